@@ -24,6 +24,7 @@ mod plan;
 mod prescan;
 mod range_lanes;
 mod rank_map;
+pub mod read;
 mod recorder;
 mod redact;
 mod replay;
@@ -83,8 +84,8 @@ pub fn write_report(
     let file = if options.redact { "TRACE".to_owned() } else { file };
     let mut manifest = Manifest::new(&report, Source { title, file }, left_out.clone(), Some(timeline));
     manifest.sources = sources.excerpts;
-    blocks.named("names", &serde_json::to_vec(&names).map_err(io::Error::from)?)?;
-    blocks.named("doc", &serde_json::to_vec(&manifest).map_err(io::Error::from)?)?;
+    blocks.named("names", serde_json::to_vec(&names).map_err(io::Error::from)?)?;
+    blocks.named("doc", serde_json::to_vec(&manifest).map_err(io::Error::from)?)?;
     html::end(&mut out)?;
     Ok(Outcome { damage: report.completeness.damage, left_out, events, records: plan.records })
 }

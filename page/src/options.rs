@@ -1,8 +1,8 @@
 //! What a page holds, and what was written.
 
 /// Version of the data within a page; the script beside it reads this one.
-pub const PAGE_VERSION: u32 = 1;
-/// How many bytes single events may take by default: those of about 8 million records.
+pub const PAGE_VERSION: u32 = 2;
+/// How many bytes single events may take by default: those of 10 million records.
 pub const MAX_BYTES: u64 = 64_000_000;
 
 /// What a page holds and how large it may be.

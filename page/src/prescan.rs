@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gpuwhy_import::Observer;
+use profiler_core::attribution::leaf::Group;
 use profiler_core::attribution::segments::Segment;
 use profiler_core::capture::Captures;
 use profiler_core::dictionary::Dictionary;
@@ -13,7 +14,7 @@ use profiler_core::trace::Item;
 
 use crate::redact::{RangeTexts, redacted};
 
-/// Gaps that are remembered, the longest.
+/// Gaps that are remembered, the longest, of all and of each group of causes.
 const GAPS: usize = 10;
 /// Captures that are told apart.
 const CAPTURES: usize = 1 << 16;
@@ -54,8 +55,9 @@ pub(crate) struct Extent {
 pub(crate) struct Prescan {
     selected: Selected,
     extents: BTreeMap<u32, Extent>,
-    /// Begin and end, the longest first.
-    gaps: Vec<(u64, u64)>,
+    gaps: Longest,
+    /// Idle time by what it is blamed on.
+    idle: BTreeMap<Group, Longest>,
     /// First begin and last end of device time.
     device_time: Option<(u64, u64)>,
     /// Texts that get marks, if any are to.
@@ -97,7 +99,26 @@ impl Prescan {
 
     /// The longest gaps, nanoseconds since the Unix epoch.
     pub(crate) fn gaps(&self) -> &[(u64, u64)] {
-        &self.gaps
+        &self.gaps.0
+    }
+
+    /// The longest idle times of one group of causes, nanoseconds since the Unix epoch.
+    pub(crate) fn idle(&self, group: Group) -> &[(u64, u64)] {
+        self.idle.get(&group).map_or(&[], |longest| &longest.0)
+    }
+}
+
+/// The longest of many times: begin and end, the longest first.
+#[derive(Debug, Default)]
+struct Longest(Vec<(u64, u64)>);
+
+impl Longest {
+    fn take(&mut self, from: u64, to: u64) {
+        if self.0.len() < GAPS || self.0.last().is_some_and(|(a, b)| b - a < to - from) {
+            let place = self.0.partition_point(|(a, b)| b - a >= to - from);
+            self.0.insert(place, (from, to));
+            self.0.truncate(GAPS);
+        }
     }
 }
 
@@ -138,14 +159,13 @@ impl Observer for Prescan {
             if let Segment::Time(time) = segment {
                 let (from, to) = self.device_time.get_or_insert((time.from.nanos(), time.to.nanos()));
                 (*from, *to) = ((*from).min(time.from.nanos()), (*to).max(time.to.nanos()));
+                if !time.leaf.is_busy() {
+                    let idle = self.idle.entry(time.leaf.group()).or_default();
+                    idle.take(time.from.nanos(), time.to.nanos());
+                }
             }
             let Segment::Gap(gap) = segment else { continue };
-            let (from, to) = (gap.from.nanos(), gap.to.nanos());
-            if self.gaps.len() < GAPS || self.gaps.last().is_some_and(|(a, b)| b - a < to - from) {
-                let place = self.gaps.partition_point(|(a, b)| b - a >= to - from);
-                self.gaps.insert(place, (from, to));
-                self.gaps.truncate(GAPS);
-            }
+            self.gaps.take(gap.from.nanos(), gap.to.nanos());
         }
     }
     fn words(&mut self, session: &ProcessInfo, dictionary: &Dictionary) -> Option<(ProcessInfo, Arc<Dictionary>)> {

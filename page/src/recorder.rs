@@ -86,7 +86,7 @@ impl<'a> Recorder<'a> {
     }
 
     /// Everything is written but names and manifest.
-    pub(crate) fn finish(self) -> io::Result<Recorded<'a>> {
+    pub(crate) fn finish(mut self) -> io::Result<Recorded<'a>> {
         if let Some(failure) = self.failure {
             return Err(failure);
         }
@@ -95,8 +95,11 @@ impl<'a> Recorder<'a> {
         let lost = of_devices.fold(self.lost.plus(self.ranges.lost), Lost::plus);
         let devices = self.devices.into_values().map(|device| device.segments);
         let lanes = devices.chain(self.ranges.into_lanes()).chain(self.lanes.into_values().map(|(lane, _)| lane));
+        let mut lanes: Vec<Lane> = lanes.collect();
+        let refused = self.blocks.finish()?;
+        lanes.iter_mut().for_each(|lane| lane.written(refused));
         Ok(Recorded {
-            lanes: lanes.collect(),
+            lanes,
             blocks: self.blocks,
             names: self.names,
             steps: self.steps,
@@ -238,7 +241,7 @@ impl<'a> Recorder<'a> {
         for (lane, sums) in self.lanes.values_mut() {
             lane.flush(kept, &mut self.blocks)?;
             if let Some(sums) = sums {
-                lane.sums = self.blocks.numbered(&sums.packed(), u64::MAX)?;
+                lane.sums = Some(self.blocks.numbered(sums.packed())?);
             }
         }
         Ok(())

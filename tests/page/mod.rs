@@ -4,13 +4,12 @@
 //! them the tests print `SKIPPED` and the reason.
 
 use std::fs;
-use std::io::Read as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use flate2::read::DeflateDecoder;
+use gpuwhy_page::read::{self, Numbers};
 use serde_json::Value;
 
 use crate::support::{Stage, built, fixtures, stderr};
@@ -37,43 +36,7 @@ fn page(stage: &Stage, options: &[&str]) -> PathBuf {
 
 /// The bytes of a block.
 fn block(page: &str, name: &str) -> Vec<u8> {
-    let begin = format!("id=\"gpuwhy-{name}\">");
-    let start = page.find(&begin).unwrap_or_else(|| panic!("no block {name}")) + begin.len();
-    let text = &page[start..start + page[start..].find('<').unwrap()];
-    let (mut packed, mut word, mut bits) = (Vec::new(), 0_u32, 0);
-    for letter in text.bytes().filter(|&letter| letter != b'=') {
-        let value = match letter {
-            b'A'..=b'Z' => letter - b'A',
-            b'a'..=b'z' => letter - b'a' + 26,
-            b'0'..=b'9' => letter - b'0' + 52,
-            b'+' => 62,
-            _ => 63,
-        };
-        word = word << 6 | u32::from(value);
-        bits += 6;
-        if bits >= 8 {
-            bits -= 8;
-            packed.push((word >> bits) as u8);
-            word &= (1 << bits) - 1;
-        }
-    }
-    let mut bytes = Vec::new();
-    DeflateDecoder::new(&packed[..]).read_to_end(&mut bytes).unwrap();
-    bytes
-}
-
-/// Numbers of seven bits a byte.
-fn numbers(bytes: &[u8]) -> Vec<u64> {
-    let (mut all, mut value, mut shift) = (Vec::new(), 0, 0);
-    for byte in bytes {
-        value |= u64::from(byte & 0x7f) << shift;
-        shift += 7;
-        if byte & 0x80 == 0 {
-            all.push(std::mem::take(&mut value));
-            shift = 0;
-        }
-    }
-    all
+    read::block(page, name).unwrap()
 }
 
 #[test]
@@ -90,17 +53,19 @@ fn the_lanes_of_every_recording_are_its_report() {
         assert_eq!(lanes.iter().filter(|lane| lane["kind"] == "device").count(), devices.len());
         for device in devices {
             let lane = lanes.iter().find(|lane| lane["kind"] == "device" && lane["device"] == device["id"]).unwrap();
-            let all = numbers(&block(&text, &lane["sums"].to_string()));
             let mut sums = vec![0; 27];
-            all[1..].chunks(stretches + 1).for_each(|key| sums[key[0] as usize] = key[1..].iter().sum());
+            let bytes = block(&text, &lane["sums"].to_string());
+            let mut numbers = Numbers(&bytes);
+            for _ in 0..numbers.number() {
+                let key = numbers.number() as usize;
+                sums[key] = (0..stretches).map(|_| numbers.number()).sum();
+            }
             let mut segments = vec![0; 27];
+            let columns = lane["columns"].as_array().unwrap().len();
             for chunk in lane["chunks"].as_array().unwrap() {
-                let all = numbers(&block(&text, &chunk["block"].to_string()));
                 let count = chunk["count"].as_u64().unwrap() as usize;
-                let mut leaf = 0;
-                for (duration, change) in all[count..2 * count].iter().zip(&all[2 * count..]) {
-                    leaf += (change >> 1) as i64 ^ -((change & 1) as i64);
-                    segments[leaf as usize % 32] += duration;
+                for event in read::events(&block(&text, &chunk["block"].to_string()), count, columns) {
+                    segments[event.values[0] as usize % 32] += event.duration;
                 }
             }
             for (index, words) in manifest["leaves"].as_array().unwrap().iter().enumerate() {
@@ -146,9 +111,11 @@ fn replayed_steps_are_as_long_as_the_report_says() {
             assert!((mean / known - 1.0).abs() < 0.25, "{fixture}: {}: {mean} of {known}", world[0]);
         }
         for step in steps {
-            let all = numbers(&block(&text, &step["block"].to_string()));
+            let bytes = block(&text, &step["block"].to_string());
             let worlds = replay["worlds"].as_array().unwrap().len();
-            assert_eq!(all.len() as u64, step["count"].as_u64().unwrap() * (4 + 2 * worlds as u64), "{fixture}");
+            let mut numbers = Numbers(&bytes);
+            (0..step["count"].as_u64().unwrap() * (4 + 2 * worlds as u64)).for_each(|_| _ = numbers.number());
+            assert!(numbers.0.is_empty(), "{fixture}");
         }
     }
 }
