@@ -2,11 +2,12 @@
 //!
 //! Without a trace one is made here: steps of a hundred kernels on one stream with the calls that launch them, half of
 //! the events each, and a wait at the end of each step. Pauses and durations scatter without a pattern, which is the
-//! worst case for a page's size. The page goes to OUT or to a temporary folder; `benches/page.sh` opens it in a browser.
+//! worst case for a page's size. The page goes to OUT or to a temporary folder; `benches/page.sh` opens it in a
+//! browser.
 //!
-//! One run by the clock, and the time that it took of all cores, which says more on a busy machine. A record becomes two
-//! events: its own and the piece of the GPU's time that it ends. Memory is the peak of the process while it writes the
-//! page (Linux). Timestamps of an H100 and an H200 are multiples of 32 ns, and so are those of the kernels here.
+//! One run by the clock, and the time that it took of all cores, which says more on a busy machine. A record becomes
+//! two events: its own and the piece of the GPU's time that it ends. Memory is the peak of the process while it writes
+//! the page (Linux). Timestamps of an H100 and an H200 are multiples of 32 ns, and so are those of the kernels here.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter};

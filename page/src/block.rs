@@ -1,8 +1,8 @@
 //! Blocks of data within the page: packed bytes as text, each in an element that no browser runs.
 //!
-//! Deflate, because every browser since 2023 unpacks it by itself. Thirteen bits are two of 91 printable letters, because
-//! a page is text: 8 % less of it than Base64. Blocks are packed on threads of their own, and written in their order, so
-//! that the same trace gives the same bytes.
+//! Deflate, because every browser since 2023 unpacks it by itself. Thirteen bits are two of 91 printable letters,
+//! because a page is text: 8 % less of it than Base64. Blocks are packed on threads of their own, and written in their
+//! order, so that the same trace gives the same bytes.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, Write};

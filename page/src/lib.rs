@@ -12,6 +12,7 @@
 
 mod block;
 mod counter_lanes;
+mod curves;
 mod device;
 mod error;
 mod html;
@@ -71,7 +72,8 @@ pub fn write_report(
 
     let mut recorder = Recorder::new(&plan, Blocks::new(&mut out));
     trace.observe(plan.shown, &mut recorder, progress)?;
-    let Recorded { mut blocks, names, lanes, steps, replayed, lost, uncorrected_ns, counters } = recorder.finish()?;
+    let Recorded { mut blocks, names, lanes, steps, replayed, lost, uncorrected_ns, counters, curves } =
+        recorder.finish()?;
     let replay = plan.replay.write(&replayed, plan.origin, &mut blocks)?;
 
     left_out.extend(over_budget(&lanes));
@@ -80,6 +82,7 @@ pub fn write_report(
     let mut timeline = Timeline::new(&plan, &report, lanes, steps, (lost, uncorrected_ns));
     timeline.replay = replay;
     timeline.counters = counters;
+    timeline.curves = curves;
     let file = trace.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let file = if options.redact { "TRACE".to_owned() } else { file };
     let mut manifest = Manifest::new(&report, Source { title, file }, left_out.clone(), Some(timeline));

@@ -12,6 +12,7 @@ use profiler_core::words;
 use serde::Serialize;
 
 use crate::counter_lanes::CounterLane;
+use crate::curves::Curve;
 use crate::html::mark;
 use crate::lane::Lane;
 use crate::lost::Lost;
@@ -78,6 +79,7 @@ pub(crate) struct Timeline {
     uncorrected_ns: u64,
     pub(crate) replay: Option<Replay>,
     pub(crate) counters: Vec<CounterLane>,
+    pub(crate) curves: Vec<Curve>,
 }
 
 /// The steps of a device, as differences: from the end of the step before to the begin, and the duration.
@@ -123,6 +125,7 @@ impl Timeline {
             uncorrected_ns,
             replay: None,
             counters: Vec::new(),
+            curves: Vec::new(),
         }
     }
 }

@@ -14,8 +14,8 @@ use crate::prescan::{Extent, Prescan};
 use crate::replay::ReplayPlan;
 use crate::sums::Stretches;
 
-/// Tenths of a byte of text that a record takes, estimated: 42 to 62 on recorded runs (`benches/page.sh TRACE`), with the
-/// segments of the device that it causes.
+/// Tenths of a byte of text that a record takes, estimated: 42 to 62 on recorded runs (`benches/page.sh TRACE`), with
+/// the segments of the device that it causes.
 const EVENT_TENTHS: u64 = 62;
 /// Part of the room that is planned for, where not all events fit.
 const FILLED: f64 = 0.7;

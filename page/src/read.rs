@@ -49,7 +49,8 @@ pub fn from_text(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Reads numbers of seven bits a byte, the lowest first. Panics where the bytes end early: a page is checked, not mended.
+/// Reads numbers of seven bits a byte, the lowest first. Panics where the bytes end early: a page is checked, not
+/// mended.
 #[derive(Debug)]
 pub struct Numbers<'a>(pub &'a [u8]);
 

@@ -85,6 +85,9 @@ if (device) {
   check("the breakdown of the whole run is the report's, to the nanosecond",
     JSON.stringify(Object.entries(whole).sort()) === JSON.stringify(Object.entries(wanted).sort()),
     JSON.stringify({ whole, wanted }));
+  const means = await tab.$$eval("#means dt", (names) => names.map((name) => name.textContent));
+  const curves = manifest.timeline.curves.filter((curve) => curve.device === device.id).map((curve) => curve.label);
+  check("each row of values has its mean over the stretch", JSON.stringify(means) === JSON.stringify(curves), { means, curves });
   await picture(tab, "timeline");
   await part(tab, "readme-timeline", "h1", false);
 

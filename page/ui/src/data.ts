@@ -26,6 +26,26 @@ export interface Timeline {
   uncorrected_ns: number;
   replay: ReplayEntry | null;
   counters: CounterLane[];
+  curves: CurveEntry[];
+}
+
+/** A row of values over time. */
+export interface CurveEntry {
+  device: number;
+  label: string;
+  unit: string;
+  /** Units of one of the numbers in the block. */
+  step: number;
+  /** The largest value. */
+  most: number;
+  stretches: number;
+  span_ns: number;
+  block: number;
+}
+
+/** A curve with the value of each stretch; NaN where nothing is known. */
+export interface Curve extends CurveEntry {
+  values: Float64Array;
 }
 
 /** Hardware counters of a device in equal stretches of the run, percent of their peak. */
@@ -185,6 +205,17 @@ export class Numbers {
 /** A number that may be negative, from one that may not. */
 function unzigzag(value: number): number {
   return value % 2 ? -(value + 1) / 2 : value / 2;
+}
+
+/** Takes the values of a curve apart. */
+export function curve(bytes: Uint8Array, entry: CurveEntry): Curve {
+  const values = new Numbers(bytes).column(entry.stretches);
+  let number = 0;
+  for (let i = 0; i < values.length; i++) {
+    number += unzigzag(values[i]!);
+    values[i] = number > 0 ? (number - 1) * entry.step : NaN;
+  }
+  return { ...entry, values };
 }
 
 /** Takes a chunk apart. */

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { events, firstFrom, GAP_END, Page, unpack, visitChunk, type Lane, type Manifest } from "../src/data";
+import { curve, events, firstFrom, GAP_END, Page, unpack, visitChunk, type Lane, type Manifest } from "../src/data";
 import { boxes, type Frame } from "../src/flame";
+import { meanOf } from "../src/paint";
 import { breakdown, Sums } from "../src/sums";
 
 /** Numbers as the encoder writes them. */
@@ -34,6 +35,15 @@ test("a chunk is taken apart as it was packed", () => {
   assert.deepEqual([...found.values[0]!], [7, 7, -1]);
   assert.deepEqual([...found.reach], [30, 30, 23 + 2 ** 40]);
   assert.throws(() => events(bytes.slice(0, -1), 3, 1), /ends early/);
+});
+
+test("a curve has its values, and nothing where nothing is known", () => {
+  const entry = { device: 0, label: "power", unit: "W", step: 0.1, most: 300, stretches: 4, span_ns: 10, block: 0 };
+  const found = curve(columns([signed(0), signed(2001), signed(1000), signed(-3001)]), entry);
+  assert.deepEqual([...found.values].map((value) => Math.round(value)), [NaN, 200, 300, NaN]);
+  const mean = (from: number, to: number) => meanOf(found, from, to);
+  assert.deepEqual([mean(10, 20), mean(10, 30), mean(0, 40), mean(11, 12)].map(Math.round), [200, 250, 250, 200]);
+  assert.ok(Number.isNaN(mean(30, 40)) && Number.isNaN(mean(500, 600)));
 });
 
 test("a block of the golden page is unpacked", async () => {
