@@ -18,7 +18,7 @@ tests/browser.sh --fetch
 export PLAYWRIGHT_BROWSERS_PATH=$target/chromium
 modules=$target/tmp/page/ui
 [ ! -d page/ui/node_modules ] || modules=$PWD/page/ui
-cmp -s page/ui/opening.mjs "$modules/opening.mjs" || cp page/ui/opening.mjs "$modules/"
-for browser in chromium firefox; do
-    (cd "$modules" && node opening.mjs "$work/page.html" "$browser") || echo "SKIPPED: no $browser"
+for script in opening firefox; do
+    cmp -s "page/ui/$script.mjs" "$modules/$script.mjs" || cp "page/ui/$script.mjs" "$modules/"
+    (cd "$modules" && node "$script.mjs" "$work/page.html") || echo "SKIPPED: $script.mjs has no browser"
 done

@@ -79,6 +79,12 @@ pub fn at(micros: u64) -> Timestamp {
 
 /// A trace with `count` launches of a kernel called `kernel`, by a program called `command`.
 pub fn launches(count: u32, kernel: &str, command: &str) -> Vec<u8> {
+    launches_with(count, kernel, command, |micros| micros)
+}
+
+/// As [`launches`], by a clock that shows `clock` microseconds when so many have passed.
+pub fn launches_with(count: u32, kernel: &str, command: &str, clock: impl Fn(u64) -> u64) -> Vec<u8> {
+    let at = |micros: u64| at(clock(micros));
     let mut dictionary = Dictionary::new();
     let name = dictionary.intern_name(kernel);
     let config = dictionary.intern_launch_config(LaunchConfig { name, ..LaunchConfig::default() });

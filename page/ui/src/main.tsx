@@ -285,6 +285,8 @@ async function start(): Promise<void> {
     const [sums, curves] = await Promise.all([readSums(page), readCurves(page)]);
     render(<App page={page} sums={sums} curves={curves} />, root);
     document.body.classList.add("ready");
+    // For benchmarks: milliseconds after the page was asked for.
+    requestAnimationFrame(() => requestAnimationFrame(() => performance.mark("gpuwhy-drawn")));
   } catch (error) {
     // The static answer stays.
     root.textContent = `The timeline cannot be shown: ${error instanceof Error ? error.message : String(error)}`;
