@@ -6,12 +6,13 @@
 //! these. The engine itself knows of no thread.
 
 use std::io::Read;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::{panic, thread};
 
 use profiler_core::capture::Captures;
 use profiler_core::dictionary::Dictionary;
-use profiler_core::process_info::End;
+use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{Loss, Timestamp};
 use profiler_core::report::Report;
 use profiler_core::trace::{Assembly, Block, BlockReader, Item, TraceError, TraceReader};
@@ -34,6 +35,12 @@ pub trait Observer: Send {
 
     /// The engine has taken the items of some blocks. `is_last`: nothing more comes.
     fn taken(&mut self, captures: &mut Captures, dictionary: &Dictionary, is_last: bool);
+
+    /// Who was traced and the names for the words of the report, in place of those of the trace: ids must stand for the
+    /// same things. Nothing that is computed depends on it. Asked once, when all records are taken; `None` keeps both.
+    fn words(&mut self, _session: &ProcessInfo, _dictionary: &Dictionary) -> Option<(ProcessInfo, Arc<Dictionary>)> {
+        None
+    }
 }
 
 /// Makes the report of what `reader` has not given yet, about one capture of a run in pieces or the newest.
@@ -72,12 +79,18 @@ pub(crate) fn report_of_part(
     assembly.kernel_profiles().iter().for_each(|profile| captures.kernel_profile(profile.clone()));
     assembly.pc_windows().iter().for_each(|window| captures.program_counters(window.clone()));
     captures.finish(last, assembly.session(), &loss, assembly.dictionary());
+    let mut words = None;
     if let Some(observer) = observer {
         observer.taken(&mut captures, assembly.dictionary(), true);
+        words = observer.words(assembly.session(), assembly.dictionary());
     }
     let mut notes = assembly.damage(blocks.damage()).sentences();
     notes.extend(stopped);
-    Ok(captures.report(assembly.session(), assembly.dictionary(), &loss, end, notes))
+    let (session, dictionary) = match &words {
+        Some((session, dictionary)) => (session, &**dictionary),
+        None => (assembly.session(), assembly.dictionary()),
+    };
+    Ok(captures.report(session, dictionary, &loss, end, notes))
 }
 
 /// Gives all blocks away, and answers why there are no more when the file has more.
