@@ -26,6 +26,7 @@ mod report;
 mod run;
 mod stats;
 mod terminal;
+mod top;
 mod view;
 
 use std::io;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         Command::Run(args) => (run::run(&(*args).into()), run::OWN_FAILURE),
         Command::Report(args) => (report::run(&args.into()), report::UNREADABLE),
         Command::Kernels(args) => (kernels::run(&(*args).into()), run::OWN_FAILURE),
+        Command::Top(args) => (args.try_into().and_then(|props| top::run(&props)), top::FAILED),
         Command::View(args) => (view::run(&args.into()), view::FAILED),
         Command::Diff(args) => (diff::run(&args.into()), diff::UNREADABLE),
         Command::Export(args) => (export::run(&args.into()), export::FAILED),

@@ -35,7 +35,7 @@ fn shares(report: &Report, device: &DeviceReport) -> (&'static str, Vec<(Group, 
 }
 
 /// The share of the time in which the GPU worked at all, over all GPUs.
-pub(super) fn busy_share(report: &Report) -> f64 {
+pub(in crate::report) fn busy_share(report: &Report) -> f64 {
     let idle: f64 = report
         .devices
         .iter()
