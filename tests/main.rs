@@ -37,4 +37,5 @@ mod replay;
 mod sampling;
 mod session;
 mod support;
+mod top;
 mod trace_file;

@@ -48,11 +48,12 @@ fn print(event: Event, with_others: bool) -> Result<()> {
         Event::Round(processes) if with_others => json!({"type": "host", "processes": processes}),
         Event::Update(Update::Ended(key)) if with_others => named("ended", &key, "the process has ended"),
         Event::Update(Update::Silent(key, why)) if with_others => named("silent", &key, &why),
-        Event::Update(Update::Silent(key, why)) => return Ok(message::say(&format!("process {key}: {why}"))),
-        Event::Update(Update::Unreachable(host, why)) => return Ok(message::say(&format!("{host}: {why}"))),
         Event::Update(Update::Note(text)) if with_others => json!({"type": "note", "message": text}),
-        Event::Update(Update::Note(text)) => return Ok(message::say(&text)),
-        Event::Round(_) | Event::Update(_) => return Ok(()),
+        Event::Update(update) => {
+            complain(&update);
+            return Ok(());
+        }
+        Event::Round(_) => return Ok(()),
     };
     let mut out = io::stdout().lock();
     writeln!(out, "{}", plain_json(&line.to_string()))?;
@@ -60,13 +61,22 @@ fn print(event: Event, with_others: bool) -> Result<()> {
     Ok(())
 }
 
+/// Says on stderr what is no answer.
+fn complain(update: &Update) {
+    match update {
+        Update::Silent(key, why) => message::say(&format!("process {key}: {why}")),
+        Update::Unreachable(host, why) => message::say(&format!("{host}: {why}")),
+        Update::Note(text) => message::say(text),
+        _ => {}
+    }
+}
+
 /// Prints the table of processes.
 pub fn table(events: Vec<Event>, width: usize) -> Result<()> {
     let mut board = Board::new(String::new(), false);
     for event in events {
         match event.into_update() {
-            Some(Update::Note(text)) => message::say(&text),
-            Some(Update::Unreachable(host, why)) => message::say(&format!("{host}: {why}")),
+            Some(update @ (Update::Note(_) | Update::Unreachable(..))) => complain(&update),
             Some(update) => board.take(update),
             None => {}
         }

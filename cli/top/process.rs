@@ -54,8 +54,8 @@ pub struct Recent {
     pub name: String,
     pub count: Option<u64>,
     pub nanos: u64,
-    /// Of the time of all devices, 0 to 1; more where several ran at once.
-    pub share: f64,
+    /// Of the time of all devices, 0 to 1; more where several ran at once. `None` before any of it is accounted for.
+    pub share: Option<f64>,
 }
 
 /// Totals at a moment.
@@ -139,7 +139,7 @@ impl Process {
             let then = old.iter().find(|then| then.name == row.name);
             let nanos = row.total_ns.saturating_sub(then.map_or(unlisted, |then| then.total_ns));
             let count = row.count.map(|count| count.saturating_sub(then.and_then(|then| then.count).unwrap_or(0)));
-            let share = nanos as f64 / devices_ns.max(1) as f64;
+            let share = (devices_ns > 0).then(|| nanos as f64 / devices_ns as f64);
             Recent { name: row.name.clone(), count, nanos, share }
         };
         let mut rows: Vec<_> = now.tables[table as usize].iter().map(recent).filter(|row| row.nanos > 0).collect();
@@ -149,8 +149,9 @@ impl Process {
 
     fn ends(&self) -> Option<(Totals, &Totals)> {
         let now = self.totals.back()?;
-        let before = if self.totals.len() > 1 { self.totals.front().cloned() } else { None };
-        Some((before.unwrap_or_default(), now))
+        // At the very begin tables are ahead of the time that is accounted for.
+        let before = self.totals.front().filter(|before| before.observed_ns > 0 && self.totals.len() > 1);
+        Some((before.cloned().unwrap_or_default(), now))
     }
 }
 
@@ -195,9 +196,18 @@ mod tests {
         assert_eq!(process.recent_ns(), MINUTE_NS);
         let rows = process.recent(Table::Kernels);
         assert_eq!((rows.len(), rows[0].name.as_str(), rows[0].nanos), (1, "b", MINUTE_NS));
-        assert!((rows[0].share - 1.0).abs() < 1e-9 && !process.is_whole());
+        assert!(rows[0].share.is_some_and(|share| (share - 1.0).abs() < 1e-9) && !process.is_whole());
         assert!(process.totals.len() <= KEPT);
         assert!(process.recent(Table::Lines).is_empty());
+    }
+
+    #[test]
+    fn a_table_that_is_ahead_of_the_time_has_no_shares() {
+        let mut process = Process::default();
+        process.take(answer(0, &[("a", 50)]));
+        assert_eq!(process.recent(Table::Kernels)[0].share, None);
+        process.take(answer(100, &[("a", 70)]));
+        assert_eq!((process.is_whole(), process.recent(Table::Kernels)[0].nanos), (true, 70), "not 20");
     }
 
     #[test]

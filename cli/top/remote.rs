@@ -47,7 +47,9 @@ impl Launcher {
         let via = if via.is_empty() && !hosts.is_empty() { &ssh[..] } else { via };
         for command in via {
             if !command.contains(PLACE) {
-                launchers.push(Self::of(command, command.split_whitespace().next_back().unwrap_or("?"))?);
+                // The last word, as in `ssh node7`.
+                let mut words = command.split_whitespace().filter(|word| !is_gpuwhy(word));
+                launchers.push(Self::of(command, words.next_back().unwrap_or("?"))?);
                 continue;
             }
             if hosts.is_empty() {
@@ -71,7 +73,7 @@ impl Launcher {
         let mut words: Vec<_> = command.split_whitespace().map(str::to_owned).collect();
         let Some(last) = words.last() else { bail!("--via is empty: expected a command such as 'ssh node7'") };
         // A path there may be named at the end.
-        if last != "gpuwhy" && !last.ends_with("/gpuwhy") {
+        if !is_gpuwhy(last) {
             words.push("gpuwhy".to_owned());
         }
         Ok(Self { host: host.to_owned(), words })
@@ -85,6 +87,11 @@ impl Launcher {
         command.env("SSH_ASKPASS_REQUIRE", "force").env("SSH_ASKPASS", "/bin/false");
         command
     }
+}
+
+/// Whether a word of a launcher's command is the program to run.
+fn is_gpuwhy(word: &str) -> bool {
+    word.rsplit('/').next() == Some("gpuwhy")
 }
 
 /// Launchers that run, to be ended with the display.
@@ -260,6 +267,7 @@ mod tests {
         assert_eq!(all[1].words, ["srun", "--overlap", "-w", "b", "gpuwhy"]);
         let named = launchers(&["ssh node7 /opt/bin/gpuwhy", "ssh node8"], &[]).unwrap();
         assert_eq!(named[0].words.last().unwrap(), "/opt/bin/gpuwhy");
+        assert_eq!([&named[0].host, &named[1].host], ["node7", "node8"]);
         assert_eq!(named[1].words, ["ssh", "node8", "gpuwhy"]);
         assert_eq!(launchers(&[], &["c"]).unwrap()[0].words, ["ssh", "-o", "BatchMode=yes", "c", "gpuwhy"]);
         assert_eq!(launchers(&[], &[]).unwrap(), []);

@@ -1,14 +1,20 @@
 //! The terminal of the display: set up, drawn to, read from, and given back whatever happens.
 
-use std::env;
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Stdout};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
+use std::{env, panic, thread};
 
 use anyhow::{Context as _, Result};
+use parking_lot::Mutex;
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{self, Event as Input, KeyEventKind};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{self, EnterAlternateScreen};
 
-use super::board::{Action, Board};
+use super::board::{Action, Board, Update};
 use super::source::Event;
 use super::view;
 use super::view::look::Look;
@@ -25,12 +31,48 @@ pub fn is_there() -> bool {
     io::stdout().is_terminal() && io::stdin().is_terminal() && !dumb
 }
 
-/// Gives the terminal back, also when a panic or an error ends the display.
-struct Restore;
+/// The terminal while it shows the display.
+struct Screen {
+    terminal: Terminal<CrosstermBackend<Stdout>>,
+    /// What threads behind the display said when they failed.
+    failures: Arc<Mutex<Vec<String>>>,
+}
 
-impl Drop for Restore {
+impl Screen {
+    /// Takes the terminal, and sees to it that a panic finds it as it was.
+    fn new() -> io::Result<Self> {
+        let failures = Arc::new(Mutex::new(Vec::new()));
+        let (usual, drawing, failed) = (panic::take_hook(), thread::current().id(), Arc::clone(&failures));
+        panic::set_hook(Box::new(move |info| {
+            if thread::current().id() == drawing {
+                ratatui::restore();
+                usual(info);
+            } else {
+                // The display goes on without what this thread did, and says so.
+                failed.lock().push(info.to_string());
+            }
+        }));
+        terminal::enable_raw_mode()?;
+        if let Err(error) = execute!(io::stdout(), EnterAlternateScreen) {
+            ratatui::restore();
+            return Err(error);
+        }
+        match Terminal::new(CrosstermBackend::new(io::stdout())) {
+            Ok(terminal) => Ok(Self { terminal, failures }),
+            Err(error) => {
+                ratatui::restore();
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Drop for Screen {
     fn drop(&mut self) {
-        ratatui::restore();
+        // After a panic it was given back before that was told; once more would put the cursor above it.
+        if !thread::panicking() {
+            ratatui::restore();
+        }
     }
 }
 
@@ -41,9 +83,7 @@ impl Drop for Restore {
 /// When the terminal cannot be read or written.
 pub fn show(board: &mut Board, events: &Receiver<Event>, mut act: impl FnMut(Action)) -> Result<()> {
     interrupt::watch()?;
-    // It gives the terminal back before a panic is told, too.
-    let mut terminal = ratatui::try_init().context("this terminal cannot be used; try --once")?;
-    let _restore = Restore;
+    let mut screen = Screen::new().context("this terminal cannot be used; try --once")?;
     let look = Look::of(|name| env::var(name).ok());
     let mut changed = true;
     loop {
@@ -58,8 +98,12 @@ pub fn show(board: &mut Board, events: &Receiver<Event>, mut act: impl FnMut(Act
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
             }
         }
+        for failure in screen.failures.lock().drain(..) {
+            board.take(Update::Note(failure));
+            changed = true;
+        }
         if changed {
-            terminal.draw(|frame| view::draw(frame, board, look)).context("cannot write to the terminal")?;
+            screen.terminal.draw(|frame| view::draw(frame, board, look)).context("cannot write to the terminal")?;
             // So that a test can see what a panic leaves behind; no such build is shipped.
             assert!(!cfg!(debug_assertions) || env::var_os("GPUWHY_TOP_PANIC").is_none(), "asked to panic");
         }

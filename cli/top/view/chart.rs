@@ -8,6 +8,9 @@ use super::look::{Look, letter};
 use crate::top::answer::{CAUSES, Window};
 use crate::top::process::sums;
 
+/// Columns of one stretch, at most: those of a minute and a half.
+const LONGEST: usize = 180;
+
 /// From the bottom up: what runs, then why nothing does.
 const ORDER: [Group; CAUSES] = [
     Group::GpuCompute,
@@ -21,6 +24,21 @@ const ORDER: [Group; CAUSES] = [
     Group::NoWork,
     Group::CannotTell,
 ];
+
+/// Stretches as columns of equal time: a second has two where there is room, else one. Every stretch has one at least.
+pub fn columns(windows: &[Window], width: u16) -> Vec<Window> {
+    let micros = |window: &Window| window.causes.iter().fold(0_u64, |sum, &time| sum.saturating_add(time));
+    let seconds = windows.iter().map(micros).fold(0, u64::saturating_add) as f64 / 1e6;
+    let per_second = if 2.0 * seconds <= f64::from(width) { 2.0 } else { 1.0 };
+    let (mut columns, mut until) = (Vec::new(), 0.0_f64);
+    for window in windows {
+        let from = until;
+        until += micros(window) as f64 / 1e6 * per_second;
+        let count = (until.round() - from.round()) as usize;
+        columns.extend(std::iter::repeat_n(*window, count.clamp(1, LONGEST)));
+    }
+    columns
+}
 
 /// Draws the newest stretches to the right; those that do not fit are joined two by two, or more.
 pub fn draw(buffer: &mut Buffer, area: Rect, windows: &[Window], look: Look) {
@@ -88,6 +106,20 @@ mod tests {
         assert_eq!(of(&mixed, 3, Group::GpuCompute), 1);
         assert_eq!(of(&[(Group::Sync, u64::MAX)], 7, Group::Sync), 7);
         assert_eq!(of(&[], 7, Group::Sync), 0);
+    }
+
+    #[test]
+    fn a_column_is_a_second_or_half_of_one() {
+        let lasting = |seconds: f64| Window { end_ns: 0, causes: times(&[(Group::Sync, (seconds * 1e6) as u64)]) };
+        let count = |seconds: &[f64], width| {
+            let windows: Vec<_> = seconds.iter().map(|&seconds| lasting(seconds)).collect();
+            columns(&windows, width).len()
+        };
+        assert_eq!(count(&[1.0, 1.2, 2.6], 80), 10);
+        assert_eq!(count(&[1.0; 60], 80), 60);
+        assert_eq!(count(&[1.0; 60], 120), 120);
+        assert_eq!(count(&[1e9, 1.0], 80), LONGEST + 1, "however long a stretch is");
+        assert_eq!(count(&[], 80), 0);
     }
 
     #[test]

@@ -9,12 +9,14 @@ use ratatui::style::Style;
 use super::columns::cut;
 use super::look::{Look, letter};
 use super::{chart, line, rule};
-use crate::top::answer::{CAUSES, Device, Live};
+use crate::top::answer::{CAUSES, Device, Live, Steps, harmless};
 use crate::top::board::Board;
 use crate::top::process::{Presence, Process, Recent, Table, last_minute, sums};
 
 /// From this width on the three tables stand side by side.
 const WIDE: u16 = 120;
+/// From this width on a row of a table has a count.
+const ROOMY: usize = 60;
 /// Columns before the chart: `GPU 0 `.
 const LABEL: u16 = 7;
 
@@ -29,10 +31,12 @@ pub fn draw(buffer: &mut Buffer, area: Rect, board: &Board, process: &Process, l
     let width = usize::from(area.width);
     let reasons = reasons(live, width, if height < 20 { 3 } else { 8 });
     let advice = wrapped("fix: ", &live.advice, width, if height < 20 { 2 } else { 5 });
-    let [title, chart, now, why, fix, tables] = Layout::vertical([
+    let steps = live.steps.as_ref().map(steps_text);
+    let [title, chart, now, step, why, fix, tables] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(chart_rows),
         Constraint::Length(1),
+        Constraint::Length(u16::from(steps.is_some())),
         Constraint::Length(reasons.len() as u16),
         Constraint::Length(advice.len() as u16),
         Constraint::Min(0),
@@ -46,12 +50,24 @@ pub fn draw(buffer: &mut Buffer, area: Rect, board: &Board, process: &Process, l
     } else {
         line(buffer, chart, "no GPU work yet", look.quiet());
     }
+    line(buffer, step, &steps.unwrap_or_default(), Style::new());
     for (rows, texts) in [(why, reasons), (fix, advice)] {
         for (index, text) in texts.iter().enumerate().take(usize::from(rows.height)) {
             line(buffer, Rect { y: rows.y + index as u16, height: 1, ..rows }, text, Style::new());
         }
     }
     draw_tables(buffer, tables, board, process, look);
+}
+
+/// How many steps, and how long the newest took.
+fn steps_text(steps: &Steps) -> String {
+    let noun = if steps.noun.is_empty() { "step" } else { &steps.noun };
+    let mut text = format!("{noun}s: {}, median {}", steps.seen, duration(steps.median_ns));
+    if let (Some(&shortest), Some(&longest)) = (steps.newest_ns.iter().min(), steps.newest_ns.iter().max()) {
+        let (count, from, to) = (steps.newest_ns.len(), duration(shortest), duration(longest));
+        text.push_str(&format!(", the newest {count} from {from} to {to}"));
+    }
+    text
 }
 
 /// What is known of a process whose library does not know more.
@@ -83,7 +99,7 @@ fn title_of(process: &Process, live: &Live) -> String {
         Presence::Here => {}
         Presence::Silent(why) => parts.push(why.clone()),
         Presence::Ended => parts.push(match &process.status.trace {
-            Some(trace) => format!("ended, trace: {}", cut(&super::super::answer::harmless(trace), 60)),
+            Some(trace) => format!("ended, trace: {}", cut(&harmless(trace), 60)),
             None => "ended".to_owned(),
         }),
     }
@@ -102,15 +118,15 @@ fn draw_chart(buffer: &mut Buffer, area: Rect, device: &Device, devices: u64, lo
     if windows.is_empty() {
         line(buffer, area, "less than a second of GPU time so far", look.quiet());
     }
-    // A second has one column, or more where there is room.
-    let wide = (usize::from(area.width) / windows.len().max(1)).clamp(1, 2);
-    let stretched: Vec<_> = windows.iter().flat_map(|window| std::iter::repeat_n(*window, wide)).collect();
-    chart::draw(buffer, area, &stretched, look);
+    chart::draw(buffer, area, &chart::columns(windows, area.width), look);
 }
 
 /// The causes of the last minute in whole percent.
 fn draw_shares(buffer: &mut Buffer, area: Rect, device: &Device, look: Look) {
     let windows = last_minute(&device.windows);
+    if windows.is_empty() {
+        return;
+    }
     let mut x = area.x;
     let lead =
         format!("last {} s: ", windows.iter().map(|window| window.causes.iter().sum::<u64>()).sum::<u64>() / 1_000_000);
@@ -207,11 +223,11 @@ fn draw_rows(buffer: &mut Buffer, area: Rect, table: Table, process: &Process, l
     let span = if process.is_whole() { "so far".to_owned() } else { format!("last {}", duration(process.recent_ns())) };
     let (name, of) = match table {
         Table::Kernels => ("kernels", "part of GPU time"),
-        Table::Lines => ("lines of code", "GPU time lost at them"),
-        Table::Ranges => ("ranges", "GPU time in them"),
+        Table::Lines => ("lines of code", "GPU time lost"),
+        Table::Ranges => ("ranges", "GPU time within"),
     };
-    let others = if alone { "  (tab: others)" } else { "" };
-    rule(buffer, Rect { height: 1, ..area }, &format!("{name}, {of}, {span}{others}"), look);
+    let title = if alone { format!("{name}, {of}, {span}  (tab: others)") } else { format!("{name}, {of}") };
+    rule(buffer, Rect { height: 1, ..area }, &title, look);
     let rows = process.recent(table);
     let room = usize::from(area.height) - 1;
     if rows.is_empty() {
@@ -226,8 +242,9 @@ fn draw_rows(buffer: &mut Buffer, area: Rect, table: Table, process: &Process, l
 }
 
 fn row_text(row: &Recent, width: usize) -> String {
-    let share = format!("{:>5.1} %  {:>8}", row.share * 100.0, duration(row.nanos));
-    let count = row.count.map(|count| format!("  {count:>7}x")).unwrap_or_default();
+    let share = row.share.map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0));
+    let share = format!("{share:>7}  {:>8}", duration(row.nanos));
+    let count = row.count.filter(|_| width >= ROOMY).map(|count| format!("  {count:>7}x")).unwrap_or_default();
     let lead = format!("{share}{count}  ");
     let room = width.saturating_sub(lead.chars().count());
     lead + &cut(&row.name, room)

@@ -44,7 +44,7 @@ fn answer(pid: u64, seconds: u64) -> Value {
         "lost": 0, "trace": "/tmp/gpuwhy-4711.gpuwhy", "host": "node1", "rank": null, "mode": "light",
         "observed_ns": nanos, "starting_up": false, "live_verdict": "launch", "live_share": 0.614, "ceiling": 3.82,
         "ceiling_low": 3.3, "ceiling_high": 4.0, "busy": 0.381, "cost": 0.0163, "groups": GROUPS,
-        "steps": {"noun": "step", "seen": 174, "median_ns": 4_912_345, "newest_ns": [4_900_000]},
+        "steps": {"noun": "step", "seen": 174, "median_ns": 4_912_345, "newest_ns": [4_900_000, 5_300_000, 4_850_000]},
         "evidence": [
             "The GPU waits for the next launch 58 % of every step (2.6 of 4.5 ms).",
             "A kernel runs for 2.4 us on average, and the GPU waits 9.5 us for each launch.",
@@ -125,6 +125,7 @@ fn the_display_at_three_sizes() {
 #[test]
 fn processes_that_say_little_and_none_at_all() {
     let mut board = board();
+    press(&mut board, &[KeyCode::Up]);
     compare("old-library", &board, (80, 24));
     press(&mut board, &[KeyCode::Char('?')]);
     compare("help", &board, (100, 30));
@@ -144,7 +145,7 @@ fn hosts_ranks_and_gpus_have_their_columns() {
         take(&mut board, if rank < 2 { "node1" } else { "node2" }, &(100 + rank).to_string(), answer);
     }
     board.take(Update::Unreachable("node3".to_owned(), "exit status: 255: ssh: no route to host".to_owned()));
-    press(&mut board, &[KeyCode::Char('g'), KeyCode::Down, KeyCode::Char('s')]);
+    press(&mut board, &[KeyCode::Down, KeyCode::Char('g'), KeyCode::Char('s')]);
     compare("ranks", &board, (120, 40));
 }
 
