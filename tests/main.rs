@@ -39,4 +39,5 @@ mod replay;
 mod sampling;
 mod session;
 mod support;
+mod top;
 mod trace_file;

@@ -161,7 +161,10 @@ impl Collector {
                 }
                 Message::Ranges => self.catch_up(),
                 Message::Idle => self.idle(),
-                Message::Question(question) => question.answer(self.answer()),
+                Message::Question(question) => {
+                    let answer = self.answer(question.detail);
+                    question.answer(answer);
+                }
                 Message::Capture(mark) => self.capture(mark),
                 Message::Session(command) => self.own_session(command),
                 Message::Finish { at, end, dropped_by_cupti } => {
