@@ -18,9 +18,10 @@ mod query;
 mod report;
 mod run;
 mod stats;
+mod top;
 mod view;
 
-use clap::{ArgAction, Parser, Subcommand};
+use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use self::analyze::{ANALYZE_HELP, AnalyzeArgs};
 use self::check::{CHECK_HELP, CheckArgs};
@@ -37,7 +38,9 @@ use self::query::{QUERY_HELP, QueryArgs};
 use self::report::{REPORT_HELP, ReportArgs};
 use self::run::{RUN_HELP, RunArgs};
 use self::stats::{STATS_HELP, StatsArgs};
+use self::top::{TOP_HELP, TopArgs};
 use self::view::{VIEW_HELP, ViewArgs};
+use crate::prose;
 
 /// Find the bottleneck of a CUDA program while it runs
 #[derive(Parser)]
@@ -91,6 +94,9 @@ pub enum Command {
     /// Recompress a trace without loss
     #[command(after_help = COMPACT_HELP)]
     Compact(CompactArgs),
+    /// Show what running programs do and why they are not faster, live
+    #[command(after_help = TOP_HELP)]
+    Top(TopArgs),
     /// List your processes that run with gpuwhy
     #[command(after_help = STATUS_HELP)]
     Status(StatusArgs),
@@ -123,12 +129,28 @@ pub enum Command {
     Probe(ProbeArgs),
 }
 
+/// What the command line says.
+///
+/// # Errors
+///
+/// When it is not understood; also when it asks for help or the version, which clap prints as errors.
+pub fn parsed() -> Result<Cli, clap::Error> {
+    let texts = |command: clap::Command| match command.get_after_help().map(ToString::to_string) {
+        Some(text) => command.after_help(prose::unwrapped(&text)),
+        None => command,
+    };
+    let mut command = texts(Cli::command()).mut_subcommands(texts);
+    let found = command.try_get_matches_from_mut(std::env::args_os())?;
+    Cli::from_arg_matches(&found).map_err(|error| error.format(&mut command))
+}
+
 const EXAMPLES: &str = "\
 EXAMPLES:
   gpuwhy run -- python train.py                  profile a program; the report comes at its end
   gpuwhy run --live 1s -- ./simulate             with a line about the bottleneck every second
   gpuwhy report gpuwhy-4711.gpuwhy               print the report of a trace
   gpuwhy kernels -- python train.py              what limits the slowest kernels, and what to do
+  gpuwhy top                                     watch running programs, live
   gpuwhy view gpuwhy-4711.gpuwhy                 look at its timeline in a browser
   gpuwhy explain dispatch                        what a word of the report means
   gpuwhy diff before.gpuwhy after.gpuwhy         what a change brought, and why
@@ -141,8 +163,6 @@ EXAMPLES:
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     /// Longest line of help, without a default at its end.
