@@ -23,7 +23,8 @@ pub fn connect(path: &Path) -> io::Result<UnixStream> {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     for (place, &byte) in address.sun_path.iter_mut().zip(bytes) {
-        *place = byte.cast_signed();
+        // Signed on x86-64, unsigned on Arm.
+        *place = libc::c_char::from_ne_bytes([byte]);
     }
     let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: takes three numbers.
