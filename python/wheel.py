@@ -2,7 +2,7 @@
 """Builds the wheel for systems with an old glibc, and checks it.
 
     python3 python/wheel.py                              dist/gpuwhy-...-manylinux_2_17_x86_64.whl
-    python3 python/wheel.py --machine aarch64            the same for Arm; built, and not run on a GPU
+    python3 python/wheel.py --machine aarch64            the same for Arm; libprof.so builds for it, and has not run
     python3 python/wheel.py --binaries target/release    of files that are there; the tag says which glibc they need
 
 zig, cargo-zigbuild and auditwheel come from PyPI, into target/wheel-tools.
