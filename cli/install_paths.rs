@@ -3,18 +3,33 @@
 //! They are looked for relative to the running executable, so an unpacked archive works wherever it lies and
 //! a cargo target folder works without installing. A place in an environment variable wins, and is the only
 //! one tried: silently taking another library than the one asked for would be worse than an error.
+//!
+//! A wheel puts the command into the folder for scripts and the library into the module (`pip install`, `--prefix`,
+//! `--user`, `--target`, uv, pipx). Then the two have one version; a library of another one is named, with both paths.
 
 use std::ffi::OsStr;
 use std::fmt;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use tracing::info;
 
+use crate::elf;
+use crate::message;
+
 /// The library that the CUDA driver loads.
 pub const LIBRARY: &str = "libprof.so";
 
+/// Where the library has its version (`inject/src/entry.rs`).
+const VERSION_SECTION: &str = ".gpuwhy_version";
+
 /// The variable that names [`LIBRARY`] when it lies somewhere else.
 pub const LIBRARY_VARIABLE: &str = "GPUWHY_LIB";
+
+/// Folder of the library in the Python module.
+const MODULE: &str = "gpuwhy/_lib";
+/// Folders of modules: Debian has a name of its own.
+const PACKAGES: [&str; 2] = ["site-packages", "dist-packages"];
 
 /// A file was not in any of the places where it can be.
 #[derive(Debug)]
@@ -41,7 +56,7 @@ impl fmt::Display for NotFound {
             Some(_) => write!(f, "\nwhich is not a file. Correct the variable or unset it."),
             None if file == LIBRARY => {
                 write!(f, "\nPut it next to gpuwhy or name it in {LIBRARY_VARIABLE}. ")?;
-                write!(f, "In a source checkout `cargo build -p gpuwhy-inject` builds it.")
+                write!(f, "In a source checkout `cargo build -p gpuwhy-inject` builds it; `pip install gpuwhy` brings it.")
             }
             None => write!(f, "\nPut it next to gpuwhy."),
         }
@@ -50,12 +65,32 @@ impl fmt::Display for NotFound {
 
 impl std::error::Error for NotFound {}
 
-/// The absolute path of `libprof.so`.
+/// The absolute path of `libprof.so`. One of another version than this command is told, and taken.
 pub fn library() -> Result<PathBuf, NotFound> {
-    match std::env::var_os(LIBRARY_VARIABLE).filter(|value| !value.is_empty()) {
+    let found = match std::env::var_os(LIBRARY_VARIABLE).filter(|value| !value.is_empty()) {
         Some(path) => named(LIBRARY, path.as_ref(), LIBRARY_VARIABLE),
         None => beside_executable(LIBRARY),
+    }?;
+    let command = std::env::current_exe().unwrap_or_else(|_| "gpuwhy".into());
+    if let Some(text) = other_version(&command, &found) {
+        message::say(&text);
     }
+    Ok(found)
+}
+
+/// What is wrong with the version of `library`. None where it says none, as builds of before 0.2.0 do.
+fn other_version(command: &Path, library: &Path) -> Option<String> {
+    let version = elf::section(library, VERSION_SECTION)?;
+    let version = String::from_utf8_lossy(&version);
+    let version = version.trim_end_matches('\0');
+    let own = env!("CARGO_PKG_VERSION");
+    (version != own).then(|| {
+        let (command, library) = (command.display(), library.display());
+        format!(
+            "versions differ: {command} is {own}, and {library} is {version}. Install both from one package, or name the \
+             right library in {LIBRARY_VARIABLE}."
+        )
+    })
 }
 
 /// The absolute path of a file that is delivered with gpuwhy.
@@ -77,8 +112,28 @@ fn places(folder: &Path) -> Vec<PathBuf> {
     let mut places = vec![folder.join("deps"), folder.to_owned()];
     if let Some(prefix) = folder.parent() {
         places.extend([prefix.join("lib"), prefix.join("lib64"), prefix.join("lib/gpuwhy")]);
+        places.extend(wheel_places(prefix));
     }
     places
+}
+
+/// Where a wheel puts the library when the command is in `bin` of `prefix`.
+fn wheel_places(prefix: &Path) -> Vec<PathBuf> {
+    // `pip install --target` has the module beside `bin`.
+    let mut places = vec![prefix.join(MODULE)];
+    for lib in ["lib", "lib64"].map(|lib| prefix.join(lib)) {
+        let entries = fs::read_dir(&lib).into_iter().flatten().flatten().map(|entry| entry.path());
+        let mut pythons: Vec<_> = entries.filter(|path| is_python(path)).collect();
+        pythons.sort();
+        places.extend(pythons.iter().flat_map(|python| PACKAGES.map(|folder| python.join(folder).join(MODULE))));
+    }
+    places
+}
+
+/// Whether a folder is that of a Python version, such as `python3.12` or `pypy3.11`.
+fn is_python(path: &Path) -> bool {
+    let name = path.file_name().map(OsStr::to_string_lossy).unwrap_or_default();
+    name.starts_with("python3") || name.starts_with("pypy3")
 }
 
 fn first_file(file: &str, places: &[PathBuf]) -> Result<PathBuf, NotFound> {
@@ -112,14 +167,14 @@ mod tests {
     fn an_installed_library_is_found_in_the_lib_folder_of_the_prefix() {
         let prefix = tempfile::tempdir().unwrap();
         let (bin, lib) = (prefix.path().join("bin"), prefix.path().join("lib"));
-        std::fs::create_dir_all(&bin).unwrap();
-        std::fs::create_dir_all(&lib).unwrap();
+        fs::create_dir_all(&bin).unwrap();
+        fs::create_dir_all(&lib).unwrap();
 
         let missing = first_file(LIBRARY, &places(&bin)).unwrap_err();
         assert!(missing.looked.contains(&bin.join(LIBRARY)));
         assert!(missing.to_string().contains(LIBRARY_VARIABLE));
 
-        std::fs::write(lib.join(LIBRARY), "").unwrap();
+        fs::write(lib.join(LIBRARY), "").unwrap();
         assert_eq!(first_file(LIBRARY, &places(&bin)).unwrap(), lib.join(LIBRARY));
     }
 
@@ -127,10 +182,41 @@ mod tests {
     fn the_library_that_cargo_has_just_built_wins_over_an_older_link() {
         let target = tempfile::tempdir().unwrap();
         let deps = target.path().join("deps");
-        std::fs::create_dir(&deps).unwrap();
-        std::fs::write(target.path().join(LIBRARY), "older").unwrap();
-        std::fs::write(deps.join(LIBRARY), "newer").unwrap();
+        fs::create_dir(&deps).unwrap();
+        fs::write(target.path().join(LIBRARY), "older").unwrap();
+        fs::write(deps.join(LIBRARY), "newer").unwrap();
         assert_eq!(first_file(LIBRARY, &places(target.path())).unwrap(), deps.join(LIBRARY));
+    }
+
+    #[test]
+    fn the_library_of_a_wheel_is_found_wherever_pip_puts_it() {
+        for module in
+            ["gpuwhy/_lib", "lib/python3.12/site-packages/gpuwhy/_lib", "lib64/python3.9/site-packages/gpuwhy/_lib"]
+        {
+            let prefix = tempfile::tempdir().unwrap();
+            let (bin, module) = (prefix.path().join("bin"), prefix.path().join(module));
+            fs::create_dir_all(&bin).unwrap();
+            fs::create_dir_all(&module).unwrap();
+            fs::write(module.join(LIBRARY), "").unwrap();
+            assert_eq!(first_file(LIBRARY, &places(&bin)).unwrap(), module.join(LIBRARY));
+        }
+    }
+
+    #[test]
+    fn a_library_of_another_version_is_named_with_both_paths() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join(LIBRARY);
+        for (version, differs) in [("0.1.9\0", true), (concat!(env!("CARGO_PKG_VERSION"), "\0"), false)] {
+            fs::write(&library, elf::tests::file_with(VERSION_SECTION, version.as_bytes())).unwrap();
+            let text = other_version(Path::new("/opt/bin/gpuwhy"), &library);
+            assert_eq!(text.is_some(), differs, "{text:?}");
+            if let Some(text) = text {
+                assert!(text.contains("/opt/bin/gpuwhy") && text.contains(&library.display().to_string()), "{text}");
+                assert!(text.contains("0.1.9"), "{text}");
+            }
+        }
+        fs::write(&library, "no library").unwrap();
+        assert_eq!(other_version(Path::new("gpuwhy"), &library), None);
     }
 
     #[test]

@@ -5,11 +5,13 @@
 
 mod analyze;
 mod args;
+mod check;
 mod compact;
 mod control;
 mod demo;
 mod diff;
 mod doctor;
+mod elf;
 mod explain;
 mod export;
 mod inputs;
@@ -24,22 +26,22 @@ mod prose;
 mod query;
 mod report;
 mod run;
+mod source;
 mod stats;
 mod terminal;
+mod top;
 mod view;
 
 use std::io;
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use crate::args::{Cli, Command};
+use crate::args::Command;
 
 /// Exit code of a command line that cannot be understood, as getopt programs have it.
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match args::parsed() {
         Ok(cli) => cli,
         Err(error) => {
             // Nothing can be done about a terminal that does not take the message.
@@ -52,8 +54,10 @@ fn main() -> ExitCode {
         Command::Run(args) => (run::run(&(*args).into()), run::OWN_FAILURE),
         Command::Report(args) => (report::run(&args.into()), report::UNREADABLE),
         Command::Kernels(args) => (kernels::run(&(*args).into()), run::OWN_FAILURE),
+        Command::Top(args) => (args.try_into().and_then(|props| top::run(&props)), top::FAILED),
         Command::View(args) => (view::run(&args.into()), view::FAILED),
         Command::Diff(args) => (diff::run(&args.into()), diff::UNREADABLE),
+        Command::Check(args) => (check::run(&(*args).into()), check::UNREADABLE),
         Command::Export(args) => (export::run(&args.into()), export::FAILED),
         Command::Compact(args) => (compact::run(&args.into()), compact::FAILED),
         Command::Analyze(args) => (analyze::run(&args.into()), stats::FAILED),

@@ -55,6 +55,7 @@ static RENEWING: Mutex<()> = Mutex::new(());
 pub struct Baseline {
     path: PathBuf,
     case: String,
+    renew: bool,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -78,13 +79,19 @@ impl Baseline {
     /// The file at `path`, which need not exist yet.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), case: String::new() }
+        Self { path: path.into(), case: String::new(), renew: false }
     }
 
     /// The same file, for a test that runs the same kernels with other inputs.
     #[must_use]
     pub fn case(&self, case: impl Into<String>) -> Self {
-        Self { path: self.path.clone(), case: case.into() }
+        Self { path: self.path.clone(), case: case.into(), renew: self.renew }
+    }
+
+    /// The same file, renewed as with `GPUWHY_BLESS=1` instead of judged by.
+    #[must_use]
+    pub fn renewed(&self) -> Self {
+        Self { renew: true, ..self.clone() }
     }
 
     /// The file.
@@ -109,7 +116,7 @@ impl Baseline {
             .kernels
             .iter()
             .position(|entry| (&*entry.case, &*entry.kernel, &*entry.device) == (&*self.case, kernel, device));
-        let bless = env::var_os(BLESS).is_some_and(|value| !value.is_empty() && value != "0");
+        let bless = self.renew || env::var_os(BLESS).is_some_and(|value| !value.is_empty() && value != "0");
         if !bless {
             let Some(at) = known else {
                 let case = if self.case.is_empty() { String::new() } else { format!(" in case {:?}", self.case) };

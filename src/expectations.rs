@@ -9,12 +9,13 @@ use std::fmt;
 use std::time::Duration;
 
 use profiler_core::attribution::api::{ApiClass, without_suffix};
-use profiler_core::attribution::leaf::Leaf;
+use profiler_core::attribution::leaf::{Group, Leaf};
 use profiler_core::process_info::End;
 use profiler_core::record::{Loss, MemoryKind};
 use profiler_core::report::{ApiRow, CopyRow, DeviceReport, KernelRow, Report};
 
 use crate::baseline::Baseline;
+use crate::run_rules;
 use crate::time_text::time;
 
 /// Rows of a table that a failure shows.
@@ -60,6 +61,29 @@ enum Rule {
     Busy(f64),
     Kernel { name: String, at_most: Duration },
     KernelWithin { name: String, ratio: f64, baseline: Baseline },
+    Verdict(Vec<Group>),
+    VerdictNot(Vec<Group>),
+    Share { group: Group, at_most: f64 },
+    Step(Duration),
+    StepWithin { ratio: f64, baseline: Baseline },
+}
+
+/// What a report was judged by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judgment {
+    /// What the report lacks, so that no rule was judged.
+    pub incomplete: Option<String>,
+    /// The rules in the order in which they were given; none where the report is incomplete.
+    pub rules: Vec<JudgedRule>,
+}
+
+/// One rule of a [`Judgment`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JudgedRule {
+    /// What is expected, in words.
+    pub rule: String,
+    /// What was seen, where the rule does not hold.
+    pub failure: Option<String>,
 }
 
 /// Rules that failed, with what they saw.
@@ -141,6 +165,33 @@ impl Expectations {
         self.and(Rule::KernelWithin { name: name.into(), ratio, baseline: baseline.clone() })
     }
 
+    /// The verdict is one of these causes. Traces of short regions often have [`Group::CannotTell`].
+    pub fn verdict_in(self, groups: impl Into<Vec<Group>>) -> Self {
+        self.and(Rule::Verdict(groups.into()))
+    }
+
+    /// The verdict is none of these causes.
+    pub fn verdict_not_in(self, groups: impl Into<Vec<Group>>) -> Self {
+        self.and(Rule::VerdictNot(groups.into()))
+    }
+
+    /// A cause takes at most this part of a typical step of each device, 0 to 1, or of the time after warm-up where no
+    /// steps were found ([`Report::share_of`]).
+    pub fn share_at_most(self, group: Group, at_most: f64) -> Self {
+        self.and(Rule::Share { group, at_most })
+    }
+
+    /// The median step of each device is at most this long. Fails where no steps were found.
+    pub fn step_at_most(self, at_most: Duration) -> Self {
+        self.and(Rule::Step(at_most))
+    }
+
+    /// The median step of each device is at most `ratio` times that which `baseline` has for such a device, under the name
+    /// `step`. With `GPUWHY_BLESS=1` the baseline is renewed instead.
+    pub fn step_within(self, ratio: f64, baseline: &Baseline) -> Self {
+        self.and(Rule::StepWithin { ratio, baseline: baseline.clone() })
+    }
+
     fn and(mut self, rule: Rule) -> Self {
         self.0.push(rule);
         self
@@ -151,11 +202,21 @@ impl Expectations {
     /// # Errors
     /// The rules that failed; or what is missing from the report, which then is judged by none and renews no baseline.
     pub fn check(&self, report: &Report) -> Result<(), Failures> {
-        if let Some(missing) = incomplete(report) {
-            return Err(Failures(vec![missing]));
-        }
-        let failures: Vec<_> = self.0.iter().filter_map(|rule| rule.judge(report).err()).collect();
+        let judgment = self.judge(report);
+        let failed = judgment.rules.into_iter().filter_map(|judged| judged.failure);
+        let failures: Vec<_> = judgment.incomplete.into_iter().chain(failed).collect();
         if failures.is_empty() { Ok(()) } else { Err(Failures(failures)) }
+    }
+
+    /// As [`check`](Self::check), and says of each rule whether it holds.
+    #[must_use]
+    pub fn judge(&self, report: &Report) -> Judgment {
+        let incomplete = incomplete(report);
+        let judged = self.0.iter().filter(|_| incomplete.is_none());
+        let rules = judged
+            .map(|rule| JudgedRule { rule: rule.to_string(), failure: rule.judge(report).err() })
+            .collect();
+        Judgment { incomplete, rules }
     }
 
     /// As [`check`](Self::check), for a test.
@@ -239,6 +300,36 @@ impl Rule {
                 kernels(report, name)?.into_iter().try_for_each(|(_, row)| slower(row, limit, ""))
             }
             Self::KernelWithin { name, ratio, baseline } => within(report, name, *ratio, baseline),
+            Self::Verdict(groups) => run_rules::verdict(report, groups, true),
+            Self::VerdictNot(groups) => run_rules::verdict(report, groups, false),
+            Self::Share { group, at_most } => run_rules::share(report, *group, *at_most),
+            Self::Step(at_most) => run_rules::step(report, *at_most),
+            Self::StepWithin { ratio, baseline } => run_rules::step_within(report, *ratio, baseline),
+        }
+    }
+}
+
+/// What is expected, in words.
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kernels(most) => write!(f, "at most {most} kernels"),
+            Self::Launches(most) => write!(f, "at most {most} launching calls"),
+            Self::NoSync => f.write_str("no call waits for the device"),
+            Self::NoPageableCopy => f.write_str("no copy from or to pageable memory"),
+            Self::NoAllocation => f.write_str("no call allocates memory"),
+            Self::Busy(least) => write!(f, "devices are busy at least {:.1} % of the time", least * 1e2),
+            Self::Kernel { name, at_most } => write!(f, "kernel {name} takes at most {at_most:?}"),
+            Self::KernelWithin { name, ratio, baseline } => {
+                write!(f, "kernel {name} takes at most {ratio} times what {} has", baseline.path().display())
+            }
+            Self::Verdict(groups) => write!(f, "the verdict is {}", run_rules::names(groups, " or ")),
+            Self::VerdictNot(groups) => write!(f, "the verdict is not {}", run_rules::names(groups, " or ")),
+            Self::Share { group, at_most } => write!(f, "{} takes at most {:.1} %", group.name(), at_most * 1e2),
+            Self::Step(at_most) => write!(f, "a step takes at most {at_most:?}"),
+            Self::StepWithin { ratio, baseline } => {
+                write!(f, "a step takes at most {ratio} times what {} has", baseline.path().display())
+            }
         }
     }
 }

@@ -103,13 +103,14 @@ mod baseline;
 mod bench;
 mod expectations;
 mod range;
+mod run_rules;
 mod session;
 mod time_text;
 
 pub use baseline::Baseline;
 pub use bench::driver::L2Flush;
 pub use bench::{Bench, BenchError, Bound, Measurement, Precision, Roofline};
-pub use expectations::{Expectations, Failures};
+pub use expectations::{Expectations, Failures, JudgedRule, Judgment};
 #[cfg(feature = "export")]
 pub use gpuwhy_export as export;
 pub use gpuwhy_import::{

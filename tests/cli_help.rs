@@ -32,6 +32,24 @@ fn help_has_examples_and_names_every_exit_code() {
 }
 
 #[test]
+fn paragraphs_of_help_fill_their_lines() {
+    let listed = stdout(&gpuwhy(&["--help"]));
+    let verbs = listed.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let verbs: Vec<_> = verbs.filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(verbs.len() > 15, "{listed}");
+    for verb in verbs {
+        let help = stdout(&gpuwhy(&[verb, "--help"]));
+        let lines: Vec<_> = help.lines().collect();
+        let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
+        for pair in lines.windows(2).filter(|pair| is_prose(pair[0]) && is_prose(pair[1])) {
+            let next = pair[1].split_whitespace().next().unwrap();
+            let width = pair[0].chars().count() + 1 + next.chars().count();
+            assert!(width > 100, "{verb}: torn before {next:?}: {}", pair[0]);
+        }
+    }
+}
+
+#[test]
 fn the_subcommand_for_the_child_process_is_not_advertised() {
     assert!(!stdout(&gpuwhy(&["--help"])).contains("probe"));
 }

@@ -3,6 +3,7 @@
 //! A subcommand is a file, with its help. Nothing outside of this folder knows clap.
 
 mod analyze;
+mod check;
 mod compact;
 mod control;
 mod demo;
@@ -17,11 +18,13 @@ mod query;
 mod report;
 mod run;
 mod stats;
+mod top;
 mod view;
 
-use clap::{ArgAction, Parser, Subcommand};
+use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use self::analyze::{ANALYZE_HELP, AnalyzeArgs};
+use self::check::{CHECK_HELP, CheckArgs};
 use self::compact::{COMPACT_HELP, CompactArgs};
 use self::control::{ProcessArgs, STATUS_HELP, StatusArgs, StopArgs, TELL_HELP, WATCH_HELP, WatchArgs};
 use self::demo::{DEMO_HELP, DemoArgs};
@@ -35,7 +38,9 @@ use self::query::{QUERY_HELP, QueryArgs};
 use self::report::{REPORT_HELP, ReportArgs};
 use self::run::{RUN_HELP, RunArgs};
 use self::stats::{STATS_HELP, StatsArgs};
+use self::top::{TOP_HELP, TopArgs};
 use self::view::{VIEW_HELP, ViewArgs};
+use crate::prose;
 
 /// Find the bottleneck of a CUDA program while it runs
 #[derive(Parser)]
@@ -68,6 +73,9 @@ pub enum Command {
     /// Compare two traces of one program and explain the difference
     #[command(after_help = DIFF_HELP)]
     Diff(DiffArgs),
+    /// Check traces against limits, for continuous integration
+    #[command(after_help = CHECK_HELP)]
+    Check(Box<CheckArgs>),
     /// Print the tables of `nsys stats`
     #[command(after_help = STATS_HELP)]
     Stats(StatsArgs),
@@ -86,6 +94,9 @@ pub enum Command {
     /// Recompress a trace without loss
     #[command(after_help = COMPACT_HELP)]
     Compact(CompactArgs),
+    /// Show what running programs do and why they are not faster, live
+    #[command(after_help = TOP_HELP)]
+    Top(TopArgs),
     /// List your processes that run with gpuwhy
     #[command(after_help = STATUS_HELP)]
     Status(StatusArgs),
@@ -118,15 +129,32 @@ pub enum Command {
     Probe(ProbeArgs),
 }
 
+/// What the command line says.
+///
+/// # Errors
+///
+/// When it is not understood; also when it asks for help or the version, which clap prints as errors.
+pub fn parsed() -> Result<Cli, clap::Error> {
+    let texts = |command: clap::Command| match command.get_after_help().map(ToString::to_string) {
+        Some(text) => command.after_help(prose::unwrapped(&text)),
+        None => command,
+    };
+    let mut command = texts(Cli::command()).mut_subcommands(texts);
+    let found = command.try_get_matches_from_mut(std::env::args_os())?;
+    Cli::from_arg_matches(&found).map_err(|error| error.format(&mut command))
+}
+
 const EXAMPLES: &str = "\
 EXAMPLES:
   gpuwhy run -- python train.py                  profile a program; the report comes at its end
   gpuwhy run --live 1s -- ./simulate             with a line about the bottleneck every second
   gpuwhy report gpuwhy-4711.gpuwhy               print the report of a trace
   gpuwhy kernels -- python train.py              what limits the slowest kernels, and what to do
+  gpuwhy top                                     watch running programs, live
   gpuwhy view gpuwhy-4711.gpuwhy                 look at its timeline in a browser
   gpuwhy explain dispatch                        what a word of the report means
   gpuwhy diff before.gpuwhy after.gpuwhy         what a change brought, and why
+  gpuwhy check --no-sync gpuwhy-4711.gpuwhy      fail a build by what a run did
   gpuwhy export --to chrome gpuwhy-4711.gpuwhy   for Perfetto, HTA and TensorBoard
   gpuwhy stats gpuwhy-4711.gpuwhy                the tables of nsys stats
   gpuwhy query gpuwhy-4711.gpuwhy 'SELECT count(*) FROM kernels'
@@ -135,8 +163,6 @@ EXAMPLES:
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     /// Longest line of help, without a default at its end.

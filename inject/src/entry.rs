@@ -3,11 +3,13 @@
 //! Nothing crosses into C but plain returns: no panic, no `exit`, no signal handler.
 #![expect(unsafe_code, reason = "functions that C calls")]
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_char, c_int};
 use std::fs::File;
 use std::os::fd::FromRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
 
+use nvtx_sys::{Domain, Event, Handler as _, MAX_TEXT, Message, Text as Name};
 use profiler_core::record::Timestamp;
 
 use crate::runtime::{SessionError, Start, StartError};
@@ -60,6 +62,25 @@ static SESSION_FUNCTIONS: Functions = Functions {
     end: session_end,
     now: session_now,
     nvtx: InitializeInjectionNvtx2,
+    domain: range_domain,
+    range_push,
+    range_pop,
+    range_start,
+    range_end,
+    mark: range_mark,
+    version: library_version,
+};
+
+/// The version of this library, which ends with NUL.
+const VERSION: &[u8] = concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes();
+
+/// The same in a section of its own: the command reads it in the file, without loading the library.
+// SAFETY: the section has a name of ours and holds nothing else.
+#[used]
+#[unsafe(link_section = ".gpuwhy_version")]
+static VERSION_SECTION: [u8; VERSION.len()] = match VERSION.first_chunk() {
+    Some(bytes) => *bytes,
+    None => panic!("a slice is as long as itself"),
 };
 
 /// The functions for sessions; they stay valid for as long as the process lives.
@@ -98,6 +119,75 @@ unsafe extern "C" fn session_end(text: Text) -> c_int {
 
 extern "C" fn session_now() -> u64 {
     catch_unwind(session::now).map_or(0, Timestamp::nanos)
+}
+
+unsafe extern "C" fn range_domain(name: *const c_char) -> u32 {
+    // SAFETY: the caller vouches for the text.
+    let name = unsafe { name_of(&name) };
+    match name {
+        Name::Narrow([]) => 0,
+        _ => with_ranges(|| nvtx::Ranges::create_domain(name).0).unwrap_or(0),
+    }
+}
+
+unsafe extern "C" fn range_push(domain: u32, name: *const c_char) {
+    // SAFETY: the caller vouches for the text.
+    let event = event(unsafe { name_of(&name) });
+    let _ = with_ranges(|| nvtx::Ranges::push(Domain(domain), &event));
+}
+
+extern "C" fn range_pop(domain: u32) {
+    let _ = with_ranges(|| nvtx::Ranges::pop(Domain(domain)));
+}
+
+unsafe extern "C" fn range_start(domain: u32, name: *const c_char) -> u64 {
+    // SAFETY: the caller vouches for the text.
+    let event = event(unsafe { name_of(&name) });
+    with_ranges(|| nvtx::Ranges::start(Domain(domain), &event)).unwrap_or(0)
+}
+
+extern "C" fn range_end(range: u64) {
+    let _ = with_ranges(|| nvtx::Ranges::end(range));
+}
+
+unsafe extern "C" fn range_mark(domain: u32, name: *const c_char) {
+    // SAFETY: the caller vouches for the text.
+    let event = event(unsafe { name_of(&name) });
+    let _ = with_ranges(|| nvtx::Ranges::mark(Domain(domain), &event));
+}
+
+extern "C" fn library_version() -> *const c_char {
+    VERSION_SECTION.as_ptr().cast()
+}
+
+/// Hands something of a program that has no NVTX of its own to those who receive ranges.
+fn with_ranges<T>(work: impl FnOnce() -> T) -> Option<T> {
+    static HEARD: Once = Once::new();
+    catch_unwind(AssertUnwindSafe(|| {
+        HEARD.call_once(|| {
+            lifecycle::watch_forks();
+            nvtx::attached();
+        });
+        work()
+    }))
+    .ok()
+}
+
+fn event(name: Name<'_>) -> Event<'_> {
+    Event { message: Message::Text(name), ..Event::default() }
+}
+
+/// The text at `name`, cut where NVTX's are; empty if that is NULL.
+///
+/// # Safety
+/// `name` is NULL or a text that ends with NUL and that nobody changes during `'a`.
+unsafe fn name_of<'a>(name: &'a *const c_char) -> Name<'a> {
+    if name.is_null() {
+        return Name::Narrow(&[]);
+    }
+    // SAFETY: not NULL, and then a text as promised by the caller.
+    let bytes = unsafe { CStr::from_ptr(*name) }.to_bytes();
+    Name::Narrow(&bytes[..bytes.len().min(MAX_TEXT)])
 }
 
 /// Does what a program asks of its session, and tells it why that failed.

@@ -8,7 +8,7 @@
 //!
 //! Nothing here writes a trace: that is `trace`, on the collector's thread. Waits are bounded.
 
-use std::ffi::c_int;
+use std::ffi::{c_char, c_int};
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -33,6 +33,8 @@ const COLLECTOR_TIMEOUT: Duration = Duration::from_secs(10);
 /// What a program that finds this library in its process may call. `size` tells which functions there are: a later
 /// version only adds some at the end.
 ///
+/// Names of ranges and domains are NULL or texts that end with NUL; they are copied during the call.
+///
 /// Functions that can fail answer a code of `SessionError::code` and write its text, cut to fit and without a
 /// terminating zero, to `capacity` bytes at `text`; `length` becomes the full length.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +53,20 @@ pub struct Functions {
     pub now: extern "C" fn() -> u64,
     /// What a copy of NVTX calls to have its ranges recorded here.
     pub nvtx: unsafe extern "C" fn(Option<GetExportTable>) -> c_int,
+    /// The number of the domain of ranges with this name, for the functions below; 0 is the domain without a name.
+    pub domain: unsafe extern "C" fn(name: *const c_char) -> u32,
+    /// Begins a range on this thread. Ranges of a thread and domain nest.
+    pub range_push: unsafe extern "C" fn(domain: u32, name: *const c_char),
+    /// Ends the innermost range of this thread and domain.
+    pub range_pop: extern "C" fn(domain: u32),
+    /// Begins a range that any thread may end; 0 where it is not recorded.
+    pub range_start: unsafe extern "C" fn(domain: u32, name: *const c_char) -> u64,
+    /// Ends a range by what its start answered.
+    pub range_end: extern "C" fn(range: u64),
+    /// Records a moment.
+    pub mark: unsafe extern "C" fn(domain: u32, name: *const c_char),
+    /// The version of this library, a text that ends with NUL and stays.
+    pub version: extern "C" fn() -> *const c_char,
 }
 
 /// Where a text goes.

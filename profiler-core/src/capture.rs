@@ -8,12 +8,15 @@
 //! Memory is bounded: the engines of the captures that are still open, of one that is kept for the report, and one
 //! row for each of the first [`ROW_LIMIT`] others.
 
+use std::sync::Arc;
+
 use crate::attribution::leaf::Leaf;
 use crate::attribution::segments::Segment;
 use crate::attribution::{Attributor, DeviceAccount};
 use crate::cost::Cost;
 use crate::counters::{CounterEvent, CounterLog};
 use crate::dictionary::Dictionary;
+use crate::kernels::source::PcWindow;
 use crate::kernels::{Choice, KernelProfile, KernelsReport, Pattern, candidates, choose};
 use crate::process_info::{End, ProcessInfo};
 use crate::record::{CaptureMark, DeviceId, Loss, Record, Timestamp, Trigger};
@@ -81,8 +84,11 @@ pub struct Captures {
     early: Vec<CounterEvent>,
     begun: bool,
     kernel_profiles: Vec<KernelProfile>,
+    pc_windows: Vec<Arc<PcWindow>>,
     /// What of the process decides about the prices of tracing.
     priced_as: Option<ProcessInfo>,
+    /// Whether captures keep the newest events of the simulation.
+    events_kept: bool,
 }
 
 impl Captures {
@@ -192,6 +198,16 @@ impl Captures {
         self.kernel_profiles.push(profile);
     }
 
+    /// What sampling program counters came to, for the report. While it was opened and closed launches waited.
+    pub fn program_counters(&mut self, window: PcWindow) {
+        let was_open = window.begin > Timestamp::ZERO;
+        for capture in self.open.iter_mut().chain(&mut self.kept).filter(|_| was_open) {
+            capture.attributor.disturbed(window.opened, window.begin);
+            capture.attributor.disturbed(window.end, window.closed);
+        }
+        self.pc_windows.push(Arc::new(window));
+    }
+
     /// The kernels that are worth measuring, once enough has run to tell; see [`crate::kernels::choose`]. `None`
     /// before, and while none can be measured.
     #[must_use]
@@ -201,7 +217,20 @@ impl Captures {
         names: Option<&Pattern>,
         dictionary: &Dictionary,
     ) -> Option<Vec<Choice>> {
+        if !self.has_run_enough() {
+            return None;
+        }
         let attributor = &self.shown()?.attributor;
+        let (chosen, _) = choose(&candidates(attributor, dictionary), most, names);
+        let first = chosen.first()?.candidate.device;
+        // The counters are opened in one context.
+        let on_first = chosen.into_iter().filter(|choice| choice.candidate.device == first);
+        Some(on_first.collect())
+    }
+
+    /// Whether the run is long enough to tell which kernels matter.
+    #[must_use]
+    pub fn has_run_enough(&self) -> bool {
         let enough = |account: &DeviceAccount| {
             let steady = account.window_ns().saturating_sub(account.start_up_ns());
             let computed = account.steady_leaves()[Leaf::Compute as usize];
@@ -210,14 +239,7 @@ impl Captures {
                 || steady >= NANOS_TO_CHOOSE
                 || (computes && account.steps().seen >= STEPS_TO_CHOOSE)
         };
-        if !attributor.devices().any(enough) {
-            return None;
-        }
-        let (chosen, _) = choose(&candidates(attributor, dictionary), most, names);
-        let first = chosen.first()?.candidate.device;
-        // The counters are opened in one context.
-        let on_first = chosen.into_iter().filter(|choice| choice.candidate.device == first);
-        Some(on_first.collect())
+        self.shown().is_some_and(|capture| capture.attributor.devices().any(enough))
     }
 
     /// Whether a capture has launched device work that has not come yet.
@@ -244,6 +266,13 @@ impl Captures {
         self.open.iter_mut().for_each(|capture| capture.attributor.stop_what_if());
     }
 
+    /// What a step gains from better kernels will be asked: captures from here on keep the newest events of the
+    /// simulation for that, at most 2.4 MB each. Where counters are sampled they do so anyway.
+    pub fn keep_simulated_events(&mut self) {
+        self.events_kept = true;
+        self.open.iter_mut().for_each(|capture| capture.attributor.keep_simulated_events());
+    }
+
     /// The report about the requested capture; without a request about the one being taken, else about the newest.
     #[must_use]
     pub fn report(
@@ -254,14 +283,28 @@ impl Captures {
         end: End,
         damage: Vec<String>,
     ) -> Report {
+        self.report_of(session, dictionary, loss, (end, damage), true)
+    }
+
+    /// `simulated`: with the simulations that are made for a report alone.
+    fn report_of(
+        &self,
+        session: &ProcessInfo,
+        dictionary: &Dictionary,
+        loss: &Loss,
+        (end, damage): (End, Vec<String>),
+        simulated: bool,
+    ) -> Report {
         let shown = self.shown();
         let nothing = Attributor::new();
         let attributor = shown.map_or(&nothing, |capture| &capture.attributor);
-        let mut report = Report::new(session, attributor, dictionary, loss, end, damage);
+        let make = if simulated { Report::new } else { Report::live };
+        let mut report = make(session, attributor, dictionary, loss, end, damage);
         report.cost = self.cost;
         report.gauges = self.gauges.clone();
         report.counter_losses = self.counters.losses().to_vec();
-        report.kernels = KernelsReport::of(attributor, dictionary, &self.kernel_profiles);
+        report.kernels = KernelsReport::of(attributor, dictionary, &self.kernel_profiles, simulated);
+        report.kernels.windows.clone_from(&self.pc_windows);
         if report.is_watched() {
             report.verdict = monitor::verdict(&report.gauges, &attributor.sample_totals());
         } else if let Some(capture) = shown {
@@ -336,7 +379,7 @@ impl Captures {
     /// The verdict in one line, for a run that is still going, and the name that it gives is kept as long as
     /// nothing else has led for a while.
     pub fn live_line(&mut self, session: &ProcessInfo, dictionary: &Dictionary, loss: &Loss) -> String {
-        let report = self.report(session, dictionary, loss, End::Abrupt, Vec::new());
+        let report = self.report_of(session, dictionary, loss, (End::Abrupt, Vec::new()), false);
         let number = self.shown().map(|capture| capture.row.number);
         let mut captures = self.open.iter_mut().chain(&mut self.kept);
         if let Some(capture) = captures.find(|capture| Some(capture.row.number) == number) {
@@ -363,6 +406,9 @@ impl Captures {
         }
         std::mem::take(&mut self.early).iter().for_each(|event| attributor.push_counters(event));
         self.begun = true;
+        if self.events_kept {
+            attributor.keep_simulated_events();
+        }
         if self.what_if_stopped {
             attributor.stop_what_if();
         }
@@ -385,7 +431,7 @@ impl Captures {
         let mut capture = self.open.remove(index);
         capture.attributor.finish(at, dictionary);
         if self.marked {
-            let report = Report::new(session, &capture.attributor, dictionary, loss, End::Clean, Vec::new());
+            let report = Report::live(session, &capture.attributor, dictionary, loss, End::Clean, Vec::new());
             capture.row.conclude(at, &report);
             if self.rows.len() < ROW_LIMIT { self.rows.push(capture.row.clone()) } else { self.beyond_rows += 1 }
         }

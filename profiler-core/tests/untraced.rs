@@ -120,6 +120,7 @@ fn graphs(node: u32) -> Simulation {
                 tracing_ns: 0,
                 node: true,
                 bytes: 0,
+                kernel: 0,
             });
             if number == 0 {
                 replay.step_boundary(DEVICE, at, STEPS);

@@ -70,6 +70,7 @@ impl Program {
             tracing_ns: 0,
             node: false,
             bytes: 0,
+            kernel: 0,
         });
         self
     }
@@ -335,6 +336,7 @@ fn handed_over(launches: u64, at: u64) -> Program {
         tracing_ns: 0,
         node: false,
         bytes: 0,
+        kernel: 0,
     });
     program
 }

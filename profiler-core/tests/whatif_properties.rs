@@ -149,7 +149,7 @@ proptest! {
         for (start, end, stream, class, correlation, excess) in operations {
             let launch = (correlation < 8).then_some(LaunchedBy { correlation: CorrelationId(correlation), start: end });
             let device = DeviceId(stream % 2);
-            replay.operation(&Operation { start, end, device, stream: StreamId(stream), class, launch, excess, bytes: excess as u16, tracing_ns: 0, node: false });
+            replay.operation(&Operation { start, end, device, stream: StreamId(stream), class, launch, excess, bytes: excess as u16, tracing_ns: 0, node: false, kernel: 0 });
         }
         inputs.into_iter().for_each(|(thread, start, end)| replay.input_wait(ThreadId(thread), start, end));
         boundaries.into_iter().for_each(|at| replay.step_boundary(DEVICE, at, STEPS));

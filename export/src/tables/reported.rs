@@ -178,10 +178,10 @@ table! {
         "idle_multiprocessors" Real "part of its time" = limits.limits.parts[Limit::IdleMultiprocessors as usize];
         "lowered_clock" Real "part of its time" = limits.limits.parts[Limit::LoweredClock as usize];
         "not_told_apart" Real "part of its time" = limits.limits.parts[Limit::NotToldApart as usize];
-        "step_speedup_at_80" Real "of a step if it used 80 % of that unit; by subtraction"
-            = limits.gains.map(|(gain, _)| gain);
-        "step_speedup_at_90" Real "of a step if it used 90 % of that unit; by subtraction"
-            = limits.gains.map(|(_, gain)| gain);
+        "step_speedup_at_80" Real "of a step if it used 80 % of that unit: simulated, or by subtraction"
+            = limits.gains.map(|gains| gains.at_80.speedup);
+        "step_speedup_at_90" Real "of a step if it used 90 % of that unit: simulated, or by subtraction"
+            = limits.gains.map(|gains| gains.at_90.speedup);
     }
 }
 

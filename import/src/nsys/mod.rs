@@ -14,6 +14,7 @@ mod facts;
 mod merge;
 mod queries;
 mod rows;
+mod samples;
 mod schema;
 
 use std::fs::File;
@@ -27,6 +28,7 @@ use profiler_core::trace::TraceWriter;
 pub(crate) use self::database::Database;
 use self::facts::Process;
 use self::merge::Merge;
+use self::samples::{Sampled, Samples};
 use self::schema::Schema;
 use crate::error::OpenError;
 use crate::progress::{Progress, Ticks};
@@ -64,6 +66,8 @@ pub(crate) fn translate(database: &Database, pid: Option<u32>, progress: &mut Pr
     let mut session = facts::session(connection, &schema, &process, path).map_err(failed)?;
     session.notes.extend(facts::impossible(connection, &schema, &process).map_err(failed)?);
     session.notes.extend(database.unread());
+    let sampled = Sampled::of(connection, &schema, &dictionary).map_err(failed)?;
+    session.notes.extend(sampled.notes.iter().cloned());
 
     let trace = scratch::create()?;
     let written = scratch::failed;
@@ -72,9 +76,17 @@ pub(crate) fn translate(database: &Database, pid: Option<u32>, progress: &mut Pr
     let loss = Loss::default();
     let mut statements = queries::statements(connection, &schema, &process).map_err(failed)?;
     let mut merge = Merge::new(connection, &schema, &mut statements, session.start, &mut dictionary).map_err(failed)?;
+    let mut statement = sampled.statement(connection).map_err(failed)?;
+    for set in sampled.sets() {
+        writer.counters(set, &dictionary).map_err(written)?;
+    }
+    let mut samples = Samples::new(sampled, statement.as_mut(), session.start).map_err(failed)?;
     let (mut last, mut next_flush, mut ticks) = (session.start, None, Ticks::default());
     while let Some((at, record)) = merge.next(&mut dictionary).map_err(failed)? {
         last = last.max(at);
+        while let Some(sample) = samples.next(at).map_err(failed)? {
+            writer.counters(sample, &dictionary).map_err(written)?;
+        }
         let due = *next_flush.get_or_insert(at.nanos().saturating_add(FLUSH_NANOS));
         if at.nanos() > due {
             writer.flush(Timestamp::from_nanos(due), &loss, &dictionary).map_err(written)?;
@@ -84,6 +96,12 @@ pub(crate) fn translate(database: &Database, pid: Option<u32>, progress: &mut Pr
         if ticks.is_due() && progress(0, database.bytes).is_break() {
             return Err(OpenError::interrupted(path));
         }
+    }
+    while let Some(sample) = samples.next(Timestamp::from_nanos(u64::MAX)).map_err(failed)? {
+        writer.counters(sample, &dictionary).map_err(written)?;
+    }
+    for loss in samples.losses() {
+        writer.counters(loss, &dictionary).map_err(written)?;
     }
     writer.finish(End::Clean, last, &loss, &dictionary).map_err(written)?;
     Ok(trace)

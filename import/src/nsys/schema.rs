@@ -43,7 +43,10 @@ impl Schema {
     /// A view in the place of a table: what it says is computed, perhaps without an end. Views of other names are
     /// nobody's business.
     pub(super) fn view(&self) -> Option<&str> {
-        std::iter::once("StringIds").chain(KNOWN).find(|&table| self.views.contains(table))
+        ["StringIds", "GPU_METRICS", "TARGET_INFO_GPU_METRICS"]
+            .into_iter()
+            .chain(KNOWN)
+            .find(|&table| self.views.contains(table))
     }
 
     pub(super) fn is_nsys(&self) -> bool {

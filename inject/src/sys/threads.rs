@@ -4,10 +4,12 @@
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-/// The kernel's id of the calling thread, which is the one in CUPTI's records.
+/// The kernel's id of the calling thread, which is the one in CUPTI's records. By number: glibc has a function for it
+/// since 2.30 only, and libprof.so is loaded into containers with an older one.
 pub fn thread_id() -> u32 {
     // SAFETY: takes nothing and cannot fail.
-    unsafe { libc::gettid() }.cast_unsigned()
+    let id = unsafe { libc::syscall(libc::SYS_gettid) };
+    u32::try_from(id).unwrap_or_default()
 }
 
 /// The time that a thread of this process has spent on cores; `None` when there is no such thread.

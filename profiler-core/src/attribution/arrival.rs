@@ -31,6 +31,7 @@ impl Attributor {
             subject: Subject::Kernel(name),
             graph: kernel.graph_id != 0,
             optimizer,
+            kernel: kernel.config.0,
             graph_id: kernel.graph_id,
             symbol: if kernel.graph_id == 0 { symbol } else { symbol_of_graph(kernel.graph_id) },
             fit: if communication || blocks == 0 { 0 } else { fit(blocks, kernel.device, dictionary) },

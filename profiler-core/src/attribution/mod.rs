@@ -203,6 +203,10 @@ impl Attributor {
     /// Takes a sample of hardware counters, a reading of gauges, or what is known of them. Samples come in the order of
     /// their times, before the flush that passes them or some flushes later.
     pub fn push_counters(&mut self, event: &CounterEvent) {
+        if matches!(event, CounterEvent::Set(_)) {
+            // Roofs will be known, and what nearer ones bring will be asked.
+            self.simulation.keep_events();
+        }
         self.counters.take(event);
     }
 
@@ -228,6 +232,14 @@ impl Attributor {
     /// [`Simulation::log`]: crate::whatif::Simulation::log
     pub fn log_replay(&mut self, parts: Vec<(u64, u64)>) {
         self.simulation.log(parts);
+    }
+
+    /// Keeps the newest events of the simulation, so that it can be asked what shorter kernels bring; see
+    /// [`Simulation::keep_events`].
+    ///
+    /// [`Simulation::keep_events`]: crate::whatif::Simulation::keep_events
+    pub fn keep_simulated_events(&mut self) {
+        self.simulation.keep_events();
     }
 
     /// What was noted since this was last asked.

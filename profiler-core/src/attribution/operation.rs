@@ -38,6 +38,8 @@ pub(super) struct Operation {
     pub(super) link: u32,
     /// How long a kernel takes at what can be reached of its nearest roof, nanoseconds; 0 when that is not known.
     pub(super) at_roof: u32,
+    /// The number of a kernel's launch configuration.
+    pub(super) kernel: u32,
     /// How much a copy moves, bytes, at most [`MOST_BYTES`](crate::whatif::MOST_BYTES); 0 for what is no copy.
     pub(super) bytes: u16,
 }
@@ -72,6 +74,7 @@ impl Operation {
             fit: 0,
             link: 0,
             at_roof: 0,
+            kernel: 0,
             bytes: 0,
         }
     }

@@ -13,9 +13,9 @@ use crate::allocations::{Holding, Holdings, MemoryOwner};
 use crate::completeness::Completeness;
 use crate::cost::PriceSource;
 use crate::counters::engine::Counters;
-use crate::record::{ApiFunctionId, DeviceId, Timestamp};
+use crate::record::{ApiFunctionId, DeviceId, LaunchConfigId, Timestamp};
 use crate::steps::PeriodFacts;
-use crate::whatif::WhatIf;
+use crate::whatif::{Ceiling, WhatIf};
 
 impl Attributor {
     /// The accounts of every device on which something ran, by ordinal.
@@ -85,6 +85,20 @@ impl Attributor {
     pub fn what_if(&self, device: DeviceId) -> Option<WhatIf> {
         let account = self.devices().find(|account| account.id() == device)?;
         self.simulation.what_if(account)
+    }
+
+    /// What a step of `device` becomes where of each kernel the part `remains` of its time is left, 0 to 1, given its
+    /// device and launch configuration. `None` where that is not simulated or not believed. Takes some milliseconds.
+    #[must_use]
+    pub fn with_shorter_kernels(
+        &self,
+        device: DeviceId,
+        remains: &dyn Fn(DeviceId, LaunchConfigId) -> f64,
+    ) -> Option<Ceiling> {
+        let account = self.devices().find(|account| account.id() == device)?;
+        let believed = self.simulation.what_if(account)?.refused.is_none();
+        let remains = |device, kernel| remains(device, LaunchConfigId(kernel));
+        believed.then(|| self.simulation.with_shorter_kernels(account, &remains)).flatten()
     }
 
     /// Hardware counters and gauges.

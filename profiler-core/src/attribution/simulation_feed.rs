@@ -10,8 +10,8 @@ use crate::cost::{PriceSource, Prices};
 use crate::record::{ApiCall, DeviceId, StreamId, ThreadId};
 use crate::thresholds::CLOCK_SLACK_NANOS;
 use crate::whatif::{
-    self, CallClass, Launched, LaunchedBy, MOST_BYTES, OperationClass, ReplayedOperation, Simulation, SmallGrid,
-    Transfer, WhatIf,
+    self, CallClass, Ceiling, Launched, LaunchedBy, MOST_BYTES, OperationClass, ReplayedOperation, Simulation,
+    SmallGrid, Transfer, WhatIf,
 };
 
 /// Tells the simulation what it needs of calls, operations and steps.
@@ -46,6 +46,21 @@ impl SimulationFeed {
     /// See [`Simulation::log`].
     pub(super) fn log(&mut self, parts: Vec<(u64, u64)>) {
         self.simulation.log(parts);
+    }
+
+    /// See [`Simulation::keep_events`].
+    pub(super) fn keep_events(&mut self) {
+        self.simulation.keep_events();
+    }
+
+    /// What steps of a device become with shorter kernels, by the steps that speak for it: see
+    /// [`Simulation::with_shorter_kernels`].
+    pub(super) fn with_shorter_kernels(
+        &self,
+        account: &DeviceAccount,
+        remains: &dyn Fn(DeviceId, u32) -> f64,
+    ) -> Option<Ceiling> {
+        self.simulation.with_shorter_kernels(account.id(), account.step_series(), remains)
     }
 
     /// See [`Simulation::take_log`].
@@ -136,6 +151,7 @@ impl SimulationFeed {
             bytes: operation.bytes,
             tracing_ns,
             node: operation.graph,
+            kernel: operation.kernel,
         });
     }
 

@@ -5,14 +5,16 @@
 //! apart by launch configuration; those with little of the time are one unknown together, and so are copies, memsets,
 //! and the time in which nothing ran. Kernels that run at once share a row.
 //!
-//! Samples and records come in any order: each waits for the other, within limits. Memory is bounded: 6 MiB a device.
+//! Samples and records come in any order: each waits for the other, within limits. Memory is bounded: 12 MiB a device,
+//! and 2 MiB with some ten kernels.
 
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
+use super::grouped::{GROUPS, Grouped, Sums};
 use super::metric::{METRIC_LIMIT, Metric, Unit};
-use super::regression::{Equations, Solution, Values};
+use super::regression::{Solution, Values};
 use super::sample::{MetricSet, Sample};
 use crate::record::LaunchConfigId;
 
@@ -21,9 +23,11 @@ const SAMPLE_LIMIT: usize = 1 << 13;
 /// Operations that wait for samples at most, 24 bytes each.
 const RUN_LIMIT: usize = 1 << 17;
 /// Unknowns told apart while samples come; when there are more, those with the least time become one.
-const UNKNOWN_LIMIT: usize = 192;
+const UNKNOWN_LIMIT: usize = 144;
 /// Of these, so many remain then.
-const UNKNOWNS_KEPT: usize = 128;
+const UNKNOWNS_KEPT: usize = 112;
+/// Unknowns that one sample may bring beyond.
+const UNKNOWNS_OF_A_SAMPLE: usize = 48;
 /// Launch configurations whose unknown is remembered; others belong to the joined ones.
 const CONFIG_LIMIT: usize = 1 << 16;
 /// Unknowns that are solved for at most: what a live report has time for (some milliseconds).
@@ -92,13 +96,9 @@ pub struct Estimator {
     complete_from: u64,
     /// End of the newest sample that was entered.
     position: u64,
-    equations: Equations,
+    equations: Grouped,
     unknowns: Vec<Activity>,
     places: FxHashMap<LaunchConfigId, u32>,
-    /// Sums of values times nanoseconds over the samples in the equations.
-    sums: Values,
-    /// The same, of tensor pipes times clock.
-    tensor_clock: f64,
     counts: SampleUse,
     /// What one row is made of; kept for its memory.
     parts: Vec<f64>,
@@ -136,11 +136,20 @@ impl Estimates {
     }
 }
 
+/// The group of samples that `activity` is cut by. Which kernels are together does not matter, only that a kernel is
+/// always in the same group.
+fn group_of(activity: Activity) -> usize {
+    match activity {
+        Activity::Kernel(config) => 1 + config.0 as usize % (GROUPS - 1),
+        _ => 0,
+    }
+}
+
 impl Estimator {
     /// For samples of `set` that begin at `from` or later, nanoseconds.
     #[must_use]
     pub fn new(set: MetricSet, from: u64) -> Self {
-        let mut equations = Equations::default();
+        let mut equations = Grouped::default();
         FIXED.iter().for_each(|_| {
             equations.grow();
         });
@@ -153,8 +162,6 @@ impl Estimator {
             equations,
             unknowns: FIXED.to_vec(),
             places: FxHashMap::default(),
-            sums: [0.0; METRIC_LIMIT],
-            tensor_clock: 0.0,
             counts: SampleUse::default(),
             parts: Vec::new(),
         }
@@ -248,6 +255,8 @@ impl Estimator {
         let length = (end - begin) as f64;
         self.parts.clear();
         let (mut busy_until, mut idle, mut sum) = (begin, 0, 0.0);
+        // What runs at the begin and at the end, and is cut there.
+        let (mut first, mut last) = (Activity::Idle, Activity::Idle);
         for run in runs {
             let (from, to) = (run.start.max(begin), run.end.min(end));
             if from >= to {
@@ -255,6 +264,12 @@ impl Estimator {
             }
             idle += from.saturating_sub(busy_until);
             busy_until = busy_until.max(to);
+            if run.start < begin {
+                first = run.activity;
+            }
+            if run.end > end {
+                last = run.activity;
+            }
             let place = self.place(run.activity);
             if self.parts.len() <= place {
                 self.parts.resize(place + 1, 0.0);
@@ -270,15 +285,16 @@ impl Estimator {
         sum += idle as f64 / length;
         let row: Vec<(usize, f64)> = self.parts.iter().copied().enumerate().filter(|&(_, part)| part > 0.0).collect();
         let mut values = [0.0; METRIC_LIMIT];
+        let mut sums = Sums { nanos: length, ..Sums::default() };
         for (column, metric) in self.set.metrics.as_slice().iter().enumerate() {
             let value = f64::from(sample.values[column]);
             // A clock does not add up over what runs at once: each has all of it.
             values[column] = if *metric == Metric::Clock { value * sum } else { value };
-            self.sums[column] += value * length;
+            sums.values[column] = value * length;
         }
         let of = |metric| sample.value(&self.set, metric).map_or(0.0, f64::from);
-        self.tensor_clock += of(Metric::Tensor) * of(Metric::Clock) * length;
-        self.equations.add(&row, &values);
+        sums.tensor_clock = of(Metric::Tensor) * of(Metric::Clock) * length;
+        self.equations.add(&row, &values, &sums, (group_of(first), group_of(last)));
         self.counts.used += 1;
         self.counts.used_ns = self.counts.used_ns.saturating_add(end - begin);
     }
@@ -295,7 +311,7 @@ impl Estimator {
         if self.places.len() >= CONFIG_LIMIT {
             return JOINED;
         }
-        if self.unknowns.len() >= UNKNOWN_LIMIT + UNKNOWNS_KEPT {
+        if self.unknowns.len() >= UNKNOWN_LIMIT + UNKNOWNS_OF_A_SAMPLE {
             return JOINED;
         }
         let place = self.equations.grow();
@@ -386,15 +402,26 @@ impl Estimator {
     #[must_use]
     pub fn mean(&self, metric: Metric) -> Option<f64> {
         let column = self.set.metrics.position(metric)?;
-        (self.counts.used_ns > 0).then(|| self.sums[column] / self.counts.used_ns as f64)
+        let sums = self.equations.sums();
+        (sums.nanos > 0.0).then(|| sums.values[column] / sums.nanos)
     }
 
-    /// Mean use of the tensor pipes, as a part of what they do at the highest clock, 0 to 1.
+    /// The standard error of [`mean`](Self::mean), from how stretches of the run differ; `None` with few samples.
     #[must_use]
-    pub fn tensor_of_peak(&self) -> Option<f64> {
+    pub fn mean_error(&self, metric: Metric) -> Option<f64> {
+        let column = self.set.metrics.position(metric)?;
+        self.equations.error_of_mean(|sums| sums.values[column])
+    }
+
+    /// Mean use of the tensor pipes, as a part of what they do at the highest clock, 0 to 1, with its standard error
+    /// where there are samples enough.
+    #[must_use]
+    pub fn tensor_of_peak(&self) -> Option<(f64, Option<f64>)> {
         let known = self.set.metrics.position(Metric::Tensor).and(self.set.metrics.position(Metric::Clock));
-        known.filter(|_| self.counts.used_ns > 0 && self.set.highest_clock_hz > 0)?;
-        let peak = 100.0 * self.set.highest_clock_hz as f64 * self.counts.used_ns as f64;
-        Some((self.tensor_clock / peak).min(1.0))
+        let sums = self.equations.sums();
+        known.filter(|_| sums.nanos > 0.0 && self.set.highest_clock_hz > 0)?;
+        let peak = 100.0 * self.set.highest_clock_hz as f64;
+        let error = self.equations.error_of_mean(|sums| sums.tensor_clock / peak);
+        Some(((sums.tensor_clock / peak / sums.nanos).min(1.0), error))
     }
 }

@@ -80,6 +80,49 @@ impl Equations {
         self.rows += 1;
     }
 
+    /// Enters a row whose unknowns may be new.
+    pub(crate) fn add_growing(&mut self, row: &[(usize, f64)], values: &Values) {
+        let most = row.iter().map(|&(unknown, _)| unknown + 1).max().unwrap_or(0);
+        while self.len() < most {
+            self.grow();
+        }
+        self.add(row, values);
+    }
+
+    /// Adds the rows of others, with the same unknowns.
+    pub(crate) fn append(&mut self, others: &Self) {
+        while self.len() < others.len() {
+            self.grow();
+        }
+        self.xx.iter_mut().zip(&others.xx).for_each(|(sum, other)| *sum += other);
+        for (sums, others) in self.xy.iter_mut().zip(&others.xy) {
+            sums.iter_mut().zip(others).for_each(|(sum, other)| *sum += other);
+        }
+        self.yy.iter_mut().zip(others.yy).for_each(|(sum, other)| *sum += other);
+        self.rows += others.rows;
+    }
+
+    /// These without some of their rows.
+    pub(crate) fn without(&self, part: &Self) -> Self {
+        let mut rest = self.clone();
+        rest.xx.iter_mut().zip(&part.xx).for_each(|(sum, other)| *sum -= other);
+        for (sums, others) in rest.xy.iter_mut().zip(&part.xy) {
+            sums.iter_mut().zip(others).for_each(|(sum, other)| *sum -= other);
+        }
+        rest.yy.iter_mut().zip(part.yy).for_each(|(sum, other)| *sum -= other);
+        rest.rows -= part.rows.min(rest.rows);
+        rest
+    }
+
+    /// The values with the least sum of squares, whatever they are.
+    pub(crate) fn unbounded(&self) -> Vec<Values> {
+        let all: Vec<usize> = (0..self.len()).collect();
+        let factor = self.factor(&all);
+        let mut values = self.xy.clone();
+        substitute_all(&factor, &mut values);
+        values
+    }
+
     /// The equations in which unknown `i` is part of unknown `joined[i]` of `len`.
     pub(crate) fn joined(&self, joined: &[usize], len: usize) -> Self {
         let mut equations = Self { yy: self.yy, rows: self.rows, ..Self::default() };
@@ -214,6 +257,25 @@ fn substitute(factor: &[f64], values: &mut [f64]) {
     for row in (0..values.len()).rev() {
         let known: f64 = (row + 1..values.len()).map(|after| factor[at(after, row)] * values[after]).sum();
         values[row] = (values[row] - known) / factor[at(row, row)];
+    }
+}
+
+/// [`substitute`] for all metrics at once.
+fn substitute_all(factor: &[f64], values: &mut [Values]) {
+    let count = values.len();
+    let step = |row: usize, others: std::ops::Range<usize>, of: &dyn Fn(usize) -> f64, values: &mut [Values]| {
+        let mut sums = values[row];
+        for other in others {
+            let part = of(other);
+            sums.iter_mut().zip(values[other]).for_each(|(sum, value)| *sum -= part * value);
+        }
+        values[row] = sums.map(|sum| sum / factor[at(row, row)]);
+    };
+    for row in 0..count {
+        step(row, 0..row, &|before| factor[at(row, before)], values);
+    }
+    for row in (0..count).rev() {
+        step(row, row + 1..count, &|after| factor[at(after, row)], values);
     }
 }
 

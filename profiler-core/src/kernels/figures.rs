@@ -99,6 +99,58 @@ impl StallReason {
     }
 }
 
+/// A pipe that executes instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Pipe {
+    /// Integer and logic instructions, comparisons, minima.
+    Alu,
+    /// Multiplications and additions in FP32, integer multiplications.
+    Fma,
+    /// Loads and stores.
+    Lsu,
+    /// Matrix instructions.
+    Tensor,
+    /// Square roots, sines, exponentials, conversions.
+    Xu,
+}
+
+impl Pipe {
+    /// All that are measured.
+    pub const ALL: [Self; 5] = [Self::Alu, Self::Fma, Self::Lsu, Self::Tensor, Self::Xu];
+
+    /// Stable name, as in the metric `sm__inst_executed_pipe_NAME.sum`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Alu => "alu",
+            Self::Fma => "fma",
+            Self::Lsu => "lsu",
+            Self::Tensor => "tensor",
+            Self::Xu => "xu",
+        }
+    }
+
+    /// Words for people.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Alu => "integer and logic",
+            Self::Fma => "multiply and add",
+            Self::Lsu => "loads and stores",
+            Self::Tensor => "matrix",
+            Self::Xu => "special functions",
+        }
+    }
+}
+
+fn pipes(profile: &KernelProfile) -> Vec<(Pipe, f64)> {
+    let all = profile.value("sm__inst_executed.sum");
+    let part = |pipe: Pipe| ratio(profile.value(&format!("sm__inst_executed_pipe_{}.sum", pipe.name())), all);
+    let mut found: Vec<_> = Pipe::ALL.into_iter().filter_map(|pipe| Some((pipe, part(pipe)?))).collect();
+    found.sort_by(|a, b| b.1.total_cmp(&a.1));
+    found
+}
+
 /// How memory was accessed. `None` where it was not measured, or where there were no such accesses.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MemoryTable {
@@ -151,6 +203,10 @@ pub struct Figures {
     pub eligible_warps: Option<f64>,
     /// Threads of a warp that took part in an instruction, of 32.
     pub threads_per_instruction: Option<f64>,
+    /// Instructions of warps that were executed.
+    pub instructions: Option<f64>,
+    /// Of these, the part of each pipe that was measured, the most first. A pipe is a kind of work: see [`Pipe`].
+    pub pipes: Vec<(Pipe, f64)>,
     /// What warps waited for, the most first.
     pub stalls: Vec<StallReason>,
     /// Memory access.
@@ -191,9 +247,19 @@ impl Figures {
                 .or_else(|| profile.share("smsp__issue_active.avg.pct_of_peak_sustained_active")),
             eligible_warps: value("smsp__warps_eligible.avg.per_cycle_active"),
             threads_per_instruction: value("smsp__thread_inst_executed_per_inst_executed.ratio"),
+            instructions: value("sm__inst_executed.sum").filter(|&count| count > 0.0),
+            pipes: pipes(profile),
             stalls: stalls(profile),
             memory: memory(profile),
         }
+    }
+
+    /// The part of the instructions that no measured pipe executed: branches, uniform and FP64 instructions and others.
+    /// `None` unless all of [`Pipe::ALL`] were measured.
+    #[must_use]
+    pub fn other_pipes(&self) -> Option<f64> {
+        let known: f64 = self.pipes.iter().map(|&(_, share)| share).sum();
+        (self.pipes.len() == Pipe::ALL.len()).then(|| (1.0 - known).max(0.0))
     }
 
     /// Use of one unit.
@@ -326,6 +392,24 @@ mod tests {
         assert_eq!(found, [("long_scoreboard", 0.75), ("not_selected", 0.05)]);
         for reason in STALL_REASONS {
             assert_ne!(StallReason { reason, share: 0.0 }.words(), "a reason without a name", "{reason}");
+        }
+    }
+
+    #[test]
+    fn instructions_are_told_by_pipe() {
+        let of = |values: &[(&str, f64)]| Figures::of(&profile(values));
+        let mut values = vec![("sm__inst_executed.sum", 1_000.0)];
+        values.extend([("sm__inst_executed_pipe_lsu.sum", 200.0), ("sm__inst_executed_pipe_alu.sum", 500.0)]);
+        let some = of(&values);
+        assert_eq!((some.instructions, &some.pipes[..]), (Some(1_000.0), &[(Pipe::Alu, 0.5), (Pipe::Lsu, 0.2)][..]));
+        assert_eq!(some.other_pipes(), None, "not all were measured");
+        values.extend([("sm__inst_executed_pipe_fma.sum", 100.0), ("sm__inst_executed_pipe_tensor.sum", 0.0)]);
+        values.push(("sm__inst_executed_pipe_xu.sum", 50.0));
+        assert!((of(&values).other_pipes().unwrap() - 0.15).abs() < 1e-12);
+        assert_eq!(of(&values[1..]).pipes, []);
+        for pipe in Pipe::ALL {
+            let metric = format!("sm__inst_executed_pipe_{}.sum", pipe.name());
+            assert!(crate::kernels::sets::Set::Full.metrics().contains(&metric), "{metric}");
         }
     }
 

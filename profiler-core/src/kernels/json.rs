@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::rules::Check;
-use super::{KernelView, KernelsReport, Roof};
+use super::source::SourceReport;
+use super::source::json::{LineJson, SourceJson};
+use super::{KernelView, KernelsReport, Roof, StepGain};
+use crate::attribution::leaf::Group;
 
 /// All kernels of a run.
 #[derive(Debug, Serialize)]
@@ -14,6 +17,9 @@ pub struct KernelsJson {
     stall_ns: u64,
     measured: Vec<MeasuredJson>,
     unmeasured: Vec<UnmeasuredJson>,
+    /// Where warps wait; absent where it was not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<SourceJson>,
 }
 
 /// Version of the schema.
@@ -33,6 +39,9 @@ struct ShapeJson {
     launches: u64,
     total_ns: u64,
     share: Option<f64>,
+    /// Lines of the kernel, most samples first; absent where they were not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lines: Option<Vec<LineJson>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -60,8 +69,13 @@ struct MeasuredJson {
     clock_hz: Option<f64>,
     roofs: BTreeMap<&'static str, f64>,
     nearest_roof: Option<&'static str>,
+    step_at_80: Option<StepGainJson>,
+    step_at_90: Option<StepGainJson>,
+    bottleneck_at_90: Option<&'static str>,
     occupancy: Option<OccupancyJson>,
     roofline: RooflineJson,
+    instructions: Option<f64>,
+    pipes: BTreeMap<&'static str, f64>,
     stalls: BTreeMap<&'static str, f64>,
     findings: Vec<FindingJson>,
 }
@@ -110,12 +124,29 @@ struct FindingJson {
     missing: Option<&'static str>,
     local_gain: Option<f64>,
     step_gain: Option<f64>,
+    step: Option<StepGainJson>,
+}
+
+/// How many times as fast a step is, simulated, with the interval in which nine of ten programs come out.
+#[derive(Debug, Serialize)]
+struct StepGainJson {
+    speedup: f64,
+    low: Option<f64>,
+    high: Option<f64>,
+}
+
+impl From<StepGain> for StepGainJson {
+    fn from(gain: StepGain) -> Self {
+        let StepGain { speedup, interval } = gain;
+        Self { speedup, low: interval.map(|(low, _)| low), high: interval.map(|(_, high)| high) }
+    }
 }
 
 impl KernelsJson {
-    /// Of `report`.
+    /// Of `report`, and where warps wait, if that is asked for.
     #[must_use]
-    pub fn new(report: &KernelsReport) -> Self {
+    pub fn new(report: &KernelsReport, source: Option<&SourceReport>) -> Self {
+        let lines = |symbol: &str| source.map(|source| LineJson::of_symbol(source, symbol));
         let unmeasured = report.unmeasured.iter().map(|row| UnmeasuredJson {
             shape: ShapeJson {
                 name: row.kernel.demangled.clone(),
@@ -130,19 +161,21 @@ impl KernelsJson {
                 launches: row.kernel.launches,
                 total_ns: row.kernel.total_ns,
                 share: row.share,
+                lines: lines(&row.kernel.name),
             },
             excluded: row.excluded.map(super::Excluded::name),
         });
         Self {
             schema_version: SCHEMA_VERSION,
             stall_ns: report.stall_ns,
-            measured: report.measured.iter().map(measured).collect(),
+            measured: report.measured.iter().map(|view| measured(view, lines(&view.symbol))).collect(),
             unmeasured: unmeasured.collect(),
+            source: source.map(SourceJson::new),
         }
     }
 }
 
-fn measured(view: &KernelView) -> MeasuredJson {
+fn measured(view: &KernelView, lines: Option<Vec<LineJson>>) -> MeasuredJson {
     let figures = &view.figures;
     let profile = &view.profile;
     MeasuredJson {
@@ -159,6 +192,7 @@ fn measured(view: &KernelView) -> MeasuredJson {
             launches: view.launches,
             total_ns: view.total_ns,
             share: view.share,
+            lines,
         },
         outcome: profile.outcome.name(),
         reason: profile.outcome.sentence(),
@@ -174,6 +208,9 @@ fn measured(view: &KernelView) -> MeasuredJson {
         clock_hz: figures.clock_hz,
         roofs: Roof::ALL.iter().zip(figures.roofs).filter_map(|(roof, share)| Some((roof.name(), share?))).collect(),
         nearest_roof: figures.nearest_roof().map(|(roof, _)| roof.name()),
+        step_at_80: view.gains.map(|gains| gains.at_80.into()),
+        step_at_90: view.gains.map(|gains| gains.at_90.into()),
+        bottleneck_at_90: view.gains.and_then(|gains| gains.then).map(Group::name),
         occupancy: view.geometry.map(|geometry| OccupancyJson {
             theoretical: geometry.theoretical_occupancy,
             achieved: figures.achieved_occupancy,
@@ -192,11 +229,14 @@ fn measured(view: &KernelView) -> MeasuredJson {
                 .collect(),
         }),
         roofline: roofline(view),
+        instructions: figures.instructions,
+        pipes: figures.pipes.iter().map(|&(pipe, share)| (pipe.name(), share)).collect(),
         stalls: figures.stalls.iter().map(|stall| (stall.reason, stall.share)).collect(),
         findings: view
             .findings
             .iter()
-            .map(|finding| {
+            .zip(&view.finding_gains)
+            .map(|(finding, simulated)| {
                 let (says, advice, missing, local_gain) = match &finding.check {
                     Check::Applies { says, advice, local_gain } => {
                         (Some(says.clone()), Some(*advice), None, *local_gain)
@@ -213,6 +253,7 @@ fn measured(view: &KernelView) -> MeasuredJson {
                     missing,
                     local_gain,
                     step_gain: view.step_gain(finding),
+                    step: simulated.map(StepGainJson::from),
                 }
             })
             .collect(),

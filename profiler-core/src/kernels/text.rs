@@ -7,11 +7,15 @@ use super::sets::Set;
 use super::{Figures, KernelView, KernelsReport, Point, Resource, Roof, Unmeasured};
 use crate::text_format::names::short_names;
 use crate::text_format::{Page, Paint, Style, bytes, counted, duration, listed, percent, wrapped, wrapped_as};
+use crate::whatif::WORTH_SHOWING;
+use crate::words::bottleneck;
 
 /// Findings of a kernel that are shown.
 const FINDINGS: usize = 5;
 /// Stall reasons of a kernel that are shown.
-const STALLS: usize = 4;
+const STALLS: usize = 6;
+/// A smaller part is not shown.
+const LEAST_SHOWN: f64 = 0.02;
 /// Width of a name in a list.
 const NAME_WIDTH: usize = 60;
 
@@ -91,15 +95,12 @@ fn kernel(out: &mut Page, number: usize, view: &KernelView) {
         return;
     }
     speed(out, view);
+    nearer_roof(out, view);
     occupancy(out, view);
     roofline(out, view);
     memory(out, &view.figures);
-    let stalls = view.figures.stalls.iter().filter(|stall| stall.share >= 0.05).take(STALLS);
-    let stalls: Vec<_> =
-        stalls.map(|stall| (Paint::Plain, format!("{} {}", stall.reason, percent(stall.share)))).collect();
-    if !stalls.is_empty() {
-        listed(out, "    warps wait   ", &stalls);
-    }
+    instructions(out, &view.figures);
+    stalls(out, &view.figures);
     if !view.profile.missing.is_empty() {
         wrapped(out, "    missing      ", &view.profile.missing.join(", "));
     }
@@ -137,6 +138,15 @@ fn speed(out: &mut Page, view: &KernelView) {
     if !roofs.is_empty() {
         listed(out, "    units used   ", &roofs);
     }
+}
+
+/// What a step gains if the kernel uses more of its nearest roof.
+fn nearer_roof(out: &mut Page, view: &KernelView) {
+    let Some(gains) = view.gains.filter(|gains| gains.at_90.speedup >= WORTH_SHOWING) else { return };
+    let [at_80, at_90] = [("80 %", gains.at_80), ("90 %", gains.at_90)]
+        .map(|(roof, gain)| (Paint::Plain, format!("at {roof} of its roof {}", gain.faster())));
+    let then = gains.then.map(|group| (Paint::Plain, format!("bottleneck then: {}", bottleneck(group))));
+    listed(out, "    a step       ", &[at_80, at_90].into_iter().chain(then).collect::<Vec<_>>());
 }
 
 /// Launches that all metrics take.
@@ -224,10 +234,38 @@ fn memory(out: &mut Page, figures: &Figures) {
     }
 }
 
+fn instructions(out: &mut Page, figures: &Figures) {
+    let Some(count) = figures.instructions.filter(|_| !figures.pipes.is_empty()) else { return };
+    let all = std::iter::once((Paint::Plain, format!("{} of warps", short_count(count))));
+    let pipes = figures.pipes.iter().filter(|(_, share)| *share >= LEAST_SHOWN);
+    let pipes = pipes.map(|(pipe, share)| (Paint::Plain, format!("{} {}", pipe.words(), percent(*share))));
+    let other = figures.other_pipes().filter(|share| *share >= LEAST_SHOWN);
+    let other = other.map(|share| (Paint::Plain, format!("others {}", percent(share))));
+    listed(out, "    instructions ", &all.chain(pipes).chain(other).collect::<Vec<_>>());
+}
+
+/// `1.2 million`: how many, with two digits.
+fn short_count(count: f64) -> String {
+    match count {
+        count if count >= 1e9 => format!("{:.1} billion", count / 1e9),
+        count if count >= 1e6 => format!("{:.1} million", count / 1e6),
+        count => format!("{count:.0}"),
+    }
+}
+
+/// What warps wait for, a line for each reason.
+fn stalls(out: &mut Page, figures: &Figures) {
+    let shown = figures.stalls.iter().filter(|stall| stall.share >= LEAST_SHOWN).take(STALLS);
+    for (number, stall) in shown.enumerate() {
+        let lead = if number == 0 { "    warps wait   " } else { "                 " };
+        wrapped(out, lead, &format!("{} {}: {}", percent(stall.share), stall.reason, stall.words()));
+    }
+}
+
 fn advice(out: &mut Page, view: &KernelView) {
     let mut unknown = Vec::new();
     let mut shown = 0;
-    for finding in &view.findings {
+    for (finding, simulated) in view.findings.iter().zip(&view.finding_gains) {
         match &finding.check {
             Check::Applies { says, advice, local_gain } => {
                 shown += 1;
@@ -235,6 +273,10 @@ fn advice(out: &mut Page, view: &KernelView) {
                     continue;
                 }
                 let gain = match (local_gain, view.step_gain(finding)) {
+                    (Some(local), _) if *local > 0.0 && simulated.is_some() => {
+                        let step = simulated.map(|gain| gain.faster()).unwrap_or_default();
+                        format!(" At most {} of the kernel; a step would then be {step}.", percent(*local))
+                    }
                     (Some(local), Some(step)) if *local > 0.0 => {
                         format!(" At most {} of the kernel and {} of the run.", percent(*local), percent(step))
                     }

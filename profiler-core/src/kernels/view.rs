@@ -1,10 +1,13 @@
 //! Everything that is shown of the kernels of a run.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use super::candidates::candidates;
+use super::gains::{KernelGains, Shorter, StepGain, bottleneck_then};
 use super::occupancy::{Reduction, reductions};
 use super::rules::{Evidence, Finding, findings};
+use super::source::PcWindow;
 use super::{Candidate, Excluded, Figures, KernelProfile, Peaks, Roofline};
 use crate::attribution::Attributor;
 use crate::attribution::leaf::Group;
@@ -14,6 +17,8 @@ use crate::record::{Device, LaunchConfig};
 
 /// Kernels without a profile that are listed.
 const LISTED: usize = 20;
+/// Measured kernels whose gains are simulated, and findings of each.
+const SIMULATED: usize = 5;
 
 /// One measured kernel, with what its records tell.
 #[derive(Clone, Debug)]
@@ -45,6 +50,10 @@ pub struct KernelView {
     pub reductions: Vec<Reduction>,
     /// What to do about it.
     pub findings: Vec<Finding>,
+    /// What a step gains at most by each finding, in their order, by simulation; `None` where that was not simulated.
+    pub finding_gains: Vec<Option<StepGain>>,
+    /// What a step gains if the kernel uses more of its nearest roof, by simulation.
+    pub gains: Option<KernelGains>,
 }
 
 impl KernelView {
@@ -78,9 +87,30 @@ impl KernelView {
             figures,
             roofline,
             geometry,
+            finding_gains: vec![None; findings.len()],
+            gains: None,
             findings,
             launch,
             device,
+        }
+    }
+
+    /// Simulates what a step gains, from the newest steps.
+    fn simulate(&mut self, attributor: &Attributor) {
+        let Some(account) = attributor.devices().find(|account| account.id() == self.device.id) else { return };
+        let (config, nanos) = (self.profile.config, self.total_ns);
+        let gain = |shorter: Shorter| StepGain::simulated(attributor, account.id(), &[shorter]);
+        if let Some((_, used)) = self.figures.nearest_roof() {
+            let [at_80, at_90] = [0.8, 0.9].map(|wanted| Shorter::at_roof(config, nanos, (used, 0.0), wanted));
+            let (Some(gain_80), Some(gain_90)) = (gain(at_80), gain(at_90)) else { return };
+            let then = bottleneck_then(account, &[at_90], gain_90.speedup);
+            self.gains = Some(KernelGains { at_80: gain_80, at_90: gain_90, then });
+        }
+        for (finding, of) in self.findings.iter().zip(&mut self.finding_gains).take(SIMULATED) {
+            let local = finding.gain();
+            if local > 0.0 {
+                *of = gain(Shorter { config, nanos, remains: 1.0 - local.min(1.0), error: 0.0 });
+            }
         }
     }
 
@@ -119,12 +149,15 @@ pub struct KernelsReport {
     pub unmeasured: Vec<Unmeasured>,
     /// Time that measuring held the program up, nanoseconds.
     pub stall_ns: u64,
+    /// What sampling program counters came to; empty where it was not asked for.
+    pub windows: Vec<Arc<PcWindow>>,
 }
 
 impl KernelsReport {
-    /// What `attributor` knows of the kernels, and what `profiles` add to it.
+    /// What `attributor` knows of the kernels, and what `profiles` add to it. `simulated`: what a step would gain is
+    /// simulated, which takes some milliseconds for each kernel and finding.
     #[must_use]
-    pub fn of(attributor: &Attributor, dictionary: &Dictionary, profiles: &[KernelProfile]) -> Self {
+    pub fn of(attributor: &Attributor, dictionary: &Dictionary, profiles: &[KernelProfile], simulated: bool) -> Self {
         let rows = candidates(attributor, dictionary);
         let share = |row: &Candidate| share_of(row, attributor);
         let is_of =
@@ -137,6 +170,9 @@ impl KernelsReport {
             })
             .collect();
         measured.sort_by_key(|view| (Reverse(view.total_ns), view.profile.device, view.profile.config));
+        if simulated {
+            measured.iter_mut().take(SIMULATED).for_each(|view| view.simulate(attributor));
+        }
         let mut unmeasured: Vec<_> = rows
             .iter()
             .filter(|row| !profiles.iter().any(|profile| is_of(row, profile)))
@@ -145,13 +181,13 @@ impl KernelsReport {
         unmeasured.sort_by_key(|row| (Reverse(row.kernel.total_ns), row.kernel.device, row.kernel.config));
         unmeasured.truncate(LISTED);
         let stall_ns = profiles.iter().map(|profile| profile.stall_ns).fold(0, u64::saturating_add);
-        Self { measured, unmeasured, stall_ns }
+        Self { measured, unmeasured, stall_ns, windows: Vec::new() }
     }
 
     /// Whether there is nothing to show.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.measured.is_empty() && self.unmeasured.is_empty()
+        self.measured.is_empty() && self.unmeasured.is_empty() && self.windows.is_empty()
     }
 }
 

@@ -5,6 +5,7 @@ use super::copies;
 use super::gaps;
 use super::library::Library;
 use super::limits::limits;
+use super::live_state::WINDOWS_KEPT;
 use super::names;
 use super::verdict::verdict_of;
 use super::waits;
@@ -31,10 +32,33 @@ impl Report {
         end: End,
         damage: Vec<String>,
     ) -> Self {
+        Self::made(session, attributor, dictionary, loss, (end, damage), true)
+    }
+
+    /// As [`new`](Self::new), without the simulations that take long: for a run that is still going.
+    pub(crate) fn live(
+        session: &ProcessInfo,
+        attributor: &Attributor,
+        dictionary: &Dictionary,
+        loss: &Loss,
+        end: End,
+        damage: Vec<String>,
+    ) -> Self {
+        Self::made(session, attributor, dictionary, loss, (end, damage), false)
+    }
+
+    fn made(
+        session: &ProcessInfo,
+        attributor: &Attributor,
+        dictionary: &Dictionary,
+        loss: &Loss,
+        (end, damage): (End, Vec<String>),
+        simulated: bool,
+    ) -> Self {
         let whole_until = attributor.last_flush().filter(|_| end == End::Abrupt);
         let completeness = Completeness { loss: *loss, whole_until, end, damage, ..attributor.completeness() };
         let devices: Vec<_> =
-            attributor.devices().map(|account| device_report(account, attributor, dictionary)).collect();
+            attributor.devices().map(|account| device_report(account, attributor, dictionary, simulated)).collect();
         let mut ranges = RangesReport::of(attributor, dictionary);
         ranges.iter_mut().for_each(|ranges| ranges.divide(&devices));
         let host = HostReport::of(attributor, dictionary, &devices, completeness.loss.failed_samples);
@@ -61,13 +85,18 @@ impl Report {
     }
 }
 
-fn device_report(account: &DeviceAccount, attributor: &Attributor, dictionary: &Dictionary) -> DeviceReport {
+fn device_report(
+    account: &DeviceAccount,
+    attributor: &Attributor,
+    dictionary: &Dictionary,
+    simulated: bool,
+) -> DeviceReport {
     let statistics = account.statistics();
     let device =
         dictionary.device(account.id()).cloned().unwrap_or_else(|| Device { id: account.id(), ..Device::default() });
     let sequence = Sequence::of(attributor, account.id(), dictionary);
     let (compute, geometries) = compute::split(account, &device, dictionary);
-    let limits = limits(account, attributor, &device, dictionary);
+    let limits = limits(account, attributor, &device, dictionary, simulated);
     let named = |name| limits.as_ref().and_then(|(_, named)| named.get(&name).copied());
     let mut kernels: Vec<_> = statistics
         .kernels()
@@ -89,6 +118,7 @@ fn device_report(account: &DeviceAccount, attributor: &Attributor, dictionary: &
         window_ns: account.window_ns(),
         leaves: *account.leaves(),
         steady_leaves: account.steady_leaves(),
+        windows: account.newest_windows(WINDOWS_KEPT),
         steps: Some(account.steps()).filter(|steps| !steps.rows.is_empty()),
         typical: account.typical_steps().as_ref().map(TypicalSteps::of),
         step_meaning: StepMeaning::of(attributor, account, sequence.as_ref()),

@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::kernel_gains::{ROOFS, gain_sentences, gain_words, simulate};
 use super::{ComputeLimits, DeviceReport, KernelRow, NamedLimits, RangesReport};
 use crate::attribution::leaf::Leaf;
 use crate::attribution::{Attributor, DeviceAccount};
@@ -11,10 +12,12 @@ use crate::counters::roofs::{KernelLimits, Limit, Roof, Weighed, divide, whole};
 use crate::counters::{Metric, Throttle};
 use crate::dictionary::Dictionary;
 use crate::geometry::{Geometry, Multiprocessors};
-use crate::record::{Device, NameId};
+use crate::kernels::{KernelGains, StepGain};
+use crate::record::{Device, LaunchConfigId, NameId};
 use crate::steps::Steady;
 use crate::text_format::names::short_names;
 use crate::text_format::{bytes, part_of, percent};
+use crate::whatif::WORTH_SHOWING;
 
 /// A limit with less than this part of the computation is not mentioned.
 const MENTIONED: f64 = 0.05;
@@ -23,12 +26,14 @@ const LOWERED: f64 = 0.10;
 /// Multiprocessors that are busy beside this process's work, from which on another process is suspected.
 const FOREIGN: f64 = 0.05;
 
-/// What limits a device, and its kernels by name; `None` where no sample was used.
+/// What limits a device, and its kernels by name; `None` where no sample was used. `simulated`: what kernels would gain
+/// is simulated, which takes some milliseconds for each.
 pub(super) fn limits(
     account: &DeviceAccount,
     attributor: &Attributor,
     device: &Device,
     dictionary: &Dictionary,
+    simulated: bool,
 ) -> Option<(ComputeLimits, FxHashMap<NameId, NamedLimits>)> {
     let estimator = attributor.counters().device(account.id())?.estimator()?;
     let estimates = estimator.solve();
@@ -37,14 +42,14 @@ pub(super) fn limits(
     let communicating: FxHashMap<_, _> =
         statistics.kernels().filter_map(|(name, row)| Some((name?, row.communication))).collect();
     let mut weighed = Vec::new();
-    let mut by_name: FxHashMap<NameId, Vec<Weighed>> = FxHashMap::default();
+    let mut by_name: FxHashMap<NameId, Vec<(LaunchConfigId, Weighed)>> = FxHashMap::default();
     let mut tallied = 0u64;
     for (id, tally) in statistics.configs() {
         let config = dictionary.launch_config(id);
         let limits = KernelLimits::of(Activity::Kernel(id), &estimates, estimator.set());
         let geometry = room.as_ref().and_then(|room| Geometry::of(&config, room));
         let row = Weighed::new(limits, tally.total_ns, geometry.as_ref());
-        by_name.entry(config.name).or_default().push(row);
+        by_name.entry(config.name).or_default().push((id, row));
         if !communicating.get(&config.name).copied().unwrap_or(false) {
             tallied = tallied.saturating_add(tally.total_ns);
             weighed.push(row);
@@ -67,7 +72,10 @@ pub(super) fn limits(
     let in_steps = typical
         .as_ref()
         .map(|steps| window as f64 * of_step(steps) as f64 / account.leaves()[Leaf::Compute as usize].max(1) as f64);
-    let bytes_of_step = |metric| estimator.mean(metric).zip(in_steps).map(|(rate, nanos)| (rate * nanos / 1e9) as u64);
+    let of_step_by = |rate: &dyn Fn(Metric) -> Option<f64>| {
+        let bytes = |metric| Some((rate(metric)? * in_steps? / 1e9) as u64);
+        bytes(Metric::DramRead).zip(bytes(Metric::DramWrite))
+    };
     let while_stepping = in_steps.zip(step_ns).map_or(1.0, |(nanos, step)| nanos / step.max(1) as f64);
     let limits = ComputeLimits {
         set: *estimator.set(),
@@ -75,8 +83,10 @@ pub(super) fn limits(
         steady,
         step,
         means,
-        tensor_of_peak: estimator.tensor_of_peak().map(|mean| (mean * while_stepping).min(1.0)),
-        step_bytes: bytes_of_step(Metric::DramRead).zip(bytes_of_step(Metric::DramWrite)),
+        tensor_of_peak: estimator.tensor_of_peak().map(|(mean, _)| (mean * while_stepping).min(1.0)),
+        tensor_of_peak_error: estimator.tensor_of_peak().and_then(|(_, error)| Some(error? * while_stepping)),
+        step_bytes: of_step_by(&|metric| estimator.mean(metric)),
+        step_bytes_error: of_step_by(&|metric| estimator.mean_error(metric)),
         busy_while_idle: estimates
             .get(estimator.set(), Activity::Idle, Metric::MultiprocessorsActive)
             .filter(|(active, error)| *active > 2.0 * error)
@@ -84,8 +94,14 @@ pub(super) fn limits(
         kernel_clock_hz: kernel_clock(&weighed, estimator, &estimates),
     };
     let compute = step.map(|step| step.times.iter().sum::<u64>());
-    let named = by_name.into_iter().map(|(name, rows)| (name, named(&rows, all, compute.zip(step_ns)))).collect();
-    Some((limits, named))
+    let mut names: FxHashMap<_, _> =
+        by_name.iter().map(|(&name, rows)| (name, named(rows, all, compute.zip(step_ns)))).collect();
+    if simulated {
+        let mut computing = by_name;
+        computing.retain(|name, _| !communicating.get(name).copied().unwrap_or(false));
+        simulate(&mut names, &computing, account, attributor);
+    }
+    Some((limits, names))
 }
 
 fn kernel_clock(kernels: &[Weighed], estimator: &Estimator, estimates: &Estimates) -> Option<f64> {
@@ -96,22 +112,24 @@ fn kernel_clock(kernels: &[Weighed], estimator: &Estimator, estimates: &Estimate
 }
 
 /// The limits of kernels of one name. `all`: time of all kernels; `step`: computation and length of a typical step.
-fn named(rows: &[Weighed], all: u64, step: Option<(u64, u64)>) -> NamedLimits {
-    let nanos: f64 = rows.iter().map(|row| row.nanos as f64).sum();
-    let largest = rows.iter().max_by_key(|row| row.nanos).map_or(KernelLimits::UNKNOWN, |row| row.limits);
+fn named(rows: &[(LaunchConfigId, Weighed)], all: u64, step: Option<(u64, u64)>) -> NamedLimits {
+    let rows = || rows.iter().map(|(_, row)| row);
+    let nanos: f64 = rows().map(|row| row.nanos as f64).sum();
+    let largest = rows().max_by_key(|row| row.nanos).map_or(KernelLimits::UNKNOWN, |row| row.limits);
     let mut limits = largest;
     if nanos > 0.0 {
         limits.parts = std::array::from_fn(|limit| {
-            rows.iter().map(|row| row.limits.parts[limit] * row.nanos as f64).sum::<f64>() / nanos
+            rows().map(|row| row.limits.parts[limit] * row.nanos as f64).sum::<f64>() / nanos
         });
     }
     let gain = |reachable: f64| {
         let (compute, step_ns) = step?;
-        let saved: f64 = rows.iter().map(|row| row.nanos as f64 * (1.0 - row.limits.at_roof(reachable))).sum();
+        let saved: f64 = rows().map(|row| row.nanos as f64 * (1.0 - row.limits.at_roof(reachable))).sum();
         let of_step = saved / all.max(1) as f64 * compute as f64 / step_ns.max(1) as f64;
-        Some(1.0 / (1.0 - of_step).max(0.01))
+        Some(StepGain::by_subtraction(of_step))
     };
-    let gains = limits.roof.and_then(|_| Some((gain(0.8)?, gain(0.9)?)));
+    let gains =
+        limits.roof.and_then(|_| Some(KernelGains { at_80: gain(ROOFS[0])?, at_90: gain(ROOFS[1])?, then: None }));
     NamedLimits { limits, gains }
 }
 
@@ -197,9 +215,9 @@ fn kernel_sentence(kernels: &[KernelRow]) -> Option<String> {
     });
     let lost = |row: &KernelRow, used: f64| row.durations.total() as f64 * (0.9 - used).max(0.0);
     let (_, roof, used, error, gains, name) = known.max_by(|a, b| lost(a.0, a.2).total_cmp(&lost(b.0, b.2)))?;
-    let gain = gains.filter(|(_, gain)| *gain >= 1.01).map_or(String::new(), |(_, gain)| {
-        format!("; at 90 % of it a step would be about {gain:.2}x as fast (by subtraction)")
-    });
+    let gain = gains
+        .filter(|gains| gains.at_90.speedup >= WORTH_SHOWING)
+        .map_or(String::new(), |gains| format!("; at 90 % of it a step would be {}", gain_words(&gains)));
     Some(format!(
         "Kernel {name} loses most to its roof: it uses {:.0} % (±{:.0}) of {}{gain}.",
         used * 100.0,
@@ -299,16 +317,25 @@ pub(super) fn details(device: &DeviceReport) -> Vec<String> {
         ));
         if limits.samples.used > 0 {
             sentences.push(division_sentence(limits));
+            sentences.extend(gain_sentences(device));
         }
         if let Some(tensor) = limits.tensor_of_peak {
             sentences.push(format!(
-                "Tensor cores did {:.1} % of what they do at the highest clock, {} (measured utilization, of any precision).",
+                "Tensor cores did {:.1} %{} of what they do at the highest clock, {} (measured utilization, of any precision).",
                 tensor * 100.0,
+                limits.tensor_of_peak_error.map_or(String::new(), |error| format!(" (±{:.1})", 200.0 * error)),
                 if limits.step.is_some() { "over typical steps" } else { "over the whole run" }
             ));
         }
         if let Some((read, written)) = limits.step_bytes {
-            sentences.push(format!("A step reads {} of device memory and writes {}.", bytes(read), bytes(written)));
+            let off = |error: u64| format!(" (±{})", bytes(error.saturating_mul(2)));
+            let [read_off, written_off] =
+                limits.step_bytes_error.map_or_else(Default::default, |(read, written)| [off(read), off(written)]);
+            sentences.push(format!(
+                "A step reads {}{read_off} of device memory and writes {}{written_off}.",
+                bytes(read),
+                bytes(written)
+            ));
         }
     }
     if let Some(gauges) = &device.gauges {
@@ -356,7 +383,7 @@ pub(super) fn kernel_rows(device: &DeviceReport) -> Vec<String> {
                 percent(limits.active),
                 percent(Some(limits.parts[Limit::Latency as usize] + limits.parts[Limit::Occupancy as usize])),
                 limits.clock_hz.map_or("-".to_owned(), |clock| format!("{:.2}", clock.min(highest) / 1e9)),
-                gains.map_or("-".to_owned(), |(_, gain)| format!("{gain:.2}x")),
+                gains.map_or("-".to_owned(), |gains| format!("{:.2}x", gains.at_90.speedup)),
                 name,
                 if limits.own { "" } else { " (mean of small kernels)" },
             )

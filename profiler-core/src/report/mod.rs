@@ -16,9 +16,11 @@ mod gaps;
 mod host;
 #[cfg(feature = "serde")]
 pub mod json;
-mod launches;
+mod kernel_gains;
+pub(crate) mod launches;
 pub mod library;
 mod limits;
+mod live_state;
 mod memory;
 mod model;
 pub(crate) mod monitor;
@@ -31,6 +33,7 @@ mod untraced;
 pub(crate) mod verdict;
 mod waits;
 
+pub use live_state::WINDOWS_KEPT;
 pub(crate) use model::loss_sentence;
 pub use model::{
     ApiRow, Awaited, CaptureRow, CaptureTable, CauseRow, ComputeLimits, ComputeSplit, CopyClass, CopyFit, CopyOverlap,

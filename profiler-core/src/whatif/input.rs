@@ -162,6 +162,8 @@ pub struct Operation {
     pub node: bool,
     /// How much a copy moves, bytes; [`MOST_BYTES`] stands for more as well. 0 for what is no copy.
     pub bytes: u16,
+    /// Tells kernels apart: the number of the launch configuration. Means nothing for what is no kernel.
+    pub kernel: u32,
 }
 
 /// A copy of so many bytes or more is not told apart from a larger one.

@@ -50,6 +50,7 @@ mod queue;
 mod replay_log;
 mod sampling;
 mod scenario;
+mod shorter;
 mod steps;
 mod told;
 mod worlds;
@@ -74,6 +75,7 @@ use self::launches::Launches;
 use self::nodes::GraphNodes;
 use self::queue::{Event, Queue, StepMark};
 use self::sampling::Sampling;
+use self::shorter::{EventLog, Taken};
 use self::steps::Steps;
 use self::told::Told;
 use self::worlds::{CHOSEN_COUNT, Clocks, Origin, WORLD_COUNT, Worlds, as_clock, is_traced, later};
@@ -113,6 +115,8 @@ pub struct Simulation {
     position: u64,
     late_boundaries: u64,
     stopped: bool,
+    /// The newest events, for who asks about shorter kernels.
+    kept: Option<Box<EventLog>>,
 }
 
 impl Simulation {
@@ -232,11 +236,22 @@ impl Simulation {
                 continue;
             }
             match event {
-                Event::Step(device, StepMark::Begin(series)) => self.boundary(at, device, series),
-                Event::Step(device, StepMark::Break) => self.break_off(device),
-                Event::Return(thread) => self.leave(thread, at),
+                Event::Step(device, mark) => {
+                    self.keep(Taken::Step(at, device, mark));
+                    match mark {
+                        StepMark::Begin(series) => self.boundary(at, device, series),
+                        StepMark::Break => self.break_off(device),
+                    }
+                }
+                Event::Return(thread) => {
+                    self.keep(Taken::Return(at, thread));
+                    self.leave(thread, at);
+                }
                 Event::Enter(call) => self.enter(call),
-                Event::Operation(operation) => self.run(operation),
+                Event::Operation(operation) => {
+                    self.keep(Taken::Operation(*operation));
+                    self.run(operation);
+                }
             }
         }
         self.queue = queue;
@@ -316,8 +331,17 @@ impl Simulation {
         }
     }
 
+    /// Keeps an event, if anybody will ask for it.
+    #[inline]
+    fn keep(&mut self, event: Taken) {
+        if let Some(kept) = &mut self.kept {
+            kept.push(event);
+        }
+    }
+
     /// Begins anew, with what was counted: what comes next is the first that is simulated.
     fn restart(&mut self) {
+        self.keep(Taken::Restart);
         self.threads.forget_clocks();
         self.streams.forget();
         for device in &mut self.devices {
@@ -340,6 +364,7 @@ impl Simulation {
             if call.start < outer.end {
                 let launch = Launch::of(&outer, thread);
                 self.launches.insert(call.correlation, launch);
+                self.keep(Taken::Enter(*call));
                 return;
             }
             // It returned at the instant it was entered, or right now.
@@ -348,6 +373,7 @@ impl Simulation {
         let launched = self.told.take(call);
         let nodes = self.nodes.take(call);
         let call = &Call { tracing_ns: call.tracing_ns.saturating_add(nodes), ..*call };
+        self.keep(Taken::Enter(*call));
         let thread = self.threads.enter(call, launched, self.origin, &self.worlds);
         if call.class != CallClass::Other {
             let launch = Launch::of(call, thread);

@@ -48,12 +48,19 @@ pub(super) struct Sampling {
     settled: u64,
     /// An operation came since the pause whose launch was simulated, or has none.
     caught_up: bool,
+    /// Begins of steps to come that do not count, whatever else.
+    left_out: u64,
 }
 
 impl Sampling {
     /// Without any pause.
     pub(super) fn whole() -> Self {
         Self { whole: true, ..Self::default() }
+    }
+
+    /// The next `steps` begins of steps do not count.
+    pub(super) fn leave_out(&mut self, steps: u64) {
+        self.left_out = steps;
     }
 
     /// Whether what happens at `at` is not simulated.
@@ -81,6 +88,10 @@ impl Sampling {
 
     /// A step of one of `devices` begins outside a pause: whether the one before it may count.
     pub(super) fn counts(&mut self, devices: u64) -> bool {
+        if self.left_out > 0 {
+            self.left_out -= 1;
+            return false;
+        }
         if self.pause == 0 {
             return true;
         }

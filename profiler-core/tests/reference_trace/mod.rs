@@ -80,6 +80,7 @@ pub fn load(name: &str) -> Option<Trace> {
                     tracing_ns: 0,
                     node: false,
                     bytes: 0,
+                    kernel: 0,
                 });
             }
             "runtime" | "cuda_runtime" | "cuda_driver" | "driver" => {

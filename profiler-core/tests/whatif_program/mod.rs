@@ -149,6 +149,7 @@ impl Machine {
                             tracing_ns: 0,
                             node: false,
                             bytes: moved,
+                            kernel: 0,
                         });
                     }
                     Act::StreamWait(waiting, producer) => {

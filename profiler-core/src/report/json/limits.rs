@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::attribution::leaf::Group;
 use crate::counters::power::{CountedTotal, GaugeMean, GaugeSums};
 use crate::counters::roofs::{Division, KernelLimits, Limit, LimitTimes};
 use crate::counters::{CounterLoss, Metric, Throttle};
+use crate::kernels::StepGain;
 use crate::report::{ComputeLimits, NamedLimits, loss_sentence};
 
 /// Nanoseconds by limit.
@@ -23,8 +25,11 @@ pub(super) struct ComputeLimitsJson {
     small_grids_ns: u64,
     means: BTreeMap<&'static str, f64>,
     tensor_of_peak: Option<f64>,
+    tensor_of_peak_error: Option<f64>,
     step_bytes_read: Option<u64>,
     step_bytes_written: Option<u64>,
+    step_bytes_read_error: Option<u64>,
+    step_bytes_written_error: Option<u64>,
     kernel_clock_hz: Option<f64>,
     highest_clock_hz: Option<u64>,
     busy_while_idle: Option<f64>,
@@ -48,7 +53,12 @@ pub(super) struct KernelLimitsJson {
     own: bool,
     parts: BTreeMap<&'static str, f64>,
     step_speedup_at_80: Option<f64>,
+    step_speedup_at_80_low: Option<f64>,
+    step_speedup_at_80_high: Option<f64>,
     step_speedup_at_90: Option<f64>,
+    step_speedup_at_90_low: Option<f64>,
+    step_speedup_at_90_high: Option<f64>,
+    bottleneck_at_90: Option<&'static str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -107,8 +117,11 @@ pub(super) fn compute_limits(from: &ComputeLimits) -> ComputeLimitsJson {
         small_grids_ns,
         means: from.means.iter().map(|&(metric, mean)| (Metric::name(metric), mean)).collect(),
         tensor_of_peak: from.tensor_of_peak,
+        tensor_of_peak_error: from.tensor_of_peak_error,
         step_bytes_read: from.step_bytes.map(|(read, _)| read),
         step_bytes_written: from.step_bytes.map(|(_, written)| written),
+        step_bytes_read_error: from.step_bytes_error.map(|(read, _)| read),
+        step_bytes_written_error: from.step_bytes_error.map(|(_, written)| written),
         kernel_clock_hz: from.kernel_clock_hz,
         highest_clock_hz: Some(from.set.highest_clock_hz).filter(|&clock| clock > 0),
         busy_while_idle: from.busy_while_idle,
@@ -117,6 +130,8 @@ pub(super) fn compute_limits(from: &ComputeLimits) -> ComputeLimitsJson {
 
 pub(super) fn kernel_limits(from: &NamedLimits) -> KernelLimitsJson {
     let KernelLimits { parts, roof, active, clock_hz, own } = from.limits;
+    let (at_80, at_90) = (from.gains.map(|gains| gains.at_80), from.gains.map(|gains| gains.at_90));
+    let end = |gain: Option<StepGain>, of: fn((f64, f64)) -> f64| gain.and_then(|gain| gain.interval).map(of);
     KernelLimitsJson {
         roof: roof.map(|(roof, ..)| roof.name()),
         used: roof.map(|(_, used, _)| used),
@@ -125,8 +140,13 @@ pub(super) fn kernel_limits(from: &NamedLimits) -> KernelLimitsJson {
         clock_hz,
         own,
         parts: Limit::ALL.into_iter().map(|limit| (limit.name(), parts[limit as usize])).collect(),
-        step_speedup_at_80: from.gains.map(|(gain, _)| gain),
-        step_speedup_at_90: from.gains.map(|(_, gain)| gain),
+        step_speedup_at_80: at_80.map(|gain| gain.speedup),
+        step_speedup_at_80_low: end(at_80, |(low, _)| low),
+        step_speedup_at_80_high: end(at_80, |(_, high)| high),
+        step_speedup_at_90: at_90.map(|gain| gain.speedup),
+        step_speedup_at_90_low: end(at_90, |(low, _)| low),
+        step_speedup_at_90_high: end(at_90, |(_, high)| high),
+        bottleneck_at_90: from.gains.and_then(|gains| gains.then).map(Group::name),
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::counters::estimate::SampleUse;
 use crate::counters::roofs::{Division, KernelLimits, Limit};
 use crate::counters::{CounterLoss, Metric, MetricSet};
+use crate::kernels::KernelGains;
 
 /// The computation of a device by what limits it.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,8 +21,12 @@ pub struct ComputeLimits {
     /// Mean use of the tensor pipes as a part of what they do at the highest clock, 0 to 1: the model FLOPs utilization
     /// that the hardware saw, of work of any precision. Over typical steps; without these over all samples.
     pub tensor_of_peak: Option<f64>,
+    /// Its standard error, from how stretches of the run differ.
+    pub tensor_of_peak_error: Option<f64>,
     /// Bytes that a typical step reads from device memory and writes to it.
     pub step_bytes: Option<(u64, u64)>,
+    /// The standard errors of these.
+    pub step_bytes_error: Option<(u64, u64)>,
     /// Multiprocessors that were busy while nothing of this process ran, 0 to 1: another process's work.
     pub busy_while_idle: Option<f64>,
     /// Mean core clock while kernels ran, Hz.
@@ -63,9 +68,9 @@ impl ComputeLimits {
 pub struct NamedLimits {
     /// Means over launch configurations, weighted by time; roof and clock are those of the one with the most time.
     pub limits: KernelLimits,
-    /// How many times as fast a typical step would be if they ran at 80 % and at 90 % of their roof: by subtraction,
-    /// not simulated. `None` without steps or without a roof.
-    pub gains: Option<(f64, f64)>,
+    /// How many times as fast a typical step would be if they used 80 % and 90 % of their roof: simulated for those that
+    /// lose most, else by subtraction. `None` without steps or without a roof.
+    pub gains: Option<KernelGains>,
 }
 
 /// What was lost of a device's samples, with its sentence.

@@ -34,8 +34,17 @@ fn shares(report: &Report, device: &DeviceReport) -> (&'static str, Vec<(Group, 
     (of, shares)
 }
 
+impl Report {
+    /// The share of `group` in the time of `device`, 0 to 1, as the first screen shows it: of a typical step, or of the
+    /// time after warm-up where steps do not speak for it, or of the whole run where nothing is known to be warm.
+    #[must_use]
+    pub fn share_of(&self, device: &DeviceReport, group: Group) -> f64 {
+        shares(self, device).1.into_iter().find(|&(other, _)| other == group).map_or(0.0, |(_, share)| share)
+    }
+}
+
 /// The share of the time in which the GPU worked at all, over all GPUs.
-pub(super) fn busy_share(report: &Report) -> f64 {
+pub(in crate::report) fn busy_share(report: &Report) -> f64 {
     let idle: f64 = report
         .devices
         .iter()

@@ -1,0 +1,229 @@
+//! Options of `gpuwhy check`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use gpuwhy::{Baseline, Expectations, Group};
+use gpuwhy_inject::config;
+
+use crate::check;
+
+pub(super) const CHECK_HELP: &str = "\
+Every limit is judged by the report of each trace, and what does not hold shows what was seen. Counts are of the whole
+trace: measure the part that is meant, by a session, a range or --steps (docs/guide/check.md). A report that lacks
+records is judged by no limit, because any could hold by what is missing.
+
+With --baseline, medians of kernels and steps are held against a file that belongs beside the code. --bless stores them
+there. CAUSE is data_loading, host_cpu, copy, launch, gpu_compute, sync, communication, allocator, no_work or cannot_tell.
+
+EXIT CODES:
+  0  all limits hold
+  1  at least one does not
+  2  a trace or the baseline could not be read, or no limit is given
+  3  a report lacks records and was not judged; no other limit failed
+
+EXAMPLES:
+  gpuwhy check --no-sync --no-pageable-copy --launches-at-most 3 step.gpuwhy
+  gpuwhy check --step-at-most 35ms --share-at-most data_loading=5 train.gpuwhy
+  gpuwhy check --baseline perf.json --bless --kernel-within softmax=1.05 --step-within 1.03 run.gpuwhy
+  gpuwhy check --baseline perf.json --kernel-within softmax=1.05 --step-within 1.03 --format github run.gpuwhy";
+
+#[derive(Args)]
+pub struct CheckArgs {
+    /// Traces of gpuwhy, PyTorch or Nsight Systems (SQLite), or folders
+    #[arg(required = true, value_name = "TRACE")]
+    files: Vec<PathBuf>,
+    /// Allow at most N kernels
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    kernels_at_most: Option<u64>,
+    /// Allow at most N calls that launch kernels or graphs
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    launches_at_most: Option<u64>,
+    /// Allow no call that waits for the device
+    #[arg(long, help_heading = "Limits")]
+    no_sync: bool,
+    /// Allow no copy from or to pageable memory
+    #[arg(long, help_heading = "Limits")]
+    no_pageable_copy: bool,
+    /// Allow no call that allocates device or pinned memory
+    #[arg(long, help_heading = "Limits")]
+    no_allocation: bool,
+    /// Require devices to be busy this part of the time
+    #[arg(long, value_name = "PERCENT", value_parser = percent, help_heading = "Limits")]
+    busy_at_least: Option<f64>,
+    /// Limit the median of kernels with NAME in their name
+    #[arg(long, value_name = "NAME=TIME", value_parser = named_time, help_heading = "Limits")]
+    kernel_at_most: Vec<(String, Duration)>,
+    /// Limit the median of one kernel to RATIO times the baseline
+    #[arg(long, value_name = "NAME=RATIO", value_parser = named_ratio, requires = "baseline", help_heading = "Limits")]
+    kernel_within: Vec<(String, f64)>,
+    /// Require one of these verdicts, separated by commas
+    #[arg(long, value_name = "CAUSE", value_delimiter = ',', value_parser = cause, help_heading = "Limits")]
+    verdict: Vec<Group>,
+    /// Allow none of these verdicts, separated by commas
+    #[arg(long, value_name = "CAUSE", value_delimiter = ',', value_parser = cause, help_heading = "Limits")]
+    not_verdict: Vec<Group>,
+    /// Limit the part of a step that a cause takes
+    #[arg(long, value_name = "CAUSE=PERCENT", value_parser = share, help_heading = "Limits")]
+    share_at_most: Vec<(Group, f64)>,
+    /// Limit the median step
+    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Limits")]
+    step_at_most: Option<Duration>,
+    /// Limit the median step to RATIO times the baseline
+    #[arg(long, value_name = "RATIO", value_parser = ratio, requires = "baseline", help_heading = "Limits")]
+    step_within: Option<f64>,
+    /// Read or store medians in this file
+    #[arg(long, value_name = "FILE", help_heading = "Baseline")]
+    baseline: Option<PathBuf>,
+    /// Tell apart runs of one kernel with different inputs
+    #[arg(long, value_name = "NAME", requires = "baseline", help_heading = "Baseline")]
+    case: Option<String>,
+    /// Store the medians in the baseline instead of judging by it
+    #[arg(long, requires = "baseline", help_heading = "Baseline")]
+    bless: bool,
+    /// Judge this capture [default: the newest]
+    #[arg(long, value_name = "N")]
+    capture: Option<u32>,
+    /// Print in this form
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    format: CheckFormat,
+    /// Print a line of JSON for each trace, as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum CheckFormat {
+    /// A line for each limit
+    Text,
+    /// A line of JSON for each trace
+    Json,
+    /// A table, such as for $GITHUB_STEP_SUMMARY
+    Markdown,
+    /// Annotations of GitHub Actions
+    Github,
+}
+
+impl From<CheckArgs> for check::Props {
+    fn from(args: CheckArgs) -> Self {
+        let mut rules = Expectations::new();
+        let mut count = 0_usize;
+        let mut add = |more: &mut dyn FnMut(Expectations) -> Expectations| {
+            rules = more(std::mem::take(&mut rules));
+            count += 1;
+        };
+        args.kernels_at_most.into_iter().for_each(|most| add(&mut |rules| rules.kernels_at_most(most)));
+        args.launches_at_most.into_iter().for_each(|most| add(&mut |rules| rules.launches_at_most(most)));
+        if args.no_sync {
+            add(&mut Expectations::no_sync);
+        }
+        if args.no_pageable_copy {
+            add(&mut Expectations::no_pageable_copy);
+        }
+        if args.no_allocation {
+            add(&mut Expectations::no_allocation);
+        }
+        args.busy_at_least.into_iter().for_each(|share| add(&mut |rules| rules.busy_at_least(share)));
+        for (name, most) in &args.kernel_at_most {
+            add(&mut |rules| rules.kernel_at_most(name, *most));
+        }
+        if !args.verdict.is_empty() {
+            add(&mut |rules| rules.verdict_in(&*args.verdict));
+        }
+        if !args.not_verdict.is_empty() {
+            add(&mut |rules| rules.verdict_not_in(&*args.not_verdict));
+        }
+        for &(group, most) in &args.share_at_most {
+            add(&mut |rules| rules.share_at_most(group, most));
+        }
+        args.step_at_most.into_iter().for_each(|most| add(&mut |rules| rules.step_at_most(most)));
+        if let Some(baseline) = &args.baseline {
+            let baseline = Baseline::new(baseline).case(args.case.unwrap_or_default());
+            let baseline = if args.bless { baseline.renewed() } else { baseline };
+            for (name, ratio) in &args.kernel_within {
+                add(&mut |rules| rules.kernel_within(name, *ratio, &baseline));
+            }
+            args.step_within.into_iter().for_each(|ratio| add(&mut |rules| rules.step_within(ratio, &baseline)));
+        }
+        let format = match args.format {
+            _ if args.json => check::Format::Json,
+            CheckFormat::Text => check::Format::Text,
+            CheckFormat::Json => check::Format::Json,
+            CheckFormat::Markdown => check::Format::Markdown,
+            CheckFormat::Github => check::Format::Github,
+        };
+        Self { files: args.files, rules: (count > 0).then_some(rules), capture: args.capture, format }
+    }
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    // Kernels take microseconds, which other options have no use for.
+    let parsed = match (text.strip_suffix("us"), text.strip_suffix("ns")) {
+        (Some(number), _) => number.parse().ok().map(|number: f64| number * 1e-6),
+        (_, Some(number)) => number.parse().ok().map(|number: f64| number * 1e-9),
+        _ => return config::parse_duration(text).ok_or_else(expected_time),
+    };
+    parsed.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).ok_or_else(expected_time)
+}
+
+fn expected_time() -> String {
+    "expected a time such as 40us, 1.5ms or 2s".to_owned()
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).parse::<f64>().ok();
+    let number = number.filter(|number| (0.0..=100.0).contains(number));
+    number.map(|number| number / 1e2).ok_or_else(|| "expected 0 to 100, such as 5 or 2.5%".to_owned())
+}
+
+fn ratio(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| "expected a number above 0, such as 1.05".to_owned())
+}
+
+fn cause(text: &str) -> Result<Group, String> {
+    let names = || Group::ALL.map(Group::name).join(", ");
+    Group::ALL.into_iter().find(|group| group.name() == text).ok_or_else(|| format!("expected one of {}", names()))
+}
+
+/// `NAME=VALUE`; names of kernels may hold `=` themselves.
+fn named<T>(text: &str, value: fn(&str) -> Result<T, String>) -> Result<(String, T), String> {
+    let (name, text) = text.rsplit_once('=').ok_or_else(|| "expected NAME=VALUE".to_owned())?;
+    if name.is_empty() {
+        return Err("expected a name before =".to_owned());
+    }
+    Ok((name.to_owned(), value(text)?))
+}
+
+fn named_time(text: &str) -> Result<(String, Duration), String> {
+    named(text, time)
+}
+
+fn named_ratio(text: &str) -> Result<(String, f64), String> {
+    named(text, ratio)
+}
+
+fn share(text: &str) -> Result<(Group, f64), String> {
+    let (name, share) = named(text, percent)?;
+    Ok((cause(&name)?, share))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_and_others_refused() {
+        assert_eq!(time("40us"), Ok(Duration::from_micros(40)));
+        assert_eq!(time("1.5us"), Ok(Duration::from_nanos(1500)));
+        assert_eq!(time("35ms"), Ok(Duration::from_millis(35)));
+        assert!(time("35").is_err() && time("-1us").is_err() && time("nanus").is_err());
+        assert_eq!(percent("5%"), Ok(0.05));
+        assert!(percent("101").is_err() && percent("-1").is_err() && percent("NaN").is_err());
+        assert_eq!(share("data_loading=5"), Ok((Group::DataLoading, 0.05)));
+        assert!(share("loading=5").unwrap_err().contains("data_loading"));
+        assert_eq!(named_ratio("f<a=1>=1.05"), Ok(("f<a=1>".to_owned(), 1.05)));
+        assert!(named_ratio("=1").is_err() && named_ratio("softmax").is_err() && named_ratio("a=0").is_err());
+    }
+}

@@ -1,0 +1,178 @@
+//! `gpuwhy check`: judges traces by limits.
+//!
+//! The rules are library code ([`gpuwhy::Expectations`]); here are the order of files, the forms of the answer and exit
+//! codes.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use gpuwhy::{Expectations, Judgment, Report};
+use gpuwhy_import::{Input, Request};
+use profiler_core::text_format::printable;
+use serde::Serialize;
+
+use crate::{inputs, message, progress};
+
+/// Exit code when a limit does not hold.
+const FAILED: u8 = 1;
+/// Exit code when a trace could not be read.
+pub const UNREADABLE: u8 = 2;
+/// Exit code when a report is incomplete and nothing else is wrong.
+const NOT_JUDGED: u8 = 3;
+/// Version of the JSON.
+const SCHEMA: u32 = 1;
+
+/// What to judge by what.
+#[derive(Debug)]
+pub struct Props {
+    /// The traces, and folders of traces.
+    pub files: Vec<PathBuf>,
+    /// The limits; `None` where none is given.
+    pub rules: Option<Expectations>,
+    /// The capture to judge; `None` is the newest.
+    pub capture: Option<u32>,
+    /// How the answer is printed.
+    pub format: Format,
+}
+
+/// The form of the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// A line for each limit.
+    Text,
+    /// A line of JSON for each trace.
+    Json,
+    /// A table for each trace.
+    Markdown,
+    /// Annotations of GitHub Actions.
+    Github,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema_version: u32,
+    trace: &'a str,
+    passed: bool,
+    incomplete: Option<&'a str>,
+    verdict: &'static str,
+    verdict_share: f64,
+    rules: Vec<RuleJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct RuleJson<'a> {
+    rule: &'a str,
+    passed: bool,
+    failure: Option<&'a str>,
+}
+
+/// Prints what holds and what does not, and answers with the exit code.
+///
+/// # Errors
+///
+/// When no limit is given, a folder has no traces, or stdout cannot be written. Traces that cannot be read are told on
+/// stderr.
+pub fn run(props: &Props) -> Result<u8> {
+    let Some(rules) = &props.rules else {
+        bail!("no limit is given, so nothing would be checked; `gpuwhy check --help` lists them");
+    };
+    let (mut failed, mut unreadable, mut incomplete) = (false, false, false);
+    for file in &inputs::expanded(&props.files)? {
+        let request = Request { pid: None, capture: props.capture, window: None };
+        match Input::open(file).and_then(|input| progress::report(input, request)) {
+            Err(error) => {
+                message::say(&error.to_string());
+                unreadable = true;
+            }
+            Ok(report) if props.capture.is_some() && report.captures.shown != props.capture => {
+                message::say(&format!("{}: there is no capture {}", file.display(), props.capture.unwrap_or(0)));
+                unreadable = true;
+            }
+            Ok(report) => {
+                let judgment = rules.judge(&report);
+                incomplete |= judgment.incomplete.is_some();
+                failed |= judgment.rules.iter().any(|rule| rule.failure.is_some());
+                let text = render(props.format, file, &report, &judgment)?;
+                io::stdout().write_all(text.as_bytes())?;
+            }
+        }
+    }
+    Ok(match (unreadable, failed, incomplete) {
+        (true, ..) => UNREADABLE,
+        (_, true, _) => FAILED,
+        (.., true) => NOT_JUDGED,
+        _ => 0,
+    })
+}
+
+fn render(format: Format, file: &Path, report: &Report, judgment: &Judgment) -> Result<String> {
+    let trace = file.display().to_string();
+    let trace = printable(&trace);
+    let mut out = String::new();
+    match format {
+        Format::Json => {
+            let document = Document {
+                schema_version: SCHEMA,
+                trace: &trace,
+                passed: passed(judgment),
+                incomplete: judgment.incomplete.as_deref(),
+                verdict: report.verdict.group.name(),
+                verdict_share: report.verdict.share,
+                rules: judgment.rules.iter().map(RuleJson::from).collect(),
+            };
+            writeln!(out, "{}", serde_json::to_string(&document)?)?;
+        }
+        Format::Text => {
+            writeln!(out, "{trace}")?;
+            for (mark, text) in lines(judgment) {
+                writeln!(out, "  {:4}  {}", mark, printable(&text))?;
+            }
+        }
+        Format::Markdown => {
+            writeln!(out, "### gpuwhy check: {}\n\n| | limit |\n|---|---|", escaped(&trace))?;
+            for (mark, text) in lines(judgment) {
+                writeln!(out, "| {mark} | {} |", escaped(&printable(&text)))?;
+            }
+            out.push('\n');
+        }
+        Format::Github => {
+            let failures = judgment.rules.iter().filter_map(|rule| rule.failure.as_deref());
+            for text in failures.chain(judgment.incomplete.as_deref()) {
+                // %, CR and LF as the runner wants them.
+                let text = format!("{trace}: {text}").replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
+                writeln!(out, "::error title=gpuwhy check::{}", printable(&text))?;
+            }
+            if passed(judgment) {
+                writeln!(out, "::notice title=gpuwhy check::{trace}: all {} limits hold", judgment.rules.len())?;
+            }
+        }
+    }
+    Ok(out)
+}
+
+fn passed(judgment: &Judgment) -> bool {
+    judgment.incomplete.is_none() && judgment.rules.iter().all(|rule| rule.failure.is_none())
+}
+
+/// Each limit with its mark.
+fn lines(judgment: &Judgment) -> Vec<(&'static str, String)> {
+    let incomplete = judgment.incomplete.iter().map(|text| ("NONE", text.clone()));
+    let rules = judgment.rules.iter().map(|rule| match &rule.failure {
+        Some(failure) => ("FAIL", format!("{}: {failure}", rule.rule)),
+        None => ("ok", rule.rule.clone()),
+    });
+    incomplete.chain(rules).collect()
+}
+
+/// A cell of a table.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
+}
+
+impl<'a> From<&'a gpuwhy::JudgedRule> for RuleJson<'a> {
+    fn from(from: &'a gpuwhy::JudgedRule) -> Self {
+        Self { rule: &from.rule, passed: from.failure.is_none(), failure: from.failure.as_deref() }
+    }
+}

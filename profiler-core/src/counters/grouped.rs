@@ -1,0 +1,274 @@
+//! How far counters of kernels may be off: least squares without one group of samples after the other.
+//!
+//! The residual variance alone says too little. Samples that follow each other are alike, and a sample cuts the kernels
+//! at its two ends: what a kernel does in its first part is not what it does in its last one (tails of grids, ramps of
+//! memory traffic), and all samples that cut it are off in the same way, however many there are. So samples are grouped
+//! three times: by time, by the kernel that runs at their begin, and by the one at their end. The variance of a value
+//! is found by leaving out one group after the other (delete-a-group jackknife: Kott, Journal of Official Statistics
+//! 17, 2001; by two groupings at once as in Cameron, Gelbach, Miller, Journal of Business and Economic Statistics 29,
+//! 2011: the sum of both less what both count). The largest of what residuals, time and ends say counts, widened as
+//! Student's t, so that two errors are 95 %. Measured on made programs: docs/design/counters.md.
+
+use super::metric::METRIC_LIMIT;
+use super::regression::{Equations, Solution, Values};
+
+/// Groups of each kind.
+pub(super) const GROUPS: usize = 12;
+/// Samples of a group of time at first. When all groups are full, neighbors become one.
+const FIRST_GROUP: u64 = 4;
+/// Fewer groups say nothing of how they differ.
+const FEWEST_GROUPS: usize = 3;
+/// Where leaving out a group leaves less than this part of an unknown's time, it says nothing of that unknown.
+const LEAST_LEFT: f64 = 0.2;
+
+/// Running sums, in all and by group.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Grouped {
+    all: Equations,
+    /// In the order of time; each holds `in_time` samples but for the last.
+    times: Vec<Block>,
+    in_time: u64,
+    begins: Vec<Equations>,
+    ends: Vec<Equations>,
+}
+
+/// Samples that follow each other.
+#[derive(Clone, Debug, Default)]
+struct Block {
+    equations: Equations,
+    sums: Sums,
+}
+
+/// Sums over samples, each weighted with its length.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sums {
+    /// Values times nanoseconds.
+    pub(super) values: Values,
+    /// Use of tensor pipes times clock, times nanoseconds.
+    pub(super) tensor_clock: f64,
+    /// Nanoseconds.
+    pub(super) nanos: f64,
+}
+
+impl Sums {
+    fn add(&mut self, other: &Self) {
+        self.values.iter_mut().zip(other.values).for_each(|(sum, value)| *sum += value);
+        self.tensor_clock += other.tensor_clock;
+        self.nanos += other.nanos;
+    }
+}
+
+impl Grouped {
+    /// Rows that were entered.
+    pub(super) fn rows(&self) -> u64 {
+        self.all.rows()
+    }
+
+    /// See [`Equations::time`].
+    pub(super) fn time(&self, unknown: usize) -> f64 {
+        self.all.time(unknown)
+    }
+
+    /// One unknown more; gives its number.
+    pub(super) fn grow(&mut self) -> usize {
+        self.all.grow()
+    }
+
+    /// Enters a sample: how much of each unknown is in it, its values, what it adds to the sums, and the groups of what
+    /// runs at its begin and at its end.
+    pub(super) fn add(&mut self, row: &[(usize, f64)], values: &Values, sums: &Sums, (begin, end): (usize, usize)) {
+        self.all.add(row, values);
+        for (groups, group) in [(&mut self.begins, begin), (&mut self.ends, end)] {
+            groups.resize_with(GROUPS, Equations::default);
+            groups[group % GROUPS].add_growing(row, values);
+        }
+        let block = self.block();
+        block.equations.add_growing(row, values);
+        block.sums.add(sums);
+    }
+
+    /// The group of time that the next sample belongs to.
+    fn block(&mut self) -> &mut Block {
+        self.in_time = self.in_time.max(FIRST_GROUP);
+        let full = self.times.last().is_none_or(|block| block.equations.rows() >= self.in_time);
+        if full && self.times.len() == GROUPS {
+            let old = std::mem::take(&mut self.times);
+            self.times = old
+                .chunks(2)
+                .map(|pair| {
+                    let mut block = pair[0].clone();
+                    pair[1..].iter().for_each(|next| {
+                        block.equations.append(&next.equations);
+                        block.sums.add(&next.sums);
+                    });
+                    block
+                })
+                .collect();
+            self.in_time *= 2;
+        }
+        if full {
+            self.times.push(Block::default());
+        }
+        let last = self.times.len() - 1;
+        &mut self.times[last]
+    }
+
+    /// See [`Equations::joined`].
+    pub(super) fn joined(&self, joined: &[usize], len: usize) -> Self {
+        let of = |equations: &Equations| equations.joined(joined, len);
+        Self {
+            all: of(&self.all),
+            times: self.times.iter().map(|block| Block { equations: of(&block.equations), sums: block.sums }).collect(),
+            in_time: self.in_time,
+            begins: self.begins.iter().map(of).collect(),
+            ends: self.ends.iter().map(of).collect(),
+        }
+    }
+
+    /// See [`Equations::solve`]; errors are those of the [module](self).
+    pub(super) fn solve(&self, upper: &Values) -> Option<Solution> {
+        let mut solution = self.all.solve(upper)?;
+        let free = self.all.unbounded();
+        let times: Vec<&Equations> = self.times.iter().map(|block| &block.equations).collect();
+        let of_time = self.variances(&times, &free);
+        let [of_begins, of_ends] =
+            [&self.begins, &self.ends].map(|groups| self.variances(&groups.iter().collect::<Vec<_>>(), &free));
+        for (unknown, errors) in solution.errors.iter_mut().enumerate() {
+            for (metric, error) in errors.iter_mut().enumerate() {
+                let residual = *error * *error;
+                let cut = of_begins[unknown][metric] + of_ends[unknown][metric] - residual;
+                let variance = residual.max(of_time[unknown][metric]).max(cut);
+                *error = if variance.is_finite() { variance.sqrt() } else { f64::MAX };
+            }
+        }
+        Some(solution)
+    }
+
+    /// Variances of the values by leaving out each group; 0 where that says nothing.
+    fn variances(&self, groups: &[&Equations], free: &[Values]) -> Vec<Values> {
+        let mut squares = vec![[0.0; METRIC_LIMIT]; free.len()];
+        let mut counts = vec![0usize; free.len()];
+        let time: Vec<f64> = (0..free.len()).map(|unknown| self.all.time(unknown)).collect();
+        for group in groups.iter().filter(|group| group.rows() > 0) {
+            let without = self.all.without(group);
+            let values = without.unbounded();
+            for (unknown, found) in values.iter().enumerate() {
+                if without.time(unknown) < LEAST_LEFT * time[unknown] {
+                    continue;
+                }
+                counts[unknown] += 1;
+                for (metric, square) in squares[unknown].iter_mut().enumerate() {
+                    let apart = (found[metric] - free[unknown][metric]).powi(2);
+                    *square += if apart.is_nan() { f64::INFINITY } else { apart };
+                }
+            }
+        }
+        for (squares, count) in squares.iter_mut().zip(counts) {
+            let factor = if count < FEWEST_GROUPS { 0.0 } else { jackknife_factor(count) };
+            squares.iter_mut().for_each(|square| *square = if factor > 0.0 { *square * factor } else { 0.0 });
+        }
+        squares
+    }
+
+    /// Sums over all samples.
+    pub(super) fn sums(&self) -> Sums {
+        let mut all = Sums::default();
+        self.times.iter().for_each(|block| all.add(&block.sums));
+        all
+    }
+
+    /// The standard error of the mean over time of what `of` gives of sums, by groups of time (batch means; Law,
+    /// Simulation Modeling and Analysis, section 9.5.3); `None` with fewer than three of them.
+    pub(super) fn error_of_mean(&self, of: impl Fn(&Sums) -> f64) -> Option<f64> {
+        let all = self.sums();
+        let mean = of(&all) / all.nanos;
+        let count = self.times.len();
+        if count < FEWEST_GROUPS || !mean.is_finite() {
+            return None;
+        }
+        let off = |block: &Block| of(&block.sums) - mean * block.sums.nanos;
+        let squares: f64 = self.times.iter().map(|block| off(block).powi(2)).sum();
+        let freedom = (count - 1) as f64;
+        Some(widening(freedom) * (count as f64 / freedom * squares).sqrt() / all.nanos)
+    }
+}
+
+/// By how much the sum of squared differences of `groups` is multiplied.
+fn jackknife_factor(groups: usize) -> f64 {
+    let freedom = (groups - 1) as f64;
+    freedom / groups as f64 * widening(freedom).powi(2)
+}
+
+/// By how much an error is widened that is known with so many degrees of freedom: the 97.5 % quantile of Student's t by
+/// that of the normal distribution, within 1 % from two degrees on.
+fn widening(freedom: f64) -> f64 {
+    (1.96 + 2.5 / (freedom - 0.95)) / 1.96
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn left(value: f64) -> Values {
+        let mut values = [0.0; METRIC_LIMIT];
+        values[0] = value;
+        values
+    }
+
+    #[test]
+    fn student_widens_few_groups() {
+        for (freedom, quantile) in [(2.0, 4.303), (3.0, 3.182), (5.0, 2.571), (11.0, 2.201), (1e9, 1.96)] {
+            assert!((widening(freedom) * 1.96 / quantile - 1.0).abs() < 0.01, "{freedom}");
+        }
+    }
+
+    #[test]
+    fn every_sample_is_in_one_group_of_time_however_many_there_are() {
+        let mut grouped = Grouped::default();
+        grouped.grow();
+        for sample in 1..=5_000u64 {
+            let sums = Sums { nanos: 2.0, ..Sums::default() };
+            grouped.add(&[(0, 1.0)], &left(1.0), &sums, (0, 0));
+            assert!(grouped.times.len() <= GROUPS);
+            assert_eq!(grouped.times.iter().map(|block| block.equations.rows()).sum::<u64>(), sample);
+            assert_eq!(grouped.sums().nanos, 2.0 * sample as f64);
+        }
+        assert!(grouped.times.len() > GROUPS / 2);
+    }
+
+    #[test]
+    fn neighbors_that_are_alike_count_as_few() {
+        let error = |alike: u64| {
+            let mut grouped = Grouped::default();
+            grouped.grow();
+            let mut random = 1u64;
+            for sample in 0..960u64 {
+                if sample % alike == 0 {
+                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                }
+                let value = 50.0 + 10.0 * ((random >> 33) as f64 / (1u64 << 31) as f64 - 0.5);
+                let mut sums = Sums { nanos: 1.0, ..Sums::default() };
+                sums.values[0] = value;
+                grouped.add(&[(0, 1.0)], &left(value), &sums, (sample as usize, 0));
+            }
+            let solution = grouped.solve(&[100.0; METRIC_LIMIT]).unwrap();
+            (solution.errors[0][0], grouped.error_of_mean(|sums| sums.values[0]).unwrap())
+        };
+        let (apart, together) = (error(1), error(40));
+        // 960 and 24 values that differ by a standard deviation of 2.9.
+        assert!((0.05..0.2).contains(&apart.0) && (0.05..0.2).contains(&apart.1), "{apart:?}");
+        assert!((0.3..1.2).contains(&together.0) && (0.3..1.2).contains(&together.1), "{together:?}");
+    }
+
+    #[test]
+    fn one_group_says_nothing_and_the_residuals_count() {
+        let mut grouped = Grouped::default();
+        grouped.grow();
+        for sample in 0..4u64 {
+            grouped.add(&[(0, 1.0)], &left(50.0 + (sample % 2) as f64), &Sums::default(), (0, 0));
+        }
+        let error = grouped.solve(&[100.0; METRIC_LIMIT]).unwrap().errors[0][0];
+        assert!((error - (1.0f64 / 3.0 / 4.0).sqrt()).abs() < 1e-6, "{error}");
+        assert_eq!(grouped.error_of_mean(|sums| sums.values[0]), None);
+    }
+}

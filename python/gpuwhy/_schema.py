@@ -1,0 +1,226 @@
+"""Types of the JSON report (docs/reference/report.md). A field that is not here is in `Report.raw` all the same; a test
+compares what is here with the reports of recorded runs."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, TypedDict
+
+
+class Ranked(TypedDict):
+    group: str
+    share: float
+    recoverable: float
+    by: str
+
+
+class Fix(TypedDict):
+    kind: str
+    action: str
+    because: Optional[str]
+    speedup: float
+    low: Optional[float]
+    high: Optional[float]
+    then: Optional[str]
+
+
+class Basis(TypedDict):
+    steps: int
+    set_aside: int
+    share_low: float
+    share_high: float
+
+
+class VerdictJson(TypedDict):
+    group: str
+    share: float
+    ranking: List[Ranked]
+    basis: Optional[Basis]
+    evidence: List[str]
+    recommendation: str
+    plan: List[Fix]
+
+
+class ProcessJson(TypedDict):
+    pid: int
+    parent_pid: int
+    command: List[str]
+    host: str
+    start_time_unix_ns: int
+    gpuwhy_version: str
+    driver_version: str
+    driver_cuda_version: int
+    cupti_version: int
+    rank_variables: Dict[str, Any]
+    devices: List[Any]
+    notes: List[str]
+
+
+class Records(TypedDict):
+    api_calls: int
+    copies: int
+    events: int
+    kernels: int
+    managed_events: int
+    memory_events: int
+    memsets: int
+    overheads: int
+    ranges: int
+    samples: int
+    syncs: int
+
+
+class CompletenessBase(TypedDict):
+    records: Records
+    nested_api_calls: int
+    dropped_by_cupti: int
+    dropped_by_gpuwhy: int
+    unknown_kinds: int
+    broken_buffers: int
+    broken_bytes: int
+    undelivered_buffers: int
+    dropped_ranges: int
+    failed_samples: int
+    dictionary_overflow: int
+    unobserved_ns: int
+    own_kernels: int
+    bad_timestamps: int
+    launches_without_activity: int
+    activities_without_launch: int
+    clamped_clocks: int
+    late_ns: int
+    late_corrected_ns: int
+    kernel_table_overflow: int
+    complete_until_unix_ns: Optional[int]
+    flush_interval_ns: Optional[int]
+    end: str
+    damage: List[str]
+
+
+class CompletenessJson(CompletenessBase, total=False):
+    counters: List[Any]
+
+
+class StepRow(TypedDict):
+    start_unix_ns: int
+    duration_ns: int
+    leaves: Dict[str, int]
+
+
+class StepsJson(TypedDict):
+    source: str
+    period: int
+    told_by: str
+    inside: Optional[Dict[str, Any]]
+    seen: int
+    median_ns: int
+    rows: List[StepRow]
+
+
+class Scenario(TypedDict):
+    kind: str
+    step_ns: int
+    speedup: float
+    low: Optional[float]
+    high: Optional[float]
+
+
+class WhatIf(TypedDict):
+    simulated: bool
+    refused: Optional[str]
+    steps: int
+    represented_steps: int
+    base_error: float
+    scenarios: List[Scenario]
+
+
+class Untraced(TypedDict):
+    step_ns: int
+    share_of_tracing: float
+    source: str
+
+
+class KernelBase(TypedDict):
+    name: str
+    library: str
+    communication: bool
+    count: int
+    total_ns: int
+    mean_ns: int
+    median_ns: int
+    min_ns: int
+    max_ns: int
+    geometry: Optional[Dict[str, Any]]
+
+
+class KernelJson(KernelBase, total=False):
+    limits: Dict[str, Any]
+    counters: Dict[str, Any]
+
+
+class CopyJson(TypedDict):
+    # `class` is a word of Python's: it is in the row, not here.
+    direction: str
+    source: str
+    destination: str
+    count: int
+    bytes: int
+    total_ns: int
+    median_ns: int
+    gigabytes_per_second: Optional[float]
+    link_gigabytes_per_second: Optional[float]
+    fit: Optional[Dict[str, Any]]
+
+
+class ApiJson(TypedDict):
+    name: str
+    calls: int
+    failed: int
+    total_ns: int
+    max_ns: int
+
+
+class DeviceBase(TypedDict):
+    id: int
+    name: str
+    window_ns: int
+    leaves: Dict[str, int]
+    steady_leaves: Dict[str, int]
+    steps: Optional[StepsJson]
+    step_kinds: Optional[Any]
+    what_if: Optional[WhatIf]
+    untraced: Optional[Untraced]
+    kernels: List[KernelJson]
+    copies: List[CopyJson]
+
+
+class DeviceJson(DeviceBase, total=False):
+    pcie: Optional[Dict[str, Any]]
+    host_lead: Optional[Dict[str, Any]]
+    gaps: List[Dict[str, Any]]
+    awaited: List[Dict[str, Any]]
+    overlap: Optional[Any]
+    compute: Optional[Dict[str, Any]]
+    copy_overlap: Optional[Dict[str, Any]]
+    compute_limits: Optional[Dict[str, Any]]
+    gauges: Optional[Dict[str, Any]]
+
+
+class ReportBase(TypedDict):
+    schema_version: int
+    process: ProcessJson
+    observed_ns: int
+    completeness: CompletenessJson
+    devices: List[DeviceJson]
+    api: List[ApiJson]
+    verdict: VerdictJson
+
+
+class ReportJson(ReportBase, total=False):
+    host: Dict[str, Any]
+    ranges: Dict[str, Any]
+    memory: Dict[str, Any]
+    kernel_libraries: List[Dict[str, Any]]
+    kernel_lines: Dict[str, Any]
+    cost: Dict[str, Any]
+    capture: Optional[Dict[str, Any]]
+    captures: List[Dict[str, Any]]

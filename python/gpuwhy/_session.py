@@ -1,0 +1,438 @@
+"""Sessions: a program measures a part of itself.
+
+A session is a trace from its begin to its end. Its report is what `gpuwhy report` says of that trace.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import os
+import sys
+import tempfile
+import threading
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Callable, TypeVar
+
+from . import _native
+from ._errors import LateStart, NotMeasured
+from ._ranges import Steps
+
+if TYPE_CHECKING:
+    from ._report import Report
+    from ._trace import Trace
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_MODES = ("light", "full")
+_SHARING = ("exclusive", "yield")
+
+_open_profile: Profile | None = None
+_prepared: State | None = None
+_lock = threading.RLock()
+
+
+class State(enum.Enum):
+    """How complete the sessions of this process are."""
+
+    INJECTED = "injected"
+    """The process runs under gpuwhy; a session is one trace more."""
+    COMPLETE = "complete"
+    """Measuring began before CUDA was used."""
+    LATE = "late"
+    """Measuring began after CUDA was used: the calls of the host are missing."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Which steps are measured, in the words of `torch.profiler.schedule`: after `skip_first` steps, cycles of `wait`
+    steps that are not measured, `warmup` steps that are measured and thrown away, and `active` steps that count.
+    `repeat` cycles; 0 goes on to the end. Each cycle leaves a trace and a report of its own."""
+
+    wait: int = 0
+    warmup: int = 0
+    active: int = 1
+    repeat: int = 0
+    skip_first: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("wait", "warmup", "active", "repeat", "skip_first"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"Schedule: {name} is {getattr(self, name)}, and must not be negative")
+        if self.active == 0:
+            raise ValueError("Schedule: active is 0, so no step would be measured")
+
+    def phase(self, step: int) -> str:
+        """What is done with the step of this number, counted from 0: `none`, `warmup`, `active`, or `last`, the last
+        active one of a cycle."""
+        at = step - self.skip_first
+        length = self.wait + self.warmup + self.active
+        if at < 0 or (self.repeat and at >= self.repeat * length):
+            return "none"
+        at %= length
+        if at < self.wait:
+            return "none"
+        if at < self.wait + self.warmup:
+            return "warmup"
+        return "last" if at == length - 1 else "active"
+
+
+def prepare(*, mode: str | None = None, cupti_sharing: str | None = None) -> State:
+    """Starts the collector without measuring, so that CUDA may be used before the first session. Call it before the first
+    CUDA call, such as at the top of a script or notebook. Calling it again does nothing.
+
+    `mode` is `light` or `full` (GPUWHY_MODE). The collector holds CUPTI, which serves one tool in a process: a later
+    torch.profiler is refused, unless `cupti_sharing` is `yield` (GPUWHY_CUPTI_SHARING).
+
+    Raises NotMeasured when there is no CUPTI or another profiler holds it.
+    """
+    global _prepared
+    for name, value, choices in (("mode", mode, _MODES), ("cupti_sharing", cupti_sharing, _SHARING)):
+        if value is not None and value not in choices:
+            raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(choices)}")
+    with _lock:
+        if _prepared is not None and not _native.is_fork():
+            if mode is not None or cupti_sharing is not None:
+                warnings.warn("gpuwhy was prepared before; mode and cupti_sharing stay as they were", stacklevel=2)
+            return _prepared
+        functions = _native.loaded()
+        if functions.injected:
+            _prepared = State.INJECTED
+            return _prepared
+        late = _native.cuda_is_used()
+        # The library reads them when it starts, as those of a program that is measured as a whole.
+        wished = {"GPUWHY_MODE": mode, "GPUWHY_CUPTI_SHARING": cupti_sharing}
+        before = {name: os.environ.get(name) for name in wished}
+        try:
+            for name, value in wished.items():
+                if value is not None:
+                    os.environ[name] = value
+            # An empty session starts the collector, which stays.
+            folder = tempfile.mkdtemp(prefix="gpuwhy-")
+            path = os.path.join(folder, "empty.gpuwhy")
+            try:
+                functions.begin(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+                functions.end()
+            finally:
+                _remove(path, folder)
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+        _prepared = State.LATE if late else State.COMPLETE
+        return _prepared
+
+
+def _outside() -> int:
+    """How many frames above the caller the program is: warnings name its line, not one of this package."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and os.path.dirname(frame.f_code.co_filename) == os.path.dirname(__file__):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def _remove(path: str, folder: str) -> None:
+    for remove, what in ((os.unlink, path), (os.rmdir, folder)):
+        try:
+            remove(what)
+        except OSError:
+            pass
+
+
+def _create_new(path: Path) -> tuple[int, Path]:
+    """A file that did not exist: an existing one is not overwritten, the new one gets a number, as with the command."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    candidate, number = path, 1
+    while True:
+        try:
+            return os.open(candidate, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), candidate
+        except FileExistsError:
+            if number >= 1000:
+                raise
+        candidate = path.with_name(f"{path.stem}-{number}{path.suffix}")
+        number += 1
+
+
+class Profile:
+    """A session, or with a schedule several. A context manager and a decorator; `profile()` makes it."""
+
+    def __init__(
+            self, trace: str | os.PathLike[str] | None, *, quiet: bool, html: str | os.PathLike[str] | None,
+            on_report: Callable[[Report], object] | None, schedule: Schedule | None, strict: bool) -> None:
+        self._wanted = None if trace is None else Path(trace)
+        self._quiet = quiet
+        self._html = html
+        self._on_report = on_report
+        self._schedule = schedule
+        self._strict = strict
+        self._functions: _native.Functions | None = None
+        self._folder: str | None = None
+        self._path: Path | None = None
+        self._measuring = False
+        self._keep = True
+        self._steps = Steps()
+        self._step = 0
+        # Whether step() has begun a step.
+        self._stepped = False
+        self._entered = False
+        self._report: Report | None = None
+        self.owner = os.getpid()
+        """The process that made or started this."""
+        self.state: State | None = None
+        """How complete the session is; None before it began."""
+        self.traces: list[Path] = []
+        """The traces of the cycles that are over."""
+
+    @property
+    def trace(self) -> Path | None:
+        """The file of the trace, while measuring or of the last cycle; None where none was named."""
+        return self._path if self._wanted is not None else None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was started in this process and not stopped."""
+        return self._entered and self.owner == os.getpid()
+
+    @property
+    def report(self) -> Report:
+        """The report of the last session that ended.
+
+        Raises LookupError before that.
+        """
+        if self._report is None:
+            raise LookupError("the report is there when measuring has ended; snapshot() gives one before")
+        return self._report
+
+    def start(self) -> Profile:
+        """Begins measuring, or with a schedule counting steps.
+
+        Raises NotMeasured, and FileNotFoundError or another OSError when the trace cannot be written.
+        """
+        global _open_profile
+        with _lock:
+            if _open_profile is not None and _open_profile.owner == os.getpid():
+                raise NotMeasured("busy", "a session is open in this process already; stop it first: records do not say "
+                                  "which part of a program wanted them")
+            _open_profile = self
+            self.owner = os.getpid()
+            self._entered = True
+        self._stepped = False
+        try:
+            if self._schedule is None:
+                self._begin()
+            else:
+                # What is used before the first active step is complete then.
+                self.state = prepare()
+                self._warn_if_late()
+                self._step = 0
+                self._enter_phase()
+        except BaseException:
+            self._forget()
+            raise
+        return self
+
+    def stop(self) -> Report | None:
+        """Ends measuring and gives the report; None where a schedule has measured no step. Device work that is under way
+        is waited for, 2 s at most.
+
+        Raises NotMeasured.
+        """
+        if not self._entered:
+            raise NotMeasured("not_open", "this profile is not open; start it first")
+        if self.owner != os.getpid():
+            # A child of a fork has the object of its parent, and no collector.
+            return None
+        self._forget()
+        if self._measuring:
+            self._end()
+        return self._report
+
+    def step(self) -> None:
+        """The next step of the program begins here, and the one before ends: for loops that `steps()` cannot wrap. Call it
+        at the begin of each iteration; the first call begins the first step."""
+        if self.owner != os.getpid():
+            return
+        if self._stepped:
+            self._steps.end()
+            self.advance()
+        self._stepped = True
+        self._steps.next()
+
+    def advance(self) -> None:
+        """A step is over: the schedule goes on."""
+        if self._schedule is None or not self._entered:
+            return
+        if self._schedule.phase(self._step) == "last" and self._measuring:
+            self._end()
+        self._step += 1
+        self._enter_phase()
+
+    def _enter_phase(self) -> None:
+        assert self._schedule is not None
+        phase = self._schedule.phase(self._step)
+        before = self._schedule.phase(self._step - 1) if self._step else "none"
+        if phase == "warmup" and not self._measuring:
+            self._begin(keep=False)
+        elif phase in ("active", "last"):
+            if self._measuring and before == "warmup":
+                self._end()
+            if not self._measuring:
+                self._begin()
+
+    def snapshot(self) -> Report:
+        """The report so far. Measuring goes on.
+
+        Raises NotMeasured when no session is open.
+        """
+        from ._trace import Trace
+
+        if not self._measuring or self._functions is None or self._path is None:
+            raise NotMeasured("not_open", "no session is open; start one")
+        self._functions.flush()
+        return Trace(self._path).report
+
+    def open(self) -> Trace:
+        """The trace of the last session, with its tables.
+
+        Raises LookupError when none was kept.
+        """
+        from ._trace import Trace
+
+        if not self.traces:
+            raise LookupError("no trace was kept: name one, as in profile('run.gpuwhy'), and end the session")
+        return Trace(self.traces[-1])
+
+    def view(self) -> None:
+        """Opens the page of the trace in a browser.
+
+        Raises LookupError when no trace was kept.
+        """
+        self.open().view()
+
+    def __enter__(self) -> Profile:
+        return self.start()
+
+    def __exit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is None:
+            self.stop()
+            return
+        # The error of the program goes on, whatever becomes of the session.
+        try:
+            self.stop()
+        except Exception as own:
+            print(f"gpuwhy: {own}", file=sys.stderr)
+
+    def __call__(self, function: F) -> F:
+        @functools.wraps(function)
+        def wrapper(*arguments: Any, **named: Any) -> Any:
+            with self:
+                return function(*arguments, **named)
+
+        result: Any = wrapper
+        return result  # type: ignore[no-any-return]
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        from .jupyter import bundle
+
+        return bundle(self)
+
+    def _forget(self) -> None:
+        global _open_profile
+        with _lock:
+            if _open_profile is self:
+                _open_profile = None
+            self._entered = False
+
+    def _warn_if_late(self) -> None:
+        if self.state is not State.LATE:
+            return
+        text = ("CUDA was used before measuring began: device work is recorded, but not the calls that launched it. Call "
+                "gpuwhy.prepare() before the first CUDA call (%load_ext gpuwhy in the first cell of a notebook), or use "
+                "`python -m gpuwhy`")
+        if self._strict:
+            raise NotMeasured("refused", text)
+        warnings.warn(text, LateStart, stacklevel=_outside())
+
+    def _begin(self, keep: bool = True) -> None:
+        functions = _native.loaded()
+        if self.state is None:
+            if functions.injected:
+                self.state = State.INJECTED
+            elif _prepared is not None:
+                self.state = _prepared
+            else:
+                self.state = prepare()
+            self._warn_if_late()
+        if self._wanted is not None and keep:
+            file, path = _create_new(self._wanted)
+        else:
+            self._folder = tempfile.mkdtemp(prefix="gpuwhy-")
+            file, path = _create_new(Path(self._folder) / "session.gpuwhy")
+        try:
+            functions.begin(file)
+        except BaseException:
+            # Nothing was written into it, and the library has closed the descriptor.
+            _remove(str(path), self._folder or os.devnull)
+            raise
+        self._functions, self._path, self._keep, self._measuring = functions, path, keep, True
+
+    def _end(self) -> None:
+        from ._trace import Trace
+
+        functions, path = self._functions, self._path
+        assert functions is not None and path is not None
+        self._measuring = False
+        self._steps.end()
+        try:
+            functions.end()
+            if not self._keep:
+                return
+            trace = Trace(path)
+            report = trace.report
+            if self._folder is not None:
+                # Its trace is about to go.
+                report.text
+            self._report = report
+            if self._html is not None:
+                trace.html(self._html, force=True)
+            if self._wanted is not None:
+                self.traces.append(path)
+            if not self._quiet:
+                print(report.text, end="", file=sys.stderr)
+            if self._on_report is not None:
+                self._on_report(report)
+        finally:
+            if self._folder is not None:
+                _remove(str(path), self._folder)
+                self._folder = None
+
+
+def profile(
+        trace: str | os.PathLike[str] | None = None, *, quiet: bool = False, html: str | os.PathLike[str] | None = None,
+        on_report: Callable[[Report], object] | None = None, schedule: Schedule | None = None,
+        strict: bool = False) -> Profile:
+    """Measures what this process launches on its devices, from the begin of a `with` block (or `start()`) to its end.
+
+    `trace` keeps the trace in a file; one that exists is not overwritten, the new one gets a number. The report is printed
+    to stderr at the end unless `quiet`, written as a page to `html`, and handed to `on_report`. `schedule` measures chosen
+    steps. Where CUDA was used before, the session is incomplete and warns with LateStart; `strict` refuses instead.
+    """
+    return Profile(trace, quiet=quiet, html=html, on_report=on_report, schedule=schedule, strict=strict)
+
+
+def step_of_open_profile() -> None:
+    """A step of `steps()` is over: the schedule of the open profile goes on."""
+    current = _open_profile
+    if current is not None and current.owner == os.getpid():
+        current.advance()
+
+
+def current() -> Profile | None:
+    """The profile that is open in this process."""
+    return _open_profile if _open_profile is not None and _open_profile.owner == os.getpid() else None

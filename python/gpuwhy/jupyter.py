@@ -1,0 +1,155 @@
+"""Notebooks: `%load_ext gpuwhy`, then `%%gpuwhy` over a cell; or a report, a trace or a profile as the last value.
+
+What is shown first is plain HTML, which sites keep that strip scripts and frames. The page follows in a frame without
+access to the notebook.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import shlex
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+from ._errors import CommandFailed, NotFound, NotMeasured, VersionMismatch
+
+if TYPE_CHECKING:
+    from ._report import Report
+    from ._session import Profile
+    from ._trace import Trace
+
+# Largest page in a notebook, bytes: it is stored in the notebook's file.
+MOST_BYTES = 5_000_000
+# Height of the page's frame, pixels.
+HEIGHT = 480
+# Rows that the static part shows.
+_LEAVES, _KERNELS = 6, 5
+
+
+def static_html(report: Report) -> str:
+    """The answer without scripts: verdict, evidence, time by leaf, longest kernels."""
+    verdict = report.verdict
+    parts = [f"<div><b>{_escape(verdict.group)}</b>: {verdict.share:.0%}</div>"]
+    if verdict.evidence:
+        parts.append("<ul>" + "".join(f"<li>{_escape(text)}</li>" for text in verdict.evidence[:4]) + "</ul>")
+    if verdict.recommendation:
+        parts.append(f"<div>{_escape(verdict.recommendation)}</div>")
+    for device in report.devices:
+        total = sum(device.leaves.values()) or 1
+        longest = sorted(device.leaves.items(), key=lambda item: -item[1])[:_LEAVES]
+        rows = "".join(
+            f"<tr><td>{_escape(leaf)}</td><td>{ns / total:.1%}</td>"
+            f'<td><div style="background:#4c78a8;height:0.8em;width:{200 * ns / total:.0f}px"></div></td></tr>'
+            for leaf, ns in longest if ns)
+        parts.append(f"<div>GPU {device.id} {_escape(device.name)}</div><table>{rows}</table>")
+        kernels = "".join(
+            f"<tr><td>{_escape(str(row['name'])[:80])}</td><td>{row['count']}</td><td>{row['total_ns'] / 1e6:.3f} ms</td></tr>"
+            for row in device.kernels[:_KERNELS])
+        if kernels:
+            parts.append(f"<table><tr><th>kernel</th><th>launches</th><th>time</th></tr>{kernels}</table>")
+    return "".join(parts)
+
+
+def _escape(text: str) -> str:
+    return html.escape(text, quote=True)
+
+
+def report_bundle(report: Report) -> dict[str, str]:
+    """What a notebook shows of a report."""
+    return {"text/plain": report.text or repr(report), "text/html": static_html(report)}
+
+
+def trace_bundle(trace: Trace, height: int = HEIGHT, timeline: bool = True) -> dict[str, str]:
+    """What a notebook shows of a trace: the report, and the page unless it is too large."""
+    shown = report_bundle(trace.report)
+    if timeline:
+        shown["text/html"] += _frame(trace, height)
+    return shown
+
+
+def bundle(profile: Profile) -> dict[str, str]:
+    """What a notebook shows of a profile: nothing but its state before it has ended."""
+    try:
+        report = profile.report
+    except LookupError:
+        return {"text/plain": "<Profile that has measured nothing yet>"}
+    return trace_bundle(profile.open()) if profile.traces else report_bundle(report)
+
+
+def _frame(trace: Trace, height: int) -> str:
+    from ._trace import temporary_folder
+
+    path = temporary_folder() / "page.html"
+    try:
+        trace.html(path, force=True)
+    except CommandFailed as error:
+        return f"<div>The page cannot be made: {_escape(str(error))}</div>"
+    size = path.stat().st_size
+    if size > MOST_BYTES:
+        return (f"<div>The page has {size / 1e6:.1f} MB, too much for a notebook: "
+                f"<code>gpuwhy view {_escape(str(trace.path))}</code> opens it.</div>")
+    page = path.read_text(encoding="utf-8")
+    # The sandbox gives the page an origin of its own: it reaches neither the notebook nor its storage.
+    return (f'<iframe sandbox="allow-scripts" style="width:100%;height:{height}px;border:1px solid #ccc" '
+            f'srcdoc="{_escape(page)}"></iframe>')
+
+
+class _Shown:
+    """A value that a notebook shows by a bundle that was made before."""
+
+    def __init__(self, shown: dict[str, str]) -> None:
+        self._shown = shown
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return self._shown
+
+    def __repr__(self) -> str:
+        return self._shown["text/plain"]
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"%%gpuwhy: {message}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="%%gpuwhy", add_help=False)
+    parser.add_argument("--trace", metavar="FILE")
+    parser.add_argument("--height", type=int, default=HEIGHT)
+    parser.add_argument("--no-timeline", action="store_true")
+    return parser
+
+
+def load(shell: Any) -> None:
+    """Defines `%%gpuwhy` and prepares this process, so that the sessions of later cells are complete."""
+
+    def gpuwhy(line: str, cell: str) -> None:
+        """Measures a cell: `%%gpuwhy [--trace FILE] [--height PIXELS] [--no-timeline]`."""
+        import IPython.display
+
+        from ._session import profile
+        from ._trace import temporary_folder
+
+        options = _parser().parse_args(shlex.split(line))
+        path = options.trace or temporary_folder() / "cell.gpuwhy"
+        measured = profile(path, quiet=True)
+        measured.start()
+        try:
+            # Shows the last value and errors as without the magic.
+            shell.run_cell(cell, store_history=False)
+        finally:
+            measured.stop()
+        shown = trace_bundle(measured.open(), options.height, not options.no_timeline)
+        # IPython has no complete types.
+        cast(Any, IPython.display).display(_Shown(shown))
+
+    shell.register_magic_function(gpuwhy, "cell", "gpuwhy")
+    from ._session import State, prepare
+
+    try:
+        if prepare() is State.LATE:
+            print("gpuwhy: CUDA was used before %load_ext gpuwhy, so the calls of the host will be missing from reports. Restart "
+                  "the kernel and load the extension in the first cell.", file=sys.stderr)
+    except (NotMeasured, NotFound, VersionMismatch) as error:
+        print(f"gpuwhy: nothing can be measured here: {error}", file=sys.stderr)

@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""Builds the wheel for systems with an old glibc, and checks it.
+
+    python3 python/wheel.py                              dist/gpuwhy-...-manylinux_2_17_x86_64.whl
+    python3 python/wheel.py --machine aarch64            the same for Arm; built, and not run on a GPU
+    python3 python/wheel.py --binaries target/release    of files that are there; the tag says which glibc they need
+
+zig, cargo-zigbuild and auditwheel come from PyPI, into target/wheel-tools.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pathlib
+import subprocess
+import sys
+import venv
+import zipfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "python" / "build_backend"))
+# Largest wheel: PyPI takes 100 MB, people on a slow line do not.
+MOST_BYTES = 8 * 1024 * 1024
+TOOLS = ["cargo-zigbuild==0.24.0", "ziglang==0.17.1", "auditwheel==6.8.2", "tomli"]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "dist", metavar="DIR", help="folder of the wheel [dist]")
+    parser.add_argument("--glibc", default="2.17", metavar="VERSION", help="oldest glibc [2.17]")
+    parser.add_argument("--machine", default="x86_64", choices=["x86_64", "aarch64"])
+    parser.add_argument("--binaries", type=pathlib.Path, metavar="DIR", help="take gpuwhy and libprof.so from here")
+    parser.add_argument("--any-size", action="store_true", help="allow more than 8 MB, as of builds for debugging")
+    parser.add_argument("--sdist", action="store_true", help="write the source distribution too")
+    options = parser.parse_args()
+    tools = ROOT / "target" / "wheel-tools"
+    python = installed(tools)
+    environment = {**os.environ, "PATH": f"{tools / 'bin'}:{os.environ['PATH']}"}
+    if options.binaries:
+        environment["GPUWHY_WHEEL_BINARIES"] = str(options.binaries.resolve())
+    else:
+        environment["GPUWHY_WHEEL_TARGET"] = f"{options.machine}-unknown-linux-gnu.{options.glibc}"
+    options.out.mkdir(parents=True, exist_ok=True)
+    call = "import sys, gpuwhy_build; print(getattr(gpuwhy_build, sys.argv[1])(sys.argv[2]))"
+    environment["PYTHONPATH"] = str(ROOT / "python" / "build_backend")
+
+    def made(what: str) -> pathlib.Path:
+        said = subprocess.run([python, "-c", call, what, str(options.out)], env=environment, stdout=subprocess.PIPE, text=True,
+                              check=True).stdout
+        return options.out / said.split()[-1]
+
+    if options.sdist:
+        print(made("build_sdist"))
+    wheel = made("build_wheel")
+    found = problems(wheel, None if options.any_size else MOST_BYTES)
+    # auditwheel knows the policies of all tags; it looks at the machine that it runs on.
+    if options.machine == os.uname().machine and not audited(tools / "bin" / "auditwheel", wheel):
+        found.append("auditwheel finds another tag")
+    for problem in found:
+        print(f"{wheel.name}: {problem}", file=sys.stderr)
+    print(f"{wheel} {wheel.stat().st_size / 1e6:.1f} MB")
+    return 1 if found else 0
+
+
+def installed(folder: pathlib.Path) -> str:
+    """A virtual environment with the tools; gives its Python."""
+    python, stamp = folder / "bin" / "python", folder / "tools.txt"
+    wanted = "\n".join(TOOLS)
+    if not stamp.exists() or stamp.read_text() != wanted:
+        venv.create(folder, with_pip=True)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *TOOLS], check=True)
+        stamp.write_text(wanted)
+    return str(python)
+
+
+def audited(auditwheel: pathlib.Path, wheel: pathlib.Path) -> bool:
+    """Whether auditwheel grants the tag that the wheel has."""
+    run = subprocess.run([str(auditwheel), "show", str(wheel)], capture_output=True, text=True, check=False)
+    said = " ".join((run.stdout + run.stderr).split())
+    print(said)
+    # It prefers the older name of a tag.
+    return run.returncode == 0 and any(tag in said for tag in wheel.stem.split("-")[-1].split("."))
+
+
+def problems(wheel: pathlib.Path, most_bytes: int | None) -> list[str]:
+    """What is wrong with a wheel: size, paths of this machine, libraries that are no part of the system."""
+    import gpuwhy_build
+
+    found = []
+    size = wheel.stat().st_size
+    if most_bytes is not None and size > most_bytes:
+        found.append(f"{size / 1e6:.1f} MB, at most {most_bytes / 1e6:.1f} MB are allowed")
+    homes = {str(pathlib.Path.home()).encode(), str(ROOT).encode()} - {b"/"}
+    with zipfile.ZipFile(wheel) as archive:
+        if archive.testzip() is not None:
+            found.append("the archive is damaged")
+        for name in archive.namelist():
+            data = archive.read(name)
+            if data[:4] != b"\x7fELF":
+                continue
+            for library in sorted(set(needed_libraries(data)) - gpuwhy_build.SYSTEM_LIBRARIES):
+                found.append(f"{name} needs {library}")
+            for home in sorted(homes):
+                if home in data and most_bytes is not None:
+                    found.append(f"{name} holds the path {home.decode()}")
+    return found
+
+
+def needed_libraries(data: bytes) -> list[str]:
+    """The libraries that an ELF file names as needed (DT_NEEDED)."""
+    import struct
+
+    def section(at: int) -> tuple[int, int, int, int, int]:
+        kind, = struct.unpack_from("<I", data, at + 4)
+        offset, size, link = struct.unpack_from("<QQI", data, at + 24)
+        return kind, offset, size, link, at
+
+    table, = struct.unpack_from("<Q", data, 0x28)
+    count, = struct.unpack_from("<H", data, 0x3C)
+    sections = [section(table + 64 * at) for at in range(count)]
+    found = []
+    for kind, offset, size, link, _ in sections:
+        if kind == 6:  # SHT_DYNAMIC
+            names = sections[link][1]
+            for at in range(offset, offset + size, 16):
+                tag, value = struct.unpack_from("<QQ", data, at)
+                if tag == 1:  # DT_NEEDED
+                    end = data.index(b"\0", names + value)
+                    found.append(data[names + value:end].decode())
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

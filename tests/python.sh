@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Tests the Python module.
+#
+#   tests/python.sh                 the sources, over the replay library, with what cargo has built in target/debug; types
+#   tests/python.sh --wheel FILE    a wheel, in fresh environments of every CPython that is here or that uv can fetch;
+#                                   what follows is for pytest, such as -k notebook
+#
+# Tools come from PyPI, into target/python. What cannot be had is SKIPPED.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+target=${CARGO_TARGET_DIR:-$PWD/target}
+export GPUWHY_TEST_BINARIES=${GPUWHY_TEST_BINARIES:-$target/debug}
+tools=$target/python
+unset PYTHONPATH
+
+# A virtual environment with the packages of a list; fails where PyPI cannot be reached.
+environment() { # folder, requirements
+    if [ ! -f "$1/done" ] || [ "$2" -nt "$1/done" ]; then
+        python3 -m venv "$1" && "$1/bin/pip" install --quiet --requirement "$2" && touch "$1/done"
+    fi
+}
+
+if [ "${1:-}" != --wheel ]; then
+    if environment "$tools/tests" python/tests/requirements.txt; then
+        "$tools/tests/bin/python" -m pytest -q -p no:cacheprovider python/tests
+    else
+        echo "SKIPPED: pytest cannot be installed from PyPI"
+    fi
+    if environment "$tools/types" python/tests/requirements-types.txt; then
+        "$tools/types/bin/mypy" --python-executable "$tools/types/bin/python"
+        "$tools/types/bin/pyright" --pythonpath "$tools/types/bin/python"
+    else
+        echo "SKIPPED: mypy and pyright cannot be installed from PyPI"
+    fi
+    exit
+fi
+
+wheel=$(realpath "$2")
+shift 2
+export GPUWHY_TEST_INSTALLED=1
+[ -x "$tools/uv/bin/uv" ] || { python3 -m venv "$tools/uv" && "$tools/uv/bin/pip" install --quiet uv; }
+uv=$tools/uv/bin/uv
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+for version in 3.9 3.10 3.11 3.12 3.13 3.14 3.14t; do
+    folder=$scratch/$version
+    if ! "$uv" venv --quiet --python "$version" "$folder" 2>"$scratch/said"; then
+        echo "SKIPPED: CPython $version: $(tail -n 1 "$scratch/said")"
+        continue
+    fi
+    "$uv" pip install --quiet --python "$folder/bin/python" "$wheel" pytest
+    # Notebooks have packages of their own, which are not there for every version.
+    "$uv" pip install --quiet --python "$folder/bin/python" ipykernel nbclient 2>/dev/null || echo "$version: without notebooks"
+    echo "CPython $version: $("$folder/bin/gpuwhy" --version), $("$folder/bin/python" -m gpuwhy --version)"
+    PATH=/usr/bin:/bin "$folder/bin/python" -m pytest -q -p no:cacheprovider python/tests "$@"
+done
+
+# Where pip puts things: into a folder of modules, under a prefix; and uv into an overlay.
+say='import gpuwhy._find as f; print(f.command(), f.library()); import gpuwhy; print(gpuwhy.environment("x")["GPUWHY_OUTPUT"])'
+cd "$scratch"
+python3 -m pip install --quiet --no-index --no-deps --target "$scratch/target" "$wheel"
+PYTHONPATH=$scratch/target python3 -c "$say" | grep -q "^$scratch/target/bin/gpuwhy $scratch/target/gpuwhy/_lib/libprof.so$"
+"$scratch/target/bin/gpuwhy" doctor | grep -q "$scratch/target/gpuwhy/_lib/libprof.so"
+python3 -m pip install --quiet --no-index --no-deps --ignore-installed --prefix "$scratch/prefix" "$wheel"
+modules=$(echo "$scratch"/prefix/lib/python3*/site-packages)
+PYTHONPATH=$modules python3 -c "$say" | grep -q "^$scratch/prefix/bin/gpuwhy $modules/gpuwhy/_lib/libprof.so$"
+"$scratch/prefix/bin/gpuwhy" doctor | grep -q "$modules/gpuwhy/_lib/libprof.so"
+"$uv" run --quiet --no-project --no-index --with "$wheel" python -c "$say" | grep -q "/_lib/libprof.so$"
+"$uv" tool run --quiet --no-index --from "$wheel" gpuwhy doctor | grep -q "gpuwhy/_lib/libprof.so"
+"$uv" tool run --quiet --no-index --from "$wheel" gpuwhy --version
+echo "installed by pip, --target, --prefix, uv venv, uv run --with, uv tool run"
