@@ -15,6 +15,8 @@ use profiler_core::trace::{StoredReport, TraceWriter};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::support::stderr;
+
 /// Kernels in the traces that [`trace`] makes: enough for several blocks.
 const KERNELS: u32 = 400;
 
@@ -95,10 +97,6 @@ fn report(arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> Output {
 
 fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
 }
 
 fn kernels(report: &Value) -> u64 {

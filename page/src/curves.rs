@@ -10,6 +10,7 @@ use std::io;
 use profiler_core::allocations::{Holdings, MemoryOwner};
 use profiler_core::counters::{CounterEvent, GaugeReading, Metric, MetricSet, Sample, Unit};
 use profiler_core::record::{ApiCall, CorrelationId, DeviceId, MemoryEvent, MemoryKind, Timestamp};
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::block::{BlockId, Blocks, planes, zigzag};
@@ -18,9 +19,10 @@ use crate::block::{BlockId, Blocks, planes, zigzag};
 const STRETCHES: usize = 4_096;
 /// Curves at most, by device and name.
 const CURVES: usize = 512;
-/// Newest launching calls and operations among which the two ends of a launch are looked for: powers of two.
+/// Newest launching calls, and operations whose call has not come, among which the two ends of a launch are looked for.
+/// CUPTI delivers calls and operations in buffers of their own, some 30,000 records apart.
 const CALLS: usize = 1 << 17;
-const EARLY: usize = 1 << 14;
+const EARLY: usize = 1 << 18;
 /// A reading of a gauge speaks for so much time before it at most, nanoseconds.
 const READING: u64 = 2_000_000_000;
 /// Counters that have a row; the others are in the view "Inside the GPU".
@@ -130,9 +132,8 @@ impl Sum {
 #[derive(Clone, Copy, Debug, Default)]
 struct Launched {
     correlation: u32,
-    /// When it was done; of an operation whose call has not come yet, when it began. Nanoseconds after the origin.
+    /// When it was done, nanoseconds after the origin.
     at: u64,
-    device: u32,
 }
 
 /// See the [module](self).
@@ -145,7 +146,9 @@ pub(crate) struct Curves {
     sets: BTreeMap<DeviceId, MetricSet>,
     read: BTreeMap<DeviceId, u64>,
     calls: Vec<Launched>,
-    early: Vec<Launched>,
+    /// Device and begin of operations whose call has not come, by its number: a graph has many.
+    early: FxHashMap<u32, Vec<(DeviceId, u64)>>,
+    early_count: usize,
     holdings: Holdings,
     held: BTreeMap<MemoryOwner, (u64, u64)>,
     /// Operations whose launching call is not known.
@@ -163,7 +166,8 @@ impl Curves {
             sets: BTreeMap::new(),
             read: BTreeMap::new(),
             calls: Vec::new(),
-            early: Vec::new(),
+            early: FxHashMap::default(),
+            early_count: 0,
             holdings: Holdings::default(),
             held: BTreeMap::new(),
             launches_unknown: 0,
@@ -189,12 +193,10 @@ impl Curves {
         }
         let at = self.since(call.end);
         self.calls.resize(CALLS, Launched::default());
-        self.calls[correlation as usize % CALLS] = Launched { correlation, at, device: 0 };
-        if let Some(early) = self.early.get_mut(correlation as usize % EARLY)
-            && early.correlation == correlation
-        {
-            let early = std::mem::take(early);
-            self.queued(DeviceId(early.device), at, early.at);
+        self.calls[correlation as usize % CALLS] = Launched { correlation, at };
+        for (device, begun) in self.early.remove(&correlation).into_iter().flatten() {
+            self.early_count -= 1;
+            self.queued(device, at, begun);
         }
     }
 
@@ -206,12 +208,12 @@ impl Curves {
             self.launches_unknown += 1;
         } else if let Some(&Launched { at, .. }) = call {
             self.queued(device, at, begun);
-        } else {
+        } else if self.early_count < EARLY {
             // Its call may come with the records of a later time.
-            self.early.resize(EARLY, Launched::default());
-            let place = &mut self.early[correlation as usize % EARLY];
-            self.launches_unknown += u64::from(place.correlation != 0);
-            *place = Launched { correlation, at: begun, device: device.0 };
+            self.early.entry(correlation).or_default().push((device, begun));
+            self.early_count += 1;
+        } else {
+            self.launches_unknown += 1;
         }
     }
 
@@ -286,7 +288,7 @@ impl Curves {
     pub(crate) fn finish(&mut self, blocks: &mut Blocks<'_>) -> io::Result<Vec<Curve>> {
         let owners: Vec<MemoryOwner> = self.held.keys().copied().collect();
         owners.into_iter().for_each(|owner| self.hold(owner, self.window));
-        self.launches_unknown += self.early.iter().filter(|early| early.correlation != 0).count() as u64;
+        self.launches_unknown += self.early_count as u64;
         let sums = std::mem::take(&mut self.sums);
         // A sampled clock is finer than the gauge; counters that stay 0 have no row.
         let sampled: Vec<DeviceId> = sums
@@ -378,6 +380,7 @@ mod tests {
         // A graph: two operations of one call.
         curves.began(DeviceId(0), at(1_500), CorrelationId(1));
         curves.began(DeviceId(1), at(3_000), CorrelationId(2));
+        curves.began(DeviceId(1), at(1_500), CorrelationId(2));
         curves.launched(&call(2, 1_000));
         // It began before the call was over, and one has no call.
         curves.launched(&call(3, 9_000));
@@ -391,7 +394,7 @@ mod tests {
         assert_eq!((curves.launches_unknown, lost(&mut other).unwrap()), (1, 1));
         let rows = shown(curves);
         assert_eq!(rows["0 launches not begun"][..4], [Some(1.0), Some(1.5), Some(0.5), Some(0.0)]);
-        assert_eq!(rows["1 launches not begun"][..4], [Some(0.0), Some(1.0), Some(1.0), Some(0.0)]);
+        assert_eq!(rows["1 launches not begun"][..4], [Some(0.0), Some(1.5), Some(1.0), Some(0.0)]);
     }
 
     #[test]

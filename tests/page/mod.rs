@@ -43,7 +43,8 @@ fn block(page: &str, name: &str) -> Vec<u8> {
 fn assert_page_is_report(page: &Path, report: &Value, what: &str) {
     let text = fs::read_to_string(page).unwrap();
     let manifest: Value = serde_json::from_slice(&block(&text, "doc")).unwrap();
-    assert_eq!(&manifest["report"], report, "{what}");
+    // Both are large: what differs is found with the command.
+    assert!(&manifest["report"] == report, "{what}: the page has another report than `gpuwhy report --json`");
     let timeline = &manifest["timeline"];
     let stretches = timeline["stretches"].as_u64().unwrap() as usize;
     let lanes = timeline["lanes"].as_array().unwrap();
@@ -79,6 +80,8 @@ fn assert_page_is_report(page: &Path, report: &Value, what: &str) {
     let work: u64 = ["kernels", "copies", "memsets"].iter().map(|kind| records[kind].as_u64().unwrap()).sum();
     assert_eq!(of(&["stream"]), work, "{what}");
     assert_eq!(of(&["thread"]), records["api_calls"].as_u64().unwrap(), "{what}");
+    let without_launch = &manifest["report"]["completeness"]["activities_without_launch"];
+    assert_eq!(&timeline["lost"]["launches_unknown"], without_launch, "{what}");
 }
 
 #[test]
@@ -103,9 +106,15 @@ fn files_of_other_profilers_give_pages() {
         };
         run(&[&"export", &"--to", &format, &"-o", &file, &stage.path("trace.gpuwhy")]);
         run(&[&"report", &"--html", &out, &file]);
+        let text = fs::read_to_string(&out).unwrap();
+        let shown = serde_json::from_slice::<Value>(&block(&text, "doc")).unwrap()["report"].take();
+        assert_page_is_report(&out, &shown, name);
+        // The steps of a Kineto trace are marks for the report and ranges for what reads it record by record.
         let (code, json) = report(&file);
         assert_eq!(code, 0);
-        assert_page_is_report(&out, &json, name);
+        assert_eq!(shown["devices"][0]["leaves"], json["devices"][0]["leaves"], "{name}");
+        assert_eq!(shown["verdict"]["group"], json["verdict"]["group"], "{name}");
+        assert_eq!(shown["completeness"]["records"], json["completeness"]["records"], "{name}");
     }
 }
 
@@ -292,7 +301,7 @@ fn a_page_with_counters_shows_them() {
     let text = fs::read_to_string(page(&stage, &[])).unwrap();
     let manifest: Value = serde_json::from_slice(&block(&text, "doc")).unwrap();
     let device = &manifest["report"]["devices"][0];
-    assert!(device["compute_limits"]["step_ns"].is_object() && device["gauges"]["power_w"].is_object());
+    assert!(device["compute_limits"]["steady_ns"].is_object() && device["gauges"]["power_w"].is_object());
     let counters = manifest["timeline"]["counters"][0]["rows"].as_array().unwrap();
     assert!(counters.iter().any(|row| row["name"] == "tensor"), "{counters:?}");
     let curves = manifest["timeline"]["curves"].as_array().unwrap();
@@ -300,24 +309,15 @@ fn a_page_with_counters_shows_them() {
     for wanted in ["launches not begun", "power", "core clock", "SMs active", "tensor cores", "memory bandwidth"] {
         assert!(labels.contains(&wanted), "{wanted}: {labels:?}");
     }
-    let mean = |label: &str| {
-        let curve = &curves[labels.iter().position(|known| *known == label).unwrap()];
-        let bytes = block(&text, &curve["block"].to_string());
-        let mut number = 0_i64;
-        let changes = Numbers(&bytes).column(curve["stretches"].as_u64().unwrap() as usize).into_iter();
-        let numbers = changes.map(|change| {
-            number += (change >> 1) as i64 ^ -((change & 1) as i64);
-            number
-        });
-        let known: Vec<i64> = numbers.filter(|&number| number > 0).collect();
-        known.iter().map(|number| (number - 1) as f64 * curve["step"].as_f64().unwrap()).sum::<f64>()
-            / known.len() as f64
-    };
-    // The report's mean is over the same readings.
-    let power = device["gauges"]["power_w"]["mean"].as_f64().unwrap();
-    assert!((mean("power") / power - 1.0).abs() < 0.05, "{} {power}", mean("power"));
-    let tensor = device["compute_limits"]["tensor_of_peak"].as_f64().unwrap() * 100.0;
-    assert!((mean("tensor cores") / tensor - 1.0).abs() < 0.05, "{} {tensor}", mean("tensor cores"));
+    let curve = |label: &str| &curves[labels.iter().position(|known| *known == label).unwrap()];
+    let most = |label: &str| curve(label)["most"].as_f64().unwrap();
+    // A reading speaks for more time than a stretch of the page has.
+    let power = device["gauges"]["power_w"]["max"].as_f64().unwrap();
+    assert!((most("power") / power - 1.0).abs() < 0.01, "{} {power}", most("power"));
+    assert!(most("tensor cores") > 20.0 && most("tensor cores") <= 100.0, "{}", most("tensor cores"));
+    let bytes = block(&text, &curve("tensor cores")["block"].to_string());
+    let changes = Numbers(&bytes).column(curve("tensor cores")["stretches"].as_u64().unwrap() as usize);
+    assert!(changes.iter().filter(|&&change| change != 0).count() > 500, "it changes");
 }
 
 /// Runs the command; `cache` is its cache folder.
