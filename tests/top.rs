@@ -395,6 +395,24 @@ fn a_panic_gives_the_terminal_back() {
 }
 
 #[test]
+fn a_terminal_that_goes_away_ends_the_display() {
+    let folder = tempfile::tempdir().unwrap();
+    let pid = folder.path().join("pid");
+    // With and without the signal that tells it.
+    for trap in ["", "trap '' HUP; "] {
+        let command = format!("{trap}sh -c 'echo $$ >{}; exec {GPUWHY} top 1'; sleep 600", pid.display());
+        let variables = [("XDG_RUNTIME_DIR", folder.path())];
+        let Some(tmux) = Tmux::start("hangs-up", (80, 24), &variables, &command) else { return };
+        tmux.wait_for("No process of this user");
+        let id = std::fs::read_to_string(&pid).unwrap();
+        let process = PathBuf::from("/proc").join(id.trim());
+        assert!(process.exists());
+        drop(tmux);
+        wait_for("the end of the display", || !process.exists());
+    }
+}
+
+#[test]
 fn a_signal_ends_the_display_and_no_color_is_respected() {
     let stage = Stage::new();
     assert!(stage.host("mlp").stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success());

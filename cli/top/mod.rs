@@ -1,8 +1,8 @@
 //! `gpuwhy top`: what this user's programs do now, and why they are not faster.
 //!
 //! Reading order: `answer` (what a process says), `process` (one of them over time), `board` (what is shown, and what
-//! keys do), `view` (how it looks), `screen` (the terminal); `source`, `remote` and `playback` (where answers come from);
-//! `lines` (the same without a terminal).
+//! keys do), `view` (how it looks), `screen` (the terminal); `source`, `remote` and `playback` (where answers come
+//! from); `lines` (the same without a terminal).
 
 mod answer;
 mod board;

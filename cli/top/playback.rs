@@ -172,7 +172,7 @@ fn line(trace: &Path, report: &Report, state: &str) -> (Key, String) {
     let session = &report.process;
     let loss = &report.completeness.loss;
     let command: String = session.command.join(" ").chars().take(200).collect();
-    let captures = report.captures.rows.len().max(1) as u64 + report.captures.beyond_rows;
+    let captures = report.captures.rows.iter().map(|row| u64::from(row.number)).max().unwrap_or(1);
     let fields = Object::of_type("live")
         .number("pid", session.process_id.into())
         .text("command", &command)

@@ -2,9 +2,10 @@
 
 use std::io::{self, IsTerminal as _, Stdout};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
-use std::time::Duration;
-use std::{env, panic, thread};
+use std::time::{Duration, Instant};
+use std::{env, panic, process, thread};
 
 use anyhow::{Context as _, Result};
 use parking_lot::Mutex;
@@ -25,10 +26,45 @@ const TICK: Duration = Duration::from_millis(100);
 /// Events that are taken between two pictures.
 const TOGETHER: usize = 1_000;
 
+/// The display counts as stuck after this time without a turn.
+const STUCK: Duration = Duration::from_secs(2);
+/// What the pulse says when the display is over.
+const OVER: u64 = u64::MAX;
+/// Exit code when the terminal is gone: that of SIGHUP.
+const HUNG_UP: u8 = 129;
+
 /// Whether there is a terminal to draw on and to read keys from.
 pub fn is_there() -> bool {
     let dumb = env::var("TERM").is_ok_and(|term| term == "dumb");
     io::stdout().is_terminal() && io::stdin().is_terminal() && !dumb
+}
+
+/// Gives the terminal back. It may be gone, and stderr too.
+fn give_back() {
+    let _ = ratatui::try_restore();
+}
+
+/// Ends the command when the display is stuck and nobody can see it any more: reading a terminal that is gone never
+/// comes back from crossterm, and writing to one that stands still does not either.
+fn guard(pulse: Arc<AtomicU64>) {
+    thread::spawn(move || {
+        let (mut last, mut since) = (0, Instant::now());
+        loop {
+            thread::sleep(TICK);
+            match pulse.load(Ordering::Relaxed) {
+                OVER => return,
+                now if now != last => (last, since) = (now, Instant::now()),
+                _ if since.elapsed() < STUCK => {}
+                _ => {
+                    let hung_up = || terminal::window_size().is_err().then_some(HUNG_UP);
+                    if let Some(code) = interrupt::exit_code().or_else(hung_up) {
+                        give_back();
+                        process::exit(code.into());
+                    }
+                }
+            }
+        }
+    });
 }
 
 /// The terminal while it shows the display.
@@ -36,6 +72,8 @@ struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
     /// What threads behind the display said when they failed.
     failures: Arc<Mutex<Vec<String>>>,
+    /// Counts the turns of the display.
+    pulse: Arc<AtomicU64>,
 }
 
 impl Screen {
@@ -45,7 +83,7 @@ impl Screen {
         let (usual, drawing, failed) = (panic::take_hook(), thread::current().id(), Arc::clone(&failures));
         panic::set_hook(Box::new(move |info| {
             if thread::current().id() == drawing {
-                ratatui::restore();
+                give_back();
                 usual(info);
             } else {
                 // The display goes on without what this thread did, and says so.
@@ -54,13 +92,17 @@ impl Screen {
         }));
         terminal::enable_raw_mode()?;
         if let Err(error) = execute!(io::stdout(), EnterAlternateScreen) {
-            ratatui::restore();
+            give_back();
             return Err(error);
         }
         match Terminal::new(CrosstermBackend::new(io::stdout())) {
-            Ok(terminal) => Ok(Self { terminal, failures }),
+            Ok(terminal) => {
+                let pulse = Arc::default();
+                guard(Arc::clone(&pulse));
+                Ok(Self { terminal, failures, pulse })
+            }
             Err(error) => {
-                ratatui::restore();
+                give_back();
                 Err(error)
             }
         }
@@ -69,9 +111,10 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
+        self.pulse.store(OVER, Ordering::Relaxed);
         // After a panic it was given back before that was told; once more would put the cursor above it.
         if !thread::panicking() {
-            ratatui::restore();
+            give_back();
         }
     }
 }
@@ -87,6 +130,7 @@ pub fn show(board: &mut Board, events: &Receiver<Event>, mut act: impl FnMut(Act
     let look = Look::of(|name| env::var(name).ok());
     let mut changed = true;
     loop {
+        screen.pulse.fetch_add(1, Ordering::Relaxed);
         for _ in 0..TOGETHER {
             match events.try_recv() {
                 Ok(event) => {

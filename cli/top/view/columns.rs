@@ -142,7 +142,7 @@ fn verdict(process: &Process) -> String {
 }
 
 /// A command without the folder of its program.
-fn program(command: &str) -> String {
+pub fn program(command: &str) -> String {
     let (program, rest) = command.split_once(' ').unwrap_or((command, ""));
     let name = program.rsplit('/').next().unwrap_or(program);
     format!("{name} {rest}").trim_end().to_owned()

@@ -6,7 +6,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 
-use super::columns::cut;
+use super::columns::{cut, program};
 use super::look::{Look, letter};
 use super::{chart, line, rule};
 use crate::top::answer::{CAUSES, Device, Live, Steps, harmless};
@@ -84,7 +84,12 @@ fn draw_short(buffer: &mut Buffer, area: Rect, process: &Process, look: Look) {
 
 /// Who it is and how it is.
 fn title_of(process: &Process, live: &Live) -> String {
-    let mut parts = vec![format!("{}  {}", process.key, cut(&process.status.command, 50))];
+    let mut parts = vec![format!("{}  {}", process.key, cut(&program(&process.status.command), 50))];
+    match &process.presence {
+        Presence::Here => {}
+        Presence::Silent(why) => parts.push(why.clone()),
+        Presence::Ended => parts.push("ended".to_owned()),
+    }
     if let Some(rank) = live.rank {
         parts.push(format!("rank {rank}"));
     }
@@ -95,13 +100,8 @@ fn title_of(process: &Process, live: &Live) -> String {
     if process.status.captures > 1 {
         parts.push(format!("capture {}", process.status.captures));
     }
-    match &process.presence {
-        Presence::Here => {}
-        Presence::Silent(why) => parts.push(why.clone()),
-        Presence::Ended => parts.push(match &process.status.trace {
-            Some(trace) => format!("ended, trace: {}", cut(&harmless(trace), 60)),
-            None => "ended".to_owned(),
-        }),
+    if let (Presence::Ended, Some(trace)) = (&process.presence, &process.status.trace) {
+        parts.push(format!("trace: {}", harmless(trace)));
     }
     parts.join(", ")
 }
