@@ -29,7 +29,8 @@ fn samples_that_were_exported_come_back_and_tell_the_same() {
     let ((_, before), (code, after)) = (report(&trace), report(&database));
     assert_eq!(code, 0);
     let samples = |of: &Value| of["devices"][0]["compute_limits"]["samples"]["used"].as_u64().unwrap();
-    assert!(samples(&after).abs_diff(samples(&before)) <= 1, "{} {}", samples(&after), samples(&before));
+    // What lies before the begin of tracing has no time in such a file.
+    assert!(samples(&after) > samples(&before) * 9 / 10, "{} {}", samples(&after), samples(&before));
     for ((name, wanted), (_, found)) in shares(&before).into_iter().zip(shares(&after)) {
         assert!((wanted - found).abs() < 0.02, "{name}: {wanted} {found}");
     }

@@ -14,7 +14,7 @@ use super::regression::{Equations, Solution, Values};
 
 /// Groups of each kind.
 pub(super) const GROUPS: usize = 12;
-/// Samples of a group of time at first. When all groups are full, neighbors become one.
+/// Samples of a group of time at first. When all groups are full, each two in a row become one.
 const FIRST_GROUP: u64 = 4;
 /// Fewer groups say nothing of how they differ.
 const FEWEST_GROUPS: usize = 3;
@@ -28,6 +28,8 @@ pub(super) struct Grouped {
     /// In the order of time; each holds `in_time` samples but for the last.
     times: Vec<Block>,
     in_time: u64,
+    /// Rows in which nothing ran.
+    idle: u64,
     begins: Vec<Equations>,
     ends: Vec<Equations>,
 }
@@ -37,6 +39,7 @@ pub(super) struct Grouped {
 struct Block {
     equations: Equations,
     sums: Sums,
+    samples: u64,
 }
 
 /// Sums over samples, each weighted with its length.
@@ -74,9 +77,28 @@ impl Grouped {
         self.all.grow()
     }
 
+    /// Whether a sample in which nothing ran is to be a row: as many as there are others. More would say nothing but how
+    /// idle the device was, and dilute the residuals of those that say something.
+    pub(super) fn wants_idle(&self) -> bool {
+        self.idle <= self.all.rows() / 2
+    }
+
+    /// Counts a sample that is no row.
+    pub(super) fn add_to_sums(&mut self, sums: &Sums) {
+        let block = self.block();
+        block.sums.add(sums);
+        block.samples += 1;
+    }
+
+    /// The time of all unknowns but the first, which is that in which nothing ran: see [`Equations::time`].
+    pub(super) fn busy_time(&self) -> f64 {
+        (1..self.all.len()).map(|unknown| self.all.time(unknown)).sum()
+    }
+
     /// Enters a sample: how much of each unknown is in it, its values, what it adds to the sums, and the groups of what
     /// runs at its begin and at its end.
     pub(super) fn add(&mut self, row: &[(usize, f64)], values: &Values, sums: &Sums, (begin, end): (usize, usize)) {
+        self.idle += u64::from(row.iter().all(|&(unknown, _)| unknown == 0));
         self.all.add(row, values);
         for (groups, group) in [(&mut self.begins, begin), (&mut self.ends, end)] {
             groups.resize_with(GROUPS, Equations::default);
@@ -85,12 +107,13 @@ impl Grouped {
         let block = self.block();
         block.equations.add_growing(row, values);
         block.sums.add(sums);
+        block.samples += 1;
     }
 
     /// The group of time that the next sample belongs to.
     fn block(&mut self) -> &mut Block {
         self.in_time = self.in_time.max(FIRST_GROUP);
-        let full = self.times.last().is_none_or(|block| block.equations.rows() >= self.in_time);
+        let full = self.times.last().is_none_or(|block| block.samples >= self.in_time);
         if full && self.times.len() == GROUPS {
             let old = std::mem::take(&mut self.times);
             self.times = old
@@ -100,6 +123,7 @@ impl Grouped {
                     pair[1..].iter().for_each(|next| {
                         block.equations.append(&next.equations);
                         block.sums.add(&next.sums);
+                        block.samples += next.samples;
                     });
                     block
                 })
@@ -118,8 +142,9 @@ impl Grouped {
         let of = |equations: &Equations| equations.joined(joined, len);
         Self {
             all: of(&self.all),
-            times: self.times.iter().map(|block| Block { equations: of(&block.equations), sums: block.sums }).collect(),
+            times: self.times.iter().map(|block| Block { equations: of(&block.equations), ..*block }).collect(),
             in_time: self.in_time,
+            idle: self.idle,
             begins: self.begins.iter().map(of).collect(),
             ends: self.ends.iter().map(of).collect(),
         }
@@ -230,14 +255,14 @@ mod tests {
             let sums = Sums { nanos: 2.0, ..Sums::default() };
             grouped.add(&[(0, 1.0)], &left(1.0), &sums, (0, 0));
             assert!(grouped.times.len() <= GROUPS);
-            assert_eq!(grouped.times.iter().map(|block| block.equations.rows()).sum::<u64>(), sample);
+            assert_eq!(grouped.times.iter().map(|block| block.samples).sum::<u64>(), sample);
             assert_eq!(grouped.sums().nanos, 2.0 * sample as f64);
         }
         assert!(grouped.times.len() > GROUPS / 2);
     }
 
     #[test]
-    fn neighbors_that_are_alike_count_as_few() {
+    fn samples_in_a_row_that_are_alike_count_as_few() {
         let error = |alike: u64| {
             let mut grouped = Grouped::default();
             grouped.grow();
