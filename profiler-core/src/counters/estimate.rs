@@ -285,7 +285,7 @@ impl Estimator {
         sum += idle as f64 / length;
         let row: Vec<(usize, f64)> = self.parts.iter().copied().enumerate().filter(|&(_, part)| part > 0.0).collect();
         let mut values = [0.0; METRIC_LIMIT];
-        let mut sums = Sums { nanos: length, ..Sums::default() };
+        let mut sums = Sums { nanos: length, busy: length - idle as f64, ..Sums::default() };
         for (column, metric) in self.set.metrics.as_slice().iter().enumerate() {
             let value = f64::from(sample.values[column]);
             // A clock does not add up over what runs at once: each has all of it.

@@ -51,6 +51,8 @@ pub(super) struct Sums {
     pub(super) tensor_clock: f64,
     /// Nanoseconds.
     pub(super) nanos: f64,
+    /// Of these, nanoseconds in which something ran.
+    pub(super) busy: f64,
 }
 
 impl Sums {
@@ -58,6 +60,7 @@ impl Sums {
         self.values.iter_mut().zip(other.values).for_each(|(sum, value)| *sum += value);
         self.tensor_clock += other.tensor_clock;
         self.nanos += other.nanos;
+        self.busy += other.busy;
     }
 }
 
@@ -202,19 +205,19 @@ impl Grouped {
         all
     }
 
-    /// The standard error of the mean over time of what `of` gives of sums, by groups of time (batch means; Law,
-    /// Simulation Modeling and Analysis, section 9.5.3); `None` with fewer than three of them.
+    /// The standard error of the mean over time of what `of` gives of sums, given how much of the time the device was
+    /// busy: by groups of time (batch means; Law, Simulation Modeling and Analysis, section 9.5.3), as a ratio to their
+    /// busy time. `None` with fewer than three of them.
     pub(super) fn error_of_mean(&self, of: impl Fn(&Sums) -> f64) -> Option<f64> {
         let all = self.sums();
-        let mean = of(&all) / all.nanos;
-        let count = self.times.len();
-        if count < FEWEST_GROUPS || !mean.is_finite() {
+        let busy: Vec<&Sums> = self.times.iter().map(|block| &block.sums).filter(|sums| sums.busy > 0.0).collect();
+        let ratio = of(&all) / all.busy;
+        if busy.len() < FEWEST_GROUPS || !ratio.is_finite() {
             return None;
         }
-        let off = |block: &Block| of(&block.sums) - mean * block.sums.nanos;
-        let squares: f64 = self.times.iter().map(|block| off(block).powi(2)).sum();
-        let freedom = (count - 1) as f64;
-        Some(widening(freedom) * (count as f64 / freedom * squares).sqrt() / all.nanos)
+        let squares: f64 = busy.iter().map(|sums| (of(sums) - ratio * sums.busy).powi(2)).sum();
+        let freedom = (busy.len() - 1) as f64;
+        Some(widening(freedom) * (busy.len() as f64 / freedom * squares).sqrt() / all.nanos)
     }
 }
 
@@ -272,7 +275,7 @@ mod tests {
                     random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 }
                 let value = 50.0 + 10.0 * ((random >> 33) as f64 / (1u64 << 31) as f64 - 0.5);
-                let mut sums = Sums { nanos: 1.0, ..Sums::default() };
+                let mut sums = Sums { nanos: 1.0, busy: 1.0, ..Sums::default() };
                 sums.values[0] = value;
                 grouped.add(&[(0, 1.0)], &left(value), &sums, (sample as usize, 0));
             }
