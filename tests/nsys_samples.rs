@@ -31,7 +31,8 @@ fn samples_that_were_exported_come_back_and_tell_the_same() {
     let samples = |of: &Value| of["devices"][0]["compute_limits"]["samples"]["used"].as_u64().unwrap();
     // What lies before the begin of tracing has no time in such a file.
     assert!(samples(&after) > samples(&before) * 9 / 10, "{} {}", samples(&after), samples(&before));
-    // Such a file has whole percents, which is much where few samples cut a kernel: less is told apart, nothing otherwise.
+    // Such a file has whole percents, which is much where few samples cut a kernel: less is told apart, nothing
+    // otherwise.
     let told = |shares: Vec<(String, f64)>| shares.into_iter().filter(|(name, _)| name != "not_told_apart");
     for ((name, wanted), (_, found)) in told(shares(&before)).zip(told(shares(&after))) {
         assert!(found < wanted + 0.05, "{name}: {wanted} {found}");

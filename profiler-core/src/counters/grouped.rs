@@ -80,8 +80,8 @@ impl Grouped {
         self.all.grow()
     }
 
-    /// Whether a sample in which nothing ran is to be a row: as many as there are others. More would say nothing but how
-    /// idle the device was, and dilute the residuals of those that say something.
+    /// Whether a sample in which nothing ran is to be a row: as many as there are others. More would say nothing but
+    /// how idle the device was, and dilute the residuals of those that say something.
     pub(super) fn wants_idle(&self) -> bool {
         self.idle <= self.all.rows() / 2
     }

@@ -150,8 +150,8 @@ pub struct KernelsReport {
 }
 
 impl KernelsReport {
-    /// What `attributor` knows of the kernels, and what `profiles` add to it. What a step would gain is simulated, which
-    /// takes some milliseconds for each measured kernel and finding.
+    /// What `attributor` knows of the kernels, and what `profiles` add to it. What a step would gain is simulated,
+    /// which takes some milliseconds for each measured kernel and finding.
     #[must_use]
     pub fn of(attributor: &Attributor, dictionary: &Dictionary, profiles: &[KernelProfile]) -> Self {
         let rows = candidates(attributor, dictionary);
