@@ -14,10 +14,11 @@ use anyhow::{Context as _, Result};
 use gpuwhy::Report;
 use gpuwhy_import::Request;
 use profiler_core::kernels::json::KernelsJson;
+use profiler_core::kernels::source::source_text;
 use profiler_core::kernels::{CsvPage, csv, query_text, svg, text};
 use tempfile::TempDir;
 
-use crate::{inputs, interrupt, message, progress, run, terminal};
+use crate::{inputs, interrupt, message, progress, run, source, terminal};
 
 /// Exit code when the command made no trace.
 const NO_TRACE: u8 = 1;
@@ -37,6 +38,8 @@ pub struct Props {
     pub query_metrics: bool,
     /// How it is shown.
     pub show: Show,
+    /// Show where warps wait, by source line.
+    pub source: bool,
     /// The file for the roofline as a picture.
     pub svg: Option<PathBuf>,
     /// The command and its arguments; empty to show traces.
@@ -129,7 +132,7 @@ fn show(props: &Props, files: &[PathBuf]) -> Result<u8> {
                 continue;
             }
         };
-        let mut shown = shown(props.show, &report)?;
+        let mut shown = shown(props, file, &report)?;
         if files.len() > 1 && props.show == Show::Text {
             shown.insert_str(0, &format!("== {}\n", file.display()));
         }
@@ -147,10 +150,24 @@ fn show(props: &Props, files: &[PathBuf]) -> Result<u8> {
     Ok(worst)
 }
 
-fn shown(show: Show, report: &Report) -> Result<String> {
-    Ok(match show {
-        Show::Text => text(&report.kernels, terminal::style()),
-        Show::Json => serde_json::to_string(&KernelsJson::new(&report.kernels))? + "\n",
+fn shown(props: &Props, file: &Path, report: &Report) -> Result<String> {
+    let source = props.source.then(|| source::read(file, &report.kernels));
+    Ok(match props.show {
+        Show::Text => {
+            let style = terminal::style();
+            let mut shown = text(&report.kernels, style);
+            if let Some((source, sass)) = &source {
+                shown.push('\n');
+                shown.push_str(&source_text(source, *sass, style));
+            } else if !report.kernels.windows.is_empty() {
+                shown.push_str("\nProgram counters were sampled: --source shows where warps wait.\n");
+            }
+            shown
+        }
+        Show::Json => {
+            let source = source.as_ref().map(|(source, _)| source);
+            serde_json::to_string(&KernelsJson::new(&report.kernels, source))? + "\n"
+        }
         Show::Csv(page) => {
             let process = &report.process;
             let program = process.command.first().map_or("", String::as_str);

@@ -26,8 +26,10 @@ mod prose;
 mod query;
 mod report;
 mod run;
+mod source;
 mod stats;
 mod terminal;
+mod top;
 mod view;
 
 use std::io;
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Command::Run(args) => (run::run(&(*args).into()), run::OWN_FAILURE),
         Command::Report(args) => (report::run(&args.into()), report::UNREADABLE),
         Command::Kernels(args) => (kernels::run(&(*args).into()), run::OWN_FAILURE),
+        Command::Top(args) => (args.try_into().and_then(|props| top::run(&props)), top::FAILED),
         Command::View(args) => (view::run(&args.into()), view::FAILED),
         Command::Diff(args) => (diff::run(&args.into()), diff::UNREADABLE),
         Command::Check(args) => (check::run(&(*args).into()), check::UNREADABLE),

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# The HTML page in Chromium: what people rely on, on two recorded runs. Needs Node.js; what cannot be had is SKIPPED.
+# The HTML page in Chromium: what people rely on, on recorded runs; and a smoke test in Firefox. Needs Node.js; what
+# cannot be had is SKIPPED.
 #
-#   tests/browser.sh             # fetches a Chromium if there is none, and runs the tests
+#   tests/browser.sh             # fetches a Chromium and a Firefox if there is none, and runs the tests
 #   tests/browser.sh --fetch     # only fetches
 #   tests/browser.sh --pictures  # makes the pictures of the README (docs/page-*.png) from a recorded run
 #
 # Chromium is the program that CHROMIUM names, else the one that belongs to the playwright-core of
 # page/ui/package-lock.json, in target/chromium, else that of the system. It is fetched from where Playwright keeps it,
-# or as root from Debian.
+# or as root from Debian. Firefox is the program that FIREFOX names, else that of the system, which is Debian's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_INCREMENTAL=0
@@ -42,6 +43,12 @@ if ! have; then
 fi
 if ! have && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     apt-get update --quiet && apt-get install --yes --quiet --no-install-recommends chromium || true
+fi
+for program in "${FIREFOX:-}" /usr/bin/firefox-esr /usr/bin/firefox; do
+    [ -n "$program" ] && [ -x "$program" ] && firefox=$program
+done
+if [ -z "${firefox:-}" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    apt-get update --quiet && apt-get install --yes --quiet --no-install-recommends firefox-esr || true
 fi
 have || skip "Chromium cannot be fetched; CHROMIUM names one that you have"
 case "${1:-}" in

@@ -18,6 +18,7 @@ mod query;
 mod report;
 mod run;
 mod stats;
+mod top;
 mod view;
 
 use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
@@ -37,6 +38,7 @@ use self::query::{QUERY_HELP, QueryArgs};
 use self::report::{REPORT_HELP, ReportArgs};
 use self::run::{RUN_HELP, RunArgs};
 use self::stats::{STATS_HELP, StatsArgs};
+use self::top::{TOP_HELP, TopArgs};
 use self::view::{VIEW_HELP, ViewArgs};
 use crate::prose;
 
@@ -92,6 +94,9 @@ pub enum Command {
     /// Recompress a trace without loss
     #[command(after_help = COMPACT_HELP)]
     Compact(CompactArgs),
+    /// Show what running programs do and why they are not faster, live
+    #[command(after_help = TOP_HELP)]
+    Top(TopArgs),
     /// List your processes that run with gpuwhy
     #[command(after_help = STATUS_HELP)]
     Status(StatusArgs),
@@ -145,6 +150,7 @@ EXAMPLES:
   gpuwhy run --live 1s -- ./simulate             with a line about the bottleneck every second
   gpuwhy report gpuwhy-4711.gpuwhy               print the report of a trace
   gpuwhy kernels -- python train.py              what limits the slowest kernels, and what to do
+  gpuwhy top                                     watch running programs, live
   gpuwhy view gpuwhy-4711.gpuwhy                 look at its timeline in a browser
   gpuwhy explain dispatch                        what a word of the report means
   gpuwhy diff before.gpuwhy after.gpuwhy         what a change brought, and why

@@ -49,6 +49,12 @@ pub struct PageArgs {
     /// Hold these events; sums of the whole run are always there
     #[arg(long, value_name = "WHICH", requires = "html", default_value = "auto")]
     detail: PageDetail,
+    /// Put marks in place of command line, host, folders, and texts of ranges and threads
+    #[arg(long, requires = "html")]
+    redact: bool,
+    /// Show lines of source code around those that the report names
+    #[arg(long, requires = "html", conflicts_with = "redact")]
+    sources: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -70,13 +76,14 @@ fn size(text: &str) -> Result<u64, String> {
 impl PageArgs {
     /// Where the page goes and what it holds, if one is wanted.
     pub fn into_page(self, capture: Option<u32>) -> Option<(Target, Options)> {
-        let Self { html, force, title, max_size: max_bytes, detail } = self;
+        let Self { html, force, title, max_size: max_bytes, detail, redact, sources } = self;
         let detail = match detail {
             PageDetail::Auto => Detail::Auto,
             PageDetail::All => Detail::All,
             PageDetail::Windows => Detail::Windows,
             PageDetail::None => Detail::None,
         };
-        html.map(|path| (Target { path, force }, Options { title, capture, max_bytes, detail }))
+        let options = Options { title, capture, max_bytes, detail, redact, sources };
+        html.map(|path| (Target { path, force }, options))
     }
 }

@@ -101,6 +101,10 @@ fn counters(cupti: &'static Cupti) -> Result<String, String> {
         return Err(Refusal::OldLibrary.to_string());
     }
     let refusal = |error: cupti_sys::Error| Refusal::of(&error).to_string();
+    // Without it CUPTI answers UNKNOWN to all that follows (H100, CUPTI 13.0).
+    if !cupti_sys::initialize_driver() {
+        return Err("the driver does not initialize; see the other lines".to_owned());
+    }
     counters.initialize().map_err(refusal)?;
     counters.sampling_availability(FIRST).map_err(refusal)?;
     let chip = counters.chip_name(FIRST).map_err(refusal)?;

@@ -36,7 +36,7 @@ pub(crate) fn check(function: &'static str, code: CuptiResult) -> Result<(), Err
     if code == CuptiResult::SUCCESS { Ok(()) } else { Err(Error { function, code }) }
 }
 
-const fn absent(function: &'static str) -> Error {
+pub(crate) const fn absent(function: &'static str) -> Error {
     Error { function, code: CuptiResult::API_NOT_IMPLEMENTED }
 }
 

@@ -6,8 +6,9 @@
 //! nothing: what a format does not hold stays absent, and rows that cannot be used are counted in the report.
 //!
 //! Reading order: `format`, `input`, `open` (reports), `recompute`, `window` (a part of a run), `trace_file`, `kineto`,
-//! `nsys`. SQLite files of Nsight Systems need the feature `nsys`.
+//! `nsys`, `cubin` (modules beside a trace). SQLite files of Nsight Systems need the feature `nsys`.
 
+pub mod cubin;
 mod error;
 mod format;
 mod input;
@@ -28,5 +29,5 @@ pub use input::Input;
 pub use kineto::{KinetoError, import_kineto, translate_kineto};
 pub use open::{Request, open, open_capture, open_watched, open_window, read};
 pub use progress::{Progress, share, unwatched};
-pub use recompute::Observer;
+pub use recompute::{Observer, Seen};
 pub use trace_file::{Passed, Scope, TraceFile, stem};

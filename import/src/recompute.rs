@@ -6,12 +6,13 @@
 //! these. The engine itself knows of no thread.
 
 use std::io::Read;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::{panic, thread};
 
 use profiler_core::capture::Captures;
 use profiler_core::dictionary::Dictionary;
-use profiler_core::process_info::End;
+use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{Loss, Timestamp};
 use profiler_core::report::Report;
 use profiler_core::trace::{Assembly, Block, BlockReader, Item, TraceError, TraceReader};
@@ -24,6 +25,27 @@ const TOGETHER: usize = 360_000;
 /// Times that are done ahead: usually up to a block of 16,384 records more than that, 1.4 MB.
 const AHEAD: usize = 2;
 
+/// What is known of a run at a moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// The engine.
+    pub captures: &'a Captures,
+    /// Who was traced.
+    pub session: &'a ProcessInfo,
+    /// All names and configurations so far.
+    pub dictionary: &'a Dictionary,
+    /// What was lost so far.
+    pub loss: &'a Loss,
+}
+
+impl Seen<'_> {
+    /// The report of that moment, as the program itself would have made it then.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        self.captures.report(self.session, self.dictionary, self.loss, End::Abrupt, Vec::new())
+    }
+}
+
 /// Follows the records of a trace while its report is made, on the thread that runs the engine.
 pub trait Observer: Send {
     /// Before the first item: what the engine is to note.
@@ -32,8 +54,17 @@ pub trait Observer: Send {
     /// An item of the trace, which the engine has taken.
     fn item(&mut self, item: &Item, dictionary: &Dictionary);
 
+    /// Everything up to `at` has come, and the engine has taken it.
+    fn flushed(&mut self, _at: Timestamp, _seen: Seen<'_>) {}
+
     /// The engine has taken the items of some blocks. `is_last`: nothing more comes.
     fn taken(&mut self, captures: &mut Captures, dictionary: &Dictionary, is_last: bool);
+
+    /// Who was traced and the names for the words of the report, in place of those of the trace: ids must stand for the
+    /// same things. Nothing that is computed depends on it. Asked once, when all records are taken; `None` keeps both.
+    fn words(&mut self, _session: &ProcessInfo, _dictionary: &Dictionary) -> Option<(ProcessInfo, Arc<Dictionary>)> {
+        None
+    }
 }
 
 /// Makes the report of what `reader` has not given yet, about one capture of a run in pieces or the newest.
@@ -70,13 +101,20 @@ pub(crate) fn report_of_part(
     let end = window.as_ref().map_or(end, |window| window.ends(end));
     let last = window.as_ref().map_or(last, |window| window.end().min(last));
     assembly.kernel_profiles().iter().for_each(|profile| captures.kernel_profile(profile.clone()));
+    assembly.pc_windows().iter().for_each(|window| captures.program_counters(window.clone()));
     captures.finish(last, assembly.session(), &loss, assembly.dictionary());
+    let mut words = None;
     if let Some(observer) = observer {
         observer.taken(&mut captures, assembly.dictionary(), true);
+        words = observer.words(assembly.session(), assembly.dictionary());
     }
     let mut notes = assembly.damage(blocks.damage()).sentences();
     notes.extend(stopped);
-    Ok(captures.report(assembly.session(), assembly.dictionary(), &loss, end, notes))
+    let (session, dictionary) = match &words {
+        Some((session, dictionary)) => (session, &**dictionary),
+        None => (assembly.session(), assembly.dictionary()),
+    };
+    Ok(captures.report(session, dictionary, &loss, end, notes))
 }
 
 /// Gives all blocks away, and answers why there are no more when the file has more.
@@ -164,6 +202,10 @@ impl<'a> Accounts<'a> {
                     self.window.iter_mut().for_each(|window| window.flushed(at));
                     self.captures.flushed(at, dictionary);
                     self.last = self.last.max(at);
+                    if let Some(observer) = &mut self.observer {
+                        let (captures, loss) = (&self.captures, &self.loss);
+                        observer.flushed(at, Seen { captures, session, dictionary, loss });
+                    }
                 }
                 Item::Loss(newer) => self.loss = self.window.as_mut().map_or(newer, |window| window.lost(newer)),
                 Item::Capture(mark) => self.captures.mark(mark, session, &self.loss, dictionary),

@@ -1,5 +1,7 @@
 //! Files are opened once, whatever they hold, and opening ends when the caller says so.
 
+mod cubin;
+
 use std::fs;
 use std::io::Write as _;
 use std::ops::ControlFlow;

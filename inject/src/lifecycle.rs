@@ -188,12 +188,20 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
         true => subscriber.enable_resource(ResourceCallback::CU_INIT_FINISHED),
         false => Ok(()),
     });
+    let lines = settings.kernels.as_ref().is_some_and(|kernels| kernels.source.is_some());
+    let listening = ownership.with(|subscriber| match lines {
+        true => [ResourceCallback::MODULE_LOADED, ResourceCallback::CONTEXT_DESTROY_STARTING]
+            .into_iter()
+            .try_for_each(|callback| subscriber.enable_resource(callback)),
+        false => Ok(()),
+    });
     let safe = recorder::whole_graphs_are_safe(cupti);
     let whole_graphs = safe && settings.whole_graphs(sharing);
     let (switch, mut notes) =
         ActivityRecorder::prepare(cupti, ownership, settings.mode, whole_graphs, &requested, managed)
             .map_err(failed)?;
     notes.extend(told.and_then(Result::err).map(|error| format!("{NO_UNIFIED_MEMORY}: {error}")));
+    notes.extend(listening.and_then(Result::err).map(|error| format!("no source lines of kernels: {error}")));
     let controller =
         Arc::new(CaptureController::new(cupti, switch, settings.capture.clone(), give.clone(), order.clone()));
     let measured_kernels = settings.kernels.clone().map(|request| KernelProfiler::new(cupti, request));

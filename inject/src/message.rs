@@ -4,12 +4,15 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use cupti_sys::{CompletedBuffer, RecordSizes};
 use profiler_core::cost::Mode;
 use profiler_core::counters::CounterEvent;
+use profiler_core::json_text::Object;
 use profiler_core::kernels::KernelProfile;
+use profiler_core::kernels::source::PcWindow;
 use profiler_core::process_info::End;
 use profiler_core::record::CaptureMark;
 use profiler_core::record::Timestamp;
@@ -37,6 +40,8 @@ pub enum Message {
     Counters(Vec<CounterEvent>),
     /// What measuring a kernel came to.
     KernelProfile(Box<KernelProfile>),
+    /// What sampling the program counters of a device came to.
+    ProgramCounters(Box<SampledWindow>),
     /// A CUDA graph is ready to run.
     Graph {
         /// What its records call it.
@@ -70,6 +75,15 @@ pub enum Message {
         /// Records that CUPTI says it dropped, since the start.
         dropped_by_cupti: u64,
     },
+}
+
+/// Program counters of a device, and the modules in which they are, by their checksums.
+#[derive(Debug)]
+pub struct SampledWindow {
+    /// What was sampled.
+    pub window: PcWindow,
+    /// Modules that are kept.
+    pub modules: Vec<(u64, Vec<u8>)>,
 }
 
 /// What the threads of the library and the callbacks share.
@@ -153,16 +167,43 @@ pub struct StatusSummary {
     pub lost: u64,
     /// The trace file, once there is one.
     pub trace: Option<PathBuf>,
+    /// What a live display shows, if it was asked for.
+    pub live: Option<LiveState>,
+}
+
+/// What a live display shows.
+#[derive(Clone, Debug)]
+pub struct LiveState {
+    /// The fields that come from the records.
+    pub fields: Object,
+    /// Processor time of the collector that making it took.
+    pub cost: Duration,
+}
+
+/// How much somebody outside wants to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// State and verdict.
+    Status,
+    /// The same with the short report.
+    Summary,
+    /// The same as [`Status`](Self::Status), with what a live display shows.
+    Live,
 }
 
 /// What the control thread asks the collector.
 #[derive(Debug)]
-pub struct Question(pub Sender<StatusSummary>);
+pub struct Question {
+    /// How much.
+    pub detail: Detail,
+    /// Where the answer goes.
+    pub reply: Sender<StatusSummary>,
+}
 
 impl Question {
     /// Answers it. Nobody may be waiting any more.
     pub fn answer(self, answer: StatusSummary) {
-        let _ = self.0.try_send(answer);
+        let _ = self.reply.try_send(answer);
     }
 }
 

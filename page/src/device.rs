@@ -165,7 +165,7 @@ impl DeviceLane {
             self.release(with)?;
         }
         self.segments.flush(with.kept, with.blocks)?;
-        self.segments.sums = with.blocks.numbered(&self.sums.packed(), u64::MAX)?;
+        self.segments.sums = Some(with.blocks.numbered(self.sums.packed())?);
         Ok(())
     }
 }

@@ -3,11 +3,12 @@
 //! A chunk holds its events by column, in order of begin: times as they follow on each other, other values as
 //! differences. Chunks of a lane may overlap, since records come in no strict order; each says what time it is about.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use serde::Serialize;
 
-use crate::block::{BlockId, Blocks, Bytes};
+use crate::block::{BlockId, Blocks, planes, zigzag};
 
 /// Events of a chunk: a browser takes it apart within a frame or two.
 pub(crate) const CHUNK: usize = 16_384;
@@ -124,46 +125,61 @@ impl Lane {
         Ok(())
     }
 
-    /// Writes what is left. What does not fit is left out, and shows in the counts.
+    /// Gives what is left away to be written.
     pub(crate) fn flush(&mut self, kept: &Kept, blocks: &mut Blocks<'_>) -> io::Result<()> {
         let mut events = std::mem::take(&mut self.pending);
-        let Some(last) = events.iter().map(|event| event.begin + event.duration).max() else { return Ok(()) };
-        events.sort_by_key(|event| event.begin);
-        let most = kept.most_bytes.saturating_sub(blocks.written());
-        if let Some(block) = blocks.numbered(&packed(&events, self.columns.len()), most)? {
-            self.chunks.push(Chunk { block, count: events.len(), first: events[0].begin, last });
-            self.embedded += events.len() as u64;
-        } else {
-            self.refused += events.len() as u64;
-        }
-        events.clear();
-        self.pending = events;
+        let (Some(first), Some(last)) = (
+            events.iter().map(|event| event.begin).min(),
+            events.iter().map(|event| event.begin + event.duration).max(),
+        ) else {
+            return Ok(());
+        };
+        let (count, columns) = (events.len(), self.columns.len());
+        let block = blocks.within(
+            kept.most_bytes,
+            Box::new(move || {
+                events.sort_by_key(|event| event.begin);
+                packed(&events, columns)
+            }),
+        )?;
+        self.chunks.push(Chunk { block, count, first, last });
         Ok(())
+    }
+
+    /// Everything is written but these blocks: what had no room is left out, and shows in the counts.
+    pub(crate) fn written(&mut self, refused: &BTreeSet<BlockId>) {
+        let count = |chunks: &[Chunk]| chunks.iter().map(|chunk| chunk.count as u64).sum::<u64>();
+        let all = count(&self.chunks);
+        self.chunks.retain(|chunk| !refused.contains(&chunk.block));
+        self.embedded = count(&self.chunks);
+        self.refused = all - self.embedded;
     }
 }
 
 /// The columns of events in order of begin.
-fn packed(events: &[Event], columns: usize) -> Vec<u8> {
-    let mut bytes = Bytes::default();
+fn packed(events: &[Event], columns: usize) -> Vec<Vec<u8>> {
+    let mut parts = Vec::new();
     // From the end of the one before: rows of a timeline mostly touch, or pause as often as before.
     let mut position = 0_u64;
-    for event in events {
-        bytes.signed(event.begin.wrapping_sub(position) as i64);
+    let pauses = events.iter().map(|event| {
+        let pause = event.begin.wrapping_sub(position) as i64;
         position = event.begin + event.duration;
-    }
-    for event in events {
-        bytes.number(event.duration);
-    }
+        zigzag(pause)
+    });
+    planes(pauses, &mut parts);
+    planes(events.iter().map(|event| event.duration), &mut parts);
     for column in 0..columns {
         // Most values are near the one before, or equal.
         let mut before = 0_i64;
-        for event in events {
+        let changes = events.iter().map(|event| {
             let value = event.values[column] as i64;
-            bytes.signed(value.wrapping_sub(before));
+            let change = value.wrapping_sub(before);
             before = value;
-        }
+            zigzag(change)
+        });
+        planes(changes, &mut parts);
     }
-    bytes.0
+    parts
 }
 
 #[cfg(test)]
@@ -183,11 +199,12 @@ mod tests {
         let mut out = Vec::new();
         let mut blocks = Blocks::new(&mut out);
         let mut lane = Lane::new("stream", Some(0), 7, &["name"]);
-        let kept = Kept { windows: None, most_bytes: 40 };
+        let kept = Kept { windows: None, most_bytes: 80 };
         for begin in [30, 10, 20] {
             lane.push(Event { begin, duration: 5, values: [1; VALUES] }, &kept, &mut blocks).unwrap();
         }
         lane.flush(&kept, &mut blocks).unwrap();
+        lane.written(blocks.finish().unwrap());
         assert_eq!((lane.events, lane.embedded, lane.chunks.len()), (3, 3, 1));
         assert_eq!((lane.chunks[0].first, lane.chunks[0].last), (10, 35));
         for begin in 0..1000 {
@@ -195,7 +212,8 @@ mod tests {
             lane.push(Event { begin, duration: begin % 91, values }, &kept, &mut blocks).unwrap();
         }
         lane.flush(&kept, &mut blocks).unwrap();
-        assert_eq!((lane.events, lane.embedded, lane.chunks.len()), (1003, 3, 1));
+        lane.written(blocks.finish().unwrap());
+        assert_eq!((lane.events, lane.embedded, lane.refused, lane.chunks.len()), (1003, 3, 1000, 1));
     }
 
     #[test]

@@ -12,6 +12,7 @@
 
 mod block;
 mod counter_lanes;
+mod curves;
 mod device;
 mod error;
 mod html;
@@ -24,8 +25,11 @@ mod plan;
 mod prescan;
 mod range_lanes;
 mod rank_map;
+pub mod read;
 mod recorder;
+mod redact;
 mod replay;
+mod sources;
 mod sums;
 
 use std::io::{self, Write};
@@ -43,6 +47,7 @@ use self::plan::Plan;
 use self::prescan::Prescan;
 use self::rank_map::RankTime;
 use self::recorder::{Recorded, Recorder};
+use self::sources::Sources;
 
 /// Writes the page of one run to `out`.
 ///
@@ -55,30 +60,37 @@ pub fn write_report(
     mut out: impl Write + Send,
     progress: &mut Progress<'_>,
 ) -> Result<Outcome, PageError> {
-    let mut prescan = Prescan::default();
+    let mut prescan = Prescan::new(options.redact);
     let report = trace.observe(options.capture, &mut prescan, progress)?;
     let plan = Plan::new(&report, &prescan, options);
     let title = options.title.clone().unwrap_or_else(|| format!("gpuwhy: {}", report.process.command.join(" ")));
-    html::begin(&mut out, &title, &html::report(&report, &plan.left_out))?;
+    // The files of a page with marks are not those that its report names.
+    let sources = if options.sources && !options.redact { Sources::of(&report) } else { Sources::default() };
+    let mut left_out = plan.left_out.clone();
+    left_out.extend(sources.notes.iter().cloned());
+    html::begin(&mut out, &title, &html::report(&report, &left_out, &sources.excerpts))?;
 
     let mut recorder = Recorder::new(&plan, Blocks::new(&mut out));
     trace.observe(plan.shown, &mut recorder, progress)?;
-    let Recorded { mut blocks, names, lanes, steps, replayed, lost, uncorrected_ns, counters } = recorder.finish()?;
+    let Recorded { mut blocks, names, lanes, steps, replayed, lost, uncorrected_ns, counters, curves } =
+        recorder.finish()?;
     let replay = plan.replay.write(&replayed, plan.origin, &mut blocks)?;
 
-    let mut left_out = plan.left_out.clone();
     left_out.extend(over_budget(&lanes));
     left_out.extend(lost.sentences());
     let events = lanes.iter().map(|lane| lane.embedded).sum();
     let mut timeline = Timeline::new(&plan, &report, lanes, steps, (lost, uncorrected_ns));
     timeline.replay = replay;
     timeline.counters = counters;
+    timeline.curves = curves;
     let file = trace.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let manifest = Manifest::new(&report, Source { title, file }, left_out.clone(), Some(timeline));
-    blocks.named("names", &serde_json::to_vec(&names).map_err(io::Error::from)?)?;
-    blocks.named("doc", &serde_json::to_vec(&manifest).map_err(io::Error::from)?)?;
+    let file = if options.redact { "TRACE".to_owned() } else { file };
+    let mut manifest = Manifest::new(&report, Source { title, file }, left_out.clone(), Some(timeline));
+    manifest.sources = sources.excerpts;
+    blocks.named("names", serde_json::to_vec(&names).map_err(io::Error::from)?)?;
+    blocks.named("doc", serde_json::to_vec(&manifest).map_err(io::Error::from)?)?;
     html::end(&mut out)?;
-    Ok(Outcome { damage: report.completeness.damage, left_out, events })
+    Ok(Outcome { damage: report.completeness.damage, left_out, events, records: plan.records })
 }
 
 /// Writes the page of a comparison, `diff` of the runs `a` and `b`, each with its name, to `out`. It has no script.

@@ -19,6 +19,8 @@ pub(crate) struct Lost {
     pub(crate) gap_ends: u64,
     /// Gaps of so many parts that the page shows them as two or more.
     pub(crate) gaps_split: u64,
+    /// Operations whose launching call is not known: the row of launches that have not begun lacks them.
+    pub(crate) launches_unknown: u64,
 }
 
 impl Lost {
@@ -32,6 +34,7 @@ impl Lost {
             steps: self.steps + other.steps,
             gap_ends: self.gap_ends + other.gap_ends,
             gaps_split: self.gaps_split + other.gaps_split,
+            launches_unknown: self.launches_unknown + other.launches_unknown,
         }
     }
 
@@ -44,6 +47,7 @@ impl Lost {
             (self.steps, "steps are not listed: the list has the first 131,072"),
             (self.gap_ends, "gaps do not show what ended them"),
             (self.gaps_split, "gaps have too many parts and are shown as several"),
+            (self.launches_unknown, "operations have no launch and are not among those that have not begun"),
         ];
         let met = told.into_iter().filter(|&(count, _)| count > 0);
         met.map(|(count, what)| format!("In the timeline, {count} {what}.")).collect()

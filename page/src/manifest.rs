@@ -12,12 +12,14 @@ use profiler_core::words;
 use serde::Serialize;
 
 use crate::counter_lanes::CounterLane;
+use crate::curves::Curve;
 use crate::html::mark;
 use crate::lane::Lane;
 use crate::lost::Lost;
 use crate::options::PAGE_VERSION;
 use crate::plan::Plan;
 use crate::replay::Replay;
+use crate::sources::Excerpt;
 
 /// See the [module](self).
 #[derive(Serialize)]
@@ -35,6 +37,7 @@ pub(crate) struct Manifest {
     limits: Vec<(&'static str, &'static str)>,
     roofs: Vec<(&'static str, &'static str)>,
     timeline: Option<Timeline>,
+    pub(crate) sources: Vec<Excerpt>,
 }
 
 /// What a page was made from, for people.
@@ -76,6 +79,7 @@ pub(crate) struct Timeline {
     uncorrected_ns: u64,
     pub(crate) replay: Option<Replay>,
     pub(crate) counters: Vec<CounterLane>,
+    pub(crate) curves: Vec<Curve>,
 }
 
 /// The steps of a device, as differences: from the end of the step before to the begin, and the duration.
@@ -121,6 +125,7 @@ impl Timeline {
             uncorrected_ns,
             replay: None,
             counters: Vec::new(),
+            curves: Vec::new(),
         }
     }
 }
@@ -155,6 +160,7 @@ impl Manifest {
             limits: Limit::ALL.into_iter().map(|limit| (limit.name(), limit.words())).collect(),
             roofs: Roof::ALL.into_iter().map(|roof| (roof.name(), roof.words())).collect(),
             timeline,
+            sources: Vec::new(),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! What a page holds, and what was written.
 
 /// Version of the data within a page; the script beside it reads this one.
-pub const PAGE_VERSION: u32 = 1;
-/// How many bytes single events may take by default: those of about 8 million records.
+pub const PAGE_VERSION: u32 = 2;
+/// How many bytes single events may take by default: those of 10 million records.
 pub const MAX_BYTES: u64 = 64_000_000;
 
 /// What a page holds and how large it may be.
@@ -16,11 +16,16 @@ pub struct Options {
     pub max_bytes: u64,
     /// Which events the page holds.
     pub detail: Detail,
+    /// Marks stand for the command line, the host, folders, names of threads and texts of ranges.
+    pub redact: bool,
+    /// Three lines of source code before and behind each of at most 32 lines that the report names, read from the files
+    /// that it names, as far as they are here and older than the run.
+    pub sources: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { title: None, capture: None, max_bytes: MAX_BYTES, detail: Detail::Auto }
+        Self { title: None, capture: None, max_bytes: MAX_BYTES, detail: Detail::Auto, redact: false, sources: false }
     }
 }
 
@@ -47,4 +52,6 @@ pub struct Outcome {
     pub left_out: Vec<String>,
     /// Events in the page.
     pub events: u64,
+    /// Records of the trace that become events, in the page or not.
+    pub records: u64,
 }

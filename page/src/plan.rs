@@ -2,6 +2,9 @@
 //!
 //! Sums of the whole run are always there. Events are, if they fit; else those of windows that the verdict chooses.
 
+use std::sync::Arc;
+
+use profiler_core::dictionary::Dictionary;
 use profiler_core::report::Report;
 use profiler_core::text_format::{bytes, duration};
 
@@ -11,8 +14,11 @@ use crate::prescan::{Extent, Prescan};
 use crate::replay::ReplayPlan;
 use crate::sums::Stretches;
 
-/// Bytes of text of a record, estimated: 5 to 8 on recorded runs, with the segments of the device that it causes.
-const EVENT_BYTES: u64 = 8;
+/// Tenths of a byte of text that a record takes, estimated: 42 to 62 on recorded runs (`benches/page.sh TRACE`), with
+/// the segments of the device that it causes.
+const EVENT_TENTHS: u64 = 62;
+/// Part of the room that is planned for, where not all events fit.
+const FILLED: f64 = 0.7;
 /// Steps in the middle, and the slowest ones, that windows show.
 const STEPS: usize = 3;
 /// Time around one of the longest gaps, nanoseconds.
@@ -33,11 +39,20 @@ pub(crate) struct Plan {
     pub(crate) kept: Kept,
     pub(crate) stretches: Stretches,
     pub(crate) replay: ReplayPlan,
+    /// Names to use instead of those of the trace.
+    pub(crate) marked: Option<Arc<Dictionary>>,
+    /// Records that become events.
+    pub(crate) records: u64,
     /// What is not in the page, and how to get it.
     pub(crate) left_out: Vec<String>,
 }
 
 impl Plan {
+    /// The names that the page uses, of a trace that so far has these.
+    pub(crate) fn names<'a>(&'a self, of_trace: &'a Dictionary) -> &'a Dictionary {
+        self.marked.as_deref().unwrap_or(of_trace)
+    }
+
     pub(crate) fn new(report: &Report, prescan: &Prescan, options: &Options) -> Self {
         let shown = report.captures.shown;
         let extent = prescan.extent(shown, report.observed_ns).unwrap_or(Extent { first: 0, last: 0, events: 0 });
@@ -46,24 +61,31 @@ impl Plan {
         let most = (events / EVENTS_PER_STRETCH).clamp(FEWEST_STRETCHES as u64, STRETCHES as u64) as usize;
         let devices = report.devices.len().max(1).next_power_of_two();
         let stretches = Stretches::of(window, (most / devices).max(FEWEST_STRETCHES));
-        let fits = events.saturating_mul(EVENT_BYTES) <= options.max_bytes;
+        let needed = (events / 10).saturating_mul(EVENT_TENTHS);
+        let fits = needed <= options.max_bytes;
         let windows = match options.detail {
             Detail::All => None,
             Detail::Auto if fits => None,
-            Detail::Auto | Detail::Windows => Some(chosen(report, prescan, origin, last)),
+            Detail::Auto => {
+                // Events at other times than the mean's may be denser, and windows come last.
+                let most = (window as f64 * options.max_bytes as f64 * FILLED / needed as f64) as u64;
+                Some(filled(chosen(report, prescan, origin, last), most, window))
+            }
+            Detail::Windows => Some(chosen(report, prescan, origin, last)),
             Detail::None => Some(Vec::new()),
         };
         let mut left_out = Vec::new();
         if let Some(windows) = &windows {
             let kept: u64 = windows.iter().map(|(from, to)| to - from).sum();
             left_out.push(format!(
-                "This page has the sums of the whole run, and single events of {} of {} ({} windows, chosen by steps \
-                 and gaps). For all events of {} events: --detail all --max-size {}.",
+                "This page has the sums of the whole run, and single events of {} of {} ({} windows: typical and \
+                 slow steps, the longest gaps, and those of the bottleneck). For the events of all {} records: \
+                 --detail all --max-size {}.",
                 duration(kept),
                 duration(window),
                 windows.len(),
                 events,
-                bytes(events * EVENT_BYTES).replace(' ', ""),
+                bytes(needed).replace(' ', ""),
             ));
         }
         Self {
@@ -73,6 +95,8 @@ impl Plan {
             kept: Kept { windows, most_bytes: options.max_bytes },
             stretches,
             replay: ReplayPlan::new(report),
+            marked: prescan.marked().cloned(),
+            records: events,
             left_out,
         }
     }
@@ -92,10 +116,24 @@ fn chosen(report: &Report, prescan: &Prescan, origin: u64, last: u64) -> Vec<(u6
         windows.extend(typical.chain(slowest).map(|row| (row.start.nanos(), row.end.nanos())));
         windows.extend(rows.iter().map(|row| (row.start.nanos(), row.end.nanos())).min());
     }
-    let gaps = prescan.gaps().iter();
+    let gaps = prescan.gaps().iter().chain(prescan.idle(report.verdict.group));
     windows.extend(gaps.map(|&(from, to)| (from.saturating_sub(AROUND), to.saturating_add(AROUND))));
     let clipped = windows.into_iter().map(|(from, to)| (from.max(origin) - origin, to.clamp(origin, last) - origin));
-    let mut windows: Vec<(u64, u64)> = clipped.filter(|(from, to)| from < to).collect();
+    joined(clipped.filter(|(from, to)| from < to).collect())
+}
+
+/// `windows` and time around the middle of the run, together about `most` nanoseconds of the `window` that it has.
+fn filled(mut windows: Vec<(u64, u64)>, most: u64, window: u64) -> Vec<(u64, u64)> {
+    let chosen: u64 = windows.iter().map(|(from, to)| to - from).sum();
+    let half = most.saturating_sub(chosen) / 2;
+    if half > 0 {
+        windows.push(((window / 2).saturating_sub(half), (window / 2 + half).min(window)));
+    }
+    joined(windows)
+}
+
+/// In order of time, those that touch as one.
+fn joined(mut windows: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     windows.sort_unstable();
     let mut joined: Vec<(u64, u64)> = Vec::new();
     for (from, to) in windows {
@@ -105,4 +143,18 @@ fn chosen(report: &Report, prescan: &Prescan, origin: u64, last: u64) -> Vec<(u6
         }
     }
     joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_filled_around_the_middle() {
+        let windows = vec![(0, 10), (480, 490), (990, 1000)];
+        assert_eq!(filled(windows.clone(), 20, 1000), windows);
+        assert_eq!(filled(windows.clone(), 230, 1000), [(0, 10), (400, 600), (990, 1000)]);
+        assert_eq!(filled(windows, 5000, 1000), [(0, 1000)]);
+        assert_eq!(filled(Vec::new(), 0, 0), []);
+    }
 }

@@ -1,15 +1,20 @@
 //! The first pass: what time the page is about, how much there is, and where the longest gaps are.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use gpuwhy_import::Observer;
+use profiler_core::attribution::leaf::Group;
 use profiler_core::attribution::segments::Segment;
 use profiler_core::capture::Captures;
 use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::ProcessInfo;
 use profiler_core::record::{CaptureMark, Record};
 use profiler_core::trace::Item;
 
-/// Gaps that are remembered, the longest.
+use crate::redact::{RangeTexts, redacted};
+
+/// Gaps that are remembered, the longest, of all and of each group of causes.
 const GAPS: usize = 10;
 /// Captures that are told apart.
 const CAPTURES: usize = 1 << 16;
@@ -50,13 +55,28 @@ pub(crate) struct Extent {
 pub(crate) struct Prescan {
     selected: Selected,
     extents: BTreeMap<u32, Extent>,
-    /// Begin and end, the longest first.
-    gaps: Vec<(u64, u64)>,
+    gaps: Longest,
+    /// Idle time by what it is blamed on.
+    idle: BTreeMap<Group, Longest>,
     /// First begin and last end of device time.
     device_time: Option<(u64, u64)>,
+    /// Texts that get marks, if any are to.
+    secrets: Option<RangeTexts>,
+    /// All names, with marks.
+    marked: Option<Arc<Dictionary>>,
 }
 
 impl Prescan {
+    /// With marks for what a stranger must not be told, if `redact`.
+    pub(crate) fn new(redact: bool) -> Self {
+        Self { secrets: redact.then(RangeTexts::default), ..Self::default() }
+    }
+
+    /// The names that the page uses instead of those of the trace.
+    pub(crate) fn marked(&self) -> Option<&Arc<Dictionary>> {
+        self.marked.as_ref()
+    }
+
     /// What the capture `shown` spans, or the run, of which `observed_ns` were observed; `None` without any record that
     /// has times.
     pub(crate) fn extent(&self, shown: Option<u32>, observed_ns: u64) -> Option<Extent> {
@@ -79,7 +99,26 @@ impl Prescan {
 
     /// The longest gaps, nanoseconds since the Unix epoch.
     pub(crate) fn gaps(&self) -> &[(u64, u64)] {
-        &self.gaps
+        &self.gaps.0
+    }
+
+    /// The longest idle times of one group of causes, nanoseconds since the Unix epoch.
+    pub(crate) fn idle(&self, group: Group) -> &[(u64, u64)] {
+        self.idle.get(&group).map_or(&[], |longest| &longest.0)
+    }
+}
+
+/// The longest of many times: begin and end, the longest first.
+#[derive(Debug, Default)]
+struct Longest(Vec<(u64, u64)>);
+
+impl Longest {
+    fn take(&mut self, from: u64, to: u64) {
+        if self.0.len() < GAPS || self.0.last().is_some_and(|(a, b)| b - a < to - from) {
+            let place = self.0.partition_point(|(a, b)| b - a >= to - from);
+            self.0.insert(place, (from, to));
+            self.0.truncate(GAPS);
+        }
     }
 }
 
@@ -92,6 +131,9 @@ impl Observer for Prescan {
         match item {
             Item::Capture(mark) => self.selected.follow(*mark),
             Item::Record(record) => {
+                if let (Record::Range(range), Some(secrets)) = (record, &mut self.secrets) {
+                    secrets.take(range);
+                }
                 let Some((start, end)) = record.span() else { return };
                 let (start, end) = (start.nanos(), end.nanos());
                 // Without a begin or an end it is nowhere; the report counts it.
@@ -117,14 +159,19 @@ impl Observer for Prescan {
             if let Segment::Time(time) = segment {
                 let (from, to) = self.device_time.get_or_insert((time.from.nanos(), time.to.nanos()));
                 (*from, *to) = ((*from).min(time.from.nanos()), (*to).max(time.to.nanos()));
+                if !time.leaf.is_busy() {
+                    let idle = self.idle.entry(time.leaf.group()).or_default();
+                    idle.take(time.from.nanos(), time.to.nanos());
+                }
             }
             let Segment::Gap(gap) = segment else { continue };
-            let (from, to) = (gap.from.nanos(), gap.to.nanos());
-            if self.gaps.len() < GAPS || self.gaps.last().is_some_and(|(a, b)| b - a < to - from) {
-                let place = self.gaps.partition_point(|(a, b)| b - a >= to - from);
-                self.gaps.insert(place, (from, to));
-                self.gaps.truncate(GAPS);
-            }
+            self.gaps.take(gap.from.nanos(), gap.to.nanos());
         }
+    }
+    fn words(&mut self, session: &ProcessInfo, dictionary: &Dictionary) -> Option<(ProcessInfo, Arc<Dictionary>)> {
+        let (process, marked) = redacted(session, dictionary, self.secrets.as_ref()?);
+        let marked = Arc::new(marked);
+        self.marked = Some(Arc::clone(&marked));
+        Some((process, marked))
     }
 }

@@ -14,6 +14,7 @@ use profiler_core::words;
 
 use crate::block::Blocks;
 use crate::counter_lanes::{CounterLane, CounterLanes};
+use crate::curves::{Curve, Curves};
 use crate::device::{Context, DeviceLane};
 use crate::lane::{Event, Lane};
 use crate::lost::Lost;
@@ -43,6 +44,8 @@ pub(crate) struct Recorder<'a> {
     steps: BTreeMap<u32, Vec<LoggedStep>>,
     replayed: Vec<ReplayedOperation>,
     counters: CounterLanes,
+    curves: Curves,
+    shown_curves: Vec<Curve>,
     lost: Lost,
     failure: Option<io::Error>,
 }
@@ -64,6 +67,7 @@ pub(crate) struct Recorded<'a> {
     pub(crate) replayed: Vec<ReplayedOperation>,
     pub(crate) lost: Lost,
     pub(crate) counters: Vec<CounterLane>,
+    pub(crate) curves: Vec<Curve>,
     pub(crate) uncorrected_ns: u64,
 }
 
@@ -80,29 +84,36 @@ impl<'a> Recorder<'a> {
             steps: BTreeMap::new(),
             replayed: Vec::new(),
             counters: CounterLanes::new(plan.origin, plan.window),
+            curves: Curves::new(plan.origin, plan.window),
+            shown_curves: Vec::new(),
             lost: Lost::default(),
             failure: None,
         }
     }
 
     /// Everything is written but names and manifest.
-    pub(crate) fn finish(self) -> io::Result<Recorded<'a>> {
+    pub(crate) fn finish(mut self) -> io::Result<Recorded<'a>> {
         if let Some(failure) = self.failure {
             return Err(failure);
         }
         let uncorrected_ns = self.devices.values().map(|device| device.uncorrected_ns).sum();
         let of_devices = self.devices.values().map(|device| device.lost());
-        let lost = of_devices.fold(self.lost.plus(self.ranges.lost), Lost::plus);
+        let mut lost = of_devices.fold(self.lost.plus(self.ranges.lost), Lost::plus);
+        lost.launches_unknown = self.curves.launches_unknown;
         let devices = self.devices.into_values().map(|device| device.segments);
         let lanes = devices.chain(self.ranges.into_lanes()).chain(self.lanes.into_values().map(|(lane, _)| lane));
+        let mut lanes: Vec<Lane> = lanes.collect();
+        let refused = self.blocks.finish()?;
+        lanes.iter_mut().for_each(|lane| lane.written(refused));
         Ok(Recorded {
-            lanes: lanes.collect(),
+            lanes,
             blocks: self.blocks,
             names: self.names,
             steps: self.steps,
             replayed: self.replayed,
             lost,
             counters: self.counters.into_lanes(),
+            curves: self.shown_curves,
             uncorrected_ns,
         })
     }
@@ -115,6 +126,9 @@ impl<'a> Recorder<'a> {
     }
 
     fn record(&mut self, record: &Record, dictionary: &Dictionary) -> io::Result<()> {
+        if let Record::Memory(event) = record {
+            self.curves.memory(event);
+        }
         let Some((start, end)) = record.span() else { return Ok(()) };
         if !matches!(
             record,
@@ -133,17 +147,20 @@ impl<'a> Recorder<'a> {
         };
         match record {
             Record::Kernel(kernel) => {
+                self.curves.began(kernel.device, start, kernel.correlation);
                 let (name, kind, config) = self.names.config(kernel.config, dictionary);
                 let event = event.with([name.into(), config.into(), kernel.correlation.0.into()]);
                 self.push(Place::Stream(kernel.device.0, kernel.stream.0), kind, event, dictionary)
             }
             Record::Copy(copy) => {
+                self.curves.began(copy.device, start, copy.correlation);
                 let name = self.names.text(NameKind::Copy, &copy_name(copy));
                 let event = event.with([name.into(), copy.bytes, copy.correlation.0.into()]);
                 let place = Place::Stream(copy.device.0, copy.stream.0);
                 self.push(place, NameKind::Copy, event, dictionary)
             }
             Record::Memset(memset) => {
+                self.curves.began(memset.device, start, memset.correlation);
                 let name = self.names.text(NameKind::Memset, "memset");
                 let event = event.with([name.into(), memset.bytes, memset.correlation.0.into()]);
                 let place = Place::Stream(memset.device.0, memset.stream.0);
@@ -151,6 +168,9 @@ impl<'a> Recorder<'a> {
             }
             Record::Api(call) => {
                 let (name, kind) = self.names.function(call.function, dictionary);
+                if kind == NameKind::Launch {
+                    self.curves.launched(call);
+                }
                 let event = event.with([name.into(), call.return_value.into(), call.correlation.0.into()]);
                 self.push(Place::Thread(call.thread.0), kind, event, dictionary)
             }
@@ -235,10 +255,11 @@ impl<'a> Recorder<'a> {
         }
         devices.values_mut().try_for_each(|device| device.finish(&mut with))?;
         ranges.finish(&mut with)?;
+        self.shown_curves = self.curves.finish(&mut self.blocks)?;
         for (lane, sums) in self.lanes.values_mut() {
             lane.flush(kept, &mut self.blocks)?;
             if let Some(sums) = sums {
-                lane.sums = self.blocks.numbered(&sums.packed(), u64::MAX)?;
+                lane.sums = Some(self.blocks.numbered(sums.packed())?);
             }
         }
         Ok(())
@@ -265,9 +286,13 @@ impl Observer for Recorder<'_> {
     }
 
     fn item(&mut self, item: &Item, dictionary: &Dictionary) {
+        let dictionary = self.plan.names(dictionary);
         match item {
             Item::Capture(mark) => self.selected.follow(*mark),
-            Item::Counters(event) => self.counters.take(event),
+            Item::Counters(event) => {
+                self.counters.take(event);
+                self.curves.counters(event);
+            }
             Item::Record(record) if self.failure.is_none() && self.selected.is(self.plan.shown) => {
                 let outcome = self.record(record, dictionary);
                 self.tell(outcome);
@@ -277,6 +302,7 @@ impl Observer for Recorder<'_> {
     }
 
     fn taken(&mut self, captures: &mut Captures, dictionary: &Dictionary, is_last: bool) {
+        let dictionary = self.plan.names(dictionary);
         if self.failure.is_none() {
             let outcome = self.segments(captures, dictionary, is_last);
             self.tell(outcome);

@@ -96,7 +96,7 @@ impl ReplayPlan {
             }
             let known = steps.iter().filter(|step| step.device == candidate.device.0).count();
             let Some(ends) = latest(inside.iter().copied()).filter(|_| known < STEPS) else { continue };
-            let Some(block) = blocks.numbered(&packed(&inside, candidate.from, &stand), u64::MAX)? else { continue };
+            let block = blocks.numbered(packed(&inside, candidate.from, &stand))?;
             steps.push(ReplayedStep {
                 device: candidate.device.0,
                 from: candidate.from.saturating_sub(origin),

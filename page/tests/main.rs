@@ -4,5 +4,6 @@ mod losses;
 mod page;
 mod programs;
 mod ranks;
+mod redact;
 mod statics;
 mod timeline;

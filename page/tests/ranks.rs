@@ -56,9 +56,9 @@ fn rank(number: u32, compute: u64) -> Vec<u8> {
     writer.finish(End::Clean, at(200_000), &Loss::default(), &dictionary).unwrap()
 }
 
-#[test]
-fn waiting_is_apart_from_moving_data() {
-    let stages = [Stage::of(&rank(0, 300)), Stage::of(&rank(1, 800))];
+/// What is said of ranks that compute for so long, and their page.
+fn ranks(compute: &[u64]) -> (RanksReport, String) {
+    let stages: Vec<Stage> = (0..).zip(compute).map(|(number, &compute)| Stage::of(&rank(number, compute))).collect();
     let files: Vec<TraceFile> = stages.iter().map(Stage::file).collect();
     let read: Vec<_> = files
         .iter()
@@ -77,12 +77,18 @@ fn waiting_is_apart_from_moving_data() {
     let traces: Vec<RankTrace<'_>> =
         (0..).zip(&read).map(|(rank, (report, collectives))| RankTrace { rank, report, collectives }).collect();
     let compared = RanksReport::of(&traces);
-    // Rank 0 is 500 us early in each of 200 collectives.
-    assert_eq!(compared.rows[0].waited_ns, 200 * 500_000, "{compared:?}");
     let mut out = Vec::new();
     let files: Vec<&TraceFile> = files.iter().collect();
     write_ranks(&compared, &files, None, &mut out, &mut unwatched).unwrap();
     let page = String::from_utf8(out).unwrap();
+    (compared, page)
+}
+
+#[test]
+fn waiting_is_apart_from_moving_data() {
+    let (compared, page) = ranks(&[300, 800]);
+    // Rank 0 is 500 us early in each of 200 collectives.
+    assert_eq!(compared.rows[0].waited_ns, 200 * 500_000, "{compared:?}");
     assert!(page.contains("100 % of all waiting in collectives is for rank 1."), "{page}");
     let row = page.split("<tr><td>0</td>").nth(1).unwrap().split("</tr>").next().unwrap();
     let cells: Vec<&str> = row.split("<td class=\"n\">").skip(1).map(|cell| cell.split('<').next().unwrap()).collect();
@@ -90,4 +96,16 @@ fn waiting_is_apart_from_moving_data() {
     assert_eq!(cells[1..3], ["100.0 ms", "3.6 ms"], "{cells:?}");
     assert!(page.contains("Who waited for whom") && page.contains("class=\"map\""));
     assert!(page.matches("f-communication").count() > 100, "columns over time");
+}
+
+#[test]
+fn sixty_four_ranks_have_a_row_each() {
+    let compute: Vec<u64> = (0..64).map(|rank| 300 + rank * 5).collect();
+    let (compared, page) = ranks(&compute);
+    assert_eq!(compared.rows.len(), 64);
+    for rank in 0..64 {
+        assert!(page.contains(&format!("<tr><td>{rank}</td>")), "rank {rank}");
+    }
+    assert!(page.contains("is for rank 63.") && page.ends_with("</html>\n"));
+    assert!(page.len() < 8_000_000, "{}", page.len());
 }

@@ -1,10 +1,11 @@
 //! The static part of a page: the whole answer, nothing that runs but the page's own script, no network.
 
-use gpuwhy_import::unwatched;
+use gpuwhy_import::{TraceFile, unwatched};
+use gpuwhy_page::{read, write_report};
 use profiler_core::report::json::Document;
 use serde_json::Value;
 
-use crate::page::{Stage, launches, options};
+use crate::page::{Stage, launches, launches_with, options};
 
 #[test]
 fn the_answer_is_there_without_scripts() {
@@ -56,6 +57,57 @@ fn a_trace_that_is_cut_off_gives_a_page_that_says_so() {
     let page = Stage::of(&whole[..whole.len() * 2 / 3]).page(&options());
     assert!(!page.outcome.damage.is_empty() || page.text.contains("The trace has no end"), "{:?}", page.outcome);
     assert!(page.text.contains("class=\"badge incomplete\""));
+}
+
+/// Whatever is wrong with a trace, its page is whole or there is an error that names the file.
+#[test]
+fn damage_anywhere_gives_a_page_that_says_so_or_an_error() {
+    let whole = launches(600, "my_kernel", "train");
+    let (mut told, mut refused) = (0, 0);
+    for place in (0..whole.len()).step_by(whole.len() / 60) {
+        let mut damaged = whole.clone();
+        let end = damaged.len().min(place + 9);
+        damaged[place..end].iter_mut().for_each(|byte| *byte ^= 0x5a);
+        let stage = Stage::of(&damaged);
+        let mut out = Vec::new();
+        let file = match TraceFile::open(&stage.trace) {
+            Ok(file) => file,
+            Err(error) => {
+                assert!(error.to_string().contains("trace.gpuwhy"), "{error}");
+                refused += 1;
+                continue;
+            }
+        };
+        let outcome = write_report(&file, &options(), &mut out, &mut unwatched).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.ends_with("</html>\n"));
+        let manifest: Value = serde_json::from_slice(&read::block(&text, "doc").unwrap()).unwrap();
+        let says = !outcome.damage.is_empty() || !manifest["missing"].as_array().unwrap().is_empty();
+        assert!(says, "damage at {place} of {} is not told", whole.len());
+        told += 1;
+    }
+    assert!(told > 20 && refused > 0, "{told} pages, {refused} errors");
+}
+
+/// A step of the system clock moves everything behind it; the page is whole, and says what the report says.
+#[test]
+fn a_clock_that_steps_gives_a_page() {
+    for step in [-1_900_i64, -3, 900_000_000] {
+        let stage = Stage::of(&launches_with(400, "my_kernel", "train", |micros| {
+            micros.saturating_add_signed(if micros > 2_000 { step } else { 0 })
+        }));
+        let page = stage.page(&options());
+        let manifest = page.manifest();
+        let report = stage.file().report(None, &mut unwatched).unwrap();
+        let document = serde_json::to_value(Document::new(&report)).unwrap();
+        assert_eq!(manifest["report"], document, "{step}");
+        let streams = manifest["timeline"]["lanes"].as_array().unwrap().iter().filter(|lane| lane["kind"] == "stream");
+        let kernels: u64 = streams.map(|lane| lane["embedded"].as_u64().unwrap()).sum();
+        let outside = manifest["timeline"]["lost"]["outside"].as_u64().unwrap();
+        assert!(kernels > 100 && kernels + outside >= 400, "{step}: {kernels} shown, {outside} outside");
+        let window = manifest["timeline"]["window_ns"].as_u64().unwrap();
+        assert!(window > 0 && window <= report.observed_ns, "{step}: {window} of {}", report.observed_ns);
+    }
 }
 
 #[test]

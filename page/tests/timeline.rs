@@ -1,6 +1,7 @@
 //! The timeline of a page says what the report says, to the nanosecond.
 
 use gpuwhy_import::unwatched;
+use gpuwhy_page::read::{self, Event, Numbers};
 use gpuwhy_page::{Detail, Options};
 use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf};
 use serde_json::Value;
@@ -11,74 +12,14 @@ use crate::programs::random_program;
 /// Added to the number of a leaf where a gap ends.
 const GAP_END: usize = 32;
 
-/// Reads numbers of seven bits a byte.
-struct Numbers<'a>(&'a [u8]);
-
-impl Numbers<'_> {
-    fn next(&mut self) -> u64 {
-        let (mut value, mut shift) = (0, 0);
-        loop {
-            let (&byte, rest) = self.0.split_first().expect("the block is whole");
-            self.0 = rest;
-            value |= u64::from(byte & 0x7f) << shift;
-            shift += 7;
-            if byte & 0x80 == 0 {
-                return value;
-            }
-        }
-    }
-
-    fn signed(&mut self) -> i64 {
-        let value = self.next();
-        (value >> 1) as i64 ^ -((value & 1) as i64)
-    }
-}
-
-/// Events of a lane: begin, duration, values.
-fn events(page: &Page, lane: &Value) -> Vec<(u64, u64, Vec<i64>)> {
-    let mut all = Vec::new();
-    for chunk in lane["chunks"].as_array().unwrap() {
-        let bytes = page.block(&chunk["block"].to_string());
-        let mut numbers = Numbers(&bytes);
-        let count = chunk["count"].as_u64().unwrap() as usize;
-        let pauses: Vec<i64> = (0..count).map(|_| numbers.signed()).collect();
-        let durations: Vec<u64> = (0..count).map(|_| numbers.next()).collect();
-        let mut end = 0;
-        let begins: Vec<u64> = pauses
-            .into_iter()
-            .zip(&durations)
-            .map(|(pause, duration)| {
-                let begin = end + pause;
-                end = begin + *duration as i64;
-                begin as u64
-            })
-            .collect();
-        let mut values = vec![Vec::new(); count];
-        for _ in lane["columns"].as_array().unwrap() {
-            let mut value = 0;
-            for event in &mut values {
-                value += numbers.signed();
-                event.push(value);
-            }
-        }
-        assert!(numbers.0.is_empty(), "nothing is left over");
-        assert_eq!(begins[0], chunk["first"].as_u64().unwrap());
-        all.extend(
-            begins.into_iter().zip(durations).zip(values).map(|((begin, duration), values)| (begin, duration, values)),
-        );
-    }
-    all.sort();
-    all
-}
-
 /// The sums of a lane by key.
 fn sums(page: &Page, lane: &Value, stretches: u64, keys: usize) -> Vec<u64> {
     let mut totals = vec![0; keys];
     let bytes = page.block(&lane["sums"].to_string());
     let mut numbers = Numbers(&bytes);
-    for _ in 0..numbers.next() {
-        let key = numbers.next() as usize;
-        totals[key] = (0..stretches).map(|_| numbers.next()).sum();
+    for _ in 0..numbers.number() {
+        let key = numbers.number() as usize;
+        totals[key] = (0..stretches).map(|_| numbers.number()).sum();
     }
     assert!(numbers.0.is_empty());
     totals
@@ -102,7 +43,7 @@ fn assert_lanes_are_the_report(stage: &Stage, options: &Options) -> Page {
         if whole {
             let (mut leaves, mut gaps) = ([0; LEAF_COUNT], 0);
             let mut end = None;
-            for (begin, duration, values) in events(&page, lane) {
+            for Event { begin, duration, values } in page.events(lane) {
                 assert!(end.is_none_or(|end| end == begin), "segments touch");
                 end = Some(begin + duration);
                 leaves[values[0] as usize % GAP_END] += duration;
@@ -122,15 +63,13 @@ fn a_regular_program_is_told_exactly() {
     let page = assert_lanes_are_the_report(&Stage::of(&launches(3000, "my_kernel", "train")), &options());
     let manifest = page.manifest();
     let stream = lanes(&manifest, "stream").next().unwrap();
-    let kernels = events(&page, stream);
+    let kernels = page.events(stream);
     assert_eq!(kernels.len(), 3000);
-    assert!(
-        kernels.iter().enumerate().all(|(i, (begin, took, _))| (*begin, *took) == (i as u64 * 10_000 + 5_000, 4_000))
-    );
+    assert!(kernels.iter().enumerate().all(|(i, of)| (of.begin, of.duration) == (i as u64 * 10_000 + 5_000, 4_000)));
     let thread = lanes(&manifest, "thread").next().unwrap();
-    assert_eq!(events(&page, thread).len(), 3000);
+    assert_eq!(page.events(thread).len(), 3000);
     let names: Value = serde_json::from_slice(&page.block("names")).unwrap();
-    let name = &names["names"][kernels[0].2[0] as usize];
+    let name = &names["names"][kernels[0].values[0] as usize];
     assert_eq!(name[0], "my_kernel");
 }
 
@@ -168,12 +107,34 @@ fn a_budget_is_kept_and_what_fell_out_is_named() {
             .unwrap()
             .iter()
             .flat_map(|lane| lane["chunks"].as_array().unwrap())
-            .map(|chunk| {
-                let begin = format!("id=\"gpuwhy-{}\">", chunk["block"]);
-                page.text[page.text.find(&begin).unwrap() + begin.len()..].find('<').unwrap()
-            })
+            .map(|chunk| read::text(&page.text, &chunk["block"].to_string()).unwrap().len())
             .sum();
         assert!(of_events as u64 <= max_bytes, "{of_events} of {max_bytes}");
         assert!(!page.outcome.left_out.is_empty() && page.text.len() < whole.text.len());
+    }
+}
+
+/// Where not everything fits, the longest idle times of the bottleneck are there.
+#[test]
+fn windows_show_the_bottleneck() {
+    let stage = Stage::of(&random_program(3, 60_000));
+    let whole = stage.page(&options());
+    let page = stage.page(&Options { detail: Detail::Windows, ..options() });
+    let [all, part] = [&whole, &page].map(Page::manifest);
+    let group = all["report"]["verdict"]["group"].as_str().unwrap();
+    let number = all["groups"].as_array().unwrap().iter().position(|row| row["name"] == group).unwrap();
+    let is_of_group = |leaf: &Value| leaf["group"] == number && leaf["busy"] == false;
+    let leaves: Vec<bool> = all["leaves"].as_array().unwrap().iter().map(is_of_group).collect();
+    assert!(leaves.contains(&true), "a program that {group} limits has no idle time by it");
+    let windows = part["timeline"]["windows"].as_array().unwrap();
+    let mut idle: Vec<(u64, u64)> = lanes(&all, "device")
+        .flat_map(|lane| whole.events(lane))
+        .filter(|event| leaves[event.values[0] as usize % GAP_END])
+        .map(|event| (event.duration, event.begin))
+        .collect();
+    idle.sort_unstable();
+    for (duration, begin) in idle.into_iter().rev().take(5) {
+        let holds = |window: &&Value| window[0].as_u64() <= Some(begin) && Some(begin + duration) <= window[1].as_u64();
+        assert!(windows.iter().any(|window| holds(&window)), "{duration} ns at {begin}: {windows:?}");
     }
 }

@@ -10,6 +10,7 @@ import { existsSync, mkdirSync, readFileSync, statSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
+import { build } from "esbuild";
 import { chromium } from "playwright-core";
 
 const [file, reportFile, pictures] = process.argv.slice(2);
@@ -28,6 +29,14 @@ const check = (what, holds, found = "") => {
   console.log(`${holds ? "ok" : "NOT OK"} ${what}${holds ? "" : ` ${found}`}`);
   failed ||= !holds;
 };
+
+/** What the page says of itself, by the page's own reader. */
+const manifest = await (async () => {
+  const built = await build({ entryPoints: ["src/data.ts"], bundle: true, write: false, format: "esm" });
+  const reader = await import(`data:text/javascript;base64,${Buffer.from(built.outputFiles[0].contents).toString("base64")}`);
+  const text = readFileSync(file, "utf8").match(/id="gpuwhy-doc">([^<]*)</)[1];
+  return JSON.parse(new TextDecoder().decode(await reader.unpack(text)));
+})();
 
 /** A tab with what it asked for and said. */
 async function opened(options, fragment = "") {
@@ -68,12 +77,7 @@ const shown = (tab) =>
 const { tab, heard, close } = await opened({});
 const device = report.devices[0];
 if (device) {
-  const words = await tab.evaluate(async () => {
-    const text = document.getElementById("gpuwhy-doc").textContent;
-    const raw = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-    const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
-    return (await new Response(stream).json()).leaves;
-  });
+  const words = manifest.leaves;
   const wanted = Object.fromEntries(
     words.filter((leaf) => device.leaves[leaf.name] > 0).map((leaf) => [leaf.words, device.leaves[leaf.name]]));
   await tab.waitForSelector("#stretch table");
@@ -81,6 +85,9 @@ if (device) {
   check("the breakdown of the whole run is the report's, to the nanosecond",
     JSON.stringify(Object.entries(whole).sort()) === JSON.stringify(Object.entries(wanted).sort()),
     JSON.stringify({ whole, wanted }));
+  const means = await tab.$$eval("#means dt", (names) => names.map((name) => name.textContent));
+  const curves = manifest.timeline.curves.filter((curve) => curve.device === device.id).map((curve) => curve.label);
+  check("each row of values has its mean over the stretch", JSON.stringify(means) === JSON.stringify(curves), { means, curves });
   await picture(tab, "timeline");
   await part(tab, "readme-timeline", "h1", false);
 

@@ -8,12 +8,15 @@
 //! Memory is bounded: the engines of the captures that are still open, of one that is kept for the report, and one
 //! row for each of the first [`ROW_LIMIT`] others.
 
+use std::sync::Arc;
+
 use crate::attribution::leaf::Leaf;
 use crate::attribution::segments::Segment;
 use crate::attribution::{Attributor, DeviceAccount};
 use crate::cost::Cost;
 use crate::counters::{CounterEvent, CounterLog};
 use crate::dictionary::Dictionary;
+use crate::kernels::source::PcWindow;
 use crate::kernels::{Choice, KernelProfile, KernelsReport, Pattern, candidates, choose};
 use crate::process_info::{End, ProcessInfo};
 use crate::record::{CaptureMark, DeviceId, Loss, Record, Timestamp, Trigger};
@@ -81,6 +84,7 @@ pub struct Captures {
     early: Vec<CounterEvent>,
     begun: bool,
     kernel_profiles: Vec<KernelProfile>,
+    pc_windows: Vec<Arc<PcWindow>>,
     /// What of the process decides about the prices of tracing.
     priced_as: Option<ProcessInfo>,
     /// Whether captures keep the newest events of the simulation.
@@ -194,6 +198,16 @@ impl Captures {
         self.kernel_profiles.push(profile);
     }
 
+    /// What sampling program counters came to, for the report. While it was opened and closed launches waited.
+    pub fn program_counters(&mut self, window: PcWindow) {
+        let was_open = window.begin > Timestamp::ZERO;
+        for capture in self.open.iter_mut().chain(&mut self.kept).filter(|_| was_open) {
+            capture.attributor.disturbed(window.opened, window.begin);
+            capture.attributor.disturbed(window.end, window.closed);
+        }
+        self.pc_windows.push(Arc::new(window));
+    }
+
     /// The kernels that are worth measuring, once enough has run to tell; see [`crate::kernels::choose`]. `None`
     /// before, and while none can be measured.
     #[must_use]
@@ -203,7 +217,20 @@ impl Captures {
         names: Option<&Pattern>,
         dictionary: &Dictionary,
     ) -> Option<Vec<Choice>> {
+        if !self.has_run_enough() {
+            return None;
+        }
         let attributor = &self.shown()?.attributor;
+        let (chosen, _) = choose(&candidates(attributor, dictionary), most, names);
+        let first = chosen.first()?.candidate.device;
+        // The counters are opened in one context.
+        let on_first = chosen.into_iter().filter(|choice| choice.candidate.device == first);
+        Some(on_first.collect())
+    }
+
+    /// Whether the run is long enough to tell which kernels matter.
+    #[must_use]
+    pub fn has_run_enough(&self) -> bool {
         let enough = |account: &DeviceAccount| {
             let steady = account.window_ns().saturating_sub(account.start_up_ns());
             let computed = account.steady_leaves()[Leaf::Compute as usize];
@@ -212,14 +239,7 @@ impl Captures {
                 || steady >= NANOS_TO_CHOOSE
                 || (computes && account.steps().seen >= STEPS_TO_CHOOSE)
         };
-        if !attributor.devices().any(enough) {
-            return None;
-        }
-        let (chosen, _) = choose(&candidates(attributor, dictionary), most, names);
-        let first = chosen.first()?.candidate.device;
-        // The counters are opened in one context.
-        let on_first = chosen.into_iter().filter(|choice| choice.candidate.device == first);
-        Some(on_first.collect())
+        self.shown().is_some_and(|capture| capture.attributor.devices().any(enough))
     }
 
     /// Whether a capture has launched device work that has not come yet.
@@ -285,6 +305,7 @@ impl Captures {
         report.counter_losses = self.counters.losses().to_vec();
         if simulated {
             report.kernels = KernelsReport::of(attributor, dictionary, &self.kernel_profiles);
+            report.kernels.windows.clone_from(&self.pc_windows);
         }
         if report.is_watched() {
             report.verdict = monitor::verdict(&report.gauges, &attributor.sample_totals());

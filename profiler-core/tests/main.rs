@@ -34,6 +34,7 @@ mod kernel_profiles;
 mod launch_lines;
 mod live_line;
 mod memory_usage;
+mod program_counters;
 mod ranks;
 mod reference_trace;
 mod report_advice;

@@ -126,7 +126,7 @@ pub fn control(bytes: &[u8]) {
         if client.command().is_some() {
             client.answer("{}");
         }
-        let _ = client.is_due(now + Duration::from_millis(look as u64));
+        let _ = client.due_lines(now + Duration::from_millis(look as u64));
         client.write();
     }
     assert!(client.has_output() || client.stream().sent.is_empty(), "bytes are left that nobody looks at");

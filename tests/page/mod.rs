@@ -4,16 +4,15 @@
 //! them the tests print `SKIPPED` and the reason.
 
 use std::fs;
-use std::io::Read as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use flate2::read::DeflateDecoder;
+use gpuwhy_page::read::{self, Numbers};
 use serde_json::Value;
 
-use crate::support::{Stage, built, fixtures, stderr};
+use crate::support::{Stage, built, fixtures, report, stderr};
 
 /// Exit code of `browser.mjs` without Chromium.
 const NO_BROWSER: i32 = 3;
@@ -37,85 +36,76 @@ fn page(stage: &Stage, options: &[&str]) -> PathBuf {
 
 /// The bytes of a block.
 fn block(page: &str, name: &str) -> Vec<u8> {
-    let begin = format!("id=\"gpuwhy-{name}\">");
-    let start = page.find(&begin).unwrap_or_else(|| panic!("no block {name}")) + begin.len();
-    let text = &page[start..start + page[start..].find('<').unwrap()];
-    let (mut packed, mut word, mut bits) = (Vec::new(), 0_u32, 0);
-    for letter in text.bytes().filter(|&letter| letter != b'=') {
-        let value = match letter {
-            b'A'..=b'Z' => letter - b'A',
-            b'a'..=b'z' => letter - b'a' + 26,
-            b'0'..=b'9' => letter - b'0' + 52,
-            b'+' => 62,
-            _ => 63,
-        };
-        word = word << 6 | u32::from(value);
-        bits += 6;
-        if bits >= 8 {
-            bits -= 8;
-            packed.push((word >> bits) as u8);
-            word &= (1 << bits) - 1;
-        }
-    }
-    let mut bytes = Vec::new();
-    DeflateDecoder::new(&packed[..]).read_to_end(&mut bytes).unwrap();
-    bytes
+    read::block(page, name).unwrap()
 }
 
-/// Numbers of seven bits a byte.
-fn numbers(bytes: &[u8]) -> Vec<u64> {
-    let (mut all, mut value, mut shift) = (Vec::new(), 0, 0);
-    for byte in bytes {
-        value |= u64::from(byte & 0x7f) << shift;
-        shift += 7;
-        if byte & 0x80 == 0 {
-            all.push(std::mem::take(&mut value));
-            shift = 0;
+/// The page of a trace has its report, and the lanes of each device sum to it. `what` is for people.
+fn assert_page_is_report(page: &Path, report: &Value, what: &str) {
+    let text = fs::read_to_string(page).unwrap();
+    let manifest: Value = serde_json::from_slice(&block(&text, "doc")).unwrap();
+    assert_eq!(&manifest["report"], report, "{what}");
+    let timeline = &manifest["timeline"];
+    let stretches = timeline["stretches"].as_u64().unwrap() as usize;
+    let lanes = timeline["lanes"].as_array().unwrap();
+    let devices = manifest["report"]["devices"].as_array().unwrap();
+    assert_eq!(lanes.iter().filter(|lane| lane["kind"] == "device").count(), devices.len());
+    for device in devices {
+        let lane = lanes.iter().find(|lane| lane["kind"] == "device" && lane["device"] == device["id"]).unwrap();
+        let mut sums = vec![0; 27];
+        let bytes = block(&text, &lane["sums"].to_string());
+        let mut numbers = Numbers(&bytes);
+        for _ in 0..numbers.number() {
+            let key = numbers.number() as usize;
+            sums[key] = (0..stretches).map(|_| numbers.number()).sum();
+        }
+        let mut segments = vec![0; 27];
+        let columns = lane["columns"].as_array().unwrap().len();
+        for chunk in lane["chunks"].as_array().unwrap() {
+            let count = chunk["count"].as_u64().unwrap() as usize;
+            for event in read::events(&block(&text, &chunk["block"].to_string()), count, columns) {
+                segments[event.values[0] as usize % 32] += event.duration;
+            }
+        }
+        for (index, words) in manifest["leaves"].as_array().unwrap().iter().enumerate() {
+            let wanted = device["leaves"][words["name"].as_str().unwrap()].as_u64().unwrap();
+            assert_eq!((sums[index], segments[index]), (wanted, wanted), "{what}: {}", words["name"]);
         }
     }
-    all
+    let of = |kinds: &[&str]| -> u64 {
+        let lanes = lanes.iter().filter(|lane| kinds.contains(&lane["kind"].as_str().unwrap()));
+        lanes.map(|lane| lane["embedded"].as_u64().unwrap()).sum()
+    };
+    let records = &manifest["report"]["completeness"]["records"];
+    let work: u64 = ["kernels", "copies", "memsets"].iter().map(|kind| records[kind].as_u64().unwrap()).sum();
+    assert_eq!(of(&["stream"]), work, "{what}");
+    assert_eq!(of(&["thread"]), records["api_calls"].as_u64().unwrap(), "{what}");
 }
 
 #[test]
 fn the_lanes_of_every_recording_are_its_report() {
     for fixture in fixtures() {
         let stage = play(&fixture);
-        let text = fs::read_to_string(page(&stage, &[])).unwrap();
-        let manifest: Value = serde_json::from_slice(&block(&text, "doc")).unwrap();
-        assert_eq!(manifest["report"], stage.report(), "{fixture}");
-        let timeline = &manifest["timeline"];
-        let stretches = timeline["stretches"].as_u64().unwrap() as usize;
-        let lanes = timeline["lanes"].as_array().unwrap();
-        let devices = manifest["report"]["devices"].as_array().unwrap();
-        assert_eq!(lanes.iter().filter(|lane| lane["kind"] == "device").count(), devices.len());
-        for device in devices {
-            let lane = lanes.iter().find(|lane| lane["kind"] == "device" && lane["device"] == device["id"]).unwrap();
-            let all = numbers(&block(&text, &lane["sums"].to_string()));
-            let mut sums = vec![0; 27];
-            all[1..].chunks(stretches + 1).for_each(|key| sums[key[0] as usize] = key[1..].iter().sum());
-            let mut segments = vec![0; 27];
-            for chunk in lane["chunks"].as_array().unwrap() {
-                let all = numbers(&block(&text, &chunk["block"].to_string()));
-                let count = chunk["count"].as_u64().unwrap() as usize;
-                let mut leaf = 0;
-                for (duration, change) in all[count..2 * count].iter().zip(&all[2 * count..]) {
-                    leaf += (change >> 1) as i64 ^ -((change & 1) as i64);
-                    segments[leaf as usize % 32] += duration;
-                }
-            }
-            for (index, words) in manifest["leaves"].as_array().unwrap().iter().enumerate() {
-                let wanted = device["leaves"][words["name"].as_str().unwrap()].as_u64().unwrap();
-                assert_eq!((sums[index], segments[index]), (wanted, wanted), "{fixture}: {}", words["name"]);
-            }
-        }
-        let of = |kinds: &[&str]| -> u64 {
-            let lanes = lanes.iter().filter(|lane| kinds.contains(&lane["kind"].as_str().unwrap()));
-            lanes.map(|lane| lane["embedded"].as_u64().unwrap()).sum()
+        assert_page_is_report(&page(&stage, &[]), &stage.report(), &fixture);
+    }
+    let stage = with_counters();
+    assert_page_is_report(&page(&stage, &[]), &stage.report(), "with counters");
+}
+
+/// Traces of PyTorch and of Nsight Systems give the same page as those of gpuwhy.
+#[test]
+fn files_of_other_profilers_give_pages() {
+    let stage = play("multi_stream");
+    for (format, name) in [("chrome", "kineto.json"), ("chrome", "kineto.json.gz"), ("sqlite", "nsys.sqlite")] {
+        let (file, out) = (stage.path(name), stage.path(&format!("{name}.html")));
+        let run = |arguments: &[&dyn AsRef<std::ffi::OsStr>]| {
+            let output = gpuwhy(stage.folder.path(), arguments);
+            assert_eq!(output.status.code(), Some(0), "{name}: {}", stderr(&output));
         };
-        let records = &manifest["report"]["completeness"]["records"];
-        let work: u64 = ["kernels", "copies", "memsets"].iter().map(|kind| records[kind].as_u64().unwrap()).sum();
-        assert_eq!(of(&["stream"]), work, "{fixture}");
-        assert_eq!(of(&["thread"]), records["api_calls"].as_u64().unwrap(), "{fixture}");
+        run(&[&"export", &"--to", &format, &"-o", &file, &stage.path("trace.gpuwhy")]);
+        run(&[&"report", &"--html", &out, &file]);
+        let (code, json) = report(&file);
+        assert_eq!(code, 0);
+        assert_page_is_report(&out, &json, name);
     }
 }
 
@@ -146,9 +136,11 @@ fn replayed_steps_are_as_long_as_the_report_says() {
             assert!((mean / known - 1.0).abs() < 0.25, "{fixture}: {}: {mean} of {known}", world[0]);
         }
         for step in steps {
-            let all = numbers(&block(&text, &step["block"].to_string()));
+            let bytes = block(&text, &step["block"].to_string());
             let worlds = replay["worlds"].as_array().unwrap().len();
-            assert_eq!(all.len() as u64, step["count"].as_u64().unwrap() * (4 + 2 * worlds as u64), "{fixture}");
+            let mut numbers = Numbers(&bytes);
+            (0..step["count"].as_u64().unwrap() * (4 + 2 * worlds as u64)).for_each(|_| _ = numbers.number());
+            assert!(numbers.0.is_empty(), "{fixture}");
         }
     }
 }
@@ -203,7 +195,9 @@ fn prepared() -> Result<PathBuf, String> {
     }
     let lock = fs::read(from.join("package-lock.json")).unwrap();
     let same = fs::read(to.join("package-lock.json")).is_ok_and(|known| known == lock);
-    for name in ["build.mjs", "browser.mjs", "test.mjs", "package.json", "tsconfig.json", "package-lock.json"] {
+    for name in
+        ["build.mjs", "browser.mjs", "firefox.mjs", "test.mjs", "package.json", "tsconfig.json", "package-lock.json"]
+    {
         fs::copy(from.join(name), to.join(name)).unwrap();
     }
     let modules = to.join("node_modules");
@@ -259,19 +253,71 @@ fn the_modules_of_the_page_pass_their_tests() {
     assert!(output.status.success(), "{}", said(&output));
 }
 
+/// Runs a script of `page/ui` that opens the page of a trace in a browser; `false`: it cannot run here.
+fn opened(script: &str, stage: &Stage) -> bool {
+    let (page, json) = (page(stage, &["--force"]), stage.path("report.json"));
+    fs::write(&json, serde_json::to_vec(&stage.report()).unwrap()).unwrap();
+    let Some(output) = node(&[&script, &page, &json]) else { return false };
+    if output.status.code() == Some(NO_BROWSER) {
+        println!("SKIPPED: {}", stderr(&output).trim());
+        return false;
+    }
+    assert!(output.status.success() && !said(&output).contains("NOT OK"), "{}", said(&output));
+    true
+}
+
+/// The trace of a training with hardware counters, from an H100.
+fn with_counters() -> Stage {
+    let stage = Stage::new();
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/gpt_counters.gpuwhy");
+    fs::copy(trace, stage.path("trace.gpuwhy")).unwrap();
+    stage
+}
+
 #[test]
 fn pages_work_in_a_browser() {
-    for fixture in ["mlp", "multi_stream"] {
-        let stage = play(fixture);
-        let (page, report) = (page(&stage, &[]), stage.path("report.json"));
-        fs::write(&report, serde_json::to_vec(&stage.report()).unwrap()).unwrap();
-        let Some(output) = node(&[&"browser.mjs", &page, &report]) else { return };
-        if output.status.code() == Some(NO_BROWSER) {
-            println!("SKIPPED: {}", stderr(&output).trim());
-            return;
-        }
-        assert!(output.status.success() && !said(&output).contains("NOT OK"), "{fixture}: {}", said(&output));
+    let all = ["mlp", "multi_stream"].into_iter().map(play).chain([with_counters()]);
+    all.into_iter().all(|stage| opened("browser.mjs", &stage));
+}
+
+#[test]
+fn pages_work_in_firefox() {
+    opened("firefox.mjs", &with_counters());
+}
+
+/// What the report says of counters and gauges is in the page, and its rows are what was sampled.
+#[test]
+fn a_page_with_counters_shows_them() {
+    let stage = with_counters();
+    let text = fs::read_to_string(page(&stage, &[])).unwrap();
+    let manifest: Value = serde_json::from_slice(&block(&text, "doc")).unwrap();
+    let device = &manifest["report"]["devices"][0];
+    assert!(device["compute_limits"]["step_ns"].is_object() && device["gauges"]["power_w"].is_object());
+    let counters = manifest["timeline"]["counters"][0]["rows"].as_array().unwrap();
+    assert!(counters.iter().any(|row| row["name"] == "tensor"), "{counters:?}");
+    let curves = manifest["timeline"]["curves"].as_array().unwrap();
+    let labels: Vec<&str> = curves.iter().map(|curve| curve["label"].as_str().unwrap()).collect();
+    for wanted in ["launches not begun", "power", "core clock", "SMs active", "tensor cores", "memory bandwidth"] {
+        assert!(labels.contains(&wanted), "{wanted}: {labels:?}");
     }
+    let mean = |label: &str| {
+        let curve = &curves[labels.iter().position(|known| *known == label).unwrap()];
+        let bytes = block(&text, &curve["block"].to_string());
+        let mut number = 0_i64;
+        let changes = Numbers(&bytes).column(curve["stretches"].as_u64().unwrap() as usize).into_iter();
+        let numbers = changes.map(|change| {
+            number += (change >> 1) as i64 ^ -((change & 1) as i64);
+            number
+        });
+        let known: Vec<i64> = numbers.filter(|&number| number > 0).collect();
+        known.iter().map(|number| (number - 1) as f64 * curve["step"].as_f64().unwrap()).sum::<f64>()
+            / known.len() as f64
+    };
+    // The report's mean is over the same readings.
+    let power = device["gauges"]["power_w"]["mean"].as_f64().unwrap();
+    assert!((mean("power") / power - 1.0).abs() < 0.05, "{} {power}", mean("power"));
+    let tensor = device["compute_limits"]["tensor_of_peak"].as_f64().unwrap() * 100.0;
+    assert!((mean("tensor cores") / tensor - 1.0).abs() < 0.05, "{} {tensor}", mean("tensor cores"));
 }
 
 /// Runs the command; `cache` is its cache folder.

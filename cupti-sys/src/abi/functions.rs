@@ -64,10 +64,14 @@ pub type GetNumDroppedRecords = unsafe extern "C" fn(Context, u32, *mut usize) -
 pub type SetAttribute = unsafe extern "C" fn(Attribute, *mut usize, *mut c_void) -> CuptiResult;
 /// `cuptiSetThreadIdType`
 pub type SetThreadIdType = unsafe extern "C" fn(ThreadIdType) -> CuptiResult;
+/// `cuptiGetDeviceId`
+pub type GetDeviceId = unsafe extern "C" fn(Context, *mut u32) -> CuptiResult;
 /// `cuptiActivityGetStructSize`
 pub type GetStructSize = unsafe extern "C" fn(Kind, u32, *mut usize) -> CuptiResult;
 /// `cuDriverGetVersion` of libcuda
 pub type DriverGetVersion = unsafe extern "C" fn(*mut i32) -> i32;
+/// `cuInit` of libcuda
+pub type DriverInitialize = unsafe extern "C" fn(u32) -> i32;
 
 /// What an API callback gets to see (`CUpti_CallbackData`).
 #[derive(Debug)]
@@ -101,8 +105,20 @@ pub struct ResourceData {
     pub context: Context,
     /// The stream.
     pub stream: *mut c_void,
-    /// What it is about; for graphs a [`GraphData`].
+    /// What it is about; for graphs a [`GraphData`], for modules a [`ModuleData`].
     pub descriptor: *const c_void,
+}
+
+/// What a callback about modules gets to see (`CUpti_ModuleResourceData`).
+#[derive(Debug)]
+#[repr(C)]
+pub struct ModuleData {
+    /// Its number.
+    pub id: u32,
+    /// Bytes of it.
+    pub size: usize,
+    /// The cubin; valid until the callback returns.
+    pub cubin: *const u8,
 }
 
 /// What a callback about graphs gets to see (`CUpti_GraphData`).

@@ -384,6 +384,8 @@ numbers! {
         CONTEXT_DESTROY_STARTING = 2;
         /// `cuInit` is done.
         CU_INIT_FINISHED = 5;
+        /// A module was loaded into a context.
+        MODULE_LOADED = 6;
         /// A graph was made ready to run.
         GRAPHEXEC_CREATED = 18;
         /// A node of a graph was copied, which is how a graph that can run gets its own.

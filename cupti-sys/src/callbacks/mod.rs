@@ -4,12 +4,15 @@
 //! run on application threads in the middle of a launch and on CUPTI's own threads. A panic ends here: the
 //! host program goes on, the buffer in question counts as not given or is freed.
 
-use crate::abi::{self, ApiCallbackData, CallbackSite, CuptiResult, Domain, GraphData, ResourceCallback, ResourceData};
+use crate::abi::{
+    self, ApiCallbackData, CallbackSite, CuptiResult, Domain, GraphData, ModuleData, ResourceCallback, ResourceData,
+};
 mod launch;
 
 pub use launch::{KernelLaunch, LAUNCHES};
 
 use crate::buffer::{Buffer, CompletedBuffer, Purpose, take_back};
+use crate::counters::range::ContextHandle;
 use crate::cupti::Cupti;
 use std::ffi::c_void;
 use std::panic::catch_unwind;
@@ -56,6 +59,18 @@ pub trait ResourceHandler {
     /// [`ResourceCallback::GRAPHEXEC_CREATED`] was enabled, and the library tells.
     fn graph_instantiated(id: u32) {
         let _ = id;
+    }
+
+    /// A module was loaded into a context; only when [`ResourceCallback::MODULE_LOADED`] was enabled. Its bytes (a
+    /// cubin) are there until this returns.
+    fn module_loaded(context: ContextHandle, module: &[u8]) {
+        let _ = (context, module);
+    }
+
+    /// A context is about to go; only when [`ResourceCallback::CONTEXT_DESTROY_STARTING`] was enabled. PC sampling of
+    /// the context may be ended here.
+    fn context_ends(context: ContextHandle) {
+        let _ = context;
     }
 
     /// A function of the driver or runtime API is called; only those given to
@@ -176,6 +191,16 @@ pub(crate) unsafe extern "C" fn resource<H: ResourceHandler>(
                 H::graph_instantiated(id);
             }
         }
+        (Domain::RESOURCE, ResourceCallback::MODULE_LOADED) => {
+            // SAFETY: as above.
+            if let Some((context, module)) = unsafe { loaded(data.cast::<ResourceData>()) } {
+                H::module_loaded(context, module);
+            }
+        }
+        (Domain::RESOURCE, ResourceCallback::CONTEXT_DESTROY_STARTING) if !data.is_null() => {
+            // SAFETY: as above.
+            H::context_ends(ContextHandle::new(unsafe { (*data.cast::<ResourceData>()).context }));
+        }
         (Domain::DRIVER | Domain::RUNTIME, _) if !data.is_null() && launch::is_launch(domain, callback) => {
             // SAFETY: in these domains the data is a `CUpti_CallbackData`, and lives until the callback returns.
             if let Some(launch) = unsafe { launch::launch(domain, callback, &*data.cast::<ApiCallbackData>()) } {
@@ -204,6 +229,23 @@ unsafe fn instantiated(data: *const ResourceData) -> Option<u32> {
     }
     // SAFETY: CUPTI names the graph that this thread has just made.
     unsafe { REGISTERED.get()?.cupti.graph_exec_id(exec) }
+}
+
+/// The module that was loaded, and its context.
+///
+/// # Safety
+/// `data` is NULL or what CUPTI passes for [`ResourceCallback::MODULE_LOADED`], and lives as long as the answer.
+unsafe fn loaded<'a>(data: *const ResourceData) -> Option<(ContextHandle, &'a [u8])> {
+    // SAFETY: as promised by the caller; then the descriptor is NULL or a `CUpti_ModuleResourceData`.
+    let (context, module) = unsafe {
+        let data = data.as_ref()?;
+        (data.context, data.descriptor.cast::<ModuleData>().as_ref()?)
+    };
+    if module.cubin.is_null() || module.size == 0 {
+        return None;
+    }
+    // SAFETY: CUPTI says that so many bytes are there until the callback returns.
+    Some((ContextHandle::new(context), unsafe { std::slice::from_raw_parts(module.cubin, module.size) }))
 }
 
 #[cfg(test)]

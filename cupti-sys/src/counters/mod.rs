@@ -11,6 +11,7 @@
 //! | [`sets`] | which metrics are sampled on a chip |
 //! | [`sampling`] | samples of a whole device at a fixed interval |
 //! | [`range`] | counters of one launch at a time |
+//! | [`pc`] | where in kernels warps wait |
 //! | [`refusal`] | why the hardware is not to be had, in words |
 //!
 //! The counters of a device belong to one owner at a time: sampling, ranges, program counters, and other processes
@@ -19,6 +20,7 @@
 
 pub mod abi;
 pub mod host;
+pub mod pc;
 pub mod range;
 pub mod refusal;
 pub mod sampling;

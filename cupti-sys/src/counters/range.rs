@@ -28,7 +28,7 @@ impl ContextHandle {
         Self(context.expose_provenance())
     }
 
-    fn raw(self) -> Context {
+    pub(crate) fn raw(self) -> Context {
         std::ptr::with_exposed_provenance_mut(self.0)
     }
 }
@@ -161,6 +161,8 @@ pub struct RangeProfiler {
     object: Object,
     context: ContextHandle,
     plan: RangePlan,
+    /// The group that the object was configured for.
+    configured: Option<usize>,
 }
 
 // SAFETY: as for `RangePlan`; start, stop and decoding were called from callbacks on any thread of a program.
@@ -185,20 +187,24 @@ impl RangeProfiler {
         plan: RangePlan,
     ) -> Result<Self, (Error, RangePlan)> {
         match Self::enable(counters, context) {
-            Ok(object) => Ok(Self { counters, object, context, plan }),
+            Ok(object) => Ok(Self { counters, object, context, plan, configured: None }),
             Err(error) => Err((error, plan)),
         }
     }
 
     fn enable(counters: &'static Counters, context: ContextHandle) -> Result<Object, Error> {
         let functions = &counters.functions;
-        let context_pointer = context.raw();
         let mut asked =
-            ProfilerGetCounterAvailability { context: context_pointer, ..ProfilerGetCounterAvailability::new() };
+            ProfilerGetCounterAvailability { context: context.raw(), ..ProfilerGetCounterAvailability::new() };
         // SAFETY: without an image the struct points to nothing but the context, which CUPTI has just named.
         unsafe { functions.availability.call(&mut asked) }?;
-        let mut enable = RangeEnable { context: context_pointer, ..RangeEnable::new() };
-        // SAFETY: as above.
+        Self::make(counters, context)
+    }
+
+    fn make(counters: &'static Counters, context: ContextHandle) -> Result<Object, Error> {
+        let functions = &counters.functions;
+        let mut enable = RangeEnable { context: context.raw(), ..RangeEnable::new() };
+        // SAFETY: the struct points to nothing but the context, which CUPTI has just named.
         unsafe { functions.range_enable.call(&mut enable) }?;
         if enable.object.is_null() {
             return Err(Error { function: functions.range_enable.name(), code: CuptiResult::UNKNOWN });
@@ -218,11 +224,18 @@ impl RangeProfiler {
         &self.plan
     }
 
-    /// Prepares the first pass of a group. Not between start and stop.
+    /// Prepares the first pass of a group. Not between start and stop; the context must be current. Another group than
+    /// the last one needs the profiler closed and opened again: one that is open takes another configuration without an
+    /// error and goes on with its first one (H100, CUPTI 13.0).
     ///
     /// # Errors
     /// When CUPTI refuses, or there is no such group.
     pub fn begin_group(&mut self, group: usize) -> Result<(), Error> {
+        if self.configured.is_some_and(|configured| configured != group) {
+            self.disable();
+            self.object = Self::make(self.counters, self.context)?;
+        }
+        self.configured = Some(group);
         let (functions, object) = (&self.counters.functions, self.object);
         let Some(group) = self.plan.groups.get_mut(group) else {
             return Err(Error { function: functions.range_set_config.name(), code: CuptiResult::INVALID_PARAMETER });
@@ -315,11 +328,21 @@ impl RangeProfiler {
     }
 }
 
-impl Drop for RangeProfiler {
-    fn drop(&mut self) {
-        let mut parameters = RangeDisable { object: self.object, ..RangeDisable::new() };
+impl RangeProfiler {
+    fn disable(&mut self) {
+        let object = std::mem::replace(&mut self.object, std::ptr::null_mut());
+        if object.is_null() {
+            return;
+        }
+        let mut parameters = RangeDisable { object, ..RangeDisable::new() };
         // SAFETY: the object is alive and not used again; images and configurations outlive this call. What it answers
         // changes nothing: the driver may be gone.
         let _ = unsafe { self.counters.functions.range_disable.call(&mut parameters) };
+    }
+}
+
+impl Drop for RangeProfiler {
+    fn drop(&mut self) {
+        self.disable();
     }
 }

@@ -153,6 +153,7 @@ impl Collector {
                 Message::Utilization(reading) => self.utilization(reading),
                 Message::Counters(events) => self.counters(&events),
                 Message::KernelProfile(profile) => self.kernel_profile(*profile),
+                Message::ProgramCounters(sampled) => self.program_counters(*sampled),
                 Message::Graph { id, nodes } => {
                     if let Some(graph_nodes) = &mut self.graph_nodes {
                         graph_nodes.instantiated(id, nodes);
@@ -160,7 +161,10 @@ impl Collector {
                 }
                 Message::Ranges => self.catch_up(),
                 Message::Idle => self.idle(),
-                Message::Question(question) => question.answer(self.answer()),
+                Message::Question(question) => {
+                    let answer = self.answer(question.detail);
+                    question.answer(answer);
+                }
                 Message::Capture(mark) => self.capture(mark),
                 Message::Session(command) => self.own_session(command),
                 Message::Finish { at, end, dropped_by_cupti } => {

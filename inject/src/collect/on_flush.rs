@@ -2,6 +2,7 @@
 //!
 //! All of it is bounded by the number of devices or captures, never by that of records.
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -13,8 +14,10 @@ use profiler_core::utilization::UtilizationReading;
 use crate::capture::plan::Event;
 use crate::collect::collector::Collector;
 use crate::config::{self, WhatIf};
+use crate::message::SampledWindow;
 use crate::nvtx;
 use crate::sys::clock::after;
+use crate::sys::files;
 
 /// When one part in so many of all buffers waits to be decoded, the collector is falling behind.
 const BACKLOG_PARTS: usize = 4;
@@ -67,12 +70,26 @@ impl Collector {
         self.captures.kernel_profile(profile);
     }
 
+    /// What sampling program counters came to. Modules are written before, so that those that could not be are told.
+    pub(super) fn program_counters(&mut self, sampled: SampledWindow) {
+        let SampledWindow { mut window, modules } = sampled;
+        if let Some(trace) = self.trace.path() {
+            window.modules_lost += write_modules(trace, &modules);
+        }
+        let dictionary = self.decoder.dictionary();
+        self.trace.write(|trace| trace.program_counters(&window, dictionary));
+        self.captures.program_counters(window);
+    }
+
     /// Chooses kernels to be measured, once enough has run.
     pub(super) fn choose_kernels(&mut self) {
         let Some(kernels) = &self.kernels else { return };
         let Some(request) = kernels.request() else { return };
         let dictionary = self.decoder.dictionary();
-        if let Some(choices) = self.captures.kernels_to_measure(request.most, request.names.as_ref(), dictionary) {
+        let choices = self.captures.kernels_to_measure(request.most, request.names.as_ref(), dictionary);
+        // Program counters are sampled in kernels that nobody can measure as well.
+        let only_sampled = || (request.source.is_some() && self.captures.has_run_enough()).then(Vec::new);
+        if let Some(choices) = choices.or_else(only_sampled) {
             kernels.choose(choices, dictionary.contexts().to_vec());
         }
     }
@@ -172,4 +189,23 @@ impl Collector {
             );
         }
     }
+}
+
+/// Writes modules into the folder beside the trace, which is named like it with `.cubins` behind it. One that is there
+/// is that of an earlier window. Answers how many could not be written.
+fn write_modules(trace: &Path, modules: &[(u64, Vec<u8>)]) -> u64 {
+    let mut folder = trace.as_os_str().to_owned();
+    folder.push(".cubins");
+    let folder = PathBuf::from(folder);
+    let mut lost = 0;
+    for (checksum, module) in modules {
+        let path = folder.join(format!("{checksum:016x}.cubin"));
+        if let Err(error) = files::write_once(&path, module) {
+            if lost == 0 {
+                tracing::warn!("{}: {error}; source lines of this module cannot be told", path.display());
+            }
+            lost += 1;
+        }
+    }
+    lost
 }

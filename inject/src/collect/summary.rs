@@ -12,8 +12,9 @@ use profiler_core::trace::{STORED_REPORT_FROM, StoredReport};
 use crate::collect::collector::Collector;
 use crate::config::WhatIf;
 use crate::log;
-use crate::message::StatusSummary;
+use crate::message::{Detail, LiveState, StatusSummary};
 use crate::sys::clock::after;
+use crate::sys::threads;
 
 impl Collector {
     /// Prints the live line, if it was asked for and it is time.
@@ -29,13 +30,17 @@ impl Collector {
     }
 
     /// How things are, for somebody outside.
-    pub(super) fn answer(&self) -> StatusSummary {
+    pub(super) fn answer(&self, detail: Detail) -> StatusSummary {
+        let spent = || threads::thread_cpu_time(threads::thread_id()).unwrap_or_default();
+        let before = spent();
         let report = self.make_report(End::Abrupt);
+        let fields = (detail == Detail::Live).then(|| report.live_state());
         let loss = &self.loss;
         StatusSummary {
+            live: fields.map(|fields| LiveState { fields, cost: spent().saturating_sub(before) }),
             verdict: (report.verdict.group.name(), report.verdict.share),
             line: report.live_line(),
-            summary: report.summary(),
+            summary: if detail == Detail::Summary { report.summary() } else { String::new() },
             kernels: report.completeness.kernels,
             lost: loss.dropped_by_cupti + loss.dropped_by_gpuwhy + loss.dropped_ranges,
             trace: self.trace.path().map(Path::to_owned),

@@ -61,10 +61,28 @@ pub const KERNEL_STALL: Setting<Duration> = Setting {
     },
 };
 
+/// [`variable::KERNEL_SOURCE`]
+pub const KERNEL_SOURCE: Setting<Option<Duration>> = Setting {
+    name: variable::KERNEL_SOURCE,
+    default: "off",
+    expected: "`on`, `off`, or a duration from 50ms to 1m such as 2s",
+    meaning: "Samples program counters in all kernels, once enough has run, for this long (`on`: 1s), so that `gpuwhy kernels --source` \
+                  tells source lines. Kernels run as without it; the first launches wait up to 0.4 s. Modules (cubins) of the program in \
+                  which samples fall are kept in a folder beside the trace, 64 MiB at most.",
+    parse: |text| {
+        or_off(text, |text| match text {
+            "on" => Some(Duration::from_secs(1)),
+            text => {
+                parse_duration(text).filter(|time| (Duration::from_millis(50)..=Duration::from_secs(60)).contains(time))
+            }
+        })
+    },
+};
+
 /// What is measured of kernels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelRequest {
-    /// Kernels at most.
+    /// Kernels at most; 0: none is measured by ranges.
     pub most: usize,
     /// Which.
     pub names: Option<Pattern>,
@@ -74,4 +92,6 @@ pub struct KernelRequest {
     pub launches: u32,
     /// How long the program may be held up, in all.
     pub stall: Duration,
+    /// For how long program counters are sampled before; `None`: they are not.
+    pub source: Option<Duration>,
 }

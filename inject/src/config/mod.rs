@@ -217,7 +217,9 @@ fn read_kernels(reader: &mut Reader<'_>) -> Option<KernelRequest> {
     let groups = reader.get(&kernels::KERNEL_METRICS);
     let launches = reader.get(&kernels::KERNEL_LAUNCHES);
     let stall = reader.get(&kernels::KERNEL_STALL);
-    Some(KernelRequest { most: most?, names, groups, launches, stall })
+    let source = reader.get(&kernels::KERNEL_SOURCE);
+    let is_wanted = most.is_some() || source.is_some();
+    is_wanted.then(|| KernelRequest { most: most.unwrap_or(0), names, groups, launches, stall, source })
 }
 
 /// What is to be measured. A range without a name is an error, and then the whole run is measured.

@@ -405,6 +405,7 @@ pub const VARIABLES: &[Variable] = &[
     kernels::KERNEL_METRICS.variable(),
     kernels::KERNEL_LAUNCHES.variable(),
     kernels::KERNEL_STALL.variable(),
+    kernels::KERNEL_SOURCE.variable(),
     GPU_METRICS.variable(),
 ];
 

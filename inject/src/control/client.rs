@@ -15,6 +15,8 @@ const IDLE: Duration = Duration::from_secs(60);
 /// Between two lines to a watcher: without a wish, and at the least.
 const WATCH: Duration = Duration::from_secs(1);
 const FASTEST_WATCH: Duration = Duration::from_millis(100);
+/// The state for live displays is larger and made more seldom.
+const FASTEST_LIVE: Duration = Duration::from_secs(1);
 
 /// What a client wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,9 +32,26 @@ pub enum ControlCommand {
     /// The report so far.
     Snapshot,
     /// A line each interval from now on.
-    Watch,
+    Watch(Lines),
     /// None of these.
     Unknown,
+}
+
+/// Lines that come again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lines {
+    /// The verdict.
+    Verdict,
+    /// All that a live display shows.
+    Live,
+}
+
+/// What a client watches.
+#[derive(Clone, Copy, Debug)]
+struct Watch {
+    lines: Lines,
+    interval: Duration,
+    due: Instant,
 }
 
 /// One connection over whatever reads and writes without waiting.
@@ -41,7 +60,7 @@ pub struct Client<S> {
     stream: S,
     input: Vec<u8>,
     output: Vec<u8>,
-    watch: Option<(Duration, Instant)>,
+    watch: Option<Watch>,
     active: Instant,
     closed: bool,
 }
@@ -64,18 +83,14 @@ impl<S: Read + Write> Client<S> {
 
     /// When the next line to a watcher is due.
     pub fn due(&self) -> Option<Instant> {
-        self.watch.map(|(_, due)| due)
+        self.watch.map(|watch| watch.due)
     }
 
-    /// Whether it is; then the one after it is counted from now.
-    pub fn is_due(&mut self, now: Instant) -> bool {
-        match &mut self.watch {
-            Some((interval, due)) if *due <= now => {
-                *due = now + *interval;
-                true
-            }
-            _ => false,
-        }
+    /// Which line is, if one is; then the one after it is counted from now.
+    pub fn due_lines(&mut self, now: Instant) -> Option<Lines> {
+        let watch = self.watch.as_mut().filter(|watch| watch.due <= now)?;
+        watch.due = now + watch.interval;
+        Some(watch.lines)
     }
 
     /// Whether the connection is kept.
@@ -107,14 +122,17 @@ impl<S: Read + Write> Client<S> {
             "stop" => ControlCommand::Stop,
             "release" => ControlCommand::Release,
             "snapshot" => ControlCommand::Snapshot,
-            "watch" => {
-                let wish = rest.trim().parse().map_or(WATCH, Duration::from_millis);
-                let interval = wish.clamp(FASTEST_WATCH, Duration::from_secs(3600));
-                self.watch = Some((interval, Instant::now() + interval));
-                ControlCommand::Watch
-            }
+            "watch" => self.watch(Lines::Verdict, rest, FASTEST_WATCH),
+            "live" => self.watch(Lines::Live, rest, FASTEST_LIVE),
             _ => ControlCommand::Unknown,
         }
+    }
+
+    fn watch(&mut self, lines: Lines, wish: &str, fastest: Duration) -> ControlCommand {
+        let wish = wish.trim().parse().map_or(WATCH, Duration::from_millis);
+        let interval = wish.clamp(fastest, Duration::from_secs(3600));
+        self.watch = Some(Watch { lines, interval, due: Instant::now() + interval });
+        ControlCommand::Watch(lines)
     }
 
     /// At most what a line may have, so that a flood waits in the kernel and not here.
@@ -199,9 +217,21 @@ mod tests {
         let mut client = client("status\nstart\r\n stop \nsnapshot\nwatch 5\nfly\nsta", 0);
         let commands: Vec<_> = std::iter::from_fn(|| client.command()).collect();
         use ControlCommand::{Snapshot, Start, Status, Stop, Unknown, Watch};
-        assert_eq!(commands, [Status, Start, Stop, Snapshot, Watch, Unknown]);
-        assert_eq!(client.watch.unwrap().0, FASTEST_WATCH, "no faster than that");
+        assert_eq!(commands, [Status, Start, Stop, Snapshot, Watch(Lines::Verdict), Unknown]);
+        assert_eq!(client.watch.unwrap().interval, FASTEST_WATCH, "no faster than that");
         assert!(client.is_alive(Instant::now()));
+    }
+
+    #[test]
+    fn live_lines_come_once_a_second_at_most() {
+        let mut client = client("live 5\n", 0);
+        assert_eq!(client.command(), Some(ControlCommand::Watch(Lines::Live)));
+        let now = Instant::now();
+        assert_eq!(client.due_lines(now), None, "one was the answer");
+        let due = client.due().unwrap();
+        assert!(due > now + FASTEST_LIVE / 2);
+        assert_eq!(client.due_lines(due), Some(Lines::Live));
+        assert_eq!(client.due(), Some(due + FASTEST_LIVE));
     }
 
     #[test]
@@ -237,7 +267,7 @@ mod tests {
     #[test]
     fn who_does_not_read_loses_lines_and_then_the_connection() {
         let mut client = client("watch 100\nstatus\n", 10);
-        assert_eq!(client.command(), Some(ControlCommand::Watch));
+        assert_eq!(client.command(), Some(ControlCommand::Watch(Lines::Verdict)));
         for _ in 0..10_000 {
             client.answer(&"y".repeat(1000));
             client.write();

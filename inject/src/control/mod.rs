@@ -5,5 +5,4 @@ pub mod address;
 mod client;
 #[cfg(feature = "testing")]
 pub mod client;
-mod json;
 pub(crate) mod server;

@@ -14,14 +14,14 @@ use std::{io, process, thread};
 
 use crossbeam_channel::bounded;
 use host_sampler::own::{Identity, Own};
+use profiler_core::json_text::Object;
 
 use crate::capture::controller::CaptureController;
 use crate::capture::plan::Event;
 use crate::command_line;
 use crate::control::address::{self, Place};
-use crate::control::client::{Client, ControlCommand};
-use crate::control::json::Object;
-use crate::message::{Message, Question, StatusSummary};
+use crate::control::client::{Client, ControlCommand, Lines};
+use crate::message::{Detail, Message, Question, StatusSummary};
 use crate::runtime::Profiler;
 use crate::sys::{descriptors, sockets};
 
@@ -36,6 +36,11 @@ const STARTING: Duration = Duration::from_millis(1);
 /// So long no connection is taken after one that failed: without a free descriptor it would wait, and fail again at
 /// once.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// The state for live displays is made at most this often, however many ask.
+const LIVE_INTERVAL: Duration = Duration::from_secs(1);
+/// And so seldom that making it takes at most one part in so many of a core: 0.2 %.
+const LIVE_COST_PARTS: u32 = 500;
 
 /// The socket file of this process.
 struct Socket {
@@ -70,7 +75,8 @@ impl Control {
     /// Serves until the process ends, or has closed the socket.
     pub fn run(self, controller: &CaptureController) {
         let mut clients: Vec<Client<Own<UnixStream>>> = Vec::new();
-        let mut handler = CommandHandler { controller, last: StatusSummary::default(), command: shown_command() };
+        let mut handler =
+            CommandHandler { controller, last: StatusSummary::default(), command: shown_command(), live: None };
         let mut listens_from = Instant::now();
         // Until then nothing is measured, which a client would take for the end.
         while Profiler::is_starting() {
@@ -89,8 +95,10 @@ impl Control {
                     let answer = handler.answer(command);
                     client.answer(&answer);
                 }
-                if client.is_due(now) {
-                    client.answer(&handler.state("verdict"));
+                match client.due_lines(now) {
+                    Some(Lines::Verdict) => client.answer(&handler.state("verdict")),
+                    Some(Lines::Live) => client.answer(handler.live(now)),
+                    None => {}
                 }
                 client.write();
             }
@@ -157,17 +165,23 @@ struct CommandHandler<'a> {
     /// What the collector said last, for when there is none any more.
     last: StatusSummary,
     command: String,
+    /// The newest state for live displays, and when the next one may be made.
+    live: Option<(String, Instant)>,
 }
 
 impl CommandHandler<'_> {
     fn answer(&mut self, command: ControlCommand) -> String {
         match command {
             ControlCommand::Status => self.state("status"),
-            ControlCommand::Watch => self.state("verdict"),
+            ControlCommand::Watch(Lines::Verdict) => self.state("verdict"),
+            ControlCommand::Watch(Lines::Live) => self.live(Instant::now()).to_owned(),
             ControlCommand::Snapshot => {
-                self.ask();
+                self.ask(Detail::Summary);
                 let trace = self.last.trace.as_deref().map(Path::to_string_lossy);
-                Object::new("snapshot").text("text", &self.last.summary).optional_text("trace", trace.as_deref()).end()
+                Object::of_type("snapshot")
+                    .text("text", &self.last.summary)
+                    .optional_text("trace", trace.as_deref())
+                    .end()
             }
             ControlCommand::Start => self.switch(Event::CommandStart),
             ControlCommand::Stop => self.switch(Event::CommandStop),
@@ -175,16 +189,23 @@ impl CommandHandler<'_> {
                 self.controller.yield_slot();
                 self.switch(Event::CommandStop)
             }
-            ControlCommand::Unknown => Object::new("error")
-                .text("message", "commands: status, start, stop, release, snapshot, watch [MILLISECONDS]")
+            ControlCommand::Unknown => Object::of_type("error")
+                .text(
+                    "message",
+                    "commands: status, start, stop, release, snapshot, watch [MILLISECONDS], live [MILLISECONDS]",
+                )
                 .end(),
         }
     }
 
-    fn switch(&self, event: Event) -> String {
+    fn switch(&mut self, event: Event) -> String {
         let changed = Profiler::is_measuring() && self.controller.event(event);
+        if changed {
+            // Who asked sees it at once. Captures cost more than a state does.
+            self.live = None;
+        }
         tracing::debug!("{event:?} from outside: changed {changed}");
-        Object::new("ok")
+        Object::of_type("ok")
             .flag("changed", changed)
             .text("state", self.phase())
             .number("captures", self.controller.captures().into())
@@ -192,10 +213,33 @@ impl CommandHandler<'_> {
     }
 
     fn state(&mut self, kind: &str) -> String {
-        self.ask();
+        self.ask(Detail::Status);
+        self.fields(kind).end()
+    }
+
+    /// The state for live displays: the newest one, or a new one if its time has come.
+    fn live(&mut self, now: Instant) -> &str {
+        let line = match self.live.take() {
+            Some((line, due)) if now < due => (line, due),
+            _ => {
+                self.ask(Detail::Live);
+                let live = self.last.live.take();
+                let cost = live.as_ref().map_or(Duration::ZERO, |live| live.cost);
+                let pause = LIVE_INTERVAL.max(cost * LIVE_COST_PARTS);
+                let fields = self.fields("live").number("pause_ms", pause.as_millis() as u64);
+                let fields = fields.number("cost_ns", cost.as_nanos() as u64);
+                let line = live.map_or(fields.clone(), |live| fields.with(&live.fields)).end();
+                (line, now + pause)
+            }
+        };
+        &self.live.insert(line).0
+    }
+
+    /// What both tell.
+    fn fields(&self, kind: &str) -> Object {
         let StatusSummary { verdict: (verdict, share), line, kernels, lost, trace, .. } = &self.last;
         let trace = trace.as_deref().map(Path::to_string_lossy);
-        Object::new(kind)
+        Object::of_type(kind)
             .number("pid", process::id().into())
             .text("command", &self.command)
             .text("state", self.phase())
@@ -208,7 +252,6 @@ impl CommandHandler<'_> {
             .number("unobserved_ns", self.controller.unobserved())
             .flag("holds_cupti", self.controller.holds_slot())
             .optional_text("trace", trace.as_deref())
-            .end()
     }
 
     fn phase(&self) -> &'static str {
@@ -220,10 +263,10 @@ impl CommandHandler<'_> {
     }
 
     /// Asks the collector, if there is one that answers in time.
-    fn ask(&mut self) {
+    fn ask(&mut self, detail: Detail) {
         let (reply, answer) = bounded(1);
-        let asked = Profiler::running()
-            .is_some_and(|profiler| profiler.shared().messages.try_send(Message::Question(Question(reply))).is_ok());
+        let question = Message::Question(Question { detail, reply });
+        let asked = Profiler::running().is_some_and(|profiler| profiler.shared().messages.try_send(question).is_ok());
         if asked && let Ok(answer) = answer.recv_timeout(ANSWER_TIMEOUT) {
             self.last = answer;
         }

@@ -18,7 +18,6 @@ pub enum Use {
     /// Counters of chosen kernels.
     Ranges,
     /// Program counters.
-    #[cfg_attr(not(test), expect(dead_code, reason = "PC sampling takes its turns by this"))]
     ProgramCounters,
 }
 

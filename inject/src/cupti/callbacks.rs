@@ -7,6 +7,7 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
+use cupti_sys::counters::range::ContextHandle;
 use cupti_sys::{ActivityHandler, Buffer, CallbackSite, CompletedBuffer, Domain, KernelLaunch, ResourceHandler};
 
 use crate::cupti::ownership;
@@ -93,6 +94,20 @@ impl ResourceHandler for Callbacks {
     fn api_called(domain: Domain, callback_id: u32, site: CallbackSite) {
         if let Some(profiler) = Profiler::running() {
             profiler.controller().api_called(domain, callback_id, site);
+        }
+    }
+
+    fn module_loaded(context: ContextHandle, module: &[u8]) {
+        if let Some(kernels) = Profiler::running().and_then(|profiler| profiler.kernels.as_ref()) {
+            kernels.module_loaded(context, module);
+        }
+    }
+
+    fn context_ends(context: ContextHandle) {
+        if let Some(profiler) = Profiler::running()
+            && let Some(kernels) = &profiler.kernels
+        {
+            kernels.context_ends(context, &profiler.shared().messages);
         }
     }
 

@@ -3,10 +3,13 @@
 //! A launch through the runtime is told twice, by the runtime and by the driver below it: the outer one is taken. This
 //! thread holds no lock while the launch itself is made.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::ffi::CStr;
+use std::hash::Hasher;
 
 use cupti_sys::counters::range::{Collected, RangeProfiler};
 use cupti_sys::{CallbackSite, Domain, KernelLaunch};
+use rustc_hash::FxHasher;
 
 use crate::kernels::measurement::{Counter, Launch};
 use crate::kernels::thread::KernelProfiler;
@@ -14,6 +17,35 @@ use crate::kernels::thread::KernelProfiler;
 thread_local! {
     /// The call whose launch is measured on this thread.
     static PASS: Cell<Option<(Domain, u32)>> = const { Cell::new(None) };
+    /// The latest launches of this thread.
+    static LATEST: RefCell<Latest> = const { RefCell::new(Latest { launches: [0; Latest::LAUNCHES], next: 0 }) };
+}
+
+/// Kernels and grids of the latest launches. One through the runtime is in it twice, always.
+#[derive(Debug)]
+struct Latest {
+    launches: [u64; Latest::LAUNCHES],
+    /// Launches so far; the next one's place is the rest.
+    next: usize,
+}
+
+impl Latest {
+    /// Four or eight launches: more than the kernels of one operation, less than those of a layer.
+    const LAUNCHES: usize = 8;
+
+    /// What a launch follows, as one number; `None` until all places are filled. Then the launch is in it.
+    fn behind_then_push(&mut self, symbol: &[u8], grid: [u32; 3], block: [u32; 3]) -> Option<u64> {
+        let mut behind = FxHasher::default();
+        for place in 0..Self::LAUNCHES {
+            behind.write_u64(self.launches[(self.next + place) % Self::LAUNCHES]);
+        }
+        let mut own = FxHasher::default();
+        own.write(symbol);
+        grid.into_iter().chain(block).for_each(|size| own.write_u32(size));
+        self.launches[self.next % Self::LAUNCHES] = own.finish();
+        self.next += 1;
+        (self.next > Self::LAUNCHES).then(|| behind.finish())
+    }
 }
 
 impl Counter for RangeProfiler {
@@ -56,16 +88,47 @@ pub fn kernel_launched(profiler: &KernelProfiler, launch: &KernelLaunch<'_>) {
         }
         return;
     }
-    let Some(symbol) = launch.symbol.filter(|_| PASS.get().is_none()) else { return };
+    let Some(symbol) = launch.symbol.map(CStr::to_bytes) else { return };
+    // Refused only within itself, which does not happen.
+    let behind = LATEST.with(|latest| {
+        latest.try_borrow_mut().ok().and_then(|mut latest| latest.behind_then_push(symbol, launch.grid, launch.block))
+    });
+    if PASS.get().is_some() {
+        return;
+    }
     let shape = Launch {
-        symbol: symbol.to_bytes(),
+        symbol,
         context: launch.context_id,
         grid: launch.grid,
         block: launch.block,
         shared_bytes: launch.shared_bytes,
         cooperative: launch.cooperative,
+        behind,
     };
     if profiler.begin_pass(&shape, launch.context) {
         PASS.set(Some(call));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_launches_lead_to_the_same_number_and_others_to_another() {
+        let mut latest = Latest { launches: [0; Latest::LAUNCHES], next: 0 };
+        let mut step = |names: &[&str]| -> Vec<_> {
+            names.iter().map(|name| latest.behind_then_push(name.as_bytes(), [1; 3], [32, 1, 1])).collect()
+        };
+        let forward = ["a", "g", "b", "g", "c", "g", "d", "e", "f"];
+        assert_eq!(step(&forward[..8]), [None; 8], "too little is known");
+        step(&forward[8..]);
+        let second = step(&forward);
+        assert_eq!(second, step(&forward), "each place of a step has its own number");
+        assert!(second.iter().all(Option::is_some));
+        assert_ne!(second[1], second[3], "one kernel in two places");
+        let mut other = forward;
+        other[0] = "x";
+        assert_ne!(second[1], step(&other)[1]);
     }
 }

@@ -9,11 +9,17 @@
 //! launches are enabled only while a kernel is wanted. Launches of other threads are not held up: what they launch into
 //! a pass makes CUPTI drop a range, and the pass is repeated.
 //!
+//! Before that, if it is asked for, the thread samples program counters for a while: `program_counters`, with `tally`
+//! for the sums and `modules` for what tells source lines.
+//!
 //! `measurement` decides, without a clock or a library; `hook` is what runs in the program's calls; `thread` does the
 //! rest.
 
 mod hook;
 mod measurement;
+mod modules;
+mod program_counters;
+mod tally;
 mod thread;
 
 /// Whether a kernel of this name is one of the range profiler's: it waits for some microseconds around each pass (H200,

@@ -19,6 +19,7 @@ use crate::config::KernelRequest;
 use crate::counters::close_before_libraries;
 use crate::counters::turns::{TURNS, Turn, Use};
 use crate::kernels::measurement::{Launch, Limits, Measurement};
+use crate::kernels::program_counters::SourceSampler;
 use crate::message::Message;
 use crate::sys::clock;
 
@@ -46,6 +47,8 @@ pub struct KernelProfiler {
     /// Whether everything is over. `Relaxed`: seen a moment later it is as good.
     is_over: AtomicBool,
     state: Mutex<Option<State>>,
+    /// Samples program counters, where that is asked for.
+    source: Option<SourceSampler>,
     /// Launches that came while another thread was being measured, or had the lock. `Relaxed`: a statistic.
     missed: AtomicU64,
 }
@@ -68,7 +71,9 @@ impl KernelProfiler {
     /// Ready to be told what to measure, and the end of the channel for [`run`](Self::run).
     pub fn new(cupti: &'static Cupti, request: KernelRequest) -> (Arc<Self>, Receiver<Chosen>) {
         let (choices, chosen) = bounded(1);
+        let source = request.source.map(|length| SourceSampler::new(cupti, length));
         let profiler = Self {
+            source,
             cupti,
             request,
             choices,
@@ -104,6 +109,12 @@ impl KernelProfiler {
                 Err(_) => return,
             }
         };
+        if let Some(source) = &self.source {
+            source.run(controller, messages);
+        }
+        if chosen.choices.is_empty() || self.is_over.load(Ordering::Relaxed) {
+            return;
+        }
         for choice in &chosen.choices {
             tracing::info!(
                 "{}: {:.0} % of kernel time, to be measured",
@@ -157,6 +168,20 @@ impl KernelProfiler {
         }
     }
 
+    /// A module was loaded. On the program's thread, inside its call.
+    pub fn module_loaded(&self, context: ContextHandle, module: &[u8]) {
+        if let Some(source) = &self.source {
+            source.modules.loaded(context, module);
+        }
+    }
+
+    /// A context is about to go. On the program's thread, inside its call.
+    pub fn context_ends(&self, context: ContextHandle, messages: &Sender<Message>) {
+        if let Some(source) = &self.source {
+            source.context_ends(context, messages);
+        }
+    }
+
     fn listen(&self, controller: &CaptureController, on: bool) {
         for (domain, id, name) in LAUNCHES {
             // Older libraries do not have all of them.
@@ -198,7 +223,10 @@ impl KernelProfiler {
             self.missed.fetch_add(1, Ordering::Relaxed);
             return false;
         };
-        let Some(state) = locked.as_mut().filter(|state| state.measurement.wants(launch)) else { return false };
+        let Some(state) = locked.as_mut() else { return false };
+        if !state.measurement.wants(launch) {
+            return false;
+        }
         if let Some(plan) = state.plan.take() {
             // Once, 150 ms: it needs the context, which is current here.
             match RangeProfiler::open(Counters::of(self.cupti), context, plan) {
@@ -230,6 +258,9 @@ impl KernelProfiler {
     pub fn finish(&self, messages: &Sender<Message>) {
         self.is_over.store(true, Ordering::Relaxed);
         self.is_armed.store(false, Ordering::Release);
+        if let Some(source) = &self.source {
+            source.finish(messages);
+        }
         let deadline = Instant::now() + LAST_PASS;
         while let Some(mut state) = self.state.try_lock_until(deadline) {
             let Some(open) = state.as_mut() else { return };

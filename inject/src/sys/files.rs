@@ -1,7 +1,7 @@
 //! New files, which never overwrite another.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -35,6 +35,26 @@ pub fn create_new(path: PathBuf) -> io::Result<(File, PathBuf)> {
         }
     }
     unreachable!("the loop returns before its counter ends")
+}
+
+/// Writes a file that only the user can read, in a folder that only the user can enter, both new. What is there already
+/// stays as it is.
+///
+/// # Errors
+/// Whatever the system says.
+pub fn write_once(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let mut file = match created {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+        created => created?,
+    };
+    file.write_all(bytes).inspect_err(|_| {
+        // A part of it would be taken for the whole.
+        let _ = fs::remove_file(path);
+    })
 }
 
 fn unfit(why: &str) -> io::Error {

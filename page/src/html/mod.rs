@@ -13,6 +13,8 @@ use std::io::{self, Write};
 use profiler_core::report::Report;
 use profiler_core::text_format::Style;
 
+use crate::sources::Excerpt;
+
 pub(crate) use self::diff::diff;
 pub(crate) use self::escape::{escaped, shown};
 pub(crate) use self::palette::mark;
@@ -56,12 +58,13 @@ pub(crate) fn whole(out: &mut dyn Write, title: &str, body: &str) -> io::Result<
 }
 
 /// The answer about one run.
-pub(crate) fn report(report: &Report, left_out: &[String]) -> String {
+pub(crate) fn report(report: &Report, left_out: &[String], sources: &[Excerpt]) -> String {
     let mut page = String::new();
     verdict::write(&mut page, report);
     page.push_str("<main>\n<div id=\"app\"></div>\n<div id=\"answer\">\n");
     causes::write(&mut page, report);
     tables::write(&mut page, report);
+    tables::sources(&mut page, sources);
     verdict::completeness(&mut page, report, left_out);
     let text = report.full_within(ROWS, Style::default()) + &report.range_tables();
     let lines: Vec<String> = text.lines().map(escaped).collect();

@@ -8,6 +8,7 @@ use profiler_core::words;
 
 use super::escape::escaped;
 use super::palette::ROWS;
+use crate::sources::Excerpt;
 
 pub(super) fn write(page: &mut String, report: &Report) {
     kernels(page, report);
@@ -95,6 +96,23 @@ fn lines(page: &mut String, report: &Report) {
         row(page, &name, &[words::activity(line.cause).to_owned(), duration(line.total_ns), share]);
     }
     page.push_str(END);
+}
+
+/// Lines of source code around those that the report names.
+pub(super) fn sources(page: &mut String, excerpts: &[Excerpt]) {
+    if excerpts.is_empty() {
+        return;
+    }
+    page.push_str("<section><h2>Source code</h2>\n");
+    for excerpt in excerpts {
+        let _ = write!(page, "<h3>{}:{}</h3><pre>", escaped(&excerpt.file), excerpt.line);
+        for (number, row) in (excerpt.first..).zip(&excerpt.text) {
+            let mark = if number == excerpt.line { '>' } else { ' ' };
+            let _ = writeln!(page, "{}{number:>6}  {}", escaped(&mark.to_string()), escaped(row));
+        }
+        page.push_str("</pre>\n");
+    }
+    page.push_str("</section>\n");
 }
 
 fn ceilings(page: &mut String, report: &Report) {

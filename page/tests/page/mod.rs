@@ -1,11 +1,10 @@
 //! Traces made for tests, and pages taken apart.
 
 use std::fs;
-use std::io::Read as _;
 use std::path::PathBuf;
 
-use flate2::read::DeflateDecoder;
 use gpuwhy_import::{TraceFile, unwatched};
+use gpuwhy_page::read::{self, Event};
 use gpuwhy_page::{Options, Outcome, write_report};
 use profiler_core::dictionary::Dictionary;
 use profiler_core::process_info::{End, ProcessInfo};
@@ -51,33 +50,26 @@ impl Stage {
 impl Page {
     /// The bytes of a block.
     pub fn block(&self, name: &str) -> Vec<u8> {
-        let begin = format!("<script type=\"application/vnd.gpuwhy\" id=\"gpuwhy-{name}\">");
-        let start = self.text.find(&begin).unwrap_or_else(|| panic!("no block {name}")) + begin.len();
-        let length = self.text[start..].find('<').unwrap();
-        let packed = from_base64(&self.text[start..start + length]);
-        let mut bytes = Vec::new();
-        DeflateDecoder::new(&packed[..]).read_to_end(&mut bytes).unwrap();
-        bytes
+        read::block(&self.text, name).unwrap()
+    }
+
+    /// The events of a lane in order of time.
+    pub fn events(&self, lane: &Value) -> Vec<Event> {
+        let columns = lane["columns"].as_array().unwrap().len();
+        let mut all = Vec::new();
+        for chunk in lane["chunks"].as_array().unwrap() {
+            let count = chunk["count"].as_u64().unwrap() as usize;
+            let events = read::events(&self.block(&chunk["block"].to_string()), count, columns);
+            assert_eq!(events[0].begin, chunk["first"].as_u64().unwrap());
+            all.extend(events);
+        }
+        all.sort();
+        all
     }
 
     pub fn manifest(&self) -> Value {
         serde_json::from_slice(&self.block("doc")).unwrap()
     }
-}
-
-fn from_base64(text: &str) -> Vec<u8> {
-    const LETTERS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let (mut bytes, mut word, mut bits) = (Vec::new(), 0_u32, 0);
-    for letter in text.chars().filter(|&letter| letter != '=') {
-        word = word << 6 | LETTERS.find(letter).unwrap() as u32;
-        bits += 6;
-        if bits >= 8 {
-            bits -= 8;
-            bytes.push((word >> bits) as u8);
-            word &= (1 << bits) - 1;
-        }
-    }
-    bytes
 }
 
 /// A time `micros` microseconds after the start of the traces.
@@ -87,6 +79,12 @@ pub fn at(micros: u64) -> Timestamp {
 
 /// A trace with `count` launches of a kernel called `kernel`, by a program called `command`.
 pub fn launches(count: u32, kernel: &str, command: &str) -> Vec<u8> {
+    launches_with(count, kernel, command, |micros| micros)
+}
+
+/// As [`launches`], by a clock that shows `clock` microseconds when so many have passed.
+pub fn launches_with(count: u32, kernel: &str, command: &str, clock: impl Fn(u64) -> u64) -> Vec<u8> {
+    let at = |micros: u64| at(clock(micros));
     let mut dictionary = Dictionary::new();
     let name = dictionary.intern_name(kernel);
     let config = dictionary.intern_launch_config(LaunchConfig { name, ..LaunchConfig::default() });

@@ -26,6 +26,26 @@ export interface Timeline {
   uncorrected_ns: number;
   replay: ReplayEntry | null;
   counters: CounterLane[];
+  curves: CurveEntry[];
+}
+
+/** A row of values over time. */
+export interface CurveEntry {
+  device: number;
+  label: string;
+  unit: string;
+  /** Units of one of the numbers in the block. */
+  step: number;
+  /** The largest value. */
+  most: number;
+  stretches: number;
+  span_ns: number;
+  block: number;
+}
+
+/** A curve with the value of each stretch; NaN where nothing is known. */
+export interface Curve extends CurveEntry {
+  values: Float64Array;
 }
 
 /** Hardware counters of a device in equal stretches of the run, percent of their peak. */
@@ -71,6 +91,16 @@ export interface Manifest {
   limits: [string, string][];
   roofs: [string, string][];
   timeline: Timeline | null;
+  sources: Excerpt[];
+}
+
+/** A line that the report names, with those around it. */
+export interface Excerpt {
+  file: string;
+  line: number;
+  /** Number of the first line of the text. */
+  first: number;
+  text: string[];
 }
 
 export interface Names {
@@ -94,11 +124,33 @@ export interface Events {
 export const GAP_END = 32;
 /** Chunks that are kept taken apart. */
 const CACHE = 64;
-const VERSION = 1;
+const VERSION = 2;
+
+/** Printable letters but those with a meaning in HTML, by their code: what each stands for in a block. */
+const LETTERS = new Uint8Array(127);
+for (let code = 33, value = 0; code <= 126; code++) {
+  if (!"<>&".includes(String.fromCharCode(code))) LETTERS[code] = value++;
+}
+
+/** Two letters of a block are thirteen bits, the lowest first. */
+function packed(text: string): Uint8Array {
+  const bytes = new Uint8Array(Math.floor((text.length * 13) / 16) + 2);
+  let [length, word, bits] = [0, 0, 0];
+  for (let at = 0; at < text.length; at += 2) {
+    const pair = at + 1 < text.length;
+    word |= (LETTERS[text.charCodeAt(at)]! + (pair ? 91 * LETTERS[text.charCodeAt(at + 1)]! : 0)) << bits;
+    bits += pair ? 13 : 6;
+    for (; bits >= 8; bits -= 8) {
+      bytes[length++] = word & 255;
+      word >>>= 8;
+    }
+  }
+  return bytes.subarray(0, length);
+}
 
 /** Unpacks what a block of the page holds. */
 export async function unpack(text: string): Promise<Uint8Array> {
-  const raw = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const raw = packed(text) as Uint8Array<ArrayBuffer>;
   const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
@@ -127,28 +179,60 @@ export class Numbers {
   }
 
   signed(): number {
-    const value = this.next();
-    return value % 2 ? -(value + 1) / 2 : value / 2;
+    return unzigzag(this.next());
   }
+
+  /** A column of numbers: all first bytes, then the second ones of those that have them, and so on. */
+  column(count: number): Float64Array {
+    const values = new Float64Array(count);
+    let more = new Uint32Array(count);
+    for (let i = 0; i < count; i++) more[i] = i;
+    for (let scale = 1, left = count; left > 0; scale *= 128) {
+      if (this.at + left > this.bytes.length) throw new Error("a block of the page ends early");
+      let next = 0;
+      for (let k = 0; k < left; k++) {
+        const index = more[k]!;
+        const byte = this.bytes[this.at++]!;
+        values[index]! += (byte & 0x7f) * scale;
+        if (byte >= 0x80) more[next++] = index;
+      }
+      left = next;
+    }
+    return values;
+  }
+}
+
+/** A number that may be negative, from one that may not. */
+function unzigzag(value: number): number {
+  return value % 2 ? -(value + 1) / 2 : value / 2;
+}
+
+/** Takes the values of a curve apart. */
+export function curve(bytes: Uint8Array, entry: CurveEntry): Curve {
+  const values = new Numbers(bytes).column(entry.stretches);
+  let number = 0;
+  for (let i = 0; i < values.length; i++) {
+    number += unzigzag(values[i]!);
+    values[i] = number > 0 ? (number - 1) * entry.step : NaN;
+  }
+  return { ...entry, values };
 }
 
 /** Takes a chunk apart. */
 export function events(bytes: Uint8Array, count: number, columns: number): Events {
   const numbers = new Numbers(bytes);
-  const begin = new Float64Array(count);
-  const duration = new Float64Array(count);
-  for (let i = 0; i < count; i++) begin[i] = numbers.signed();
+  const begin = numbers.column(count);
+  const duration = numbers.column(count);
   let end = 0;
   for (let i = 0; i < count; i++) {
-    duration[i] = numbers.next();
-    begin[i]! += end;
+    begin[i] = end + unzigzag(begin[i]!);
     end = begin[i]! + duration[i]!;
   }
   const values: Float64Array[] = [];
   for (let column = 0; column < columns; column++) {
-    const of = new Float64Array(count);
+    const of = numbers.column(count);
     let value = 0;
-    for (let i = 0; i < count; i++) of[i] = value += numbers.signed();
+    for (let i = 0; i < count; i++) of[i] = value += unzigzag(of[i]!);
     values.push(of);
   }
   const reach = new Float64Array(count);

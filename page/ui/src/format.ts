@@ -24,6 +24,14 @@ export function count(number: number): string {
   return Math.round(number).toString().replace(/\B(?=(\d{3})+$)/g, " ");
 }
 
+/** A value of a curve. */
+export function quantity(value: number, unit: string): string {
+  if (unit === "B" || unit === "B/s") return bytes(value) + unit.slice(1);
+  if (unit === "Hz") return `${(value / 1e6).toFixed(0)} MHz`;
+  if (unit === "%") return `${value.toFixed(value < 99.95 ? 1 : 0)} %`;
+  return `${value.toFixed(value < 10 ? 1 : 0)} ${unit}`.trim();
+}
+
 /** A time on an axis whose marks are `step` apart: as many digits as tell two marks apart. */
 export function moment(at: number, step: number): string {
   const digits = Math.min(9, Math.max(0, Math.ceil(9 - Math.log10(Math.max(step, 1)) - 1e-9)));

@@ -4,11 +4,12 @@
 import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { AnswerPanel } from "./answer";
-import { GAP_END, Page, type Lane } from "./data";
-import { duration } from "./format";
+import { GAP_END, Page, type Curve, type Lane } from "./data";
+import { duration, quantity } from "./format";
+import { meanOf } from "./paint";
 import { eventIn, gapAt, Mark, Stretch, type Answer } from "./selection";
 import { neighbor, type Sums } from "./sums";
-import { readSums, TimelineView, type Hit } from "./timeline";
+import { readCurves, readSums, TimelineView, type Hit } from "./timeline";
 import { TABS } from "./views";
 import { around, clamp, fromFragment, toFragment, type View } from "./view";
 
@@ -42,7 +43,7 @@ async function occurrence(page: Page, name: number, after: number): Promise<[Lan
   return null;
 }
 
-function App({ page, sums }: { page: Page; sums: Map<Lane, Sums> }) {
+function App({ page, sums, curves }: { page: Page; sums: Map<Lane, Sums>; curves: Curve[] }) {
   const timeline = page.manifest.timeline!;
   const total = timeline.window_ns;
   const [view, setView] = useState<View>(() => onDevice(page, fromFragment(location.hash, total)));
@@ -177,7 +178,7 @@ function App({ page, sums }: { page: Page; sums: Map<Lane, Sums> }) {
       <Legend page={page} />
       {page.manifest.left_out.map((note) => <p class="note">{note}</p>)}
       {lane ? (
-        <TimelineView page={page} sums={sums} view={view} show={show}
+        <TimelineView page={page} sums={sums} curves={curves} view={view} show={show}
           latest={() => latest.current} pick={(hit) => void pick(hit)} hover={setHovered} />
       ) : (
         <p>No GPU work was recorded, so there is no timeline.</p>
@@ -189,7 +190,7 @@ function App({ page, sums }: { page: Page; sums: Map<Lane, Sums> }) {
         )}
         {lane && laneSums && (
           <div class="panel" role="region" aria-label="Breakdown">
-            <Stretch page={page} lane={lane} sums={laneSums} from={Math.round(from)} to={Math.round(to)} />
+            <Stretch page={page} lane={lane} sums={laneSums} curves={curves} from={Math.round(from)} to={Math.round(to)} />
           </div>
         )}
       </div>
@@ -229,7 +230,12 @@ function largestIdle(page: Page, device: number): number {
   return leaves.reduce((best, _, leaf) => (nanos(leaf) > nanos(best) ? leaf : best), 0);
 }
 
-function hoverText(page: Page, { row, at }: Hit): string {
+function hoverText(page: Page, { row, at, slack }: Hit): string {
+  if (row.curve) {
+    const value = meanOf(row.curve, at, at + slack);
+    const text = Number.isNaN(value) ? "not known" : quantity(value, row.curve.unit);
+    return `${duration(at)}  ${row.label}: ${text}`;
+  }
   const lane = row.lane;
   let what = row.label;
   if (lane && row.kind !== "minimap") {
@@ -276,8 +282,11 @@ async function start(): Promise<void> {
   try {
     const page = await Page.read();
     if (!page.manifest.timeline) return;
-    render(<App page={page} sums={await readSums(page)} />, root);
+    const [sums, curves] = await Promise.all([readSums(page), readCurves(page)]);
+    render(<App page={page} sums={sums} curves={curves} />, root);
     document.body.classList.add("ready");
+    // For benchmarks: milliseconds after the page was asked for.
+    requestAnimationFrame(() => requestAnimationFrame(() => performance.mark("gpuwhy-drawn")));
   } catch (error) {
     // The static answer stays.
     root.textContent = `The timeline cannot be shown: ${error instanceof Error ? error.message : String(error)}`;

@@ -1,6 +1,7 @@
 // Drawing on a canvas: colors of the page's style, hatches, columns of exact sums, rectangles of events.
 
-import { firstFrom, GAP_END, visitChunk, type Lane, type Page } from "./data";
+import { firstFrom, GAP_END, visitChunk, type Curve, type Lane, type Page } from "./data";
+import { quantity } from "./format";
 import type { Sums } from "./sums";
 import type { View } from "./view";
 
@@ -121,6 +122,41 @@ export function columns(page: Page, sums: Sums, place: Place, leafOnly: number):
     begin = last;
     x = Math.max(x + 1, Math.ceil(x1!));
   }
+}
+
+/** The mean of what is known of a curve between two times; NaN where nothing is. */
+export function meanOf({ values, span_ns: span }: Curve, from: number, to: number): number {
+  const first = Math.min(values.length - 1, Math.floor(from / span));
+  const last = Math.max(first + 1, Math.min(values.length, Math.floor(to / span)));
+  let [sum, known] = [0, 0];
+  for (let i = first; i < last; i++) {
+    if (Number.isNaN(values[i]!)) continue;
+    sum += values[i]!;
+    known++;
+  }
+  return known ? sum / known : NaN;
+}
+
+/** Draws a curve as an area, with its largest value. */
+export function curve(of: Curve, place: Place): void {
+  const { context, colors, view, left, width, top, height } = place;
+  const perPixel = (view.to - view.from) / width;
+  // Percent have a fixed scale, so that rows can be compared.
+  const most = of.unit === "%" ? 100 : of.most || 1;
+  context.fillStyle = colors.accent;
+  for (let x = 0; x < width; x++) {
+    const value = meanOf(of, view.from + x * perPixel, view.from + (x + 1) * perPixel);
+    if (!(value > 0)) continue;
+    const high = Math.max(0.5, (Math.min(value, most) / most) * height);
+    context.globalAlpha = 0.45;
+    context.fillRect(left + x, top + height - high, 1, high);
+    context.globalAlpha = 1;
+    context.fillRect(left + x, top + height - high, 1, 1.5);
+  }
+  context.fillStyle = colors.quiet;
+  context.textAlign = "right";
+  context.fillText(quantity(most, of.unit), left - 4, top + height / 2);
+  context.textAlign = "left";
 }
 
 /** How much of each pixel column a lane is busy, by kind. */

@@ -1,27 +1,28 @@
 // The rows of the timeline from top to bottom, and what lies where.
 
-import type { Lane, Page } from "./data";
+import type { Curve, Lane, Page } from "./data";
 
-export type RowKind = "axis" | "minimap" | "steps" | Lane["kind"];
+export type RowKind = "axis" | "minimap" | "steps" | "curve" | Lane["kind"];
 
 export interface Row {
   kind: RowKind;
   label: string;
   lane: Lane | null;
+  curve?: Curve;
   device: number | null;
   top: number;
   height: number;
 }
 
 const HEIGHTS: Record<RowKind, number> = {
-  minimap: 34, axis: 20, steps: 22, device: 64, stream: 24, thread: 24, samples: 10, ranges: 18,
+  minimap: 34, axis: 20, steps: 22, device: 64, stream: 24, thread: 24, samples: 10, ranges: 18, curve: 26,
 };
 const BETWEEN = 4;
 /** Levels of nested ranges that are drawn. */
 export const LEVELS = 4;
 
 /** All rows, with their places. */
-export function rows(page: Page): Row[] {
+export function rows(page: Page, curves: Curve[] = []): Row[] {
   const found: Row[] = [];
   let top = 0;
   const add = (kind: RowKind, label: string, lane: Lane | null, device: number | null, height = HEIGHTS[kind]) => {
@@ -36,9 +37,17 @@ export function rows(page: Page): Row[] {
       add("steps", "steps", null, device.device);
     }
     add("device", device.label, device, device.device);
+    const [queue, others] = [true, false].map((queue) =>
+      curves.filter((curve) => curve.device === device.device && (curve.unit === "") === queue)) as [Curve[], Curve[]];
+    const along = (of: Curve[]) => of.forEach((curve) => {
+      add("curve", curve.label, null, device.device);
+      found[found.length - 1]!.curve = curve;
+    });
+    along(queue);
     for (const stream of page.lanes("stream").filter((lane) => lane.device === device.device)) {
       add("stream", stream.label, stream, device.device);
     }
+    along(others);
   }
   const ranges = page.lanes("ranges");
   for (const lane of ranges.filter((lane) => lane.id === 0)) add("ranges", lane.label, lane, null);

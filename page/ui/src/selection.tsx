@@ -2,9 +2,9 @@
 
 import { useEffect, useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
-import { firstFrom, GAP_END, type Lane, type Page } from "./data";
-import { bytes, count, duration, percent } from "./format";
-import { eventAt } from "./paint";
+import { firstFrom, GAP_END, type Curve, type Lane, type Page } from "./data";
+import { bytes, count, duration, percent, quantity } from "./format";
+import { eventAt, meanOf } from "./paint";
 import { breakdown, segments, type Breakdown, type Part, type Sums } from "./sums";
 import type { Hit } from "./timeline";
 
@@ -212,7 +212,7 @@ export function Leaves({ page, of }: { page: Page; of: { leaf: number; nanos: nu
 }
 
 /** Time by cause of the selected stretch. */
-export function Stretch(props: { page: Page; lane: Lane; sums: Sums; from: number; to: number }) {
+export function Stretch(props: { page: Page; lane: Lane; sums: Sums; curves: Curve[]; from: number; to: number }) {
   const [found, set] = useState<Breakdown | null>(null);
   const { page, lane, sums, from, to } = props;
   useEffect(() => {
@@ -226,6 +226,10 @@ export function Stretch(props: { page: Page; lane: Lane; sums: Sums; from: numbe
   const rows = [...found.leaves].map((nanos, leaf) => ({ leaf, nanos })).filter((row) => row.nanos > 0);
   const sum = rows.reduce((total, row) => total + row.nanos, 0);
   const outside = found.to - found.from - sum;
+  const means = props.curves
+    .filter((curve) => curve.device === lane.device)
+    .map((curve) => [curve, meanOf(curve, found.from, found.to)] as const)
+    .filter(([, mean]) => !Number.isNaN(mean));
   return (
     <div id="stretch">
       <h2>
@@ -236,6 +240,13 @@ export function Stretch(props: { page: Page; lane: Lane; sums: Sums; from: numbe
       <p>
         Sum {sum} ns{outside > 0 ? `; ${duration(outside)} lie before the first or behind the last operation` : ""}.
       </p>
+      {means.length > 0 && (
+        <dl id="means">
+          {means.map(([curve, mean]) => [
+            <dt>{curve.label}</dt>, <dd>{quantity(mean, curve.unit)} in the mean, at most {quantity(curve.most, curve.unit)} in the run</dd>,
+          ])}
+        </dl>
+      )}
     </div>
   );
 }

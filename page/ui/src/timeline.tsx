@@ -1,7 +1,7 @@
 // The timeline: a canvas with all rows, moved and zoomed by mouse and keyboard.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { Lane, Page } from "./data";
+import { curve, type Curve, type Lane, type Page } from "./data";
 import { duration, marks, moment } from "./format";
 import * as paint from "./paint";
 import { height, LEVELS, rowAt, rows, type Row } from "./rows";
@@ -24,6 +24,7 @@ export interface Hit {
 export interface TimelineProps {
   page: Page;
   sums: Map<Lane, Sums>;
+  curves: Curve[];
   view: View;
   /** The view that was shown last, which may not be drawn yet. */
   latest: () => View;
@@ -115,6 +116,7 @@ function draw(canvas: HTMLCanvasElement, all: Row[], props: TimelineProps, brush
     if (row.kind === "axis") drawAxis(page, place);
     else if (row.kind === "minimap") drawMinimap(page, of, place, timeline.window_ns);
     else if (row.kind === "steps") drawSteps(page, row, place);
+    else if (row.curve) paint.curve(row.curve, place);
     else if (row.kind === "device") {
       if (!paint.segments(page, row.lane!, place, view.leaf) && of) paint.columns(page, of, place, view.leaf);
     } else if (row.lane) {
@@ -155,7 +157,7 @@ export function TimelineView(props: TimelineProps) {
   const { page, view, show } = props;
   const canvas = useRef<HTMLCanvasElement>(null);
   const press = useRef<Press | null>(null);
-  const [all] = useState(() => rows(page));
+  const [all] = useState(() => rows(page, props.curves));
   const [brush, setBrush] = useState<[number, number] | null>(null);
   const [, redraw] = useState(0);
   const total = page.manifest.timeline!.window_ns;
@@ -286,4 +288,10 @@ export async function readSums(page: Page): Promise<Map<Lane, Sums>> {
     }
   }
   return found;
+}
+
+/** Reads the values of all curves. */
+export async function readCurves(page: Page): Promise<Curve[]> {
+  const entries = page.manifest.timeline?.curves ?? [];
+  return Promise.all(entries.map(async (entry) => curve(await page.bytes(entry.block), entry)));
 }

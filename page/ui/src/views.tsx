@@ -1,7 +1,7 @@
 // The pages of tables: what the report says, as far as the trace has it.
 
 import type { ComponentChildren } from "preact";
-import type { Page, Report } from "./data";
+import type { Excerpt, Page, Report } from "./data";
 import { FlameView } from "./flame";
 import { bytes, count, duration, percent } from "./format";
 import { hasLimits, Limits } from "./limits";
@@ -165,6 +165,24 @@ function Host({ page, view }: ViewProps) {
         ]} />
       )}
       {!host && <p>No samples of the launching threads were taken.</p>}
+      {page.manifest.sources.length > 0 && <h2>Source code</h2>}
+      {page.manifest.sources.map((excerpt) => <Source of={excerpt} />)}
+    </div>
+  );
+}
+
+/** A line of source code with those around it. */
+function Source({ of }: { of: Excerpt }) {
+  return (
+    <div class="source">
+      <h3 class="name">{of.file}:{of.line}</h3>
+      <pre tabIndex={0}>
+        {of.text.map((text, index) => {
+          const number = of.first + index;
+          const row = `${String(number).padStart(6)}  ${text}\n`;
+          return number === of.line ? <mark>{row}</mark> : row;
+        })}
+      </pre>
     </div>
   );
 }

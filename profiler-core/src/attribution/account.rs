@@ -181,6 +181,12 @@ impl DeviceAccount {
         self.steps.windows()
     }
 
+    /// The newest of these, at most `count`, oldest first.
+    #[must_use]
+    pub fn newest_windows(&self, count: usize) -> Vec<Step> {
+        self.steps.newest_windows(count)
+    }
+
     /// Share of launches that did the same (kernel and grid) as the one a period before, 0 to 1; when steps were
     /// found by their period.
     #[must_use]

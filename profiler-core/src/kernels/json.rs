@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::rules::Check;
+use super::source::SourceReport;
+use super::source::json::{LineJson, SourceJson};
 use super::{KernelView, KernelsReport, Roof, StepGain};
 use crate::attribution::leaf::Group;
 
@@ -15,6 +17,9 @@ pub struct KernelsJson {
     stall_ns: u64,
     measured: Vec<MeasuredJson>,
     unmeasured: Vec<UnmeasuredJson>,
+    /// Where warps wait; absent where it was not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<SourceJson>,
 }
 
 /// Version of the schema.
@@ -34,6 +39,9 @@ struct ShapeJson {
     launches: u64,
     total_ns: u64,
     share: Option<f64>,
+    /// Lines of the kernel, most samples first; absent where they were not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lines: Option<Vec<LineJson>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -135,9 +143,10 @@ impl From<StepGain> for StepGainJson {
 }
 
 impl KernelsJson {
-    /// Of `report`.
+    /// Of `report`, and where warps wait, if that is asked for.
     #[must_use]
-    pub fn new(report: &KernelsReport) -> Self {
+    pub fn new(report: &KernelsReport, source: Option<&SourceReport>) -> Self {
+        let lines = |symbol: &str| source.map(|source| LineJson::of_symbol(source, symbol));
         let unmeasured = report.unmeasured.iter().map(|row| UnmeasuredJson {
             shape: ShapeJson {
                 name: row.kernel.demangled.clone(),
@@ -152,19 +161,21 @@ impl KernelsJson {
                 launches: row.kernel.launches,
                 total_ns: row.kernel.total_ns,
                 share: row.share,
+                lines: lines(&row.kernel.name),
             },
             excluded: row.excluded.map(super::Excluded::name),
         });
         Self {
             schema_version: SCHEMA_VERSION,
             stall_ns: report.stall_ns,
-            measured: report.measured.iter().map(measured).collect(),
+            measured: report.measured.iter().map(|view| measured(view, lines(&view.symbol))).collect(),
             unmeasured: unmeasured.collect(),
+            source: source.map(SourceJson::new),
         }
     }
 }
 
-fn measured(view: &KernelView) -> MeasuredJson {
+fn measured(view: &KernelView, lines: Option<Vec<LineJson>>) -> MeasuredJson {
     let figures = &view.figures;
     let profile = &view.profile;
     MeasuredJson {
@@ -181,6 +192,7 @@ fn measured(view: &KernelView) -> MeasuredJson {
             launches: view.launches,
             total_ns: view.total_ns,
             share: view.share,
+            lines,
         },
         outcome: profile.outcome.name(),
         reason: profile.outcome.sentence(),

@@ -8,7 +8,7 @@ pub enum Outcome {
     /// All passes were measured.
     #[default]
     Measured,
-    /// No launch of this shape came within the time for it.
+    /// No launch of this shape, after the same launches, came within the time for it.
     NotLaunched,
     /// The time or the launches for it were over before all passes were measured.
     OutOfBudget,
@@ -46,7 +46,7 @@ impl Outcome {
         Some(match self {
             Self::Measured => return None,
             Self::NotLaunched => {
-                "it was not launched again with this shape; let the program run longer, or choose it with --kernel"
+                "it was not launched again with this shape and after the same launches; let the program run longer, or choose it with --kernel"
                     .to_owned()
             }
             Self::OutOfBudget => {
@@ -61,6 +61,21 @@ impl Outcome {
             Self::Unsuitable => "it is launched cooperatively or in a way that cannot be measured".to_owned(),
             Self::Unknown => "for a reason that a newer version of gpuwhy knows".to_owned(),
         })
+    }
+}
+
+impl Outcome {
+    /// As [`sentence`](Self::sentence), where program counters of a device were to be sampled.
+    #[must_use]
+    pub fn window_sentence(self) -> Option<String> {
+        match self {
+            Self::NotLaunched => Some(
+                "the program ended before enough had run, no module was loaded after gpuwhy began, or nothing ran while \
+                 program counters were sampled"
+                    .to_owned(),
+            ),
+            outcome => outcome.sentence(),
+        }
     }
 }
 
@@ -99,7 +114,8 @@ pub struct KernelProfile {
     pub passes: u32,
     /// Launches that were measured, those of passes that were repeated included.
     pub launches: u32,
-    /// Of those, launches whose pass was thrown away because another thread launched into it.
+    /// Of those, launches whose pass was thrown away: another thread launched into it, or others of its launches have
+    /// more of its time.
     pub discarded: u32,
     /// Time that measuring held the launching thread up, nanoseconds.
     pub stall_ns: u64,

@@ -33,6 +33,9 @@ pub struct Roofline {
     pub highest_peaks: Vec<(DataType, f64)>,
 }
 
+/// A cache that moved less than this part of the bytes of the level below it was passed by: loads by the tensor memory
+/// accelerator are not in L1's counters, but for the few bytes of descriptors.
+const LEAST_BYTES: f64 = 1e-3;
 /// Below this use of L2, its bandwidth is not derived from it: the error of the counters would be a good part of it.
 const LEAST_USE: f64 = 0.02;
 
@@ -42,8 +45,10 @@ impl Roofline {
     pub fn of(figures: &Figures, peaks: Option<&Peaks>) -> Self {
         let Some(nanos) = figures.duration_ns else { return Self::default() };
         let points = figures.operations.iter().flat_map(|&(of, count)| {
-            Level::ALL.into_iter().zip(figures.bytes).filter_map(move |(level, bytes)| {
-                let bytes = bytes.filter(|&bytes| bytes > 0.0)?;
+            let below = std::iter::once(None).chain(figures.bytes);
+            Level::ALL.into_iter().zip(figures.bytes).zip(below).filter_map(move |((level, bytes), below)| {
+                let least = below.unwrap_or(0.0) * LEAST_BYTES;
+                let bytes = bytes.filter(|&bytes| bytes > 0.0 && bytes >= least)?;
                 Some(Point { of, level, intensity: count / bytes, performance: count / nanos * 1e9 })
             })
         });
@@ -145,6 +150,8 @@ mod tests {
         assert_eq!((point.intensity, point.performance), (0.25, 1e12));
         assert_eq!(roofline.roof_over(&point), Some(4.8e12 * 0.25));
         assert_eq!(roofline.is_under_memory(&point), Some(true));
+        let tma = Roofline::of(&Figures { bytes: [Some(1e9), Some(2e9), Some(32.0)], ..figures.clone() }, None);
+        assert_eq!(tma.points.iter().map(|point| point.level).collect::<Vec<_>>(), [Level::Dram, Level::L2]);
         let l2 = roofline.bandwidths.iter().find(|(level, _)| *level == Level::L2).unwrap().1;
         assert!((l2 - 8.4e12).abs() < 1e6, "bytes by time by use: {l2}");
         assert_eq!(Roofline::of(&Figures::default(), None), Roofline::default());

@@ -1,11 +1,13 @@
 //! Everything that is shown of the kernels of a run.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use super::candidates::candidates;
 use super::gains::{KernelGains, Shorter, StepGain, bottleneck_then};
 use super::occupancy::{Reduction, reductions};
 use super::rules::{Evidence, Finding, findings};
+use super::source::PcWindow;
 use super::{Candidate, Excluded, Figures, KernelProfile, Peaks, Roofline};
 use crate::attribution::Attributor;
 use crate::attribution::leaf::Group;
@@ -147,6 +149,8 @@ pub struct KernelsReport {
     pub unmeasured: Vec<Unmeasured>,
     /// Time that measuring held the program up, nanoseconds.
     pub stall_ns: u64,
+    /// What sampling program counters came to; empty where it was not asked for.
+    pub windows: Vec<Arc<PcWindow>>,
 }
 
 impl KernelsReport {
@@ -175,13 +179,13 @@ impl KernelsReport {
         unmeasured.sort_by_key(|row| (Reverse(row.kernel.total_ns), row.kernel.device, row.kernel.config));
         unmeasured.truncate(LISTED);
         let stall_ns = profiles.iter().map(|profile| profile.stall_ns).fold(0, u64::saturating_add);
-        Self { measured, unmeasured, stall_ns }
+        Self { measured, unmeasured, stall_ns, windows: Vec::new() }
     }
 
     /// Whether there is nothing to show.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.measured.is_empty() && self.unmeasured.is_empty()
+        self.measured.is_empty() && self.unmeasured.is_empty() && self.windows.is_empty()
     }
 }
 

@@ -5,6 +5,7 @@ use super::copies;
 use super::gaps;
 use super::library::Library;
 use super::limits::limits;
+use super::live_state::WINDOWS_KEPT;
 use super::names;
 use super::verdict::verdict_of;
 use super::waits;
@@ -117,6 +118,7 @@ fn device_report(
         window_ns: account.window_ns(),
         leaves: *account.leaves(),
         steady_leaves: account.steady_leaves(),
+        windows: account.newest_windows(WINDOWS_KEPT),
         steps: Some(account.steps()).filter(|steps| !steps.rows.is_empty()),
         typical: account.typical_steps().as_ref().map(TypicalSteps::of),
         step_meaning: StepMeaning::of(attributor, account, sequence.as_ref()),

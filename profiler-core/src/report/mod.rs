@@ -17,9 +17,10 @@ mod host;
 #[cfg(feature = "serde")]
 pub mod json;
 mod kernel_gains;
-mod launches;
+pub(crate) mod launches;
 pub mod library;
 mod limits;
+mod live_state;
 mod memory;
 mod model;
 pub(crate) mod monitor;
@@ -32,6 +33,7 @@ mod untraced;
 pub(crate) mod verdict;
 mod waits;
 
+pub use live_state::WINDOWS_KEPT;
 pub(crate) use model::loss_sentence;
 pub use model::{
     ApiRow, Awaited, CaptureRow, CaptureTable, CauseRow, ComputeLimits, ComputeSplit, CopyClass, CopyFit, CopyOverlap,

@@ -197,6 +197,12 @@ impl StepLedger {
         self.series[0].rows.iter().copied().collect()
     }
 
+    /// The newest of them, at most `count`, oldest first.
+    pub(crate) fn newest_windows(&self, count: usize) -> Vec<Step> {
+        let rows = &self.series[0].rows;
+        rows.range(rows.len().saturating_sub(count)..).copied().collect()
+    }
+
     /// Which steps those are.
     pub(crate) fn speaking_series(&self) -> StepSeries {
         let speaking = self.speaking().unwrap_or(&self.series[0]);

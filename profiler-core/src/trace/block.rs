@@ -50,6 +50,8 @@ pub(super) mod kind {
     pub(in crate::trace) const COUNTERS: u16 = 11;
     /// What measuring one kernel came to.
     pub(in crate::trace) const KERNEL_PROFILE: u16 = 24;
+    /// What sampling the program counters of a device came to.
+    pub(in crate::trace) const PROGRAM_COUNTERS: u16 = 25;
 }
 
 /// The header of a block. On disk: sync, then these in order, all little-endian, then the CRC-32 of all before it.

@@ -11,8 +11,9 @@ use zstd::bulk::Decompressor;
 use super::block::{Header, MUST_UNDERSTAND, ZSTD, kind};
 use super::source::Source;
 use super::varint::Malformed;
-use super::{Damage, Item, TraceError, counters, events, gauges, kernels, meta, pack};
+use super::{Damage, Item, TraceError, counters, events, gauges, kernels, meta, pack, program_counters};
 use crate::kernels::KernelProfile;
+use crate::kernels::source::PcWindow;
 use crate::process_info::ProcessInfo;
 use crate::record::Timestamp;
 
@@ -39,6 +40,7 @@ impl Block {
                 Content::ProcessInfo(_) => size_of::<ProcessInfo>(),
                 Content::Dictionary(body) => body.len(),
                 Content::KernelProfile(profile) => size_of::<KernelProfile>() + size_of_val(profile.values.as_slice()),
+                Content::ProgramCounters(window) => size_of::<PcWindow>() + size_of_val(window.counts.as_slice()),
                 Content::Items(items) => size_of_val(items.as_slice()),
             }
     }
@@ -52,6 +54,7 @@ pub(super) enum Content {
     Dictionary(Vec<u8>),
     /// Few, and larger than an item.
     KernelProfile(Box<KernelProfile>),
+    ProgramCounters(Box<PcWindow>),
     Items(Vec<Item>),
 }
 
@@ -131,7 +134,8 @@ impl<R: Read> BlockReader<R> {
 
     fn read_block(&mut self) -> Result<Option<Block>, TraceError> {
         let Some(header) = self.source.next_block()? else { return Ok(None) };
-        let known = ((kind::SESSION..=kind::COUNTERS).contains(&header.kind) || header.kind == kind::KERNEL_PROFILE)
+        let known = ((kind::SESSION..=kind::COUNTERS).contains(&header.kind)
+            || (kind::KERNEL_PROFILE..=kind::PROGRAM_COUNTERS).contains(&header.kind))
             && header.version == BLOCK_VERSION
             && header.flags & !(MUST_UNDERSTAND | ZSTD) == 0;
         if !known && header.flags & MUST_UNDERSTAND != 0 {
@@ -204,6 +208,7 @@ impl<R: Read> BlockReader<R> {
                 return Ok(Content::Items(items));
             }
             kind::KERNEL_PROFILE => return Ok(Content::KernelProfile(Box::new(kernels::decode(body)?))),
+            kind::PROGRAM_COUNTERS => return Ok(Content::ProgramCounters(Box::new(program_counters::decode(body)?))),
             kind::LOSS => Item::Loss(meta::decode_loss(body)?),
             kind::CAPTURE => Item::Capture(meta::decode_capture(body, at)?),
             kind::COST => Item::Cost(meta::decode_cost(body)?),

@@ -91,6 +91,9 @@ pub fn compact<W: Write>(source: impl Read, sink: W) -> Result<(Compacted, W), C
     for profile in reader.kernel_profiles() {
         writer.kernel_profile(profile, reader.dictionary()).map_err(CompactError::Write)?;
     }
+    for window in reader.pc_windows() {
+        writer.program_counters(window, reader.dictionary()).map_err(CompactError::Write)?;
+    }
     let (bytes, sink) = match end {
         Some((how, at)) => writer.finish_counted(how, at, &loss, reader.dictionary()),
         None => writer.break_off(&loss, reader.dictionary()),

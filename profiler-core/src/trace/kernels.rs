@@ -10,7 +10,7 @@ use crate::record::{DeviceId, LaunchConfigId, Timestamp};
 const MAX_METRICS: u64 = 4_096;
 
 /// Numbers are never reused. A refusal carries its code.
-fn put_outcome(outcome: Outcome, body: &mut Vec<u8>) {
+pub(super) fn put_outcome(outcome: Outcome, body: &mut Vec<u8>) {
     let number = match outcome {
         Outcome::Measured => 0,
         Outcome::NotLaunched => 1,
@@ -25,7 +25,7 @@ fn put_outcome(outcome: Outcome, body: &mut Vec<u8>) {
     varint::put_all(body, &[number, code.into()]);
 }
 
-fn outcome(cursor: &mut Cursor<'_>) -> Result<Outcome, Malformed> {
+pub(super) fn outcome(cursor: &mut Cursor<'_>) -> Result<Outcome, Malformed> {
     let (number, code) = (cursor.varint()?, cursor.varint32()?);
     Ok(match number {
         0 => Outcome::Measured,

@@ -7,7 +7,7 @@
 //!
 //! UtilizationReading order: `block` (framing), `varint`, `split`, `column` (predictors), `row` (which field is which
 //! column), `events` and `marks` (a block of rows), `entry` (dictionary), `meta` (session, loss, end), `gauges`,
-//! `counters`, `kernels`, `answer`, `pack`, `writer`, `source` (recovery), `blocks` and `reader`.
+//! `counters`, `kernels`, `program_counters`, `answer`, `pack`, `writer`, `source` (recovery), `blocks` and `reader`.
 //!
 //! There is no index and no seeking: a trace is read from front to back.
 
@@ -24,6 +24,7 @@ mod kernels;
 mod marks;
 mod meta;
 mod pack;
+mod program_counters;
 mod reader;
 mod row;
 mod source;

@@ -10,11 +10,14 @@ use super::entry::Rebuilt;
 use super::{Damage, Item, TraceError};
 use crate::dictionary::Dictionary;
 use crate::kernels::KernelProfile;
+use crate::kernels::source::PcWindow;
 use crate::process_info::ProcessInfo;
 use crate::record::Timestamp;
 
 /// Profiles of kernels that are kept; a writer measures some dozens.
 const MAX_PROFILES: usize = 1_024;
+/// The same of windows of program counters, which are larger; a writer makes one for a device.
+const MAX_WINDOWS: usize = 16;
 
 /// What the blocks of a trace add up to, taken in order.
 #[derive(Default)]
@@ -23,6 +26,7 @@ pub struct Assembly {
     has_session: bool,
     rebuilt: Rebuilt,
     kernel_profiles: Vec<KernelProfile>,
+    pc_windows: Vec<PcWindow>,
     /// Blocks that were whole and made no sense behind those before them.
     rejected: Damage,
 }
@@ -38,6 +42,13 @@ impl Assembly {
             Content::KernelProfile(profile) => {
                 if self.kernel_profiles.len() < MAX_PROFILES {
                     self.kernel_profiles.push(*profile);
+                } else {
+                    self.rejected.reject(block.offset, block.bytes);
+                }
+            }
+            Content::ProgramCounters(window) => {
+                if self.pc_windows.len() < MAX_WINDOWS {
+                    self.pc_windows.push(*window);
                 } else {
                     self.rejected.reject(block.offset, block.bytes);
                 }
@@ -67,6 +78,12 @@ impl Assembly {
     #[must_use]
     pub fn kernel_profiles(&self) -> &[KernelProfile] {
         &self.kernel_profiles
+    }
+
+    /// What sampling program counters came to, in the order of the file.
+    #[must_use]
+    pub fn pc_windows(&self) -> &[PcWindow] {
+        &self.pc_windows
     }
 
     /// What was missing or unreadable so far, on top of what the reader of the blocks met.
@@ -127,6 +144,12 @@ impl<R: Read> TraceReader<R> {
     #[must_use]
     pub fn kernel_profiles(&self) -> &[KernelProfile] {
         self.assembly.kernel_profiles()
+    }
+
+    /// What sampling program counters came to, of the blocks read so far.
+    #[must_use]
+    pub fn pc_windows(&self) -> &[PcWindow] {
+        self.assembly.pc_windows()
     }
 
     /// What was missing or unreadable so far.

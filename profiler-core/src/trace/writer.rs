@@ -12,11 +12,12 @@ use super::column::Encoder;
 use super::entry::Written;
 use super::events::Rows;
 use super::pack::Packer;
-use super::{StoredReport, counters, gauges, kernels, meta, stored_report};
+use super::{StoredReport, counters, gauges, kernels, meta, program_counters, stored_report};
 use crate::cost::Cost;
 use crate::counters::CounterEvent;
 use crate::dictionary::Dictionary;
 use crate::kernels::KernelProfile;
+use crate::kernels::source::PcWindow;
 use crate::process_info::{End, ProcessInfo};
 use crate::record::{CaptureMark, Loss, Record, Timestamp};
 use crate::utilization::UtilizationReading;
@@ -219,6 +220,19 @@ impl<W: Write> TraceWriter<W> {
             writer.stage_chunk(dictionary)?;
             kernels::encode(profile, &mut writer.body);
             writer.stage(kind::KERNEL_PROFILE, 0, (profile.begin.nanos(), profile.end.nanos()))
+        })
+    }
+
+    /// Writes everything that waits and what sampling the program counters of a device came to.
+    ///
+    /// # Errors
+    ///
+    /// What the sink answers.
+    pub fn program_counters(&mut self, window: &PcWindow, dictionary: &Dictionary) -> io::Result<()> {
+        self.transaction(|writer| {
+            writer.stage_chunk(dictionary)?;
+            program_counters::encode(window, &mut writer.body);
+            writer.stage(kind::PROGRAM_COUNTERS, 0, (window.opened.nanos(), window.closed.nanos()))
         })
     }
 

@@ -35,6 +35,7 @@ pub struct Replay {
     play: extern "C" fn(u64) -> i32,
     call: unsafe extern "C" fn(*const c_char) -> i32,
     launch: unsafe extern "C" fn(*const c_char, *const u32, u32, u32) -> u32,
+    program_counters: extern "C" fn(u32, u32) -> i32,
     error: Copy,
     violation: CopyAt,
     counts: unsafe extern "C" fn(*mut Counts) -> i32,
@@ -69,6 +70,7 @@ impl Replay {
                 play: *library.get("gpuwhy_replay_play").map_err(missing)?,
                 call: *library.get("gpuwhy_replay_call").map_err(missing)?,
                 launch: *library.get("gpuwhy_replay_launch").map_err(missing)?,
+                program_counters: *library.get("gpuwhy_replay_program_counters").map_err(missing)?,
                 error: *library.get("gpuwhy_replay_error").map_err(missing)?,
                 violation: *library.get("gpuwhy_replay_violation").map_err(missing)?,
                 counts: *library.get("gpuwhy_replay_counts").map_err(missing)?,
@@ -114,6 +116,16 @@ impl Replay {
         let heard = unsafe { (self.launch)(symbol.as_ptr(), shape.as_ptr(), times, PATIENCE_MS) };
         eprintln!("gpuwhy-replay-host: {heard} of {times} launches were listened to");
         Ok(())
+    }
+
+    /// Waits until sampling of program counters has begun, or is over; or ends the context.
+    pub fn program_counters(&self, what: &str) -> Result<(), String> {
+        let step = ["begun", "over", "endContext"].iter().position(|known| *known == what);
+        let step = step.ok_or_else(|| format!("programCounters={what}: give begun, over or endContext"))?;
+        match (self.program_counters)(u32::try_from(step).unwrap_or(u32::MAX), PATIENCE_MS) {
+            0 => Ok(()),
+            _ => Err(format!("programCounters={what}: that did not happen")),
+        }
     }
 
     /// What the profiler did wrong, in this process.

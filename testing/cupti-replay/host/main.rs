@@ -76,6 +76,7 @@ fn run(args: &Args) -> Result<(), Failure> {
             match function.split_once('=') {
                 Some(("nvtxRangePushA", name)) => ranges::push(name),
                 Some(("launch", what)) => replay.launch(what)?,
+                Some(("programCounters", what)) => replay.program_counters(what)?,
                 Some(("otherTool", does)) => other_tool::run_step(&replay_path()?, does)?,
                 _ if function == "nvtxRangePop" => ranges::pop(),
                 _ => replay.call(function)?,

@@ -120,6 +120,32 @@ pub unsafe extern "C" fn gpuwhy_replay_launch(
     })
 }
 
+/// With `step` 0 waits until program counters are sampled, with 1 until that is over, `patience_ms` at most; with 2
+/// ends the first context, as its destruction does. 0 is success.
+#[unsafe(no_mangle)]
+pub extern "C" fn gpuwhy_replay_program_counters(step: u32, patience_ms: u32) -> i32 {
+    guard(1, || match instance::player() {
+        Ok(player) if !instance::is_forked() => {
+            if step == 2 {
+                return i32::from(!player.end_context());
+            }
+            let deadline = Instant::now() + Duration::from_millis(patience_ms.into());
+            let is_there = || {
+                let objects = player.unit.objects();
+                objects.has_sampled && (step == 0 || objects.program_counters.is_empty())
+            };
+            while !is_there() {
+                if Instant::now() >= deadline {
+                    return 1;
+                }
+                thread::sleep(Duration::from_millis(1));
+            }
+            0
+        }
+        _ => 1,
+    })
+}
+
 /// The driver's function `name` was called on this thread, by somebody who has no part in the recording: a `libcuda` of
 /// a test tells it here.
 ///

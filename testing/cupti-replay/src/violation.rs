@@ -41,8 +41,17 @@ pub enum Rule {
     CountersInCallback,
     /// A range profiler was disabled while a pass was open.
     OpenPass,
+    /// PC sampling was enabled while somebody samples or measures ranges: the process crashes later (seen with CUPTI
+    /// 13.0).
+    ProgramCountersInBetween,
+    /// PC sampling that serializes kernels, or with a period that fills every buffer: programs come to a halt.
+    HarmfulProgramCounters,
+    /// A context was used that is gone: its memory may be another's.
+    GoneContext,
     /// Passes of one range were of different kernels: the values belong to none of them.
     MixedPasses,
+    /// A range profiler was given other metrics than those that it was configured for first.
+    SecondConfiguration,
     /// CUPTI was called in the child of a fork, where its threads do not exist and its locks may be held for ever.
     CallAfterFork,
 }
@@ -65,7 +74,11 @@ impl Rule {
             Self::NoCallbacks => "records to deliver but no buffer callbacks",
             Self::CountersInCallback => "counter function called from inside a callback",
             Self::OpenPass => "range profiler disabled while a pass was open",
+            Self::ProgramCountersInBetween => "PC sampling enabled while the counters are in use",
+            Self::HarmfulProgramCounters => "PC sampling in a way that stops programs",
+            Self::GoneContext => "a context was used after its end",
             Self::MixedPasses => "passes of different kernels in one range",
+            Self::SecondConfiguration => "range profiler configured for other metrics without being opened again",
             Self::CallAfterFork => "called in the child of a fork",
         }
     }

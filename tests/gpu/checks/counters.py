@@ -138,8 +138,8 @@ def training(suite: Suite) -> list[str]:
 
 
 def samples(suite: Suite) -> Iterator[Result]:
-    """`gpuwhy run` samples by itself."""
-    run = suite.run("samples", training(suite), Mode.COMMAND)
+    """`GPUWHY_GPU_METRICS=on` under `gpuwhy run`."""
+    run = suite.run("samples", training(suite), Mode.COMMAND, {VARIABLE: "on"})
     yield expect("counters.samples.run", run.code == 0, run.ending())
     trace = single(suite, run)
     found = means(suite, trace)

@@ -6,8 +6,10 @@ and what is lost is counted.
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import sys
+import threading
 from collections.abc import Iterator
 
 from harness import HERE, Check, Mode, Result, Run, Suite, expect, skipped
@@ -18,6 +20,9 @@ NOT_INSTALLED = 77
 AGAIN = 10
 # Pairs of a bare and a traced run, of which the median counts.
 ROUNDS = 3
+
+# One process has the counters of a device at a time; others are refused, which is another test.
+COUNTERS = threading.Lock()
 
 JAX = ("plain", "adam", "donated", "counted", "optax", "scan", "control", "sharded", "shapes", "beside_torch")
 TORCH = ("eager", "compile", "compile_graphs", "compile_autotune", "captured", "loaders", "threads", "triton")
@@ -89,7 +94,8 @@ def program(name: str, command: list[str], ends_with: int = 0) -> Check:
             return
         yield expect(f"frameworks.{name}.bare", True, f"{bare.ending()}, {bare.stdout.strip()!r}")
         for setting, variables in settings(suite).items():
-            traced = suite.run(f"{name}-{setting}", command, Mode.VARIABLE, variables)
+            with COUNTERS if setting == "counters" else contextlib.nullcontext():
+                traced = suite.run(f"{name}-{setting}", command, Mode.VARIABLE, variables)
             yield compare(suite, name, setting, bare, traced)
 
     return Check(f"frameworks.{name}", check, exclusive=False)

@@ -5,11 +5,23 @@ use std::collections::VecDeque;
 use cupti_sys::counters::range::Collected;
 use profiler_core::kernels::{Choice, KernelProfile, Outcome};
 use profiler_core::record::{Context, Timestamp};
+use rustc_hash::FxHashSet;
 
 /// Times that the passes of a group are repeated because other threads launched into them.
 const MOST_REPEATS: u32 = 3;
 /// A kernel that is not launched for so long is given up, nanoseconds.
 pub const PATIENCE_NANOS: u64 = 5_000_000_000;
+/// As long is waited for other launches than those that were measured and were too short, nanoseconds.
+const PATIENCE_FOR_OTHERS: u64 = 1_000_000_000;
+/// One kernel and grid can do different work, such as products of different depth. Launches that are shorter than this
+/// part of the mean are little of the kernel's time, so others are measured,
+const LEAST_OF_MEAN: f64 = 0.75;
+/// so many times.
+const MOST_TRIES: usize = 4;
+/// Places of one kernel in a step that are remembered.
+const MOST_PLACES: usize = 4096;
+/// The time of a launch, nanoseconds.
+const DURATION: &str = "gpu__time_duration.sum";
 /// `CUPTI_ERROR_HARDWARE_BUSY`
 const BUSY: u32 = 26;
 
@@ -46,6 +58,9 @@ pub struct Launch<'a> {
     pub shared_bytes: u32,
     /// All blocks have to be resident at once.
     pub cooperative: bool,
+    /// The launches before it on its thread, as one number. Launches of one kernel behind the same others do the same
+    /// work: they are the same place of a step, or of another layer like it. `None` where too few are known.
+    pub behind: Option<u64>,
 }
 
 /// How much it may take.
@@ -71,6 +86,16 @@ struct Target {
     /// Whether the counter is prepared for the group, and this kernel.
     is_prepared: bool,
     repeats: u32,
+    /// What the launches that are measured follow, once there was one: all passes count the same work.
+    behind: Option<u64>,
+    /// What its launches followed before that; the next of them that comes again is measured.
+    seen: FxHashSet<u64>,
+    /// The same of launches that were too short.
+    too_short: Vec<u64>,
+    /// Launches are taken however short they are.
+    takes_any: bool,
+    /// Mean time of the recorded launches, nanoseconds.
+    mean_ns: f64,
     /// Launches of the group so far.
     of_group: u32,
     /// Since when it is waited for.
@@ -79,10 +104,37 @@ struct Target {
 }
 
 impl Target {
-    fn matches(&self, launch: &Launch<'_>) -> bool {
+    fn matches(&mut self, launch: &Launch<'_>) -> bool {
         self.symbol.as_bytes() == launch.symbol
             && (self.grid, self.block, self.shared_bytes) == (launch.grid, launch.block, launch.shared_bytes)
             && self.contexts.contains(&launch.context)
+            && launch.behind.is_some_and(|behind| self.takes(behind))
+    }
+
+    /// Whether a launch that follows these ones is measured.
+    fn takes(&mut self, behind: u64) -> bool {
+        if let Some(chosen) = self.behind {
+            return chosen == behind;
+        }
+        if self.seen.len() >= MOST_PLACES {
+            self.seen.clear();
+        }
+        !self.seen.insert(behind) && !self.too_short.contains(&behind)
+    }
+
+    /// Whether the first group shows launches with so little of the kernel's time that others are to be measured.
+    fn is_too_short(&self, values: &[(String, f64)]) -> bool {
+        let duration = values.iter().find(|(name, _)| name == DURATION).map(|&(_, value)| value);
+        self.group == 0
+            && !self.takes_any
+            && self.too_short.len() < MOST_TRIES
+            && duration.is_some_and(|duration| duration < LEAST_OF_MEAN * self.mean_ns)
+    }
+
+    /// The passes of the group so far count for nothing.
+    fn discard(&mut self) {
+        self.profile.discarded = self.profile.discarded.saturating_add(self.of_group);
+        self.is_prepared = false;
     }
 }
 
@@ -114,6 +166,11 @@ impl<C: Counter> Measurement<C> {
                 group: 0,
                 is_prepared: false,
                 repeats: 0,
+                behind: None,
+                seen: FxHashSet::default(),
+                too_short: Vec::new(),
+                takes_any: false,
+                mean_ns: of.total_ns as f64 / of.launches.max(1) as f64,
                 of_group: 0,
                 waits_since: None,
                 profile: KernelProfile { device: of.device, config: of.config, ..KernelProfile::default() },
@@ -134,8 +191,8 @@ impl<C: Counter> Measurement<C> {
     }
 
     /// Whether this launch is the one that is waited for. Not while a pass is open.
-    pub fn wants(&self, launch: &Launch<'_>) -> bool {
-        self.pass.is_none() && self.targets.front().is_some_and(|target| target.matches(launch))
+    pub fn wants(&mut self, launch: &Launch<'_>) -> bool {
+        self.pass.is_none() && self.targets.front_mut().is_some_and(|target| target.matches(launch))
     }
 
     /// What counts, once it is open.
@@ -182,6 +239,7 @@ impl<C: Counter> Measurement<C> {
             target.is_prepared = true;
             target.of_group = 0;
         }
+        target.behind = launch.behind;
         if let Err(code) = counter.start() {
             self.refuse(code);
             return false;
@@ -215,17 +273,23 @@ impl<C: Counter> Measurement<C> {
         target.waits_since = Some(at);
         match collected {
             Ok(None) => {}
+            Ok(Some(collected)) if target.is_too_short(&collected.values) => {
+                target.discard();
+                target.too_short.extend(target.behind.take());
+            }
             Ok(Some(collected)) if collected.ranges == 1 && collected.dropped == 0 => {
                 target.profile.values.extend(collected.values);
                 target.group += 1;
-                (target.is_prepared, target.repeats) = (false, 0);
+                (target.is_prepared, target.repeats, target.waits_since) = (false, 0, None);
                 if target.group >= counter.groups() {
                     self.finish(Outcome::Measured);
+                } else {
+                    // All kernels have their first group before any has its second.
+                    self.targets.rotate_left(1);
                 }
             }
             Ok(Some(_)) => {
-                target.profile.discarded = target.profile.discarded.saturating_add(target.of_group);
-                target.is_prepared = false;
+                target.discard();
                 target.repeats += 1;
                 if target.repeats > MOST_REPEATS {
                     self.finish(Outcome::Disturbed);
@@ -242,8 +306,11 @@ impl<C: Counter> Measurement<C> {
             return;
         }
         let Some(target) = self.targets.front_mut() else { return };
-        let since = *target.waits_since.get_or_insert(now);
-        if now.saturating_sub(since) > PATIENCE_NANOS {
+        let waited = now.saturating_sub(*target.waits_since.get_or_insert(now));
+        if waited > PATIENCE_FOR_OTHERS && target.behind.is_none() && !target.too_short.is_empty() {
+            target.too_short.clear();
+            (target.takes_any, target.waits_since) = (true, None);
+        } else if waited > PATIENCE_NANOS {
             self.finish(Outcome::NotLaunched);
         }
     }

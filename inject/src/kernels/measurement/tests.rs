@@ -16,6 +16,8 @@ struct Fake {
     refuse_start: Option<u32>,
     refuse_stop: Option<u32>,
     collected: u32,
+    /// Times of launches that collections of the first group tell, one after the other.
+    durations: Vec<f64>,
 }
 
 impl Counter for Fake {
@@ -48,7 +50,10 @@ impl Counter for Fake {
         self.collected += 1;
         let dropped = usize::from(self.disturbed > 0);
         self.disturbed = self.disturbed.saturating_sub(1);
-        Ok(Collected { ranges: 1, dropped, values: vec![(format!("group_{group}"), 1.0)] })
+        let name = format!("group_{group}");
+        let duration =
+            (group == 0 && !self.durations.is_empty()).then(|| (DURATION.to_owned(), self.durations.remove(0)));
+        Ok(Collected { ranges: 1, dropped, values: [(name, 1.0)].into_iter().chain(duration).collect() })
     }
 }
 
@@ -78,6 +83,7 @@ fn launch(name: &str) -> Launch<'_> {
         block: [128, 1, 1],
         shared_bytes: 64,
         cooperative: false,
+        behind: Some(7),
     }
 }
 
@@ -96,6 +102,8 @@ thread_local!(static TIME: Cell<u64> = const { Cell::new(0) });
 fn run(measurement: &mut Measurement<Fake>, launch: &Launch<'_>) -> bool {
     let now = TIME.get() + 10;
     TIME.set(now);
+    // What comes once may be a place that does not come again.
+    measurement.wants(launch);
     if !measurement.wants(launch) || !measurement.begin_pass(launch, now) {
         return false;
     }
@@ -108,13 +116,12 @@ fn run(measurement: &mut Measurement<Fake>, launch: &Launch<'_>) -> bool {
 #[test]
 fn kernels_are_measured_one_after_the_other_a_pass_a_launch() {
     let mut measurement = measurement(Fake::default(), LIMITS);
-    for _ in 0..3 {
-        assert!(!run(&mut measurement, &launch("b")), "it is not its turn");
-        assert!(run(&mut measurement, &launch("a")));
-    }
-    for _ in 0..3 {
-        assert!(!run(&mut measurement, &launch("a")));
-        assert!(run(&mut measurement, &launch("b")));
+    // The first group of both, two passes each; then the second group.
+    for (now, other, passes) in [("a", "b", 2), ("b", "a", 2), ("a", "b", 1), ("b", "a", 1)] {
+        for _ in 0..passes {
+            assert!(!run(&mut measurement, &launch(other)), "it is not its turn");
+            assert!(run(&mut measurement, &launch(now)));
+        }
     }
     assert!(measurement.is_over() && !run(&mut measurement, &launch("b")));
     let finished = measurement.take_finished();
@@ -136,16 +143,44 @@ fn another_shape_context_or_name_is_left_alone() {
         Launch { grid: [10, 1, 2], ..right },
         Launch { block: [64, 2, 1], ..right },
         Launch { shared_bytes: 0, ..right },
+        Launch { behind: None, ..right },
     ] {
         assert!(!run(&mut measurement, &wrong), "{wrong:?}");
     }
     assert!(run(&mut measurement, &right));
+    assert!(!run(&mut measurement, &Launch { behind: Some(8), ..right }), "other work, perhaps");
+    assert!(run(&mut measurement, &right));
+}
+
+#[test]
+fn launches_that_are_short_beside_the_mean_give_way_to_others() {
+    // The choice says 1 ns on average.
+    let fake = || Fake { durations: vec![0.5, 0.2, 0.8], ..Fake::default() };
+    let of = |behind| Launch { behind: Some(behind), ..launch("a") };
+    let mut measurement_of = measurement(fake(), LIMITS);
+    for behind in [1, 1, 2, 2, 3, 3] {
+        assert!(run(&mut measurement_of, &of(behind)));
+    }
+    (0..2).for_each(|_| assert!(run(&mut measurement_of, &launch("b"))));
+    assert!(!run(&mut measurement_of, &of(1)) && run(&mut measurement_of, &of(3)), "the second group is of the same");
+    let profile = &measurement_of.take_finished()[0];
+    assert_eq!((profile.outcome, profile.launches, profile.discarded), (Outcome::Measured, 7, 4));
+    assert_eq!(profile.value(DURATION), Some(0.8));
+    // None but short ones come.
+    let mut short = measurement(fake(), LIMITS);
+    (0..2).for_each(|_| assert!(run(&mut short, &of(1))));
+    assert!(!run(&mut short, &of(1)));
+    short.tick(TIME.get() + PATIENCE_FOR_OTHERS + 1);
+    (0..2).for_each(|_| assert!(run(&mut short, &of(1))));
+    assert!(run(&mut short, &launch("b")), "taken as they are");
 }
 
 #[test]
 fn passes_into_which_others_launched_are_repeated_a_few_times() {
     let mut measurement_of = measurement(Fake { disturbed: 2, ..Fake::default() }, LIMITS);
-    (0..7).for_each(|_| assert!(run(&mut measurement_of, &launch("a"))));
+    (0..6).for_each(|_| assert!(run(&mut measurement_of, &launch("a"))));
+    (0..2).for_each(|_| assert!(run(&mut measurement_of, &launch("b"))));
+    assert!(run(&mut measurement_of, &launch("a")));
     let profile = &measurement_of.take_finished()[0];
     assert_eq!((profile.outcome, profile.launches, profile.discarded), (Outcome::Measured, 7, 4));
     assert_eq!(profile.values.len(), 2, "nothing of a disturbed pass is kept");
@@ -159,7 +194,9 @@ fn passes_into_which_others_launched_are_repeated_a_few_times() {
 #[test]
 fn limits_end_it_with_what_there_is() {
     let mut few = measurement(Fake::default(), Limits { launches: 2, ..LIMITS });
-    assert!(run(&mut few, &launch("a")) && run(&mut few, &launch("a")) && !run(&mut few, &launch("a")));
+    (0..2).for_each(|_| assert!(run(&mut few, &launch("a"))));
+    (0..2).for_each(|_| assert!(run(&mut few, &launch("b"))));
+    assert!(!run(&mut few, &launch("a")));
     let profile = &few.take_finished()[0];
     assert_eq!((profile.outcome, profile.values.len()), (Outcome::OutOfBudget, 1), "one group was complete");
     let mut short = measurement(Fake::default(), Limits { stall_ns: 5, ..LIMITS });

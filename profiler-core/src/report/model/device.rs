@@ -11,7 +11,7 @@ use crate::cost::PriceSource;
 use crate::counters::power::GaugeSums;
 use crate::record::{Device, PcieLink};
 use crate::report::library::Library;
-use crate::steps::{Steady, StepKinds, Steps};
+use crate::steps::{Steady, Step, StepKinds, Steps};
 use crate::whatif::WhatIf;
 
 /// One device.
@@ -27,6 +27,8 @@ pub struct DeviceReport {
     pub leaves: Leaves,
     /// The window without start-up, by cause; the verdict rests on it.
     pub steady_leaves: Leaves,
+    /// Its newest stretches of at least a second, oldest first; at most [`WINDOWS_KEPT`](crate::report::WINDOWS_KEPT).
+    pub windows: Vec<Step>,
     /// Its steps, when any are complete.
     pub steps: Option<Steps>,
     /// What its steps are.

@@ -73,7 +73,7 @@ fn noun(report: &Report) -> &'static str {
 }
 
 /// Whether what the run does now says little about what it will do: it has no steps yet, and has not run for long.
-fn is_starting_up(report: &Report) -> bool {
+pub(in crate::report) fn is_starting_up(report: &Report) -> bool {
     let warm = report.devices.iter().map(|device| device.steady_leaves.iter().sum::<u64>()).max().unwrap_or(0);
     report.completeness.end == End::Abrupt && report.verdict.basis.is_none() && warm < STARTING_UP
 }

@@ -13,7 +13,8 @@ mod tables;
 use std::fmt::Write;
 
 pub(super) use self::completeness::missing;
-pub(super) use self::live::live_line;
+pub(super) use self::live::{is_starting_up, live_line};
+pub(super) use self::shares::busy_share;
 use self::shares::share_line;
 use super::{Part, Report, StepMeaning, Verdict, captures, cost, untraced};
 use crate::attribution::leaf::Group;

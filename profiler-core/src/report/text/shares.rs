@@ -44,7 +44,7 @@ impl Report {
 }
 
 /// The share of the time in which the GPU worked at all, over all GPUs.
-pub(super) fn busy_share(report: &Report) -> f64 {
+pub(in crate::report) fn busy_share(report: &Report) -> f64 {
     let idle: f64 = report
         .devices
         .iter()

@@ -140,9 +140,18 @@ pub unsafe extern "C" fn cuptiRangeProfilerSetConfig(parameters: *mut RangeSetCo
         need(!objects.is_taken_but_by(handle), CuptiResult::HARDWARE_BUSY)?;
         let object = objects.range(handle)?;
         need(!object.is_started, CuptiResult::INVALID_OPERATION)?;
+        // As an H100 with CUPTI 13.0 does: no error, and the first configuration goes on.
+        let (metrics, passes) = if object.metrics.is_empty() {
+            (metrics, passes.into())
+        } else {
+            if object.metrics != metrics {
+                player.violations.note(Rule::SecondConfiguration, || metrics.join(", "));
+            }
+            (std::mem::take(&mut object.metrics), object.passes)
+        };
         *object = RangeObject {
             metrics,
-            passes: passes.into(),
+            passes,
             image: Some((parameters.image.expose_provenance(), parameters.image_size)),
             ..RangeObject::default()
         };
@@ -164,6 +173,7 @@ pub unsafe extern "C" fn cuptiRangeProfilerStart(parameters: *mut RangeStart) ->
         need(!object.is_started && object.done < object.passes, CuptiResult::INVALID_OPERATION)?;
         object.is_started = true;
         object.launched.clear();
+        objects.has_measured = true;
         Ok(())
     })
 }

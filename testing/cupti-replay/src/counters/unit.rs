@@ -60,6 +60,19 @@ pub struct RangeObject {
     pub dropped: usize,
 }
 
+/// A context whose program counters are sampled.
+#[derive(Clone, Debug, Default)]
+pub struct PcObject {
+    /// Numbers of stall reasons that are sampled; empty before it is configured.
+    pub reasons: Vec<u32>,
+    /// Between start and stop.
+    pub is_started: bool,
+    /// What has been fetched, or may be.
+    pub next: usize,
+    /// Whether anything was sampled.
+    pub has_samples: bool,
+}
+
 /// What clients have opened.
 #[derive(Debug, Default)]
 pub struct Objects {
@@ -70,6 +83,14 @@ pub struct Objects {
     pub samplers: HashMap<usize, SamplingObject>,
     /// Range profilers.
     pub ranges: HashMap<usize, RangeObject>,
+    /// PC sampling, by context.
+    pub program_counters: HashMap<usize, PcObject>,
+    /// Whether program counters were ever sampled.
+    pub has_sampled: bool,
+    /// Contexts that are gone.
+    pub gone: Vec<usize>,
+    /// Whether a range was ever measured: samples have no program counters any more.
+    pub has_measured: bool,
 }
 
 /// What there is to count, and who does.
@@ -132,6 +153,7 @@ impl Objects {
         let others = self.ranges.iter().filter(|(other, _)| **other != handle);
         self.samplers.values().any(|sampler| !sampler.metrics.is_empty())
             || others.map(|(_, range)| range).any(|range| !range.metrics.is_empty())
+            || self.program_counters.values().any(|of| !of.reasons.is_empty())
     }
 
     /// A range profiler.
@@ -140,6 +162,14 @@ impl Objects {
     /// For a handle that is none, or not any more.
     pub fn range(&mut self, handle: usize) -> Result<&mut RangeObject, CuptiResult> {
         self.ranges.get_mut(&handle).ok_or(CuptiResult::INVALID_PARAMETER)
+    }
+
+    /// PC sampling of a context.
+    ///
+    /// # Errors
+    /// Where it is not enabled.
+    pub fn program_counters(&mut self, context: usize) -> Result<&mut PcObject, CuptiResult> {
+        self.program_counters.get_mut(&context).ok_or(CuptiResult::INVALID_OPERATION)
     }
 
     /// The metrics of a chip.

@@ -273,6 +273,13 @@ impl Player {
         for context in self.session.contexts() {
             tell(ResourceCallback::CONTEXT_CREATED, Some(context), None);
         }
+        let modules = self.unit.recorded.iter().flat_map(|recorded| &recorded.modules);
+        for (number, (_, module)) in (1..).zip(modules) {
+            let listener = self.client().listener(Domain::RESOURCE, ResourceCallback::MODULE_LOADED.0);
+            if let Some(subscriber) = listener {
+                ffi::tell_module(&subscriber, self.session.contexts().next(), number, module);
+            }
+        }
         // A recording does not say when graphs were instantiated.
         for (graph, nodes) in self.session.graphs() {
             for _ in 0..nodes {
@@ -280,6 +287,21 @@ impl Player {
             }
             tell(ResourceCallback::GRAPHEXEC_CREATED, None, Some(graph));
         }
+    }
+
+    /// The first context goes, as `cuCtxDestroy` tells it. Whether there is one.
+    pub fn end_context(&self) -> bool {
+        let Some(context) = self.session.contexts().next() else { return false };
+        let listener = self.client().listener(Domain::RESOURCE, ResourceCallback::CONTEXT_DESTROY_STARTING.0);
+        if let Some(subscriber) = listener {
+            ffi::tell_resource(&subscriber, ResourceCallback::CONTEXT_DESTROY_STARTING, Some(context), None);
+        }
+        let mut objects = self.unit.objects();
+        if objects.program_counters.remove(&ffi::token(context).addr()).is_some() {
+            self.violations.note(Rule::OpenPass, || "a context with program counters went".to_owned());
+        }
+        objects.gone.push(ffi::token(context).addr());
+        true
     }
 
     fn deliver(&self, delivery: &mut Delivery, items: Range<usize>, context: u64, stream: u32) {

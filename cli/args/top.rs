@@ -1,0 +1,98 @@
+//! Options of `gpuwhy top`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use gpuwhy_inject::config;
+use gpuwhy_inject::control::address::Process;
+
+use crate::top::{Props, Show};
+
+pub(super) const TOP_HELP: &str = "\
+Shows every process of this user that runs with gpuwhy. Keys: up and down choose a process, s starts or stops its
+capture, n shows its report, h writes the HTML page of its trace, ? explains the rest, q quits. The processes go on.
+
+A trace is played back as if it were live. Other hosts are reached through the command of --via, which runs gpuwhy
+there; no port is opened. Without a terminal the table is printed once.
+
+EXIT CODES:
+  0  it was shown
+  1  a trace cannot be read, or the terminal not be used
+
+EXAMPLES:
+  gpuwhy top
+  gpuwhy top gpuwhy-4711.gpuwhy --speed 4
+  gpuwhy top --host node7 --host node8
+  gpuwhy top --via 'srun --jobid=7 --overlap -w {host}' --host node7
+  gpuwhy top --via 'ssh node7 /opt/gpuwhy/bin/gpuwhy'
+  gpuwhy top --json | jq -r 'select(.lost > 0) | .pid'";
+
+#[derive(Args)]
+pub struct TopArgs {
+    /// Process ids as in `gpuwhy status`, or one trace to play back
+    #[arg(value_name = "PID|TRACE")]
+    targets: Vec<String>,
+    /// Print the table once
+    #[arg(long, conflicts_with_all = ["json", "follow"])]
+    once: bool,
+    /// Print a line of JSON for each process
+    #[arg(long)]
+    json: bool,
+    /// With --json: print lines again and again
+    #[arg(long, requires = "json")]
+    follow: bool,
+    /// Time between two answers of a process, from 1s to 1h
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = interval)]
+    interval: Duration,
+    /// Play a trace back so many times as fast as it ran
+    #[arg(long, value_name = "N", default_value = "1", value_parser = speed)]
+    speed: f64,
+    /// Show processes of this host, reached with ssh or --via
+    #[arg(long = "host", value_name = "HOST")]
+    hosts: Vec<String>,
+    /// Command that runs gpuwhy on another host; {host} is its name
+    #[arg(long, value_name = "COMMAND")]
+    via: Vec<String>,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let allowed = Duration::from_secs(1)..=Duration::from_secs(3600);
+    let time = config::parse_duration(text).filter(|time| allowed.contains(time));
+    time.ok_or_else(|| "expected a duration from 1s to 1h".to_owned())
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    let speed = text.parse().ok().filter(|speed| (0.01..=10_000.0).contains(speed));
+    speed.ok_or_else(|| "expected a number from 0.01 to 10000".to_owned())
+}
+
+impl TryFrom<TopArgs> for Props {
+    type Error = anyhow::Error;
+
+    /// # Errors
+    ///
+    /// When targets are neither processes nor one trace.
+    fn try_from(args: TopArgs) -> Result<Self, anyhow::Error> {
+        let TopArgs { targets, once, json, follow, interval, speed, hosts, via } = args;
+        let show = match (once, json, follow) {
+            (true, ..) => Show::Once,
+            (_, true, false) => Show::Json,
+            (_, true, true) => Show::Follow,
+            _ => Show::Terminal,
+        };
+        let named: Result<Vec<Process>, _> = targets.iter().map(|target| target.parse()).collect();
+        let (processes, trace) = match (named, &targets[..]) {
+            (Ok(processes), _) => (processes, None),
+            (Err(_), [trace]) => (Vec::new(), Some(PathBuf::from(trace))),
+            (Err(_), _) => anyhow::bail!("expected process ids, or one trace"),
+        };
+        if trace.as_deref().is_some_and(Path::is_dir) {
+            anyhow::bail!("{}: this is a folder; name one trace in it", targets[0]);
+        }
+        if trace.is_some() && !(hosts.is_empty() && via.is_empty()) {
+            anyhow::bail!("a trace is played back here: leave --host and --via out");
+        }
+        Ok(Self { processes, trace, speed, interval, via, hosts, show })
+    }
+}

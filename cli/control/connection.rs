@@ -1,0 +1,154 @@
+//! A conversation with one process over its control socket: lines out, lines of JSON back.
+//!
+//! Which folders and sockets are trusted is [`address`], which libprof.so uses too. A process that does not answer is
+//! waited for a bounded time, and an answer has a bounded length.
+
+use std::borrow::Cow;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use gpuwhy_inject::control::address::{self, Process};
+use profiler_core::text_format::printable;
+use serde_json::Value;
+use tracing::{debug, info};
+
+use crate::interrupt;
+
+/// A process answers within milliseconds; one that is stopped, or starved of processors, may not. From the
+/// first attempt to connect to the last byte of the answer.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest answer, bytes; libprof.so never has more than a quarter of this to send.
+pub const MAX_LINE: usize = 1 << 20;
+/// How soon Ctrl-C is noticed while a line is waited for.
+const SIGNAL_POLL: Duration = Duration::from_millis(100);
+
+/// This user's processes with their sockets, of all folders: a process may have been started without the
+/// variable of this terminal. A folder that somebody else could have put there is not looked into; the second list
+/// says why.
+pub fn processes() -> (Vec<(Process, PathBuf)>, Vec<String>) {
+    let user = address::user();
+    let (mut found, mut refused) = (Vec::new(), Vec::new());
+    for folder in address::folders(user) {
+        match address::check(&folder, user) {
+            Ok(()) => found.extend(address::sockets(&folder, user)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => debug!(?folder, "this folder does not exist"),
+            Err(error) => refused.push(format!("{}; the folder is not used", printable(&error.to_string()))),
+        }
+    }
+    (found, refused)
+}
+
+/// A conversation with one process.
+pub struct Connection {
+    stream: UnixStream,
+    /// What has come behind the last line.
+    input: Vec<u8>,
+}
+
+impl Connection {
+    /// Connects and sends a line; `None` when nobody listens.
+    pub fn open(socket: &Path, line: &str, deadline: Instant) -> io::Result<Option<Self>> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let Some(stream) = address::connect(socket, address::user(), left)? else {
+            info!(?socket, removed = !socket.exists(), "nobody listens on this socket: its process was killed");
+            return Ok(None);
+        };
+        stream.set_nonblocking(false)?;
+        // A few bytes, for which a new connection has room.
+        stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+        let mut connection = Self { stream, input: Vec::new() };
+        connection.send(line)?;
+        Ok(Some(connection))
+    }
+
+    /// Sends a line.
+    pub fn send(&mut self, line: &str) -> io::Result<()> {
+        self.stream.write_all(format!("{line}\n").as_bytes())
+    }
+
+    /// The next line, without its end. However slowly it comes, `deadline` holds for all of it.
+    pub fn line(&mut self, deadline: Instant) -> io::Result<String> {
+        let mut seen = 0;
+        loop {
+            if let Some(end) = self.input[seen..].iter().position(|&byte| byte == b'\n') {
+                let line: Vec<u8> = self.input.drain(..=seen + end).collect();
+                let line = String::from_utf8(line).map_err(|_| invalid("the answer is not UTF-8"))?;
+                return Ok(line.trim_end().to_owned());
+            }
+            seen = self.input.len();
+            if seen > MAX_LINE {
+                return Err(invalid("the answer has no end"));
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "timed out waiting for the answer"));
+            }
+            self.read(left.min(SIGNAL_POLL))?;
+            if interrupt::state().is_break() {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+        }
+    }
+
+    fn read(&mut self, timeout: Duration) -> io::Result<()> {
+        self.stream.set_read_timeout(Some(timeout))?;
+        let mut piece = [0; 16 << 10];
+        match self.stream.read(&mut piece) {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(bytes) => {
+                self.input.extend_from_slice(&piece[..bytes]);
+                Ok(())
+            }
+            // The time is up, which the caller notices.
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn invalid(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+/// A line as JSON.
+pub fn parsed(line: &str) -> io::Result<Value> {
+    serde_json::from_str(line).map_err(|_| invalid("the answer is not JSON"))
+}
+
+/// A line of JSON as a terminal may show it. JSON has no control characters of ASCII but DEL; those beyond
+/// ASCII are written as JSON's own escapes, so that a reader gets what was sent.
+pub fn plain_json(line: &str) -> String {
+    let mut plain = String::with_capacity(line.len());
+    for character in line.chars() {
+        match printable(character.encode_utf8(&mut [0; 4])) {
+            Cow::Borrowed(shown) => plain.push_str(shown),
+            Cow::Owned(_) => {
+                plain.extend(character.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")));
+            }
+        }
+    }
+    plain
+}
+
+/// One question and its answer; `None` when nobody listens.
+pub fn ask(socket: &Path, line: &str) -> io::Result<Option<(String, Value)>> {
+    let deadline = Instant::now() + ANSWER_TIMEOUT;
+    let Some(mut connection) = Connection::open(socket, line, deadline)? else { return Ok(None) };
+    let line = connection.line(deadline)?;
+    let answer = parsed(&line)?;
+    Ok(Some((line, answer)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_cannot_control_the_terminal() {
+        let line = "{\"command\":\"\\u001b]0;x\\u0007 \u{9b}31m\u{7f}\u{202e}é\"}";
+        assert_eq!(plain_json(line), "{\"command\":\"\\u001b]0;x\\u0007 \\u009b31m\\u007f\\u202eé\"}");
+        assert_eq!(parsed(line).unwrap(), parsed(&plain_json(line)).unwrap(), "it still says the same");
+    }
+}

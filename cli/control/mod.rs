@@ -1,0 +1,195 @@
+//! `gpuwhy status`, `start`, `stop`, `snapshot`, `watch`: talks to the control sockets of this user's processes.
+//!
+//! One connection and one line of JSON each way ([`connection`]), see docs/guide/control.md. What a terminal would obey
+//! is escaped.
+
+pub mod connection;
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use gpuwhy_inject::control::address::Process;
+use profiler_core::text_format::printable;
+use serde_json::Value;
+
+use self::connection::{ANSWER_TIMEOUT, Connection, ask, parsed, plain_json};
+use crate::{interrupt, message};
+
+/// Exit code when there is no such process, or it does not answer.
+pub const NO_ANSWER: u8 = 1;
+/// What to do.
+#[derive(Debug)]
+pub enum Props {
+    /// Lists the processes.
+    Status {
+        /// The answers as they come, one line each.
+        json: bool,
+    },
+    /// Sends a command to one process.
+    Tell {
+        /// Which.
+        process: Process,
+        /// The command of the protocol.
+        command: &'static str,
+    },
+    /// Prints lines until the process ends.
+    Watch {
+        /// Which.
+        process: Process,
+        /// Time between two lines.
+        interval: Duration,
+    },
+}
+
+/// Does it and answers with the exit code.
+///
+/// # Errors
+///
+/// When a process does not answer, or stdout cannot be written.
+pub fn run(props: &Props) -> Result<u8> {
+    match *props {
+        Props::Status { json } => status(json),
+        Props::Tell { process, command } => tell(process, command),
+        Props::Watch { process, interval } => watch(process, interval),
+    }
+}
+
+/// This user's processes with their sockets; folders that are not used are told.
+fn processes() -> Vec<(Process, PathBuf)> {
+    let (found, refused) = connection::processes();
+    refused.iter().for_each(|why| message::say(why));
+    found
+}
+
+fn status(json: bool) -> Result<u8> {
+    let mut out = io::stdout().lock();
+    let mut any = false;
+    for (process, socket) in processes() {
+        match ask(&socket, "status") {
+            Ok(None) => continue,
+            Ok(Some((line, _))) if json => writeln!(out, "{}", plain_json(&line))?,
+            Ok(Some((_, answer))) => {
+                if !any {
+                    let columns = "     PID  STATE      CAPTURES  VERDICT         SHARE    LOST  COMMAND";
+                    writeln!(out, "{columns}")?;
+                }
+                out.write_all(row(process, &answer).as_bytes())?;
+            }
+            Err(error) => {
+                message::say(&format!("process {process} does not answer: {error}"));
+                continue;
+            }
+        }
+        any = true;
+    }
+    if !any && !json {
+        writeln!(out, "no process of this user runs with gpuwhy")?;
+    }
+    Ok(0)
+}
+
+/// A process in the table of `status`, and its trace below it.
+fn row(process: Process, answer: &Value) -> String {
+    let text = |name: &str| printable(answer[name].as_str().unwrap_or("-"));
+    let number = |name: &str| answer[name].as_u64().unwrap_or(0);
+    let share = answer["share"].as_f64().unwrap_or(0.0) * 100.0;
+    let mut row = format!(
+        "{:>8}  {:<10} {:>8}  {:<13} {share:>4.0} %  {:>6}  {}\n",
+        process.to_string(),
+        text("state"),
+        number("captures"),
+        text("verdict"),
+        number("lost"),
+        text("command")
+    );
+    if answer["trace"].is_string() {
+        row.push_str(&format!("{:>8}  {}\n", "", text("trace")));
+    }
+    row
+}
+
+/// The socket of a process.
+fn socket(process: Process) -> Result<PathBuf> {
+    match processes().into_iter().find(|(found, _)| *found == process) {
+        Some((_, socket)) => Ok(socket),
+        None => Err(nobody(process)),
+    }
+}
+
+fn nobody(process: Process) -> anyhow::Error {
+    anyhow!("no process {process} of this user runs with gpuwhy; `gpuwhy status` lists those that do")
+}
+
+fn tell(process: Process, command: &str) -> Result<u8> {
+    let text = told(process, &socket(process)?, command)?;
+    writeln!(io::stdout(), "{text}")?;
+    Ok(0)
+}
+
+/// Sends a command of the protocol to a process, and gives its answer in words.
+///
+/// # Errors
+///
+/// When the process does not answer.
+pub fn told(process: Process, socket: &Path, command: &str) -> Result<String> {
+    let answer = ask(socket, command).with_context(|| format!("process {process} does not answer"))?;
+    let Some((_, answer)) = answer else { return Err(nobody(process)) };
+    if command == "snapshot" {
+        let text = answer["text"].as_str().unwrap_or_default().lines().map(printable);
+        let trace = answer["trace"].as_str().map(|trace| format!("trace: {}", printable(trace)).into());
+        return Ok(text.chain(trace).collect::<Vec<_>>().join("\n"));
+    }
+    let changed = answer["changed"].as_bool().unwrap_or(false);
+    let state = printable(answer["state"].as_str().unwrap_or("unknown"));
+    let capture = answer["captures"].as_u64().unwrap_or(0);
+    Ok(match (command, changed) {
+        ("release", _) => {
+            format!("process {process} is {state}: CUPTI is released once the captured records have arrived")
+        }
+        ("start", true) => format!("capture {capture} has begun"),
+        (_, true) => format!("capture {capture} has ended"),
+        (_, false) => format!("nothing changed: process {process} is {state}"),
+    })
+}
+
+fn watch(process: Process, interval: Duration) -> Result<u8> {
+    let silent = || format!("process {process} does not answer");
+    let mut deadline = Instant::now() + ANSWER_TIMEOUT;
+    let command = format!("watch {}", interval.as_millis());
+    let connection = Connection::open(&socket(process)?, &command, deadline).with_context(silent)?;
+    let Some(mut connection) = connection else { return Err(nobody(process)) };
+    interrupt::watch()?;
+    let mut out = io::stdout().lock();
+    loop {
+        match connection.line(deadline) {
+            Ok(line) => {
+                parsed(&line).with_context(silent)?;
+                writeln!(out, "{}", plain_json(&line))?;
+                out.flush()?;
+            }
+            // The process has ended.
+            Err(error) if matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset) => {
+                return Ok(0);
+            }
+            // The usual way to end this. Every line that was begun is whole.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(0),
+            Err(error) => return Err(error).with_context(silent),
+        }
+        // Lines come as seldom as was asked for.
+        deadline = Instant::now() + ANSWER_TIMEOUT + interval;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_cannot_control_the_terminal() {
+        let line = "{\"command\":\"\\u001b]0;x\\u0007 \u{9b}31m\u{7f}\u{202e}é\"}";
+        let row = row("7".parse().unwrap(), &parsed(line).unwrap());
+        assert!(!row.contains(|character: char| character.is_control() && character != '\n'), "{row:?}");
+    }
+}

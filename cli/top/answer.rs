@@ -1,0 +1,283 @@
+//! What a process says of itself, read from a line of JSON.
+//!
+//! Lines come from programs of other versions, and through a launcher from other machines. So a field that is missing
+//! or of another type counts as not said, every list and text is bounded, and texts are made harmless for a terminal
+//! here, once.
+
+use profiler_core::attribution::leaf::Group;
+use profiler_core::text_format::printable;
+use serde_json::Value;
+
+/// Characters of a text.
+const TEXT: usize = 600;
+/// Rows of a list.
+const ROWS: usize = 64;
+/// Number of causes.
+pub const CAUSES: usize = Group::ALL.len();
+
+/// What every answer says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Status {
+    pub pid: u64,
+    pub command: String,
+    /// `waiting`, `capturing` or `finished`.
+    pub state: String,
+    pub captures: u64,
+    /// The cause that matters most, as it is called in JSON.
+    pub verdict: String,
+    /// 0 to 1.
+    pub share: f64,
+    /// The live line.
+    pub line: String,
+    pub kernels: u64,
+    /// Records and range events.
+    pub lost: u64,
+    pub unobserved_ns: u64,
+    pub trace: Option<String>,
+}
+
+/// What an answer to `live` says beside that.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Live {
+    pub host: String,
+    pub rank: Option<u64>,
+    pub mode: String,
+    pub observed_ns: u64,
+    pub starting_up: bool,
+    /// What is to be named now, as it is called in JSON, and its share, 0 to 1.
+    pub verdict: String,
+    pub share: f64,
+    /// How many times as fast the program could become, and between which factors.
+    pub ceiling: Option<f64>,
+    pub interval: Option<(f64, f64)>,
+    /// 0 to 1.
+    pub busy: Option<f64>,
+    /// By which launching threads are held up at most, 0 to 1.
+    pub cost: Option<f64>,
+    pub steps: Option<Steps>,
+    pub evidence: Vec<String>,
+    pub missing: Vec<String>,
+    pub advice: String,
+    pub devices: Vec<Device>,
+    pub devices_beyond: u64,
+    pub kernels: Vec<Row>,
+    pub lines: Vec<Row>,
+    pub ranges: Vec<Row>,
+}
+
+/// Steps of the device with the longest window.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Steps {
+    pub noun: String,
+    pub seen: u64,
+    pub median_ns: u64,
+    /// Durations of the newest, oldest first, nanoseconds.
+    pub newest_ns: Vec<u64>,
+}
+
+/// A device of a process.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Device {
+    pub id: u64,
+    pub name: String,
+    pub window_ns: u64,
+    /// Stretches of at least a second, oldest first.
+    pub windows: Vec<Window>,
+}
+
+/// A stretch of a device's time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// Its end, nanoseconds since the Unix epoch.
+    pub end_ns: u64,
+    /// Microseconds by cause, in the order of [`Group::ALL`].
+    pub causes: [u64; CAUSES],
+}
+
+/// A kernel, a line of code or a range, with its totals since the begin.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Row {
+    pub name: String,
+    pub count: Option<u64>,
+    pub total_ns: u64,
+}
+
+/// An answer of a process.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answer {
+    pub status: Status,
+    /// `None` from a library that does not know `live`, and where measuring is over.
+    pub live: Option<Live>,
+}
+
+impl Answer {
+    /// Reads an answer to `live`, `watch` or `status`.
+    pub fn of(json: &Value) -> Self {
+        let live = json["devices"].is_array().then(|| live(json));
+        Self { status: status(json), live }
+    }
+}
+
+fn status(json: &Value) -> Status {
+    Status {
+        pid: number(json, "pid"),
+        command: text(json, "command"),
+        state: text(json, "state"),
+        captures: number(json, "captures"),
+        verdict: text(json, "verdict"),
+        share: share(json, "share").unwrap_or(0.0),
+        line: text(json, "line"),
+        kernels: number(json, "kernels"),
+        lost: number(json, "lost"),
+        unobserved_ns: number(json, "unobserved_ns"),
+        trace: json["trace"].as_str().map(|path| path.chars().take(4_096).collect()),
+    }
+}
+
+fn live(json: &Value) -> Live {
+    let order = order(&json["groups"]);
+    let interval = share(json, "ceiling_low").zip(share(json, "ceiling_high"));
+    let steps = json["steps"].is_object().then(|| steps(&json["steps"]));
+    let named =
+        |row: &Value| Row { name: text(row, "name"), count: row["count"].as_u64(), total_ns: number(row, "total_ns") };
+    Live {
+        host: text(json, "host"),
+        rank: json["rank"].as_u64(),
+        mode: text(json, "mode"),
+        observed_ns: number(json, "observed_ns"),
+        starting_up: json["starting_up"] == true,
+        verdict: text(json, "live_verdict"),
+        share: share(json, "live_share").unwrap_or(0.0),
+        ceiling: share(json, "ceiling"),
+        interval,
+        busy: share(json, "busy"),
+        cost: share(json, "cost"),
+        steps,
+        evidence: texts(json, "evidence"),
+        missing: texts(json, "missing"),
+        advice: text(json, "advice"),
+        devices: list(json, "devices").map(|row| device(row, &order)).collect(),
+        devices_beyond: number(json, "devices_beyond"),
+        kernels: list(json, "top_kernels").map(named).collect(),
+        lines: list(json, "lines").map(line).collect(),
+        ranges: list(json, "ranges").map(range).collect(),
+    }
+}
+
+/// Which of our causes each number of a window is about.
+fn order(groups: &Value) -> Vec<Option<usize>> {
+    let known = |name: &Value| Group::ALL.iter().position(|group| name.as_str() == Some(group.name()));
+    groups.as_array().into_iter().flatten().take(ROWS).map(known).collect()
+}
+
+fn steps(json: &Value) -> Steps {
+    let newest = json["newest_ns"].as_array().into_iter().flatten().take(ROWS).filter_map(Value::as_u64);
+    Steps {
+        noun: text(json, "noun"),
+        seen: number(json, "seen"),
+        median_ns: number(json, "median_ns"),
+        newest_ns: newest.collect(),
+    }
+}
+
+fn device(json: &Value, order: &[Option<usize>]) -> Device {
+    let windows = list(json, "windows").filter_map(|row| window(row, order));
+    Device {
+        id: number(json, "id"),
+        name: text(json, "name"),
+        window_ns: number(json, "window_ns"),
+        windows: windows.collect(),
+    }
+}
+
+fn window(row: &Value, order: &[Option<usize>]) -> Option<Window> {
+    let (end, times) = row.as_array()?.split_first()?;
+    let mut window = Window { end_ns: end.as_u64()?, ..Window::default() };
+    for (time, place) in times.iter().zip(order) {
+        // What a newer version calls by a name of its own is not known here.
+        let place = place.unwrap_or(Group::CannotTell as usize);
+        window.causes[place] = window.causes[place].saturating_add(time.as_u64()?);
+    }
+    Some(window)
+}
+
+fn line(row: &Value) -> Row {
+    let file = text(row, "file");
+    let file = file.rsplit('/').next().unwrap_or(&file).to_owned();
+    let name = match (number(row, "line"), text(row, "function")) {
+        (0, function) => format!("{file} {function}"),
+        (line, function) => format!("{file}:{line} {function}"),
+    };
+    Row { name, count: None, total_ns: number(row, "total_ns") }
+}
+
+fn range(row: &Value) -> Row {
+    let (domain, name) = (text(row, "domain"), text(row, "name"));
+    let name = if domain.is_empty() { name } else { format!("{domain}: {name}") };
+    Row { name, count: row["count"].as_u64(), total_ns: number(row, "device_ns") }
+}
+
+fn list<'a>(json: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
+    json[name].as_array().into_iter().flatten().take(ROWS)
+}
+
+fn texts(json: &Value, name: &str) -> Vec<String> {
+    list(json, name).filter_map(Value::as_str).map(harmless).collect()
+}
+
+fn text(json: &Value, name: &str) -> String {
+    harmless(json[name].as_str().unwrap_or_default())
+}
+
+/// As a terminal may show it, of bounded length.
+pub fn harmless(text: &str) -> String {
+    let end = text.char_indices().nth(TEXT).map_or(text.len(), |(index, _)| index);
+    let short = printable(&text[..end]);
+    short.chars().take(TEXT).collect()
+}
+
+fn number(json: &Value, name: &str) -> u64 {
+    json[name].as_u64().unwrap_or(0)
+}
+
+fn share(json: &Value, name: &str) -> Option<f64> {
+    json[name].as_f64().filter(|share| share.is_finite() && *share >= 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn whatever_an_answer_holds_is_read_or_counts_as_not_said() {
+        for hostile in [
+            json!(null),
+            json!([]),
+            json!({"devices": {}, "pid": "x", "line": 7}),
+            json!({"devices": [1, null, {"windows": [[], [1], ["x"], [1, -2], 3]}], "groups": 3, "steps": {"newest_ns": ["x"]}}),
+            json!({"devices": [], "ceiling": -1.0, "busy": "much", "top_kernels": [{}, 5], "lines": "x"}),
+        ] {
+            let answer = Answer::of(&hostile);
+            assert_eq!((answer.status.pid, answer.live.as_ref().and_then(|live| live.ceiling)), (0, None), "{hostile}");
+        }
+        let long =
+            json!({"command": "x\u{1b}[2J\u{202e}".repeat(100_000), "devices": [], "evidence": vec!["y"; 1_000]});
+        let answer = Answer::of(&long);
+        assert!(answer.status.command.chars().count() <= TEXT && !answer.status.command.contains('\u{1b}'));
+        assert_eq!(answer.live.unwrap().evidence.len(), ROWS);
+    }
+
+    #[test]
+    fn windows_are_read_by_the_names_of_their_causes() {
+        let json = json!({"groups": ["sync", "of_tomorrow", "gpu_compute"],
+                          "devices": [{"id": 3, "windows": [[9, 1, 2, 4]]}]});
+        let live = Answer::of(&json).live.unwrap();
+        let window = live.devices[0].windows[0];
+        assert_eq!(window.end_ns, 9);
+        let of = |group: Group| window.causes[group as usize];
+        assert_eq!([Group::Sync, Group::CannotTell, Group::GpuCompute].map(of), [1, 2, 4]);
+        assert_eq!(window.causes.iter().sum::<u64>(), 7);
+    }
+}

@@ -1,0 +1,138 @@
+//! The display without a terminal: one table, or lines of JSON.
+
+use std::io::{self, Write as _};
+use std::sync::mpsc::Receiver;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::board::{Board, Update};
+use super::process::{Key, Process};
+use super::source::{self, Event};
+use super::view::columns::{Columns, cells};
+use crate::control::connection::plain_json;
+use crate::{interrupt, message};
+
+/// Prints one line of JSON for each answer.
+pub fn json(events: Vec<Event>) -> Result<()> {
+    for event in events {
+        print(event, false)?;
+    }
+    Ok(())
+}
+
+/// Prints lines of JSON as they come, until the sources or the reader end.
+pub fn follow(events: &Receiver<Event>) -> Result<()> {
+    while let Some(events) = source::events(events) {
+        if interrupt::state().is_break() {
+            return Ok(());
+        }
+        for event in events {
+            print(event, true)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes an event as a line. `with_others`: also those that are no answers, which whoever merges hosts needs.
+fn print(event: Event, with_others: bool) -> Result<()> {
+    let named = |kind: &str, key: &Key, why: &str| json!({"type": kind, "process": key.process, "on": key.host, "message": why});
+    let line = match event {
+        Event::Answer(key, mut answer) => {
+            if let Value::Object(fields) = &mut *answer {
+                fields.insert("process".to_owned(), key.process.into());
+                fields.insert("on".to_owned(), key.host.into());
+            }
+            *answer
+        }
+        Event::Round(processes) if with_others => json!({"type": "host", "processes": processes}),
+        Event::Update(Update::Ended(key)) if with_others => named("ended", &key, "the process has ended"),
+        Event::Update(Update::Silent(key, why)) if with_others => named("silent", &key, &why),
+        Event::Update(Update::Note(text)) if with_others => json!({"type": "note", "message": text}),
+        Event::Update(update) => {
+            complain(&update);
+            return Ok(());
+        }
+        Event::Round(_) => return Ok(()),
+    };
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}", plain_json(&line.to_string()))?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Says on stderr what is no answer.
+fn complain(update: &Update) {
+    match update {
+        Update::Silent(key, why) => message::say(&format!("process {key}: {why}")),
+        Update::Unreachable(host, why) => message::say(&format!("{host}: {why}")),
+        Update::Note(text) => message::say(text),
+        _ => {}
+    }
+}
+
+/// Prints the table of processes.
+pub fn table(events: Vec<Event>, width: usize) -> Result<()> {
+    let mut board = Board::new(String::new(), false);
+    for event in events {
+        match event.into_update() {
+            Some(update @ (Update::Note(_) | Update::Unreachable(..))) => complain(&update),
+            Some(update) => board.take(update),
+            None => {}
+        }
+    }
+    io::stdout().write_all(text(&board, width).as_bytes())?;
+    Ok(())
+}
+
+/// The table as text: a row for each process, and below it what it does now.
+fn text(board: &Board, width: usize) -> String {
+    let processes: Vec<&Process> = board.visible();
+    if processes.is_empty() {
+        return "no process of this user runs with gpuwhy\n".to_owned();
+    }
+    let columns = Columns::fitting(width, &processes);
+    let mut text = row(&columns.titles(), &columns);
+    for process in processes {
+        text.push_str(&row(&cells(&columns, process), &columns));
+        if !process.status.line.is_empty() {
+            let line: String = process.status.line.trim_start_matches("gpuwhy ").chars().take(120).collect();
+            text.push_str(&format!("          {line}\n"));
+        }
+    }
+    text
+}
+
+fn row(cells: &[String], columns: &Columns) -> String {
+    let padded: Vec<_> = cells
+        .iter()
+        .zip(columns.all())
+        .map(|(cell, column)| match (column.width, column.right) {
+            (0, _) => cell.clone(),
+            (width, true) => format!("{cell:>width$}"),
+            (width, false) => format!("{cell:<width$}"),
+        })
+        .collect();
+    padded.join(" ").trim_end().to_owned() + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_a_row_and_a_line_for_each_process() {
+        let mut board = Board::new(String::new(), false);
+        assert_eq!(text(&board, 80), "no process of this user runs with gpuwhy\n");
+        let answer = json!({"pid": 7, "command": "python train.py", "state": "capturing", "line": "gpuwhy [1.0 s] x",
+                            "verdict": "launch", "share": 0.61});
+        let key = Key { host: String::new(), process: "7".to_owned() };
+        let event = Event::Answer(key, Box::new(answer));
+        board.take(event.into_update().unwrap());
+        let text = text(&board, 80);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        assert!(lines[1].starts_with("      7 capturing") && lines[1].contains("launch 61 %"), "{text}");
+        assert_eq!(lines[2].trim(), "[1.0 s] x");
+    }
+}

@@ -1,0 +1,191 @@
+//! A trace as if it were live: the engine is fed from the file, and what it knows is shown at the pace of the run.
+//!
+//! What comes out is what `libprof.so` would have answered at that moment, made by the same code, so a playback shows
+//! what a viewer would have seen.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use gpuwhy::Report;
+use gpuwhy_import::{Observer, Seen, TraceFile};
+use profiler_core::capture::Captures;
+use profiler_core::dictionary::Dictionary;
+use profiler_core::json_text::Object;
+use profiler_core::record::Timestamp;
+use profiler_core::trace::Item;
+
+use super::board::Update;
+use super::process::Key;
+use super::source::Event;
+use crate::control::connection::parsed;
+use crate::interrupt;
+
+/// How soon a pause and the end are noticed.
+const TICK: Duration = Duration::from_millis(20);
+
+/// How a playback is steered.
+#[derive(Clone, Debug, Default)]
+pub struct Steering {
+    /// Whether the time stands still.
+    pub paused: Arc<AtomicBool>,
+    /// Whether nobody looks any more.
+    pub stopped: Arc<AtomicBool>,
+}
+
+/// Plays a trace to its end.
+///
+/// # Errors
+///
+/// When the file cannot be read.
+pub fn play(trace: &Path, speed: f64, interval: Duration, events: Sender<Event>, steering: &Steering) -> Result<()> {
+    let file = TraceFile::open(trace)?;
+    let run = length(&file)?;
+    let mut player = Player {
+        trace: trace.to_owned(),
+        speed,
+        every: Duration::from_secs_f64(interval.as_secs_f64() * speed),
+        run,
+        events,
+        steering: steering.clone(),
+        begun: None,
+        next: Timestamp::ZERO,
+    };
+    let stopped = Arc::clone(&steering.stopped);
+    let report = file.observe(None, &mut player, &mut |_, _| {
+        if stopped.load(Ordering::Relaxed) { std::ops::ControlFlow::Break(()) } else { interrupt::state() }
+    });
+    match report {
+        Ok(report) => {
+            player.pace(run.1);
+            player.tell(run.1, &report, "finished");
+            Ok(())
+        }
+        Err(error) if error.is_interrupted() => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What a trace says at its end, as [`play`] tells it last.
+///
+/// # Errors
+///
+/// When the file cannot be read.
+pub fn end(trace: &Path) -> Result<Event> {
+    let report = TraceFile::open(trace)?.report(None, &mut |_, _| interrupt::state())?;
+    let (key, line) = line(trace, &report, "finished");
+    Ok(Event::Answer(key, Box::new(parsed(&line)?)))
+}
+
+/// The first and the last flush of a trace.
+fn length(file: &TraceFile) -> Result<(Timestamp, Timestamp)> {
+    let (mut first, mut last) = (None, Timestamp::ZERO);
+    let passed = file.pass::<gpuwhy_import::OpenError>(&mut |_, _| interrupt::state(), |item, _| {
+        if let Item::Flush(at) | Item::End(_, at) = *item {
+            first.get_or_insert(at);
+            last = last.max(at);
+        }
+        Ok(())
+    })?;
+    let begin = passed.session.start;
+    Ok((first.map_or(begin, |first| if begin == Timestamp::ZERO { first } else { begin.min(first) }), last))
+}
+
+struct Player {
+    trace: PathBuf,
+    speed: f64,
+    /// Between two states, in the time of the run.
+    every: Duration,
+    /// Its begin and its end.
+    run: (Timestamp, Timestamp),
+    events: Sender<Event>,
+    steering: Steering,
+    /// When the begin of the run was, on this clock.
+    begun: Option<Instant>,
+    /// When the next state is due, on the run's clock.
+    next: Timestamp,
+}
+
+impl Observer for Player {
+    fn begin(&mut self, _captures: &mut Captures) {}
+
+    fn item(&mut self, _item: &Item, _dictionary: &Dictionary) {}
+
+    fn flushed(&mut self, at: Timestamp, seen: Seen<'_>) {
+        if at < self.next || self.is_stopped() {
+            return;
+        }
+        let every = u64::try_from(self.every.as_nanos()).unwrap_or(u64::MAX);
+        self.next = Timestamp::from_nanos(at.nanos().saturating_add(every));
+        let report = seen.report();
+        self.pace(at);
+        self.tell(at, &report, "capturing");
+    }
+
+    fn taken(&mut self, _captures: &mut Captures, _dictionary: &Dictionary, _is_last: bool) {}
+}
+
+impl Player {
+    fn is_stopped(&self) -> bool {
+        self.steering.stopped.load(Ordering::Relaxed) || interrupt::state().is_break()
+    }
+
+    /// Waits until the time `at` of the run has come, at its speed. While the playback is paused none comes.
+    fn pace(&mut self, at: Timestamp) {
+        let due = Duration::from_nanos(at.since(self.run.0)).div_f64(self.speed);
+        let mut begun = *self.begun.get_or_insert_with(Instant::now);
+        let mut now = Instant::now();
+        while !self.is_stopped() {
+            let paused = self.steering.paused.load(Ordering::Relaxed);
+            if !paused && begun + due <= now {
+                break;
+            }
+            thread::sleep(if paused { TICK } else { TICK.min(begun + due - now) });
+            let later = Instant::now();
+            if paused {
+                begun += later - now;
+            }
+            now = later;
+        }
+        self.begun = Some(begun);
+    }
+
+    fn tell(&self, at: Timestamp, report: &Report, state: &str) {
+        let (key, line) = line(&self.trace, report, state);
+        let (from, to) = self.run;
+        let played = Update::Played(at.since(from), to.since(from));
+        let json = parsed(&line).map(|json| Event::Answer(key, Box::new(json)));
+        // Nobody may be listening any more, which is told otherwise.
+        let _ = self.events.send(Event::Update(played));
+        if let Ok(event) = json {
+            let _ = self.events.send(event);
+        }
+    }
+}
+
+/// What the process would have answered to `live`; see docs/guide/control.md.
+fn line(trace: &Path, report: &Report, state: &str) -> (Key, String) {
+    let session = &report.process;
+    let loss = &report.completeness.loss;
+    let command: String = session.command.join(" ").chars().take(200).collect();
+    let captures = report.captures.rows.len().max(1) as u64 + report.captures.beyond_rows;
+    let fields = Object::of_type("live")
+        .number("pid", session.process_id.into())
+        .text("command", &command)
+        .text("state", state)
+        .number("captures", captures)
+        .text("verdict", report.verdict.group.name())
+        .share("share", report.verdict.share)
+        .text("line", &report.live_line())
+        .number("kernels", report.completeness.kernels)
+        .number("lost", loss.dropped_by_cupti + loss.dropped_by_gpuwhy + loss.dropped_ranges)
+        .number("unobserved_ns", loss.unobserved_ns)
+        .flag("holds_cupti", false)
+        .text("trace", &trace.to_string_lossy());
+    let key = Key { host: String::new(), process: session.process_id.to_string() };
+    (key, fields.with(&report.live_state()).end())
+}

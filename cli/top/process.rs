@@ -1,0 +1,233 @@
+//! One process of a display: its newest answer, and the earlier totals that the last minute is told from.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use profiler_core::attribution::leaf::Group;
+
+use super::answer::{Answer, CAUSES, Live, Row, Status, Window};
+
+/// Totals that are kept: those of a minute, at one answer a second.
+const KEPT: usize = 61;
+/// What is shown is of the last minute.
+const MINUTE_NS: u64 = 60_000_000_000;
+
+/// Which process: its host, as the source calls it, and its name on that host. Empty for this host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    pub host: String,
+    pub process: String,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.as_str() {
+            "" => f.write_str(&self.process),
+            host => write!(f, "{host}:{}", self.process),
+        }
+    }
+}
+
+/// Whether a process can still be talked to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Presence {
+    /// It answers.
+    #[default]
+    Here,
+    /// It does not answer, and why that may be.
+    Silent(String),
+    /// It is gone.
+    Ended,
+}
+
+/// The tables of the last minute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Table {
+    Kernels,
+    Lines,
+    Ranges,
+}
+
+/// A row of the last minute.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recent {
+    pub name: String,
+    pub count: Option<u64>,
+    pub nanos: u64,
+    /// Of the time of all devices, 0 to 1; more where several ran at once. `None` before any of it is accounted for.
+    pub share: Option<f64>,
+}
+
+/// Totals at a moment.
+#[derive(Clone, Debug, Default)]
+struct Totals {
+    observed_ns: u64,
+    /// The windows of all devices.
+    devices_ns: u64,
+    tables: [Vec<Row>; 3],
+}
+
+/// One process.
+#[derive(Clone, Debug, Default)]
+pub struct Process {
+    pub key: Key,
+    pub presence: Presence,
+    pub status: Status,
+    /// The newest; it stays when measuring is over.
+    pub live: Option<Live>,
+    totals: VecDeque<Totals>,
+}
+
+impl Process {
+    /// A process of which nothing is known yet.
+    pub fn new(key: Key) -> Self {
+        Self { key, ..Self::default() }
+    }
+
+    /// Takes an answer.
+    pub fn take(&mut self, answer: Answer) {
+        self.presence = Presence::Here;
+        self.status = answer.status;
+        let Some(live) = answer.live else { return };
+        let devices_ns = live.devices.iter().map(|device| device.window_ns).fold(0, u64::saturating_add);
+        let tables = [live.kernels.clone(), live.lines.clone(), live.ranges.clone()];
+        let totals = Totals { observed_ns: live.observed_ns, devices_ns, tables };
+        self.live = Some(live);
+        let newest = self.totals.back();
+        // Another capture counts from its own begin.
+        if newest.is_some_and(|newest| newest.observed_ns > totals.observed_ns || newest.devices_ns > devices_ns) {
+            self.totals.clear();
+        }
+        // An answer may come twice.
+        if self.totals.back().is_none_or(|newest| newest.observed_ns < totals.observed_ns) {
+            self.totals.push_back(totals);
+        }
+        let oldest = |kept: &VecDeque<Totals>| kept.get(1).map(|totals| totals.observed_ns);
+        let now = self.totals.back().map_or(0, |totals| totals.observed_ns);
+        while self.totals.len() > KEPT || oldest(&self.totals).is_some_and(|oldest| now - oldest >= MINUTE_NS) {
+            self.totals.pop_front();
+        }
+    }
+
+    /// The cause to name and its share; the cause is `None` for a word of another version.
+    pub fn verdict(&self) -> (Option<Group>, f64) {
+        let (name, share) = match &self.live {
+            Some(live) => (&live.verdict, live.share),
+            None => (&self.status.verdict, self.status.share),
+        };
+        (Group::ALL.into_iter().find(|group| group.name() == name), share)
+    }
+
+    /// What the tables are about, nanoseconds: at most the last minute; the whole run before two answers have come.
+    pub fn recent_ns(&self) -> u64 {
+        self.ends().map_or(0, |(before, now)| now.observed_ns - before.observed_ns)
+    }
+
+    /// Whether [`recent`](Self::recent) is about the whole run.
+    pub fn is_whole(&self) -> bool {
+        self.ends().is_none_or(|(before, _)| before.observed_ns == 0)
+    }
+
+    /// The rows of the last minute by time, the most first; what took none is left out.
+    pub fn recent(&self, table: Table) -> Vec<Recent> {
+        let Some((before, now)) = self.ends() else { return Vec::new() };
+        let devices_ns = now.devices_ns - before.devices_ns;
+        let old = &before.tables[table as usize];
+        // A row that was not among the first had less than the last of them.
+        let unlisted = if old.len() >= 16 { old.last().map_or(0, |row| row.total_ns) } else { 0 };
+        let recent = |row: &Row| {
+            let then = old.iter().find(|then| then.name == row.name);
+            let nanos = row.total_ns.saturating_sub(then.map_or(unlisted, |then| then.total_ns));
+            let count = row.count.map(|count| count.saturating_sub(then.and_then(|then| then.count).unwrap_or(0)));
+            let share = (devices_ns > 0).then(|| nanos as f64 / devices_ns as f64);
+            Recent { name: row.name.clone(), count, nanos, share }
+        };
+        let mut rows: Vec<_> = now.tables[table as usize].iter().map(recent).filter(|row| row.nanos > 0).collect();
+        rows.sort_by(|a, b| b.nanos.cmp(&a.nanos).then_with(|| a.name.cmp(&b.name)));
+        rows
+    }
+
+    fn ends(&self) -> Option<(Totals, &Totals)> {
+        let now = self.totals.back()?;
+        // At the very begin tables are ahead of the time that is accounted for.
+        let before = self.totals.front().filter(|before| before.observed_ns > 0 && self.totals.len() > 1);
+        Some((before.cloned().unwrap_or_default(), now))
+    }
+}
+
+/// The stretches of a device that end within a minute before its newest, oldest first.
+pub fn last_minute(windows: &[Window]) -> &[Window] {
+    let newest = windows.last().map_or(0, |window| window.end_ns);
+    let first = windows.partition_point(|window| window.end_ns + MINUTE_NS <= newest);
+    &windows[first..]
+}
+
+/// Causes of stretches together, microseconds.
+pub fn sums(windows: &[Window]) -> [u64; CAUSES] {
+    let mut sums = [0_u64; CAUSES];
+    for window in windows {
+        sums.iter_mut().zip(window.causes).for_each(|(sum, time)| *sum = sum.saturating_add(time));
+    }
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::top::answer::Device;
+
+    fn answer(observed_s: u64, rows: &[(&str, u64)]) -> Answer {
+        let row = |&(name, total_ns): &(&str, u64)| Row { name: name.to_owned(), count: Some(total_ns), total_ns };
+        let observed_ns = observed_s * 1_000_000_000;
+        let devices = vec![Device { window_ns: observed_ns, ..Device::default() }];
+        let kernels = rows.iter().map(row).collect();
+        Answer { live: Some(Live { observed_ns, devices, kernels, ..Live::default() }), ..Answer::default() }
+    }
+
+    #[test]
+    fn a_table_is_about_the_last_minute_at_most() {
+        let mut process = Process::default();
+        process.take(answer(100, &[("a", 50)]));
+        assert!(process.is_whole());
+        assert_eq!(process.recent(Table::Kernels)[0].nanos, 50, "all there is");
+        for second in 101..=200 {
+            process.take(answer(second, &[("a", 50), ("b", 1_000_000_000 * (second - 100))]));
+        }
+        assert_eq!(process.recent_ns(), MINUTE_NS);
+        let rows = process.recent(Table::Kernels);
+        assert_eq!((rows.len(), rows[0].name.as_str(), rows[0].nanos), (1, "b", MINUTE_NS));
+        assert!(rows[0].share.is_some_and(|share| (share - 1.0).abs() < 1e-9) && !process.is_whole());
+        assert!(process.totals.len() <= KEPT);
+        assert!(process.recent(Table::Lines).is_empty());
+    }
+
+    #[test]
+    fn a_table_that_is_ahead_of_the_time_has_no_shares() {
+        let mut process = Process::default();
+        process.take(answer(0, &[("a", 50)]));
+        assert_eq!(process.recent(Table::Kernels)[0].share, None);
+        process.take(answer(100, &[("a", 70)]));
+        assert_eq!((process.is_whole(), process.recent(Table::Kernels)[0].nanos), (true, 70), "not 20");
+    }
+
+    #[test]
+    fn another_capture_begins_anew_and_the_end_keeps_what_was_known() {
+        let mut process = Process::default();
+        process.take(answer(100, &[("a", 50)]));
+        process.take(answer(101, &[("a", 60)]));
+        process.take(answer(3, &[("a", 7)]));
+        assert_eq!((process.is_whole(), process.recent(Table::Kernels)[0].nanos), (true, 7));
+        let status = Status { state: "finished".to_owned(), ..Status::default() };
+        process.take(Answer { status, live: None });
+        assert_eq!((process.status.state.as_str(), process.recent(Table::Kernels).len()), ("finished", 1));
+    }
+
+    #[test]
+    fn stretches_of_the_last_minute_are_told_by_their_ends() {
+        let window = |second: u64| Window { end_ns: second * 1_000_000_000, causes: [1; CAUSES] };
+        let windows: Vec<_> = [1, 30, 61, 62, 90].map(window).to_vec();
+        assert_eq!(last_minute(&windows).len(), 3);
+        assert_eq!(sums(last_minute(&windows)), [3; CAUSES]);
+        assert!(last_minute(&[]).is_empty());
+    }
+}

@@ -1,0 +1,191 @@
+//! Where answers come from: the control sockets of this host.
+//!
+//! One thread looks for sockets, and one for each process reads its lines, so that a process that hangs holds nobody
+//! up. Threads end when nobody listens to them any more.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gpuwhy_inject::control::address::Process;
+use serde_json::Value;
+
+use super::answer::Answer;
+use super::board::Update;
+use super::process::Key;
+use crate::control::connection::{self, ANSWER_TIMEOUT, Connection, parsed};
+
+/// How often new processes are looked for.
+const LOOK: Duration = Duration::from_secs(1);
+/// Between two looks whether anybody listens.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What a source tells.
+#[derive(Debug)]
+pub enum Event {
+    /// A process has answered; the line as it came.
+    Answer(Key, Box<Value>),
+    /// All others.
+    Update(Update),
+    /// A round is over: so many processes answer.
+    Round(usize),
+}
+
+impl Event {
+    /// What it is to the display.
+    pub fn into_update(self) -> Option<Update> {
+        match self {
+            Self::Answer(key, json) => Some(Update::Answer(key, Box::new(Answer::of(&json)))),
+            Self::Update(update) => Some(update),
+            Self::Round(_) => None,
+        }
+    }
+}
+
+/// Watches processes of this host, all or those that are named, until nobody listens.
+pub fn watch(events: Sender<Event>, interval: Duration, only: Vec<Process>) {
+    let (ended, ends) = channel();
+    let mut watched: BTreeSet<Process> = BTreeSet::new();
+    let mut told = BTreeSet::new();
+    let mut first = true;
+    loop {
+        let (found, refused) = connection::processes();
+        for why in refused.into_iter().filter(|why| told.insert(why.clone())) {
+            let _ = events.send(Event::Update(Update::Note(why)));
+        }
+        for process in ends.try_iter() {
+            watched.remove(&process);
+        }
+        let wanted = |process: &Process| only.is_empty() || only.contains(process);
+        for (process, socket) in found.into_iter().filter(|(process, _)| wanted(process)) {
+            if watched.insert(process) {
+                let (events, ended) = (events.clone(), ended.clone());
+                thread::spawn(move || {
+                    follow(process, &socket, interval, &events);
+                    let _ = ended.send(process);
+                });
+            }
+        }
+        if first {
+            for process in only.iter().filter(|process| !watched.contains(process)) {
+                let why = format!("no process {process} of this user runs with gpuwhy");
+                let _ = events.send(Event::Update(Update::Note(why)));
+            }
+            first = false;
+        }
+        if events.send(Event::Round(watched.len())).is_err() {
+            return;
+        }
+        thread::sleep(LOOK.max(interval));
+    }
+}
+
+/// Reads the lines of one process to its end.
+fn follow(process: Process, socket: &Path, interval: Duration, events: &Sender<Event>) {
+    let key = Key { host: String::new(), process: process.to_string() };
+    let send = |update| events.send(Event::Update(update)).is_ok();
+    let deadline = Instant::now() + ANSWER_TIMEOUT;
+    let mut connection = match Connection::open(socket, &format!("live {}", interval.as_millis()), deadline) {
+        Ok(Some(connection)) => connection,
+        Ok(None) => {
+            send(Update::Ended(key));
+            return;
+        }
+        Err(error) => {
+            send(Update::Silent(key, error.to_string()));
+            // It is tried again by who looks for processes, and not at once.
+            thread::sleep(ANSWER_TIMEOUT);
+            return;
+        }
+    };
+    let mut answered = false;
+    loop {
+        let line = connection.line(Instant::now() + ANSWER_TIMEOUT + interval);
+        let json = line.and_then(|line| parsed(&line));
+        match json {
+            // A library from before `live`.
+            Ok(json) if json["type"] == "error" && !answered => {
+                if connection.send(&format!("watch {}", interval.as_millis())).is_err() {
+                    send(Update::Ended(key));
+                    return;
+                }
+            }
+            Ok(json) => {
+                answered = true;
+                if events.send(Event::Answer(key.clone(), Box::new(json))).is_err() {
+                    return;
+                }
+            }
+            // It may go on: it is stopped, or starved of processors.
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                if !send(Update::Silent(key.clone(), "it does not answer: is it stopped?".to_owned())) {
+                    return;
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return,
+            Err(error) if is_closed(&error) && !answered && socket.exists() => {
+                send(Update::Silent(key, "it takes no more connections: eight are open".to_owned()));
+                thread::sleep(ANSWER_TIMEOUT);
+                return;
+            }
+            Err(error) if is_closed(&error) => {
+                send(Update::Ended(key));
+                return;
+            }
+            Err(error) => {
+                send(Update::Silent(key, error.to_string()));
+                thread::sleep(ANSWER_TIMEOUT);
+                return;
+            }
+        }
+    }
+}
+
+fn is_closed(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
+}
+
+/// The socket of a process of this host.
+pub fn socket(process: Process) -> Option<PathBuf> {
+    let (found, _) = connection::processes();
+    found.into_iter().find(|(found, _)| *found == process).map(|(_, socket)| socket)
+}
+
+/// Each process's answer, once; and why others gave none.
+pub fn once(only: &[Process]) -> Vec<Event> {
+    let (found, refused) = connection::processes();
+    let notes = refused.into_iter().map(|why| Event::Update(Update::Note(why)));
+    let missing = only
+        .iter()
+        .filter(|process| !found.iter().any(|(found, _)| found == *process))
+        .map(|process| Event::Update(Update::Note(format!("no process {process} of this user runs with gpuwhy"))));
+    let mut events: Vec<_> = notes.chain(missing).collect();
+    for (process, socket) in found.into_iter().filter(|(process, _)| only.is_empty() || only.contains(process)) {
+        let key = Key { host: String::new(), process: process.to_string() };
+        let live = connection::ask(&socket, "live");
+        let answer = match live {
+            Ok(Some((_, json))) if json["type"] == "error" => connection::ask(&socket, "status"),
+            live => live,
+        };
+        match answer {
+            Ok(Some((_, json))) => events.push(Event::Answer(key, Box::new(json))),
+            Ok(None) => {}
+            Err(error) => events.push(Event::Update(Update::Silent(key, error.to_string()))),
+        }
+    }
+    events
+}
+
+/// Waits for events, `TICK` at most, and gives all that have come; `None` when no source is left.
+pub fn events(from: &Receiver<Event>) -> Option<Vec<Event>> {
+    use std::sync::mpsc::RecvTimeoutError;
+    match from.recv_timeout(TICK) {
+        Ok(first) => Some(std::iter::once(first).chain(from.try_iter()).collect()),
+        Err(RecvTimeoutError::Timeout) => Some(Vec::new()),
+        Err(RecvTimeoutError::Disconnected) => None,
+    }
+}

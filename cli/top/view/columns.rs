@@ -1,0 +1,202 @@
+//! The table of processes: which columns fit, and what stands in them.
+
+use profiler_core::attribution::leaf::Group;
+use profiler_core::text_format::duration;
+
+use crate::top::process::{Presence, Process};
+
+/// A column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    title: &'static str,
+    /// Characters; 0: all that is left.
+    pub width: usize,
+    pub right: bool,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Host,
+    Process,
+    Rank,
+    Gpus,
+    State,
+    Step,
+    Busy,
+    Verdict,
+    Ceiling,
+    Cost,
+    Lost,
+    Command,
+}
+
+const fn column(title: &'static str, width: usize, right: bool, kind: Kind) -> Column {
+    Column { title, width, right, kind }
+}
+
+const ALL: [Column; 12] = [
+    column("HOST", 12, false, Kind::Host),
+    column("PID", 7, true, Kind::Process),
+    column("RANK", 4, true, Kind::Rank),
+    column("GPUS", 4, true, Kind::Gpus),
+    column("STATE", 9, false, Kind::State),
+    column("STEP", 8, true, Kind::Step),
+    column("BUSY", 5, true, Kind::Busy),
+    column("VERDICT", 18, false, Kind::Verdict),
+    column("CEILING", 7, true, Kind::Ceiling),
+    column("COST", 5, true, Kind::Cost),
+    column("LOST", 4, true, Kind::Lost),
+    column("COMMAND", 0, false, Kind::Command),
+];
+
+/// Characters that the command has at least.
+const COMMAND: usize = 7;
+
+/// Columns of a table.
+#[derive(Clone, Debug)]
+pub struct Columns(Vec<Column>);
+
+impl Columns {
+    /// Those that say something about these processes and fit into so many characters.
+    pub fn fitting(width: usize, processes: &[&Process]) -> Self {
+        let hosts = processes.iter().any(|process| !process.key.host.is_empty());
+        let ranks = processes.iter().any(|process| process.live.as_ref().is_some_and(|live| live.rank.is_some()));
+        let several = processes.iter().any(|process| process.live.as_ref().is_some_and(|live| live.devices.len() > 1));
+        let mut columns: Vec<_> = ALL
+            .into_iter()
+            .filter(|column| match column.kind {
+                Kind::Host => hosts,
+                Kind::Rank => ranks,
+                Kind::Gpus => several || width >= 110,
+                _ => true,
+            })
+            .collect();
+        // The least important goes first, until the command has some room.
+        let taken = |columns: &[Column]| columns.iter().map(|column| column.width + 1).sum::<usize>();
+        for kind in [Kind::Gpus, Kind::Busy, Kind::Cost, Kind::Step, Kind::Rank, Kind::State, Kind::Host] {
+            if taken(&columns) + COMMAND <= width {
+                break;
+            }
+            columns.retain(|column| column.kind != kind);
+        }
+        Self(columns)
+    }
+
+    /// In their order.
+    pub fn all(&self) -> &[Column] {
+        &self.0
+    }
+
+    /// Their titles.
+    pub fn titles(&self) -> Vec<String> {
+        self.0.iter().map(|column| column.title.to_owned()).collect()
+    }
+}
+
+/// What stands in the row of a process.
+pub fn cells(columns: &Columns, process: &Process) -> Vec<String> {
+    columns.all().iter().map(|column| cell(column.kind, process)).collect()
+}
+
+fn cell(kind: Kind, process: &Process) -> String {
+    let live = process.live.as_ref();
+    let percent = |share: f64, places: usize| format!("{:.places$} %", share * 100.0);
+    let told = match kind {
+        Kind::Host => Some(cut(&process.key.host, 12)),
+        Kind::Process => Some(process.key.process.clone()),
+        Kind::Rank => live.and_then(|live| live.rank).map(|rank| rank.to_string()),
+        Kind::Gpus => live.map(|live| (live.devices.len() as u64 + live.devices_beyond).to_string()),
+        Kind::State => Some(match &process.presence {
+            Presence::Here => process.status.state.clone(),
+            Presence::Silent(_) => "silent".to_owned(),
+            Presence::Ended => "ended".to_owned(),
+        }),
+        Kind::Step => live.and_then(|live| live.steps.as_ref()).map(|steps| duration(steps.median_ns)),
+        Kind::Busy => live.and_then(|live| live.busy).map(|busy| percent(busy, 0)),
+        Kind::Verdict => Some(verdict(process)),
+        Kind::Ceiling => {
+            live.filter(|live| !live.starting_up).and_then(|live| live.ceiling).map(|ceiling| match ceiling {
+                ceiling if ceiling >= 1_000.0 => ">1000x".to_owned(),
+                ceiling => format!("{ceiling:.1}x"),
+            })
+        }
+        Kind::Cost => live.and_then(|live| live.cost).map(|cost| percent(cost, 1)),
+        Kind::Lost => Some(few_letters(process.status.lost)),
+        Kind::Command => Some(program(&process.status.command)),
+    };
+    told.filter(|told| !told.is_empty()).unwrap_or_else(|| "-".to_owned())
+}
+
+/// The verdict as it is called in JSON, with its share.
+fn verdict(process: &Process) -> String {
+    if process.live.as_ref().is_some_and(|live| live.starting_up) {
+        return "starting up".to_owned();
+    }
+    match process.verdict() {
+        (None, _) => process.status.verdict.clone(),
+        (Some(group @ (Group::NoWork | Group::CannotTell)), _) => group.name().to_owned(),
+        (Some(group), 0.0) => group.name().to_owned(),
+        (Some(group), share) => format!("{} {:.0} %", group.name(), share * 100.0),
+    }
+}
+
+/// A command without the folder of its program.
+fn program(command: &str) -> String {
+    let (program, rest) = command.split_once(' ').unwrap_or((command, ""));
+    let name = program.rsplit('/').next().unwrap_or(program);
+    format!("{name} {rest}").trim_end().to_owned()
+}
+
+/// The first letters, the last of them `~` when something is missing.
+pub fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['~']).collect()
+}
+
+/// A count in four letters at most.
+fn few_letters(count: u64) -> String {
+    match count {
+        0..10_000 => count.to_string(),
+        10_000..1_000_000 => format!("{}k", count / 1_000),
+        1_000_000..1_000_000_000 => format!("{}M", count / 1_000_000),
+        _ => ">1G".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::top::answer::Live;
+    use crate::top::process::Key;
+
+    #[test]
+    fn columns_fit_and_say_something() {
+        let mut ranked = Process::default();
+        ranked.live = Some(Live { rank: Some(3), ..Live::default() });
+        let elsewhere = Process::new(Key { host: "node7".to_owned(), process: "1".to_owned() });
+        for processes in [&[][..], &[&ranked], &[&ranked, &elsewhere]] {
+            for width in [60, 80, 120, 200] {
+                let columns = Columns::fitting(width, processes);
+                let taken: usize = columns.all().iter().map(|column| column.width + 1).sum();
+                assert!(taken + COMMAND <= width, "{width}: {:?}", columns.titles());
+                assert_eq!(columns.titles().last().unwrap(), "COMMAND");
+                assert_eq!(cells(&columns, &ranked).len(), columns.all().len());
+            }
+        }
+        assert!(Columns::fitting(80, &[]).titles().contains(&"BUSY".to_owned()));
+        assert!(!Columns::fitting(80, &[]).titles().contains(&"HOST".to_owned()));
+    }
+
+    #[test]
+    fn cells_keep_to_their_columns() {
+        assert_eq!([9_999, 10_000, 1_234_567, u64::MAX].map(few_letters), ["9999", "10k", "1M", ">1G"]);
+        assert_eq!((cut("abcdef", 4), cut("abc", 4)), ("abc~".to_owned(), "abc".to_owned()));
+        assert_eq!(program("/opt/bin/python /a/train.py"), "python /a/train.py");
+        assert_eq!((program("./x"), program("")), ("x".to_owned(), String::new()));
+        let row = cells(&Columns::fitting(80, &[]), &Process::default());
+        assert_eq!(row.last().unwrap(), "-");
+    }
+}

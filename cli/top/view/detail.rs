@@ -1,0 +1,293 @@
+//! The chosen process: its time by cause, why, what to do, and where the time goes.
+
+use profiler_core::attribution::leaf::Group;
+use profiler_core::text_format::duration;
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::Style;
+
+use super::columns::cut;
+use super::look::{Look, letter};
+use super::{chart, line, rule};
+use crate::top::answer::{CAUSES, Device, Live, Steps, harmless};
+use crate::top::board::Board;
+use crate::top::process::{Presence, Process, Recent, Table, last_minute, sums};
+
+/// From this width on the three tables stand side by side.
+const WIDE: u16 = 120;
+/// From this width on a row of a table has a count.
+const ROOMY: usize = 60;
+/// Columns before the chart: `GPU 0 `.
+const LABEL: u16 = 7;
+
+/// Draws the process.
+pub fn draw(buffer: &mut Buffer, area: Rect, board: &Board, process: &Process, look: Look) {
+    let Some(live) = &process.live else {
+        draw_short(buffer, area, process, look);
+        return;
+    };
+    let height = area.height;
+    let chart_rows = (height / 5).clamp(1, 10);
+    let width = usize::from(area.width);
+    let reasons = reasons(live, width, if height < 20 { 3 } else { 8 });
+    let advice = wrapped("fix: ", &live.advice, width, if height < 20 { 2 } else { 5 });
+    let steps = live.steps.as_ref().map(steps_text);
+    let [title, chart, now, step, why, fix, tables] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(chart_rows),
+        Constraint::Length(1),
+        Constraint::Length(u16::from(steps.is_some())),
+        Constraint::Length(reasons.len() as u16),
+        Constraint::Length(advice.len() as u16),
+        Constraint::Min(0),
+    ])
+    .areas(area);
+    rule(buffer, title, &title_of(process, live), look);
+    let place = board.device(process);
+    if let Some(device) = live.devices.get(place) {
+        draw_chart(buffer, chart, device, live.devices.len() as u64 + live.devices_beyond, look);
+        draw_shares(buffer, now, device, look);
+    } else {
+        line(buffer, chart, "no GPU work yet", look.quiet());
+    }
+    line(buffer, step, &steps.unwrap_or_default(), Style::new());
+    for (rows, texts) in [(why, reasons), (fix, advice)] {
+        for (index, text) in texts.iter().enumerate().take(usize::from(rows.height)) {
+            line(buffer, Rect { y: rows.y + index as u16, height: 1, ..rows }, text, Style::new());
+        }
+    }
+    draw_tables(buffer, tables, board, process, look);
+}
+
+/// How many steps, and how long the newest took.
+fn steps_text(steps: &Steps) -> String {
+    let noun = if steps.noun.is_empty() { "step" } else { &steps.noun };
+    let mut text = format!("{noun}s: {}, median {}", steps.seen, duration(steps.median_ns));
+    if let (Some(&shortest), Some(&longest)) = (steps.newest_ns.iter().min(), steps.newest_ns.iter().max()) {
+        let (count, from, to) = (steps.newest_ns.len(), duration(shortest), duration(longest));
+        text.push_str(&format!(", the newest {count} from {from} to {to}"));
+    }
+    text
+}
+
+/// What is known of a process whose library does not know more.
+fn draw_short(buffer: &mut Buffer, area: Rect, process: &Process, look: Look) {
+    rule(buffer, Rect { height: 1, ..area }, &format!("{}  {}", process.key, process.status.command), look);
+    let why = match &process.presence {
+        Presence::Silent(why) => why.clone(),
+        _ => process.status.line.clone(),
+    };
+    for (index, text) in wrapped("", &why, usize::from(area.width), 4).iter().enumerate() {
+        line(buffer, Rect { y: area.y + 1 + index as u16, height: 1, ..area }, text, Style::new());
+    }
+}
+
+/// Who it is and how it is.
+fn title_of(process: &Process, live: &Live) -> String {
+    let mut parts = vec![format!("{}  {}", process.key, cut(&process.status.command, 50))];
+    if let Some(rank) = live.rank {
+        parts.push(format!("rank {rank}"));
+    }
+    if !live.mode.is_empty() {
+        parts.push(format!("mode {}", live.mode));
+    }
+    parts.push(duration(live.observed_ns));
+    if process.status.captures > 1 {
+        parts.push(format!("capture {}", process.status.captures));
+    }
+    match &process.presence {
+        Presence::Here => {}
+        Presence::Silent(why) => parts.push(why.clone()),
+        Presence::Ended => parts.push(match &process.status.trace {
+            Some(trace) => format!("ended, trace: {}", cut(&harmless(trace), 60)),
+            None => "ended".to_owned(),
+        }),
+    }
+    parts.join(", ")
+}
+
+fn draw_chart(buffer: &mut Buffer, area: Rect, device: &Device, devices: u64, look: Look) {
+    let label = format!("GPU {}", device.id);
+    line(buffer, Rect { width: LABEL.min(area.width), height: 1, ..area }, &label, look.strong());
+    if devices > 1 && area.height > 1 {
+        let of = format!("of {devices}");
+        line(buffer, Rect { y: area.y + 1, width: LABEL.min(area.width), height: 1, ..area }, &of, look.quiet());
+    }
+    let area = Rect { x: area.x + LABEL, width: area.width.saturating_sub(LABEL + 1), ..area };
+    let windows = last_minute(&device.windows);
+    if windows.is_empty() {
+        line(buffer, area, "less than a second of GPU time so far", look.quiet());
+    }
+    chart::draw(buffer, area, &chart::columns(windows, area.width), look);
+}
+
+/// The causes of the last minute in whole percent.
+fn draw_shares(buffer: &mut Buffer, area: Rect, device: &Device, look: Look) {
+    let windows = last_minute(&device.windows);
+    if windows.is_empty() {
+        return;
+    }
+    let mut x = area.x;
+    let lead =
+        format!("last {} s: ", windows.iter().map(|window| window.causes.iter().sum::<u64>()).sum::<u64>() / 1_000_000);
+    x = put(buffer, area, x, &lead, look.strong());
+    for (group, percent) in percents(&sums(windows)) {
+        x = put(buffer, area, x, &letter(group).to_string(), look.cause(group));
+        x = put(buffer, area, x, &format!(" {} {percent} %  ", group.name()), Style::new());
+    }
+}
+
+/// Writes a text at `x` and gives the place behind it.
+fn put(buffer: &mut Buffer, area: Rect, x: u16, text: &str, style: Style) -> u16 {
+    let room = area.right().saturating_sub(x);
+    if area.height == 0 || room == 0 {
+        return x;
+    }
+    buffer.set_stringn(x, area.y, text, usize::from(room), style).0
+}
+
+/// Whole percent that sum to 100, the largest first; less than 1 is left out.
+fn percents(times: &[u64; CAUSES]) -> Vec<(Group, u64)> {
+    let total: u64 = times.iter().sum();
+    if total == 0 {
+        return Vec::new();
+    }
+    let exact = |time: u64| time as f64 / total as f64 * 100.0;
+    let mut rows: Vec<_> = Group::ALL
+        .into_iter()
+        .zip(times)
+        .map(|(group, &time)| (group, exact(time).floor() as u64, exact(time)))
+        .collect();
+    rows.sort_by(|a, b| (b.2.fract()).total_cmp(&a.2.fract()));
+    let missing = 100 - rows.iter().map(|row| row.1).sum::<u64>();
+    rows.iter_mut().take(missing as usize).for_each(|row| row.1 += 1);
+    rows.sort_by(|a, b| b.2.total_cmp(&a.2));
+    rows.into_iter().filter(|row| row.1 > 0).map(|(group, percent, _)| (group, percent)).collect()
+}
+
+/// Why, in at most `most` lines: what is lost comes first.
+fn reasons(live: &Live, width: usize, most: usize) -> Vec<String> {
+    let missing = live.missing.iter().map(|sentence| ("lost: ", sentence));
+    let evidence = live.evidence.iter().map(|sentence| ("why: ", sentence));
+    let mut lines = Vec::new();
+    for (lead, sentence) in missing.take(1).chain(evidence) {
+        let room = most - lines.len();
+        if room == 0 {
+            break;
+        }
+        lines.extend(wrapped(lead, sentence, width, room));
+    }
+    lines
+}
+
+/// A sentence in at most `most` lines; `~` where something is missing.
+fn wrapped(lead: &str, sentence: &str, width: usize, most: usize) -> Vec<String> {
+    let mut lines = vec![lead.to_owned()];
+    if sentence.is_empty() || width < lead.len() + 10 {
+        return Vec::new();
+    }
+    for word in sentence.split_whitespace() {
+        let last = lines.len() - 1;
+        let (letters, used) = (word.chars().count(), lines[last].chars().count());
+        if used > lead.len() && used + 1 + letters > width {
+            if lines.len() == most {
+                let more = cut(&format!("{} {word}", lines[last]), width);
+                lines[last] = if more.ends_with('~') { more } else { cut(&more, width - 1) + "~" };
+                return lines;
+            }
+            lines.push(" ".repeat(lead.len()) + word);
+        } else {
+            let gap = if used > lead.len() { " " } else { "" };
+            lines[last] = format!("{}{gap}{word}", lines[last]);
+        }
+    }
+    lines.into_iter().map(|line| cut(&line, width)).collect()
+}
+
+fn draw_tables(buffer: &mut Buffer, area: Rect, board: &Board, process: &Process, look: Look) {
+    if area.height < 2 {
+        return;
+    }
+    if area.width < WIDE {
+        draw_rows(buffer, area, board.table, process, look, true);
+        return;
+    }
+    let areas: [Rect; 3] = Layout::horizontal([Constraint::Fill(1); 3]).spacing(2).areas(area);
+    for (area, table) in areas.into_iter().zip([Table::Kernels, Table::Lines, Table::Ranges]) {
+        draw_rows(buffer, area, table, process, look, false);
+    }
+}
+
+/// A table of the last minute. `alone`: the others are one key away.
+fn draw_rows(buffer: &mut Buffer, area: Rect, table: Table, process: &Process, look: Look, alone: bool) {
+    let span = if process.is_whole() { "so far".to_owned() } else { format!("last {}", duration(process.recent_ns())) };
+    let (name, of) = match table {
+        Table::Kernels => ("kernels", "part of GPU time"),
+        Table::Lines => ("lines of code", "GPU time lost"),
+        Table::Ranges => ("ranges", "GPU time within"),
+    };
+    let title = if alone { format!("{name}, {of}, {span}  (tab: others)") } else { format!("{name}, {of}") };
+    rule(buffer, Rect { height: 1, ..area }, &title, look);
+    let rows = process.recent(table);
+    let room = usize::from(area.height) - 1;
+    if rows.is_empty() {
+        let area = Rect { y: area.y + 1, height: 1, ..area };
+        line(buffer, area, nothing(table, process), look.quiet());
+        return;
+    }
+    for (index, row) in rows.iter().take(room).enumerate() {
+        let area = Rect { y: area.y + 1 + index as u16, height: 1, ..area };
+        line(buffer, area, &row_text(row, usize::from(area.width)), Style::new());
+    }
+}
+
+fn row_text(row: &Recent, width: usize) -> String {
+    let share = row.share.map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0));
+    let share = format!("{share:>7}  {:>8}", duration(row.nanos));
+    let count = row.count.filter(|_| width >= ROOMY).map(|count| format!("  {count:>7}x")).unwrap_or_default();
+    let lead = format!("{share}{count}  ");
+    let room = width.saturating_sub(lead.chars().count());
+    lead + &cut(&row.name, room)
+}
+
+/// Why a table is empty.
+fn nothing(table: Table, process: &Process) -> &'static str {
+    let before = process.live.as_ref().is_some_and(|live| match table {
+        Table::Kernels => !live.kernels.is_empty(),
+        Table::Lines => !live.lines.is_empty(),
+        Table::Ranges => !live.ranges.is_empty(),
+    });
+    match (before, table) {
+        (true, _) => "none in this time",
+        (false, Table::Kernels) => "no kernel has run",
+        (false, Table::Lines) => "no GPU time was lost outside of CUDA calls",
+        (false, Table::Ranges) => "the program names no ranges (NVTX)",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages_sum_to_a_hundred() {
+        let mut times = [0; CAUSES];
+        assert!(percents(&times).is_empty());
+        (times[Group::Launch as usize], times[Group::GpuCompute as usize], times[Group::Sync as usize]) = (617, 382, 1);
+        assert_eq!(percents(&times), [(Group::Launch, 62), (Group::GpuCompute, 38)]);
+        times = [1; CAUSES];
+        times[0] = 3;
+        assert_eq!(percents(&times).iter().map(|row| row.1).sum::<u64>(), 100);
+    }
+
+    #[test]
+    fn sentences_keep_to_their_lines() {
+        let lines = wrapped("why: ", "one two three four five six", 16, 2);
+        assert_eq!(lines, ["why: one two", "     three four~"]);
+        assert_eq!(wrapped("", "a bc", 40, 1), ["a bc"]);
+        assert!(wrapped("fix: ", "", 40, 2).is_empty());
+        for line in wrapped("why: ", &"incomprehensibilities".repeat(9), 40, 3) {
+            assert!(line.chars().count() <= 40, "{line}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Colors and letters: a cause has both, so that neither color nor a good eye for it is needed.
+
+use profiler_core::attribution::leaf::Group;
+use ratatui::style::{Color, Modifier, Style};
+
+/// How the display looks on this terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// Whether colors are wanted.
+    pub color: bool,
+    /// Whether letters beyond ASCII can be shown.
+    pub unicode: bool,
+}
+
+impl Look {
+    /// What the environment says: `NO_COLOR`, `TERM`, and the encoding of the locale.
+    pub fn of(variable: impl Fn(&str) -> Option<String>) -> Self {
+        let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let color = set("NO_COLOR").is_none() && !set("TERM").is_some_and(|term| term.ends_with("-m"));
+        // As the C library decides: the first that is set.
+        let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG")).unwrap_or_default();
+        let locale = locale.to_lowercase();
+        Self { color, unicode: locale.contains("utf-8") || locale.contains("utf8") }
+    }
+
+    /// The style of a cause's cell: one of the 16 colors that every terminal has.
+    pub fn cause(self, group: Group) -> Style {
+        if !self.color {
+            return Style::new();
+        }
+        let color = match group {
+            Group::DataLoading => Color::Magenta,
+            Group::HostCpu => Color::Red,
+            Group::Copy => Color::LightBlue,
+            Group::Launch => Color::Yellow,
+            Group::GpuCompute => Color::Green,
+            Group::Sync => Color::Cyan,
+            Group::Communication => Color::LightMagenta,
+            Group::Allocator => Color::LightRed,
+            Group::NoWork | Group::CannotTell => Color::Gray,
+        };
+        Style::new().fg(Color::Black).bg(color)
+    }
+
+    /// Titles.
+    pub fn strong(self) -> Style {
+        Style::new().add_modifier(Modifier::BOLD)
+    }
+
+    /// The chosen row.
+    pub fn chosen(self) -> Style {
+        Style::new().add_modifier(Modifier::REVERSED)
+    }
+
+    /// What is over, or less important.
+    pub fn quiet(self) -> Style {
+        if self.color { Style::new().fg(Color::DarkGray) } else { Style::new().add_modifier(Modifier::DIM) }
+    }
+
+    /// What somebody should see.
+    pub fn warning(self) -> Style {
+        if self.color { Style::new().fg(Color::Red) } else { Style::new().add_modifier(Modifier::BOLD) }
+    }
+
+    /// The letter of a rule across the display.
+    pub fn rule(self) -> &'static str {
+        if self.unicode { "─" } else { "-" }
+    }
+}
+
+/// The letter of a cause.
+pub const fn letter(group: Group) -> char {
+    match group {
+        Group::DataLoading => 'D',
+        Group::HostCpu => 'H',
+        Group::Copy => 'C',
+        Group::Launch => 'L',
+        Group::GpuCompute => 'G',
+        Group::Sync => 'S',
+        Group::Communication => 'X',
+        Group::Allocator => 'A',
+        Group::NoWork => '-',
+        Group::CannotTell => '?',
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn causes_differ_by_letter_and_by_color() {
+        assert_eq!(Group::ALL.map(letter).into_iter().collect::<BTreeSet<_>>().len(), Group::ALL.len());
+        let look = Look { color: true, unicode: true };
+        let colors: Vec<_> = Group::ALL.map(|group| look.cause(group).bg.unwrap()).into_iter().collect();
+        for (index, color) in colors.iter().enumerate().take(8) {
+            assert!(!colors[..index].contains(color), "{color:?}");
+            assert!(!matches!(color, Color::Rgb(..) | Color::Indexed(_)), "every terminal has it");
+        }
+    }
+
+    #[test]
+    fn the_environment_decides() {
+        let look = |pairs: &[(&str, &str)]| {
+            Look::of(|name| pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
+        };
+        assert_eq!(look(&[("LANG", "en_US.UTF-8")]), Look { color: true, unicode: true });
+        assert_eq!(look(&[("NO_COLOR", "1"), ("LANG", "C.utf8")]), Look { color: false, unicode: true });
+        assert_eq!(
+            look(&[("NO_COLOR", ""), ("LC_ALL", "C"), ("LANG", "C.UTF-8")]),
+            Look { color: true, unicode: false }
+        );
+        let plain = look(&[("NO_COLOR", "1")]);
+        assert!(Group::ALL.iter().all(|&group| plain.cause(group) == Style::new()));
+    }
+}

@@ -1,0 +1,199 @@
+//! Pictures of the display at three sizes, compared with files; `GPUWHY_BLESS=1` writes them.
+
+use std::path::Path;
+use std::{env, fs};
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::top::board::Update;
+use crate::top::process::Key;
+use crate::top::source::Event;
+
+const PLAIN: Look = Look { color: false, unicode: true };
+/// The causes as a process lists them.
+const GROUPS: [&str; 10] = [
+    "data_loading",
+    "host_cpu",
+    "copy",
+    "launch",
+    "gpu_compute",
+    "sync",
+    "communication",
+    "allocator",
+    "no_work",
+    "cannot_tell",
+];
+
+/// An answer after so many seconds of a run whose causes change half-way.
+fn answer(pid: u64, seconds: u64) -> Value {
+    let window = |second: u64| {
+        let late = second > seconds / 2;
+        let [host, launch, compute] = if late { [100_000, 200_000, 700_000] } else { [90_000, 610_000, 300_000] };
+        json!([second * 1_000_000_000, 0, host, 0, launch, compute, 0, 0, 0, 0, 0])
+    };
+    let newest = seconds.saturating_sub(60);
+    let windows: Vec<_> = (newest + 1..=seconds).map(window).collect();
+    let nanos = seconds * 1_000_000_000;
+    json!({
+        "type": "live", "pid": pid, "command": "/opt/venv/bin/python train.py --batch 64", "state": "capturing",
+        "captures": 1, "verdict": "launch", "share": 0.58, "line": "gpuwhy [90.0 s] step 4.9 ms", "kernels": 54_081,
+        "lost": 0, "trace": "/tmp/gpuwhy-4711.gpuwhy", "host": "node1", "rank": null, "mode": "light",
+        "observed_ns": nanos, "starting_up": false, "live_verdict": "launch", "live_share": 0.614, "ceiling": 3.82,
+        "ceiling_low": 3.3, "ceiling_high": 4.0, "busy": 0.381, "cost": 0.0163, "groups": GROUPS,
+        "steps": {"noun": "step", "seen": 174, "median_ns": 4_912_345, "newest_ns": [4_900_000, 5_300_000, 4_850_000]},
+        "evidence": [
+            "The GPU waits for the next launch 58 % of every step (2.6 of 4.5 ms).",
+            "A kernel runs for 2.4 us on average, and the GPU waits 9.5 us for each launch.",
+            "100 % of the launches are the same in every step, so a CUDA graph fits (it needs 98 %).",
+        ],
+        "missing": [],
+        "advice": "Capture the step in a CUDA graph: torch.compile(model, mode=\"reduce-overhead\") or \
+                   torch.cuda.graph(). Tensor addresses must stay the same too.",
+        "devices": [{"id": 0, "name": "NVIDIA H200", "window_ns": nanos, "windows": windows}], "devices_beyond": 0,
+        "top_kernels": [
+            {"name": "void at::native::vectorized_elementwise_kernel<4>", "count": 4_000 * seconds, "total_ns": nanos / 5},
+            {"name": "nvjet_sm90_tst_128x64", "count": 1_000 * seconds, "total_ns": nanos / 3},
+        ],
+        "lines": [{"file": "/home/me/train.py", "line": 88, "function": "augment", "total_ns": nanos / 20}],
+        "ranges": [{"domain": "", "name": "forward", "count": seconds, "device_ns": nanos / 4}],
+    })
+}
+
+fn take(board: &mut Board, host: &str, process: &str, answer: Value) {
+    let key = Key { host: host.to_owned(), process: process.to_owned() };
+    board.take(Event::Answer(key, Box::new(answer)).into_update().unwrap());
+}
+
+/// Three processes: one of a minute and a half, one that is over, one of an old library.
+fn board() -> Board {
+    let mut board = Board::new("this host".to_owned(), false);
+    take(&mut board, "", "4711", answer(4711, 80));
+    take(&mut board, "", "4711", answer(4711, 90));
+    take(&mut board, "", "4712", answer(4712, 20));
+    board.take(Update::Ended(Key { host: String::new(), process: "4712".to_owned() }));
+    let old = json!({"pid": 9, "command": "./simulate", "state": "waiting", "verdict": "no_work", "lost": 12_345,
+                     "line": "gpuwhy [1.0 s] no GPU work yet"});
+    take(&mut board, "", "9", old);
+    board
+}
+
+fn press(board: &mut Board, keys: &[KeyCode]) {
+    keys.iter().for_each(|&key| drop(board.key(KeyEvent::from(key))));
+}
+
+fn drawn(board: &Board, (width, height): (u16, u16), look: Look) -> Buffer {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| draw(frame, board, look)).unwrap();
+    terminal.backend().buffer().clone()
+}
+
+fn text(buffer: &Buffer) -> String {
+    let rows = (0..buffer.area.height).map(|y| {
+        let row: String = (0..buffer.area.width).map(|x| buffer.cell((x, y)).unwrap().symbol()).collect();
+        row.trim_end().to_owned() + "\n"
+    });
+    rows.collect()
+}
+
+#[track_caller]
+fn compare(name: &str, board: &Board, size: (u16, u16)) {
+    let drawn = text(&drawn(board, size, PLAIN));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("cli/top/view/pictures/{name}.txt"));
+    if env::var_os("GPUWHY_BLESS").is_some() {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, &drawn).unwrap();
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    assert!(drawn == expected, "{} differs:\n{drawn}", path.display());
+}
+
+#[test]
+fn the_display_at_three_sizes() {
+    let mut board = board();
+    press(&mut board, &[KeyCode::Down]);
+    compare("80x24", &board, (80, 24));
+    compare("120x40", &board, (120, 40));
+    compare("200x60", &board, (200, 60));
+    press(&mut board, &[KeyCode::Tab]);
+    compare("80x24-lines", &board, (80, 24));
+}
+
+#[test]
+fn processes_that_say_little_and_none_at_all() {
+    let mut board = board();
+    press(&mut board, &[KeyCode::Up]);
+    compare("old-library", &board, (80, 24));
+    press(&mut board, &[KeyCode::Char('?')]);
+    compare("help", &board, (100, 30));
+    compare("none", &Board::new("this host".to_owned(), false), (80, 24));
+}
+
+#[test]
+fn hosts_ranks_and_gpus_have_their_columns() {
+    let mut board = Board::new("node1, node2".to_owned(), false);
+    for rank in 0..4 {
+        let mut answer = answer(100 + rank, 61);
+        answer["rank"] = rank.into();
+        let device = answer["devices"][0].clone();
+        answer["devices"].as_array_mut().unwrap().push(device);
+        answer["devices"][1]["id"] = 1.into();
+        answer["missing"] = json!(["32 records were dropped by CUPTI."]);
+        take(&mut board, if rank < 2 { "node1" } else { "node2" }, &(100 + rank).to_string(), answer);
+    }
+    board.take(Update::Unreachable("node3".to_owned(), "exit status: 255: ssh: no route to host".to_owned()));
+    press(&mut board, &[KeyCode::Down, KeyCode::Char('g'), KeyCode::Char('s')]);
+    compare("ranks", &board, (120, 40));
+}
+
+#[test]
+fn every_size_and_every_state_is_drawn() {
+    let mut board = board();
+    let sizes = [(1, 1), (39, 9), (40, 10), (41, 11), (60, 15), (80, 24), (133, 17), (300, 100), (500, 12)];
+    for keys in [&[][..], &[KeyCode::Down], &[KeyCode::Down], &[KeyCode::Char('?')], &[KeyCode::End]] {
+        press(&mut board, keys);
+        sizes.iter().for_each(|&size| drop(drawn(&board, size, PLAIN)));
+    }
+    let small = text(&drawn(&board, (39, 9), PLAIN));
+    assert!(small.starts_with("the terminal is too small: 80x24 is eno"), "{small}");
+}
+
+#[test]
+fn names_cannot_control_the_terminal_or_leave_their_place() {
+    let mut board = Board::new("x".to_owned(), false);
+    let hostile = "\u{1b}[2J\u{202e}\r\n\u{9b}31m</script>日本語".repeat(500);
+    let mut answer = answer(1, 90);
+    for name in ["command", "advice", "host", "mode", "state", "verdict", "live_verdict"] {
+        answer[name] = hostile.clone().into();
+    }
+    answer["evidence"] = json!([hostile, hostile]);
+    answer["top_kernels"][0]["name"] = hostile.clone().into();
+    answer["lines"][0]["file"] = hostile.clone().into();
+    answer["trace"] = hostile.clone().into();
+    take(&mut board, &crate::top::answer::harmless(&hostile), "1", answer);
+    for size in [(80, 24), (200, 60)] {
+        let text = text(&drawn(&board, size, PLAIN));
+        assert!(!text.contains(|letter: char| letter.is_control() && letter != '\n'), "{text:?}");
+        assert!(!text.contains('\u{202e}'), "{text:?}");
+    }
+}
+
+#[test]
+fn without_colors_nothing_is_colored_and_with_them_only_sixteen_are_used() {
+    use ratatui::style::Color;
+    let board = board();
+    let colors = |look| {
+        let buffer = drawn(&board, (120, 40), look);
+        let all: Vec<Color> = buffer.content().iter().flat_map(|cell| [cell.fg, cell.bg]).collect();
+        all
+    };
+    assert!(colors(PLAIN).iter().all(|&color| color == Color::Reset));
+    let colored = colors(Look { color: true, unicode: true });
+    assert!(colored.iter().any(|&color| color != Color::Reset));
+    assert!(!colored.iter().any(|color| matches!(color, Color::Rgb(..) | Color::Indexed(_))));
+    let ascii = text(&drawn(&board, (120, 40), Look { color: false, unicode: false }));
+    assert!(ascii.is_ascii(), "{ascii}");
+}

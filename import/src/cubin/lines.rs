@@ -1,0 +1,147 @@
+//! Source lines of the instructions of a module: its DWARF line table (`.debug_line`).
+//!
+//! In a module every function is a section `.text.NAME` that begins at address 0, and the address of each sequence of
+//! lines is filled in by a relocation. So a sequence is put at an address that has the number of its section in the
+//! upper half. Where two rows have one address the last holds, as in CUPTI's `cuptiGetSassToSourceCorrelation`, with
+//! which this was compared.
+
+use std::collections::HashMap;
+
+use gimli::{DebugLine, DebugLineOffset, EndianSlice, LineRow, LittleEndian};
+
+use super::elf::Elf;
+
+/// How the sections of functions are called.
+const CODE: &str = ".text.";
+/// The section with line tables.
+const LINES: &str = ".debug_line";
+/// Rows at most; a module of megabytes of code has some 100,000.
+const MAX_ROWS: usize = 1 << 22;
+/// How far the number of a section is shifted in an address; no section has 4 GiB.
+const SECTION_SHIFT: u32 = 32;
+
+/// From `offset` on, up to the next row.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    offset: u64,
+    /// Place in the files, and line; `None`: nothing is known from here on.
+    line: Option<(u32, u32)>,
+}
+
+/// The lines of a module.
+#[derive(Debug, Default)]
+pub struct Lines {
+    files: Vec<String>,
+    functions: HashMap<String, Vec<Row>>,
+}
+
+impl Lines {
+    /// The lines of the module `bytes`. Empty when it has none, or is no module.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        let mut lines = Self::default();
+        if let Some(elf) = Elf::new(bytes) {
+            // What is whole of a broken table is there.
+            let _ = lines.read(&elf);
+        }
+        lines
+    }
+
+    /// Whether the module has line information.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.functions.is_empty()
+    }
+
+    /// File and line of the instruction at `offset` of a function, counted from 1.
+    #[must_use]
+    pub fn place(&self, function: &str, offset: u64) -> Option<(&str, u32)> {
+        let rows = self.functions.get(function)?;
+        let row = rows.get(rows.partition_point(|row| row.offset <= offset).checked_sub(1)?)?;
+        let (file, line) = row.line?;
+        Some((self.files.get(file as usize)?, line))
+    }
+
+    fn read(&mut self, elf: &Elf<'_>) -> Option<()> {
+        let (number, section) = elf.section(LINES)?;
+        let mut bytes = section.bytes.to_vec();
+        for (offset, symbol, addend) in elf.relocations(number) {
+            let address = ((symbol.section as u64) << SECTION_SHIFT).wrapping_add(symbol.value).wrapping_add(addend);
+            let at = usize::try_from(offset).ok()?;
+            if let Some(place) = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<8>()) {
+                *place = address.to_le_bytes();
+            }
+        }
+        let table = DebugLine::new(&bytes, LittleEndian);
+        let (mut at, mut count) = (0, 0);
+        let mut rows: HashMap<usize, Vec<Row>> = HashMap::new();
+        while let Some(length) = unit_length(&bytes, at) {
+            let program = table.program(DebugLineOffset(at), 8, None, None);
+            if let Ok(program) = program {
+                let files = self.files(program.header());
+                let mut program = program.rows();
+                while let Ok(Some((_, row))) = program.next_row() {
+                    count += 1;
+                    if count > MAX_ROWS {
+                        break;
+                    }
+                    let section = usize::try_from(row.address() >> SECTION_SHIFT).ok()?;
+                    let offset = row.address() & ((1 << SECTION_SHIFT) - 1);
+                    rows.entry(section).or_default().push(Row { offset, line: line(row, &files) });
+                }
+            }
+            at += length;
+        }
+        for (section, mut rows) in rows {
+            // Stable: of several rows at one place the last one holds, and it is the last still.
+            rows.sort_by_key(|row| row.offset);
+            let name = elf.sections.get(section).and_then(|section| section.name.strip_prefix(CODE));
+            if let Some(name) = name {
+                self.functions.insert(name.to_owned(), rows);
+            }
+        }
+        Some(())
+    }
+
+    /// For each number of a file in this table its place in the files.
+    fn files(&mut self, header: &gimli::LineProgramHeader<EndianSlice<'_, LittleEndian>>) -> HashMap<u64, u32> {
+        let mut places = HashMap::new();
+        // DWARF up to 4 counts files from 1, DWARF 5 from 0.
+        let first = u64::from(header.version() < 5);
+        for number in first..first + header.file_names().len() as u64 {
+            let Some(file) = header.file(number) else { continue };
+            let text = |value: gimli::AttributeValue<EndianSlice<'_, LittleEndian>>| match value {
+                gimli::AttributeValue::String(text) => Some(text.to_string_lossy().into_owned()),
+                _ => None,
+            };
+            let Some(name) = text(file.path_name()) else { continue };
+            let folder = file.directory(header).and_then(text).filter(|folder| !folder.is_empty());
+            let path = match folder {
+                Some(folder) if !name.starts_with('/') => format!("{}/{name}", folder.trim_end_matches('/')),
+                _ => name,
+            };
+            let known = self.files.iter().position(|file| *file == path);
+            let place = known.unwrap_or_else(|| {
+                self.files.push(path);
+                self.files.len() - 1
+            });
+            places.insert(number, u32::try_from(place).unwrap_or(u32::MAX));
+        }
+        places
+    }
+}
+
+/// Bytes of the table that begins at `at`, its length included; `None` behind the last one.
+fn unit_length(bytes: &[u8], at: usize) -> Option<usize> {
+    let length = u32::from_le_bytes(*bytes.get(at..)?.first_chunk::<4>()?);
+    // 64-bit DWARF is not written for GPUs.
+    (length > 0 && length < 0xffff_fff0).then(|| length as usize + 4)
+}
+
+fn line(row: &LineRow, files: &HashMap<u64, u32>) -> Option<(u32, u32)> {
+    if row.end_sequence() {
+        return None;
+    }
+    let line = u32::try_from(row.line()?.get()).ok()?;
+    Some((*files.get(&row.file_index())?, line))
+}

@@ -1,0 +1,102 @@
+//! The modules (cubins) that were kept beside a trace: the source line and the words of each instruction.
+//!
+//! `libprof.so` keeps the modules in which program counters were sampled, in a folder named like the trace with
+//! [`FOLDER`] behind it, a file for each checksum. Reading order: `elf`, `lines`, `sass`.
+
+mod elf;
+mod lines;
+mod sass;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use profiler_core::kernels::source::{PcWindow, Place, SourceMap};
+
+pub use lines::Lines;
+pub use sass::Sass;
+
+/// What is appended to the name of a trace.
+pub const FOLDER: &str = ".cubins";
+/// A module that is read, bytes: what the writer keeps at most.
+const MAX_MODULE: u64 = 64 << 20;
+/// A source file that is read, bytes.
+const MAX_SOURCE: u64 = 8 << 20;
+
+/// The modules of some windows.
+#[derive(Debug, Default)]
+pub struct Modules {
+    modules: HashMap<u64, Module>,
+    /// Lines of source files; `None`: not there.
+    sources: RefCell<HashMap<String, Option<Vec<String>>>>,
+}
+
+#[derive(Debug, Default)]
+struct Module {
+    path: PathBuf,
+    lines: Lines,
+    sass: Sass,
+}
+
+/// The file of a module beside a trace.
+#[must_use]
+pub fn file_of(trace: &Path, module: u64) -> PathBuf {
+    let mut folder = trace.as_os_str().to_owned();
+    folder.push(FOLDER);
+    PathBuf::from(folder).join(format!("{module:016x}.cubin"))
+}
+
+impl Modules {
+    /// Those of `windows` that are beside the trace. What is missing or not understood tells nothing.
+    #[must_use]
+    pub fn beside<'a>(trace: &Path, windows: impl Iterator<Item = &'a PcWindow>) -> Self {
+        let mut modules = HashMap::new();
+        for function in windows.flat_map(|window| &window.functions) {
+            modules.entry(function.module).or_insert_with(|| {
+                let path = file_of(trace, function.module);
+                let lines = read(&path, MAX_MODULE).map(|bytes| Lines::of(&bytes)).unwrap_or_default();
+                Module { path, lines, sass: Sass::default() }
+            });
+        }
+        Self { modules, sources: RefCell::default() }
+    }
+
+    /// The files that are there, with their checksums.
+    pub fn files(&self) -> impl Iterator<Item = (u64, &Path)> {
+        self.modules.iter().map(|(&module, of)| (module, of.path.as_path())).filter(|(_, path)| path.is_file())
+    }
+
+    /// The instructions of a module, from what a disassembler printed.
+    pub fn set_sass(&mut self, module: u64, sass: Sass) {
+        if let Some(known) = self.modules.get_mut(&module) {
+            known.sass = sass;
+        }
+    }
+}
+
+impl SourceMap for Modules {
+    fn place(&self, module: u64, function: &str, offset: u64) -> Option<Place> {
+        let (file, line) = self.modules.get(&module)?.lines.place(function, offset)?;
+        Some(Place { file: file.to_owned(), line })
+    }
+
+    fn instruction(&self, module: u64, function: &str, offset: u64) -> Option<String> {
+        self.modules.get(&module)?.sass.instruction(function, offset).map(str::to_owned)
+    }
+
+    fn text(&self, place: &Place) -> Option<String> {
+        let mut sources = self.sources.borrow_mut();
+        let lines = sources.entry(place.file.clone()).or_insert_with(|| {
+            let bytes = read(Path::new(&place.file), MAX_SOURCE)?;
+            Some(String::from_utf8_lossy(&bytes).lines().map(|line| line.trim().to_owned()).collect())
+        });
+        lines.as_ref()?.get(usize::try_from(place.line).ok()?.checked_sub(1)?).cloned()
+    }
+}
+
+/// A whole ordinary file. Paths in a module are somebody else's: a pipe or a device would never end.
+fn read(path: &Path, most: u64) -> Option<Vec<u8>> {
+    let about = fs::metadata(path).ok()?;
+    (about.is_file() && about.len() <= most).then(|| fs::read(path).ok())?
+}

@@ -1,0 +1,153 @@
+//! Modules (cubins) that the program has loaded, until it is known in which of them samples fall.
+//!
+//! Copied in the call that loads them, as CUPTI shows them to nobody else. Only those are kept that can say something:
+//! modules with line information, and small ones, of which a disassembler makes instructions. The libraries of NVIDIA
+//! have hundreds of megabytes without lines.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use cupti_sys::Cupti;
+use cupti_sys::counters::Counters;
+use cupti_sys::counters::range::ContextHandle;
+use parking_lot::Mutex;
+
+use crate::sys::memory;
+
+/// Bytes of a module that is kept, at most.
+const MODULE_BYTES: usize = 16 << 20;
+/// Bytes of one without line information.
+const PLAIN_BYTES: usize = 256 << 10;
+/// Bytes of all modules.
+const ALL_BYTES: usize = 64 << 20;
+/// Contexts that are remembered.
+const CONTEXTS: usize = 64;
+
+/// What was loaded so far.
+#[derive(Debug, Default)]
+pub struct Modules(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// In which modules were loaded, in the order in which that happened first.
+    contexts: Vec<ContextHandle>,
+    modules: Vec<Arc<[u8]>>,
+    bytes: usize,
+    /// Modules with line information for which there was no room.
+    lost: u64,
+    /// Nobody will ask for modules any more.
+    is_over: bool,
+}
+
+impl Modules {
+    /// A module was loaded. On the loading thread, inside its call.
+    pub fn loaded(&self, context: ContextHandle, module: &[u8]) {
+        if self.0.lock().is_over {
+            return;
+        }
+        let has_lines = has_lines(module);
+        let most = if has_lines { MODULE_BYTES } else { PLAIN_BYTES };
+        let mut state = self.0.lock();
+        if !state.contexts.contains(&context) && state.contexts.len() < CONTEXTS {
+            state.contexts.push(context);
+        }
+        if module.len() > most || state.bytes + module.len() > ALL_BYTES || memory::is_short() {
+            state.lost += u64::from(has_lines);
+            return;
+        }
+        if !state.modules.iter().any(|known| **known == *module) {
+            state.bytes += module.len();
+            state.modules.push(Arc::from(module));
+        }
+    }
+
+    /// A context goes.
+    pub fn context_ends(&self, context: ContextHandle) {
+        self.0.lock().contexts.retain(|known| *known != context);
+    }
+
+    /// The first context of each device, with the device.
+    pub fn contexts(&self, cupti: &Cupti) -> Vec<(u32, ContextHandle)> {
+        let contexts = self.0.lock().contexts.clone();
+        let mut found: Vec<(u32, ContextHandle)> = Vec::new();
+        for context in contexts {
+            match cupti.device_of(context) {
+                Ok(device) if found.iter().all(|&(known, _)| known != device) => found.push((device, context)),
+                Ok(_) => {}
+                Err(error) => tracing::debug!("program counters of a context are not sampled: {error}"),
+            }
+        }
+        found
+    }
+
+    /// Nothing is sampled any more: gives the memory back.
+    pub fn close(&self) {
+        let mut state = self.0.lock();
+        (state.is_over, state.modules) = (true, Vec::new());
+    }
+
+    /// The modules with these checksums, and how many there was no room for.
+    pub fn of(&self, counters: &Counters, wanted: &HashSet<u64>) -> (Vec<(u64, Vec<u8>)>, u64) {
+        let (modules, lost) = {
+            let state = self.0.lock();
+            (state.modules.clone(), state.lost)
+        };
+        let mut found = Vec::new();
+        // Without the lock: it takes a tenth of a second for all.
+        for module in &modules {
+            match counters.module_checksum(module) {
+                Ok(checksum) if wanted.contains(&checksum) => found.push((checksum, module.to_vec())),
+                Ok(_) => {}
+                Err(error) => tracing::debug!("{error}"),
+            }
+        }
+        (found, lost)
+    }
+}
+
+/// Whether a module has a section `.debug_line`: by the names of its sections alone, as modules may be large.
+fn has_lines(module: &[u8]) -> bool {
+    section_names(module).is_some_and(|names| names.split(|&byte| byte == 0).any(|name| name == b".debug_line"))
+}
+
+/// The string table with the names of sections of a 64-bit ELF file.
+fn section_names(module: &[u8]) -> Option<&[u8]> {
+    let number = |at: usize| Some(u64::from_le_bytes(*module.get(at..)?.first_chunk()?));
+    let short = |at: usize| Some(u64::from(u16::from_le_bytes(*module.get(at..)?.first_chunk()?)));
+    if module.get(..5)? != b"\x7fELF\x02" {
+        return None;
+    }
+    let header = number(40)?.checked_add(short(58)?.checked_mul(short(62)?)?)?;
+    let header = usize::try_from(header).ok()?;
+    let (at, size) = (number(header.checked_add(24)?)?, number(header.checked_add(32)?)?);
+    let at = usize::try_from(at).ok()?;
+    module.get(at..at.checked_add(usize::try_from(size).ok()?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An ELF file with section names at the end and one section header.
+    fn module(names: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0; 128];
+        bytes[..5].copy_from_slice(b"\x7fELF\x02");
+        bytes[40] = 64;
+        bytes[58] = 64;
+        bytes[64 + 24] = 128;
+        bytes[64 + 32] = names.len() as u8;
+        bytes.extend_from_slice(names);
+        bytes
+    }
+
+    #[test]
+    fn modules_with_lines_are_told_from_others() {
+        assert!(has_lines(&module(b"\0.strtab\0.debug_line\0")));
+        assert!(!has_lines(&module(b"\0.nv.debug_lines\0")) && !has_lines(b"\x7fELF\x02") && !has_lines(b""));
+        let whole = module(b"\0.debug_line\0");
+        assert!((0..whole.len()).all(|length| !has_lines(&whole[..length])));
+        let mut hostile = whole;
+        hostile[40..48].fill(0xff);
+        assert!(!has_lines(&hostile));
+    }
+}

@@ -1,0 +1,203 @@
+//! Source lines inside kernels: from a libcupti that plays samples of program counters, through the real libprof.so and
+//! the modules beside the trace, to the page.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::kernels;
+use crate::support::{GPUWHY, Stage, stderr};
+
+/// The checksum of the module, as `cuptiGetCubinCrc` of CUPTI 13.0.85 gives it.
+const MODULE: &str = "00000000c4e7679c";
+/// Line 5 of its source is at offsets 0x90, 0xc0 and 0x180 of `gather`, line 4 at 0xb0.
+const SAMPLES: &str = "gather 0x0 selected 30
+gather 0x90 long_scoreboard 500
+gather 0xc0 long_scoreboard 300
+gather 0xb0 selected 40
+gather 0xb0 wait 30
+copy 0xc0 long_scoreboard 90
+copy 0xd0 barrier 10";
+
+fn module() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/gather.cubin")
+}
+
+/// What the replay library plays: beside what is in the file, if there is one.
+fn play(stage: &Stage) {
+    let path = stage.path("counters.txt");
+    let head = "chip GH100\ninterval 5000000\nmetrics sm__cycles_active.avg\n".to_owned();
+    let mut file = fs::read_to_string(&path).unwrap_or(head);
+    file.push_str(&format!("module {MODULE} {}\n", module().display()));
+    for line in SAMPLES.lines() {
+        file.push_str(&format!("pc {MODULE} {line}\n"));
+    }
+    // A library without lines, of which no module is kept.
+    file.push_str("pc 7 cublas 0x10 wait 200\n");
+    fs::write(path, file).unwrap();
+}
+
+/// The recorded GPT with program counters, which are sampled for a while.
+fn host(stage: &Stage) -> Command {
+    play(stage);
+    let mut host = stage.host("gpt");
+    host.env("GPUWHY_REPLAY_COUNTERS", "counters.txt").env("GPUWHY_KERNEL_SOURCE", "200ms");
+    host.env("GPUWHY_GPU_METRICS", "off");
+    host
+}
+
+/// The same, which goes on until they were sampled.
+fn sampled(stage: &Stage) -> Command {
+    let mut host = host(stage);
+    host.args(["--call", "10000:programCounters=over"]);
+    host
+}
+
+fn shown(stage: &Stage, options: &[&str]) -> Output {
+    let mut command = Command::new(GPUWHY);
+    // No disassembler of this machine.
+    command.env("PATH", stage.path("bin")).env_remove("CUDA_HOME").env_remove("CUDA_PATH").env_remove("VIRTUAL_ENV");
+    command.env_remove("CONDA_PREFIX").arg("kernels").args(options).arg(stage.path("trace.gpuwhy")).output().unwrap()
+}
+
+fn json(stage: &Stage) -> Value {
+    let output = shown(stage, &["--source", "--json"]);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)))
+}
+
+fn text(stage: &Stage) -> String {
+    let output = shown(stage, &["--source"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn program_counters_are_sampled_and_told_by_source_line() {
+    let stage = Stage::new();
+    let output = sampled(&stage).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report = json(&stage);
+    let source = &report["source"];
+    assert_eq!(source["outcomes"][0], "measured", "{}", stderr(&output));
+    assert_eq!((&source["samples"], &source["lost_samples"]), (&1_200.into(), &0.into()), "{source:#}");
+    let gather = &source["functions"][0];
+    assert_eq!((&gather["name"], &gather["samples"]), (&"gather".into(), &900.into()));
+    let line = &gather["lines"][0];
+    assert_eq!((&line["file"], &line["line"], &line["samples"]), (&"/src/gather.cu".into(), &5.into(), &800.into()));
+    assert_eq!(line["stalls"]["long_scoreboard"], 800);
+    assert!(line["waiting_low"].as_f64() > Some(0.9), "{line:#}");
+    assert_eq!((&gather["hot_line"], &gather["lines"][1]["line"]), (&0.into(), &4.into()));
+    assert!(source["functions"][1]["lines"].as_array().unwrap().is_empty(), "cublas has no module");
+    let kept = stage.path(&format!("trace.gpuwhy.cubins/{MODULE}.cubin"));
+    assert_eq!(fs::read(&kept).unwrap(), fs::read(module()).unwrap());
+    assert_eq!(fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o600, "for the user alone");
+    assert_eq!(fs::metadata(kept.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
+    let page = text(&stage);
+    for part in ["gather.cu:5", "To do: load earlier", "nvdisasm", "cublas"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert_eq!(stage.report().pointer("/verdict/group").unwrap(), "gpu_compute");
+    // Without the modules everything but the lines is there.
+    fs::remove_dir_all(kept.parent().unwrap()).unwrap();
+    let gather = json(&stage)["source"]["functions"][0].clone();
+    assert_eq!((&gather["samples"], gather["lines"].as_array().unwrap().len()), (&900.into(), 0));
+    assert!(text(&stage).contains("-lineinfo"));
+}
+
+#[test]
+fn a_disassembler_puts_instructions_into_words() {
+    let stage = Stage::new();
+    assert!(sampled(&stage).status().unwrap().success());
+    fs::create_dir(stage.path("bin")).unwrap();
+    let program = stage.path("bin/nvdisasm");
+    let script = "#!/bin/sh\necho '\t.section\t.text.gather,\"ax\"'\necho '  /*0090*/  LDG.E R3, desc[UR4][R2.64] ;'\n";
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let page = text(&stage);
+    assert!(page.contains("LDG.E R3, desc[UR4][R2.64]") && !page.contains("not in PATH"), "{page}");
+    fs::write(&program, "#!/bin/sh\necho broken >&2\nexit 3\n").unwrap();
+    assert!(text(&stage).contains("gather.cu:5"));
+}
+
+#[test]
+fn kernels_are_measured_after_program_counters() {
+    let shapes = kernels::shapes(3);
+    let stage = Stage::new();
+    let mut host = kernels::host(&stage, &shapes);
+    play(&stage);
+    let output = host.env("GPUWHY_KERNEL_SOURCE", "100ms").output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report = json(&stage);
+    assert_eq!((&report["source"]["samples"], &report["source"]["foreign_samples"]), (&1_200.into(), &0.into()));
+    let outcomes: Vec<_> =
+        report["measured"].as_array().unwrap().iter().map(|of| of["outcome"].as_str().unwrap()).collect();
+    assert_eq!(outcomes, ["measured", "measured"], "{}", stderr(&output));
+    assert!(report["measured"][0]["lines"].is_array());
+}
+
+#[test]
+fn a_refusal_is_told_and_everything_else_is_as_without() {
+    for (fault, outcome, reason) in [
+        ("cuptiPCSamplingEnable=35", "refused", "may not read the counters"),
+        ("cuptiProfilerGetCounterAvailability=26", "busy", "holds its counters"),
+        ("cuptiPCSamplingSetConfigurationAttribute=999", "refused", "error 999"),
+        ("cuptiPCSamplingStart=8", "refused", "error 8"),
+        ("cuptiPCSamplingGetData=999", "not_launched", "nothing ran"),
+        ("cuptiGetDeviceId=1", "not_launched", "no module was loaded"),
+    ] {
+        let stage = Stage::new();
+        // Slow enough for the thread that samples to begin, or the program ends before it, which is told as well.
+        let output =
+            host(&stage).envs([("GPUWHY_REPLAY_FAULT", fault), ("GPUWHY_REPLAY_SPEED", "3")]).output().unwrap();
+        assert!(output.status.success(), "{fault}: {}", stderr(&output));
+        let source = json(&stage)["source"].clone();
+        assert_eq!((&source["outcomes"][0], &source["samples"]), (&outcome.into(), &0.into()), "{fault}: {source:#}");
+        assert!(source["reasons"][0].as_str().unwrap().contains(reason), "{fault}: {source:#}");
+        assert!(text(&stage).contains("not sampled: "), "{fault}");
+        assert_eq!(stage.report().pointer("/verdict/group").unwrap(), "gpu_compute", "{fault}");
+    }
+    // What fails when all is over loses nothing.
+    let stage = Stage::new();
+    let mut host = host(&stage);
+    host.env("GPUWHY_REPLAY_FAULT", "cuptiPCSamplingDisable=999").args(["--call", "10000:programCounters=begun"]);
+    let output = host.output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(json(&stage)["source"]["samples"], 1_200);
+}
+
+#[test]
+fn a_context_or_a_program_that_ends_early_leaves_what_was_sampled() {
+    for end in [Some("10000:programCounters=endContext"), None] {
+        let stage = Stage::new();
+        let mut host = host(&stage);
+        host.env("GPUWHY_KERNEL_SOURCE", "30s").args(["--call", "10000:programCounters=begun"]);
+        if let Some(end) = end {
+            host.args(["--call", end]);
+        }
+        let output = host.output().unwrap();
+        assert!(output.status.success(), "{end:?}: {}", stderr(&output));
+        assert_eq!(json(&stage)["source"]["samples"], 1_200, "{end:?}: {}", stderr(&output));
+    }
+    // Too short for a window: that is told, and nothing is sampled.
+    let stage = Stage::new();
+    assert!(host(&stage).args(["--until", "1"]).status().unwrap().success());
+    if stage.path("trace.gpuwhy").exists() {
+        assert_eq!(json(&stage)["source"]["outcomes"][0], "not_launched");
+    }
+}
+
+#[test]
+fn nothing_is_sampled_or_kept_unless_it_is_asked_for() {
+    let stage = Stage::new();
+    assert!(host(&stage).env_remove("GPUWHY_KERNEL_SOURCE").status().unwrap().success());
+    assert!(!stage.path("trace.gpuwhy.cubins").exists());
+    let report = json(&stage);
+    assert!(report["source"]["outcomes"].as_array().unwrap().is_empty());
+    assert!(text(&stage).contains("--source -- COMMAND"));
+    let plain = shown(&stage, &["--json"]);
+    let plain: Value = serde_json::from_slice(&plain.stdout).unwrap();
+    assert!(plain.get("source").is_none() && plain["unmeasured"][0].get("lines").is_none());
+}
