@@ -143,7 +143,7 @@ fn kernels_are_measured_in_their_launches_and_shown() {
 
 #[test]
 fn limits_of_kernels_are_judged_by_what_was_measured() {
-    let shapes = shapes(3);
+    let shapes = shapes(UNMEASURED + 3);
     let stage = Stage::new();
     assert!(host(&stage, &shapes).status().unwrap().success());
     let symbol = &shapes[0].symbol;
@@ -175,7 +175,7 @@ fn limits_of_kernels_are_judged_by_what_was_measured() {
 
 #[test]
 fn where_no_simulation_is_believed_gains_are_parts_of_the_run() {
-    let shapes = shapes(3);
+    let shapes = shapes(UNMEASURED + 3);
     let stage = Stage::new();
     assert!(host(&stage, &shapes).status().unwrap().success());
     assert_eq!(stage.report().pointer("/devices/0/what_if/simulated").unwrap(), false, "steps are half of the time");
