@@ -13,7 +13,8 @@ pub fn wrapped(paragraph: &str, indent: usize) -> String {
     within(paragraph, indent, terminal::columns().map_or(COLUMNS, usize::from).min(COLUMNS))
 }
 
-/// `text` with each paragraph on one line, for who breaks lines anew. Indented lines (lists, examples) stay as they are.
+/// `text` with each paragraph on one line, for who breaks lines anew. Indented lines (lists, examples) stay as they
+/// are.
 pub fn unwrapped(text: &str) -> String {
     let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
     let mut lines: Vec<String> = Vec::new();

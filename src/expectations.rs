@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use profiler_core::attribution::api::{ApiClass, without_suffix};
 use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::kernels::Roof;
 use profiler_core::process_info::End;
 use profiler_core::record::{Loss, MemoryKind};
 use profiler_core::report::{ApiRow, CopyRow, DeviceReport, KernelRow, Report};
 
 use crate::baseline::Baseline;
-use crate::run_rules;
 use crate::time_text::time;
+use crate::{kernel_rules, run_rules};
 
 /// Rows of a table that a failure shows.
 const SHOWN: usize = 5;
@@ -66,6 +67,8 @@ enum Rule {
     Share { group: Group, at_most: f64 },
     Step(Duration),
     StepWithin { ratio: f64, baseline: Baseline },
+    NoSpills { name: String },
+    Uses { name: String, unit: Roof, least: f64 },
 }
 
 /// What a report was judged by.
@@ -192,6 +195,20 @@ impl Expectations {
         self.and(Rule::StepWithin { ratio, baseline: baseline.clone() })
     }
 
+    /// No kernel whose demangled name contains `name` (all of them with an empty one) uses local memory, where spilled
+    /// registers go. Kernels that `gpuwhy kernels` measured are judged by their accesses; others by the local memory
+    /// that their records have for a thread, of which the 20 with the most time are looked at.
+    pub fn no_spills(self, name: impl Into<String>) -> Self {
+        self.and(Rule::NoSpills { name: name.into() })
+    }
+
+    /// Kernels whose demangled name contains `name` use at least this part of the peak of a unit, 0 to 1: by the
+    /// counters of `gpuwhy kernels` where it measured them, else by sampled counters (`--gpu-metrics`), which tell the
+    /// unit that a kernel uses most. Fails where neither tells.
+    pub fn kernel_uses_at_least(self, name: impl Into<String>, unit: Roof, share: f64) -> Self {
+        self.and(Rule::Uses { name: name.into(), unit, least: share })
+    }
+
     fn and(mut self, rule: Rule) -> Self {
         self.0.push(rule);
         self
@@ -304,6 +321,8 @@ impl Rule {
             Self::Share { group, at_most } => run_rules::share(report, *group, *at_most),
             Self::Step(at_most) => run_rules::step(report, *at_most),
             Self::StepWithin { ratio, baseline } => run_rules::step_within(report, *ratio, baseline),
+            Self::NoSpills { name } => kernel_rules::no_spills(report, name),
+            Self::Uses { name, unit, least } => kernel_rules::uses_at_least(report, name, *unit, *least),
         }
     }
 }
@@ -328,6 +347,11 @@ impl fmt::Display for Rule {
             Self::Step(at_most) => write!(f, "a step takes at most {at_most:?}"),
             Self::StepWithin { ratio, baseline } => {
                 write!(f, "a step takes at most {ratio} times what {} has", baseline.path().display())
+            }
+            Self::NoSpills { name } if name.is_empty() => f.write_str("no kernel spills registers"),
+            Self::NoSpills { name } => write!(f, "kernel {name} spills no registers"),
+            Self::Uses { name, unit, least } => {
+                write!(f, "kernel {name} uses at least {:.1} % of the {}", least * 1e2, unit.words())
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Rules about what kernels do inside the GPU: use of a unit, spills.
 //!
-//! Kernels that `gpuwhy kernels` measured are judged by their counters. Others are judged by samples of hardware counters
-//! where these tell, and by their records. What nothing tells fails: it cannot be said to hold.
+//! Kernels that `gpuwhy kernels` measured are judged by their counters. Others are judged by samples of hardware
+//! counters where these tell, and by their records. What nothing tells fails: it cannot be said to hold.
 
 use profiler_core::kernels::{KernelView, Roof};
 use profiler_core::report::{KernelRow, Report};

@@ -102,6 +102,7 @@ outcome.notes.iter().for_each(|note| eprintln!("{note}"));
 mod baseline;
 mod bench;
 mod expectations;
+mod kernel_rules;
 mod range;
 mod run_rules;
 mod session;
@@ -119,6 +120,7 @@ pub use gpuwhy_import::{
 pub use profiler_core;
 pub use profiler_core::attribution::leaf::{Group, Leaf};
 pub use profiler_core::diff::{Diff, Refusal, compare};
+pub use profiler_core::kernels::Roof;
 pub use profiler_core::report::Report;
 pub use profiler_core::trace::TraceError;
 pub use range::Range;

@@ -281,8 +281,8 @@ fn the_command_asks_for_samples_where_a_person_does() {
 }
 
 /// A GPT in training, sampled at 1 kHz on an H100 (driver 580.159.04, CUPTI 13.0.85). What single kernels use was
-/// measured there and, by the range profiler, on an H200: 46.3 % of the issue slots for this attention backwards, which
-/// ran at 1.77 GHz, and 89 % of the tensor cores for the largest matrix products.
+/// measured by the range profiler on an H200: 46.3 % of the issue slots for this attention backwards, which ran at
+/// 1.77 GHz, 46.4 % forwards, 77.5 % of the tensor cores for a matrix product of this shape, and none for a copy.
 #[test]
 fn samples_of_a_recorded_training_tell_what_its_kernels_use() {
     let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/gpt_counters.gpuwhy");
@@ -294,9 +294,9 @@ fn samples_of_a_recorded_training_tell_what_its_kernels_use() {
     let part = |name: &str| parts[name].as_u64().unwrap();
     let compute = device["steady_leaves"]["compute"].as_u64().unwrap();
     assert_eq!(parts.values().map(|nanos| nanos.as_u64().unwrap()).sum::<u64>(), compute);
-    assert_eq!(part("not_told_apart"), 0);
     let share = |name: &str| part(name) as f64 / compute as f64;
-    assert!(share("memory") > 0.25 && share("memory") < 0.40, "{limits}");
+    assert!(share("not_told_apart") < 0.25, "{limits}");
+    assert!(share("memory") > 0.12 && share("memory") < 0.35, "{limits}");
     assert!(share("tensor") > 0.10 && share("tensor") < 0.25, "{limits}");
     assert!(share("lowered_clock") > 0.02 && share("lowered_clock") < 0.10, "{limits}");
     let kernels = device["kernels"].as_array().unwrap();
@@ -308,7 +308,10 @@ fn samples_of_a_recorded_training_tell_what_its_kernels_use() {
     let (roof, used, clock) = limits_of("sdpa_sm90_flash_bprop");
     assert_eq!(roof, "issue");
     assert!((used - 0.463).abs() < 0.03 && (clock / 1e9 - 1.77).abs() < 0.05, "{used} at {clock}");
-    let (roof, used, _) = limits_of("nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT");
-    assert_eq!(roof, "tensor");
-    assert!((used - 0.89).abs() < 0.05, "{used}");
+    let (roof, used, _) = limits_of("sdpa_sm90_flash_fprop");
+    assert!(roof == "issue" && (used - 0.464).abs() < 0.03, "{roof} {used}");
+    let (roof, used, _) = limits_of("nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_bias_TNT");
+    assert!(roof == "tensor" && (used - 0.775).abs() < 0.05, "{roof} {used}");
+    let (roof, used, _) = limits_of("direct_copy_kernel_cuda");
+    assert!(roof == "issue" && used > 0.5, "{roof} {used}");
 }

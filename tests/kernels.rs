@@ -142,6 +142,53 @@ fn kernels_are_measured_in_their_launches_and_shown() {
 }
 
 #[test]
+fn limits_of_kernels_are_judged_by_what_was_measured() {
+    let shapes = shapes(UNMEASURED + 3);
+    let stage = Stage::new();
+    assert!(host(&stage, &shapes).status().unwrap().success());
+    let symbol = &shapes[0].symbol;
+    let check = |options: &[&str]| {
+        let output = Command::new(GPUWHY).arg("check").args(options).arg(stage.path("trace.gpuwhy")).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned() + &stderr(&output))
+    };
+    let uses = |limit: &str| check(&["--kernel-uses", &format!("{symbol}={limit}")]);
+    let (code, said) = uses("dram:80");
+    assert_eq!(code, Some(0), "{said}");
+    for (limit, wanted) in [
+        ("dram:90", "uses 84.1 % of the device memory, at least 90.0 % expected"),
+        ("l2:10", "its use of the L2 cache was not measured"),
+    ] {
+        let (code, said) = uses(limit);
+        assert!(code == Some(1) && said.contains(wanted), "{limit}: {code:?} {said}");
+    }
+    let (code, said) = check(&["--kernel-uses", "no_such_kernel=dram:1"]);
+    assert!(code == Some(1) && said.contains("no kernel has \"no_such_kernel\""), "{said}");
+    let (code, said) = uses("ram:80");
+    assert!(code == Some(2) && said.contains("tensor, dram, l2, l1, issue"), "{said}");
+
+    let report = json(&stage);
+    let rows = ["measured", "unmeasured"].map(|of| report[of].as_array().unwrap().clone()).concat();
+    let spills = rows.iter().filter(|row| row["local_bytes_per_thread"] != 0).count();
+    let (code, said) = check(&["--no-spills"]);
+    assert_eq!(code, Some(i32::from(spills > 0)), "{spills} {said}");
+}
+
+#[test]
+fn where_no_simulation_is_believed_gains_are_parts_of_the_run() {
+    let shapes = shapes(UNMEASURED + 3);
+    let stage = Stage::new();
+    assert!(host(&stage, &shapes).status().unwrap().success());
+    assert_eq!(stage.report().pointer("/devices/0/what_if/simulated").unwrap(), false, "steps are half of the time");
+    let report = json(&stage);
+    for row in report["measured"].as_array().unwrap() {
+        assert!(row["step_at_80"].is_null() && row["bottleneck_at_90"].is_null(), "{row:#}");
+        let gains = row["findings"].as_array().unwrap().iter().filter(|finding| !finding["step_gain"].is_null());
+        assert!(gains.clone().count() > 0 && gains.clone().all(|finding| finding["step"].is_null()), "{row:#}");
+    }
+    assert!(text(&stage, &[]).contains(" of the run. To do: "));
+}
+
+#[test]
 fn a_program_that_ends_early_leaves_what_was_measured() {
     let shapes = shapes(UNMEASURED + 2);
     let stage = Stage::new();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use gpuwhy::{Baseline, Expectations, Group};
+use gpuwhy::{Baseline, Expectations, Group, Roof};
 use gpuwhy_inject::config;
 
 use crate::check;
@@ -58,6 +58,12 @@ pub struct CheckArgs {
     /// Limit the median of one kernel to RATIO times the baseline
     #[arg(long, value_name = "NAME=RATIO", value_parser = named_ratio, requires = "baseline", help_heading = "Limits")]
     kernel_within: Vec<(String, f64)>,
+    /// Allow no kernel that spills registers to local memory
+    #[arg(long, help_heading = "Limits")]
+    no_spills: bool,
+    /// Require kernels to use this part of dram, l2, l1, tensor or issue
+    #[arg(long, value_name = "NAME=UNIT:PERCENT", value_parser = use_of_unit, help_heading = "Limits")]
+    kernel_uses: Vec<(String, (Roof, f64))>,
     /// Require one of these verdicts, separated by commas
     #[arg(long, value_name = "CAUSE", value_delimiter = ',', value_parser = cause, help_heading = "Limits")]
     verdict: Vec<Group>,
@@ -128,6 +134,12 @@ impl From<CheckArgs> for check::Props {
         for (name, most) in &args.kernel_at_most {
             add(&mut |rules| rules.kernel_at_most(name, *most));
         }
+        if args.no_spills {
+            add(&mut |rules| rules.no_spills(""));
+        }
+        for (name, (unit, least)) in &args.kernel_uses {
+            add(&mut |rules| rules.kernel_uses_at_least(name, *unit, *least));
+        }
         if !args.verdict.is_empty() {
             add(&mut |rules| rules.verdict_in(&*args.verdict));
         }
@@ -194,6 +206,15 @@ fn named_ratio(text: &str) -> Result<(String, f64), String> {
     named(text, ratio)
 }
 
+fn use_of_unit(text: &str) -> Result<(String, (Roof, f64)), String> {
+    named(text, |text| {
+        let (unit, least) = text.split_once(':').ok_or_else(|| "expected NAME=UNIT:PERCENT".to_owned())?;
+        let unit = Roof::ALL.into_iter().find(|of| of.name() == unit);
+        let units = || Roof::ALL.map(Roof::name).join(", ");
+        Ok((unit.ok_or_else(|| format!("expected one of {}", units()))?, percent(least)?))
+    })
+}
+
 fn share(text: &str) -> Result<(Group, f64), String> {
     let (name, share) = named(text, percent)?;
     Ok((cause(&name)?, share))
@@ -212,6 +233,9 @@ mod tests {
         assert_eq!(percent("5%"), Ok(0.05));
         assert!(percent("101").is_err() && percent("-1").is_err() && percent("NaN").is_err());
         assert_eq!(share("data_loading=5"), Ok((Group::DataLoading, 0.05)));
+        assert_eq!(use_of_unit("softmax=dram:80"), Ok(("softmax".to_owned(), (Roof::Dram, 0.8))));
+        assert!(use_of_unit("softmax=ram:80").unwrap_err().contains("tensor, dram"));
+        assert!(use_of_unit("softmax=dram").is_err() && use_of_unit("softmax=dram:101").is_err());
         assert!(share("loading=5").unwrap_err().contains("data_loading"));
         assert_eq!(named_ratio("f<a=1>=1.05"), Ok(("f<a=1>".to_owned(), 1.05)));
         assert!(named_ratio("=1").is_err() && named_ratio("softmax").is_err() && named_ratio("a=0").is_err());

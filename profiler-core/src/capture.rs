@@ -286,7 +286,7 @@ impl Captures {
         self.report_of(session, dictionary, loss, (end, damage), true)
     }
 
-    /// `simulated`: with the simulations that are made for a report alone.
+    /// `simulated`: with the kernels by themselves, and the simulations that are made for a report alone.
     fn report_of(
         &self,
         session: &ProcessInfo,
@@ -303,8 +303,10 @@ impl Captures {
         report.cost = self.cost;
         report.gauges = self.gauges.clone();
         report.counter_losses = self.counters.losses().to_vec();
-        report.kernels = KernelsReport::of(attributor, dictionary, &self.kernel_profiles, simulated);
-        report.kernels.windows.clone_from(&self.pc_windows);
+        if simulated {
+            report.kernels = KernelsReport::of(attributor, dictionary, &self.kernel_profiles);
+            report.kernels.windows.clone_from(&self.pc_windows);
+        }
         if report.is_watched() {
             report.verdict = monitor::verdict(&report.gauges, &attributor.sample_totals());
         } else if let Some(capture) = shown {

@@ -1,8 +1,12 @@
 //! What a step gains from shorter kernels, compared with the same program with shorter kernels.
 
 use profiler_core::attribution::leaf::Group;
+use profiler_core::capture::Captures;
+use profiler_core::kernels::{KernelProfile, Roof};
+use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::*;
 use profiler_core::steps::{StepSeries, StepSource};
+use profiler_core::trace::Item;
 use profiler_core::whatif::{
     Call, CallClass, LaunchedBy, Operation, OperationClass, SCENARIO_COUNT, ScenarioKind, Simulation,
 };
@@ -140,4 +144,56 @@ fn a_report_says_what_each_kernel_brings_and_the_bottleneck_then() {
     assert!(!text.contains("(by subtraction)"), "{text}");
     let all = device.what_if.as_ref().unwrap().ceiling(ScenarioKind::KernelsAtRoof).unwrap().speedup;
     assert!(gains("flash_backward").at_90.speedup < all);
+}
+
+#[test]
+fn findings_of_a_measured_kernel_say_what_a_step_gains() {
+    let (items, dictionary) = Program::new(120, false).delivered(50_000_000);
+    let (session, loss) = (ProcessInfo::default(), Loss::default());
+    let config = (0..100)
+        .map(LaunchConfigId)
+        .find(|&config| dictionary.name(dictionary.launch_config(config).name) == "flash_backward");
+    let values = [(Roof::Issue, 46.3), (Roof::Tensor, 31.1), (Roof::Dram, 11.6)];
+    let profile = KernelProfile {
+        config: config.unwrap(),
+        values: values.map(|(roof, used)| (roof.metric().to_owned(), used)).to_vec(),
+        ..KernelProfile::default()
+    };
+    let view = |keeps: bool| {
+        let mut captures = Captures::new(None);
+        if keeps {
+            captures.keep_simulated_events();
+        }
+        let mut last = Timestamp::ZERO;
+        for item in &items {
+            match item {
+                Item::Record(record) => captures.push(record, &dictionary),
+                Item::Flush(at) => {
+                    captures.flushed(*at, &dictionary);
+                    last = *at;
+                }
+                _ => {}
+            }
+        }
+        captures.kernel_profile(profile.clone());
+        captures.finish(last, &session, &loss, &dictionary);
+        let report = captures.report(&session, &dictionary, &loss, End::Clean, Vec::new());
+        let text = profiler_core::kernels::text(&report.kernels, profiler_core::text_format::Style::default());
+        (report.kernels.measured[0].clone(), text)
+    };
+    let (view_, text) = view(true);
+    // Ten of 282 us in a step of 7.97 ms, on one stream.
+    let wanted = |remains: f64| 7.97 / (7.97 - 2.82 * (1.0 - remains));
+    let at_90 = view_.gains.unwrap().at_90;
+    assert!((at_90.speedup / wanted(0.463 / 0.9) - 1.0).abs() < 0.02, "{at_90:?}");
+    let place = view_.findings.iter().position(|finding| finding.rule == "latency_bound").unwrap();
+    let gain = view_.finding_gains[place].unwrap();
+    assert!((gain.speedup / wanted(0.463) - 1.0).abs() < 0.02, "{gain:?}");
+    let unwrapped = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in ["a step at 80 % of its roof about 1.1", "of the kernel; a step would then be about 1.2"] {
+        assert!(unwrapped.contains(part), "no {part:?} in {text}");
+    }
+    let (view_, text) = view(false);
+    assert!(view_.gains.is_none() && view_.finding_gains.iter().all(Option::is_none));
+    assert!(text.contains("of the run. To do"), "{text}");
 }

@@ -25,6 +25,8 @@ const DEVICE: i64 = 0xff;
 const FIRST: usize = 101;
 /// A sample that comes later than so many intervals is of the last one only; those before are lost.
 const LATE: u64 = 2;
+/// Gaps are alike that differ by less than this part of them: a twentieth.
+const ALIKE: u64 = 20;
 /// Unknown metrics that a note names.
 const NAMED: usize = 6;
 
@@ -88,6 +90,8 @@ struct SampledDevice {
     set: MetricSet,
     /// End of the sample before; the first one has no begin.
     before: Option<u64>,
+    /// How long before that the one before it ended, nanoseconds.
+    gap: u64,
     loss: CounterLoss,
 }
 
@@ -134,7 +138,7 @@ impl Sampled {
                 multiprocessors: described.map_or(0, |device| device.multiprocessors),
             };
             let loss = CounterLoss { device: id, ..CounterLoss::default() };
-            found.devices.push(SampledDevice { number, set, before: None, loss });
+            found.devices.push(SampledDevice { number, set, before: None, gap: 0, loss });
         }
         found.notes.extend(unknown_note(&unknown));
         Ok(found)
@@ -317,8 +321,11 @@ impl SampledDevice {
             return None;
         };
         let interval = self.set.interval_ns.max(1);
-        let missed = (end - before) / interval;
-        let begin = if missed >= LATE {
+        let gap = end.saturating_sub(before);
+        let missed = gap / interval;
+        // Two gaps in a row that are alike are another rate, and no loss.
+        let alike = gap.abs_diff(std::mem::replace(&mut self.gap, gap)) <= gap / ALIKE;
+        let begin = if missed >= LATE && !alike {
             self.loss.lost = self.loss.lost.saturating_add(missed - 1);
             end - interval
         } else {
@@ -383,11 +390,11 @@ mod tests {
             highest_clock_hz: 0,
             multiprocessors: 0,
         };
-        let mut device = SampledDevice { number: 0, set, before: None, loss: CounterLoss::default() };
+        let mut device = SampledDevice { number: 0, set, before: None, gap: 0, loss: CounterLoss::default() };
         let mut at = |end| device.sample(end, &[1.0; METRIC_LIMIT]).map(|of| (of.begin.nanos(), of.end.nanos()));
         assert_eq!(
-            [at(1_000), at(1_100), at(1_210), at(1_610)].map(|span| span.unwrap_or((0, 0))),
-            [(0, 0), (1_000, 1_100), (1_100, 1_210), (1_510, 1_610)]
+            [at(1_000), at(1_100), at(1_210), at(1_610), at(2_010)].map(|span| span.unwrap_or((0, 0))),
+            [(0, 0), (1_000, 1_100), (1_100, 1_210), (1_510, 1_610), (1_610, 2_010)]
         );
         assert_eq!((device.loss.first_dropped, device.loss.lost), (1, 3));
     }

@@ -32,8 +32,8 @@ const UNKNOWNS_OF_A_SAMPLE: usize = 48;
 const CONFIG_LIMIT: usize = 1 << 16;
 /// Unknowns that are solved for at most: what a live report has time for (some milliseconds).
 const SOLVED_LIMIT: usize = 96;
-/// A kernel with less than this part of the sampled time is not told apart: its value would be lost in the noise of the
-/// others (measured on a GPT training on an H200 with 680 kernels a step).
+/// A kernel with less than this part of the time in which something ran is not told apart: its value would be lost in
+/// the noise of the others (measured on a GPT training on an H200 with 680 kernels a step).
 const LEAST_SHARE: f64 = 0.004;
 /// So many samples are needed for each unknown.
 const ROWS_EACH: u64 = 3;
@@ -285,7 +285,7 @@ impl Estimator {
         sum += idle as f64 / length;
         let row: Vec<(usize, f64)> = self.parts.iter().copied().enumerate().filter(|&(_, part)| part > 0.0).collect();
         let mut values = [0.0; METRIC_LIMIT];
-        let mut sums = Sums { nanos: length, ..Sums::default() };
+        let mut sums = Sums { nanos: length, busy: length - idle as f64, ..Sums::default() };
         for (column, metric) in self.set.metrics.as_slice().iter().enumerate() {
             let value = f64::from(sample.values[column]);
             // A clock does not add up over what runs at once: each has all of it.
@@ -294,7 +294,11 @@ impl Estimator {
         }
         let of = |metric| sample.value(&self.set, metric).map_or(0.0, f64::from);
         sums.tensor_clock = of(Metric::Tensor) * of(Metric::Clock) * length;
-        self.equations.add(&row, &values, &sums, (group_of(first), group_of(last)));
+        if row.iter().any(|&(unknown, _)| unknown != IDLE) || self.equations.wants_idle() {
+            self.equations.add(&row, &values, &sums, (group_of(first), group_of(last)));
+        } else {
+            self.equations.add_to_sums(&sums);
+        }
         self.counts.used += 1;
         self.counts.used_ns = self.counts.used_ns.saturating_add(end - begin);
     }
@@ -342,7 +346,7 @@ impl Estimator {
     /// time. Those that always are keep their numbers.
     fn grouping(&self, most: usize, share: f64) -> Vec<usize> {
         let times: Vec<f64> = (0..self.unknowns.len()).map(|place| self.equations.time(place)).collect();
-        let least = share * self.equations.rows() as f64;
+        let least = share * self.equations.busy_time();
         let mut kernels: Vec<usize> = (FIXED.len()..self.unknowns.len()).collect();
         kernels.sort_by(|&a, &b| times[b].total_cmp(&times[a]).then(a.cmp(&b)));
         let kept = most.saturating_sub(FIXED.len());

@@ -14,7 +14,7 @@ use super::regression::{Equations, Solution, Values};
 
 /// Groups of each kind.
 pub(super) const GROUPS: usize = 12;
-/// Samples of a group of time at first. When all groups are full, neighbors become one.
+/// Samples of a group of time at first. When all groups are full, each two in a row become one.
 const FIRST_GROUP: u64 = 4;
 /// Fewer groups say nothing of how they differ.
 const FEWEST_GROUPS: usize = 3;
@@ -28,6 +28,8 @@ pub(super) struct Grouped {
     /// In the order of time; each holds `in_time` samples but for the last.
     times: Vec<Block>,
     in_time: u64,
+    /// Rows in which nothing ran.
+    idle: u64,
     begins: Vec<Equations>,
     ends: Vec<Equations>,
 }
@@ -37,6 +39,7 @@ pub(super) struct Grouped {
 struct Block {
     equations: Equations,
     sums: Sums,
+    samples: u64,
 }
 
 /// Sums over samples, each weighted with its length.
@@ -48,6 +51,8 @@ pub(super) struct Sums {
     pub(super) tensor_clock: f64,
     /// Nanoseconds.
     pub(super) nanos: f64,
+    /// Of these, nanoseconds in which something ran.
+    pub(super) busy: f64,
 }
 
 impl Sums {
@@ -55,6 +60,7 @@ impl Sums {
         self.values.iter_mut().zip(other.values).for_each(|(sum, value)| *sum += value);
         self.tensor_clock += other.tensor_clock;
         self.nanos += other.nanos;
+        self.busy += other.busy;
     }
 }
 
@@ -74,9 +80,28 @@ impl Grouped {
         self.all.grow()
     }
 
+    /// Whether a sample in which nothing ran is to be a row: as many as there are others. More would say nothing but
+    /// how idle the device was, and dilute the residuals of those that say something.
+    pub(super) fn wants_idle(&self) -> bool {
+        self.idle <= self.all.rows() / 2
+    }
+
+    /// Counts a sample that is no row.
+    pub(super) fn add_to_sums(&mut self, sums: &Sums) {
+        let block = self.block();
+        block.sums.add(sums);
+        block.samples += 1;
+    }
+
+    /// The time of all unknowns but the first, which is that in which nothing ran: see [`Equations::time`].
+    pub(super) fn busy_time(&self) -> f64 {
+        (1..self.all.len()).map(|unknown| self.all.time(unknown)).sum()
+    }
+
     /// Enters a sample: how much of each unknown is in it, its values, what it adds to the sums, and the groups of what
     /// runs at its begin and at its end.
     pub(super) fn add(&mut self, row: &[(usize, f64)], values: &Values, sums: &Sums, (begin, end): (usize, usize)) {
+        self.idle += u64::from(row.iter().all(|&(unknown, _)| unknown == 0));
         self.all.add(row, values);
         for (groups, group) in [(&mut self.begins, begin), (&mut self.ends, end)] {
             groups.resize_with(GROUPS, Equations::default);
@@ -85,12 +110,13 @@ impl Grouped {
         let block = self.block();
         block.equations.add_growing(row, values);
         block.sums.add(sums);
+        block.samples += 1;
     }
 
     /// The group of time that the next sample belongs to.
     fn block(&mut self) -> &mut Block {
         self.in_time = self.in_time.max(FIRST_GROUP);
-        let full = self.times.last().is_none_or(|block| block.equations.rows() >= self.in_time);
+        let full = self.times.last().is_none_or(|block| block.samples >= self.in_time);
         if full && self.times.len() == GROUPS {
             let old = std::mem::take(&mut self.times);
             self.times = old
@@ -100,6 +126,7 @@ impl Grouped {
                     pair[1..].iter().for_each(|next| {
                         block.equations.append(&next.equations);
                         block.sums.add(&next.sums);
+                        block.samples += next.samples;
                     });
                     block
                 })
@@ -118,8 +145,9 @@ impl Grouped {
         let of = |equations: &Equations| equations.joined(joined, len);
         Self {
             all: of(&self.all),
-            times: self.times.iter().map(|block| Block { equations: of(&block.equations), sums: block.sums }).collect(),
+            times: self.times.iter().map(|block| Block { equations: of(&block.equations), ..*block }).collect(),
             in_time: self.in_time,
+            idle: self.idle,
             begins: self.begins.iter().map(of).collect(),
             ends: self.ends.iter().map(of).collect(),
         }
@@ -177,19 +205,19 @@ impl Grouped {
         all
     }
 
-    /// The standard error of the mean over time of what `of` gives of sums, by groups of time (batch means; Law,
-    /// Simulation Modeling and Analysis, section 9.5.3); `None` with fewer than three of them.
+    /// The standard error of the mean over time of what `of` gives of sums, given how much of the time the device was
+    /// busy: by groups of time (batch means; Law, Simulation Modeling and Analysis, section 9.5.3), as a ratio to their
+    /// busy time. `None` with fewer than three of them.
     pub(super) fn error_of_mean(&self, of: impl Fn(&Sums) -> f64) -> Option<f64> {
         let all = self.sums();
-        let mean = of(&all) / all.nanos;
-        let count = self.times.len();
-        if count < FEWEST_GROUPS || !mean.is_finite() {
+        let busy: Vec<&Sums> = self.times.iter().map(|block| &block.sums).filter(|sums| sums.busy > 0.0).collect();
+        let ratio = of(&all) / all.busy;
+        if busy.len() < FEWEST_GROUPS || !ratio.is_finite() {
             return None;
         }
-        let off = |block: &Block| of(&block.sums) - mean * block.sums.nanos;
-        let squares: f64 = self.times.iter().map(|block| off(block).powi(2)).sum();
-        let freedom = (count - 1) as f64;
-        Some(widening(freedom) * (count as f64 / freedom * squares).sqrt() / all.nanos)
+        let squares: f64 = busy.iter().map(|sums| (of(sums) - ratio * sums.busy).powi(2)).sum();
+        let freedom = (busy.len() - 1) as f64;
+        Some(widening(freedom) * (busy.len() as f64 / freedom * squares).sqrt() / all.nanos)
     }
 }
 
@@ -230,14 +258,14 @@ mod tests {
             let sums = Sums { nanos: 2.0, ..Sums::default() };
             grouped.add(&[(0, 1.0)], &left(1.0), &sums, (0, 0));
             assert!(grouped.times.len() <= GROUPS);
-            assert_eq!(grouped.times.iter().map(|block| block.equations.rows()).sum::<u64>(), sample);
+            assert_eq!(grouped.times.iter().map(|block| block.samples).sum::<u64>(), sample);
             assert_eq!(grouped.sums().nanos, 2.0 * sample as f64);
         }
         assert!(grouped.times.len() > GROUPS / 2);
     }
 
     #[test]
-    fn neighbors_that_are_alike_count_as_few() {
+    fn samples_in_a_row_that_are_alike_count_as_few() {
         let error = |alike: u64| {
             let mut grouped = Grouped::default();
             grouped.grow();
@@ -247,7 +275,7 @@ mod tests {
                     random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 }
                 let value = 50.0 + 10.0 * ((random >> 33) as f64 / (1u64 << 31) as f64 - 0.5);
-                let mut sums = Sums { nanos: 1.0, ..Sums::default() };
+                let mut sums = Sums { nanos: 1.0, busy: 1.0, ..Sums::default() };
                 sums.values[0] = value;
                 grouped.add(&[(0, 1.0)], &left(value), &sums, (sample as usize, 0));
             }

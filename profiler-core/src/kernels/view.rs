@@ -154,10 +154,10 @@ pub struct KernelsReport {
 }
 
 impl KernelsReport {
-    /// What `attributor` knows of the kernels, and what `profiles` add to it. `simulated`: what a step would gain is
-    /// simulated, which takes some milliseconds for each kernel and finding.
+    /// What `attributor` knows of the kernels, and what `profiles` add to it. What a step would gain is simulated,
+    /// which takes some milliseconds for each measured kernel and finding.
     #[must_use]
-    pub fn of(attributor: &Attributor, dictionary: &Dictionary, profiles: &[KernelProfile], simulated: bool) -> Self {
+    pub fn of(attributor: &Attributor, dictionary: &Dictionary, profiles: &[KernelProfile]) -> Self {
         let rows = candidates(attributor, dictionary);
         let share = |row: &Candidate| share_of(row, attributor);
         let is_of =
@@ -170,9 +170,7 @@ impl KernelsReport {
             })
             .collect();
         measured.sort_by_key(|view| (Reverse(view.total_ns), view.profile.device, view.profile.config));
-        if simulated {
-            measured.iter_mut().take(SIMULATED).for_each(|view| view.simulate(attributor));
-        }
+        measured.iter_mut().take(SIMULATED).for_each(|view| view.simulate(attributor));
         let mut unmeasured: Vec<_> = rows
             .iter()
             .filter(|row| !profiles.iter().any(|profile| is_of(row, profile)))

@@ -38,7 +38,9 @@ pub(super) fn simulate(
     let by_subtraction = |limits: &NamedLimits| limits.gains.map_or(1.0, |gains| gains.at_90.speedup);
     let worth = |(name, limits): (&NameId, &NamedLimits)| {
         let gain = by_subtraction(limits);
-        (gain >= WORTH_SIMULATING && configs.contains_key(name)).then_some((*name, gain))
+        // What is said of small kernels together is true of none of them.
+        let own = limits.limits.own && configs.contains_key(name);
+        (own && gain >= WORTH_SIMULATING).then_some((*name, gain))
     };
     let mut largest: Vec<_> = names.iter().filter_map(worth).collect();
     largest.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));

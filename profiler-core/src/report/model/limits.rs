@@ -68,8 +68,8 @@ impl ComputeLimits {
 pub struct NamedLimits {
     /// Means over launch configurations, weighted by time; roof and clock are those of the one with the most time.
     pub limits: KernelLimits,
-    /// How many times as fast a typical step would be if they used 80 % and 90 % of their roof: simulated for those that
-    /// lose most, else by subtraction. `None` without steps or without a roof.
+    /// How many times as fast a typical step would be if they used 80 % and 90 % of their roof: simulated for those
+    /// that lose most, else by subtraction. `None` without steps or without a roof.
     pub gains: Option<KernelGains>,
 }
 
