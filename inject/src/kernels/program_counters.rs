@@ -37,6 +37,9 @@ const PERIOD: u32 = 18;
 const FETCH_EVERY: Duration = Duration::from_millis(50);
 /// How long sampling of whole devices has to give way.
 const TURN_TIMEOUT: Duration = Duration::from_secs(5);
+/// Attempts to start before the last one, and what is between them.
+const START_ATTEMPTS: u32 = 20;
+const START_AGAIN: Duration = Duration::from_millis(10);
 /// How long somebody else waits for a call of CUPTI's to return: the end of the program, or of a context.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -97,7 +100,8 @@ impl SourceSampler {
         drop(turn);
     }
 
-    /// Prepares a device and begins. The lock is held meanwhile, so that nobody believes that there is nothing to close.
+    /// Prepares a device and begins. The lock is held meanwhile, so that nobody believes that there is nothing to
+    /// close.
     fn open(&self, device: u32, context: ContextHandle) -> Result<(), Error> {
         let counters = Counters::of(self.cupti);
         let opened = clock::now(self.cupti);
@@ -106,10 +110,11 @@ impl SourceSampler {
             return Ok(());
         }
         counters.initialize()?;
+        let _current = context.make_current();
         let sampler = PcSampler::open(counters, context, PcSettings { period: PERIOD });
         close_before_libraries();
         let mut sampler = sampler?;
-        sampler.start()?;
+        start(&mut sampler)?;
         let begin = clock::now(self.cupti);
         tracing::debug!("device {device}: program counters every {} cycles", sampler.period_cycles());
         let window = PcWindow {
@@ -163,6 +168,7 @@ impl SourceSampler {
         let Some(mut open) = self.open.try_lock_for(CLOSE_TIMEOUT) else { return };
         // The lock is held until all are closed: whoever waits for it may end the process.
         for taken in std::mem::take(&mut *open) {
+            let _current = taken.context.make_current();
             self.close(taken, messages);
         }
     }
@@ -195,6 +201,17 @@ impl SourceSampler {
         // Refused only when the collector is dead.
         let _ = messages.try_send(Message::ProgramCounters(Box::new(SampledWindow { window, modules })));
     }
+}
+
+/// Begins to sample. Tried again for a moment: other profilers found that the device must be idle.
+fn start(sampler: &mut PcSampler) -> Result<(), Error> {
+    for _ in 0..START_ATTEMPTS {
+        if sampler.start().is_ok() {
+            return Ok(());
+        }
+        thread::sleep(START_AGAIN);
+    }
+    sampler.start()
 }
 
 fn refused(device: u32, outcome: Outcome, at: Timestamp) -> PcWindow {
