@@ -354,8 +354,8 @@ impl ContextHandle {
     #[must_use]
     pub fn make_current(self) -> CurrentContext {
         let pushed = driver::mapped().and_then(|driver| {
-            // SAFETY: the names belong to C functions of these types; the copies outlive the handle, as the driver is never
-            // unloaded.
+            // SAFETY: the names belong to C functions of these types; the copies outlive the handle, as the driver is
+            // never unloaded.
             let functions = unsafe {
                 let push = driver.get::<PushCurrent>("cuCtxPushCurrent_v2").ok().map(|symbol| *symbol);
                 push.zip(driver.get::<PopCurrent>("cuCtxPopCurrent_v2").ok().map(|symbol| *symbol))

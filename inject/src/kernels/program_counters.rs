@@ -84,7 +84,9 @@ impl SourceSampler {
             return self.send(refused(first, Outcome::Busy, clock::now(self.cupti)), messages);
         };
         for (device, context) in contexts {
-            if let Err(error) = self.open(device, context) {
+            // The lock is held until a refusal is told, so that nobody believes that nothing was tried.
+            let mut open = self.open.lock();
+            if let Err(error) = self.open(&mut open, device, context) {
                 tracing::warn!("program counters of device {device} are not sampled: {error}");
                 let busy = error.code == CuptiResult::HARDWARE_BUSY;
                 let outcome = if busy { Outcome::Busy } else { Outcome::Refused(error.code.0) };
@@ -100,12 +102,10 @@ impl SourceSampler {
         drop(turn);
     }
 
-    /// Prepares a device and begins. The lock is held meanwhile, so that nobody believes that there is nothing to
-    /// close.
-    fn open(&self, device: u32, context: ContextHandle) -> Result<(), Error> {
+    /// Prepares a device and begins.
+    fn open(&self, open: &mut Vec<OpenWindow>, device: u32, context: ContextHandle) -> Result<(), Error> {
         let counters = Counters::of(self.cupti);
         let opened = clock::now(self.cupti);
-        let mut open = self.open.lock();
         if self.is_over.load(Ordering::Relaxed) {
             return Ok(());
         }
