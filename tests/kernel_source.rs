@@ -149,9 +149,9 @@ fn a_refusal_is_told_and_everything_else_is_as_without() {
         ("cuptiGetDeviceId=1", "not_launched", "no module was loaded"),
     ] {
         let stage = Stage::new();
-        // Slow enough for the thread that samples to begin, or the program ends before it, which is told as well.
-        let output =
-            host(&stage).envs([("GPUWHY_REPLAY_FAULT", fault), ("GPUWHY_REPLAY_SPEED", "3")]).output().unwrap();
+        let mut host = host(&stage);
+        host.env("GPUWHY_REPLAY_FAULT", fault).args(["--call", "10000:programCounters=refused"]);
+        let output = host.output().unwrap();
         assert!(output.status.success(), "{fault}: {}", stderr(&output));
         let source = json(&stage)["source"].clone();
         assert_eq!((&source["outcomes"][0], &source["samples"]), (&outcome.into(), &0.into()), "{fault}: {source:#}");

@@ -15,8 +15,9 @@ use super::abi::{
 };
 use super::range::ContextHandle;
 use super::{Counters, text};
-use crate::abi::CuptiResult;
+use crate::abi::{Context, CuptiResult};
 use crate::cupti::{Cupti, Error, absent, check};
+use crate::driver;
 
 /// Program counters that are fetched at once.
 const AT_ONCE: usize = 8_192;
@@ -336,6 +337,44 @@ impl Drop for PcSampler {
             // What these answer changes nothing: the driver may be gone.
             let _ = self.stop();
             let _ = self.disable();
+        }
+    }
+}
+
+/// A context is current on this thread, until this is dropped.
+#[derive(Debug)]
+pub struct CurrentContext(Option<PopCurrent>);
+
+type PushCurrent = unsafe extern "C" fn(Context) -> i32;
+type PopCurrent = unsafe extern "C" fn(*mut Context) -> i32;
+
+impl ContextHandle {
+    /// Makes the context current on this thread, one of ours, if the driver does that: CUPTI looks at it while PC
+    /// sampling is enabled. Not in a callback.
+    #[must_use]
+    pub fn make_current(self) -> CurrentContext {
+        let pushed = driver::mapped().and_then(|driver| {
+            // SAFETY: the names belong to C functions of these types; the copies outlive the handle, as the driver is
+            // never unloaded.
+            let functions = unsafe {
+                let push = driver.get::<PushCurrent>("cuCtxPushCurrent_v2").ok().map(|symbol| *symbol);
+                push.zip(driver.get::<PopCurrent>("cuCtxPopCurrent_v2").ok().map(|symbol| *symbol))
+            };
+            let (push, pop) = functions?;
+            // SAFETY: CUPTI has named the context, and has not told of its end; the driver refuses one that it does not
+            // know.
+            (unsafe { push(self.raw()) } == 0).then_some(pop)
+        });
+        CurrentContext(pushed)
+    }
+}
+
+impl Drop for CurrentContext {
+    fn drop(&mut self) {
+        if let Some(pop) = self.0.take() {
+            let mut context = std::ptr::null_mut();
+            // SAFETY: pushed on this thread, and `context` is a live local.
+            let _ = unsafe { pop(&raw mut context) };
         }
     }
 }

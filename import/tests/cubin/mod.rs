@@ -6,37 +6,35 @@ use std::path::Path;
 use gpuwhy_import::cubin::{Lines, Modules, Sass, file_of};
 use profiler_core::kernels::source::{PcFunction, PcWindow, Place, SourceMap as _};
 
-/// `gather` and `copy` of `tests/support/gather.cu`, by nvrtc of CUDA 13.0 for compute capability 9.0 with
-/// `--generate-line-info`.
-fn gather() -> Vec<u8> {
-    fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../testing/fixtures/gather.cubin")).unwrap()
+/// A file of the recorded modules.
+fn fixture(name: &str) -> Vec<u8> {
+    fs::read(format!("{}/../testing/fixtures/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
-/// Offset and line in `gather`, by `cuptiGetSassToSourceCorrelation` of CUPTI 13.0.85.
-const BY_CUPTI: &[(u64, u32)] = &[
-    (0x0, 9),
-    (0x10, 10),
-    (0x20, 11),
-    (0x50, 10),
-    (0x80, 5),
-    (0x90, 5),
-    (0xb0, 4),
-    (0xc0, 5),
-    (0x160, 10),
-    (0x180, 5),
-    (0x500, 5),
-    (0x1070, 4),
-    (0x11c0, 13),
-    (0x1270, 13),
-];
+
+fn gather() -> Vec<u8> {
+    fixture("gather.cubin")
+}
 
 #[test]
-fn lines_are_those_that_cupti_tells() {
-    let lines = Lines::of(&gather());
-    for &(offset, line) in BY_CUPTI {
-        assert_eq!(lines.place("gather", offset), Some(("/src/gather.cu", line)), "{offset:#x}");
+fn lines_are_those_that_cupti_tells_by_nvrtc_and_by_triton() {
+    let told = String::from_utf8(fixture("cubin_lines.txt")).unwrap();
+    let mut told = told.lines().filter(|line| !line.starts_with('#')).peekable();
+    let number = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap();
+    let mut compared = 0;
+    while let Some(head) = told.next() {
+        let [module, function, size] = head.split(' ').collect::<Vec<_>>()[..] else { panic!("{head}") };
+        let lines = Lines::of(&fixture(module));
+        while let Some(row) = told.next_if(|row| row.starts_with("0x")) {
+            let [offset, file, line] = row.split(' ').collect::<Vec<_>>()[..] else { panic!("{row}") };
+            let next = told.peek().filter(|row| row.starts_with("0x")).and_then(|row| row.split(' ').next());
+            for offset in (number(offset)..next.map_or(number(size), number)).step_by(16) {
+                assert_eq!(lines.place(function, offset), Some((file, line.parse().unwrap())), "{head}: {offset:#x}");
+                compared += 1;
+            }
+        }
+        assert_eq!((lines.place(function, number(size)), lines.place("other", 0)), (None, None), "behind the end");
     }
-    assert_eq!(lines.place("copy", 0).map(|(_, line)| line), Some(15));
-    assert_eq!((lines.place("gather", 1 << 20), lines.place("other", 0)), (None, None), "behind the end; nowhere");
+    assert_eq!(compared, (0x1280 + 0x200 + 0x1a00) / 16);
 }
 
 #[test]

@@ -37,6 +37,9 @@ const PERIOD: u32 = 18;
 const FETCH_EVERY: Duration = Duration::from_millis(50);
 /// How long sampling of whole devices has to give way.
 const TURN_TIMEOUT: Duration = Duration::from_secs(5);
+/// Attempts to start before the last one, and what is between them.
+const START_ATTEMPTS: u32 = 20;
+const START_AGAIN: Duration = Duration::from_millis(10);
 /// How long somebody else waits for a call of CUPTI's to return: the end of the program, or of a context.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -81,7 +84,9 @@ impl SourceSampler {
             return self.send(refused(first, Outcome::Busy, clock::now(self.cupti)), messages);
         };
         for (device, context) in contexts {
-            if let Err(error) = self.open(device, context) {
+            // The lock is held until a refusal is told, so that nobody believes that nothing was tried.
+            let mut open = self.open.lock();
+            if let Err(error) = self.open(&mut open, device, context) {
                 tracing::warn!("program counters of device {device} are not sampled: {error}");
                 let busy = error.code == CuptiResult::HARDWARE_BUSY;
                 let outcome = if busy { Outcome::Busy } else { Outcome::Refused(error.code.0) };
@@ -97,19 +102,19 @@ impl SourceSampler {
         drop(turn);
     }
 
-    /// Prepares a device and begins. The lock is held meanwhile, so that nobody believes that there is nothing to close.
-    fn open(&self, device: u32, context: ContextHandle) -> Result<(), Error> {
+    /// Prepares a device and begins.
+    fn open(&self, open: &mut Vec<OpenWindow>, device: u32, context: ContextHandle) -> Result<(), Error> {
         let counters = Counters::of(self.cupti);
         let opened = clock::now(self.cupti);
-        let mut open = self.open.lock();
         if self.is_over.load(Ordering::Relaxed) {
             return Ok(());
         }
         counters.initialize()?;
+        let _current = context.make_current();
         let sampler = PcSampler::open(counters, context, PcSettings { period: PERIOD });
         close_before_libraries();
         let mut sampler = sampler?;
-        sampler.start()?;
+        start(&mut sampler)?;
         let begin = clock::now(self.cupti);
         tracing::debug!("device {device}: program counters every {} cycles", sampler.period_cycles());
         let window = PcWindow {
@@ -163,6 +168,7 @@ impl SourceSampler {
         let Some(mut open) = self.open.try_lock_for(CLOSE_TIMEOUT) else { return };
         // The lock is held until all are closed: whoever waits for it may end the process.
         for taken in std::mem::take(&mut *open) {
+            let _current = taken.context.make_current();
             self.close(taken, messages);
         }
     }
@@ -195,6 +201,17 @@ impl SourceSampler {
         // Refused only when the collector is dead.
         let _ = messages.try_send(Message::ProgramCounters(Box::new(SampledWindow { window, modules })));
     }
+}
+
+/// Begins to sample. Tried again for a moment: other profilers found that the device must be idle.
+fn start(sampler: &mut PcSampler) -> Result<(), Error> {
+    for _ in 0..START_ATTEMPTS {
+        if sampler.start().is_ok() {
+            return Ok(());
+        }
+        thread::sleep(START_AGAIN);
+    }
+    sampler.start()
 }
 
 fn refused(device: u32, outcome: Outcome, at: Timestamp) -> PcWindow {

@@ -23,7 +23,8 @@ Usage: gpuwhy-replay-host [options]
                         launch=SYMBOL;X,Y,Z;X,Y,Z;SHARED;TIMES launches a kernel with this grid, block and dynamic
                         shared memory, once somebody listens to launches; programCounters=begun waits until somebody
                         samples program counters, programCounters=over until nobody does any more,
-                        programCounters=endContext ends the context
+                        programCounters=endContext ends the context, programCounters=refused waits until a fault has
+                        struck that was asked for
   --until MILLISECONDS  leave at this time of the recording instead of its end
   --fork WHEN           fork a child: before the library is loaded, after that, or at the end of play
   --child HOW           what the child does: nothing: _exit (default); exit: run the exit handlers; exec: become this

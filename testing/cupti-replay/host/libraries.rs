@@ -118,10 +118,10 @@ impl Replay {
         Ok(())
     }
 
-    /// Waits until sampling of program counters has begun, or is over; or ends the context.
+    /// Waits until sampling of program counters has begun, is over, or met a fault; or ends the context.
     pub fn program_counters(&self, what: &str) -> Result<(), String> {
-        let step = ["begun", "over", "endContext"].iter().position(|known| *known == what);
-        let step = step.ok_or_else(|| format!("programCounters={what}: give begun, over or endContext"))?;
+        let step = ["begun", "over", "endContext", "refused"].iter().position(|known| *known == what);
+        let step = step.ok_or_else(|| format!("programCounters={what}: give begun, over, endContext or refused"))?;
         match (self.program_counters)(u32::try_from(step).unwrap_or(u32::MAX), PATIENCE_MS) {
             0 => Ok(()),
             _ => Err(format!("programCounters={what}: that did not happen")),

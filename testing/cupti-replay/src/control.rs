@@ -121,7 +121,7 @@ pub unsafe extern "C" fn gpuwhy_replay_launch(
 }
 
 /// With `step` 0 waits until program counters are sampled, with 1 until that is over, `patience_ms` at most; with 2
-/// ends the first context, as its destruction does. 0 is success.
+/// ends the first context, as its destruction does; with 3 waits until a fault has struck. 0 is success.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpuwhy_replay_program_counters(step: u32, patience_ms: u32) -> i32 {
     guard(1, || match instance::player() {
@@ -131,6 +131,9 @@ pub extern "C" fn gpuwhy_replay_program_counters(step: u32, patience_ms: u32) ->
             }
             let deadline = Instant::now() + Duration::from_millis(patience_ms.into());
             let is_there = || {
+                if step == 3 {
+                    return player.faults.struck() > 0;
+                }
                 let objects = player.unit.objects();
                 objects.has_sampled && (step == 0 || objects.program_counters.is_empty())
             };

@@ -1,0 +1,120 @@
+"""Source lines inside kernels: programs by nvcc, nvrtc and Triton whose kernels wait at a line that is marked. Sampling
+changes neither their output nor, measurably, their time.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import pathlib
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+
+from harness import Check, Result, Suite, expect, skipped
+
+ROUNDS = 4_000
+SECONDS = 6
+LIMIT = 200.0
+# Of the waiting samples of a kernel, those at the marked line: the loop around it waits a little, too.
+AT_THE_LINE = 0.5
+# Samples below which nothing is told: a busy GPU gives some 100,000 in a second.
+FEW = 1_000
+# Time that sampling may add in all: opening and closing hold launches up once.
+ADDED_SECONDS = 2.0
+
+
+def marked(source: pathlib.Path) -> dict[str, int]:
+    """Kernel -> its line with the mark. Who waits for a value is the instruction that needs it: there, or a line below."""
+    found = {}
+    for number, line in enumerate(source.read_text().splitlines(), 1):
+        if mark := re.search(r"(?://|#) HOT (\w+)", line):
+            found[mark[1]] = number
+    return found
+
+
+def judged(name: str, report: dict, source: pathlib.Path) -> Iterator[Result]:
+    """Lines about what `gpuwhy kernels --source --json` says of the kernels of a source file."""
+    told = report.get("source") or {}
+    outcomes, samples = told.get("outcomes"), told.get("samples", 0)
+    lost = told.get("lost_samples", 0) + told.get("foreign_samples", 0)
+    yield expect(f"kernels.source.{name}.sampled", outcomes == ["measured"] and samples >= FEW,
+                 f"{outcomes}, {told.get('reasons')}, {samples} samples, {lost} lost or of others, "
+                 f"{told.get('buffer_overflows')} overflows, {told.get('lost_modules')} modules lost")
+    for kernel, line in marked(source).items():
+        function = next((of for of in told.get("functions", []) if of["name"].startswith(kernel)), None)
+        if function is None or not function["lines"]:
+            yield expect(f"kernels.source.{name}.{kernel}", False, "no samples" if function is None else "no lines")
+            continue
+        waits = [of for of in function["lines"] if of["line"] in (line, line + 1) and pathlib.Path(of["file"]).name == source.name]
+        share = sum(of["waiting_share"] for of in waits)
+        top = max(function["lines"], key=lambda of: of["waiting_samples"])
+        reasons = sorted(function["stalls"].items(), key=lambda of: -of[1])[:3]
+        yield expect(f"kernels.source.{name}.{kernel}", share >= AT_THE_LINE,
+                     f"{share:.0%} of the waiting at line {line}; most at {top['file']}:{top['line']}; {reasons}, "
+                     f"{function['samples']} samples; SASS {'there' if function['instructions'][0]['sass'] else 'not there'}")
+
+
+    if barrier := next((of for of in told.get("functions", []) if of["name"].startswith("k_barrier")), None):
+        waits = {reason: count for reason, count in barrier["stalls"].items() if reason != "selected"}
+        yield expect(f"kernels.source.{name}.k_barrier", max(waits, key=waits.get, default=None) == "barrier",
+                     f"{sorted(waits.items(), key=lambda of: -of[1])[:3]}")
+
+
+def sampled(suite: Suite, name: str, command: Sequence[object], source: pathlib.Path) -> Iterator[Result]:
+    folder = suite.folder(f"kernel-source-{name}")
+    run = suite.run(f"kernel-source-{name}", [suite.gpuwhy, "kernels", "--source", "--top", "1", "--set", "core", "--output", folder,
+                                             "--json", "--", *command], limit=LIMIT)
+    lines = [line for line in run.stdout.splitlines() if line.startswith("{")]
+    yield expect(f"kernels.source.{name}.ends", run.code == 0 and bool(lines), f"{run.ending()}: {run.stderr.strip()[-300:]}")
+    if not lines:
+        return
+    yield from judged(name, json.loads(lines[-1]), source)
+    modules = list(folder.glob("*.cubins/*.cubin"))
+    private = all(path.stat().st_mode & 0o77 == 0 for path in modules)
+    total = sum(path.stat().st_size for path in modules)
+    yield expect(f"kernels.source.{name}.modules", bool(modules) and private, f"{len(modules)} modules, {total} bytes")
+
+
+def by_nvcc(suite: Suite) -> Iterator[Result]:
+    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+    if not pathlib.Path(nvcc).exists():
+        yield skipped("kernels.source.nvcc", "nvcc is neither on the PATH nor in /usr/local/cuda/bin")
+        return
+    program = suite.scratch / "gather"
+    build = suite.run("nvcc", [nvcc, "-O2", "-lineinfo", "-arch=native", "-o", program, suite.workloads / "gather.cu"])
+    yield expect("kernels.source.build", build.code == 0, build.stderr.strip()[-300:])
+    if build.code != 0:
+        return
+    bare = suite.bare("kernel-source", [program, str(ROUNDS)])
+    yield from sampled(suite, "nvcc", [program, str(ROUNDS)], suite.workloads / "gather_kernels.cuh")
+    took = lambda run: float(re.search(r"took ([\d.]+) s", run.stderr)[1])
+    command = [suite.gpuwhy, "run", "--report", "off", "--", program, str(ROUNDS)]
+    plain = suite.run("kernel-source-plain", command, limit=LIMIT)
+    with_them = suite.run("kernel-source-cost", command, extra={"GPUWHY_KERNEL_SOURCE": "1s"}, limit=LIMIT)
+    times = [took(run) for run in (bare, plain, with_them)]
+    yield expect("kernels.source.cost", times[2] < times[1] + ADDED_SECONDS,
+                 "bare {:.3f} s, traced {:.3f} s, with program counters {:.3f} s".format(*times))
+
+
+def by_python(suite: Suite) -> Iterator[Result]:
+    for name, package in (("nvrtc", "torch"), ("triton", "triton")):
+        if importlib.util.find_spec(package) is None:
+            yield skipped(f"kernels.source.{name}", f"this Python has no {package}")
+            continue
+        script = suite.workloads / f"gather_{name}.py"
+        source = script if name == "triton" else suite.workloads / "gather_kernels.cuh"
+        yield from sampled(suite, name, [sys.executable, script, str(SECONDS)], source)
+
+
+def kernel_source(suite: Suite) -> Iterator[Result]:
+    """Lines are those that were marked, by whichever compiler."""
+    os.environ.setdefault("VIRTUAL_ENV", sys.prefix)
+    yield from by_nvcc(suite)
+    yield from by_python(suite)
+
+
+def checks() -> list[Check]:
+    return [Check("kernels.source", kernel_source, credit=120.0)]
