@@ -1,8 +1,8 @@
 //! Which driver is there, asked in ways that are safe while `cuInit` is still running.
 //!
 //! An injected library is loaded in the middle of `cuInit`, where any other CUDA call would deadlock or fail.
-//! `cuDriverGetVersion` answers a constant, and the kernel module describes itself in a file. [`initialize_driver`] is for
-//! other programs.
+//! `cuDriverGetVersion` answers a constant, and the kernel module describes itself in a file. [`initialize_driver`] is
+//! for other programs.
 
 use crate::abi::{DriverGetVersion, DriverInitialize};
 use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
@@ -28,9 +28,9 @@ pub fn driver_cuda_version_by_loading() -> Option<u32> {
     ask(RTLD_LAZY | RTLD_LOCAL)
 }
 
-/// `cuInit`, loading libcuda when it is not mapped: the devices are there afterwards, and no context. For a program that
-/// is not a CUDA program; takes some 0.2 s. `CUDA_INJECTION64_PATH` applies. False when there is no libcuda, or it
-/// refuses.
+/// `cuInit`, loading libcuda when it is not mapped: the devices are there afterwards, and no context. For a program
+/// that is not a CUDA program; takes some 0.2 s. `CUDA_INJECTION64_PATH` applies. False when there is no libcuda, or
+/// it refuses.
 #[must_use]
 pub fn initialize_driver() -> bool {
     let Some(libcuda) = open(RTLD_LAZY | RTLD_LOCAL) else { return false };
