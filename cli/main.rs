@@ -14,6 +14,7 @@ mod doctor;
 mod elf;
 mod explain;
 mod export;
+mod history;
 mod inputs;
 mod install_paths;
 mod interrupt;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         Command::Top(args) => (args.try_into().and_then(|props| top::run(&props)), top::FAILED),
         Command::View(args) => (view::run(&args.into()), view::FAILED),
         Command::Diff(args) => (diff::run(&args.into()), diff::UNREADABLE),
+        Command::History(args) => (history::run(&args.into()), history::UNREADABLE),
         Command::Check(args) => (check::run(&(*args).into()), check::UNREADABLE),
         Command::Export(args) => (export::run(&args.into()), export::FAILED),
         Command::Compact(args) => (compact::run(&args.into()), compact::FAILED),

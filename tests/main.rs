@@ -10,6 +10,7 @@ mod cli_diff;
 mod cli_doctor;
 mod cli_explain;
 mod cli_help;
+mod cli_history;
 mod cli_messages;
 mod cli_output;
 mod cli_report;

@@ -15,6 +15,7 @@
 //! | `kernels` | hardware counters of chosen kernels | application threads, `gpuwhy-kernels` |
 //! | `collect`, `cost` | buffers become records, a verdict and a trace | `gpuwhy-collect` |
 //! | `nvtx` | the program's own ranges and marks | application threads, `gpuwhy-collect` |
+//! | `history` | a line about the run at its end | `gpuwhy-history` |
 //! | `session` | the program measures a part of itself | its threads, `gpuwhy-collect` |
 //! | `control` | a socket to ask, start and stop | `gpuwhy-control` |
 //! | `message` | what these threads send each other, and what they share | all of them |
@@ -34,6 +35,7 @@ mod counters;
 mod cupti;
 mod entry;
 mod flusher;
+mod history;
 mod kernels;
 mod lifecycle;
 mod log;

@@ -20,6 +20,7 @@ pub mod demangle;
 pub mod dictionary;
 pub mod diff;
 pub mod geometry;
+pub mod history;
 pub mod json_text;
 pub mod kernels;
 pub mod loss;

@@ -29,6 +29,7 @@ mod diff_prediction;
 mod geometry;
 mod geometry_reference;
 mod geometry_report;
+mod history;
 mod kernel_gains;
 mod kernel_profiles;
 mod launch_lines;
