@@ -172,8 +172,7 @@ pub type StartEvent =
 /// `stopEvent`
 pub type StopEvent = unsafe extern "C" fn(handle: *mut c_void) -> c_int;
 /// `recordEventState`
-pub type RecordEventState =
-    unsafe extern "C" fn(handle: *mut c_void, state: c_int, arguments: *const c_void) -> c_int;
+pub type RecordEventState = unsafe extern "C" fn(handle: *mut c_void, state: c_int, arguments: *const c_void) -> c_int;
 /// `finalize`
 pub type Finalize = unsafe extern "C" fn(context: *mut c_void) -> c_int;
 
