@@ -187,11 +187,14 @@ impl Joiner {
         }
     }
 
-    /// Nothing more will come: gives all other rows.
-    pub fn finish(&mut self, mut row: impl FnMut(&Collective)) {
+    /// Nothing more will come: gives all other rows. Operations that were queued after `end` are not missed.
+    pub fn finish(&mut self, end: Timestamp, mut row: impl FnMut(&Collective)) {
         if self.active {
             self.place(u64::MAX);
             self.take(u64::MAX, &mut row);
+            self.told.clear();
+            self.unplaced.retain(|operation| queued(operation) <= end.nanos());
+            self.placed.values_mut().for_each(|operations| operations.retain(|(told, _)| queued(told) <= end.nanos()));
             self.give_up(u64::MAX);
             self.launches.clear();
         }
@@ -362,6 +365,11 @@ impl Joiner {
             unplaced.pop_front();
             unjoined.operations += 1;
         }
+    }
+
+    /// So many events were thrown away before they came here.
+    pub fn add_dropped(&mut self, events: u64) {
+        self.unjoined.dropped += events;
     }
 
     /// The communicators that are known, by number.
