@@ -4,9 +4,7 @@
 //! Operations in a row are one group. Each is written field by field as the difference to the one before.
 
 use super::varint::{self, Cursor, Malformed, unzigzag, zigzag};
-use crate::collective::{
-    Algorithm, CollectiveEvent, Communicator, DataType, Function, Protocol, QueuedOperation, Way,
-};
+use crate::collective::{Algorithm, CollectiveEvent, Communicator, DataType, Function, Protocol, QueuedOperation, Way};
 use crate::record::{NameId, ThreadId, Timestamp};
 
 /// What a group holds. Numbers are never reused.
