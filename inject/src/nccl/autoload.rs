@@ -1,9 +1,9 @@
 //! Has NCCL take this library as its profiler plugin, when only the CUDA driver was told to load it.
 //!
-//! NCCL asks the environment at its first communicator, which is after the start of CUDA. `gpuwhy run` sets the variable
-//! before the program starts; with `CUDA_INJECTION64_PATH` alone it is set here, unless another thread could be reading
-//! the environment at the same time. The value is a bare name: NCCL 2.27.3 refuses paths, later ones cut them, and the C
-//! library finds the loaded object by its name (`build.rs`).
+//! NCCL asks the environment at its first communicator, which is after the start of CUDA. `gpuwhy run` sets the
+//! variable before the program starts; with `CUDA_INJECTION64_PATH` alone it is set here, unless another thread could
+//! be reading the environment at the same time. The value is a bare name: NCCL 2.27.3 refuses paths, later ones cut
+//! them, and the C library finds the loaded object by its name (`build.rs`).
 
 use std::env;
 use std::ffi::OsStr;

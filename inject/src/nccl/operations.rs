@@ -1,7 +1,7 @@
 //! The collector's side: what a thread told in its ring becomes operations.
 //!
-//! A launch begins and ends, and the operations of its kernel follow on the same thread, with the number of that launch.
-//! So an operation never gets a launch that it does not belong to, whatever was dropped in between.
+//! A launch begins and ends, and the operations of its kernel follow on the same thread, with the number of that
+//! launch. So an operation never gets a launch that it does not belong to, whatever was dropped in between.
 
 use profiler_core::collective::{CollectiveEvent, Communicator, QueuedOperation};
 use profiler_core::dictionary::Dictionary;

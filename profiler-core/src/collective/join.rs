@@ -7,7 +7,8 @@
 //! that waits goes to the next kernel of that function without operations.
 //!
 //! Records come in any order up to a flush mark. So everything waits for one, and kernels a little longer
-//! ([`HOLD_NANOS`]): kernels that computed beside them may end later. Memory is bounded; what is thrown away is counted.
+//! ([`HOLD_NANOS`]): kernels that computed beside them may end later. Memory is bounded; what is thrown away is
+//! counted.
 
 use std::collections::VecDeque;
 
@@ -361,7 +362,7 @@ impl Joiner {
             unjoined.dropped += placed.values().map(|operations| operations.len() as u64).sum::<u64>();
             placed.clear();
         }
-        while unplaced.front().is_some_and(|operation| old(operation)) || unplaced.len() > WAITING_LIMIT {
+        while unplaced.front().is_some_and(old) || unplaced.len() > WAITING_LIMIT {
             unplaced.pop_front();
             unjoined.operations += 1;
         }
