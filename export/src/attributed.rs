@@ -45,6 +45,7 @@ pub fn attributed_beside(
             Item::Cost(cost) => captures.cost(*cost),
             Item::Utilization(reading) => captures.utilization(*reading),
             Item::Counters(event) => captures.counters(event),
+            Item::Collective(event) => captures.collective(event),
             Item::End(_, at) => last = last.max(*at),
         }
         Ok::<_, ExportError>(())
