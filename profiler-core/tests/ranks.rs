@@ -34,6 +34,7 @@ impl Rank {
 
     fn traced(&self) -> (Report, Collectives) {
         let (mut captures, mut collectives) = (Captures::new(None), Collectives::default());
+        captures.log_segments();
         for kernel in &self.kernels {
             captures.push(&Record::Kernel(*kernel), &self.dictionary);
             collectives.push(kernel, &self.dictionary);
@@ -41,6 +42,7 @@ impl Rank {
         let at = self.kernels.last().map_or(Timestamp::ZERO, |kernel| kernel.end);
         let loss = Loss::default();
         captures.finish(at, &self.session, &loss, &self.dictionary);
+        collectives.segments(&captures.take_segments());
         (captures.report(&self.session, &self.dictionary, &loss, End::Clean, Vec::new()), collectives)
     }
 }
@@ -84,9 +86,14 @@ fn the_slow_rank_is_the_straggler_and_its_excess_is_what_it_did() {
         "180 ms become 130 ms: {}",
         report.text()
     );
-    let straggler = report.straggler.unwrap();
+    let straggler = report.straggler.clone().unwrap();
     assert_eq!((straggler.row, straggler.share), (1, 1.0));
-    assert_eq!(straggler.excess, Some((Leaf::Compute, 50 * MS)));
+    let (leaf, more) = straggler.excess.unwrap();
+    assert_eq!((leaf, more), (Leaf::Compute, straggler.steps * MS / 2), "half a millisecond in each steady step");
+    assert!(straggler.steps >= 90 && straggler.role == 2, "{straggler:?}");
+    let path = report.critical_path.clone().unwrap();
+    assert_eq!(path.leaves.iter().sum::<u64>(), path.total_ns);
+    assert!(path.leaves[Leaf::Compute as usize] > path.total_ns / 2 && path.ranks[0].0 == 1, "{path:?}");
     assert_eq!((report.rows[1].last, report.rows[1].late_ns), (100, MS / 2));
     assert!(report.doubts.is_empty(), "{:?}", report.doubts);
     assert!(report.text().lines().all(|line| line.chars().count() <= 100), "{}", report.text());
@@ -103,7 +110,7 @@ fn the_clock_of_another_host_is_found_from_the_ends() {
     assert!((offset + AHEAD as i64).abs() <= 2_000, "{offset}");
     assert!(clock.scatter_ns.unwrap()[1] <= 4_000, "{clock:?}");
     assert_eq!(report.shifts(), [0, offset]);
-    let straggler = report.straggler.unwrap();
+    let straggler = report.straggler.clone().unwrap();
     assert_eq!((straggler.row, report.rows[1].last), (0, 0));
     assert!(report.rows[1].waited_ns.abs_diff(200 * MS) < MS, "{}", report.rows[1].waited_ns);
 }

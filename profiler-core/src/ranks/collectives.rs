@@ -1,36 +1,39 @@
-//! Collective operations of one rank, and the same operation found on all ranks.
+//! Collectives of one rank, collected from its records.
 //!
-//! CUPTI does not say which communicator a kernel belongs to, so operations are paired by what can be seen: the k-th
-//! kernel of a name on one rank is the k-th of that name on every other, if all ranks ran as many. What groups of fewer
-//! ranks do among themselves may look alike; their operations do not overlap in time, which the caller checks.
+//! CUPTI does not say which communicator a kernel belongs to. So a kernel is known by its name and by its place among
+//! the kernels of that name; the comparison checks that all ranks ran as many. Groups of fewer ranks may look alike;
+//! their operations do not overlap in time, which the comparison checks too.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
+use std::hash::Hasher as _;
 
+use super::rows::{Basis, Function, LeafTime, RankRows, Row, RowGroup};
+use super::summary::RankSummary;
 use crate::attribution::is_communication;
+use crate::attribution::segments::Segment;
 use crate::dictionary::Dictionary;
-use crate::record::{Kernel, NameId};
+use crate::record::{DeviceId, Kernel, NameId};
+use crate::report::Report;
 
-/// Operations in which no rank can finish before all have begun: each needs something from everybody. Parts of kernel
-/// names in lower case, without underscores.
-const OF_EVERYBODY: [&str; 3] = ["allreduce", "allgather", "reducescatter"];
-/// Operations of a name that are kept, the first ones: 16 bytes each.
-const SPANS_LIMIT: usize = 1 << 17;
+/// Rows that are kept, the first ones: 32 bytes each, and as much again for the time between them.
+const ROWS_LIMIT: usize = 1 << 20;
 /// Names that are told apart; a program has a dozen.
 const NAMES_LIMIT: usize = 32;
+/// Times by cause that are kept, the first ones: 32 bytes each.
+const TIMES_LIMIT: usize = 1 << 22;
 
-/// When an operation ran, nanoseconds on the clock of its trace.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Span {
-    pub(super) start: i64,
-    pub(super) end: i64,
-}
-
-/// Collective operations of one rank.
+/// Collective operations of one rank, and its time by cause.
 #[derive(Clone, Debug, Default)]
 pub struct Collectives {
     places: FxHashMap<NameId, CollectiveClass>,
-    sequences: Vec<Sequence>,
+    groups: Vec<RowGroup>,
+    rows: Vec<Row>,
+    /// Rows of each device.
+    devices: Vec<(DeviceId, u64)>,
+    times: FxHashMap<DeviceId, Vec<LeafTime>>,
+    times_kept: usize,
     others: u64,
+    times_lost: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -39,16 +42,7 @@ enum CollectiveClass {
     Nowhere,
     /// Communicates, but not as a collective of everybody.
     Others,
-    Sequence(usize),
-}
-
-/// Operations of one name in the order of the trace.
-#[derive(Clone, Debug, Default)]
-struct Sequence {
-    name: String,
-    spans: Vec<Span>,
-    /// Those included that are not kept.
-    count: u64,
+    Group(u32),
 }
 
 impl Collectives {
@@ -66,72 +60,87 @@ impl Collectives {
         match place {
             CollectiveClass::Nowhere => {}
             CollectiveClass::Others => self.others += 1,
-            CollectiveClass::Sequence(index) => {
-                let sequence = &mut self.sequences[index];
-                sequence.count += 1;
-                if sequence.spans.len() < SPANS_LIMIT {
-                    let nanos = |nanos: u64| i64::try_from(nanos).unwrap_or(i64::MAX);
-                    sequence.spans.push(Span { start: nanos(kernel.start.nanos()), end: nanos(kernel.end.nanos()) });
+            CollectiveClass::Group(group) => {
+                let nanos = |nanos: u64| i64::try_from(nanos).unwrap_or(i64::MAX);
+                let (start, end) = (nanos(kernel.start.nanos()), nanos(kernel.end.nanos()));
+                self.groups[group as usize].count += 1;
+                if self.rows.len() < ROWS_LIMIT {
+                    self.rows.push(Row { group, sequence: 0, start, end });
+                }
+                match self.devices.iter_mut().find(|(device, _)| *device == kernel.device) {
+                    Some((_, count)) => *count += 1,
+                    None => self.devices.push((kernel.device, 1)),
                 }
             }
         }
     }
 
+    /// Takes what devices did, as [`Captures::take_segments`](crate::capture::Captures::take_segments) gives it.
+    pub fn segments(&mut self, segments: &[(DeviceId, Vec<Segment>)]) {
+        for (device, segments) in segments {
+            let times = self.times.entry(*device).or_default();
+            let before = times.len();
+            for segment in segments {
+                let nanos = |at: crate::record::Timestamp| i64::try_from(at.nanos()).unwrap_or(i64::MAX);
+                match *segment {
+                    Segment::Time(time) => {
+                        let (from, to, leaf) = (nanos(time.from), nanos(time.to), time.leaf);
+                        match times.last_mut() {
+                            Some(last) if last.to == from && last.leaf == leaf && !last.taken => last.to = to,
+                            _ => times.push(LeafTime { from, to, leaf, taken: false }),
+                        }
+                    }
+                    Segment::Moved { was, leaf, from, to } => {
+                        let (from, to) = (nanos(from), nanos(to));
+                        times.push(LeafTime { from, to, leaf: was, taken: true });
+                        times.push(LeafTime { from, to, leaf, taken: false });
+                    }
+                    Segment::Gap(_) => {}
+                }
+            }
+            let room = TIMES_LIMIT.saturating_sub(self.times_kept) + before;
+            self.times_lost += times.len().saturating_sub(room) as u64;
+            times.truncate(room);
+            self.times_kept += times.len() - before;
+        }
+    }
+
     fn place(&mut self, name: &str) -> CollectiveClass {
-        let plain = name.to_ascii_lowercase().replace('_', "");
-        let is_of_everybody = OF_EVERYBODY.iter().any(|part| plain.contains(part));
-        match (is_communication(name), is_of_everybody && self.sequences.len() < NAMES_LIMIT) {
+        let function = Function::of_name(name);
+        match (is_communication(name), function.needs_everybody() && self.groups.len() < NAMES_LIMIT) {
             (false, _) => CollectiveClass::Nowhere,
             (true, false) => CollectiveClass::Others,
             (true, true) => {
-                self.sequences.push(Sequence { name: name.to_owned(), ..Sequence::default() });
-                CollectiveClass::Sequence(self.sequences.len() - 1)
+                let mut hasher = FxHasher::default();
+                hasher.write(name.as_bytes());
+                let group = RowGroup { communicator: hasher.finish(), function, ..RowGroup::default() };
+                self.groups.push(group);
+                CollectiveClass::Group((self.groups.len() - 1) as u32)
             }
         }
     }
 
-    /// Kernels that communicate.
-    fn total(&self) -> u64 {
-        self.others + self.sequences.iter().map(|sequence| sequence.count).sum::<u64>()
+    /// What is kept of the rank whose report and [`rows`](Self::rows) these are.
+    #[must_use]
+    pub fn summary(&self, rank: u32, report: &Report, rows: &RankRows) -> RankSummary {
+        let groups = rows.groups.clone();
+        RankSummary { groups, others: self.others, lost_times: self.times_lost, ..RankSummary::new(rank, report) }
     }
-}
 
-/// One operation as every rank saw it: a span for each.
-pub(super) type Operation = Vec<Span>;
-
-/// Operations of all ranks.
-#[derive(Debug, Default)]
-pub(super) struct Paired {
-    /// Of each name, in the order of their begins.
-    pub(super) names: Vec<Vec<Operation>>,
-    /// Kernels that communicate, on any rank, that are no part of a pair.
-    pub(super) unpaired: u64,
-}
-
-/// Pairs the operations of `ranks`.
-pub(super) fn paired(ranks: &[&Collectives]) -> Paired {
-    let mut paired = Paired { unpaired: ranks.iter().map(|rank| rank.total()).sum(), ..Paired::default() };
-    let Some((first, rest)) = ranks.split_first() else { return paired };
-    for sequence in &first.sequences {
-        let mut of_ranks = vec![sequence];
-        of_ranks.extend(rest.iter().filter_map(|rank| {
-            let mut others = rank.sequences.iter();
-            others.find(|other| other.name == sequence.name && other.count == sequence.count)
-        }));
-        if of_ranks.len() < ranks.len() {
-            continue;
+    /// The rows, numbered by their begins, with the time of the device that ran most of them.
+    #[must_use]
+    pub fn rows(&self) -> RankRows {
+        let mut rows = self.rows.clone();
+        rows.sort_unstable_by_key(|row| (row.start, row.end));
+        let mut next = vec![0; self.groups.len()];
+        for row in &mut rows {
+            let next = &mut next[row.group as usize];
+            row.sequence = *next;
+            *next += 1;
         }
-        let sorted: Vec<Vec<Span>> = of_ranks
-            .iter()
-            .map(|sequence| {
-                let mut spans = sequence.spans.clone();
-                spans.sort_unstable();
-                spans
-            })
-            .collect();
-        let count = sequence.spans.len();
-        paired.unpaired -= (count * ranks.len()) as u64;
-        paired.names.push((0..count).map(|place| sorted.iter().map(|spans| spans[place]).collect()).collect());
+        let device = self.devices.iter().max_by_key(|&&(device, count)| (count, std::cmp::Reverse(device.0)));
+        let times = device.and_then(|(device, _)| self.times.get(device)).map(Vec::as_slice);
+        debug_assert!(self.groups.iter().all(|group| group.basis == Basis::Order), "the library names its own");
+        RankRows::new(self.groups.clone(), rows, times.unwrap_or_default())
     }
-    paired
 }
