@@ -24,6 +24,9 @@ const ROUNDS: usize = 200;
 /// An edge is taken for no better than this, nanoseconds: ends of one collective on two GPUs of one host, whose clock
 /// is one, were seen to differ by this much.
 const FINEST: f64 = 100.0;
+/// How far ends of one collective lie apart on two ranks, nanoseconds (95 %), where no host has two ranks that show it:
+/// on two H200 of one host they were seen within this.
+const ENDS_APART: f64 = 1_400.0;
 /// The standard error of a median is this much larger than that of a mean (normal distribution): sqrt(pi / 2).
 const OF_MEDIAN: f64 = 1.2533;
 /// The median distance from the median, times this, is the standard deviation (normal distribution).
@@ -39,8 +42,9 @@ pub struct HostClock {
     pub offset_ns: Option<i64>,
     /// By how much the offset grows, nanoseconds in a second.
     pub drift_ppb: i64,
-    /// How far the offset may be wrong, nanoseconds: two standard errors along the graph, or what loops fail to close
-    /// by where that is more. `None` for the first host and where the offset is not known.
+    /// How far the offset may be wrong, nanoseconds: the largest of two standard errors along the graph, what loops fail
+    /// to close by (95 %), and twice how far ends of one collective lie apart on ranks of one host (95 %), since a rank of
+    /// either host may always end later than others. `None` for the first host and where the offset is not known.
     pub error_ns: Option<u64>,
     /// How far ends of one operation lie apart on this host and others (within the first: between its ranks) when
     /// offsets are applied: half of them at most this far, and 95 %. `None` where there is nothing to compare.
@@ -131,7 +135,7 @@ impl ClockGraph {
         let (mut offsets, mut drifts, variance) = spanning_tree(hosts.len(), &edges);
         improve(&mut offsets, &edges, |edge| edge.offset);
         improve(&mut drifts, &edges, |edge| edge.drift);
-        let loops = closing_error(&offsets, &edges);
+        let least = closing_error(&offsets, &edges).max(2.0 * self.ends_apart());
         let of_host = |(place, host): (usize, &String)| {
             let known = offsets[place];
             HostClock {
@@ -139,7 +143,7 @@ impl ClockGraph {
                 offset_ns: known.map(|offset| offset.round() as i64),
                 drift_ppb: (drifts[place].unwrap_or_default() * 1e9).round() as i64,
                 error_ns: (place > 0 && known.is_some())
-                    .then(|| (2.0 * variance[place].sqrt()).max(loops).ceil() as u64),
+                    .then(|| (2.0 * variance[place].sqrt()).max(least).ceil() as u64),
                 scatter_ns: None,
                 middle,
             }
@@ -149,6 +153,16 @@ impl ClockGraph {
             clocks[place].scatter_ns = self.scatter(place, &clocks);
         }
         clocks
+    }
+
+    /// How far ends of one collective lie apart on ranks of one host, nanoseconds (95 %).
+    fn ends_apart(&self) -> f64 {
+        let within = self.pairs.iter().filter(|((a, b), _)| a == b);
+        let mut distances: Vec<i64> = within.flat_map(|(_, pair)| &pair.kept).map(|&(_, distance)| distance).collect();
+        match distances.len() {
+            0..FEWEST => ENDS_APART,
+            _ => quantile(&mut distances, 0.95).map_or(ENDS_APART, |distance| distance as f64),
+        }
     }
 
     /// How far ends lie apart with these clocks.

@@ -2,15 +2,17 @@
 //!
 //! CUPTI does not say which communicator a kernel belongs to. So a kernel is known by its name and by its place among
 //! the kernels of that name; the comparison checks that all ranks ran as many. Groups of fewer ranks may look alike;
-//! their operations do not overlap in time, which the comparison checks too.
+//! their operations do not overlap in time, which the comparison checks too. Where NCCL's profiler plugin named the
+//! communicator, its rows replace those.
 
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::hash::Hasher as _;
 
-use super::rows::{Basis, Function, LeafTime, RankRows, Row, RowGroup};
+use super::rows::{LeafTime, RankRows, Row, RowGroup, needs_everybody};
 use super::summary::RankSummary;
 use crate::attribution::is_communication;
 use crate::attribution::segments::Segment;
+use crate::collective::{Basis, Collective, Function};
 use crate::dictionary::Dictionary;
 use crate::record::{DeviceId, Kernel, NameId};
 use crate::report::Report;
@@ -34,6 +36,9 @@ pub struct Collectives {
     times_kept: usize,
     others: u64,
     times_lost: u64,
+    /// Rows of the profiler plugin and their groups.
+    told: Vec<Row>,
+    told_groups: Vec<RowGroup>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +80,31 @@ impl Collectives {
         }
     }
 
+    /// Takes an operation whose communicator is known; others are passed over. Its kernel is to be taken by
+    /// [`push`](Self::push) as well.
+    pub fn operation(&mut self, of: &Collective) {
+        if of.basis == Basis::KernelName || of.communicator == 0 || self.told.len() >= ROWS_LIMIT {
+            return;
+        }
+        let nanos = |nanos: u64| i64::try_from(nanos).unwrap_or(i64::MAX);
+        let (start, end) = (nanos(of.start.nanos()), nanos(of.end.nanos()));
+        // One kernel can do several operations, on all ranks the same: the first stands for it.
+        if self.told.last().is_some_and(|last| (last.start, last.end) == (start, end)) {
+            return;
+        }
+        let is_group = |group: &RowGroup| (group.communicator, group.function) == (of.communicator, of.function);
+        let place = self.told_groups.iter().position(is_group).unwrap_or_else(|| {
+            let (communicator, function, size) = (of.communicator, of.function, of.ranks);
+            self.told_groups.push(RowGroup { communicator, function, size, count: 0, basis: of.basis });
+            self.told_groups.len() - 1
+        });
+        let group = &mut self.told_groups[place];
+        (group.count, group.basis) = (group.count + 1, group.basis.max(of.basis));
+        // What NCCL does not count is known by its order alone.
+        let sequence = of.sequence.unwrap_or(of.ordinal);
+        self.told.push(Row { group: place as u32, sequence, start, end });
+    }
+
     /// Takes what devices did, as [`Captures::take_segments`](crate::capture::Captures::take_segments) gives it.
     pub fn segments(&mut self, segments: &[(DeviceId, Vec<Segment>)]) {
         for (device, segments) in segments {
@@ -106,8 +136,8 @@ impl Collectives {
     }
 
     fn place(&mut self, name: &str) -> CollectiveClass {
-        let function = Function::of_name(name);
-        match (is_communication(name), function.needs_everybody() && self.groups.len() < NAMES_LIMIT) {
+        let function = Function::of_kernel(name);
+        match (is_communication(name), needs_everybody(function) && self.groups.len() < NAMES_LIMIT) {
             (false, _) => CollectiveClass::Nowhere,
             (true, false) => CollectiveClass::Others,
             (true, true) => {
@@ -127,20 +157,32 @@ impl Collectives {
         RankSummary { groups, others: self.others, lost_times: self.times_lost, ..RankSummary::new(rank, report) }
     }
 
-    /// The rows, numbered by their begins, with the time of the device that ran most of them.
+    /// The rows: those of the profiler plugin, and kernels that it says nothing of, numbered by their begins. With the
+    /// time of the device that ran most of them.
     #[must_use]
     pub fn rows(&self) -> RankRows {
         let mut rows = self.rows.clone();
+        let mut groups = self.groups.clone();
+        if !self.told.is_empty() {
+            let told: FxHashSet<(i64, i64)> = self.told.iter().map(|row| (row.start, row.end)).collect();
+            rows.retain(|row| {
+                let is_told = told.contains(&(row.start, row.end));
+                groups[row.group as usize].count -= u64::from(is_told);
+                !is_told
+            });
+        }
         rows.sort_unstable_by_key(|row| (row.start, row.end));
-        let mut next = vec![0; self.groups.len()];
+        let mut next = vec![0; groups.len()];
         for row in &mut rows {
             let next = &mut next[row.group as usize];
             row.sequence = *next;
             *next += 1;
         }
+        let first = groups.len() as u32;
+        rows.extend(self.told.iter().map(|row| Row { group: first + row.group, ..*row }));
+        groups.extend(&self.told_groups);
         let device = self.devices.iter().max_by_key(|&&(device, count)| (count, std::cmp::Reverse(device.0)));
         let times = device.and_then(|(device, _)| self.times.get(device)).map(Vec::as_slice);
-        debug_assert!(self.groups.iter().all(|group| group.basis == Basis::Order), "the library names its own");
-        RankRows::new(self.groups.clone(), rows, times.unwrap_or_default())
+        RankRows::new(groups, rows, times.unwrap_or_default())
     }
 }

@@ -34,9 +34,10 @@ pub use clocks::HostClock;
 pub use collectives::Collectives;
 pub use model::{CriticalPath, ExcessEvidence, RankRow, RankTrace, RanksReport, Straggler};
 pub use occasions::RowSource;
-pub use rows::{Basis, Function, LeafTime, RankRows, Row, RowGroup};
+pub use rows::{LeafTime, RankRows, Row, RowGroup};
 pub use summary::{KernelTime, LineTime, RankSummary};
 
+use crate::collective::Basis;
 use crate::text_format::Style;
 
 use self::blame::{Blame, Compared, culprits};
@@ -91,7 +92,7 @@ impl RanksReport {
         let mut report = Self {
             world_size: ranks.iter().find_map(|rank| rank.world_size),
             rows: ranks.iter().map(RankRow::new).collect(),
-            basis: ranks.iter().flat_map(|rank| &rank.groups).map(|group| group.basis).max().unwrap_or_default(),
+            basis: ranks.iter().flat_map(|rank| &rank.groups).map(|group| group.basis).min().unwrap_or_default(),
             collectives: occasions.count(Judgment::Told),
             collective_ns: 0,
             missing: occasions.count(Judgment::Missing),
@@ -136,11 +137,11 @@ impl RanksReport {
         let apart = occasions.count(Judgment::Apart);
         match self.basis {
             _ if apart == 0 => {}
-            Basis::Order => self.doubts.push(format!(
+            Basis::KernelName => self.doubts.push(format!(
                 "{apart} collectives do not overlap on all ranks: those of groups of ranks. CUPTI does not name the \
                  group, so who waits in them cannot be told."
             )),
-            Basis::Library => self.doubts.push(format!(
+            Basis::Plugin | Basis::Order => self.doubts.push(format!(
                 "{apart} collectives ended on a rank before another one began: not everybody waits for everybody in \
                  them (send, receive, broadcast)."
             )),

@@ -2,10 +2,10 @@
 
 use super::clocks::HostClock;
 use super::collectives::Collectives;
-use super::rows::Basis;
 use super::summary::RankSummary;
 use crate::attribution::host_cause::HostCause;
 use crate::attribution::leaf::{Group, Leaf, Leaves};
+use crate::collective::Basis;
 use crate::counters::roofs::LimitTimes;
 use crate::report::Report;
 
@@ -29,7 +29,7 @@ pub struct RanksReport {
     pub rows: Vec<RankRow>,
     /// Clocks of the hosts, the first one that to which the others are brought.
     pub clocks: Vec<HostClock>,
-    /// What tells that collectives of several ranks are one.
+    /// What tells that collectives of several ranks are one; the best of all rows.
     pub basis: Basis,
     /// Collectives in which it can be told who waited for whom.
     pub collectives: u64,

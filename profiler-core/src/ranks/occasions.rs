@@ -8,8 +8,9 @@ use std::collections::hash_map::Entry;
 use rustc_hash::FxHashMap;
 
 use super::clocks::{ClockGraph, HostClock};
-use super::rows::{Basis, Function, RankRows, Row};
+use super::rows::{RankRows, Row};
 use super::summary::RankSummary;
+use crate::collective::{Basis, Function};
 use crate::thresholds::CLOCK_SLACK_NANOS;
 
 /// Occasions that are compared, the first ones that are met: about 130 bytes each.
@@ -171,7 +172,7 @@ impl Occasions {
             known.is_uneven |= known.count != group.count;
         }
         for group in &mut occasions.groups {
-            if group.basis == Basis::Order {
+            if group.basis == Basis::KernelName {
                 group.size = ranks.len() as u32;
             } else if group.size == 0 {
                 group.size = group.members;
@@ -185,7 +186,7 @@ impl Occasions {
         let group = rows.groups.get(row.group as usize)?;
         let number = *self.numbers.get(&(group.communicator, group.function))?;
         let known = &self.groups[number as usize];
-        let is_paired = known.basis == Basis::Library || (!known.is_uneven && known.members == known.size);
+        let is_paired = known.basis != Basis::KernelName || (!known.is_uneven && known.members == known.size);
         is_paired.then_some(number)
     }
 
@@ -273,7 +274,7 @@ impl Occasions {
         }
         for occasion in &mut self.all {
             let (fitting, of) = together[occasion.group as usize];
-            let by_order = self.groups[occasion.group as usize].basis == Basis::Order;
+            let by_order = self.groups[occasion.group as usize].basis == Basis::KernelName;
             if by_order
                 && (fitting as f64) < of as f64 * TOGETHER_SHARE
                 && matches!(occasion.judgment, Judgment::Told | Judgment::TooClose)

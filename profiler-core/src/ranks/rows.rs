@@ -5,127 +5,24 @@
 //! the time between any two begins or ends can be told by cause.
 
 use crate::attribution::leaf::{LEAF_COUNT, Leaf, Leaves};
+use crate::collective::{Basis, Function};
 
-/// What a collective does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Function {
-    /// Every rank gets the sum (or another reduction) of all.
-    AllReduce,
-    /// Every rank gets the parts of all.
-    AllGather,
-    /// Every rank gets its part of the sum.
-    ReduceScatter,
-    /// Every rank sends a part to every other one.
-    AllToAll,
-    /// One rank sends to all.
-    Broadcast,
-    /// One rank gets the sum.
-    Reduce,
-    /// One rank gets the parts of all.
-    Gather,
-    /// One rank sends a part to each.
-    Scatter,
-    /// Sends to one rank.
-    Send,
-    /// Receives from one rank.
-    Recv,
-    /// Anything else.
-    #[default]
-    Other,
+/// Whether no rank can finish before all have begun, because each needs something from every other one.
+pub(super) const fn needs_everybody(function: Function) -> bool {
+    matches!(function, Function::AllReduce | Function::AllGather | Function::ReduceScatter | Function::AllToAll)
 }
 
-impl Function {
-    /// All functions, in the order of their discriminants.
-    pub const ALL: [Self; 11] = [
-        Self::AllReduce,
-        Self::AllGather,
-        Self::ReduceScatter,
-        Self::AllToAll,
-        Self::Broadcast,
-        Self::Reduce,
-        Self::Gather,
-        Self::Scatter,
-        Self::Send,
-        Self::Recv,
-        Self::Other,
-    ];
-
-    /// Name in reports and JSON.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::AllReduce => "all_reduce",
-            Self::AllGather => "all_gather",
-            Self::ReduceScatter => "reduce_scatter",
-            Self::AllToAll => "all_to_all",
-            Self::Broadcast => "broadcast",
-            Self::Reduce => "reduce",
-            Self::Gather => "gather",
-            Self::Scatter => "scatter",
-            Self::Send => "send",
-            Self::Recv => "recv",
-            Self::Other => "other",
-        }
-    }
-
-    /// The function that a library's name means, in any spelling: `AllReduce`, `all_reduce`, `nccl:all_reduce`, or a
-    /// kernel's name that contains it.
-    #[must_use]
-    pub fn of_name(name: &str) -> Self {
-        let plain: String = name.to_ascii_lowercase().chars().filter(|c| c.is_ascii_alphanumeric()).collect();
-        let known = [
-            ("allreduce", Self::AllReduce),
-            ("allgather", Self::AllGather),
-            ("reducescatter", Self::ReduceScatter),
-            ("alltoall", Self::AllToAll),
-            ("broadcast", Self::Broadcast),
-            ("sendrecv", Self::Other),
-            ("reduce", Self::Reduce),
-            ("gather", Self::Gather),
-            ("scatter", Self::Scatter),
-            ("send", Self::Send),
-            ("recv", Self::Recv),
-        ];
-        known.into_iter().find(|(part, _)| plain.contains(part)).map_or(Self::Other, |(_, function)| function)
-    }
-
-    /// Whether no rank can finish before all have begun, because each needs something from every other one.
-    #[must_use]
-    pub const fn needs_everybody(self) -> bool {
-        matches!(self, Self::AllReduce | Self::AllGather | Self::ReduceScatter | Self::AllToAll)
-    }
-}
-
-/// What tells that rows belong together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Basis {
-    /// The k-th kernel of a name on one rank is the k-th of that name on every other one.
-    #[default]
-    Order,
-    /// The communication library named communicator and sequence number.
-    Library,
-}
-
-impl Basis {
-    /// Name in JSON.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Order => "names_and_order",
-            Self::Library => "library",
-        }
-    }
-}
+/// All of them, by their numbers between [`RankRows::encode`] and [`RankRows::decode`].
+const BASES: [Basis; 3] = [Basis::KernelName, Basis::Order, Basis::Plugin];
 
 /// Rows of one communicator and function on one rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowGroup {
-    /// The communicator; with [`Basis::Order`] a hash of the kernel's name, which is the same on all ranks.
+    /// The communicator; with [`Basis::KernelName`] a hash of the kernel's name, which is the same on all ranks.
     pub communicator: u64,
     /// What its rows do.
     pub function: Function,
-    /// Ranks of the communicator; 0 when unknown. With [`Basis::Order`] all ranks that are compared.
+    /// Ranks of the communicator; 0 when unknown. With [`Basis::KernelName`] all ranks that are compared.
     pub size: u32,
     /// Rows, those included that are not kept.
     pub count: u64,
@@ -213,7 +110,8 @@ impl RankRows {
         let counts = [self.groups.len(), self.rows.len(), pieces.bounds.len(), pieces.times.len()];
         put(&counts.map(|count| count as u64));
         for group in &self.groups {
-            let function = u64::from(group.function as u8) << 32 | u64::from(group.basis == Basis::Library) << 40;
+            let basis = BASES.iter().position(|basis| *basis == group.basis).unwrap_or_default() as u64;
+            let function = u64::from(group.function.code()) << 32 | basis << 40;
             put(&[group.communicator, u64::from(group.size) | function, group.count]);
         }
         for row in &self.rows {
@@ -243,10 +141,10 @@ impl RankRows {
         let mut next = || words.next().unwrap_or_default();
         let group = |[communicator, packed, count]: [u64; 3]| RowGroup {
             communicator,
-            function: Function::ALL.get((packed >> 32 & 0xff) as usize).copied().unwrap_or_default(),
+            function: Function::from_code(packed >> 32 & 0xff),
             size: packed as u32,
             count,
-            basis: if packed >> 40 & 1 == 1 { Basis::Library } else { Basis::Order },
+            basis: BASES.get((packed >> 40) as usize).copied().unwrap_or_default(),
         };
         let groups: Vec<_> = (0..groups).map(|_| group([next(), next(), next()])).collect();
         let rows = (0..rows).map(|_| Row {
@@ -360,20 +258,5 @@ mod tests {
         }
         bytes[..8].fill(0xff);
         assert_eq!(RankRows::decode(&bytes), None);
-    }
-
-    #[test]
-    fn functions_are_known_by_their_names() {
-        for (name, function) in [
-            ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgs)", Function::AllReduce),
-            ("nccl:reduce_scatter", Function::ReduceScatter),
-            ("_ALLGATHER_BASE", Function::AllGather),
-            ("AlltoAll", Function::AllToAll),
-            ("ncclDevKernel_SendRecv", Function::Other),
-            ("Reduce", Function::Reduce),
-            ("gemm", Function::Other),
-        ] {
-            assert_eq!(Function::of_name(name), function, "{name}");
-        }
     }
 }

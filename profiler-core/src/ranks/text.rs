@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use super::{Basis, CriticalPath, ExcessEvidence, HostClock, RankRow, RanksReport, Straggler};
+use super::{CriticalPath, ExcessEvidence, HostClock, RankRow, RanksReport, Straggler};
 use crate::attribution::leaf::{Group, Leaf};
+use crate::collective::Basis;
 use crate::counters::roofs::Limit;
 use crate::text_format::{Page, Style, duration, shortened, wrapped};
 use crate::whatif::about;
@@ -55,8 +56,8 @@ pub(super) fn text(report: &RanksReport, style: Style) -> String {
         let waited: u64 = report.rows.iter().map(|row| row.waited_ns).sum();
         let share = 100.0 * waited as f64 / report.collective_ns.max(1) as f64;
         let how = match report.basis {
-            Basis::Order => "matched by names and order of kernels, ",
-            Basis::Library => "",
+            Basis::KernelName => "matched by names and order of kernels, ",
+            Basis::Plugin | Basis::Order => "",
         };
         let sentence = format!(
             "{} compared, {how}{share:.1} % of their time is spent waiting for the last rank, the rest moves data.",
