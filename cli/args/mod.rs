@@ -13,6 +13,7 @@ mod explain;
 mod export;
 mod history;
 mod kernels;
+pub mod manual;
 mod merge;
 mod page;
 mod query;
@@ -35,6 +36,7 @@ use self::explain::{EXPLAIN_HELP, ExplainArgs};
 use self::export::{EXPORT_HELP, ExportArgs};
 use self::history::{HISTORY_HELP, HistoryArgs};
 use self::kernels::{KERNELS_HELP, KernelsArgs};
+use self::manual::ManualArgs;
 use self::merge::{MERGE_HELP, MergeArgs};
 use self::query::{QUERY_HELP, QueryArgs};
 use self::report::{REPORT_HELP, ReportArgs};
@@ -129,6 +131,9 @@ pub enum Command {
     /// Make the calls that `doctor --calibrate` measures, in a child
     #[command(name = crate::doctor::calibrate::program::SUBCOMMAND, hide = true)]
     CalibrationProgram,
+    /// Write manual pages and completions of shells, for packages
+    #[command(name = manual::SUBCOMMAND, hide = true)]
+    ManualPages(ManualArgs),
     /// Load a libcupti and call into it; `doctor` runs this in a child
     #[command(name = crate::doctor::probe::SUBCOMMAND, hide = true)]
     Probe(ProbeArgs),
