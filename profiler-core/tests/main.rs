@@ -37,6 +37,7 @@ mod live_line;
 mod memory_usage;
 mod program_counters;
 mod ranks;
+mod ranks_simulated;
 mod reference_trace;
 mod report_advice;
 mod stable_names;
