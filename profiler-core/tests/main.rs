@@ -20,6 +20,7 @@ mod attribution_steps;
 mod attribution_tables;
 mod attribution_verdicts;
 mod captures;
+mod collectives;
 mod counters;
 mod counters_compared;
 mod counters_coverage;
