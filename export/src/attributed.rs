@@ -69,6 +69,7 @@ fn read(
             Item::Cost(cost) => captures.cost(*cost),
             Item::Utilization(reading) => captures.utilization(*reading),
             Item::Counters(event) => captures.counters(event),
+            Item::Collective(event) => captures.collective(event),
             Item::End(_, at) => last = last.max(*at),
         }
         Ok::<_, ExportError>(())

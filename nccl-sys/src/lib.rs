@@ -2,7 +2,8 @@
 //!
 //! NCCL loads the library that `NCCL_PROFILER_PLUGIN` names at the first communicator, and takes the data symbol
 //! `ncclProfiler_vN` of the highest version that both know. Version 4 is that of NCCL 2.27, version 5 that of 2.28,
-//! version 6 that of 2.29 and later. [`plugin_v4`], [`plugin_v5`] and [`plugin_v6`] make these symbols of a [`Handler`].
+//! version 6 that of 2.29 and later. [`plugin_v4`], [`plugin_v5`] and [`plugin_v6`] make these symbols of a
+//! [`Handler`].
 //!
 //! | module | what it promises |
 //! |---|---|

@@ -71,7 +71,8 @@ fn guarded(work: impl FnOnce()) -> c_int {
 /// The text at `text`, cut; empty when that is NULL.
 ///
 /// # Safety
-/// `text` is NULL or a text that ends with NUL, is longer than [`MAX_TEXT`] or both, and that nobody changes during `'a`.
+/// `text` is NULL or a text that ends with NUL, is longer than [`MAX_TEXT`] or both, and that nobody changes during
+/// `'a`.
 unsafe fn read_text<'a>(text: *const c_char) -> &'a [u8] {
     if text.is_null() {
         return &[];

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use crate::attribution::leaf::Leaf;
 use crate::attribution::segments::Segment;
 use crate::attribution::{Attributor, DeviceAccount};
+use crate::collective::{CollectiveEngine, CollectiveEvent, CollectiveLog};
 use crate::cost::Cost;
 use crate::counters::{CounterEvent, CounterLog};
 use crate::dictionary::Dictionary;
@@ -55,6 +56,7 @@ const NANOS_TO_CHOOSE: u64 = 10_000_000_000;
 struct Capture {
     row: CaptureRow,
     attributor: Attributor,
+    collectives: CollectiveEngine,
     /// What the live line names.
     live_verdict: LiveVerdict,
 }
@@ -83,6 +85,7 @@ pub struct Captures {
     /// What came before the first capture began.
     early: Vec<CounterEvent>,
     begun: bool,
+    collectives: CollectiveLog,
     kernel_profiles: Vec<KernelProfile>,
     pc_windows: Vec<Arc<PcWindow>>,
     /// What of the process decides about the prices of tracing.
@@ -128,6 +131,7 @@ impl Captures {
         let selected = self.selected;
         if let Some(capture) = self.open.iter_mut().find(|capture| capture.row.number == selected) {
             capture.attributor.push(record, dictionary);
+            capture.collectives.push(record, dictionary);
         }
     }
 
@@ -154,6 +158,7 @@ impl Captures {
         self.price(dictionary);
         for capture in &mut self.open {
             capture.attributor.flushed(at, dictionary);
+            capture.collectives.flushed(at);
         }
     }
 
@@ -186,6 +191,12 @@ impl Captures {
             return;
         }
         self.open.iter_mut().for_each(|capture| capture.attributor.push_counters(event));
+    }
+
+    /// A communicator of the program, or an operation that it queued; before the flush mark that passes it.
+    pub fn collective(&mut self, event: &CollectiveEvent) {
+        self.collectives.take(event, self.open.is_empty() && !self.marked);
+        self.open.iter_mut().for_each(|capture| capture.collectives.event(event));
     }
 
     /// What measuring a kernel came to, for the report.
@@ -302,6 +313,7 @@ impl Captures {
         let mut report = make(session, attributor, dictionary, loss, end, damage);
         report.cost = self.cost;
         report.gauges = self.gauges.clone();
+        report.collectives = shown.and_then(|capture| capture.collectives.report(dictionary));
         report.counter_losses = self.counters.losses().to_vec();
         if simulated {
             report.kernels = KernelsReport::of(attributor, dictionary, &self.kernel_profiles);
@@ -424,7 +436,8 @@ impl Captures {
         // A number that comes twice is damage; the first keeps it.
         if self.open.iter().all(|capture| capture.row.number != number) {
             let row = CaptureRow { number, trigger, begin: at, ..CaptureRow::default() };
-            self.open.push(Capture { row, attributor, live_verdict: LiveVerdict::default() });
+            let collectives = self.collectives.engine(at);
+            self.open.push(Capture { row, attributor, collectives, live_verdict: LiveVerdict::default() });
         }
     }
 
@@ -432,6 +445,7 @@ impl Captures {
         self.price(dictionary);
         let mut capture = self.open.remove(index);
         capture.attributor.finish(at, dictionary);
+        capture.collectives.finish(at);
         if self.marked {
             let report = Report::live(session, &capture.attributor, dictionary, loss, End::Clean, Vec::new());
             capture.row.conclude(at, &report);

@@ -7,7 +7,8 @@
 //! that waits goes to the next kernel of that function without operations.
 //!
 //! Records come in any order up to a flush mark. So everything waits for one, and kernels a little longer
-//! ([`HOLD_NANOS`]): kernels that computed beside them may end later. Memory is bounded; what is thrown away is counted.
+//! ([`HOLD_NANOS`]): kernels that computed beside them may end later. Memory is bounded; what is thrown away is
+//! counted.
 
 use std::collections::VecDeque;
 
@@ -187,11 +188,14 @@ impl Joiner {
         }
     }
 
-    /// Nothing more will come: gives all other rows.
-    pub fn finish(&mut self, mut row: impl FnMut(&Collective)) {
+    /// Nothing more will come: gives all other rows. Operations that were queued after `end` are not missed.
+    pub fn finish(&mut self, end: Timestamp, mut row: impl FnMut(&Collective)) {
         if self.active {
             self.place(u64::MAX);
             self.take(u64::MAX, &mut row);
+            self.told.clear();
+            self.unplaced.retain(|operation| queued(operation) <= end.nanos());
+            self.placed.values_mut().for_each(|operations| operations.retain(|(told, _)| queued(told) <= end.nanos()));
             self.give_up(u64::MAX);
             self.launches.clear();
         }
@@ -358,10 +362,15 @@ impl Joiner {
             unjoined.dropped += placed.values().map(|operations| operations.len() as u64).sum::<u64>();
             placed.clear();
         }
-        while unplaced.front().is_some_and(|operation| old(operation)) || unplaced.len() > WAITING_LIMIT {
+        while unplaced.front().is_some_and(old) || unplaced.len() > WAITING_LIMIT {
             unplaced.pop_front();
             unjoined.operations += 1;
         }
+    }
+
+    /// So many events were thrown away before they came here.
+    pub fn add_dropped(&mut self, events: u64) {
+        self.unjoined.dropped += events;
     }
 
     /// The communicators that are known, by number.

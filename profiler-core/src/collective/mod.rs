@@ -4,9 +4,10 @@
 //! says when a kernel ran. [`Joiner`] brings the two together, and says of each row what it rests on ([`Basis`]).
 //! [`CollectiveTable`] adds up the rows of a run, with bandwidths.
 //!
-//! Reading order: here, `names`, `arithmetic`, `overlap`, `join`, `table`.
+//! Reading order: here, `names`, `arithmetic`, `overlap`, `join`, `table`, `engine` (all of it, of one capture).
 
 pub mod arithmetic;
+mod engine;
 mod join;
 mod names;
 mod overlap;
@@ -14,6 +15,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub use engine::{CollectiveEngine, CollectiveLog, CollectivesReport, NamedRow};
 pub use join::{Joiner, Unjoined};
 pub use names::{Algorithm, DataType, Function, Protocol};
 pub use overlap::Overlap;

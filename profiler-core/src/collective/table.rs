@@ -98,12 +98,12 @@ impl CollectiveTable {
             (row.device, row.stream, row.start, row.end, row.graph_node)
         };
         if self.newest.first().is_some_and(|first| kernel(first) != kernel(row)) {
-            self.settle();
+            self.complete_newest();
         }
         self.newest.push(*row);
     }
 
-    fn settle(&mut self) {
+    fn complete_newest(&mut self) {
         let rows = std::mem::take(&mut self.newest);
         let Some(first) = rows.first() else { return };
         let is_one_sided = |function| matches!(function, Function::Send | Function::Receive);
@@ -139,7 +139,7 @@ impl CollectiveTable {
     #[must_use]
     pub fn rows(&self) -> Vec<CollectiveRow> {
         let mut all = self.clone();
-        all.settle();
+        all.complete_newest();
         let mut rows: Vec<_> = all.rows.into_values().collect();
         rows.sort_by_key(|row| (std::cmp::Reverse(row.time_ns), row.communicator, row.function, row.algorithm));
         rows

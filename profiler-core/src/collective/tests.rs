@@ -92,7 +92,7 @@ impl Program {
 
     fn finish(&mut self) -> Vec<Collective> {
         let mut rows = Vec::new();
-        self.joiner.finish(|row| rows.push(*row));
+        self.joiner.finish(at(1 << 60), |row| rows.push(*row));
         rows
     }
 }
