@@ -14,6 +14,7 @@ mod doctor;
 mod elf;
 mod explain;
 mod export;
+mod hang;
 mod inputs;
 mod install_paths;
 mod interrupt;
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => (doctor::run(&args.into()), doctor::check::FAILED),
         Command::Probe(args) => (doctor::probe::run(&args.into()), doctor::check::FAILED),
         Command::CalibrationProgram => (doctor::calibrate::program::run(), doctor::check::FAILED),
+        Command::Hang(args) => (hang::run(&args.into()), hang::FAILED),
         Command::Status(args) => (control::run(&args.into()), control::NO_ANSWER),
         Command::Start(args) => (control::run(&args.tell("start")), control::NO_ANSWER),
         Command::Stop(args) => (control::run(&args.into()), control::NO_ANSWER),

@@ -78,7 +78,9 @@ mod tests {
         assert_eq!((read.rank, read.place.as_str(), read.line.as_deref()), (3, "a, process 7", Some("t.py:4 step")));
         let operation = &read.communicators[0].outstanding[0];
         assert_eq!((operation.elements.as_str(), operation.runs, operation.age_ns), ("100", Some(true), Some(5)));
-        for odd in [json!({"type": "hang", "rank": 1, "communicators": 7}), json!({"type": "hang", "rank": 1, "line": []})] {
+        for odd in
+            [json!({"type": "hang", "rank": 1, "communicators": 7}), json!({"type": "hang", "rank": 1, "line": []})]
+        {
             assert_eq!(witness(&odd).map(|read| read.communicators.len()), Ok(0));
         }
         assert!(witness(&json!({"type": "error"})).unwrap_err().contains("older"));

@@ -85,9 +85,9 @@ fn outstanding(entry: &Value, number_: u64, newest: u64) -> Outstanding {
         number: number_,
         function,
         elements: list(&entry[format!("{shapes}_sizes")]),
-        data_type: entry[format!("{shapes}_dtypes")].as_array().map_or_else(String::new, |types| {
-            types.iter().map(text).collect::<Vec<_>>().join(", ").to_lowercase()
-        }),
+        data_type: entry[format!("{shapes}_dtypes")]
+            .as_array()
+            .map_or_else(String::new, |types| types.iter().map(text).collect::<Vec<_>>().join(", ").to_lowercase()),
         // A kernel's begin is known only where timing is on; a time stands for it.
         runs: match (entry["state"].as_str(), entry["time_discovered_started_ns"].is_null()) {
             (Some("started"), _) | (_, false) => Some(true),
@@ -184,8 +184,7 @@ mod tests {
     #[test]
     fn another_shape_is_a_mismatch_with_both_lines() {
         let of = |rank, shape| witness(&dump(vec![entry(1, "nccl:all_reduce", &shape, "scheduled")], 1, -1), rank, "d");
-        let report =
-            judge(&[of(0, json!([[3]])).unwrap(), of(1, json!([[3]])).unwrap(), of(2, json!([[4]])).unwrap()]);
+        let report = judge(&[of(0, json!([[3]])).unwrap(), of(1, json!([[3]])).unwrap(), of(2, json!([[4]])).unwrap()]);
         let finding = &report.findings[0];
         assert_eq!((finding.kind, finding.culprits[0].rank), (HangKind::Mismatch, 2));
         assert_eq!(finding.culprits[0].queued.as_deref(), Some("all_reduce [[4]] float"));

@@ -68,7 +68,8 @@ impl Witnesses {
                         .to_owned(),
                 )
             })?;
-            flight_recorder::witness(dump, rank, name).map_err(refused)
+            let witness = flight_recorder::witness(dump, rank, name).map_err(refused)?;
+            Ok(Self { witnesses: vec![witness], notes: Vec::new() })
         };
         if bytes.first() == Some(&0x80) {
             let dump = pickle::read(bytes).map_err(|error| refused(format!("as a pickle: {error}")))?;
@@ -79,8 +80,9 @@ impl Witnesses {
         {
             return of_recorder(&dump);
         }
-        let text = std::str::from_utf8(bytes)
-            .map_err(|error| refused(format!("neither answers of ranks nor a dump: byte {}: no text", error.valid_up_to())))?;
+        let text = std::str::from_utf8(bytes).map_err(|error| {
+            refused(format!("neither answers of ranks nor a dump: byte {}: no text", error.valid_up_to()))
+        })?;
         let mut found = Self::default();
         for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
             found.line(line, &format!("{name}: line {number}"));
@@ -128,6 +130,10 @@ mod tests {
         assert!(Witnesses::read(&[0xff, 0xfe], "y", None).unwrap_err().to_string().contains("y: neither"));
         let found = Witnesses::read(b"3: {\"type\":\"hang\"}\nnot json\n", "z", None).unwrap();
         assert_eq!(found.witnesses.len(), 0);
-        assert!(found.notes[0].starts_with("z: line 1: ") && found.notes[1].starts_with("z: line 2: "), "{:?}", found.notes);
+        assert!(
+            found.notes[0].starts_with("z: line 1: ") && found.notes[1].starts_with("z: line 2: "),
+            "{:?}",
+            found.notes
+        );
     }
 }

@@ -27,8 +27,7 @@ struct Reader<'a> {
 
 /// Reads a pickle. The error names the byte.
 pub(super) fn read(bytes: &[u8]) -> Result<Value, String> {
-    let mut reader =
-        Reader { bytes, at: 0, stack: Vec::new(), marks: Vec::new(), memo: HashMap::new(), values: 0 };
+    let mut reader = Reader { bytes, at: 0, stack: Vec::new(), marks: Vec::new(), memo: HashMap::new(), values: 0 };
     loop {
         let at = reader.at;
         match reader.step() {
@@ -154,7 +153,11 @@ impl Reader<'_> {
 
     fn pop(&mut self) -> Result<Item, String> {
         let base = self.marks.last().copied().unwrap_or(0);
-        if self.stack.len() <= base { Err("too few values".to_owned()) } else { Ok(self.stack.pop().unwrap_or_default()) }
+        if self.stack.len() <= base {
+            Err("too few values".to_owned())
+        } else {
+            Ok(self.stack.pop().unwrap_or_default())
+        }
     }
 
     fn since_mark(&mut self) -> Result<Vec<Item>, String> {
@@ -248,7 +251,8 @@ mod tests {
         assert!(read(b"\x80\x02]q\x00h\x00.").unwrap_err().contains("used twice"));
         assert!(read(b"\x80\x02X\xff\xff\xff\xff.").unwrap_err().contains("ends in between"));
         for noise in 0..2_000_u32 {
-            let bytes: Vec<u8> = (0..60_u32).map(|at| (noise.wrapping_mul(2_654_435_761) >> (at % 24)) as u8 ^ at as u8).collect();
+            let bytes: Vec<u8> =
+                (0..60_u32).map(|at| (noise.wrapping_mul(2_654_435_761) >> (at % 24)) as u8 ^ at as u8).collect();
             let _ = read(&[&[0x80, 2][..], &bytes].concat());
         }
     }

@@ -51,7 +51,8 @@ pub fn judge(witnesses: &[Witness]) -> HangReport {
     let young = |finding: &Finding| finding.age_ns.is_some_and(|age| age < SUSPECT_NANOS);
     if !report.findings.is_empty() && report.findings.iter().all(young) {
         report.doubts.push(
-            "No operation is older than 30 s: the job may go on by itself. Ask again, and compare the numbers.".to_owned(),
+            "No operation is older than 30 s: the job may go on by itself. Ask again, and compare the numbers."
+                .to_owned(),
         );
     }
     if report.findings.iter().any(|finding| finding.age_ns.is_none()) {
@@ -62,15 +63,17 @@ pub fn judge(witnesses: &[Witness]) -> HangReport {
 
 /// What is wrong with a communicator; `None` when nobody waits in it.
 fn finding(id: &str, views: &[View<'_>]) -> Option<Finding> {
-    let waiting = views.iter().filter(|view| !view.state.outstanding.is_empty());
-    let number = waiting.clone().flat_map(|view| view.state.outstanding.first()).map(|first| first.number).min()?;
+    let number = first_mismatch(views).or_else(|| never_queued(views)).or_else(|| first_outstanding(views))?;
     let of_number: Vec<(&View<'_>, &Outstanding)> =
         views.iter().filter_map(|view| Some((view, view.operation(number)?))).collect();
-    let age_ns = of_number.iter().filter_map(|(_, operation)| operation.age_ns).max();
+    // Answers name the oldest operations only; one behind these is as young as the last of them, or younger.
+    let waiting = views.iter().filter(|view| !view.state.outstanding.is_empty() && view.has_queued(number));
+    let near = |view: &View<'_>| view.operation(number).or(view.state.outstanding.last()).and_then(|near| near.age_ns);
+    let age_ns = waiting.clone().filter_map(near).max();
     let function = most(of_number.iter().map(|(_, operation)| operation.function.as_str()));
     let (kind, culprits) = reason(number, views, &of_number);
     let blamed: BTreeSet<u32> = culprits.iter().map(|culprit| culprit.rank).collect();
-    let ranks = of_number.iter().map(|(view, _)| view.witness.rank);
+    let ranks = waiting.map(|view| view.witness.rank);
     Some(Finding {
         communicator: id.to_owned(),
         name: views.iter().map(|view| view.state.name.as_str()).find(|name| !name.is_empty()).unwrap_or("").to_owned(),
@@ -84,9 +87,35 @@ fn finding(id: &str, views: &[View<'_>]) -> Option<Finding> {
     })
 }
 
+/// The first operation that somebody has not finished.
+fn first_outstanding(views: &[View<'_>]) -> Option<u64> {
+    views.iter().filter_map(|view| view.state.outstanding.first()).map(|first| first.number).min()
+}
+
+/// The first operation that some rank waits in and another rank, which waits for nothing here, has not queued.
+fn never_queued(views: &[View<'_>]) -> Option<u64> {
+    let (idle, waiting): (Vec<_>, Vec<_>) = views.iter().partition(|view| view.state.outstanding.is_empty());
+    let number = idle.iter().map(|view| view.state.queued).min()?;
+    waiting.iter().any(|view| view.has_queued(number)).then_some(number)
+}
+
+/// The first operation that ranks queued differently.
+fn first_mismatch(views: &[View<'_>]) -> Option<u64> {
+    let mut known: BTreeMap<u64, &Outstanding> = BTreeMap::new();
+    let mut first = None;
+    for operation in views.iter().flat_map(|view| &view.state.outstanding) {
+        let other = known.entry(operation.number).or_insert(operation);
+        if differs(other, operation) && first.is_none_or(|first| operation.number < first) {
+            first = Some(operation.number);
+        }
+    }
+    first
+}
+
 fn reason(number: u64, views: &[View<'_>], of_number: &[(&View<'_>, &Outstanding)]) -> (HangKind, Vec<Culprit>) {
-    let absent: Vec<Culprit> =
-        views.iter().filter(|view| !view.has_queued(number)).map(|view| culprit(view, None)).collect();
+    // Who waits for an earlier operation here is not absent.
+    let absent = views.iter().filter(|view| !view.has_queued(number) && view.state.outstanding.is_empty());
+    let absent: Vec<Culprit> = absent.map(|view| culprit(view, None)).collect();
     let common = most(of_number.iter().map(|(_, operation)| described(operation)));
     // What one rank does not know is no difference.
     let differ = of_number.iter().filter(|(_, operation)| {
@@ -136,7 +165,8 @@ fn described(operation: &Outstanding) -> String {
 fn differs(a: &Outstanding, b: &Outstanding) -> bool {
     let unequal = |a: &str, b: &str| !a.is_empty() && !b.is_empty() && a != b;
     // All-to-all and the like may differ in size between ranks.
-    let same_size = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"].contains(&a.function.as_str());
+    let same_size =
+        ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"].contains(&a.function.as_str());
     unequal(&a.function, &b.function)
         || unequal(&a.data_type, &b.data_type)
         || (same_size && unequal(&a.elements, &b.elements))
@@ -146,14 +176,17 @@ fn differs(a: &Outstanding, b: &Outstanding) -> bool {
 fn most<T: AsRef<str>>(texts: impl Iterator<Item = T>) -> String {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     texts.for_each(|text| *counts.entry(text.as_ref().to_owned()).or_default() += 1);
-    let most = counts.into_iter().max_by_key(|(text, count)| (*count, !text.is_empty(), std::cmp::Reverse(text.clone())));
+    let most =
+        counts.into_iter().max_by_key(|(text, count)| (*count, !text.is_empty(), std::cmp::Reverse(text.clone())));
     most.map(|(text, _)| text).unwrap_or_default()
 }
 
 /// Finds culprits that wait themselves in another communicator.
 fn pass_on(findings: &mut [Finding]) {
-    let waits: Vec<(String, BTreeSet<u32>)> =
-        findings.iter().map(|finding| (finding.communicator.clone(), finding.waiting.iter().copied().collect())).collect();
+    let waits: Vec<(String, BTreeSet<u32>)> = findings
+        .iter()
+        .map(|finding| (finding.communicator.clone(), finding.waiting.iter().copied().collect()))
+        .collect();
     let names: BTreeMap<String, String> = findings
         .iter()
         .map(|finding| {
@@ -215,6 +248,21 @@ mod tests {
     }
 
     #[test]
+    fn records_that_come_late_do_not_hide_the_rank_that_never_came() {
+        // Kernels 4 to 6 are done, and CUPTI keeps their records back behind the running one.
+        let waits = |rank| {
+            let queued = (4..9).map(|number| operation(number, "all_reduce", "100", None)).collect();
+            witness(rank, vec![state("a", ALL, 9, queued)])
+        };
+        let report = judge(&[waits(0), waits(1), witness(2, vec![state("a", ALL, 7, Vec::new())]), waits(3)]);
+        assert_eq!((report.findings[0].kind, report.findings[0].number), (HangKind::NeverCame, 7));
+        // A rank that has queued less and waits itself is not absent.
+        let behind = witness(2, vec![state("a", ALL, 7, vec![operation(6, "all_reduce", "100", None)])]);
+        let report = judge(&[waits(0), waits(1), behind, waits(3)]);
+        assert_eq!((report.findings[0].kind, report.findings[0].number), (HangKind::Running, 4));
+    }
+
+    #[test]
     fn a_rank_that_waits_elsewhere_is_not_the_reason() {
         // 0 and 1 wait for 2, which waits in another communicator for 3, which is nowhere.
         let a = |rank| witness(rank, vec![state("a", &[0, 1, 2], 5, vec![operation(4, "all_reduce", "8", None)])]);
@@ -223,7 +271,8 @@ mod tests {
             state("b", &[2, 3], 2, vec![operation(1, "all_gather", "8", None)]),
         ];
         let report = judge(&[a(0), a(1), witness(2, two), witness(3, vec![state("b", &[2, 3], 1, Vec::new())])]);
-        let ids: Vec<_> = report.findings.iter().map(|finding| (&finding.communicator[..], finding.is_passed_on)).collect();
+        let ids: Vec<_> =
+            report.findings.iter().map(|finding| (&finding.communicator[..], finding.is_passed_on)).collect();
         assert_eq!(ids, [("b", false), ("a", true)]);
         assert_eq!(report.findings[0].culprits[0].rank, 3);
         assert_eq!(report.findings[1].culprits[0].waits_in.as_deref(), Some("group b"));

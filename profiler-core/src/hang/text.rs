@@ -62,7 +62,9 @@ fn sentence(finding: &Finding) -> String {
         HangKind::Silent if finding.culprits.is_empty() => {
             "all that answer queued it, but not all ranks answer: ask those, or look whether they have ended"
         }
-        HangKind::Silent => "all others queued it, and these ranks say nothing: ask them, or look whether they have ended",
+        HangKind::Silent => {
+            "all others queued it, and these ranks say nothing: ask them, or look whether they have ended"
+        }
         HangKind::NotRunning => {
             "all ranks queued it, and on these its kernel does not run: look for what runs before it on their streams"
         }
