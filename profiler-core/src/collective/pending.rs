@@ -127,3 +127,64 @@ impl Tracked {
             .objects("outstanding", operations)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collective::{Basis, Function};
+    use crate::record::{Frame, StackId, ThreadId};
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_nanos(seconds * 1_000_000_000)
+    }
+
+    fn queue(pending: &mut Pending, communicator: u32, sequence: u64, way: Way) {
+        let (thread, at, sequence) = (ThreadId(5), at(10 + sequence), Some(sequence));
+        let (function, count) = (Function::AllReduce, 64);
+        let operation =
+            QueuedOperation { communicator, thread, at, sequence, function, count, way, ..Default::default() };
+        pending.event(&CollectiveEvent::Operation(operation));
+    }
+
+    #[test]
+    fn what_is_done_goes_with_all_before_it_and_the_rest_is_told_with_its_line() {
+        let (mut pending, mut dictionary) = (Pending::default(), Dictionary::new());
+        let name = dictionary.intern_name("dp");
+        for (number, id) in [(1, 0xab), (2, 0xcd)] {
+            let known = Communicator { number, id, name, ranks: 4, ..Communicator::default() };
+            pending.event(&CollectiveEvent::Communicator(known));
+        }
+        (0..5).for_each(|sequence| queue(&mut pending, 1, sequence, Way::Kernel));
+        queue(&mut pending, 1, 9, Way::Captured);
+        queue(&mut pending, 2, 0, Way::CopyEngine);
+        // Of a communicator that nobody told.
+        queue(&mut pending, 7, 0, Way::Kernel);
+        let row = Collective {
+            communicator: 0xab,
+            function: Function::AllReduce,
+            sequence: Some(2),
+            basis: Basis::Plugin,
+            ..Collective::default()
+        };
+        pending.done(&row);
+        // Once more, and one that was never queued: nothing changes.
+        pending.done(&row);
+        pending.done(&Collective { communicator: 0xab, function: Function::Broadcast, ..row });
+        let [function, file] = ["step", "/home/user/train.py"].map(|name| dictionary.intern_name(name));
+        let stack = dictionary.intern_frame(Frame { caller: StackId::NONE, function, file, line: 41 });
+        for (thread, seconds, stack) in [(6, 30, StackId::NONE), (5, 20, stack), (5, 19, StackId::NONE)] {
+            let thread = ThreadId(thread);
+            pending.push(&Record::Sample(HostSample { thread, at: at(seconds), stack, ..HostSample::default() }));
+        }
+        let state: serde_json::Value = serde_json::from_str(&pending.state(at(100), &dictionary).end()).unwrap();
+        assert_eq!(state["line"], "train.py:41 step");
+        let [first, second] = [&state["communicators"][0], &state["communicators"][1]];
+        assert_eq!((&first["communicator"], &first["name"]), (&"00000000000000ab".into(), &"dp".into()));
+        assert_eq!((&first["queued"], &first["finished"], &first["ranks"]), (&5.into(), &3.into(), &4.into()));
+        let told = first["outstanding"].as_array().unwrap();
+        let numbers: Vec<_> = told.iter().map(|one| one["number"].as_u64().unwrap()).collect();
+        assert_eq!(numbers, [3, 4]);
+        assert_eq!((&told[0]["age_ns"], &told[0]["count"]), (&87_000_000_000_u64.into(), &64.into()));
+        assert_eq!((&second["queued"], &second["finished"]), (&1.into(), &1.into()), "a copy has no kernel that ends");
+    }
+}
