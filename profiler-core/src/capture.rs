@@ -18,6 +18,7 @@ use crate::counters::{CounterEvent, CounterLog};
 use crate::dictionary::Dictionary;
 use crate::kernels::source::PcWindow;
 use crate::kernels::{Choice, KernelProfile, KernelsReport, Pattern, candidates, choose};
+use crate::monitoring::{MonitoredTime, Monitoring};
 use crate::process_info::{End, ProcessInfo};
 use crate::record::{CaptureMark, DeviceId, Loss, Record, Timestamp, Trigger};
 use crate::report::monitor;
@@ -55,8 +56,17 @@ const NANOS_TO_CHOOSE: u64 = 10_000_000_000;
 struct Capture {
     row: CaptureRow,
     attributor: Attributor,
+    /// What divides the time where no device work is recorded.
+    monitoring: Monitoring,
     /// What the live line names.
     live_verdict: LiveVerdict,
+}
+
+impl Capture {
+    /// Whether no device work has come, so that samples are all there is.
+    fn is_monitored(&self) -> bool {
+        self.attributor.devices().next().is_none()
+    }
 }
 
 /// All captures of a process. See the [module](self).
@@ -127,6 +137,11 @@ impl Captures {
         }
         let selected = self.selected;
         if let Some(capture) = self.open.iter_mut().find(|capture| capture.row.number == selected) {
+            if let Record::Sample(sample) = record
+                && capture.is_monitored()
+            {
+                capture.monitoring.host(sample, dictionary);
+            }
             capture.attributor.push(record, dictionary);
         }
     }
@@ -185,7 +200,19 @@ impl Captures {
             }
             return;
         }
-        self.open.iter_mut().for_each(|capture| capture.attributor.push_counters(event));
+        for capture in &mut self.open {
+            capture.attributor.push_counters(event);
+            if capture.is_monitored() {
+                capture.monitoring.counters(event);
+            }
+        }
+    }
+
+    /// How the time of the capture that the report is about divides by samples alone, where no device work was
+    /// recorded; `None` without hardware samples.
+    #[must_use]
+    pub fn monitored(&self) -> Option<MonitoredTime> {
+        self.shown()?.monitoring.time()
     }
 
     /// What measuring a kernel came to, for the report.
@@ -308,7 +335,11 @@ impl Captures {
             report.kernels.windows.clone_from(&self.pc_windows);
         }
         if report.is_watched() {
-            report.verdict = monitor::verdict(&report.gauges, &attributor.sample_totals());
+            report.monitored = self.monitored();
+            report.verdict = monitor::verdict(&report, &attributor.sample_totals());
+            if let Some(recent) = shown.and_then(|capture| capture.monitoring.recent_time()) {
+                report.verdict.live = monitor::live(&recent);
+            }
         } else if let Some(capture) = shown {
             report.verdict.live = capture.live_verdict.clone().follow(attributor, &report.verdict);
         }
@@ -403,10 +434,15 @@ impl Captures {
     fn begin(&mut self, number: u32, at: Timestamp, trigger: Trigger) {
         let mut attributor = Attributor::new();
         attributor.begin(at);
+        let mut monitoring = Monitoring::default();
+        let mut take = |event: &CounterEvent| {
+            attributor.push_counters(event);
+            monitoring.counters(event);
+        };
         if self.begun {
-            self.counters.sets().iter().for_each(|set| attributor.push_counters(&CounterEvent::Set(*set)));
+            self.counters.sets().iter().for_each(|set| take(&CounterEvent::Set(*set)));
         }
-        std::mem::take(&mut self.early).iter().for_each(|event| attributor.push_counters(event));
+        std::mem::take(&mut self.early).iter().for_each(take);
         self.begun = true;
         if self.events_kept {
             attributor.keep_simulated_events();
@@ -424,7 +460,7 @@ impl Captures {
         // A number that comes twice is damage; the first keeps it.
         if self.open.iter().all(|capture| capture.row.number != number) {
             let row = CaptureRow { number, trigger, begin: at, ..CaptureRow::default() };
-            self.open.push(Capture { row, attributor, live_verdict: LiveVerdict::default() });
+            self.open.push(Capture { row, attributor, monitoring, live_verdict: LiveVerdict::default() });
         }
     }
 

@@ -34,6 +34,8 @@ mod kernel_profiles;
 mod launch_lines;
 mod live_line;
 mod memory_usage;
+mod monitoring;
+mod monitoring_recorded;
 mod program_counters;
 mod ranks;
 mod reference_trace;

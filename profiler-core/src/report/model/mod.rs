@@ -33,6 +33,7 @@ use crate::completeness::Completeness;
 use crate::cost::{Cost, Mode};
 use crate::counters::CounterLoss;
 use crate::kernels::KernelsReport;
+use crate::monitoring::MonitoredTime;
 use crate::process_info::ProcessInfo;
 use crate::utilization::Utilization;
 
@@ -65,6 +66,9 @@ pub struct Report {
     pub cost: Option<Cost>,
     /// What the gauges of devices said; empty when nobody read them. Filled in by [`crate::capture`].
     pub gauges: Utilization,
+    /// How the time of a run without records of device work divides; `None` without hardware samples. Filled in by
+    /// [`crate::capture`].
+    pub monitored: Option<MonitoredTime>,
     /// What of the samples of hardware counters was lost, by device. Filled in by [`crate::capture`].
     pub counter_losses: Vec<CounterLoss>,
     /// Kernels by launch configuration, and what measuring some of them came to. Filled in by [`crate::capture`].
