@@ -11,7 +11,6 @@ mod control;
 mod demo;
 mod diff;
 mod doctor;
-mod elf;
 mod explain;
 mod export;
 mod inputs;

@@ -34,8 +34,8 @@ fn text(stage: &Stage, options: &[&str]) -> String {
 /// The first launches of a shape follow others. A launch is told twice, by the runtime and by the driver: four launches
 /// fill the places that are looked at, and the second call of the fifth follows what the first one does.
 const UNMEASURED: u32 = 4;
-/// Launches of a shape for three passes. Some to spare: a launch that meets the lock of the measuring thread is left out,
-/// and what follows it is another place.
+/// Launches of a shape for three passes. Some to spare: a launch that meets the lock of the measuring thread is left
+/// out, and what follows it is another place.
 pub const ENOUGH: u32 = UNMEASURED + 3 + 12;
 
 /// The two kernels with the most time of the recorded GPT, and `times` launches of each.

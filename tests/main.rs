@@ -30,6 +30,7 @@ mod managed_memory;
 mod memory_usage;
 mod metrics;
 mod modes;
+mod nccl;
 mod nsys_import;
 mod nsys_samples;
 mod nvtx;

@@ -33,6 +33,9 @@ pub const INJECTION: &str = "CUDA_INJECTION64_PATH";
 /// The variable from which NVTX takes the library that receives a program's ranges.
 pub const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
 
+/// The variable from which NCCL takes its profiler plugin.
+pub const NCCL_PLUGIN: &str = config::NCCL_PLUGIN;
+
 /// What to start and how to profile it. `None` leaves the variable in the environment as it is.
 #[derive(Debug, Default)]
 pub struct Props {
@@ -117,6 +120,17 @@ pub fn prepare(props: &Props) -> Result<Result<Command, u8>> {
         )),
         _ => {
             command.env(NVTX_INJECTION, &library);
+        }
+    }
+    match std::env::var_os(NCCL_PLUGIN).filter(|value| !value.is_empty() && value != config::NCCL_PLUGIN_NAME) {
+        Some(other) if !props.force => message::say(&format!(
+            "{NCCL_PLUGIN} is set to {}: NCCL tells that plugin what it does, so sizes and communicators of collectives will \
+             be missing from the report. Unset the variable, or pass --force to replace it.",
+            Path::new(&other).display()
+        )),
+        // A bare name: NCCL 2.27 refuses paths, and the C library knows the loaded one by its name.
+        _ => {
+            command.env(NCCL_PLUGIN, config::NCCL_PLUGIN_NAME);
         }
     }
     if let Some(mode) = &props.pytorch {

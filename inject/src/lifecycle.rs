@@ -34,6 +34,7 @@ use crate::cupti::pool::Pool;
 use crate::cupti::recorder::{self, ActivityRecorder, NO_UNIFIED_MEMORY};
 use crate::kernels::KernelProfiler;
 use crate::message::{FlusherCommand, Message, RunOutcome, Shared};
+use crate::nccl;
 use crate::nvtx::{self, range_watch};
 use crate::runtime::{NO_EXIT_HANDLER, Profiler, Start, StartError, State};
 use crate::sampler::Sampler;
@@ -126,6 +127,7 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     command_line::keep(settings.command_line);
     // First of all: CUPTI brings threads.
     let ranges_note = nvtx::invite();
+    let collectives_note = nccl::invite();
     let search = Search { override_path: settings.cupti_path.clone(), ..Search::for_this_process() };
     let cupti = Cupti::load(&search).map_err(|error| StartError::NoCupti(error.to_string()))?;
     tracing::debug!("{} ({})", cupti.path().display(), cupti.found_by());
@@ -242,6 +244,7 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     notes.extend(settings.describe_tracing(sharing, safe));
     notes.extend(settings.capture.describe());
     notes.extend(ranges_note);
+    notes.extend(collectives_note);
     let (sampler, sampling_notes) = Sampler::prepare(settings.sampling, settings.native_stacks);
     notes.extend(sampling_notes);
     notes.iter().for_each(|note| tracing::info!("{note}"));

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use crate::attribution::leaf::Leaf;
 use crate::attribution::segments::Segment;
 use crate::attribution::{Attributor, DeviceAccount};
+use crate::collective::{CollectiveEngine, CollectiveEvent, CollectiveLog};
 use crate::cost::Cost;
 use crate::counters::{CounterEvent, CounterLog};
 use crate::dictionary::Dictionary;
@@ -58,15 +59,9 @@ struct Capture {
     attributor: Attributor,
     /// What divides the time where no device work is recorded.
     monitoring: Monitoring,
+    collectives: CollectiveEngine,
     /// What the live line names.
     live_verdict: LiveVerdict,
-}
-
-impl Capture {
-    /// Whether no device work has come, so that samples are all there is.
-    fn is_monitored(&self) -> bool {
-        self.attributor.devices().next().is_none()
-    }
 }
 
 /// All captures of a process. See the [module](self).
@@ -93,6 +88,7 @@ pub struct Captures {
     /// What came before the first capture began.
     early: Vec<CounterEvent>,
     begun: bool,
+    collectives: CollectiveLog,
     kernel_profiles: Vec<KernelProfile>,
     pc_windows: Vec<Arc<PcWindow>>,
     /// What of the process decides about the prices of tracing.
@@ -137,12 +133,9 @@ impl Captures {
         }
         let selected = self.selected;
         if let Some(capture) = self.open.iter_mut().find(|capture| capture.row.number == selected) {
-            if let Record::Sample(sample) = record
-                && capture.is_monitored()
-            {
-                capture.monitoring.host(sample, dictionary);
-            }
+            capture.monitoring.push(record, dictionary);
             capture.attributor.push(record, dictionary);
+            capture.collectives.push(record, dictionary);
         }
     }
 
@@ -169,6 +162,7 @@ impl Captures {
         self.price(dictionary);
         for capture in &mut self.open {
             capture.attributor.flushed(at, dictionary);
+            capture.collectives.flushed(at);
         }
     }
 
@@ -202,9 +196,7 @@ impl Captures {
         }
         for capture in &mut self.open {
             capture.attributor.push_counters(event);
-            if capture.is_monitored() {
-                capture.monitoring.counters(event);
-            }
+            capture.monitoring.counters(event);
         }
     }
 
@@ -213,6 +205,12 @@ impl Captures {
     #[must_use]
     pub fn monitored(&self) -> Option<MonitoredTime> {
         self.shown()?.monitoring.time()
+    }
+
+    /// A communicator of the program, or an operation that it queued; before the flush mark that passes it.
+    pub fn collective(&mut self, event: &CollectiveEvent) {
+        self.collectives.take(event, self.open.is_empty() && !self.marked);
+        self.open.iter_mut().for_each(|capture| capture.collectives.event(event));
     }
 
     /// What measuring a kernel came to, for the report.
@@ -329,6 +327,7 @@ impl Captures {
         let mut report = make(session, attributor, dictionary, loss, end, damage);
         report.cost = self.cost;
         report.gauges = self.gauges.clone();
+        report.collectives = shown.and_then(|capture| capture.collectives.report(dictionary));
         report.counter_losses = self.counters.losses().to_vec();
         if simulated {
             report.kernels = KernelsReport::of(attributor, dictionary, &self.kernel_profiles);
@@ -460,7 +459,8 @@ impl Captures {
         // A number that comes twice is damage; the first keeps it.
         if self.open.iter().all(|capture| capture.row.number != number) {
             let row = CaptureRow { number, trigger, begin: at, ..CaptureRow::default() };
-            self.open.push(Capture { row, attributor, monitoring, live_verdict: LiveVerdict::default() });
+            let collectives = self.collectives.engine(at);
+            self.open.push(Capture { row, attributor, monitoring, collectives, live_verdict: LiveVerdict::default() });
         }
     }
 
@@ -468,6 +468,7 @@ impl Captures {
         self.price(dictionary);
         let mut capture = self.open.remove(index);
         capture.attributor.finish(at, dictionary);
+        capture.collectives.finish(at);
         if self.marked {
             let report = Report::live(session, &capture.attributor, dictionary, loss, End::Clean, Vec::new());
             capture.row.conclude(at, &report);

@@ -13,6 +13,7 @@ pub mod attribution;
 pub mod bounded;
 pub mod capture;
 mod collections;
+pub mod collective;
 pub mod completeness;
 pub mod cost;
 pub mod counters;

@@ -38,6 +38,7 @@ mod monitoring;
 mod monitoring_recorded;
 mod program_counters;
 mod ranks;
+mod ranks_simulated;
 mod reference_trace;
 mod report_advice;
 mod stable_names;

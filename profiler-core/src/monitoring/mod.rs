@@ -20,7 +20,7 @@ use self::sums::{Between, DeviceSpan, IDLE, Sums};
 use crate::attribution::host_activity::HostActivities;
 use crate::counters::{CounterEvent, GaugeReading, Metric, MetricSet, Sample};
 use crate::dictionary::Dictionary;
-use crate::record::{DeviceId, HostSample, ThreadId, ThreadState};
+use crate::record::{DeviceId, HostSample, Record, ThreadId, ThreadState};
 
 /// Devices that are divided; samples of further ones are counted.
 const DEVICE_LIMIT: usize = 16;
@@ -55,6 +55,8 @@ pub struct Monitoring {
     history: History,
     /// Host samples without a device sample beside them, and device samples that came too late or were too many.
     unmatched: u64,
+    /// Device work is recorded, which says more.
+    has_records: bool,
 }
 
 #[derive(Debug)]
@@ -77,8 +79,24 @@ struct Traffic {
 }
 
 impl Monitoring {
+    /// Takes a record: host samples until device work comes, which says more than they do.
+    #[inline]
+    pub fn push(&mut self, record: &Record, dictionary: &Dictionary) {
+        match record {
+            _ if self.has_records => {}
+            Record::Sample(sample) => self.host(sample, dictionary),
+            Record::Kernel(_) | Record::Copy(_) | Record::Memset(_) => {
+                *self = Self { has_records: true, ..Self::default() }
+            }
+            _ => {}
+        }
+    }
+
     /// Takes what is known of hardware counters.
     pub fn counters(&mut self, event: &CounterEvent) {
+        if self.has_records {
+            return;
+        }
         match event {
             CounterEvent::Set(set) => self.set(set),
             CounterEvent::Sample(sample) => self.sample(sample),

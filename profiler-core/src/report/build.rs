@@ -79,6 +79,7 @@ impl Report {
             gauges: Utilization::default(),
             monitored: None,
             counter_losses: Vec::new(),
+            collectives: None,
             kernels: KernelsReport::default(),
             part: None,
             captures: CaptureTable::default(),
