@@ -13,6 +13,7 @@ mod diff;
 mod doctor;
 mod explain;
 mod export;
+mod hang;
 mod history;
 mod inputs;
 mod install_paths;
@@ -69,6 +70,7 @@ fn main() -> ExitCode {
         Command::Probe(args) => (doctor::probe::run(&args.into()), doctor::check::FAILED),
         Command::CalibrationProgram => (doctor::calibrate::program::run(), doctor::check::FAILED),
         Command::ManualPages(args) => (args::manual::write(&args), args::manual::FAILED),
+        Command::Hang(args) => (hang::run(&args.into()), hang::FAILED),
         Command::Status(args) => (control::run(&args.into()), control::NO_ANSWER),
         Command::Start(args) => (control::run(&args.tell("start")), control::NO_ANSWER),
         Command::Stop(args) => (control::run(&args.into()), control::NO_ANSWER),

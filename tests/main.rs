@@ -20,6 +20,7 @@ mod control;
 mod cupti_sharing;
 mod export;
 mod gpu_metrics;
+mod hang;
 mod hostile;
 mod inputs;
 mod kernel_source;

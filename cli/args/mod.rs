@@ -11,6 +11,7 @@ mod diff;
 mod doctor;
 mod explain;
 mod export;
+mod hang;
 mod history;
 mod kernels;
 pub mod manual;
@@ -34,6 +35,7 @@ use self::diff::{DIFF_HELP, DiffArgs};
 use self::doctor::{DOCTOR_HELP, DoctorArgs, ProbeArgs};
 use self::explain::{EXPLAIN_HELP, ExplainArgs};
 use self::export::{EXPORT_HELP, ExportArgs};
+use self::hang::{HANG_HELP, HangArgs};
 use self::history::{HISTORY_HELP, HistoryArgs};
 use self::kernels::{KERNELS_HELP, KernelsArgs};
 use self::manual::ManualArgs;
@@ -104,6 +106,9 @@ pub enum Command {
     /// Show what running programs do and why they are not faster, live
     #[command(after_help = TOP_HELP)]
     Top(TopArgs),
+    /// Tell for which rank a job waits, while it does
+    #[command(after_help = HANG_HELP)]
+    Hang(HangArgs),
     /// List your processes that run with gpuwhy
     #[command(after_help = STATUS_HELP)]
     Status(StatusArgs),
