@@ -14,6 +14,7 @@ mod doctor;
 mod elf;
 mod explain;
 mod export;
+mod exporter;
 mod inputs;
 mod install_paths;
 mod interrupt;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         Command::Diff(args) => (diff::run(&args.into()), diff::UNREADABLE),
         Command::Check(args) => (check::run(&(*args).into()), check::UNREADABLE),
         Command::Export(args) => (export::run(&args.into()), export::FAILED),
+        Command::Exporter(args) => (exporter::run(&args.into()), exporter::FAILED),
         Command::Compact(args) => (compact::run(&args.into()), compact::FAILED),
         Command::Analyze(args) => (analyze::run(&args.into()), stats::FAILED),
         Command::Stats(args) => (stats::run(&args.into()), stats::FAILED),

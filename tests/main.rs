@@ -18,6 +18,7 @@ mod cli_run_pytorch;
 mod control;
 mod cupti_sharing;
 mod export;
+mod exporter;
 mod gpu_metrics;
 mod hostile;
 mod inputs;

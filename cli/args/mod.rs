@@ -11,6 +11,7 @@ mod diff;
 mod doctor;
 mod explain;
 mod export;
+mod exporter;
 mod kernels;
 mod merge;
 mod page;
@@ -32,6 +33,7 @@ use self::diff::{DIFF_HELP, DiffArgs};
 use self::doctor::{DOCTOR_HELP, DoctorArgs, ProbeArgs};
 use self::explain::{EXPLAIN_HELP, ExplainArgs};
 use self::export::{EXPORT_HELP, ExportArgs};
+use self::exporter::{EXPORTER_HELP, ExporterArgs};
 use self::kernels::{KERNELS_HELP, KernelsArgs};
 use self::merge::{MERGE_HELP, MergeArgs};
 use self::query::{QUERY_HELP, QueryArgs};
@@ -97,6 +99,9 @@ pub enum Command {
     /// Show what running programs do and why they are not faster, live
     #[command(after_help = TOP_HELP)]
     Top(TopArgs),
+    /// Serve metrics of this node's programs to Prometheus
+    #[command(after_help = EXPORTER_HELP)]
+    Exporter(ExporterArgs),
     /// List your processes that run with gpuwhy
     #[command(after_help = STATUS_HELP)]
     Status(StatusArgs),

@@ -167,11 +167,11 @@ pub struct StatusSummary {
     pub lost: u64,
     /// The trace file, once there is one.
     pub trace: Option<PathBuf>,
-    /// What a live display shows, if it was asked for.
+    /// What a live display shows, or the numbers for monitoring systems, if they were asked for.
     pub live: Option<LiveState>,
 }
 
-/// What a live display shows.
+/// What a live display or a monitoring system shows.
 #[derive(Clone, Debug)]
 pub struct LiveState {
     /// The fields that come from the records.
@@ -189,6 +189,8 @@ pub enum Detail {
     Summary,
     /// The same as [`Status`](Self::Status), with what a live display shows.
     Live,
+    /// The numbers for monitoring systems, and nothing else.
+    Metrics,
 }
 
 /// What the control thread asks the collector.
@@ -225,6 +227,8 @@ pub struct RunOutcome {
     pub report: Report,
     /// The trace file, if one was written.
     pub trace: Option<PathBuf>,
+    /// The last numbers for monitoring systems.
+    pub metrics: Object,
     /// No capture began, so the report is about nothing: what is said in its place.
     pub captured_nothing: Option<String>,
 }

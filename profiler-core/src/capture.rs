@@ -16,8 +16,10 @@ use crate::attribution::{Attributor, DeviceAccount};
 use crate::cost::Cost;
 use crate::counters::{CounterEvent, CounterLog};
 use crate::dictionary::Dictionary;
+use crate::json_text::Object;
 use crate::kernels::source::PcWindow;
 use crate::kernels::{Choice, KernelProfile, KernelsReport, Pattern, candidates, choose};
+use crate::metrics::{self, Totals};
 use crate::process_info::{End, ProcessInfo};
 use crate::record::{CaptureMark, DeviceId, Loss, Record, Timestamp, Trigger};
 use crate::report::monitor;
@@ -67,6 +69,8 @@ pub struct Captures {
     kept: Option<Capture>,
     rows: Vec<CaptureRow>,
     beyond_rows: u64,
+    /// What the captures that have ended came to.
+    ended: Totals,
     requested: Option<u32>,
     /// Number that records go to.
     selected: u32,
@@ -286,6 +290,15 @@ impl Captures {
         self.report_of(session, dictionary, loss, (end, damage), true)
     }
 
+    /// The numbers of all captures so far, for monitoring systems.
+    #[must_use]
+    pub fn metrics(&self, session: &ProcessInfo, dictionary: &Dictionary, loss: &Loss) -> Object {
+        let report = self.report_of(session, dictionary, loss, (End::Abrupt, Vec::new()), false);
+        let mut totals = self.ended.clone();
+        self.open.iter().for_each(|capture| totals.add(&capture.attributor, dictionary));
+        metrics::state(&report, &totals, dictionary)
+    }
+
     /// `simulated`: with the kernels by themselves, and the simulations that are made for a report alone.
     fn report_of(
         &self,
@@ -432,6 +445,7 @@ impl Captures {
         self.price(dictionary);
         let mut capture = self.open.remove(index);
         capture.attributor.finish(at, dictionary);
+        self.ended.add(&capture.attributor, dictionary);
         if self.marked {
             let report = Report::live(session, &capture.attributor, dictionary, loss, End::Clean, Vec::new());
             capture.row.conclude(at, &report);

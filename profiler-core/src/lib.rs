@@ -23,6 +23,7 @@ pub mod geometry;
 pub mod json_text;
 pub mod kernels;
 pub mod loss;
+pub mod metrics;
 pub mod process_info;
 pub mod ranks;
 pub mod record;
