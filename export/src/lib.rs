@@ -26,6 +26,7 @@ pub mod query;
 mod ranges;
 pub mod ranks;
 mod records;
+mod row_store;
 mod slice;
 mod sqlite;
 pub mod stats;

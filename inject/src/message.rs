@@ -169,6 +169,8 @@ pub struct StatusSummary {
     pub trace: Option<PathBuf>,
     /// What a live display shows, or the numbers for monitoring systems, if they were asked for.
     pub live: Option<LiveState>,
+    /// What was queued in communicators and is not finished, if it was asked for.
+    pub hang: Option<Object>,
 }
 
 /// What a live display or a monitoring system shows.
@@ -191,6 +193,8 @@ pub enum Detail {
     Live,
     /// The numbers for monitoring systems, and nothing else.
     Metrics,
+    /// The same as [`Status`](Self::Status), with what was queued in communicators and is not finished.
+    Hang,
 }
 
 /// What the control thread asks the collector.

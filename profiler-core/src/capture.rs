@@ -13,6 +13,7 @@ use std::sync::Arc;
 use crate::attribution::leaf::Leaf;
 use crate::attribution::segments::Segment;
 use crate::attribution::{Attributor, DeviceAccount};
+use crate::collective::{CollectiveEngine, CollectiveEvent, CollectiveLog};
 use crate::cost::Cost;
 use crate::counters::{CounterEvent, CounterLog};
 use crate::dictionary::Dictionary;
@@ -57,6 +58,7 @@ const NANOS_TO_CHOOSE: u64 = 10_000_000_000;
 struct Capture {
     row: CaptureRow,
     attributor: Attributor,
+    collectives: CollectiveEngine,
     /// What the live line names.
     live_verdict: LiveVerdict,
 }
@@ -87,6 +89,7 @@ pub struct Captures {
     /// What came before the first capture began.
     early: Vec<CounterEvent>,
     begun: bool,
+    collectives: CollectiveLog,
     kernel_profiles: Vec<KernelProfile>,
     pc_windows: Vec<Arc<PcWindow>>,
     /// What of the process decides about the prices of tracing.
@@ -132,6 +135,7 @@ impl Captures {
         let selected = self.selected;
         if let Some(capture) = self.open.iter_mut().find(|capture| capture.row.number == selected) {
             capture.attributor.push(record, dictionary);
+            capture.collectives.push(record, dictionary);
         }
     }
 
@@ -158,6 +162,7 @@ impl Captures {
         self.price(dictionary);
         for capture in &mut self.open {
             capture.attributor.flushed(at, dictionary);
+            capture.collectives.flushed(at);
         }
     }
 
@@ -190,6 +195,19 @@ impl Captures {
             return;
         }
         self.open.iter_mut().for_each(|capture| capture.attributor.push_counters(event));
+    }
+
+    /// A communicator of the program, or an operation that it queued; before the flush mark that passes it.
+    pub fn collective(&mut self, event: &CollectiveEvent) {
+        self.collectives.take(event, self.open.is_empty() && !self.marked);
+        self.open.iter_mut().for_each(|capture| capture.collectives.event(event));
+    }
+
+    /// What was queued in communicators and is not finished, in the newest open capture: fields of an answer to `hang`.
+    #[must_use]
+    pub fn pending_collectives(&self, now: Timestamp, dictionary: &Dictionary) -> Object {
+        let newest = self.open.last().map(|capture| capture.collectives.pending().state(now, dictionary));
+        newest.unwrap_or_else(Object::new)
     }
 
     /// What measuring a kernel came to, for the report.
@@ -315,6 +333,7 @@ impl Captures {
         let mut report = make(session, attributor, dictionary, loss, end, damage);
         report.cost = self.cost;
         report.gauges = self.gauges.clone();
+        report.collectives = shown.and_then(|capture| capture.collectives.report(dictionary));
         report.counter_losses = self.counters.losses().to_vec();
         if simulated {
             report.kernels = KernelsReport::of(attributor, dictionary, &self.kernel_profiles);
@@ -437,7 +456,8 @@ impl Captures {
         // A number that comes twice is damage; the first keeps it.
         if self.open.iter().all(|capture| capture.row.number != number) {
             let row = CaptureRow { number, trigger, begin: at, ..CaptureRow::default() };
-            self.open.push(Capture { row, attributor, live_verdict: LiveVerdict::default() });
+            let collectives = self.collectives.engine(at);
+            self.open.push(Capture { row, attributor, collectives, live_verdict: LiveVerdict::default() });
         }
     }
 
@@ -446,6 +466,7 @@ impl Captures {
         let mut capture = self.open.remove(index);
         capture.attributor.finish(at, dictionary);
         self.ended.add(&capture.attributor, dictionary);
+        capture.collectives.finish(at);
         if self.marked {
             let report = Report::live(session, &capture.attributor, dictionary, loss, End::Clean, Vec::new());
             capture.row.conclude(at, &report);

@@ -33,6 +33,8 @@ pub enum ControlCommand {
     Snapshot,
     /// Numbers for monitoring systems.
     Metrics,
+    /// What was queued in communicators and is not finished.
+    Hang,
     /// A line each interval from now on.
     Watch(Lines),
     /// None of these.
@@ -125,6 +127,7 @@ impl<S: Read + Write> Client<S> {
             "release" => ControlCommand::Release,
             "snapshot" => ControlCommand::Snapshot,
             "metrics" => ControlCommand::Metrics,
+            "hang" => ControlCommand::Hang,
             "watch" => self.watch(Lines::Verdict, rest, FASTEST_WATCH),
             "live" => self.watch(Lines::Live, rest, FASTEST_LIVE),
             _ => ControlCommand::Unknown,

@@ -208,6 +208,13 @@ impl<'a> CommandHandler<'a> {
                     .optional_text("trace", trace.as_deref())
                     .end()
             }
+            ControlCommand::Hang => {
+                self.last.hang = None;
+                self.ask(Detail::Hang);
+                let answer = Object::of_type("hang").number("pid", process::id().into()).text("state", self.phase());
+                // Without an answer in time there is no rank, which says so.
+                self.last.hang.take().map_or(answer.clone(), |fields| answer.with(&fields)).end()
+            }
             ControlCommand::Start => self.switch(Event::CommandStart),
             ControlCommand::Stop => self.switch(Event::CommandStop),
             ControlCommand::Release => {
@@ -217,7 +224,7 @@ impl<'a> CommandHandler<'a> {
             ControlCommand::Unknown => Object::of_type("error")
                 .text(
                     "message",
-                    "commands: status, start, stop, release, snapshot, metrics, watch [MILLISECONDS], live [MILLISECONDS]",
+                    "commands: status, start, stop, release, snapshot, hang, metrics, watch [MILLISECONDS], live [MILLISECONDS]",
                 )
                 .end(),
         }

@@ -78,6 +78,7 @@ impl Report {
             cost: None,
             gauges: Utilization::default(),
             counter_losses: Vec::new(),
+            collectives: None,
             kernels: KernelsReport::default(),
             part: None,
             captures: CaptureTable::default(),

@@ -3,6 +3,7 @@
 //! Times are integer nanoseconds and named `_ns`; shares are 0 to 1. `docs/reference/report.md` defines every field. A
 //! field may be added within a schema version; renaming or removing one, or changing its meaning, raises it.
 
+mod collectives;
 mod cost;
 mod device;
 mod gauges;
@@ -16,6 +17,7 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 
+use self::collectives::CollectivesJson;
 use self::cost::{CostJson, cost};
 use self::device::{DeviceJson, device};
 use self::gauges::{GaugesJson, gauges};
@@ -50,6 +52,8 @@ pub struct Document {
     ranges: Option<RangesJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     memory: Option<MemoryJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    collectives: Option<CollectivesJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cost: Option<CostJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -192,6 +196,7 @@ impl Document {
             kernel_lines: report.kernel_lines.as_ref().map(KernelLinesJson::new),
             ranges: report.ranges.as_ref().map(RangesJson::new),
             memory: report.memory.as_ref().map(MemoryJson::new),
+            collectives: report.collectives.as_ref().map(CollectivesJson::new),
             cost: report.cost.as_ref().map(cost),
             utilization: gauges(&report.gauges),
             verdict: VerdictJson {

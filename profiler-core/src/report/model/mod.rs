@@ -29,6 +29,7 @@ pub use ranges::{RangeRow, RangesReport};
 pub use sequence::{Sequence, StepMeaning};
 pub use verdict::{PlanStep, Ranked, RecoverableBy, StepBasis, Verdict};
 
+use crate::collective::CollectivesReport;
 use crate::completeness::Completeness;
 use crate::cost::{Cost, Mode};
 use crate::counters::CounterLoss;
@@ -67,6 +68,8 @@ pub struct Report {
     pub gauges: Utilization,
     /// What of the samples of hardware counters was lost, by device. Filled in by [`crate::capture`].
     pub counter_losses: Vec<CounterLoss>,
+    /// Collectives by communicator; `None` when nothing communicated. Filled in by [`crate::capture`].
+    pub collectives: Option<CollectivesReport>,
     /// Kernels by launch configuration, and what measuring some of them came to. Filled in by [`crate::capture`].
     pub kernels: KernelsReport,
     /// The part of the run that it is about; `None` when it is about all of it. Filled in by whoever read a part.
