@@ -73,7 +73,7 @@ fn main() -> ExitCode {
         Command::CalibrationProgram => (doctor::calibrate::program::run(), doctor::check::FAILED),
         Command::Hang(args) => (hang::run(&args.into()), hang::FAILED),
         Command::Status(args) => (control::run(&args.into()), control::NO_ANSWER),
-        Command::Start(args) => (control::run(&args.tell("start")), control::NO_ANSWER),
+        Command::Start(args) => (control::run(&args.into()), control::NO_ANSWER),
         Command::Stop(args) => (control::run(&args.into()), control::NO_ANSWER),
         Command::Snapshot(args) => (control::run(&args.tell("snapshot")), control::NO_ANSWER),
         Command::Watch(args) => (control::run(&args.into()), control::NO_ANSWER),

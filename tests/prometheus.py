@@ -98,7 +98,7 @@ def scrape(stage):
     if gateway:
         wait_for("the gateway", lambda: get(f"http://127.0.0.1:{pushed}/-/ready"))
     ranks = [stage.rank(rank, 0.5) for rank in range(RANKS)]
-    wait_for("all ranks", lambda: get(page).count("gpuwhy_process_info{") == RANKS)
+    wait_for("all ranks", lambda: get(page).count('gpuwhy_process_info{run="scraped"') == RANKS)
     checked = subprocess.run(["promtool", "check", "metrics"], input=get(page), text=True, capture_output=True)
     complaints = [line for line in (checked.stdout + checked.stderr).splitlines() if line]
     if checked.returncode not in (0, 3) or [line for line in complaints if "non-counter" not in line]:
@@ -116,7 +116,7 @@ def scrape(stage):
     for rank in ranks:
         if rank.wait() != 0:
             sys.exit("FAILED: a recorded program has failed")
-    ended = "sum by (rank) (gpuwhy_process_state{state='ended'})"
+    ended = "sum by (rank) (gpuwhy_process_state{run='scraped',state='ended'})"
     wait_for("the ends", lambda: sum(query(port, ended).values()) == RANKS)
     compare(stage, port, gpuwhy)
     if gateway:
@@ -126,8 +126,8 @@ def scrape(stage):
 
 
 def compare(stage, port, gpuwhy):
-    kernels = query(port, "sum by (rank) (gpuwhy_kernels_total)")
-    seconds = query(port, "sum by (rank) (gpuwhy_device_seconds_total)")
+    kernels = query(port, "sum by (rank) (gpuwhy_kernels_total{run='scraped'})")
+    seconds = query(port, "sum by (rank) (gpuwhy_device_seconds_total{run='scraped'})")
     for rank in range(RANKS):
         command = [gpuwhy, "report", "--json", str(stage.folder / f"rank{rank}.gpuwhy")]
         report = json.loads(subprocess.run(command, capture_output=True, text=True, check=False).stdout)

@@ -29,7 +29,9 @@ use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcomma
 use self::analyze::{ANALYZE_HELP, AnalyzeArgs};
 use self::check::{CHECK_HELP, CheckArgs};
 use self::compact::{COMPACT_HELP, CompactArgs};
-use self::control::{ProcessArgs, STATUS_HELP, StatusArgs, StopArgs, TELL_HELP, WATCH_HELP, WatchArgs};
+use self::control::{
+    ProcessArgs, STATUS_HELP, SWITCH_HELP, StartArgs, StatusArgs, StopArgs, TELL_HELP, WATCH_HELP, WatchArgs,
+};
 use self::demo::{DEMO_HELP, DemoArgs};
 use self::diff::{DIFF_HELP, DiffArgs};
 use self::doctor::{DOCTOR_HELP, DoctorArgs, ProbeArgs};
@@ -116,10 +118,10 @@ pub enum Command {
     #[command(after_help = STATUS_HELP)]
     Status(StatusArgs),
     /// Start a capture in a running process
-    #[command(after_help = TELL_HELP)]
-    Start(ProcessArgs),
+    #[command(after_help = SWITCH_HELP)]
+    Start(StartArgs),
     /// Stop the capture in a running process
-    #[command(after_help = TELL_HELP)]
+    #[command(after_help = SWITCH_HELP)]
     Stop(StopArgs),
     /// Print the current report of a running process
     #[command(after_help = TELL_HELP)]
