@@ -114,7 +114,7 @@ fn remote(launchers: Vec<Launcher>, found: &mut Witnesses) {
     for launcher in launchers {
         let sender = sender.clone();
         thread::spawn(move || {
-            let output = from_host(&launcher);
+            let output = output_of(&launcher, &["hang", "--answers"]);
             // Nobody listens any more when the program ends.
             let _ = sender.send((launcher.host, output));
         });
@@ -132,9 +132,13 @@ fn remote(launchers: Vec<Launcher>, found: &mut Witnesses) {
     }
 }
 
-/// What `gpuwhy hang --answers` prints on a host.
-fn from_host(launcher: &Launcher) -> Result<String> {
-    let mut command = launcher.command(&["hang", "--answers"]);
+/// What `gpuwhy` with these arguments prints on a host.
+///
+/// # Errors
+///
+/// When the launcher cannot be started, or prints nothing and does not end in time.
+pub fn output_of(launcher: &Launcher, arguments: &[&str]) -> Result<String> {
+    let mut command = launcher.command(arguments);
     let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("{command:?}"))?;
     let out = child.stdout.take().context("its output")?;
     let (sender, receiver) = channel();

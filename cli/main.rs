@@ -13,6 +13,7 @@ mod diff;
 mod doctor;
 mod explain;
 mod export;
+mod exporter;
 mod hang;
 mod history;
 mod inputs;
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
         Command::History(args) => (history::run(&args.into()), history::UNREADABLE),
         Command::Check(args) => (check::run(&(*args).into()), check::UNREADABLE),
         Command::Export(args) => (export::run(&args.into()), export::FAILED),
+        Command::Exporter(args) => (exporter::run(&args.into()), exporter::FAILED),
         Command::Compact(args) => (compact::run(&args.into()), compact::FAILED),
         Command::Analyze(args) => (analyze::run(&args.into()), stats::FAILED),
         Command::Stats(args) => (stats::run(&args.into()), stats::FAILED),
@@ -72,7 +74,7 @@ fn main() -> ExitCode {
         Command::ManualPages(args) => (args::manual::write(&args), args::manual::FAILED),
         Command::Hang(args) => (hang::run(&args.into()), hang::FAILED),
         Command::Status(args) => (control::run(&args.into()), control::NO_ANSWER),
-        Command::Start(args) => (control::run(&args.tell("start")), control::NO_ANSWER),
+        Command::Start(args) => (control::run(&args.into()), control::NO_ANSWER),
         Command::Stop(args) => (control::run(&args.into()), control::NO_ANSWER),
         Command::Snapshot(args) => (control::run(&args.tell("snapshot")), control::NO_ANSWER),
         Command::Watch(args) => (control::run(&args.into()), control::NO_ANSWER),

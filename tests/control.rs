@@ -439,3 +439,45 @@ fn what_is_no_process_id_is_said_in_words() {
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("expected a process id, as `gpuwhy status` lists them"), "{}", stderr(&output));
 }
+
+#[test]
+fn all_processes_are_told_at_once_here_and_through_a_launcher() {
+    let first = Program::start("0.05", &[DORMANT]);
+    let other = Stage::new();
+    let mut host = other.host("multi_stream");
+    host.env("XDG_RUNTIME_DIR", first.stage.folder.path()).env("GPUWHY_REPLAY_SPEED", "0.05").envs([DORMANT]);
+    let mut second = host.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    first.wait_for(|| first.stage.path(&format!("gpuwhy/{}.sock", second.id())).exists());
+    let told = |arguments: &[&str]| {
+        let output = first.gpuwhy(arguments);
+        let mut lines: Vec<_> = String::from_utf8(output.stdout.clone()).unwrap().lines().map(str::to_owned).collect();
+        lines.sort();
+        (output.status.code(), lines, stderr(&output))
+    };
+    let mut ids = [first.child.id(), second.id()];
+    ids.sort_by_key(|id| id.to_string());
+    let (code, lines, _) = told(&["start", "--all"]);
+    assert_eq!((code, lines), (Some(0), ids.map(|id| format!("{id}: capture 1 has begun")).to_vec()));
+    // `env` stands for a launcher.
+    let via = format!("env {GPUWHY}");
+    let (code, lines, said) = told(&["stop", "--all", "--via", &via]);
+    assert_eq!((code, lines.len()), (Some(0), 2), "{said}");
+    assert!(lines.iter().all(|line| line.starts_with("env: ") && line.ends_with("capture 1 has ended")), "{lines:?}");
+    let (code, lines, said) = told(&["start", "--all", "--via", "false x"]);
+    assert_eq!((code, lines.len()), (Some(1), 0));
+    assert!(said.contains("x: no process has answered there"), "{said}");
+    assert_eq!(told(&["start"]).0, Some(2), "nobody is meant");
+    assert_eq!(told(&["start", "7", "--all"]).0, Some(2));
+    second.kill().unwrap();
+    second.wait().unwrap();
+    let mut first = first;
+    first.child.kill().unwrap();
+    first.child.wait().unwrap();
+    let (code, _, said) = told_nobody(&first);
+    assert_eq!(code, Some(1), "{said}");
+}
+
+fn told_nobody(program: &Program) -> (Option<i32>, Vec<u8>, String) {
+    let output = program.gpuwhy(&["start", "--all"]);
+    (output.status.code(), output.stdout.clone(), stderr(&output))
+}

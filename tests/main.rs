@@ -19,6 +19,7 @@ mod cli_run_pytorch;
 mod control;
 mod cupti_sharing;
 mod export;
+mod exporter;
 mod gpu_metrics;
 mod hang;
 mod hostile;

@@ -22,9 +22,21 @@ EXIT CODES:
   1  there is no such process, or it does not answer
 
 EXAMPLES:
+  gpuwhy snapshot 4711";
+
+pub(super) const SWITCH_HELP: &str = "\
+With --all the command is for every process of this user, and their captures begin or end within milliseconds. Other
+hosts are reached through the command of --via, which runs gpuwhy there; no port is opened.
+
+EXIT CODES:
+  0  the process has answered, or all have; the answer says whether anything changed
+  1  there is no such process, or one does not answer
+
+EXAMPLES:
   gpuwhy start 4711; sleep 10; gpuwhy stop 4711
   gpuwhy stop --release 4711            torch.profiler in the process can use CUPTI until the next start
-  gpuwhy snapshot 4711";
+  gpuwhy start --all --via 'srun --jobid=7 --overlap -w {host}' --host node7 --host node8
+  srun --jobid=7 --overlap --ntasks-per-node=1 gpuwhy stop --all";
 
 pub(super) const WATCH_HELP: &str = "\
 EXIT CODES:
@@ -62,11 +74,52 @@ impl ProcessArgs {
     }
 }
 
+/// One process, or all of them.
+#[derive(Args)]
+struct Whom {
+    /// Process id as in `gpuwhy status` (4711; in containers also 4711-2)
+    #[arg(value_name = "PID", required_unless_present = "all", conflicts_with = "all")]
+    process: Option<Process>,
+    /// Tell every process of this user
+    #[arg(long)]
+    all: bool,
+    /// Tell those of this host, reached with ssh or --via
+    #[arg(long = "host", value_name = "HOST", requires = "all")]
+    hosts: Vec<String>,
+    /// Command that runs gpuwhy on another host; {host} is its name
+    #[arg(long, value_name = "COMMAND", requires = "all")]
+    via: Vec<String>,
+}
+
+impl Whom {
+    /// A command of the protocol, which `arguments` are on the command line.
+    fn tell(self, command: &'static str, arguments: &[&'static str]) -> control::Props {
+        match self.process {
+            Some(process) => control::Props::Tell { process, command },
+            None => {
+                let arguments = arguments.iter().copied().chain(["--all"]).collect();
+                control::Props::TellAll { command, arguments, hosts: self.hosts, via: self.via }
+            }
+        }
+    }
+}
+
+#[derive(Args)]
+pub struct StartArgs {
+    #[command(flatten)]
+    whom: Whom,
+}
+
+impl From<StartArgs> for control::Props {
+    fn from(args: StartArgs) -> Self {
+        args.whom.tell("start", &["start"])
+    }
+}
+
 #[derive(Args)]
 pub struct StopArgs {
-    /// Process id as in `gpuwhy status` (4711; in containers also 4711-2)
-    #[arg(value_name = "PID")]
-    process: Process,
+    #[command(flatten)]
+    whom: Whom,
     /// Release CUPTI to other profilers until the next start
     #[arg(long)]
     release: bool,
@@ -74,7 +127,7 @@ pub struct StopArgs {
 
 impl From<StopArgs> for control::Props {
     fn from(args: StopArgs) -> Self {
-        Self::Tell { process: args.process, command: if args.release { "release" } else { "stop" } }
+        if args.release { args.whom.tell("release", &["stop", "--release"]) } else { args.whom.tell("stop", &["stop"]) }
     }
 }
 

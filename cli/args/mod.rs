@@ -11,6 +11,7 @@ mod diff;
 mod doctor;
 mod explain;
 mod export;
+mod exporter;
 mod hang;
 mod history;
 mod kernels;
@@ -29,12 +30,15 @@ use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcomma
 use self::analyze::{ANALYZE_HELP, AnalyzeArgs};
 use self::check::{CHECK_HELP, CheckArgs};
 use self::compact::{COMPACT_HELP, CompactArgs};
-use self::control::{ProcessArgs, STATUS_HELP, StatusArgs, StopArgs, TELL_HELP, WATCH_HELP, WatchArgs};
+use self::control::{
+    ProcessArgs, STATUS_HELP, SWITCH_HELP, StartArgs, StatusArgs, StopArgs, TELL_HELP, WATCH_HELP, WatchArgs,
+};
 use self::demo::{DEMO_HELP, DemoArgs};
 use self::diff::{DIFF_HELP, DiffArgs};
 use self::doctor::{DOCTOR_HELP, DoctorArgs, ProbeArgs};
 use self::explain::{EXPLAIN_HELP, ExplainArgs};
 use self::export::{EXPORT_HELP, ExportArgs};
+use self::exporter::{EXPORTER_HELP, ExporterArgs};
 use self::hang::{HANG_HELP, HangArgs};
 use self::history::{HISTORY_HELP, HistoryArgs};
 use self::kernels::{KERNELS_HELP, KernelsArgs};
@@ -106,6 +110,9 @@ pub enum Command {
     /// Show what running programs do and why they are not faster, live
     #[command(after_help = TOP_HELP)]
     Top(TopArgs),
+    /// Serve metrics of this node's programs to Prometheus
+    #[command(after_help = EXPORTER_HELP)]
+    Exporter(ExporterArgs),
     /// Tell for which rank a job waits, while it does
     #[command(after_help = HANG_HELP)]
     Hang(HangArgs),
@@ -113,10 +120,10 @@ pub enum Command {
     #[command(after_help = STATUS_HELP)]
     Status(StatusArgs),
     /// Start a capture in a running process
-    #[command(after_help = TELL_HELP)]
-    Start(ProcessArgs),
+    #[command(after_help = SWITCH_HELP)]
+    Start(StartArgs),
     /// Stop the capture in a running process
-    #[command(after_help = TELL_HELP)]
+    #[command(after_help = SWITCH_HELP)]
     Stop(StopArgs),
     /// Print the current report of a running process
     #[command(after_help = TELL_HELP)]

@@ -59,6 +59,9 @@ pub struct RunArgs {
     /// Print a line about the bottleneck this often, such as 1s or 500ms
     #[arg(long, value_name = "DURATION", value_parser = value_of(config::LIVE))]
     live: Option<String>,
+    /// Name the run, alike on all ranks, for metrics [default: the launcher's job]
+    #[arg(long = "run", value_name = "NAME", value_parser = value_of(config::RUN))]
+    run_name: Option<String>,
     /// Set how much libprof.so logs on stderr
     #[arg(long, value_name = "LEVEL")]
     log: Option<LogLevel>,
@@ -200,6 +203,7 @@ impl From<RunArgs> for run::Props {
                 (config::UM_GPU_PAGE_FAULTS, args.cuda_um_gpu_page_faults),
                 (config::GPU_METRICS, args.gpu_metrics),
                 (config::MODE, args.mode),
+                (config::RUN, args.run_name),
                 (config::MAX_OVERHEAD, args.max_overhead),
                 (config::CUDA_GRAPH_TRACE, args.cuda_graph_trace),
             ]

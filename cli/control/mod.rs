@@ -3,6 +3,7 @@
 //! One connection and one line of JSON each way ([`connection`]), see docs/guide/control.md. What a terminal would obey
 //! is escaped.
 
+mod all;
 pub mod connection;
 
 use std::io::{self, Write};
@@ -34,6 +35,17 @@ pub enum Props {
         /// The command of the protocol.
         command: &'static str,
     },
+    /// Sends a command to all processes, here or on hosts that a launcher reaches.
+    TellAll {
+        /// The command of the protocol.
+        command: &'static str,
+        /// What `gpuwhy` is told on other hosts.
+        arguments: Vec<&'static str>,
+        /// Hosts for the commands of `via`.
+        hosts: Vec<String>,
+        /// Commands that run `gpuwhy` elsewhere.
+        via: Vec<String>,
+    },
     /// Prints lines until the process ends.
     Watch {
         /// Which.
@@ -49,10 +61,11 @@ pub enum Props {
 ///
 /// When a process does not answer, or stdout cannot be written.
 pub fn run(props: &Props) -> Result<u8> {
-    match *props {
-        Props::Status { json } => status(json),
-        Props::Tell { process, command } => tell(process, command),
-        Props::Watch { process, interval } => watch(process, interval),
+    match props {
+        Props::Status { json } => status(*json),
+        Props::Tell { process, command } => tell(*process, command),
+        Props::TellAll { command, arguments, hosts, via } => all::tell(command, arguments, via, hosts),
+        Props::Watch { process, interval } => watch(*process, *interval),
     }
 }
 

@@ -256,7 +256,7 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     let (sampler, sampling_notes) = Sampler::prepare(settings.sampling, settings.native_stacks);
     notes.extend(sampling_notes);
     notes.iter().for_each(|note| tracing::info!("{note}"));
-    let session = process_info::describe(cupti, clock::now(cupti), notes);
+    let session = process_info::describe(cupti, clock::now(cupti), settings.run.as_deref(), notes);
     let kernels = measured_kernels.as_ref().map(|(kernels, _)| Arc::clone(kernels));
     let collector = Collector::new(cupti, settings, session, Arc::clone(&shared), Arc::clone(&controller), kernels);
     let period = settings.flush;
@@ -359,6 +359,7 @@ fn finish() {
     }
     server::close();
     report(end(FlusherCommand::Finish));
+    server::leave_last_numbers();
     let timeout = Profiler::installed().map_or(Duration::ZERO, |profiler| profiler.exit_timeout);
     let deadline = Instant::now() + timeout;
     while REPORTING.load(Ordering::Acquire) && State::now() != State::Forked && Instant::now() < deadline {
@@ -399,7 +400,7 @@ fn end(order: FlusherCommand) -> Option<RunOutcome> {
     let for_cupti = profiler.exit_timeout.mul_f64(0.8);
     // The channel holds more commands than are ever sent at once, and the flushing thread takes them.
     let _ = profiler.commands.send_timeout(order, for_cupti);
-    let outcome = profiler.outcome.recv_timeout(for_cupti).ok().or_else(|| {
+    let mut outcome = profiler.outcome.recv_timeout(for_cupti).ok().or_else(|| {
         tracing::warn!(
             "CUPTI did not hand over its last records within {for_cupti:?} ({} sets the limit)",
             config::EXIT_TIMEOUT
@@ -410,6 +411,9 @@ fn end(order: FlusherCommand) -> Option<RunOutcome> {
         let _ = profiler.shared.messages.try_send(last);
         profiler.outcome.recv_timeout(profiler.exit_timeout - for_cupti).ok()
     });
+    if let Some(outcome) = &mut outcome {
+        server::keep_last_numbers(std::mem::take(&mut outcome.metrics));
+    }
     State::Finished.set();
     nvtx::stop();
     if outcome.is_none() {

@@ -167,13 +167,13 @@ pub struct StatusSummary {
     pub lost: u64,
     /// The trace file, once there is one.
     pub trace: Option<PathBuf>,
-    /// What a live display shows, if it was asked for.
+    /// What a live display shows, or the numbers for monitoring systems, if they were asked for.
     pub live: Option<LiveState>,
     /// What was queued in communicators and is not finished, if it was asked for.
     pub hang: Option<Object>,
 }
 
-/// What a live display shows.
+/// What a live display or a monitoring system shows.
 #[derive(Clone, Debug)]
 pub struct LiveState {
     /// The fields that come from the records.
@@ -191,6 +191,8 @@ pub enum Detail {
     Summary,
     /// The same as [`Status`](Self::Status), with what a live display shows.
     Live,
+    /// The numbers for monitoring systems, and nothing else.
+    Metrics,
     /// The same as [`Status`](Self::Status), with what was queued in communicators and is not finished.
     Hang,
 }
@@ -229,6 +231,8 @@ pub struct RunOutcome {
     pub report: Report,
     /// The trace file, if one was written.
     pub trace: Option<PathBuf>,
+    /// The last numbers for monitoring systems.
+    pub metrics: Object,
     /// No capture began, so the report is about nothing: what is said in its place.
     pub captured_nothing: Option<String>,
 }

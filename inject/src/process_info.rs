@@ -6,6 +6,7 @@ use cupti_sys::Cupti;
 use profiler_core::process_info::ProcessInfo;
 use profiler_core::record::Timestamp;
 
+use crate::config::RUN;
 use crate::{calibration, command_line};
 
 /// Variables by which launchers tell a process its place in the job.
@@ -28,10 +29,19 @@ const RANK_VARIABLES: &[&str] = &[
     "PMI_RANK",
     "PMI_SIZE",
     "PMI_LOCAL_RANK",
+    "PMIX_RANK",
+    "PMIX_NAMESPACE",
+    "RAY_JOB_ID",
+    "JOB_COMPLETION_INDEX",
+    "POD_NAME",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "TORCHELASTIC_RESTART_COUNT",
+    "SLURM_RESTART_COUNT",
 ];
 
 /// Describes this process.
-pub fn describe(cupti: &Cupti, start: Timestamp, notes: Vec<String>) -> ProcessInfo {
+pub fn describe(cupti: &Cupti, start: Timestamp, run: Option<&str>, notes: Vec<String>) -> ProcessInfo {
     let driver_version = cupti_sys::kernel_driver_version().unwrap_or_default();
     let cupti_version = cupti.version().unwrap_or(0);
     let calibrations = calibration::of_this_machine(&driver_version, cupti_version);
@@ -49,6 +59,7 @@ pub fn describe(cupti: &Cupti, start: Timestamp, notes: Vec<String>) -> ProcessI
         rank_variables: RANK_VARIABLES
             .iter()
             .filter_map(|&name| Some((name.to_owned(), env::var(name).ok()?)))
+            .chain(run.map(|run| (RUN.to_owned(), run.to_owned())))
             .collect(),
         notes,
         calibrations,

@@ -20,6 +20,7 @@ use crate::dictionary::Dictionary;
 use crate::json_text::Object;
 use crate::kernels::source::PcWindow;
 use crate::kernels::{Choice, KernelProfile, KernelsReport, Pattern, candidates, choose};
+use crate::metrics::{self, Totals};
 use crate::monitoring::{MonitoredTime, Monitoring};
 use crate::process_info::{End, ProcessInfo};
 use crate::record::{CaptureMark, DeviceId, Loss, Record, Timestamp, Trigger};
@@ -73,6 +74,8 @@ pub struct Captures {
     kept: Option<Capture>,
     rows: Vec<CaptureRow>,
     beyond_rows: u64,
+    /// What the captures that have ended came to.
+    ended: Totals,
     requested: Option<u32>,
     /// Number that records go to.
     selected: u32,
@@ -218,7 +221,7 @@ impl Captures {
     #[must_use]
     pub fn pending_collectives(&self, now: Timestamp, dictionary: &Dictionary) -> Object {
         let newest = self.open.last().map(|capture| capture.collectives.pending().state(now, dictionary));
-        newest.unwrap_or_else(Object::new)
+        newest.unwrap_or_default()
     }
 
     /// What measuring a kernel came to, for the report.
@@ -317,6 +320,15 @@ impl Captures {
         damage: Vec<String>,
     ) -> Report {
         self.report_of(session, dictionary, loss, (end, damage), true)
+    }
+
+    /// The numbers of all captures so far, for monitoring systems.
+    #[must_use]
+    pub fn metrics(&self, session: &ProcessInfo, dictionary: &Dictionary, loss: &Loss) -> Object {
+        let report = self.report_of(session, dictionary, loss, (End::Abrupt, Vec::new()), false);
+        let mut totals = self.ended.clone();
+        self.open.iter().for_each(|capture| totals.add(&capture.attributor, dictionary));
+        metrics::state(&report, &totals, dictionary)
     }
 
     /// `simulated`: with the kernels by themselves, and the simulations that are made for a report alone.
@@ -476,6 +488,7 @@ impl Captures {
         self.price(dictionary);
         let mut capture = self.open.remove(index);
         capture.attributor.finish(at, dictionary);
+        self.ended.add(&capture.attributor, dictionary);
         capture.collectives.finish(at);
         if self.marked {
             let report = Report::live(session, &capture.attributor, dictionary, loss, End::Clean, Vec::new());

@@ -26,6 +26,7 @@ pub mod history;
 pub mod json_text;
 pub mod kernels;
 pub mod loss;
+pub mod metrics;
 pub mod monitoring;
 pub mod process_info;
 pub mod ranks;

@@ -337,6 +337,7 @@ impl Collector {
         let cost = self.account.cost();
         self.captures.cost(cost);
         let report = self.make_report(end);
+        let metrics = self.metrics();
         let captured_nothing = (self.controller.captures() == 0).then(|| self.waited_in_vain());
         self.write_utilization(at);
         let (loss, dictionary) = (self.loss, self.decoder.dictionary());
@@ -345,7 +346,7 @@ impl Collector {
             self.trace.write(|trace| trace.answer(at, &answer, dictionary));
         }
         let trace = self.trace.finish(|trace| trace.finish(end, at, &loss, dictionary));
-        RunOutcome { report, trace, captured_nothing }
+        RunOutcome { report, trace, metrics, captured_nothing }
     }
 
     /// What no capture came of.

@@ -34,6 +34,11 @@ impl Collector {
     pub(super) fn answer(&self, detail: Detail) -> StatusSummary {
         let spent = || threads::thread_cpu_time(threads::thread_id()).unwrap_or_default();
         let before = spent();
+        if detail == Detail::Metrics {
+            let fields = self.metrics();
+            let cost = spent().saturating_sub(before);
+            return StatusSummary { live: Some(LiveState { fields, cost }), ..StatusSummary::default() };
+        }
         let report = self.make_report(End::Abrupt);
         let fields = (detail == Detail::Live).then(|| report.live_state());
         let loss = &self.loss;
@@ -64,6 +69,11 @@ impl Collector {
             full: report.full(),
             ranges: report.range_tables(),
         })
+    }
+
+    /// The numbers for monitoring systems.
+    pub(super) fn metrics(&self) -> Object {
+        self.captures.metrics(&self.session, self.decoder.dictionary(), &self.loss)
     }
 
     pub(super) fn make_report(&self, end: End) -> Report {

@@ -91,6 +91,8 @@ pub struct Settings {
     pub capture: Request,
     /// Open a control socket.
     pub control: bool,
+    /// What the run is called, if the user named it.
+    pub run: Option<String>,
     /// How much of the command line is kept.
     pub command_line: CommandLine,
 }
@@ -135,6 +137,7 @@ impl Settings {
             gpu_metrics: reader.get(&table::GPU_METRICS),
             what_if: reader.get(&table::WHAT_IF),
             control: reader.get(&table::CONTROL),
+            run: reader.get(&table::RUN),
             command_line: reader.get(&table::COMMAND_LINE),
             capture: read_capture(&mut reader),
         };

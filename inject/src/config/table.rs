@@ -275,8 +275,23 @@ pub const CONTROL: Setting<bool> = Setting {
     name: variable::CONTROL,
     default: "on",
     expected: "on or off",
-    meaning: "`off` opens no socket for `gpuwhy status`, `start`, `stop`, `snapshot` and `watch` (docs/guide/control.md).",
+    meaning: "`off` opens no socket for `gpuwhy status`, `start`, `stop`, `snapshot`, `watch`, `top` and `exporter` (docs/guide/control.md).",
     parse: on_or_off,
+};
+
+/// Characters of a run's name: that of a label in metrics.
+const RUN_LENGTH: usize = 64;
+
+/// [`variable::RUN`]
+pub const RUN: Setting<Option<String>> = Setting {
+    name: variable::RUN,
+    default: "off",
+    expected: "a name of at most 64 printable characters, or `off`",
+    meaning: "Name of the run, the same on all of its ranks, for [metrics](metrics.md). Without it the launcher's number of the                   job is the name.",
+    parse: |text| {
+        let is_name = (1..=RUN_LENGTH).contains(&text.chars().count()) && !text.chars().any(char::is_control);
+        or_off(text, |text| is_name.then(|| text.to_owned()))
+    },
 };
 
 /// [`variable::COMMAND_LINE`]
@@ -405,6 +420,7 @@ pub const VARIABLES: &[Variable] = &[
     STEPS.variable(),
     DELAY.variable(),
     CONTROL.variable(),
+    RUN.variable(),
     COMMAND_LINE.variable(),
     DURATION.variable(),
     KILL.variable(),

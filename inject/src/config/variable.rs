@@ -85,6 +85,8 @@ pub const STEPS: &str = "GPUWHY_STEPS";
 pub const DELAY: &str = "GPUWHY_DELAY";
 /// Longest capture.
 pub const DURATION: &str = "GPUWHY_DURATION";
+/// What the run is called.
+pub const RUN: &str = "GPUWHY_RUN";
 /// Whether there is a control socket.
 pub const CONTROL: &str = "GPUWHY_CONTROL";
 /// The history of runs.

@@ -140,6 +140,12 @@ pub struct Place {
 }
 
 impl Place {
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Removes the file, unless another one has its name by now. While the process listens no other file gets its
     /// inode.
     pub fn remove(&self) {
@@ -162,7 +168,11 @@ pub fn listen(user: u32, process: u32) -> io::Result<(UnixListener, Place)> {
     Err(failure.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
 }
 
-fn make_private(folder: &Path, user: u32) -> io::Result<()> {
+/// Makes a folder that is this user's own and closed to others, if there is none.
+///
+/// # Errors
+/// When it cannot be made, or what is there is not private.
+pub fn make_private(folder: &Path, user: u32) -> io::Result<()> {
     match fs::DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             Err(io::Error::new(error.kind(), format!("{}: {error}", folder.display())))

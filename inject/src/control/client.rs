@@ -31,6 +31,8 @@ pub enum ControlCommand {
     Release,
     /// The report so far.
     Snapshot,
+    /// Numbers for monitoring systems.
+    Metrics,
     /// What was queued in communicators and is not finished.
     Hang,
     /// A line each interval from now on.
@@ -124,6 +126,7 @@ impl<S: Read + Write> Client<S> {
             "stop" => ControlCommand::Stop,
             "release" => ControlCommand::Release,
             "snapshot" => ControlCommand::Snapshot,
+            "metrics" => ControlCommand::Metrics,
             "hang" => ControlCommand::Hang,
             "watch" => self.watch(Lines::Verdict, rest, FASTEST_WATCH),
             "live" => self.watch(Lines::Live, rest, FASTEST_LIVE),

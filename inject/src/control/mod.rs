@@ -5,4 +5,5 @@ pub mod address;
 mod client;
 #[cfg(feature = "testing")]
 pub mod client;
+pub mod last_numbers;
 pub(crate) mod server;

@@ -21,7 +21,8 @@ use crate::capture::plan::Event;
 use crate::command_line;
 use crate::control::address::{self, Place};
 use crate::control::client::{Client, ControlCommand, Lines};
-use crate::message::{Detail, Message, Question, StatusSummary};
+use crate::control::last_numbers;
+use crate::message::{Detail, LiveState, Message, Question, StatusSummary};
 use crate::runtime::Profiler;
 use crate::sys::{descriptors, sockets};
 
@@ -37,7 +38,7 @@ const STARTING: Duration = Duration::from_millis(1);
 /// once.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The state for live displays is made at most this often, however many ask.
+/// The state for live displays, and the numbers for monitoring systems, are made at most this often, however many ask.
 const LIVE_INTERVAL: Duration = Duration::from_secs(1);
 /// And so seldom that making it takes at most one part in so many of a core: 0.2 %.
 const LIVE_COST_PARTS: u32 = 500;
@@ -52,6 +53,8 @@ struct Socket {
 }
 
 static SOCKET: OnceLock<Socket> = OnceLock::new();
+/// The numbers with which measuring ended.
+static LAST_NUMBERS: OnceLock<Object> = OnceLock::new();
 
 /// The listening end.
 #[derive(Debug)]
@@ -75,8 +78,7 @@ impl Control {
     /// Serves until the process ends, or has closed the socket.
     pub fn run(self, controller: &CaptureController) {
         let mut clients: Vec<Client<Own<UnixStream>>> = Vec::new();
-        let mut handler =
-            CommandHandler { controller, last: StatusSummary::default(), command: shown_command(), live: None };
+        let mut handler = CommandHandler::new(controller);
         let mut listens_from = Instant::now();
         // Until then nothing is measured, which a client would take for the end.
         while Profiler::is_starting() {
@@ -149,6 +151,22 @@ pub fn close() {
     }
 }
 
+/// Keeps the numbers with which measuring ended: the program may go on, and an exporter asks.
+pub fn keep_last_numbers(numbers: Object) {
+    let _ = LAST_NUMBERS.set(numbers);
+}
+
+/// At the end of the process: leaves its last numbers for an exporter, if one looks for them.
+pub fn leave_last_numbers() {
+    let Some(numbers) = LAST_NUMBERS.get() else { return };
+    let Some(socket) = SOCKET.get().filter(|socket| socket.owner == process::id()) else { return };
+    let line = Object::of_type("metrics").number("pid", process::id().into()).text("state", "ended").with(numbers);
+    match last_numbers::leave(socket.place.path(), &line.end()) {
+        Ok(left) => tracing::debug!("last numbers for an exporter: {left}"),
+        Err(error) => tracing::warn!("the last numbers cannot be left for the exporter: {error}"),
+    }
+}
+
 /// In the child of a fork: lets go of the socket, which would look alive after the parent's death.
 pub fn forked() {
     if let Some(socket) = SOCKET.get()
@@ -167,14 +185,21 @@ struct CommandHandler<'a> {
     command: String,
     /// The newest state for live displays, and when the next one may be made.
     live: Option<(String, Instant)>,
+    /// The same of the numbers for monitoring systems.
+    numbers: Option<(String, Instant)>,
 }
 
-impl CommandHandler<'_> {
+impl<'a> CommandHandler<'a> {
+    fn new(controller: &'a CaptureController) -> Self {
+        Self { controller, last: StatusSummary::default(), command: shown_command(), live: None, numbers: None }
+    }
+
     fn answer(&mut self, command: ControlCommand) -> String {
         match command {
             ControlCommand::Status => self.state("status"),
             ControlCommand::Watch(Lines::Verdict) => self.state("verdict"),
             ControlCommand::Watch(Lines::Live) => self.live(Instant::now()).to_owned(),
+            ControlCommand::Metrics => self.metrics(Instant::now()).to_owned(),
             ControlCommand::Snapshot => {
                 self.ask(Detail::Summary);
                 let trace = self.last.trace.as_deref().map(Path::to_string_lossy);
@@ -199,7 +224,7 @@ impl CommandHandler<'_> {
             ControlCommand::Unknown => Object::of_type("error")
                 .text(
                     "message",
-                    "commands: status, start, stop, release, snapshot, hang, watch [MILLISECONDS], live [MILLISECONDS]",
+                    "commands: status, start, stop, release, snapshot, hang, metrics, watch [MILLISECONDS], live [MILLISECONDS]",
                 )
                 .end(),
         }
@@ -242,6 +267,37 @@ impl CommandHandler<'_> {
         &self.live.insert(line).0
     }
 
+    /// The numbers for monitoring systems: the newest ones, or new ones if their time has come.
+    fn metrics(&mut self, now: Instant) -> &str {
+        let line = match self.numbers.take() {
+            Some((line, due)) if now < due => (line, due),
+            last => {
+                let made = match LAST_NUMBERS.get() {
+                    Some(fields) => Some(LiveState { fields: fields.clone(), cost: Duration::ZERO }),
+                    None => self.reply(Detail::Metrics).and_then(|answer| answer.live),
+                };
+                match (made, last) {
+                    (None, Some((line, _))) => (line, now + LIVE_INTERVAL),
+                    (made, _) => self.numbers_line(made, now),
+                }
+            }
+        };
+        &self.numbers.insert(line).0
+    }
+
+    fn numbers_line(&self, made: Option<LiveState>, now: Instant) -> (String, Instant) {
+        let cost = made.as_ref().map_or(Duration::ZERO, |made| made.cost);
+        let pause = LIVE_INTERVAL.max(cost * LIVE_COST_PARTS);
+        let fields = Object::of_type("metrics")
+            .number("pid", process::id().into())
+            .text("state", self.phase())
+            .number("captures", self.controller.captures().into())
+            .number("unobserved_ns", self.controller.unobserved())
+            .number("pause_ms", pause.as_millis() as u64)
+            .number("cost_ns", cost.as_nanos() as u64);
+        (made.map_or(fields.clone(), |made| fields.with(&made.fields)).end(), now + pause)
+    }
+
     /// What both tell.
     fn fields(&self, kind: &str) -> Object {
         let StatusSummary { verdict: (verdict, share), line, kernels, lost, trace, .. } = &self.last;
@@ -271,12 +327,16 @@ impl CommandHandler<'_> {
 
     /// Asks the collector, if there is one that answers in time.
     fn ask(&mut self, detail: Detail) {
+        if let Some(answer) = self.reply(detail) {
+            self.last = answer;
+        }
+    }
+
+    fn reply(&self, detail: Detail) -> Option<StatusSummary> {
         let (reply, answer) = bounded(1);
         let question = Message::Question(Question { detail, reply });
         let asked = Profiler::running().is_some_and(|profiler| profiler.shared().messages.try_send(question).is_ok());
-        if asked && let Ok(answer) = answer.recv_timeout(ANSWER_TIMEOUT) {
-            self.last = answer;
-        }
+        if asked { answer.recv_timeout(ANSWER_TIMEOUT).ok() } else { None }
     }
 }
 

@@ -31,6 +31,17 @@ pub struct Device {
     pub uuid: [u8; 16],
 }
 
+impl Device {
+    /// The UUID as NVML and `nvidia-smi -L` write it, such as `GPU-00010203-0405-0607-0809-0a0b0c0d0e0f`; `None` when
+    /// it is unknown.
+    #[must_use]
+    pub fn uuid_text(&self) -> Option<String> {
+        let hex = |part: &[u8]| part.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let parts = [&self.uuid[..4], &self.uuid[4..6], &self.uuid[6..8], &self.uuid[8..10], &self.uuid[10..]];
+        self.uuid.iter().any(|&byte| byte != 0).then(|| format!("GPU-{}", parts.map(hex).join("-")))
+    }
+}
+
 /// How a device is attached to the host: PCI Express as the tracing library describes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PcieLink {

@@ -1,0 +1,68 @@
+//! Options of `gpuwhy exporter`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use gpuwhy_inject::config;
+
+use crate::exporter::{Gateway, Props};
+
+pub(super) const EXPORTER_HELP: &str = "\
+Serves metrics of every process of this user that runs with gpuwhy on this node: device time by cause, steps, loss,
+cost. One exporter on a node is enough. It asks the processes through their control sockets; they open no port. Numbers
+of a process that has ended are kept for five minutes.
+
+--textfile and --push work without a port; name --listen too to have both.
+
+EXIT CODES:
+  0  it was interrupted; with --once: the metrics were printed
+  1  the address cannot be had, or the folder of --textfile not be written
+
+EXAMPLES:
+  gpuwhy exporter
+  curl http://127.0.0.1:9477/metrics
+  gpuwhy exporter --listen 0.0.0.0:9477
+  gpuwhy exporter --textfile /var/lib/prometheus/node-exporter
+  gpuwhy exporter --push http://pushgateway:9091
+  gpuwhy exporter --once";
+
+/// Where it listens unless told otherwise.
+const LISTEN: &str = "127.0.0.1:9477";
+
+#[derive(Args)]
+pub struct ExporterArgs {
+    /// Serve the metrics here; port 0 takes a free one [default: 127.0.0.1:9477]
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "once")]
+    listen: Option<SocketAddr>,
+    /// Write gpuwhy.prom into this folder, for node_exporter
+    #[arg(long, value_name = "DIR", conflicts_with = "once")]
+    textfile: Option<PathBuf>,
+    /// Push the last numbers of each process to this Pushgateway
+    #[arg(long, value_name = "URL", conflicts_with = "once")]
+    push: Option<Gateway>,
+    /// Ask this often for --textfile and --push, from 1s to 1h
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = interval)]
+    interval: Duration,
+    /// Divide device time by leaf too: 27 more metrics for each GPU
+    #[arg(long)]
+    leaves: bool,
+    /// Print the metrics once
+    #[arg(long)]
+    once: bool,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let allowed = Duration::from_secs(1)..=Duration::from_secs(3600);
+    let time = config::parse_duration(text).filter(|time| allowed.contains(time));
+    time.ok_or_else(|| "expected a duration from 1s to 1h".to_owned())
+}
+
+impl From<ExporterArgs> for Props {
+    fn from(args: ExporterArgs) -> Self {
+        let ExporterArgs { listen, textfile, push, interval, leaves, once } = args;
+        let default = if once || textfile.is_some() || push.is_some() { None } else { LISTEN.parse().ok() };
+        Self { once, listen: listen.or(default), textfile, push, interval, leaves }
+    }
+}

@@ -1,0 +1,271 @@
+//! The metrics: their names, types and labels, and how they are written in Prometheus's text format.
+//!
+//! Labels that dcgm-exporter has too are spelled as it spells them, so that `on(Hostname, UUID)` joins. `job` and
+//! `instance` belong to Prometheus and are never used. `docs/guide/metrics.md` explains each metric.
+
+use std::fmt::Write;
+
+use profiler_core::attribution::leaf::{Group, Leaf};
+
+use super::node::{Known, ProcessState, Summary};
+use super::numbers::{DIRECTIONS, Device, FUNCTIONS, TRACING, losses};
+
+/// Content type of Prometheus's text format.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Metrics of one name.
+#[derive(Debug)]
+pub struct Family {
+    /// Without `gpuwhy_`.
+    pub name: &'static str,
+    /// `counter` or `gauge`.
+    pub kind: &'static str,
+    pub help: &'static str,
+}
+
+const fn counter(name: &'static str, help: &'static str) -> Family {
+    Family { name, kind: "counter", help }
+}
+
+const fn gauge(name: &'static str, help: &'static str) -> Family {
+    Family { name, kind: "gauge", help }
+}
+
+const DEVICE_SECONDS: Family =
+    counter("device_seconds_total", "Device time by cause, from the first operation on; the causes sum to it.");
+const LEAF_SECONDS: Family = counter("device_leaf_seconds_total", "Device time by leaf, a part of a cause.");
+const STEPS: Family = counter("steps_total", "Steps that were found.");
+const STEP_SECONDS: Family = gauge("step_seconds", "Median duration of the remembered steps.");
+const KERNELS: Family = counter("kernels_total", "Kernels that ran.");
+const COPIED: Family = counter("copied_bytes_total", "Bytes copied by direction.");
+const COLLECTIVES: Family = counter("collectives_total", "Communication kernels, by what their names say.");
+const COLLECTIVE_SECONDS: Family =
+    counter("collective_seconds_total", "Time of communication kernels, hidden behind computation or not.");
+const VERDICT: Family = gauge("verdict", "1 for the cause that matters most now.");
+const RECOVERABLE: Family =
+    gauge("recoverable_ratio", "Part of the steady time that could be had back at most without the cause, 0 to 1.");
+const LOST: Family = counter("lost_records_total", "Records and samples that were lost.");
+const UNOBSERVED: Family =
+    counter("unobserved_seconds_total", "Time of captures in which CUPTI could not record anything.");
+const TRACING_SECONDS: Family = counter("tracing_seconds_total", "What tracing took at most, by where.");
+const CAPTURES: Family = counter("captures_total", "Captures begun.");
+const DEVICES_LEFT_OUT: Family = gauge("devices_left_out", "Devices of the process that have no metrics here.");
+const INFO: Family = gauge("process_info", "1; what the process is.");
+const STATE: Family = gauge("process_state", "1 for the state of the process.");
+const PROCESSES: Family = gauge("exporter_processes", "Processes that the exporter knows, by state.");
+const LEFT_OUT: Family = gauge("exporter_left_out", "Processes without metrics: too many, or of another version.");
+const REFUSED: Family = gauge("exporter_refused_folders", "Folders of sockets that are not this user's alone.");
+const ANSWER_SECONDS: Family = gauge("exporter_answer_seconds", "How long the processes took to answer.");
+const FAILED_PUSHES: Family = counter("exporter_failed_pushes_total", "Numbers of ended processes not pushed.");
+
+/// All of them.
+#[cfg(test)]
+pub const FAMILIES: [&Family; 22] = [
+    &DEVICE_SECONDS,
+    &LEAF_SECONDS,
+    &STEPS,
+    &STEP_SECONDS,
+    &KERNELS,
+    &COPIED,
+    &COLLECTIVES,
+    &COLLECTIVE_SECONDS,
+    &VERDICT,
+    &RECOVERABLE,
+    &LOST,
+    &UNOBSERVED,
+    &TRACING_SECONDS,
+    &CAPTURES,
+    &DEVICES_LEFT_OUT,
+    &INFO,
+    &STATE,
+    &PROCESSES,
+    &LEFT_OUT,
+    &REFUSED,
+    &ANSWER_SECONDS,
+    &FAILED_PUSHES,
+];
+
+/// The metrics of processes, and of the exporter itself where there is a summary.
+pub fn text<'a>(
+    processes: impl Iterator<Item = &'a Known> + Clone,
+    summary: Option<&Summary>,
+    with_leaves: bool,
+) -> String {
+    let mut page = Page::default();
+    devices(&mut page, processes.clone(), with_leaves);
+    for_processes(&mut page, processes);
+    if let Some(summary) = summary {
+        for (state, count) in &summary.states {
+            page.line(&PROCESSES, &[("state", state.name())], *count as f64);
+        }
+        page.line(&LEFT_OUT, &[], summary.left_out as f64);
+        page.line(&REFUSED, &[], summary.refused as f64);
+        page.line(&ANSWER_SECONDS, &[], summary.answered_in.as_secs_f64());
+        page.line(&FAILED_PUSHES, &[], summary.failed_pushes as f64);
+    }
+    page.text
+}
+
+fn devices<'a>(page: &mut Page, processes: impl Iterator<Item = &'a Known> + Clone, with_leaves: bool) {
+    let all = || processes.clone().flat_map(|known| known.numbers.devices.iter().map(move |device| (known, device)));
+    for (known, device) in all() {
+        let labels = Labels::of_device(known, device);
+        for group in Group::ALL {
+            let nanos = group.total(&device.leaves);
+            page.with(&DEVICE_SECONDS, &labels, &[("cause", group.name())], seconds(nanos));
+        }
+    }
+    for (known, device) in all().filter(|_| with_leaves) {
+        let labels = Labels::of_device(known, device);
+        for leaf in Leaf::ALL {
+            page.with(&LEAF_SECONDS, &labels, &[("leaf", leaf.name())], seconds(device.leaves[leaf as usize]));
+        }
+    }
+    for (known, device) in all() {
+        page.with(&STEPS, &Labels::of_device(known, device), &[], device.steps as f64);
+    }
+    for (known, device) in all() {
+        if let Some(nanos) = device.step_median_ns {
+            page.with(&STEP_SECONDS, &Labels::of_device(known, device), &[], seconds(nanos));
+        }
+    }
+    for (known, device) in all() {
+        page.with(&KERNELS, &Labels::of_device(known, device), &[], device.kernels as f64);
+    }
+    for (known, device) in all() {
+        for (direction, bytes) in DIRECTIONS.iter().zip(device.copied).filter(|(_, bytes)| *bytes > 0) {
+            page.with(&COPIED, &Labels::of_device(known, device), &[("direction", direction)], bytes as f64);
+        }
+    }
+    for (family, time) in [(&COLLECTIVES, false), (&COLLECTIVE_SECONDS, true)] {
+        for (known, device) in all() {
+            for (function, (count, nanos)) in FUNCTIONS.iter().zip(device.collectives).filter(|(_, (n, _))| *n > 0) {
+                let value = if time { seconds(nanos) } else { count as f64 };
+                page.with(family, &Labels::of_device(known, device), &[("function", function)], value);
+            }
+        }
+    }
+}
+
+fn for_processes<'a>(page: &mut Page, processes: impl Iterator<Item = &'a Known> + Clone) {
+    let all = || processes.clone().map(|known| (known, Labels::of_process(known)));
+    for (known, labels) in all() {
+        for group in Group::ALL {
+            let named = f64::from(u8::from(known.numbers.verdict == Some(group)));
+            page.with(&VERDICT, &labels, &[("verdict", group.name())], named);
+        }
+    }
+    for (known, labels) in all() {
+        for (group, share) in &known.numbers.recoverable {
+            page.with(&RECOVERABLE, &labels, &[("cause", group.name())], *share);
+        }
+    }
+    for (known, labels) in all() {
+        for (kind, count) in losses().zip(&known.numbers.lost) {
+            page.with(&LOST, &labels, &[("where", kind)], *count as f64);
+        }
+    }
+    for (known, labels) in all() {
+        page.with(&UNOBSERVED, &labels, &[], seconds(known.numbers.unobserved_ns));
+    }
+    for (known, labels) in all() {
+        for (name, nanos) in TRACING.iter().zip(known.numbers.tracing.iter().flatten()) {
+            page.with(&TRACING_SECONDS, &labels, &[("where", name)], seconds(*nanos));
+        }
+    }
+    for (known, labels) in all() {
+        page.with(&CAPTURES, &labels, &[], known.numbers.captures as f64);
+    }
+    for (known, labels) in all() {
+        page.with(&DEVICES_LEFT_OUT, &labels, &[], known.numbers.devices_beyond as f64);
+    }
+    for (known, labels) in all() {
+        let numbers = &known.numbers;
+        let (pid, cupti) = (numbers.pid.to_string(), numbers.cupti_version.to_string());
+        let attempt = numbers.attempt.map(|attempt| attempt.to_string()).unwrap_or_default();
+        let about = [
+            ("pid", pid.as_str()),
+            ("program", &numbers.program),
+            ("mode", &numbers.mode),
+            ("attempt", &attempt),
+            ("gpuwhy_version", &numbers.gpuwhy_version),
+            ("driver_version", &numbers.driver_version),
+            ("cupti_version", &cupti),
+        ];
+        page.with(&INFO, &labels, &about, 1.0);
+    }
+    for (known, labels) in all() {
+        for state in ProcessState::ALL {
+            page.with(&STATE, &labels, &[("state", state.name())], f64::from(u8::from(known.state == state)));
+        }
+    }
+}
+
+/// Nanoseconds as seconds. A double has 53 bits, so up to 104 days each nanosecond counts.
+fn seconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e9
+}
+
+/// Labels that all metrics of a process or a device have.
+struct Labels(Vec<(&'static str, String)>);
+
+impl Labels {
+    fn of_process(known: &Known) -> Self {
+        let numbers = &known.numbers;
+        let mut labels =
+            vec![("run", numbers.run_label()), ("rank", numbers.rank_label()), ("Hostname", numbers.host.clone())];
+        // Of several processes that have run and rank in common, as the children of a rank do.
+        if known.number > 1 {
+            labels.push(("process", known.number.to_string()));
+        }
+        Self(labels)
+    }
+
+    fn of_device(known: &Known, device: &Device) -> Self {
+        let mut labels = Self::of_process(known);
+        labels.0.push(("gpu", device.id.to_string()));
+        labels.0.push(("UUID", device.uuid.clone()));
+        labels
+    }
+}
+
+/// Text being written; lines of a family follow each other.
+#[derive(Default)]
+struct Page {
+    text: String,
+    family: &'static str,
+}
+
+impl Page {
+    fn with(&mut self, family: &Family, labels: &Labels, more: &[(&str, &str)], value: f64) {
+        let labels = labels.0.iter().map(|(name, value)| (*name, value.as_str()));
+        let all: Vec<_> = labels.chain(more.iter().copied()).collect();
+        self.line(family, &all, value);
+    }
+
+    fn line(&mut self, family: &Family, labels: &[(&str, &str)], value: f64) {
+        let Family { name, kind, help } = family;
+        let out = &mut self.text;
+        if self.family != *name {
+            let _ = write!(out, "# HELP gpuwhy_{name} {help}\n# TYPE gpuwhy_{name} {kind}\n");
+            self.family = name;
+        }
+        let _ = write!(out, "gpuwhy_{name}");
+        for (index, (label, value)) in labels.iter().enumerate() {
+            let _ = write!(out, "{}{label}=\"", if index == 0 { '{' } else { ',' });
+            for letter in value.chars() {
+                match letter {
+                    '\\' => out.push_str("\\\\"),
+                    '"' => out.push_str("\\\""),
+                    '\n' => out.push_str("\\n"),
+                    letter => out.push(letter),
+                }
+            }
+            out.push('"');
+        }
+        if !labels.is_empty() {
+            out.push('}');
+        }
+        let _ = writeln!(out, " {value}");
+    }
+}

@@ -1,0 +1,190 @@
+//! `gpuwhy exporter`: metrics of this node's programs for Prometheus.
+//!
+//! Reading order: `numbers` (what a process says), `node` (the processes over time), `families` (the metrics and their
+//! text); then the ways out: `server` (a scrape), `textfile` here, `push`.
+
+mod families;
+mod node;
+mod numbers;
+mod push;
+mod server;
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use parking_lot::Mutex;
+
+use self::node::{Known, Node};
+pub use self::push::Gateway;
+use self::server::Server;
+use crate::{interrupt, message};
+
+/// Exit code when the address cannot be had, or the file not be written at first.
+pub const FAILED: u8 = 1;
+/// Processes are asked at most this often, however many clients there are.
+const FASTEST: Duration = Duration::from_secs(1);
+/// How soon Ctrl-C is noticed.
+const TICK: Duration = Duration::from_millis(100);
+/// Between two looks for processes that have ended.
+const GLANCE: Duration = Duration::from_secs(1);
+/// Attempts to push the numbers of a process.
+const ATTEMPTS: u32 = 5;
+/// Processes whose numbers wait to be pushed.
+const MAX_WAITING: usize = 256;
+/// The file that is written for node_exporter.
+const TEXTFILE: &str = "gpuwhy.prom";
+
+/// What to do with the metrics.
+#[derive(Debug)]
+pub struct Props {
+    /// Print them once.
+    pub once: bool,
+    /// Serve them here.
+    pub listen: Option<SocketAddr>,
+    /// Write them to a file in this folder.
+    pub textfile: Option<PathBuf>,
+    /// Push those of ended processes there.
+    pub push: Option<Gateway>,
+    /// Time between two questions, where nobody scrapes.
+    pub interval: Duration,
+    /// With each leaf.
+    pub leaves: bool,
+}
+
+/// What the threads share.
+struct Exporter {
+    node: Mutex<Node>,
+    /// The newest page, and when it was made.
+    page: Mutex<Option<(Instant, String)>>,
+    leaves: bool,
+}
+
+impl Exporter {
+    /// The metrics, newly asked for unless that was just done.
+    fn page(&self) -> String {
+        let mut page = self.page.lock();
+        if let Some((made, text)) = page.as_ref().filter(|(made, _)| made.elapsed() < FASTEST) {
+            tracing::debug!(age = ?made.elapsed(), "the same page again");
+            return text.clone();
+        }
+        let mut node = self.node.lock();
+        node.look();
+        let text = families::text(node.processes(), Some(&node.summary()), self.leaves);
+        *page = Some((Instant::now(), text.clone()));
+        text
+    }
+}
+
+/// Does it until it is interrupted, and answers with the exit code.
+///
+/// # Errors
+///
+/// When the address cannot be had, or the file not be written at the start.
+pub fn run(props: &Props) -> Result<u8> {
+    let node = Mutex::new(Node::new(!props.once));
+    let exporter = Arc::new(Exporter { node, page: Mutex::default(), leaves: props.leaves });
+    if props.once {
+        io::stdout().write_all(exporter.page().as_bytes())?;
+        return Ok(0);
+    }
+    if let Some(address) = props.listen {
+        let server = Server::open(address).with_context(|| format!("cannot listen on {address}"))?;
+        let address = server.address()?;
+        message::note(&format!("metrics are at http://{address}{}", server::PATH));
+        if !address.ip().is_loopback() {
+            message::say(
+                "this address can be reached from other machines, and whoever reaches it can read the metrics",
+            );
+        }
+        let page: Arc<dyn Fn() -> String + Send + Sync> = {
+            let exporter = Arc::clone(&exporter);
+            Arc::new(move || exporter.page())
+        };
+        thread::spawn(move || server.run(&page));
+    }
+    if let Some(folder) = &props.textfile {
+        // The first time, a folder that cannot be written is an error of the command line.
+        write_textfile(folder, &exporter.page())?;
+    } else {
+        // From here on processes leave their last numbers.
+        exporter.node.lock().glance();
+    }
+    interrupt::watch()?;
+    let mut pushes = Vec::new();
+    let (mut asked, mut glanced) = (Instant::now(), Instant::now());
+    let mut complained = false;
+    while interrupt::state().is_continue() {
+        thread::sleep(TICK);
+        if glanced.elapsed() >= GLANCE {
+            glanced = Instant::now();
+            exporter.node.lock().glance();
+            push(props, &exporter, &mut pushes);
+        }
+        if asked.elapsed() >= props.interval && (props.textfile.is_some() || props.push.is_some()) {
+            asked = Instant::now();
+            let page = exporter.page();
+            let written = props.textfile.as_deref().map_or(Ok(()), |folder| write_textfile(folder, &page));
+            if let Err(error) = &written
+                && !complained
+            {
+                message::say(&format!("{error:#}; it is tried again"));
+            }
+            complained = written.is_err();
+        }
+    }
+    // Whoever ends a job ends the exporter with it, and wants the numbers of both.
+    exporter.node.lock().glance();
+    push(props, &exporter, &mut pushes);
+    exporter.node.lock().withdraw();
+    Ok(0)
+}
+
+/// Numbers of an ended process that wait to be pushed, and how often that failed.
+type Waiting = (Known, u32);
+
+/// Pushes what has ended; what fails is tried again.
+fn push(props: &Props, exporter: &Exporter, waiting: &mut Vec<Waiting>) {
+    let Some(gateway) = &props.push else { return };
+    let ended = exporter.node.lock().ended();
+    waiting.extend(ended.into_iter().map(|known| (known, 0)));
+    let mut failed = 0;
+    if waiting.len() > MAX_WAITING {
+        failed += (waiting.len() - MAX_WAITING) as u64;
+        waiting.drain(..waiting.len() - MAX_WAITING);
+    }
+    waiting.retain_mut(|(known, attempts)| {
+        let text = families::text(std::iter::once(&*known), None, props.leaves);
+        let Err(error) = gateway.push(known, &text) else { return false };
+        *attempts += 1;
+        let again = *attempts < ATTEMPTS;
+        if *attempts == 1 || !again {
+            let then = if again { "it is tried again" } else { "they are lost" };
+            message::say(&format!("the numbers of process {} cannot be pushed: {error}; {then}", known.numbers.pid));
+        }
+        failed += u64::from(!again);
+        again
+    });
+    exporter.node.lock().failed_pushes += failed;
+}
+
+/// Writes the file as a whole or not at all: node_exporter may read it at any time.
+fn write_textfile(folder: &Path, text: &str) -> Result<()> {
+    let place = folder.join(TEXTFILE);
+    let complaint = || format!("{} cannot be written", place.display());
+    // node_exporter reads `*.prom` only.
+    let mut unfinished = tempfile::Builder::new().prefix(".gpuwhy").tempfile_in(folder).with_context(complaint)?;
+    unfinished.write_all(text.as_bytes()).with_context(complaint)?;
+    // node_exporter is another user; what a scrape would give to anybody may be read by anybody here.
+    use std::os::unix::fs::PermissionsExt;
+    unfinished.as_file().set_permissions(std::fs::Permissions::from_mode(0o644)).with_context(complaint)?;
+    unfinished.persist(&place).with_context(complaint)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

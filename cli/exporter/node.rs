@@ -1,0 +1,368 @@
+//! The processes of this node over time: those that answer, and for five minutes those that have ended.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gpuwhy_inject::control::address;
+use gpuwhy_inject::control::last_numbers::{self, FRESH, KEPT};
+
+use super::numbers::Numbers;
+use crate::control::connection::{Connection, parsed};
+use crate::message;
+
+/// Processes that are asked; a node has one for each GPU, and some more.
+const MAX_PROCESSES: usize = 64;
+/// All are asked at once, and none is waited for longer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// A process whose socket is gone may still write its last numbers for so long: twice the default exit timeout. After
+/// that it counts as lost.
+const ENDING: Duration = Duration::from_secs(6);
+
+/// What a process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ProcessState {
+    /// A capture is being taken.
+    Capturing,
+    /// None is.
+    Waiting,
+    /// Measuring is over, the program goes on.
+    Finished,
+    /// It does not answer.
+    Silent,
+    /// It has ended.
+    Ended,
+    /// It is gone without its last numbers: killed, crashed, or left by `_exit`.
+    Lost,
+}
+
+impl ProcessState {
+    /// All of them.
+    pub const ALL: [Self; 6] = [Self::Capturing, Self::Waiting, Self::Finished, Self::Silent, Self::Ended, Self::Lost];
+
+    /// The value of the label.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Capturing => "capturing",
+            Self::Waiting => "waiting",
+            Self::Finished => "finished",
+            Self::Silent => "silent",
+            Self::Ended => "ended",
+            Self::Lost => "lost",
+        }
+    }
+
+    fn of(numbers: &Numbers) -> Self {
+        match numbers.state.as_str() {
+            "capturing" => Self::Capturing,
+            "waiting" => Self::Waiting,
+            _ => Self::Finished,
+        }
+    }
+}
+
+/// A process with its newest numbers.
+#[derive(Clone, Debug)]
+pub struct Known {
+    pub numbers: Numbers,
+    pub state: ProcessState,
+    /// 1, or more where others have its run and rank.
+    pub number: u32,
+    /// Since when it is gone.
+    gone: Option<Instant>,
+    /// Whether its end was handed out by [`Node::ended`].
+    handed_out: bool,
+}
+
+/// What the exporter says of itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Summary {
+    pub states: Vec<(ProcessState, usize)>,
+    pub left_out: usize,
+    pub refused: usize,
+    pub answered_in: Duration,
+    pub failed_pushes: u64,
+}
+
+/// An answer of a socket.
+enum Answer {
+    Numbers(Box<Numbers>),
+    /// It does not know `metrics`.
+    OtherVersion,
+    Nobody,
+    Silent,
+}
+
+/// All processes of this user on this node.
+#[derive(Debug, Default)]
+pub struct Node {
+    /// By their sockets.
+    known: BTreeMap<PathBuf, Known>,
+    left_out: usize,
+    refused: usize,
+    answered_in: Duration,
+    pub failed_pushes: u64,
+    /// Whether processes shall leave their last numbers, and when that was last said.
+    announces: bool,
+    announced: Option<Instant>,
+    /// What was said already.
+    told: Vec<String>,
+}
+
+impl Node {
+    /// Without a process. `announces`: processes shall leave their last numbers.
+    pub fn new(announces: bool) -> Self {
+        Self { announces, ..Self::default() }
+    }
+
+    /// The processes, by socket.
+    pub fn processes(&self) -> impl Iterator<Item = &Known> + Clone {
+        self.known.values()
+    }
+
+    /// What the exporter says of itself.
+    pub fn summary(&self) -> Summary {
+        let count = |state| self.known.values().filter(|known| known.state == state).count();
+        Summary {
+            states: ProcessState::ALL.iter().map(|&state| (state, count(state))).collect(),
+            left_out: self.left_out,
+            refused: self.refused,
+            answered_in: self.answered_in,
+            failed_pushes: self.failed_pushes,
+        }
+    }
+
+    /// Asks all processes, and reads what others left.
+    pub fn look(&mut self) {
+        let (folders, sockets) = self.sockets();
+        let begin = Instant::now();
+        let asked = &sockets[..sockets.len().min(MAX_PROCESSES)];
+        let answers: Vec<_> = thread::scope(|scope| {
+            let asking: Vec<_> = asked.iter().map(|socket| scope.spawn(|| ask(socket))).collect();
+            asking.into_iter().map(|thread| thread.join().unwrap_or(Answer::Silent)).collect()
+        });
+        self.answered_in = begin.elapsed();
+        self.left_out = sockets.len() - asked.len();
+        for (socket, answer) in asked.iter().zip(answers) {
+            match answer {
+                Answer::Numbers(numbers) => {
+                    let state = ProcessState::of(&numbers);
+                    self.take(socket, *numbers, state, None);
+                }
+                Answer::OtherVersion => self.left_out += 1,
+                Answer::Silent => {
+                    if let Some(known) = self.known.get_mut(socket).filter(|known| known.gone.is_none()) {
+                        known.state = ProcessState::Silent;
+                    }
+                }
+                Answer::Nobody => self.gone(socket),
+            }
+        }
+        self.follow_up(&folders, &sockets);
+    }
+
+    /// Finds out who has ended, without asking anybody.
+    pub fn glance(&mut self) {
+        let (folders, sockets) = self.sockets();
+        self.follow_up(&folders, &sockets);
+    }
+
+    /// The processes that have ended since this was last asked and whose numbers are final.
+    pub fn ended(&mut self) -> Vec<Known> {
+        let over = |known: &Known| match known.state {
+            ProcessState::Ended => known.numbers.state == ProcessState::Ended.name(),
+            state => state == ProcessState::Lost,
+        };
+        let ended = self.known.values_mut().filter(|known| over(known) && !known.handed_out);
+        ended
+            .map(|known| {
+                known.handed_out = true;
+                known.clone()
+            })
+            .collect()
+    }
+
+    /// The exporter ends: processes need not leave numbers for it.
+    pub fn withdraw(&self) {
+        let user = address::user();
+        let folders = if self.announces { address::folders(user) } else { Vec::new() };
+        folders.iter().for_each(|folder| last_numbers::withdraw(folder, user));
+    }
+
+    /// The folders that can be used, and the sockets in them.
+    fn sockets(&mut self) -> (Vec<PathBuf>, Vec<PathBuf>) {
+        let user = address::user();
+        let all = address::folders(user);
+        let announce = self.announces && self.announced.is_none_or(|last| last.elapsed() > FRESH / 5);
+        if announce {
+            self.announced = Some(Instant::now());
+            // The one in which processes to come will listen.
+            if let Some(Err(error)) = all.first().map(|folder| address::make_private(folder, user)) {
+                self.tell(&error.to_string());
+            }
+        }
+        let (mut folders, mut sockets) = (Vec::new(), Vec::new());
+        self.refused = 0;
+        for folder in all {
+            match address::check(&folder, user) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => {
+                    self.refused += 1;
+                    self.tell(&format!("{error}; the folder is not used"));
+                    continue;
+                }
+            }
+            if announce && let Err(error) = last_numbers::announce(&folder, user) {
+                self.tell(&format!("{}: {error}; numbers of processes that end are not kept", folder.display()));
+            }
+            sockets.extend(address::sockets(&folder, user).into_iter().map(|(_, socket)| socket));
+            folders.push(folder);
+        }
+        (folders, sockets)
+    }
+
+    fn follow_up(&mut self, folders: &[PathBuf], sockets: &[PathBuf]) {
+        let vanished: Vec<_> = self.known.keys().filter(|socket| !sockets.contains(socket)).cloned().collect();
+        vanished.iter().for_each(|socket| self.gone(socket));
+        for folder in folders {
+            for (process, age, text) in last_numbers::all(folder, address::user()).into_iter().flatten() {
+                let numbers = serde_json::from_str(&text).ok().and_then(|json| Numbers::of(&json));
+                let Some(numbers) = numbers else { continue };
+                let socket = folder.join(format!("{process}.sock"));
+                // Of a process that had the id before.
+                let older = |known: &Known| known.gone.is_none() && known.numbers.start != numbers.start;
+                if !self.known.get(&socket).is_some_and(older) {
+                    let since = Instant::now().checked_sub(age).unwrap_or_else(Instant::now);
+                    self.take(&socket, numbers, ProcessState::Ended, Some(since));
+                }
+            }
+        }
+        self.forget();
+    }
+
+    fn take(&mut self, socket: &Path, numbers: Numbers, state: ProcessState, gone: Option<Instant>) {
+        match self.known.get_mut(socket) {
+            Some(known) if known.numbers.start == numbers.start => {
+                known.numbers.follow(numbers);
+                known.state = state;
+                known.gone = known.gone.filter(|_| gone.is_some()).or(gone);
+            }
+            _ => {
+                self.known.remove(socket);
+                let number = self.free_number(&numbers);
+                let known = Known { numbers, state, number, gone, handed_out: false };
+                self.known.insert(socket.to_owned(), known);
+            }
+        }
+    }
+
+    /// Which of the processes with the same run and rank this one is. Those that are gone make room: a restarted rank
+    /// has the labels of its predecessor.
+    fn free_number(&mut self, numbers: &Numbers) -> u32 {
+        let place = |numbers: &Numbers| (numbers.host.clone(), numbers.run_label(), numbers.rank);
+        let wanted = place(numbers);
+        self.known.retain(|_, known| {
+            known.gone.is_none() || place(&known.numbers) != wanted || known.numbers.start > numbers.start
+        });
+        let taken: Vec<_> =
+            self.known.values().filter(|known| place(&known.numbers) == wanted).map(|known| known.number).collect();
+        (1..).find(|number| !taken.contains(number)).unwrap_or(1)
+    }
+
+    fn gone(&mut self, socket: &Path) {
+        let Some(known) = self.known.get_mut(socket) else { return };
+        let since = *known.gone.get_or_insert_with(Instant::now);
+        // Its last numbers say so.
+        let said = known.numbers.state == ProcessState::Ended.name();
+        let lost = !said && since.elapsed() > ENDING;
+        known.state = if lost { ProcessState::Lost } else { ProcessState::Ended };
+    }
+
+    /// A process that has answered.
+    #[cfg(test)]
+    pub(super) fn insert(&mut self, socket: &str, numbers: Numbers) {
+        let state = ProcessState::of(&numbers);
+        self.take(Path::new(socket), numbers, state, None);
+    }
+
+    fn forget(&mut self) {
+        self.known.retain(|_, known| known.gone.is_none_or(|since| since.elapsed() < KEPT));
+    }
+
+    fn tell(&mut self, what: &str) {
+        if !self.told.iter().any(|told| told == what) {
+            message::say(what);
+            self.told.push(what.to_owned());
+        }
+    }
+}
+
+fn ask(socket: &Path) -> Answer {
+    let deadline = Instant::now() + ANSWER_TIMEOUT;
+    let answer = Connection::open(socket, "metrics", deadline).and_then(|connection| {
+        let Some(mut connection) = connection else { return Ok(None) };
+        connection.line(deadline).and_then(|line| parsed(&line)).map(Some)
+    });
+    match answer {
+        Ok(None) => Answer::Nobody,
+        Ok(Some(json)) => Numbers::of(&json).map_or(Answer::OtherVersion, |numbers| Answer::Numbers(Box::new(numbers))),
+        Err(_) => Answer::Silent,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn numbers(pid: u64, start: u64, rank: u64, state: &str) -> Numbers {
+        let json = json!({"type": "metrics", "pid": pid, "start_unix_ns": start, "run": "r", "rank": rank,
+            "host": "h", "state": state, "devices": []});
+        Numbers::of(&json).unwrap()
+    }
+
+    fn labels(node: &Node) -> Vec<(u64, ProcessState, u32)> {
+        node.processes().map(|known| (known.numbers.pid, known.state, known.number)).collect()
+    }
+
+    #[test]
+    fn a_restarted_rank_takes_the_labels_of_its_predecessor() {
+        let mut node = Node::default();
+        let [first, second, child] = ["/s/1.sock", "/s/2.sock", "/s/3.sock"].map(Path::new);
+        node.take(first, numbers(1, 10, 0, "capturing"), ProcessState::Capturing, None);
+        node.gone(first);
+        assert_eq!(labels(&node), [(1, ProcessState::Ended, 1)]);
+        node.take(second, numbers(2, 20, 0, "capturing"), ProcessState::Capturing, None);
+        assert_eq!(labels(&node), [(2, ProcessState::Capturing, 1)]);
+        node.take(child, numbers(3, 30, 0, "capturing"), ProcessState::Capturing, None);
+        assert_eq!(labels(&node)[1], (3, ProcessState::Capturing, 2), "both live");
+        node.take(second, numbers(2, 20, 0, "waiting"), ProcessState::Waiting, None);
+        assert_eq!(labels(&node)[0], (2, ProcessState::Waiting, 1));
+    }
+
+    #[test]
+    fn an_end_is_handed_out_once_and_only_when_its_numbers_are_final() {
+        let mut node = Node::default();
+        let socket = Path::new("/s/1.sock");
+        node.take(socket, numbers(1, 10, 0, "capturing"), ProcessState::Capturing, None);
+        node.gone(socket);
+        assert!(node.ended().is_empty(), "its last numbers may still come");
+        node.take(socket, numbers(1, 10, 0, "ended"), ProcessState::Ended, Some(Instant::now()));
+        node.gone(socket);
+        assert_eq!(node.ended().len(), 1);
+        assert!(node.ended().is_empty());
+        // Killed: nothing comes any more.
+        let killed = Path::new("/s/2.sock");
+        node.take(killed, numbers(2, 10, 1, "capturing"), ProcessState::Capturing, None);
+        node.known.get_mut(killed).unwrap().gone = Instant::now().checked_sub(ENDING * 2);
+        node.gone(killed);
+        assert_eq!(node.ended()[0].state, ProcessState::Lost);
+        node.known.get_mut(killed).unwrap().gone = Instant::now().checked_sub(KEPT);
+        node.forget();
+        assert_eq!(labels(&node).len(), 1);
+    }
+}

@@ -1,0 +1,100 @@
+use std::collections::BTreeSet;
+use std::fs;
+
+use serde_json::json;
+
+use super::families::{self, FAMILIES};
+use super::node::Node;
+use super::numbers::Numbers;
+
+fn text(labels: serde_json::Value, with_leaves: bool) -> String {
+    let mut json = json!({"type": "metrics", "pid": 7, "start_unix_ns": 1, "state": "capturing", "host": "n1",
+        "program": "train.py", "live_verdict": "sync", "ranking": [{"group": "sync", "recoverable": 0.25}],
+        "tracing": {"records_ns": 5}, "loss": {"dropped_by_cupti": 3},
+        "devices": [{"id": 0, "uuid": "GPU-1", "leaves": {"compute": 1_500_000_000_u64, "host_cpu": 1},
+            "kernels": 2, "steps": 3, "step_median_ns": 4_000_000, "copied_bytes": {"host_to_device": 9},
+            "collectives": [{"function": "all_reduce", "count": 5, "total_ns": 500_000_000}]}]});
+    json.as_object_mut().unwrap().extend(labels.as_object().unwrap().clone());
+    let mut node = Node::default();
+    node.insert("/s/7.sock", Numbers::of(&json).unwrap());
+    families::text(node.processes(), Some(&node.summary()), with_leaves)
+}
+
+#[test]
+fn metrics_are_written_as_prometheus_reads_them() {
+    let page = text(json!({"run": "a\"b\\c", "rank": 3}), true);
+    let labels = "run=\"a\\\"b\\\\c\",rank=\"3\",Hostname=\"n1\"";
+    let device = format!("{labels},gpu=\"0\",UUID=\"GPU-1\"");
+    for line in [
+        format!("gpuwhy_device_seconds_total{{{device},cause=\"gpu_compute\"}} 1.5"),
+        format!("gpuwhy_device_seconds_total{{{device},cause=\"host_cpu\"}} 0.000000001"),
+        format!("gpuwhy_device_leaf_seconds_total{{{device},leaf=\"compute\"}} 1.5"),
+        format!("gpuwhy_steps_total{{{device}}} 3"),
+        format!("gpuwhy_step_seconds{{{device}}} 0.004"),
+        format!("gpuwhy_collective_seconds_total{{{device},function=\"all_reduce\"}} 0.5"),
+        format!("gpuwhy_verdict{{{labels},verdict=\"sync\"}} 1"),
+        format!("gpuwhy_verdict{{{labels},verdict=\"copy\"}} 0"),
+        format!("gpuwhy_recoverable_ratio{{{labels},cause=\"sync\"}} 0.25"),
+        format!("gpuwhy_lost_records_total{{{labels},where=\"dropped_by_cupti\"}} 3"),
+        format!("gpuwhy_process_state{{{labels},state=\"capturing\"}} 1"),
+        "gpuwhy_exporter_processes{state=\"capturing\"} 1".to_owned(),
+        "gpuwhy_exporter_left_out 0".to_owned(),
+    ] {
+        assert!(page.lines().any(|found| found == line), "{line}\n{page}");
+    }
+    let mut seen = BTreeSet::new();
+    for line in page.lines().filter(|line| !line.starts_with('#')) {
+        assert!(seen.insert(line.rsplit_once(' ').unwrap().0), "twice: {line}");
+    }
+    let typed = page.lines().filter(|line| line.starts_with("# TYPE"));
+    assert_eq!(typed.clone().collect::<BTreeSet<_>>().len(), typed.count(), "lines of a family follow each other");
+}
+
+#[test]
+fn a_run_without_a_name_has_one_of_its_own_and_series_are_few() {
+    let page = text(json!({}), false);
+    assert!(
+        page.contains("gpuwhy_kernels_total{run=\"train.py-7\",rank=\"\",Hostname=\"n1\",gpu=\"0\",UUID=\"GPU-1\"} 2")
+    );
+    assert!(!page.contains("leaf"));
+    let series = page.lines().filter(|line| !line.starts_with('#') && line.contains("rank=")).count();
+    assert!(series <= 60, "{series} series a rank");
+}
+
+/// Names of our metrics in a text, without those that recording rules define.
+fn named(text: &str) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for (start, _) in text.match_indices("gpuwhy_") {
+        let before = text[..start].chars().next_back().unwrap_or(' ');
+        let name: String =
+            text[start..].chars().take_while(|c| c.is_ascii_alphanumeric() || "_:".contains(*c)).collect();
+        if before != ':' && !name.contains(':') {
+            names.insert(name);
+        }
+    }
+    names
+}
+
+#[test]
+fn rules_dashboard_and_guide_name_metrics_that_exist() {
+    let known: BTreeSet<_> = FAMILIES.iter().map(|family| format!("gpuwhy_{}", family.name)).collect();
+    let read = |file: &str| fs::read_to_string(format!("{}/docs/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    for file in ["monitoring/rules.yml", "monitoring/rules_test.yml", "monitoring/dashboard.json"] {
+        let unknown: Vec<_> = named(&read(file)).difference(&known).cloned().collect();
+        assert!(unknown.is_empty(), "{file}: {unknown:?}");
+    }
+    let guide = read("guide/metrics.md");
+    let missing: Vec<_> = FAMILIES.iter().filter(|family| !guide.contains(&format!("`{}`", family.name))).collect();
+    assert!(missing.is_empty(), "the guide lacks {missing:?}");
+    let dashboard: serde_json::Value = serde_json::from_str(&read("monitoring/dashboard.json")).unwrap();
+    let rules = read("monitoring/rules.yml");
+    let panels = dashboard["panels"].as_array().unwrap();
+    assert!(panels.len() >= 6);
+    for expression in panels.iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten()) {
+        let expression = expression["expr"].as_str().unwrap();
+        for word in expression.split(|c: char| !(c.is_ascii_alphanumeric() || "_:".contains(c))) {
+            let rule = word.starts_with("run:") || word.starts_with("rank:");
+            assert!(!rule || rules.contains(&format!("record: {word}\n")), "{word}");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What a process leaves for the exporter of this node at its end: its last answer to `metrics`, in a file beside its
+//! socket.
+//!
+//! A file is left only where an exporter has announced itself within [`FRESH`], so that nothing is left behind where
+//! nobody reads. The exporter removes what is older than [`KEPT`]. Both sides use this file, and only folders that
+//! passed [`address::check`].
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use crate::control::address::{self, Process};
+
+/// File by which an exporter says that it looks into the folder.
+const ANNOUNCEMENT: &str = "exporter";
+/// Ending of the files.
+const ENDING: &str = "last";
+/// An exporter that announced itself longer ago is gone.
+pub const FRESH: Duration = Duration::from_secs(300);
+/// So long numbers of an ended process are served.
+pub const KEPT: Duration = Duration::from_secs(300);
+/// Largest file, bytes; what libprof.so writes has some thousands.
+const MAX_FILE: u64 = 256 << 10;
+
+/// Says in `folder` that an exporter looks into it.
+///
+/// # Errors
+/// When the folder is not this user's alone, or cannot be written.
+pub fn announce(folder: &Path, user: u32) -> io::Result<()> {
+    address::check(folder, user)?;
+    replace(&folder.join(ANNOUNCEMENT), b"an exporter of gpuwhy looks into this folder\n")
+}
+
+/// Withdraws it.
+pub fn withdraw(folder: &Path, user: u32) {
+    if address::check(folder, user).is_ok() {
+        let _ = fs::remove_file(folder.join(ANNOUNCEMENT));
+    }
+}
+
+/// Leaves the last numbers of the process that listened on `socket`, if an exporter looks for them. Answers whether.
+///
+/// # Errors
+/// When they cannot be written.
+pub fn leave(socket: &Path, line: &str) -> io::Result<bool> {
+    let Some(folder) = socket.parent() else { return Ok(false) };
+    let announced = fs::symlink_metadata(folder.join(ANNOUNCEMENT)).ok();
+    if announced.is_none_or(|found| !found.is_file() || found.uid() != address::user() || age(&found) > FRESH) {
+        return Ok(false);
+    }
+    replace(&socket.with_extension(ENDING), line.as_bytes()).map(|()| true)
+}
+
+/// The last numbers in a folder, with their processes and ages. Files that are older than [`KEPT`] are removed, as are
+/// unfinished ones.
+///
+/// # Errors
+/// When the folder is not this user's alone.
+pub fn all(folder: &Path, user: u32) -> io::Result<Vec<(Process, Duration, String)>> {
+    address::check(folder, user)?;
+    let mut found = Vec::new();
+    for path in fs::read_dir(folder)?.flatten().map(|entry| entry.path()) {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let Some((process, ending)) = name.split_once('.') else { continue };
+        let Ok(process) = process.parse::<Process>() else { continue };
+        let unfinished = ending.starts_with(&format!("{ENDING}."));
+        if ending != ENDING && !unfinished {
+            continue;
+        }
+        let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+        if !metadata.is_file() || metadata.uid() != user {
+            continue;
+        }
+        let age = age(&metadata);
+        if age > KEPT {
+            let _ = fs::remove_file(&path);
+        } else if !unfinished && let Ok(text) = read(&path) {
+            found.push((process, age, text));
+        }
+    }
+    Ok(found)
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    // Not through a link, and not of a pipe that somebody put there meanwhile.
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    file.take(MAX_FILE).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn age(found: &fs::Metadata) -> Duration {
+    // A time in the future is one that was just written by another clock.
+    let modified = found.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+    SystemTime::now().duration_since(modified).unwrap_or_default()
+}
+
+/// Writes a file as a whole or not at all; only its user can read it.
+fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
+    let unfinished = unfinished(path);
+    let mut file = match create(&unfinished) {
+        // Of a process that was killed while it wrote.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_file(&unfinished)?;
+            create(&unfinished)?
+        }
+        created => created?,
+    };
+    let written = file.write_all(contents).and_then(|()| fs::rename(&unfinished, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&unfinished);
+    }
+    written
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+fn unfinished(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn private() -> (tempfile::TempDir, u32) {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        (folder, address::user())
+    }
+
+    fn set_age(path: &Path, age: Duration) {
+        File::options().write(true).open(path).unwrap().set_modified(SystemTime::now() - age).unwrap();
+    }
+
+    #[test]
+    fn numbers_are_left_where_an_exporter_is_and_nowhere_else() {
+        let (folder, user) = private();
+        let socket = folder.path().join("7-2.sock");
+        assert!(!leave(&socket, "{}").unwrap(), "nobody looks");
+        announce(folder.path(), user).unwrap();
+        assert!(leave(&socket, "{\"pid\":7}").unwrap());
+        let found = all(folder.path(), user).unwrap();
+        assert_eq!((found.len(), found[0].0.to_string(), found[0].2.as_str()), (1, "7-2".to_owned(), "{\"pid\":7}"));
+        let mode = fs::metadata(folder.path().join("7-2.last")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        set_age(&folder.path().join(ANNOUNCEMENT), FRESH + Duration::from_secs(5));
+        assert!(!leave(&folder.path().join("8.sock"), "{}").unwrap(), "it is gone");
+        announce(folder.path(), user).unwrap();
+        withdraw(folder.path(), user);
+        assert!(!leave(&folder.path().join("8.sock"), "{}").unwrap(), "it said so");
+    }
+
+    #[test]
+    fn what_is_old_goes_and_what_is_not_ours_stays_and_is_not_read() {
+        let (folder, user) = private();
+        let path = |name: &str| folder.path().join(name);
+        for name in ["1.last", "2.last", "3.last.99", "4.sock", "x.last"] {
+            fs::write(path(name), name).unwrap();
+        }
+        for name in ["2.last", "3.last.99"] {
+            set_age(&path(name), KEPT + Duration::from_secs(5));
+        }
+        symlink(path("x.last"), path("5.last")).unwrap();
+        let found: Vec<_> = all(folder.path(), user).unwrap().into_iter().map(|(process, ..)| process.id).collect();
+        assert_eq!(found, [1]);
+        let left = ["1.last", "2.last", "3.last.99", "4.sock", "x.last", "5.last"].map(|name| path(name).exists());
+        assert_eq!(left, [true, false, false, true, true, true]);
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(all(folder.path(), user).is_err() && announce(folder.path(), user).is_err(), "open to others");
+    }
+}

@@ -1,0 +1,278 @@
+//! `gpuwhy exporter` end to end: recorded programs through the real libprof.so, scraped, written to a file and pushed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::support::{GPUWHY, Stage, stderr, sum};
+
+/// A recorded program that plays for some seconds, with its own folder for sockets.
+struct Program {
+    stage: Stage,
+    child: Child,
+}
+
+impl Program {
+    fn start(speed: &str, variables: &[(&str, &str)]) -> Self {
+        let stage = Stage::new();
+        let mut host = stage.host("multi_stream");
+        for name in ["RANK", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "MASTER_ADDR"] {
+            host.env_remove(name);
+        }
+        host.env("XDG_RUNTIME_DIR", stage.folder.path()).env("GPUWHY_REPLAY_SPEED", speed);
+        host.envs(variables.iter().copied()).stderr(Stdio::null()).stdout(Stdio::null());
+        let child = host.spawn().unwrap();
+        let program = Self { stage, child };
+        wait_for("the socket", || program.stage.path(&format!("gpuwhy/{}.sock", program.child.id())).exists());
+        program
+    }
+
+    fn end(mut self) -> Stage {
+        assert!(self.child.wait().unwrap().success());
+        self.stage
+    }
+}
+
+/// An exporter that runs until it is dropped.
+struct Exporter {
+    child: Child,
+    address: String,
+}
+
+impl Exporter {
+    fn start(stage: &Stage, arguments: &[&str]) -> Self {
+        let mut command = Command::new(GPUWHY);
+        command.arg("exporter").args(arguments).env("XDG_RUNTIME_DIR", stage.folder.path());
+        let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut address = String::new();
+        if arguments.contains(&"--listen") {
+            let mut line = String::new();
+            said.read_line(&mut line).unwrap();
+            address =
+                line.split("http://").nth(1).unwrap_or_else(|| panic!("{line}")).split('/').next().unwrap().into();
+        }
+        // What it says beyond must not fill the pipe.
+        thread::spawn(move || said.read_to_end(&mut Vec::new()));
+        Self { child, address }
+    }
+
+    fn scrape(&self) -> Page {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
+        Page::of(body)
+    }
+}
+
+impl Drop for Exporter {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Values by their names and labels.
+struct Page(BTreeMap<String, f64>);
+
+impl Page {
+    fn of(text: &str) -> Self {
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let pair = |line: &str| line.rsplit_once(' ').map(|(name, value)| (name.to_owned(), value.parse().unwrap()));
+        Self(lines.map(|line| pair(line).unwrap()).collect())
+    }
+
+    /// The sum of the values of a metric whose labels contain all of this, of the run of these tests: programs of other
+    /// tests listen in the user's second folder.
+    fn sum(&self, name: &str, labels: &[&str]) -> f64 {
+        let start = format!("gpuwhy_{name}{{");
+        let all =
+            self.0.iter().filter(|(key, _)| key.starts_with(&start) && labels.iter().all(|label| key.contains(label)));
+        all.filter(|(key, _)| key.contains("run=\"job-7\"")).map(|(_, value)| value).sum()
+    }
+
+    fn state(&self, state: &str) -> f64 {
+        self.sum("process_state", &[&format!("state=\"{state}\"")])
+    }
+}
+
+#[track_caller]
+fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(90);
+    while !done() {
+        assert!(Instant::now() < deadline, "waited for {what} in vain");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+const RANK: [(&str, &str); 3] = [("RANK", "3"), ("WORLD_SIZE", "8"), ("TORCHELASTIC_RUN_ID", "job-7")];
+
+#[test]
+fn a_scrape_has_what_the_report_has_and_the_last_numbers_stay() {
+    let program = Program::start("0.3", &RANK);
+    let exporter = Exporter::start(&program.stage, &["--listen", "127.0.0.1:0", "--leaves"]);
+    let mut before = 0.0;
+    wait_for("kernels", || {
+        let kernels = exporter.scrape().sum("kernels_total", &["run=\"job-7\",rank=\"3\",Hostname=\""]);
+        assert!(kernels >= before, "a counter went back");
+        before = kernels;
+        kernels > 10.0
+    });
+    assert_eq!(exporter.scrape().state("capturing"), 1.0);
+    let stage = program.end();
+    wait_for("the end", || exporter.scrape().state("ended") == 1.0);
+    let report = stage.report();
+    let page = exporter.scrape();
+    let seconds = |of: &serde_json::Value| sum(of) as f64 / 1e9;
+    let all: f64 = report["devices"].as_array().unwrap().iter().map(|device| seconds(&device["leaves"])).sum();
+    assert!(all > 0.0);
+    for name in ["device_seconds_total", "device_leaf_seconds_total"] {
+        let shown = page.sum(name, &["rank=\"3\""]);
+        assert!((shown - all).abs() < 1e-6, "{name}: {shown} s instead of {all} s");
+    }
+    let kernels = report["completeness"]["records"]["kernels"].as_f64().unwrap();
+    assert_eq!(page.sum("kernels_total", &[]), kernels);
+    assert_eq!(page.sum("verdict", &[]), 1.0, "one cause");
+    assert_eq!(page.sum("process_info", &["program=\"gpuwhy-replay-host\"", "mode=\"light\""]), 1.0);
+    let folder = stage.path("gpuwhy");
+    let left: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(left.len(), 2, "the announcement and the last numbers: {left:?}");
+    assert!(left.iter().all(|path| fs::metadata(path).unwrap().permissions().mode() & 0o077 == 0), "{left:?}");
+}
+
+#[test]
+fn nothing_is_left_behind_without_an_exporter() {
+    let stage = Program::start("1", &RANK).end();
+    assert_eq!(fs::read_dir(stage.path("gpuwhy")).unwrap().count(), 0);
+}
+
+#[test]
+fn counters_go_on_over_captures() {
+    let program = Program::start("0.2", &[("GPUWHY_CAPTURE_RANGE", "cudaProfilerApi"), RANK[0], RANK[2]]);
+    let exporter = Exporter::start(&program.stage, &["--listen", "127.0.0.1:0"]);
+    let tell = |verb: &str| {
+        let mut command = Command::new(GPUWHY);
+        command.args([verb, &program.child.id().to_string()]).env("XDG_RUNTIME_DIR", program.stage.folder.path());
+        assert!(command.output().unwrap().status.success());
+    };
+    assert_eq!(exporter.scrape().state("waiting"), 1.0);
+    let mut kernels = 0.0;
+    for capture in 1..=2 {
+        tell("start");
+        wait_for("kernels of the capture", || exporter.scrape().sum("kernels_total", &[]) > kernels + 5.0);
+        tell("stop");
+        wait_for("the count of captures", || exporter.scrape().sum("captures_total", &[]) == f64::from(capture));
+        kernels = exporter.scrape().sum("kernels_total", &[]);
+    }
+    drop(program.end());
+}
+
+#[test]
+fn a_killed_process_is_lost_and_a_stopped_one_silent() {
+    let mut program = Program::start("0.05", &RANK);
+    let exporter = Exporter::start(&program.stage, &["--listen", "127.0.0.1:0"]);
+    wait_for("kernels", || exporter.scrape().sum("kernels_total", &[]) > 0.0);
+    let signal = |name: &str| {
+        let id = program.child.id().to_string();
+        assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+    };
+    signal("-STOP");
+    wait_for("silence", || exporter.scrape().state("silent") == 1.0);
+    assert!(exporter.scrape().sum("kernels_total", &[]) > 0.0, "its newest numbers stay");
+    signal("-CONT");
+    wait_for("an answer", || exporter.scrape().state("capturing") == 1.0);
+    program.child.kill().unwrap();
+    program.child.wait().unwrap();
+    wait_for("the loss", || exporter.scrape().state("lost") == 1.0);
+}
+
+#[test]
+fn node_exporter_gets_a_whole_file() {
+    let program = Program::start("0.2", &RANK);
+    let folder = tempfile::tempdir().unwrap();
+    let exporter =
+        Exporter::start(&program.stage, &["--textfile", folder.path().to_str().unwrap(), "--interval", "1s"]);
+    let file = folder.path().join("gpuwhy.prom");
+    wait_for("the file", || file.exists());
+    let first = fs::metadata(&file).unwrap().ino();
+    wait_for("the next file", || fs::metadata(&file).unwrap().ino() != first);
+    assert_eq!(Page::of(&fs::read_to_string(&file).unwrap()).state("capturing"), 1.0);
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o644);
+    drop(exporter);
+    let missing = Command::new(GPUWHY).args(["exporter", "--textfile", "/nonexistent/folder"]).output().unwrap();
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(stderr(&missing).contains("/nonexistent/folder/gpuwhy.prom cannot be written"), "{}", stderr(&missing));
+    drop(program.end());
+}
+
+#[test]
+fn the_last_numbers_are_pushed_once_at_the_end() {
+    let gateway = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/base", gateway.local_addr().unwrap());
+    let program = Program::start("0.5", &RANK);
+    let _exporter = Exporter::start(&program.stage, &["--push", &url]);
+    wait_for("the announcement", || program.stage.path("gpuwhy/exporter").exists());
+    let request = |status: &str| loop {
+        let (mut stream, _) = gateway.accept().unwrap();
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let (mut head, mut length) = (String::new(), 0);
+        while !head.ends_with("\r\n\r\n") {
+            let mut line = String::new();
+            assert!(reader.read_line(&mut line).unwrap() > 0, "{head}");
+            length = line.strip_prefix("Content-Length: ").map_or(length, |text| text.trim().parse().unwrap());
+            head.push_str(&line);
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).unwrap();
+        write!(stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").unwrap();
+        if head.contains("/run@base64/am9iLTc/") {
+            break (head, String::from_utf8(body).unwrap());
+        }
+    };
+    // The gateway is full at first.
+    let (_, refused) = request("500 Internal Server Error");
+    let (head, body) = request("200 OK");
+    assert_eq!(refused, body);
+    assert!(
+        head.starts_with("PUT /base/metrics/job/gpuwhy/run@base64/am9iLTc/rank@base64/Mw/Hostname@base64/"),
+        "{head}"
+    );
+    let page = Page::of(&body);
+    assert!(page.sum("kernels_total", &["rank=\"3\""]) > 10.0 && page.state("ended") == 1.0, "{body}");
+    assert!(!body.contains("gpuwhy_exporter"));
+    drop(program.end());
+}
+
+#[test]
+fn ranks_of_one_run_and_children_of_a_rank_are_told_apart() {
+    let first = Program::start("0.05", &RANK);
+    let root = first.stage.folder.path().to_owned();
+    // A second process of rank 3, and rank 4, with the sockets of the first one.
+    let other = |rank: &str| {
+        let stage = Stage::new();
+        let mut host = stage.host("multi_stream");
+        host.envs(RANK).env("RANK", rank).env("XDG_RUNTIME_DIR", &root).env("GPUWHY_REPLAY_SPEED", "0.05");
+        (host.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap(), stage)
+    };
+    let mut others = [other("3"), other("4")];
+    let exporter = Exporter::start(&first.stage, &["--listen", "127.0.0.1:0"]);
+    wait_for("three processes", || exporter.scrape().sum("process_info", &["run=\"job-7\""]) == 3.0);
+    let page = exporter.scrape();
+    assert_eq!(page.sum("process_info", &["rank=\"4\""]), 1.0);
+    assert_eq!(page.sum("process_info", &["rank=\"3\"", "process=\"2\""]), 1.0);
+    for (child, _) in &mut others {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let mut first = first;
+    first.child.kill().unwrap();
+    first.child.wait().unwrap();
+}
