@@ -204,7 +204,7 @@ impl Captures {
     #[must_use]
     pub fn pending_collectives(&self, now: Timestamp, dictionary: &Dictionary) -> Object {
         let newest = self.open.last().map(|capture| capture.collectives.pending().state(now, dictionary));
-        newest.unwrap_or_else(Object::new)
+        newest.unwrap_or_default()
     }
 
     /// What measuring a kernel came to, for the report.
