@@ -352,14 +352,14 @@ mod tests {
         let session = ProcessInfo { process_id: 7, ..ProcessInfo::default() };
         let writer = TraceWriter::new(Vec::new(), &session).unwrap();
         let bytes = writer.finish(End::Clean, Timestamp::from_nanos(1), &Loss::default(), &Dictionary::new()).unwrap();
-        std::fs::write(&path, &bytes).unwrap();
+        fs::write(&path, &bytes).unwrap();
         let mut trace = TraceFile::open(&path).unwrap();
         trace.close();
         assert!(matches!(trace.contents, Contents::Closed(..)));
         let pass = |trace: &TraceFile| trace.pass(&mut unwatched, |_, _| Ok::<_, OpenError>(()));
         assert_eq!(pass(&trace).unwrap().session.process_id, 7);
-        std::fs::write(folder.path().join("other"), &bytes).unwrap();
-        std::fs::rename(folder.path().join("other"), &path).unwrap();
+        fs::write(folder.path().join("other"), &bytes).unwrap();
+        fs::rename(folder.path().join("other"), &path).unwrap();
         let error = pass(&trace).err().unwrap().to_string();
         assert!(error.contains("rank0.gpuwhy") && error.contains("another file has its name"), "{error}");
     }

@@ -1,9 +1,9 @@
 //! Time and memory of comparing ranks: `cargo bench -p profiler-core --bench ranks [-- RANKS...]`.
 //!
-//! Jobs are made up as in `tests/ranks_simulated.rs`: 52 collectives a step, 16 steps, clocks that drift, one late rank.
-//! Rows lie in a temporary file, as `gpuwhy merge` keeps those of many ranks, and the file is in the page cache. Time is
-//! that of the comparison, on one core. Memory is the highest resident size of the process so far, as Linux counts it
-//! (`VmHWM`), so name sizes in ascending order.
+//! Jobs are made up as in `tests/ranks_simulated.rs`: 52 collectives a step, 16 steps, clocks that drift, one late
+//! rank. Rows lie in a temporary file, as `gpuwhy merge` keeps those of many ranks, and the file is in the page cache.
+//! Time is that of the comparison, on one core. Memory is the highest resident size of the process so far, as Linux
+//! counts it (`VmHWM`), so name sizes in ascending order.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
