@@ -83,8 +83,7 @@ pub(crate) fn live(recent: &MonitoredTime) -> (Group, f64) {
 fn divided(time: &MonitoredTime, several: bool) -> (Group, f64, String) {
     let from = "Inferred from hardware and CPU samples: mode monitor records no GPU work";
     let range = |part: &MonitoredPart| {
-        let words = capitalized(&words::bottleneck(part.group));
-        format!("{words} {}", between(part.low, part.high))
+        format!("{} {}", words::bottleneck(part.group), between(part.low, part.high))
     };
     if time.bottleneck == Group::GpuCompute && several {
         let why =
@@ -92,7 +91,7 @@ fn divided(time: &MonitoredTime, several: bool) -> (Group, f64, String) {
         return (Group::CannotTell, 0.0, format!("{}. {from}.", capitalized(why)));
     }
     if let Some(part) = time.part(time.bottleneck) {
-        let why = format!("{} of {}. {from}.", range(part), duration(time.window_ns));
+        let why = format!("{} of {}. {from}.", capitalized(&range(part)), duration(time.window_ns));
         return (time.bottleneck, part.low, why);
     }
     let possible: Vec<String> = time.possible().into_iter().take(4).map(range).collect();
