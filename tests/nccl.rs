@@ -145,3 +145,33 @@ fn another_plugin_keeps_its_place_and_the_report_says_so() {
     let notes = free.report()["process"]["notes"].to_string();
     assert!(!notes.contains("NCCL_PROFILER_PLUGIN"), "{notes}");
 }
+
+#[test]
+fn tables_have_the_operations_and_their_communicators() {
+    let stage = Stage::new();
+    assert!(host(&stage, 6).status().unwrap().success());
+    let ask = |query: &str| -> Vec<String> {
+        let mut command = Command::new(crate::support::GPUWHY);
+        let output = command.args(["query", "--csv", query]).arg(stage.path("trace.gpuwhy")).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        String::from_utf8_lossy(&output.stdout).lines().skip(1).map(str::to_owned).collect()
+    };
+    let sums = "SELECT m.name, c.function, c.basis, COUNT(*), SUM(c.bytes), MIN(c.sequence), MAX(c.sequence) \
+                FROM collectives c JOIN communicators m ON m.communicator = c.communicator \
+                GROUP BY 1, 2, 3 ORDER BY 1, 2";
+    let reduced = 50 * (4 << 20) + 3 * (4 << 10);
+    let expected = [
+        format!(",all_reduce,plugin,20,{},0,19", 20 * (64 << 10)),
+        format!("dp,all_reduce,plugin,53,{reduced},0,52"),
+        "dp,receive,plugin,1,3000,,".to_owned(),
+        "dp,send,plugin,1,1000,,".to_owned(),
+    ];
+    assert_eq!(ask(sums), expected);
+    let kernels = "SELECT COUNT(*) FROM collectives c JOIN kernels k ON k.correlation = c.correlation \
+                   WHERE k.start_ns = c.start_ns AND k.end_ns = c.end_ns AND k.communication AND c.queued_ns < c.start_ns";
+    assert_eq!(ask(kernels), ["75"]);
+    let communicators = "SELECT communicator, name, ranks, nodes, rank_in_communicator FROM communicators ORDER BY 1";
+    let expected = ["000000070000002,,2,1,0", "000000d000000001,dp,4,1,0", "000000d000000003,again,8,1,0"];
+    assert_eq!(ask(communicators).len(), expected.len());
+    assert_eq!(ask(communicators)[1..], expected[1..]);
+}

@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail};
 use gpuwhy_inject::config::{self, Level, ReportStyle, Settings, SettingsError};
 use tracing::{debug, info};
 
-use crate::{install_paths, message};
+use crate::{history, install_paths, message};
 
 /// Exit code when gpuwhy fails before the command starts, as `env`, `timeout` and `docker run` have it.
 pub const OWN_FAILURE: u8 = 125;
@@ -49,6 +49,8 @@ pub struct Props {
     pub log: Option<String>,
     /// What is measured and recorded, as variables of the library.
     pub variables: Vec<(&'static str, String)>,
+    /// Whether a line about the run is kept.
+    pub history: History,
     /// The libcupti to use.
     pub cupti: Option<PathBuf>,
     /// Which ranges PyTorch makes by itself.
@@ -57,6 +59,16 @@ pub struct Props {
     pub force: bool,
     /// The command and its arguments; at least the command.
     pub command: Vec<OsString>,
+}
+
+/// Whether a line about the run is kept, for `gpuwhy history`.
+#[derive(Debug, Default)]
+pub enum History {
+    /// No.
+    #[default]
+    Off,
+    /// In this file (`off` for none); without one where [`config::HISTORY`] says, else in the usual place.
+    Kept(Option<PathBuf>),
 }
 
 /// Becomes the command. Returns only when that failed or was refused, with the exit code to leave with.
@@ -212,6 +224,14 @@ fn variables(props: &Props) -> Result<Vec<(&'static str, OsString)>> {
     }
     if let Some(path) = &props.cupti {
         variables.push(("GPUWHY_CUPTI_PATH", absolute("--cupti-path", path)?));
+    }
+    match &props.history {
+        History::Off => variables.push((config::HISTORY, "off".into())),
+        History::Kept(Some(path)) if path.as_os_str() == "off" => variables.push((config::HISTORY, "off".into())),
+        History::Kept(Some(path)) => variables.push((config::HISTORY, absolute("--history", path)?)),
+        History::Kept(None) => {
+            variables.extend(history::file::ready().map(|path| (config::HISTORY, path.into_os_string())));
+        }
     }
     variables.extend(props.variables.iter().map(|(variable, value)| (*variable, value.into())));
     for (variable, value) in

@@ -2,6 +2,7 @@
 
 use profiler_core::attribution::segments::Segment;
 use profiler_core::capture::Captures;
+use profiler_core::collective::CollectiveEvent;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{DeviceId, Loss, Record, Timestamp};
 use profiler_core::report::Report;
@@ -23,6 +24,12 @@ pub fn attributed(trace: &TraceFile, progress: &mut Progress<'_>) -> Result<(Rep
 pub enum Beside<'a> {
     /// A record, before anything that it leads to.
     Record(&'a Record, &'a Dictionary),
+    /// An operation of a communicator.
+    Collective(&'a CollectiveEvent),
+    /// Everything that completed before has been given.
+    Flushed(Timestamp),
+    /// Nothing more comes of the run, which ended then.
+    Finished(Timestamp),
     /// What devices did, as far as it is final.
     Segments(Vec<(DeviceId, Vec<Segment>)>),
 }
@@ -60,6 +67,7 @@ fn read(
             Item::Flush(at) => {
                 captures.flushed(*at, scope.dictionary);
                 last = last.max(*at);
+                beside(Beside::Flushed(*at));
                 if segments {
                     beside(Beside::Segments(captures.take_segments()));
                 }
@@ -69,12 +77,16 @@ fn read(
             Item::Cost(cost) => captures.cost(*cost),
             Item::Utilization(reading) => captures.utilization(*reading),
             Item::Counters(event) => captures.counters(event),
-            Item::Collective(event) => captures.collective(event),
+            Item::Collective(event) => {
+                captures.collective(event);
+                beside(Beside::Collective(event));
+            }
             Item::End(_, at) => last = last.max(*at),
         }
         Ok::<_, ExportError>(())
     })?;
     captures.finish(last, &passed.session, &passed.loss, &passed.dictionary);
+    beside(Beside::Finished(last));
     if segments {
         beside(Beside::Segments(captures.take_segments()));
     }

@@ -1,5 +1,6 @@
 //! Traces of several ranks: compared, and put on one timeline.
 
+use profiler_core::collective::Joiner;
 use profiler_core::ranks::{Collectives, RanksReport};
 use profiler_core::record::Record;
 
@@ -24,11 +25,18 @@ pub fn compare(
     let count = traces.len().max(1) as u64;
     let (mut store, mut summaries, mut notes) = (RowStore::new(), Vec::with_capacity(traces.len()), Vec::new());
     for (number, (trace, label)) in (0..).zip(traces) {
-        let mut collectives = Collectives::default();
+        let (mut collectives, mut joiner) = (Collectives::default(), Joiner::default());
         let mut progress = |done, total| progress(total / count * number + done / count, total);
         let (report, passed) = attributed_beside(trace, &mut progress, |beside| match beside {
-            Beside::Record(Record::Kernel(kernel), dictionary) => collectives.push(kernel, dictionary),
-            Beside::Record(..) => {}
+            Beside::Record(record, dictionary) => {
+                joiner.push(record, dictionary);
+                if let Record::Kernel(kernel) = record {
+                    collectives.push(kernel, dictionary);
+                }
+            }
+            Beside::Collective(event) => joiner.event(event),
+            Beside::Flushed(at) => joiner.flushed(at, |row| collectives.operation(row)),
+            Beside::Finished(at) => joiner.finish(at, |row| collectives.operation(row)),
             Beside::Segments(segments) => collectives.segments(&segments),
         })?;
         notes.extend(passed.notes().into_iter().map(|note| format!("{}: {note}", trace.path().display())));

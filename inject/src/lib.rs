@@ -15,6 +15,7 @@
 //! | `kernels` | hardware counters of chosen kernels | application threads, `gpuwhy-kernels` |
 //! | `collect`, `cost` | buffers become records, a verdict and a trace | `gpuwhy-collect` |
 //! | `nvtx` | the program's own ranges and marks | application threads, `gpuwhy-collect` |
+//! | `history` | a line about the run at its end | `gpuwhy-history` |
 //! | `nccl` | communicators and their operations | application threads, NCCL's, `gpuwhy-collect` |
 //! | `session` | the program measures a part of itself | its threads, `gpuwhy-collect` |
 //! | `control` | a socket to ask, start and stop | `gpuwhy-control` |
@@ -35,6 +36,7 @@ mod counters;
 mod cupti;
 mod entry;
 mod flusher;
+mod history;
 mod kernels;
 mod lifecycle;
 mod log;

@@ -42,7 +42,7 @@ use crate::sampler::launchers::Launchers;
 use crate::sampler::queue::SampleQueue;
 use crate::sys::{clock, memory, process, signals};
 use crate::worker::Worker;
-use crate::{command_line, flusher, log, process_info};
+use crate::{command_line, flusher, history, log, process_info};
 
 /// Starts measuring as the environment says; what is wrong with it is said, and the default holds. Then, whether that
 /// succeeded or not, initializes the other injection library, if one is named.
@@ -88,7 +88,14 @@ pub fn start_for_sessions(how: Start) -> Result<(), StartError> {
     let (settings, errors) = Settings::from_env();
     warn_of(&errors);
     let capture = Request { range: Range::Nothing, ..Request::default() };
-    let silent = Settings { output: None, report: ReportStyle::Off, live: None, what_if: WhatIf::Off, ..settings };
+    let silent = Settings {
+        output: None,
+        report: ReportStyle::Off,
+        live: None,
+        what_if: WhatIf::Off,
+        history: None,
+        ..settings
+    };
     let mode = silent.mode.max(Mode::Light);
     let mut graphs = if silent.graphs == Graphs::Auto { Graphs::Nodes } else { silent.graphs };
     if graphs == Graphs::Whole && !cupti_sys::driver_devices().is_empty() {
@@ -217,6 +224,7 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
         process_id: std::process::id(),
         exit_timeout: settings.exit_timeout,
         report: settings.report,
+        history: settings.history.clone(),
         kill: settings.capture.kill,
     };
     if !profiler.install() {
@@ -361,6 +369,12 @@ fn finish() {
 
 fn report(outcome: Option<RunOutcome>) {
     let Some(outcome) = outcome else { return };
+    if let Some(profiler) = Profiler::installed()
+        && let Some(path) = &profiler.history
+        && outcome.captured_nothing.is_none()
+    {
+        history::add(path, &outcome, profiler.exit_timeout);
+    }
     let style = Profiler::installed().map_or(ReportStyle::Off, |profiler| profiler.report);
     let mut text = match (style, &outcome.captured_nothing) {
         (ReportStyle::Off, _) => return,

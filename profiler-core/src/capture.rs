@@ -17,6 +17,7 @@ use crate::collective::{CollectiveEngine, CollectiveEvent, CollectiveLog};
 use crate::cost::Cost;
 use crate::counters::{CounterEvent, CounterLog};
 use crate::dictionary::Dictionary;
+use crate::json_text::Object;
 use crate::kernels::source::PcWindow;
 use crate::kernels::{Choice, KernelProfile, KernelsReport, Pattern, candidates, choose};
 use crate::monitoring::{MonitoredTime, Monitoring};
@@ -211,6 +212,13 @@ impl Captures {
     pub fn collective(&mut self, event: &CollectiveEvent) {
         self.collectives.take(event, self.open.is_empty() && !self.marked);
         self.open.iter_mut().for_each(|capture| capture.collectives.event(event));
+    }
+
+    /// What was queued in communicators and is not finished, in the newest open capture: fields of an answer to `hang`.
+    #[must_use]
+    pub fn pending_collectives(&self, now: Timestamp, dictionary: &Dictionary) -> Object {
+        let newest = self.open.last().map(|capture| capture.collectives.pending().state(now, dictionary));
+        newest.unwrap_or_else(Object::new)
     }
 
     /// What measuring a kernel came to, for the report.

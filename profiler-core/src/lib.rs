@@ -21,6 +21,8 @@ pub mod demangle;
 pub mod dictionary;
 pub mod diff;
 pub mod geometry;
+pub mod hang;
+pub mod history;
 pub mod json_text;
 pub mod kernels;
 pub mod loss;

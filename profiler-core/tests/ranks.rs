@@ -168,8 +168,8 @@ fn one_host_without_a_name_has_one_clock() {
     assert!(text.contains("\nclock: one clock for all"), "{text}");
 }
 
-/// Two ranks; one multiplies a matrix more in each step, and once, long before, it did something else. What it did at its
-/// start is not why the other one waits.
+/// Two ranks; one multiplies a matrix more in each step, and once, long before, it did something else. What it did at
+/// its start is not why the other one waits.
 #[test]
 fn more_work_in_each_step_is_told_as_computation_whatever_happened_at_the_start() {
     let mut ranks = [Rank::new("a"), Rank::new("a")];

@@ -7,6 +7,7 @@
 //! Which run and which rank a trace is (`labels`) is put in front of the columns by whoever stores the rows.
 
 mod cell;
+mod collectives;
 mod labels;
 mod records;
 mod reported;
@@ -24,6 +25,7 @@ use crate::ranges::OpenRanges;
 use gpuwhy_import::{Progress, TraceFile};
 
 pub use cell::{Cell, Column, Kind};
+use collectives::CollectiveRows;
 pub use labels::{Label, labels};
 use records::KernelName;
 
@@ -89,6 +91,10 @@ all! {
     Memory = "memory", records::MEMORY;
     /// Migrations and page faults of managed memory.
     Managed = "managed", records::MANAGED;
+    /// Operations of communicators, each with the kernel that did it.
+    Collectives = "collectives", collectives::COLLECTIVES;
+    /// Communicators of NCCL.
+    Communicators = "communicators", collectives::COMMUNICATORS;
     /// Samples of hardware counters and readings of gauges, a row for each value.
     GpuMetrics = "gpu_metrics", records::GPU_METRICS;
     /// The process, and the verdict about it.
@@ -187,7 +193,11 @@ fn records_of(trace: &TraceFile, sink: &mut dyn Sink, progress: &mut Progress<'_
     let mut stacks = records::Stacks::default();
     let mut counters = CounterValues::default();
     let mut last = Timestamp::ZERO;
+    let mut collectives = CollectiveRows::are_wanted(sink).then(CollectiveRows::default);
     let passed = trace.pass(progress, |item, scope| {
+        if let Some(collectives) = &mut collectives {
+            collectives.take(item, scope.dictionary, sink)?;
+        }
         let record = match item {
             Item::Record(record) => record,
             Item::Flush(at) | Item::End(_, at) => {
@@ -247,6 +257,9 @@ fn records_of(trace: &TraceFile, sink: &mut dyn Sink, progress: &mut Progress<'_
         let end = Some((range.end, range.end_thread, false));
         records::range(&range.begin, end, &passed.dictionary, &mut cells);
         sink.row(Table::Nvtx, &cells)?;
+    }
+    if let Some(collectives) = collectives {
+        collectives.finish(&passed.dictionary, sink)?;
     }
     let mut notes = passed.notes();
     notes.extend(ranges.notes());

@@ -102,6 +102,18 @@ pub const LOG: Setting<Level> = Setting {
     parse: Level::parse,
 };
 
+/// [`variable::HISTORY`]
+pub const HISTORY: Setting<Option<PathBuf>> = Setting {
+    name: variable::HISTORY,
+    default: "off",
+    expected: "an absolute file name or `off`",
+    meaning: "File to which a line of about 2 kB about the run is added at its end, for `gpuwhy history`: step, verdict, causes, \
+                  command line. `gpuwhy run` and the Python module set it to `gpuwhy/history.jsonl` in XDG_STATE_HOME or \
+                  ~/.local/state, unless it is set; `off` keeps none. Of a job only rank 0 writes. A file that cannot be written, or \
+                  of more than 8 MiB, is left alone.",
+    parse: |text| or_off(text, |text| Some(PathBuf::from(text)).filter(|path| path.is_absolute())),
+};
+
 /// [`variable::CUPTI_PATH`]
 pub const CUPTI_PATH: Setting<Option<PathBuf>> = Setting {
     name: variable::CUPTI_PATH,
@@ -376,6 +388,7 @@ pub const VARIABLES: &[Variable] = &[
     REPORT.variable(),
     LIVE.variable(),
     LOG.variable(),
+    HISTORY.variable(),
     CUPTI_PATH.variable(),
     RAW_RECORDING.variable(),
     RAW_RECORDING_LIMIT.variable(),

@@ -87,5 +87,7 @@ pub const DELAY: &str = "GPUWHY_DELAY";
 pub const DURATION: &str = "GPUWHY_DURATION";
 /// Whether there is a control socket.
 pub const CONTROL: &str = "GPUWHY_CONTROL";
+/// The history of runs.
+pub const HISTORY: &str = "GPUWHY_HISTORY";
 /// Signal after the last capture.
 pub const KILL: &str = "GPUWHY_KILL";

@@ -67,6 +67,7 @@ pub(crate) use loaders::is_native;
 pub use memory::PeakCaller;
 pub(crate) use ranges::template;
 pub use ranges::{RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTally, Spread};
+pub(crate) use stacks::line_of;
 pub use stacks::{HostLine, LineId};
 pub use subject::{GapTotals, Producer, Subject};
 

@@ -1,6 +1,6 @@
 //! Collectives of one capture: rows from events and records, added up.
 
-use super::{CollectiveEvent, CollectiveRow, CollectiveTable, Joiner, Unjoined};
+use super::{CollectiveEvent, CollectiveRow, CollectiveTable, Joiner, Pending, Unjoined};
 use crate::dictionary::Dictionary;
 use crate::record::{Record, Timestamp};
 
@@ -34,6 +34,7 @@ pub struct NamedRow {
 pub struct CollectiveEngine {
     joiner: Joiner,
     table: CollectiveTable,
+    pending: Pending,
     begin: Timestamp,
 }
 
@@ -48,6 +49,7 @@ impl CollectiveEngine {
     pub fn event(&mut self, event: &CollectiveEvent) {
         if !matches!(event, CollectiveEvent::Operation(operation) if operation.at < self.begin) {
             self.joiner.event(event);
+            self.pending.event(event);
         }
     }
 
@@ -55,18 +57,28 @@ impl CollectiveEngine {
     #[inline]
     pub fn push(&mut self, record: &Record, dictionary: &Dictionary) {
         self.joiner.push(record, dictionary);
+        self.pending.push(record);
     }
 
     /// Everything that completed before `at` has been pushed.
     pub fn flushed(&mut self, at: Timestamp) {
-        let Self { joiner, table, .. } = self;
-        joiner.flushed(at, |row| table.add(row));
+        let Self { joiner, table, pending, .. } = self;
+        joiner.flushed(at, |row| {
+            pending.done(row);
+            table.add(row);
+        });
     }
 
     /// Nothing more will come of the capture, which ended at `end`.
     pub fn finish(&mut self, end: Timestamp) {
         let Self { joiner, table, .. } = self;
         joiner.finish(end, |row| table.add(row));
+    }
+
+    /// What was queued and is not finished.
+    #[must_use]
+    pub fn pending(&self) -> &Pending {
+        &self.pending
     }
 
     /// What it came to; `None` when nothing communicated.

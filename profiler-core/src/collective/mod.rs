@@ -11,6 +11,7 @@ mod engine;
 mod join;
 mod names;
 mod overlap;
+mod pending;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ pub use engine::{CollectiveEngine, CollectiveLog, CollectivesReport, NamedRow};
 pub use join::{Joiner, Unjoined};
 pub use names::{Algorithm, DataType, Function, Protocol};
 pub use overlap::Overlap;
+pub use pending::Pending;
 pub use table::{CollectiveRow, CollectiveTable, ROW_LIMIT};
 
 use crate::record::{CorrelationId, DeviceId, NameId, StreamId, ThreadId, Timestamp};

@@ -27,24 +27,20 @@ impl Overlap {
 
     /// Brings what came into order. To be called before [`covered`](Self::covered).
     pub fn merge(&mut self) {
-        if self.new.is_empty() {
-            return;
-        }
-        self.merged.append(&mut self.new);
-        self.merged.sort_unstable();
-        let mut kept: Vec<(u64, u64)> = Vec::with_capacity(self.merged.len());
-        for &(start, end) in &self.merged {
-            match kept.last_mut() {
+        let Some(first) = self.new.iter().map(|interval| interval.0).min() else { return };
+        // What ended before stays as it is.
+        let untouched = self.merged.partition_point(|interval| interval.1 < first);
+        self.new.extend(self.merged.drain(untouched..));
+        self.new.sort_unstable();
+        for (start, end) in self.new.drain(..) {
+            match self.merged.last_mut() {
                 Some(last) if start <= last.1 => last.1 = last.1.max(end),
-                _ => kept.push((start, end)),
+                _ => self.merged.push((start, end)),
             }
         }
-        if kept.len() > LIMIT {
-            let over = kept.len() - LIMIT;
-            kept.drain(..over);
-            self.lost += over as u64;
-        }
-        self.merged = kept;
+        let over = self.merged.len().saturating_sub(LIMIT);
+        self.merged.drain(..over);
+        self.lost += over as u64;
     }
 
     /// Nanoseconds between `start` and `end` in which a kernel computed.

@@ -311,6 +311,13 @@ fn computing_time_is_a_union_and_what_nobody_asks_for_goes() {
     assert_eq!(overlap.covered(at(0), at(100)), 30);
     assert_eq!(overlap.covered(at(18), at(42)), 14);
     assert_eq!(overlap.covered(at(30), at(40)), 0);
-    overlap.forget(at(30));
-    assert_eq!((overlap.covered(at(0), at(100)), overlap.lost()), (10, 0));
+    // What comes later may lie before, in between and behind, and join what was apart.
+    for (start, end) in [(1, 3), (30, 40), (55, 58)] {
+        overlap.push(at(start), at(end));
+    }
+    overlap.merge();
+    assert_eq!(overlap.covered(at(0), at(100)), 2 + 40 + 3);
+    assert_eq!(overlap.covered(at(2), at(56)), 1 + 40 + 1);
+    overlap.forget(at(50));
+    assert_eq!((overlap.covered(at(0), at(100)), overlap.lost()), (3, 0));
 }

@@ -68,8 +68,8 @@ struct Told {
 }
 
 impl Blame<'_> {
-    /// Goes over all ranks: fills `rows`, gives the time of each rank by cause in the compared time, and hands each wait
-    /// to `wait`: who waited, for whom, how long.
+    /// Goes over all ranks: fills `rows`, gives the time of each rank by cause in the compared time, and hands each
+    /// wait to `wait`: who waited, for whom, how long.
     pub(super) fn pass<S: RowSource>(
         &mut self,
         source: &mut S,

@@ -42,9 +42,10 @@ pub struct HostClock {
     pub offset_ns: Option<i64>,
     /// By how much the offset grows, nanoseconds in a second.
     pub drift_ppb: i64,
-    /// How far the offset may be wrong, nanoseconds: the largest of two standard errors along the graph, what loops fail
-    /// to close by (95 %), and twice how far ends of one collective lie apart on ranks of one host (95 %), since a rank of
-    /// either host may always end later than others. `None` for the first host and where the offset is not known.
+    /// How far the offset may be wrong, nanoseconds: the largest of two standard errors along the graph, what loops
+    /// fail to close by (95 %), and twice how far ends of one collective lie apart on ranks of one host (95 %), since
+    /// a rank of either host may always end later than others. `None` for the first host and where the offset is not
+    /// known.
     pub error_ns: Option<u64>,
     /// How far ends of one operation lie apart on this host and others (within the first: between its ranks) when
     /// offsets are applied: half of them at most this far, and 95 %. `None` where there is nothing to compare.
@@ -212,16 +213,16 @@ fn edge((from, to): (usize, usize), kept: &[(i64, i64)], middle: i64) -> Option<
 
 /// Offsets, drifts and variances of the offsets by the edges of least error (Prim's algorithm), from the first host.
 fn spanning_tree(hosts: usize, edges: &[Edge]) -> (Vec<Option<f64>>, Vec<Option<f64>>, Vec<f64>) {
-    let mut neighbors: Vec<Vec<usize>> = vec![Vec::new(); hosts];
+    let mut links: Vec<Vec<usize>> = vec![Vec::new(); hosts];
     for (place, edge) in edges.iter().enumerate() {
-        neighbors[edge.from].push(place);
-        neighbors[edge.to].push(place);
+        links[edge.from].push(place);
+        links[edge.to].push(place);
     }
     let (mut offsets, mut drifts, mut variance) = (vec![None; hosts], vec![None; hosts], vec![0.0; hosts]);
     let mut near = BinaryHeap::new();
     // Errors as whole nanoseconds, since floating-point numbers have no order.
     let reach = |near: &mut BinaryHeap<_>, host: usize| {
-        near.extend(neighbors[host].iter().map(|&edge| (Reverse(edges[edge].error as u64), Reverse(edge))));
+        near.extend(links[host].iter().map(|&edge| (Reverse(edges[edge].error as u64), Reverse(edge))));
     };
     if hosts > 0 {
         (offsets[0], drifts[0]) = (Some(0.0), Some(0.0));
@@ -244,16 +245,16 @@ fn spanning_tree(hosts: usize, edges: &[Edge]) -> (Vec<Option<f64>>, Vec<Option<
 
 /// Least squares over all edges (Gauss and Seidel), weighted by their errors; the first host stays.
 fn improve(values: &mut [Option<f64>], edges: &[Edge], of: impl Fn(&Edge) -> f64) {
-    let mut neighbors: Vec<Vec<(usize, f64, f64)>> = vec![Vec::new(); values.len()];
+    let mut links: Vec<Vec<(usize, f64, f64)>> = vec![Vec::new(); values.len()];
     for edge in edges {
         let weight = 1.0 / (edge.error * edge.error);
-        neighbors[edge.to].push((edge.from, of(edge), weight));
-        neighbors[edge.from].push((edge.to, -of(edge), weight));
+        links[edge.to].push((edge.from, of(edge), weight));
+        links[edge.from].push((edge.to, -of(edge), weight));
     }
     for _ in 0..ROUNDS {
         for place in 1..values.len() {
             let (mut sum, mut weights) = (0.0, 0.0);
-            for &(other, difference, weight) in &neighbors[place] {
+            for &(other, difference, weight) in &links[place] {
                 if let Some(value) = values[other] {
                     sum += weight * (value + difference);
                     weights += weight;

@@ -3,8 +3,8 @@
 //! A rank that reaches a collective early waits in it for the last one, and its trace alone shows a long kernel. Beside
 //! the traces of the others the kernel divides into waiting (until the last rank has begun) and moving data. Waiting
 //! goes back to the rank that began last, or to the one that this rank itself had waited for in another communicator.
-//! The rank that causes most of it is the straggler, and what it does longer than ranks with the same part in the job is
-//! the reason.
+//! The rank that causes most of it is the straggler, and what it does longer than ranks with the same part in the job
+//! is the reason.
 //!
 //! Rows of ranks are read one rank after the other, several times; what stays in memory is some kilobytes a rank and
 //! some 130 bytes a collective of the job.

@@ -169,7 +169,7 @@ pub struct CriticalPath {
     pub ranks: Vec<(u32, u64)>,
     /// Collectives on it.
     pub collectives: u64,
-    /// What is left of `total_ns` without the straggler's excess, as far as the path has it; `None` without a straggler.
-    /// A bound: another rank may be the next one that is waited for.
+    /// What is left of `total_ns` without the straggler's excess, as far as the path has it; `None` without a
+    /// straggler. A bound: another rank may be the next one that is waited for.
     pub without_excess_ns: Option<u64>,
 }

@@ -79,8 +79,8 @@ impl RankRows {
         Self { groups, rows, pieces }
     }
 
-    /// The time from `from` to `to`, each the begin or end of a row, by cause. It sums to the time between them: what no
-    /// cause is known for is `unobserved`.
+    /// The time from `from` to `to`, each the begin or end of a row, by cause. It sums to the time between them: what
+    /// no cause is known for is `unobserved`.
     #[must_use]
     pub fn between(&self, from: i64, to: i64) -> Leaves {
         let mut leaves = [0; LEAF_COUNT];

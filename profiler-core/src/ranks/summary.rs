@@ -11,7 +11,7 @@ use crate::steps::FEWEST_STEADY;
 const KERNELS: usize = 16;
 /// Lines of code of a rank that are kept.
 const LINES: usize = 4;
-/// Stretches of steady time of a rank; neighbors are joined, so there are as many as unusual steps.
+/// Stretches of steady time of a rank; those that touch are joined, so there are as many as unusual steps.
 const STEADY: usize = 4_096;
 
 /// What one rank brings, without its rows.

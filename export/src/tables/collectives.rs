@@ -1,0 +1,116 @@
+//! The tables of collectives: operations with their kernels, and communicators.
+
+use profiler_core::collective::{Algorithm, Basis, Collective, Communicator, DataType, Function, Joiner, Protocol};
+use profiler_core::dictionary::Dictionary;
+use profiler_core::record::Timestamp;
+use profiler_core::trace::Item;
+
+use super::cell::{Cell, Column, Kind};
+use super::records::table;
+use super::{Sink, Table};
+use crate::error::ExportError;
+
+table! {
+    /// A row of [`COLLECTIVES`]. `communicator` is its id as text.
+    COLLECTIVES, collective(row: &Collective, communicator: Option<&'a str>) {
+        "communicator" Text "16 hexadecimal digits, equal on all ranks; empty if NCCL did not tell it" = communicator;
+        "ranks" Integer "of the communicator; empty if not known" = known(u64::from(row.ranks));
+        "function" Text "all_reduce and others" = row.function.name();
+        "sequence" Integer "operations of this function in the communicator before it, as NCCL counts, equal on all ranks; empty if not known" = row.sequence;
+        "ordinal" Integer "rows of this communicator and function before it in this trace" = row.ordinal;
+        "bytes" Integer "size as nccl-tests counts it; empty if not known" = known(row.bytes);
+        "data_type" Text "float32 and others; empty if not known" = told(row.data_type != DataType::Unknown, row.data_type.name());
+        "algorithm" Text "ring and others; empty if not known" = told(row.algorithm != Algorithm::Unknown, row.algorithm.name());
+        "protocol" Text "ll, ll128, simple; empty if not known" = told(row.protocol != Protocol::Unknown, row.protocol.name());
+        "channels" Integer "empty if not known" = known(u64::from(row.channels));
+        "root_or_peer" Integer "rank of the root, or of the other side of a send or receive; empty for other functions" = root_or_peer(row);
+        "operations_in_kernel" Integer "operations that the same kernel did, this one included; empty if not known" = known(u64::from(row.operations_in_kernel));
+        "queued_ns" Integer "when the program queued it; empty if not known" = known(row.queued.nanos());
+        "start_ns" Integer "begin of its kernel" = row.start.nanos();
+        "end_ns" Integer "end of its kernel" = row.end.nanos();
+        "exposed_ns" Integer "part of end_ns - start_ns in which no other kernel computed on the device" = row.exposed_ns;
+        "device" Integer "ordinal of the device" = row.device.0;
+        "stream" Integer "stream of the kernel" = row.stream.0;
+        "correlation" Integer "joins with kernels.correlation" = row.correlation.0;
+        "graph" Integer "executable CUDA graph; empty without" = known(u64::from(row.graph));
+        "graph_node" Integer "node of the graph; empty without" = known(row.graph_node);
+        "basis" Text "what the row rests on: plugin, order, kernel_name" = row.basis.name();
+    }
+}
+
+table! {
+    /// A row of [`COMMUNICATORS`]. `id` is its id as text.
+    COMMUNICATORS, communicator(row: &Communicator, id: &'a str, dictionary: &'a Dictionary) {
+        "communicator" Text "16 hexadecimal digits, equal on all ranks" = id;
+        "name" Text "what the program calls it; empty without" = told(!dictionary.name(row.name).is_empty(), dictionary.name(row.name));
+        "ranks" Integer "ranks" = row.ranks;
+        "nodes" Integer "hosts" = row.nodes;
+        "rank_in_communicator" Integer "rank of the process in it" = row.rank;
+    }
+}
+
+fn known(number: u64) -> Option<u64> {
+    Some(number).filter(|&number| number != 0)
+}
+
+fn told(known: bool, name: &str) -> Option<&str> {
+    Some(name).filter(|_| known)
+}
+
+fn root_or_peer(row: &Collective) -> Option<u64> {
+    use Function::{Broadcast, Gather, Receive, Reduce, Scatter, Send};
+    let has = matches!(row.function, Broadcast | Gather | Receive | Reduce | Scatter | Send);
+    u64::try_from(row.root_or_peer).ok().filter(|_| has && row.basis != Basis::KernelName)
+}
+
+/// Makes the rows of both tables, beside the other tables of records.
+#[derive(Debug, Default)]
+pub struct CollectiveRows {
+    joiner: Joiner,
+    rows: Vec<Collective>,
+}
+
+impl CollectiveRows {
+    /// Whether any of the two tables is wanted.
+    pub fn are_wanted(sink: &dyn Sink) -> bool {
+        sink.wants(Table::Collectives) || sink.wants(Table::Communicators)
+    }
+
+    /// Takes an item, and writes the rows that are complete.
+    pub fn take(&mut self, item: &Item, dictionary: &Dictionary, sink: &mut dyn Sink) -> Result<(), ExportError> {
+        let Self { joiner, rows } = self;
+        match item {
+            Item::Record(record) => joiner.push(record, dictionary),
+            Item::Collective(event) => joiner.event(event),
+            Item::Flush(at) => joiner.flushed(*at, |row| rows.push(*row)),
+            _ => {}
+        }
+        self.write(sink)
+    }
+
+    /// Writes the rows that are left.
+    pub fn finish(mut self, dictionary: &Dictionary, sink: &mut dyn Sink) -> Result<(), ExportError> {
+        let Self { joiner, rows } = &mut self;
+        joiner.finish(Timestamp::from_nanos(u64::MAX), |row| rows.push(*row));
+        self.write(sink)?;
+        if !sink.wants(Table::Communicators) {
+            return Ok(());
+        }
+        for row in self.joiner.communicators() {
+            let (id, mut cells) = (format!("{:016x}", row.id), Vec::new());
+            communicator(&row, &id, dictionary, &mut cells);
+            sink.row(Table::Communicators, &cells)?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, sink: &mut dyn Sink) -> Result<(), ExportError> {
+        let wanted = sink.wants(Table::Collectives);
+        for row in self.rows.drain(..).filter(|_| wanted) {
+            let (id, mut cells) = (format!("{:016x}", row.communicator), Vec::new());
+            collective(&row, Some(id.as_str()).filter(|_| row.ranks > 0), &mut cells);
+            sink.row(Table::Collectives, &cells)?;
+        }
+        Ok(())
+    }
+}
