@@ -63,7 +63,8 @@ impl Program {
         self.segments.push(Segment { end, busy, host, cause });
     }
 
-    /// `nanos` of small kernels, each launched by a call with code before it: slower than real ones, which changes no share.
+    /// `nanos` of small kernels, each launched by a call with code before it: slower than real ones, which changes no
+    /// share.
     fn launch(&mut self, random: &mut Random, nanos: u64, busy: f64) {
         let until = self.end() + nanos;
         while self.end() < until {

@@ -109,12 +109,13 @@ impl Recorded {
         let mut set = self.set;
         let mut monitoring = Monitoring::default();
         if engine {
-            set.metrics = MetricList::new(&[Metric::EngineActive, Metric::PcieRead, Metric::PcieWrite]);
+            set.metrics = MetricList::new(&[Metric::EngineActive, Metric::Dram, Metric::PcieRead, Metric::PcieWrite]);
         }
         monitoring.counters(&CounterEvent::Set(set));
         for sample in &samples {
             let (from, to) = (sample.begin.nanos(), sample.end.nanos());
-            let values = [self.busy(from, to) as f32 * 100.0, 3e7, 3e7];
+            let memory = sample.value(&self.set, Metric::Dram).unwrap();
+            let values = [self.busy(from, to) as f32 * 100.0, memory, 3e7, 3e7];
             let told = Sample::new(sample.device, sample.begin, sample.end, &values);
             monitoring.counters(&CounterEvent::Sample(if engine { told } else { *sample }));
         }

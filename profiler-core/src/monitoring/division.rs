@@ -4,7 +4,8 @@ use super::sums::{Between, GROUPS, Shares, Sums};
 use crate::attribution::leaf::Group;
 use crate::thresholds::WORTH_SHARE;
 
-/// Groups of blocks of which one is left out at a time (jackknife): neighbors are alike, so they are few and long.
+/// Groups of blocks of which one is left out at a time (jackknife): times near each other are alike, so they are few
+/// and long.
 const PARTS: usize = 12;
 /// With fewer parts than this nothing is known of chance.
 const FEWEST_PARTS: usize = 6;
@@ -34,7 +35,8 @@ pub struct MonitoredPart {
     pub high: f64,
 }
 
-/// How a monitored time divides: the parts and [`not_told_ns`](Self::not_told_ns) sum to [`window_ns`](Self::window_ns).
+/// How a monitored time divides: the parts and [`not_told_ns`](Self::not_told_ns) sum to
+/// [`window_ns`](Self::window_ns).
 #[derive(Clone, Debug, PartialEq)]
 pub struct MonitoredTime {
     /// Device time that is divided, nanoseconds; of several devices together.

@@ -36,8 +36,14 @@ const FASTEST_LINK: f64 = 64.0;
 /// A copy takes at least this much of a link's time for its bytes, bytes a nanosecond. From page-locked memory 12 to 55
 /// are moved, from pageable memory 3 and more; a loop of empty launches alone causes 0.5 (docs/design/overhead.md).
 const SLOWEST_COPY: f64 = 1.0;
+/// Bytes a nanosecond over that link without any copy, at most.
+const LAUNCHING_TRAFFIC: f64 = 0.5;
 /// Part of the bandwidth of device memory that copies within the device use at least.
-const COPY_BANDWIDTH: f64 = 0.25;
+const COPY_BANDWIDTH: f64 = 0.5;
+/// Part of that bandwidth that kernels are taken to use while they run: matrix products use 0.12 to 0.3.
+const KERNEL_BANDWIDTH: f64 = 0.2;
+/// A device without a sample for so long is no longer sampled, nanoseconds.
+const OVERDUE: u64 = 5_000_000_000;
 /// Part of the multiprocessors below which no kernel runs: samples are rounded.
 const NO_KERNEL: f64 = 0.002;
 /// How far the counter of the engine may be off.
@@ -167,9 +173,9 @@ impl Monitoring {
 
     /// Enters host samples for whose time device samples have come.
     fn join(&mut self) {
-        let Some(newest) = self.devices.iter().map(|device| device.newest).filter(|&newest| newest > 0).min() else {
-            return;
-        };
+        let newest = self.devices.iter().map(|device| device.newest);
+        let limit = newest.clone().max().unwrap_or(0).saturating_sub(OVERDUE);
+        let Some(newest) = newest.filter(|&newest| newest > limit).min() else { return };
         while let Some((sample, parts)) = self.waiting.front().copied()
             && sample.at.nanos() <= newest
         {
@@ -234,13 +240,14 @@ impl Device {
         let rate = |metric| sample.value(&self.set, metric).map(|rate| f64::from(rate) / 1e9);
         let sampled = rate(Metric::PcieRead).zip(rate(Metric::PcieWrite)).map(|(read, write)| read + write);
         let idle = Between::new(1.0 - busy.high, 1.0 - busy.low);
-        let within = part(Metric::Dram).unwrap_or(0.0) / COPY_BANDWIDTH;
+        let memory = part(Metric::Dram).unwrap_or(0.0) - KERNEL_BANDWIDTH * busy.low;
         let copying = match sampled.or_else(|| self.traffic_at(begin.midpoint(end))) {
             // Readings of gauges are too coarse to say that these bytes were moved within this sample.
             Some(rate) => {
                 let least = if sampled.is_some() { rate / FASTEST_LINK - busy.high } else { 0.0 };
-                let within = if idle.high > IDLE { within } else { 0.0 };
-                Between::new(least.min(idle.low), (rate / SLOWEST_COPY + within).min(idle.high))
+                let moved = (rate - LAUNCHING_TRAFFIC).max(0.0) / SLOWEST_COPY;
+                let within = memory.max(0.0) / COPY_BANDWIDTH;
+                Between::new(least.min(idle.low), (moved + within).min(idle.high))
             }
             None => Between::new(0.0, idle.high),
         };

@@ -165,7 +165,11 @@ impl Sums {
             for (group, share) in GROUPS.into_iter().zip(&mut shares) {
                 let found = match group {
                     Group::GpuCompute => busy,
-                    Group::Copy => copying,
+                    // Small copies move too little to be seen by their bytes.
+                    Group::Copy => {
+                        let small = idle.high.min(states[Seen::Copying as usize]);
+                        Between::new(copying.low, (copying.high + small).min(1.0 - busy.low))
+                    }
                     group => {
                         let (certain, possible) = told(group, &states, partly, launching);
                         Between::new(idle.low + certain - 1.0, idle.high.min(possible + unknown))

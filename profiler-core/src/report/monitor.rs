@@ -1,12 +1,12 @@
 //! The verdict of a run in which no device work was recorded on purpose, and what its gauges said.
 //!
-//! Where hardware counters are sampled, [`crate::monitoring`] divides the time, and a cause is named where its intervals
-//! leave one. Else nothing divides device time: gauges tell how much of it was used, looks at the launching thread tell what that
-//! thread did, and only where both point the same way is a cause named, as likely. A launching thread that spins in a
-//! synchronization samples as one that computes, and one that waits for a lock may wait for the device, so neither is a
-//! cause here, and the share of a verdict is 0: none was measured. The utilization rate counts copies as well as kernels, and
-//! is coarse; the hardware counter counts kernels alone, so it goes before the rate where the device has it
-//! (docs/design/overhead.md).
+//! Where hardware counters are sampled, [`crate::monitoring`] divides the time, and a cause is named where its
+//! intervals leave one. Else nothing divides device time: gauges tell how much of it was used, looks at the launching
+//! thread tell what that thread did, and only where both point the same way is a cause named, as likely. A launching
+//! thread that spins in a synchronization samples as one that computes, and one that waits for a lock may wait for the
+//! device, so neither is a cause here, and the share of a verdict is 0: none was measured. The utilization rate counts
+//! copies as well as kernels, and is coarse; the hardware counter counts kernels alone, so it goes before the rate
+//! where the device has it (docs/design/overhead.md).
 
 use std::fmt::Write;
 
@@ -83,8 +83,7 @@ pub(crate) fn live(recent: &MonitoredTime) -> (Group, f64) {
 fn divided(time: &MonitoredTime, several: bool) -> (Group, f64, String) {
     let from = "Inferred from hardware and CPU samples: mode monitor records no GPU work";
     let range = |part: &MonitoredPart| {
-        let words = capitalized(&words::bottleneck(part.group));
-        format!("{words} {}", between(part.low, part.high))
+        format!("{} {}", words::bottleneck(part.group), between(part.low, part.high))
     };
     if time.bottleneck == Group::GpuCompute && several {
         let why =
@@ -92,7 +91,7 @@ fn divided(time: &MonitoredTime, several: bool) -> (Group, f64, String) {
         return (Group::CannotTell, 0.0, format!("{}. {from}.", capitalized(why)));
     }
     if let Some(part) = time.part(time.bottleneck) {
-        let why = format!("{} of {}. {from}.", range(part), duration(time.window_ns));
+        let why = format!("{} of {}. {from}.", capitalized(&range(part)), duration(time.window_ns));
         return (time.bottleneck, part.low, why);
     }
     let possible: Vec<String> = time.possible().into_iter().take(4).map(range).collect();
