@@ -10,16 +10,15 @@
 
 use std::sync::Arc;
 
-use crate::attribution::leaf::Leaf;
+use crate::attribution::Attributor;
 use crate::attribution::segments::Segment;
-use crate::attribution::{Attributor, DeviceAccount};
 use crate::collective::{CollectiveEngine, CollectiveEvent, CollectiveLog};
 use crate::cost::Cost;
 use crate::counters::{CounterEvent, CounterLog};
 use crate::dictionary::Dictionary;
 use crate::json_text::Object;
 use crate::kernels::source::PcWindow;
-use crate::kernels::{Choice, KernelProfile, KernelsReport, Pattern, candidates, choose};
+use crate::kernels::{Choice, KernelProfile, KernelsReport, Pattern, candidates, choose, has_run_enough};
 use crate::metrics::{self, Totals};
 use crate::monitoring::{MonitoredTime, Monitoring};
 use crate::process_info::{End, ProcessInfo};
@@ -44,15 +43,6 @@ const LARGE_RECORDS: u64 = 1 << 14;
 
 /// Counter events that wait for the first record: as many samples as wait for their records.
 const EARLY_LIMIT: usize = 1 << 13;
-/// Kernels are chosen to be measured after so many steps: the first ones warm up.
-const STEPS_TO_CHOOSE: u64 = 5;
-/// In these steps the device computes for this part of the time at least. Layers of a model that is being built repeat
-/// too, but launch next to nothing: fill kernels of a GPT on an H100 were below 0.05.
-const COMPUTING: f64 = 0.2;
-/// Or after so much computation behind the start-up, nanoseconds.
-const COMPUTE_TO_CHOOSE: u64 = 250_000_000;
-/// Or after so much time behind it, nanoseconds, however little was computed.
-const NANOS_TO_CHOOSE: u64 = 10_000_000_000;
 
 /// One capture and its engine.
 #[derive(Debug)]
@@ -267,15 +257,7 @@ impl Captures {
     /// Whether the run is long enough to tell which kernels matter.
     #[must_use]
     pub fn has_run_enough(&self) -> bool {
-        let enough = |account: &DeviceAccount| {
-            let steady = account.window_ns().saturating_sub(account.start_up_ns());
-            let computed = account.steady_leaves()[Leaf::Compute as usize];
-            let computes = computed as f64 >= COMPUTING * steady as f64;
-            computed >= COMPUTE_TO_CHOOSE
-                || steady >= NANOS_TO_CHOOSE
-                || (computes && account.steps().seen >= STEPS_TO_CHOOSE)
-        };
-        self.shown().is_some_and(|capture| capture.attributor.devices().any(enough))
+        self.shown().is_some_and(|capture| has_run_enough(&capture.attributor))
     }
 
     /// Whether a capture has launched device work that has not come yet.

@@ -5,13 +5,24 @@ use std::cmp::Reverse;
 use rustc_hash::FxHashMap;
 
 use super::Candidate;
-use crate::attribution::Attributor;
+use crate::attribution::leaf::Leaf;
+use crate::attribution::{Attributor, DeviceAccount};
 use crate::counters::engine::DeviceCounters;
 use crate::counters::estimate::Activity;
 use crate::counters::roofs::KernelLimits;
 use crate::demangle::without_parameters;
 use crate::dictionary::Dictionary;
 use crate::record::NameId;
+
+/// Kernels are chosen to be measured after so many steps: the first ones warm up.
+const STEPS_TO_CHOOSE: u64 = 5;
+/// In these steps the device computes for this part of the time at least. Layers of a model that is being built repeat
+/// too, but launch next to nothing: fill kernels of a GPT on an H100 were below 0.05.
+const COMPUTING: f64 = 0.2;
+/// Or after so much computation behind the start-up, nanoseconds.
+const COMPUTE_TO_CHOOSE: u64 = 250_000_000;
+/// Or after so much time behind it, nanoseconds, however little was computed.
+const NANOS_TO_CHOOSE: u64 = 10_000_000_000;
 
 /// Configurations that are looked at, those with the most time: names are demangled for each.
 const MOST: usize = 128;
@@ -55,4 +66,18 @@ pub fn candidates(attributor: &Attributor, dictionary: &Dictionary) -> Vec<Candi
         }));
     }
     found
+}
+
+/// Whether enough has run to tell which kernels matter.
+#[must_use]
+pub fn has_run_enough(attributor: &Attributor) -> bool {
+    let enough = |account: &DeviceAccount| {
+        let steady = account.window_ns().saturating_sub(account.start_up_ns());
+        let computed = account.steady_leaves()[Leaf::Compute as usize];
+        let computes = computed as f64 >= COMPUTING * steady as f64;
+        computed >= COMPUTE_TO_CHOOSE
+            || steady >= NANOS_TO_CHOOSE
+            || (computes && account.steps().seen >= STEPS_TO_CHOOSE)
+    };
+    attributor.devices().any(enough)
 }

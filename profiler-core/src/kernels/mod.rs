@@ -29,7 +29,7 @@ mod text;
 mod view;
 
 pub use axes::{DataType, Level};
-pub use candidates::candidates;
+pub use candidates::{candidates, has_run_enough};
 pub use choice::{Candidate, Choice, Excluded, choose};
 pub use csv::{Page as CsvPage, csv};
 pub use figures::{Figures, MemoryTable, Pipe, Roof, StallReason};

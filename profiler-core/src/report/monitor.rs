@@ -82,9 +82,7 @@ pub(crate) fn live(recent: &MonitoredTime) -> (Group, f64) {
 /// Group, smallest share and reason by the division of the time.
 fn divided(time: &MonitoredTime, several: bool) -> (Group, f64, String) {
     let from = "Inferred from hardware and CPU samples: mode monitor records no GPU work";
-    let range = |part: &MonitoredPart| {
-        format!("{} {}", words::bottleneck(part.group), between(part.low, part.high))
-    };
+    let range = |part: &MonitoredPart| format!("{} {}", words::bottleneck(part.group), between(part.low, part.high));
     if time.bottleneck == Group::GpuCompute && several {
         let why =
             "kernels ran nearly all the time, but whether they compute or communicate is not known without records";
