@@ -12,6 +12,7 @@ mod doctor;
 mod explain;
 mod export;
 mod kernels;
+mod lake;
 mod merge;
 mod page;
 mod query;
@@ -33,6 +34,7 @@ use self::doctor::{DOCTOR_HELP, DoctorArgs, ProbeArgs};
 use self::explain::{EXPLAIN_HELP, ExplainArgs};
 use self::export::{EXPORT_HELP, ExportArgs};
 use self::kernels::{KERNELS_HELP, KernelsArgs};
+use self::lake::{LAKE_HELP, LakeArgs};
 use self::merge::{MERGE_HELP, MergeArgs};
 use self::query::{QUERY_HELP, QueryArgs};
 use self::report::{REPORT_HELP, ReportArgs};
@@ -91,6 +93,9 @@ pub enum Command {
     /// Convert traces to the format of another tool
     #[command(after_help = EXPORT_HELP)]
     Export(ExportArgs),
+    /// Keep the tables of many runs as Parquet files for SQL engines
+    #[command(after_help = LAKE_HELP)]
+    Lake(LakeArgs),
     /// Recompress a trace without loss
     #[command(after_help = COMPACT_HELP)]
     Compact(CompactArgs),

@@ -13,6 +13,7 @@ mod destination;
 mod enum_names;
 mod error;
 mod json;
+pub mod lake;
 mod kineto_names;
 mod names;
 mod options;

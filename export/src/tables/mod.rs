@@ -7,6 +7,7 @@
 //! Which run and which rank a trace is (`labels`) is put in front of the columns by whoever stores the rows.
 
 mod cell;
+mod collectives;
 mod labels;
 mod records;
 mod reported;
@@ -24,6 +25,7 @@ use crate::ranges::OpenRanges;
 use gpuwhy_import::{Progress, TraceFile};
 
 pub use cell::{Cell, Column, Kind};
+use collectives::{Collective, Collectives};
 pub use labels::{Label, labels};
 use records::KernelName;
 
@@ -91,6 +93,8 @@ all! {
     Managed = "managed", records::MANAGED;
     /// Samples of hardware counters and readings of gauges, a row for each value.
     GpuMetrics = "gpu_metrics", records::GPU_METRICS;
+    /// Operations between devices: collectives, sends and receives.
+    Collectives = "collectives", collectives::COLLECTIVES;
     /// The process, and the verdict about it.
     Processes = "processes", reported::PROCESSES;
     /// Threads that the program named.
@@ -134,7 +138,7 @@ impl Table {
     }
 
     /// Whether its rows come from the engine rather than from single records.
-    const fn is_reported(self) -> bool {
+    pub(crate) const fn is_reported(self) -> bool {
         (self as u8) >= Self::Processes as u8
     }
 }
@@ -186,13 +190,14 @@ fn records_of(trace: &TraceFile, sink: &mut dyn Sink, progress: &mut Progress<'_
     let mut calls = Names::new(|name| without_suffix(name).to_owned());
     let mut stacks = records::Stacks::default();
     let mut counters = CounterValues::default();
+    let mut collectives = Collectives::default();
     let mut last = Timestamp::ZERO;
     let passed = trace.pass(progress, |item, scope| {
         let record = match item {
             Item::Record(record) => record,
             Item::Flush(at) | Item::End(_, at) => {
                 last = last.max(*at);
-                return Ok(());
+                return hand_collectives(collectives.flushed(*at), sink);
             }
             Item::Counters(event) if sink.wants(Table::GpuMetrics) => {
                 for value in counters.of(event) {
@@ -204,6 +209,11 @@ fn records_of(trace: &TraceFile, sink: &mut dyn Sink, progress: &mut Progress<'_
             }
             _ => return Ok(()),
         };
+        if let Record::Kernel(row) = record
+            && sink.wants(Table::Collectives)
+        {
+            collectives.push(row, scope.dictionary);
+        }
         let table = Table::of(record);
         if !sink.wants(table) {
             return Ok(());
@@ -242,6 +252,7 @@ fn records_of(trace: &TraceFile, sink: &mut dyn Sink, progress: &mut Progress<'_
         }
         sink.row(table, &cells)
     })?;
+    hand_collectives(collectives.flushed(Timestamp::from_nanos(u64::MAX)), sink)?;
     for range in ranges.finish(last) {
         let mut cells = Vec::new();
         let end = Some((range.end, range.end_thread, false));
@@ -251,6 +262,15 @@ fn records_of(trace: &TraceFile, sink: &mut dyn Sink, progress: &mut Progress<'_
     let mut notes = passed.notes();
     notes.extend(ranges.notes());
     Ok(notes)
+}
+
+fn hand_collectives(rows: Vec<Collective>, sink: &mut dyn Sink) -> Result<(), ExportError> {
+    for row in &rows {
+        let mut cells = Vec::with_capacity(Table::Collectives.columns().len());
+        collectives::collective(row, &mut cells);
+        sink.row(Table::Collectives, &cells)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -274,6 +294,32 @@ mod tests {
             let columns: BTreeSet<&str> = table.columns().iter().map(|column| column.name).collect();
             assert_eq!(columns.len(), table.columns().len(), "{}", table.name());
             assert!(!columns.contains("run") && !columns.contains("rank"), "{}", table.name());
+        }
+    }
+
+    /// Words that SQLite 3.50, DuckDB 2.0, Spark 4 (ANSI mode) or Trino 476 reserve, by their manuals: as the name of a
+    /// column they would need quotes, and Spark takes what stands in double quotes for a text.
+    const RESERVED: &str = "add all alter analyse analyze and any array as asc asymmetric authorization between both by \
+        case cast check collate column commit constraint create cross cube current current_catalog current_date \
+        current_path current_role current_schema current_time current_timestamp current_user deallocate default \
+        deferrable delete desc describe distinct do drop else end escape except execute exists extract false fetch \
+        filter for foreign from full grant group grouping having if in index initially inner insert intersect into is \
+        isnull join json_array json_exists json_object json_query json_table json_value lambda lateral leading left \
+        like limit listagg localtime localtimestamp natural normalize not nothing notnull null offset on only or order \
+        outer overlaps percent pivot pivot_longer pivot_wider placing prepare primary qualify recursive references \
+        returning returns right rollup row rows select session_user set show skip some sql summarize symmetric table \
+        tablesample then time to trailing transaction trim true uescape union unique unknown unnest unpivot update \
+        user using values variadic when where window with within";
+
+    #[test]
+    fn no_table_or_column_is_a_reserved_word_of_sql() {
+        let reserved: BTreeSet<&str> = RESERVED.split_whitespace().collect();
+        for table in Table::ALL {
+            let columns = table.columns().iter().map(|column| column.name);
+            for name in columns.chain([table.name(), "run", "rank", "date"]) {
+                assert!(!reserved.contains(name), "{}: {name}", table.name());
+                assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_'));
+            }
         }
     }
 }

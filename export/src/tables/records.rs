@@ -280,7 +280,7 @@ table! {
 }
 
 /// Zero means "none" for this number.
-fn some<T: Default + PartialEq>(number: T) -> Option<T> {
+pub(super) fn some<T: Default + PartialEq>(number: T) -> Option<T> {
     (number != T::default()).then_some(number)
 }
 
