@@ -2,7 +2,7 @@
 //!
 //! Writing is library code (`gpuwhy-export`); here are the names of files, streams and exit codes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use gpuwhy_export::lake::{self, AddOptions, CompactOptions, Lake};
@@ -64,7 +64,7 @@ pub fn run(props: &Props) -> Result<u8> {
     }
 }
 
-fn add(traces: &[PathBuf], to: &PathBuf, options: AddOptions, run: Option<&str>) -> Result<u8> {
+fn add(traces: &[PathBuf], to: &Path, options: AddOptions, run: Option<&str>) -> Result<u8> {
     if to.exists() && !to.is_dir() {
         bail!("{}: this is no folder, and a lake is one", to.display());
     }

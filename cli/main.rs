@@ -25,6 +25,7 @@ mod page;
 mod progress;
 mod prose;
 mod query;
+mod recipe;
 mod report;
 mod run;
 mod source;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         Command::Stats(args) => (stats::run(&args.into()), stats::FAILED),
         Command::Merge(args) => (merge::run(&args.into()), merge::FAILED),
         Command::Query(args) => (query::run(&args.into()), query::FAILED),
+        Command::Recipe(args) => (recipe::run(&args.into()), recipe::FAILED),
         Command::Lake(args) => (lake::run(&args.into()), lake::FAILED),
         Command::Doctor(args) => (doctor::run(&args.into()), doctor::check::FAILED),
         Command::Probe(args) => (doctor::probe::run(&args.into()), doctor::check::FAILED),

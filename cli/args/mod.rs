@@ -16,6 +16,7 @@ mod lake;
 mod merge;
 mod page;
 mod query;
+mod recipe;
 mod report;
 mod run;
 mod stats;
@@ -37,6 +38,7 @@ use self::kernels::{KERNELS_HELP, KernelsArgs};
 use self::lake::{LAKE_HELP, LakeArgs};
 use self::merge::{MERGE_HELP, MergeArgs};
 use self::query::{QUERY_HELP, QueryArgs};
+use self::recipe::{RECIPE_HELP, RecipeArgs};
 use self::report::{REPORT_HELP, ReportArgs};
 use self::run::{RUN_HELP, RunArgs};
 use self::stats::{STATS_HELP, StatsArgs};
@@ -87,6 +89,9 @@ pub enum Command {
     /// Query traces with SQL
     #[command(after_help = QUERY_HELP)]
     Query(QueryArgs),
+    /// Answer a question about runs, by an SQL engine of your choice
+    #[command(after_help = RECIPE_HELP)]
+    Recipe(RecipeArgs),
     /// Compare the ranks of a job, or write them to one timeline
     #[command(after_help = MERGE_HELP)]
     Merge(MergeArgs),

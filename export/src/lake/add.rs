@@ -32,8 +32,8 @@ impl Tier {
 pub struct AddOptions {
     /// Which tables.
     pub tier: Tier,
-    /// Whether the command line of processes is written. Arguments may hold secrets; without, the name of the program is
-    /// all there is.
+    /// Whether the command line of processes is written. Arguments may hold secrets; without it, only the name of the
+    /// program is.
     pub with_command: bool,
 }
 

@@ -104,7 +104,8 @@ fn join(
     let names: Vec<&str> = RANK.iter().chain(table.columns()).map(|column| column.name).collect();
     for (path, _) in files {
         if let Some(unknown) = columns(path)?.iter().find(|column| !names.contains(&column.as_str())) {
-            let why = format!("it has the column {unknown}, which this version of gpuwhy does not know; use a newer one");
+            let why =
+                format!("it has the column {unknown}, which this version of gpuwhy does not know; use a newer one");
             return Err(ExportError::refused(path, why));
         }
         visit(path, &names, &mut |cells| {

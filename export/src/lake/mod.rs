@@ -4,14 +4,16 @@
 //! Spark, Trino and Iceberg. A file holds the rows of all ranks that were written together, with the rank as a column:
 //! a folder for each of 10,000 ranks would be files too small to read. A table without rows has no file.
 //!
-//! Reading order: `place` (names of folders and files), `part` (what is written together), `add` (traces), `step_rows`
-//! and `follow` (traces that are still written), `read`, `compact`.
+//! Reading order: `place` (names of folders and files), `part` (what is written together), `add` (traces), `read`,
+//! `compact`.
 
 mod add;
 mod compact;
 mod part;
 mod place;
 mod read;
+#[cfg(feature = "testing")]
+pub mod simulated;
 
 use crate::tables::{Column, Kind, Table};
 
@@ -25,7 +27,7 @@ pub use read::visit;
 pub(crate) const RANK: [Column; 1] =
     [Column { name: "rank", kind: Kind::Integer, about: "of the process in its job; 0 when it is in none" }];
 
-/// How the rows of a file are sorted: joins then read neighbors, and columns compress.
+/// How the rows of a file are sorted: joins then read what is stored together, and columns compress.
 pub(crate) const fn order(table: Table) -> &'static [&'static str] {
     match table {
         Table::Collectives => &["communicator", "function", "sequence", "rank"],

@@ -11,6 +11,7 @@ use crate::parquet::escaped;
 use crate::tables::{Cell, Table};
 
 const NO_LAKE: &str = "this folder is no lake: it has no TABLE/date=.../run=.../*.parquet. `gpuwhy lake add` makes one";
+const REMOTE: &str = "gpuwhy reads no object store itself; choose --engine duckdb or spark, which do";
 const NO_FOLDER: &str = "this is no folder";
 const NOT_NAMED: &str = "the name of a folder of a lake is not UTF-8";
 
@@ -45,6 +46,9 @@ impl Lake {
     /// When there is none.
     pub fn open(root: &Path) -> Result<Self, ExportError> {
         let lake = Self::new(root);
+        if lake.is_remote() {
+            return Ok(lake);
+        }
         fs::metadata(root).map_err(|error| ExportError::io(root, error))?;
         if lake.is_there() { Ok(lake) } else { Err(ExportError::foreign(root, NO_LAKE)) }
     }
@@ -53,6 +57,21 @@ impl Lake {
     #[must_use]
     pub fn is_there(&self) -> bool {
         Table::ALL.iter().any(|&table| self.files(table).is_ok_and(|files| !files.is_empty()))
+    }
+
+    /// Whether it is in an object store, which engines read and gpuwhy does not.
+    #[must_use]
+    pub fn is_remote(&self) -> bool {
+        self.root.to_str().is_some_and(|root| root.contains("://"))
+    }
+
+    /// Whether a table has files; in an object store it is taken to have some.
+    ///
+    /// # Errors
+    ///
+    /// When a folder cannot be read.
+    pub fn has(&self, table: Table) -> Result<bool, ExportError> {
+        Ok(self.is_remote() || !self.files(table)?.is_empty())
     }
 
     /// The folder.
@@ -79,6 +98,9 @@ impl Lake {
     ///
     /// When a folder cannot be read.
     pub fn files(&self, table: Table) -> Result<Vec<PartFile>, ExportError> {
+        if self.is_remote() {
+            return Err(ExportError::foreign(&self.root, REMOTE));
+        }
         let mut files = Vec::new();
         for (date, folder) in keyed(&self.table(table), "date=")? {
             for (run, folder) in keyed(&folder, "run=")? {

@@ -101,7 +101,10 @@ fn read(reader: ColumnReader, rows: usize) -> Result<Values> {
         ColumnReader::ByteArrayColumnReader(of) => Typed::Texts(all(of, rows, &mut present)?),
         // Other writers may use them; ours does not.
         _ => {
-            let what = format!("a column is none of {:?}", [Physical::INT64, Physical::DOUBLE, Physical::BOOLEAN, Physical::BYTE_ARRAY]);
+            let what = format!(
+                "a column is none of {:?}",
+                [Physical::INT64, Physical::DOUBLE, Physical::BOOLEAN, Physical::BYTE_ARRAY]
+            );
             return Err(ParquetError::General(what));
         }
     };

@@ -39,7 +39,12 @@ pub struct Layout {
 impl Layout {
     /// The columns of a table, in row groups of the usual size, rows as they come.
     pub fn of(table: Table) -> Self {
-        Self { name: table.name(), columns: table.columns().iter().collect(), group_rows: GROUP_ROWS, order: Vec::new() }
+        Self {
+            name: table.name(),
+            columns: table.columns().iter().collect(),
+            group_rows: GROUP_ROWS,
+            order: Vec::new(),
+        }
     }
 
     /// With columns in front.
@@ -84,8 +89,7 @@ impl TableFile {
     pub fn create(file: File, path: PathBuf, layout: Layout) -> Result<Self, ExportError> {
         let failed = |error| ExportError::parquet(&path, &error);
         let schema = schema(&layout).map_err(failed)?;
-        let writer =
-            SerializedFileWriter::new(BufWriter::new(file), schema, properties(&layout)).map_err(failed)?;
+        let writer = SerializedFileWriter::new(BufWriter::new(file), schema, properties(&layout)).map_err(failed)?;
         let columns = layout.columns.iter().map(|column| Values::of(column)).collect();
         Ok(Self { path, writer, columns, rows: 0, layout })
     }
@@ -253,7 +257,6 @@ fn schema(layout: &Layout) -> Result<TypePtr> {
 fn properties(layout: &Layout) -> WriterPropertiesPtr {
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
-
         .set_created_by(concat!("gpuwhy ", env!("CARGO_PKG_VERSION")).to_owned());
     for column in layout.columns.iter().filter(|column| column.name.ends_with("_ns")) {
         let path = ColumnPath::from(column.name);

@@ -119,7 +119,10 @@ mod tests {
         {
             let [start, end] = [start, end].map(Timestamp::from_nanos);
             let correlation = CorrelationId(correlation);
-            found.push(&Kernel { config, start, end, correlation, device: DeviceId(1), ..Kernel::default() }, &dictionary);
+            found.push(
+                &Kernel { config, start, end, correlation, device: DeviceId(1), ..Kernel::default() },
+                &dictionary,
+            );
         }
         let mut rows = |at: u64| -> Vec<(&str, u64, u64)> {
             let rows = found.flushed(Timestamp::from_nanos(at));
