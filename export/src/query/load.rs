@@ -111,9 +111,8 @@ impl Database {
     pub fn loaded(self) -> Result<Connection, ExportError> {
         for (&table, used) in self.used.iter().filter(|_| self.joins) {
             for (number, keys) in keys(table).iter().enumerate() {
-                let places = ["run", "rank"]
+                let places = keys
                     .iter()
-                    .chain(*keys)
                     .filter_map(|key| columns(table).zip(used).position(|(column, used)| *used && column.name == *key));
                 let places: Vec<String> = places.map(|place| format!("c{place}")).collect();
                 if !places.is_empty() {
