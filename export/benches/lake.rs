@@ -1,1 +1,46 @@
-fn main() {}
+//! Bytes of a rank and step in the lake, and how long a query takes that joins:
+//! `cargo bench -p gpuwhy-export --features testing --bench lake [-- RANKS STEPS]`.
+//!
+//! The job is made up (`lake::simulated`): 52 collectives of a step. SQLite answers `stragglers`, a recipe that joins
+//! collectives by four columns, from the lake of the same job. One run of each by the clock.
+
+use std::time::Instant;
+
+use gpuwhy_export::lake::simulated::Job;
+use gpuwhy_export::lake::{CompactOptions, Lake, compact};
+use gpuwhy_export::query::Query;
+use gpuwhy_export::recipe::Recipe;
+use gpuwhy_export::stats::StatsOptions;
+use gpuwhy_export::unwatched;
+
+fn main() {
+    let numbers: Vec<u32> = std::env::args().skip(1).filter_map(|argument| argument.parse().ok()).collect();
+    let (ranks, steps) = match numbers.as_slice() {
+        [ranks, steps, ..] => (*ranks, *steps),
+        _ => (64, 90),
+    };
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let lake = Lake::new(folder.path());
+    let job = Job { run: "job".to_owned(), ranks, steps, collectives: 52, culprit: ranks / 3, late_ns: 2_000_000 };
+    let begin = Instant::now();
+    let (truth, files) = job.write(&lake).expect("a lake");
+    let bytes: u64 = files.iter().map(|file| file.metadata().expect("a file").len()).sum();
+    let each = f64::from(ranks) * f64::from(steps);
+    println!("{ranks} ranks, {steps} steps: {} rows, {bytes} bytes in {} files", truth.rows, files.len());
+    println!("written in {:.2} s, {:.0} bytes a rank and step", begin.elapsed().as_secs_f64(), bytes as f64 / each);
+    let begin = Instant::now();
+    let done = compact(&lake, CompactOptions::default(), &mut unwatched).expect("a compact lake");
+    println!(
+        "compacted in {:.2} s: {} files, {:.0} bytes a rank and step",
+        begin.elapsed().as_secs_f64(),
+        done.after,
+        done.bytes_after as f64 / each
+    );
+    for name in ["stragglers", "late_because"] {
+        let sql = Recipe::named(name).and_then(|recipe| recipe.sql(&[])).expect("a recipe");
+        let begin = Instant::now();
+        let query = Query::new(&sql).expect("SQL");
+        query.answer_lake(&lake, &StatsOptions::default(), &mut std::io::sink(), &mut unwatched).expect("an answer");
+        println!("{name} by SQLite: {:.2} s", begin.elapsed().as_secs_f64());
+    }
+}
