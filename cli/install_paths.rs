@@ -9,12 +9,13 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use object::read::elf::ElfFile64;
+use object::{LittleEndian, Object as _, ObjectSection as _, ReadCache};
 use tracing::info;
 
-use crate::elf;
 use crate::message;
 
 /// The library that the CUDA driver loads.
@@ -83,8 +84,9 @@ pub fn library() -> Result<PathBuf, NotFound> {
 
 /// What is wrong with the version of `library`. None where it says none, as builds of before 0.2.0 do.
 fn other_version(command: &Path, library: &Path) -> Option<String> {
-    let version = elf::section(library, VERSION_SECTION)?;
-    let version = String::from_utf8_lossy(&version);
+    let file = ReadCache::new(File::open(library).ok()?);
+    let elf = ElfFile64::<LittleEndian, _>::parse(&file).ok()?;
+    let version = String::from_utf8_lossy(elf.section_by_name(VERSION_SECTION)?.data().ok()?);
     let version = version.trim_end_matches('\0');
     let own = env!("CARGO_PKG_VERSION");
     (version != own).then(|| {
@@ -164,6 +166,8 @@ fn named(file: &str, path: &OsStr, variable: &'static str) -> Result<PathBuf, No
 
 #[cfg(test)]
 mod tests {
+    use object::{Architecture, BinaryFormat, Endianness, SectionKind, write};
+
     use super::*;
 
     #[test]
@@ -205,12 +209,20 @@ mod tests {
         }
     }
 
+    /// An ELF file that says this version of itself.
+    fn library_of(version: &str) -> Vec<u8> {
+        let mut file = write::Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
+        let section = file.add_section(Vec::new(), VERSION_SECTION.into(), SectionKind::ReadOnlyData);
+        file.set_section_data(section, version.as_bytes(), 1);
+        file.write().unwrap()
+    }
+
     #[test]
     fn a_library_of_another_version_is_named_with_both_paths() {
         let folder = tempfile::tempdir().unwrap();
         let library = folder.path().join(LIBRARY);
         for (version, differs) in [("0.1.9\0", true), (concat!(env!("CARGO_PKG_VERSION"), "\0"), false)] {
-            fs::write(&library, elf::tests::file_with(VERSION_SECTION, version.as_bytes())).unwrap();
+            fs::write(&library, library_of(version)).unwrap();
             let text = other_version(Path::new("/opt/bin/gpuwhy"), &library);
             assert_eq!(text.is_some(), differs, "{text:?}");
             if let Some(text) = text {

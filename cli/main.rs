@@ -11,9 +11,10 @@ mod control;
 mod demo;
 mod diff;
 mod doctor;
-mod elf;
 mod explain;
 mod export;
+mod hang;
+mod history;
 mod inputs;
 mod install_paths;
 mod interrupt;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         Command::Top(args) => (args.try_into().and_then(|props| top::run(&props)), top::FAILED),
         Command::View(args) => (view::run(&args.into()), view::FAILED),
         Command::Diff(args) => (diff::run(&args.into()), diff::UNREADABLE),
+        Command::History(args) => (history::run(&args.into()), history::UNREADABLE),
         Command::Check(args) => (check::run(&(*args).into()), check::UNREADABLE),
         Command::Export(args) => (export::run(&args.into()), export::FAILED),
         Command::Compact(args) => (compact::run(&args.into()), compact::FAILED),
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => (doctor::run(&args.into()), doctor::check::FAILED),
         Command::Probe(args) => (doctor::probe::run(&args.into()), doctor::check::FAILED),
         Command::CalibrationProgram => (doctor::calibrate::program::run(), doctor::check::FAILED),
+        Command::Hang(args) => (hang::run(&args.into()), hang::FAILED),
         Command::Status(args) => (control::run(&args.into()), control::NO_ANSWER),
         Command::Start(args) => (control::run(&args.tell("start")), control::NO_ANSWER),
         Command::Stop(args) => (control::run(&args.into()), control::NO_ANSWER),

@@ -16,7 +16,7 @@ use profiler_core::text_format::{Style, printable};
 use serde_json::{Map, Value, json};
 use tracing::info;
 
-use crate::{inputs, message, page, progress, terminal};
+use crate::{history, inputs, message, page, progress, terminal};
 
 /// Exit code when a trace was reported but is not complete.
 const DAMAGED: u8 = 1;
@@ -44,6 +44,8 @@ pub struct Props {
     pub html: Option<(page::Target, gpuwhy_page::Options)>,
     /// Makes the report from the records, also where the trace holds what the run said at its end.
     pub recompute: bool,
+    /// Adds a line about each run to the history.
+    pub history: bool,
     /// Money for a GPU hour, and its currency.
     pub price: Option<(f64, String)>,
 }
@@ -68,6 +70,7 @@ fn kept(props: &Props, input: &Input) -> Option<String> {
         || props.recompute
         || props.window.is_some()
         || props.json
+        || props.history
         || props.price.is_some()
         || props.capture.is_some()
         || props.pid.is_some()
@@ -127,6 +130,9 @@ pub fn run(props: &Props) -> Result<u8> {
                     message::say(&no_capture(&report, wished, file));
                     worst = worst.max(UNREADABLE);
                     continue;
+                }
+                if props.history {
+                    history::add(&report, file);
                 }
                 let mut text = String::new();
                 if props.json {

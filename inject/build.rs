@@ -1,3 +1,5 @@
+//! NCCL finds the loaded library by its name, without a path, if it has one.
+//!
 //! CUPTI calls into libprof.so from threads of its own until the process is gone, so the library must never be
 //! unmapped, not even when somebody closes it.
 #![allow(clippy::disallowed_macros, reason = "prints what cargo reads")]
@@ -5,4 +7,5 @@
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libprof.so");
 }

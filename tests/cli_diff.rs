@@ -79,7 +79,7 @@ fn loader_workers_are_a_gain_that_data_loading_explains() {
     let predicted = [
         "Predicted from A: about 5.7x",
         "without data loading",
-        "got 5.",
+        "Measured: 5.",
         "more than predicted",
         "pageable memory -1.",
     ];

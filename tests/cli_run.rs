@@ -34,7 +34,8 @@ impl Place {
         command.arg("run").args(arguments).env("GPUWHY_LIB", &self.library).current_dir(self.path());
         for (name, _) in std::env::vars_os() {
             let name_text = name.to_string_lossy();
-            let injection = name_text == "CUDA_INJECTION64_PATH" || name_text == "NVTX_INJECTION64_PATH";
+            let injection =
+                ["CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "NCCL_PROFILER_PLUGIN"].contains(&&*name_text);
             if injection || (name_text.starts_with("GPUWHY_") && name_text != "GPUWHY_LIB") {
                 command.env_remove(name);
             }
@@ -318,6 +319,24 @@ fn ranges_come_to_gpuwhy_unless_another_tool_wants_them() {
     assert!(stderr(&output).contains(other) && stderr(&output).contains("--force"), "{}", stderr(&output));
     let output = run(&["--force", "--", "printenv", "NVTX_INJECTION64_PATH"]);
     assert_eq!((stdout(&output).trim(), stderr(&output).as_str()), (place.library.to_str().unwrap(), ""));
+}
+
+#[test]
+fn nccl_finds_the_library_by_its_name_unless_it_has_another_plugin() {
+    let place = Place::new();
+    let print = ["--", "printenv", "NCCL_PROFILER_PLUGIN"];
+    for set in ["", "libprof.so"] {
+        let output = place.gpuwhy(&print).env("NCCL_PROFILER_PLUGIN", set).output().unwrap();
+        assert_eq!((stdout(&output).trim(), stderr(&output).as_str()), ("libprof.so", ""), "{set:?}");
+    }
+    for other in ["none", "libnccl-profiler-inspector.so"] {
+        let run = |arguments: &[&str]| place.gpuwhy(arguments).env("NCCL_PROFILER_PLUGIN", other).output().unwrap();
+        let output = run(&print);
+        assert_eq!((stdout(&output).trim(), output.status.code()), (other, Some(0)));
+        assert!(stderr(&output).contains(other) && stderr(&output).contains("--force"), "{}", stderr(&output));
+        let output = run(&["--force", "--", "printenv", "NCCL_PROFILER_PLUGIN"]);
+        assert_eq!((stdout(&output).trim(), stderr(&output).as_str()), ("libprof.so", ""));
+    }
 }
 
 #[test]

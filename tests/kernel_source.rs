@@ -124,7 +124,7 @@ fn a_disassembler_puts_instructions_into_words() {
 
 #[test]
 fn kernels_are_measured_after_program_counters() {
-    let shapes = kernels::shapes(3);
+    let shapes = kernels::shapes(kernels::ENOUGH);
     let stage = Stage::new();
     let mut host = kernels::host(&stage, &shapes);
     play(&stage);

@@ -45,7 +45,7 @@ pub struct DiffArgs {
 }
 
 /// A finite number that is not negative.
-fn percent(text: &str) -> Result<f64, String> {
+pub(super) fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).parse::<f64>();
     number
         .ok()

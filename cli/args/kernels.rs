@@ -66,7 +66,7 @@ pub struct KernelsArgs {
     /// Hold the program up for at most this long in all [default: 5s]
     #[arg(long, value_name = "TIME", requires = "command", value_parser = value_of(config::KERNEL_STALL))]
     stall: Option<String>,
-    /// Show where in kernels warps wait, by source line; with a COMMAND, sample it first
+    /// Show where warps wait, by source line; a COMMAND is sampled first
     #[arg(long, conflicts_with = "csv")]
     source: bool,
     /// Keep the traces in this folder, a file per CUDA process

@@ -11,6 +11,8 @@ mod diff;
 mod doctor;
 mod explain;
 mod export;
+mod hang;
+mod history;
 mod kernels;
 mod lake;
 mod merge;
@@ -34,6 +36,8 @@ use self::diff::{DIFF_HELP, DiffArgs};
 use self::doctor::{DOCTOR_HELP, DoctorArgs, ProbeArgs};
 use self::explain::{EXPLAIN_HELP, ExplainArgs};
 use self::export::{EXPORT_HELP, ExportArgs};
+use self::hang::{HANG_HELP, HangArgs};
+use self::history::{HISTORY_HELP, HistoryArgs};
 use self::kernels::{KERNELS_HELP, KernelsArgs};
 use self::lake::{LAKE_HELP, LakeArgs};
 use self::merge::{MERGE_HELP, MergeArgs};
@@ -77,6 +81,9 @@ pub enum Command {
     /// Compare two traces of one program and explain the difference
     #[command(after_help = DIFF_HELP)]
     Diff(DiffArgs),
+    /// List earlier runs of programs and tell whether the newest is slower
+    #[command(after_help = HISTORY_HELP)]
+    History(HistoryArgs),
     /// Check traces against limits, for continuous integration
     #[command(after_help = CHECK_HELP)]
     Check(Box<CheckArgs>),
@@ -107,6 +114,9 @@ pub enum Command {
     /// Show what running programs do and why they are not faster, live
     #[command(after_help = TOP_HELP)]
     Top(TopArgs),
+    /// Tell for which rank a job waits, while it does
+    #[command(after_help = HANG_HELP)]
+    Hang(HangArgs),
     /// List your processes that run with gpuwhy
     #[command(after_help = STATUS_HELP)]
     Status(StatusArgs),
@@ -164,6 +174,7 @@ EXAMPLES:
   gpuwhy view gpuwhy-4711.gpuwhy                 look at its timeline in a browser
   gpuwhy explain dispatch                        what a word of the report means
   gpuwhy diff before.gpuwhy after.gpuwhy         what a change brought, and why
+  gpuwhy history train.py                        earlier runs: is the newest slower?
   gpuwhy check --no-sync gpuwhy-4711.gpuwhy      fail a build by what a run did
   gpuwhy export --to chrome gpuwhy-4711.gpuwhy   for Perfetto, HTA and TensorBoard
   gpuwhy stats gpuwhy-4711.gpuwhy                the tables of nsys stats

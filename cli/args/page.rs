@@ -49,7 +49,7 @@ pub struct PageArgs {
     /// Hold these events; sums of the whole run are always there
     #[arg(long, value_name = "WHICH", requires = "html", default_value = "auto")]
     detail: PageDetail,
-    /// Put marks in place of command line, host, folders, and texts of ranges and threads
+    /// Put marks in place of command line, host, folders, and texts
     #[arg(long, requires = "html")]
     redact: bool,
     /// Show lines of source code around those that the report names

@@ -59,6 +59,9 @@ pub struct ReportArgs {
     price: Option<(f64, String)>,
     #[command(flatten)]
     page: PageArgs,
+    /// Add a line about each run to the history, as `gpuwhy run` does
+    #[arg(long, conflicts_with_all = ["html", "from", "to"])]
+    history: bool,
     /// Compute the report anew, even where the trace holds one
     #[arg(long)]
     recompute: bool,
@@ -82,6 +85,7 @@ impl From<ReportArgs> for report::Props {
             pid: args.pid,
             capture: args.capture,
             recompute: args.recompute,
+            history: args.history,
             price: args.price,
             html: args.page.into_page(args.capture),
         }

@@ -15,9 +15,9 @@ use crate::run;
 // The modes with their prices come from measurements: benches/gpu/publish.py writes the file.
 pub(super) const RUN_HELP: &str = concat!(
     "\
-gpuwhy sets CUDA_INJECTION64_PATH, NVTX_INJECTION64_PATH and its own variables, and then becomes the command (exec):
-process id, terminal, signals and exit status are those of the command. Each option sets a GPUWHY_* variable of
-libprof.so; without the option the variable stays as it is.
+gpuwhy sets CUDA_INJECTION64_PATH, NVTX_INJECTION64_PATH, NCCL_PROFILER_PLUGIN and its own variables, and then becomes
+the command (exec): process id, terminal, signals and exit status are those of the command. Each option sets a GPUWHY_*
+variable of libprof.so; without the option the variable stays as it is.
 
 ",
     include_str!("prices.txt"),
@@ -107,6 +107,9 @@ pub struct RunArgs {
     /// Read GPU counters: auto, off, gauges, on or on:HZ [default: gauges; without a value: on]
     #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = value_of(config::GPU_METRICS))]
     gpu_metrics: Option<String>,
+    /// Add a line about the run to this file, or `off`
+    #[arg(long, value_name = "FILE")]
+    history: Option<PathBuf>,
     /// Use this libcupti instead of searching for one
     #[arg(long = "cupti-path", value_name = "PATH", value_parser = shared_library)]
     cupti: Option<PathBuf>,
@@ -203,6 +206,7 @@ impl From<RunArgs> for run::Props {
             .into_iter()
             .filter_map(|(variable, value)| Some((variable, value?)))
             .collect(),
+            history: run::History::Kept(args.history),
             cupti: args.cupti,
             pytorch: args.pytorch.map(name),
             force: args.force,

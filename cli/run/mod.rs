@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail};
 use gpuwhy_inject::config::{self, Level, ReportStyle, Settings, SettingsError};
 use tracing::{debug, info};
 
-use crate::{install_paths, message};
+use crate::{history, install_paths, message};
 
 /// Exit code when gpuwhy fails before the command starts, as `env`, `timeout` and `docker run` have it.
 pub const OWN_FAILURE: u8 = 125;
@@ -33,6 +33,9 @@ pub const INJECTION: &str = "CUDA_INJECTION64_PATH";
 /// The variable from which NVTX takes the library that receives a program's ranges.
 pub const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
 
+/// The variable from which NCCL takes its profiler plugin.
+pub const NCCL_PLUGIN: &str = config::NCCL_PLUGIN;
+
 /// What to start and how to profile it. `None` leaves the variable in the environment as it is.
 #[derive(Debug, Default)]
 pub struct Props {
@@ -46,6 +49,8 @@ pub struct Props {
     pub log: Option<String>,
     /// What is measured and recorded, as variables of the library.
     pub variables: Vec<(&'static str, String)>,
+    /// Whether a line about the run is kept.
+    pub history: History,
     /// The libcupti to use.
     pub cupti: Option<PathBuf>,
     /// Which ranges PyTorch makes by itself.
@@ -54,6 +59,16 @@ pub struct Props {
     pub force: bool,
     /// The command and its arguments; at least the command.
     pub command: Vec<OsString>,
+}
+
+/// Whether a line about the run is kept, for `gpuwhy history`.
+#[derive(Debug, Default)]
+pub enum History {
+    /// No.
+    #[default]
+    Off,
+    /// In this file (`off` for none); without one where [`config::HISTORY`] says, else in the usual place.
+    Kept(Option<PathBuf>),
 }
 
 /// Becomes the command. Returns only when that failed or was refused, with the exit code to leave with.
@@ -117,6 +132,17 @@ pub fn prepare(props: &Props) -> Result<Result<Command, u8>> {
         )),
         _ => {
             command.env(NVTX_INJECTION, &library);
+        }
+    }
+    match std::env::var_os(NCCL_PLUGIN).filter(|value| !value.is_empty() && value != config::NCCL_PLUGIN_NAME) {
+        Some(other) if !props.force => message::say(&format!(
+            "{NCCL_PLUGIN} is set to {}: NCCL tells that plugin what it does, so sizes and communicators of collectives will \
+             be missing from the report. Unset the variable, or pass --force to replace it.",
+            Path::new(&other).display()
+        )),
+        // A bare name: NCCL 2.27 refuses paths, and the C library knows the loaded one by its name.
+        _ => {
+            command.env(NCCL_PLUGIN, config::NCCL_PLUGIN_NAME);
         }
     }
     if let Some(mode) = &props.pytorch {
@@ -198,6 +224,14 @@ fn variables(props: &Props) -> Result<Vec<(&'static str, OsString)>> {
     }
     if let Some(path) = &props.cupti {
         variables.push(("GPUWHY_CUPTI_PATH", absolute("--cupti-path", path)?));
+    }
+    match &props.history {
+        History::Off => variables.push((config::HISTORY, "off".into())),
+        History::Kept(Some(path)) if path.as_os_str() == "off" => variables.push((config::HISTORY, "off".into())),
+        History::Kept(Some(path)) => variables.push((config::HISTORY, absolute("--history", path)?)),
+        History::Kept(None) => {
+            variables.extend(history::file::ready().map(|path| (config::HISTORY, path.into_os_string())));
+        }
     }
     variables.extend(props.variables.iter().map(|(variable, value)| (*variable, value.into())));
     for (variable, value) in

@@ -9,7 +9,7 @@ mod board;
 mod lines;
 mod playback;
 mod process;
-mod remote;
+pub mod remote;
 mod screen;
 mod source;
 mod view;

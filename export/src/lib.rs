@@ -28,6 +28,7 @@ mod ranges;
 pub mod ranks;
 pub mod recipe;
 mod records;
+mod row_store;
 mod slice;
 mod sqlite;
 pub mod stats;

@@ -1,13 +1,15 @@
 //! Traces of several ranks: compared, and put on one timeline.
 
-use profiler_core::ranks::{Collectives, RankTrace, RanksReport};
+use profiler_core::collective::Joiner;
+use profiler_core::ranks::{Collectives, RanksReport};
 use profiler_core::record::Record;
 
-use crate::attributed::attributed_beside;
+use crate::attributed::{Beside, attributed_beside};
 use crate::destination::Destination;
 use crate::error::ExportError;
 use crate::options::ExportOutcome;
 use crate::perfetto;
+use crate::row_store::RowStore;
 use crate::tables::Label;
 use gpuwhy_import::{Progress, TraceFile};
 
@@ -21,21 +23,28 @@ pub fn compare(
     progress: &mut Progress<'_>,
 ) -> Result<(RanksReport, Vec<String>), ExportError> {
     let count = traces.len().max(1) as u64;
-    let (mut read, mut notes) = (Vec::new(), Vec::new());
+    let (mut store, mut summaries, mut notes) = (RowStore::new(), Vec::with_capacity(traces.len()), Vec::new());
     for (number, (trace, label)) in (0..).zip(traces) {
-        let mut collectives = Collectives::default();
+        let (mut collectives, mut joiner) = (Collectives::default(), Joiner::default());
         let mut progress = |done, total| progress(total / count * number + done / count, total);
-        let (report, passed) = attributed_beside(trace, &mut progress, |record, dictionary| {
-            if let Record::Kernel(kernel) = record {
-                collectives.push(kernel, dictionary);
+        let (report, passed) = attributed_beside(trace, &mut progress, |beside| match beside {
+            Beside::Record(record, dictionary) => {
+                joiner.push(record, dictionary);
+                if let Record::Kernel(kernel) = record {
+                    collectives.push(kernel, dictionary);
+                }
             }
+            Beside::Collective(event) => joiner.event(event),
+            Beside::Flushed(at) => joiner.flushed(at, |row| collectives.operation(row)),
+            Beside::Finished(at) => joiner.finish(at, |row| collectives.operation(row)),
+            Beside::Segments(segments) => collectives.segments(&segments),
         })?;
         notes.extend(passed.notes().into_iter().map(|note| format!("{}: {note}", trace.path().display())));
-        read.push((label.rank, report, collectives));
+        let rows = collectives.rows();
+        summaries.push(collectives.summary(label.rank, &report, &rows));
+        store.push(&rows)?;
     }
-    let ranks: Vec<RankTrace<'_>> =
-        read.iter().map(|&(rank, ref report, ref collectives)| RankTrace { rank, report, collectives }).collect();
-    Ok((RanksReport::of(&ranks), notes))
+    Ok((RanksReport::compare(&summaries, &mut store)?, notes))
 }
 
 /// Writes the traces in Perfetto's format, a process for each, on the clock of the first: `compared` says by

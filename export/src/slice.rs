@@ -60,6 +60,8 @@ pub fn slice(
                 writer.counters(*event, dictionary)
             }
             Item::Counters(_) => Ok(()),
+            // Operations outside meet no kernel.
+            Item::Collective(event) => writer.collective(*event, dictionary),
         }
         .map_err(written)
     })?;

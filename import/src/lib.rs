@@ -22,6 +22,7 @@ pub mod scratch;
 mod trace_file;
 mod translate;
 mod window;
+pub mod witness;
 
 pub use error::OpenError;
 pub use format::is_kineto;

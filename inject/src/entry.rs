@@ -1,4 +1,4 @@
-//! What C calls: the entry points of the driver, of NVTX, and of a program that measures itself.
+//! What C calls: the entry points of the driver, of NVTX, of NCCL, and of a program that measures itself.
 //!
 //! Nothing crosses into C but plain returns: no panic, no `exit`, no signal handler.
 #![expect(unsafe_code, reason = "functions that C calls")]
@@ -14,7 +14,7 @@ use profiler_core::record::Timestamp;
 
 use crate::runtime::{SessionError, Start, StartError};
 use crate::session::{self, Functions, Text};
-use crate::{lifecycle, log, nvtx};
+use crate::{lifecycle, log, nccl, nvtx};
 
 /// The driver calls this during `cuInit`, on the thread that called it, when `CUDA_INJECTION64_PATH` names this
 /// library. Always answers 1: whatever is wrong with us must not become the host's CUDA error.
@@ -53,6 +53,19 @@ pub unsafe extern "C" fn InitializeInjectionNvtx2(get_export_table: Option<nvtx_
     });
     1
 }
+
+/// What NCCL 2.27 finds in its profiler plugin.
+// SAFETY: the name is the one that NCCL looks up in the library; in this process nothing of ours reads it.
+#[unsafe(no_mangle)]
+pub static ncclProfiler_v4: nccl_sys::PluginV4 = nccl_sys::plugin_v4::<nccl::Plugin>();
+/// What NCCL 2.28 finds.
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+pub static ncclProfiler_v5: nccl_sys::PluginV5 = nccl_sys::plugin_v5::<nccl::Plugin>();
+/// What NCCL 2.29 and later find.
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+pub static ncclProfiler_v6: nccl_sys::PluginV5 = nccl_sys::plugin_v6::<nccl::Plugin>();
 
 /// What a program that finds this library in its process may call.
 static SESSION_FUNCTIONS: Functions = Functions {

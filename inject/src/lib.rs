@@ -4,7 +4,7 @@
 //!
 //! | file | what it does | runs on |
 //! |---|---|---|
-//! | `entry` | what C calls: the driver, NVTX, a program that measures itself | the thread that calls `cuInit`; any |
+//! | `entry` | what C calls: the driver, NVTX, NCCL, a program that measures itself | the thread that calls `cuInit`; any |
 //! | `lifecycle`, `runtime` | start, finish, fork; the one profiler and its state | that thread; the exiting thread |
 //! | `config` | what the environment says | that thread |
 //! | `capture` | what is measured, and when | whichever thread brings the event |
@@ -15,6 +15,8 @@
 //! | `kernels` | hardware counters of chosen kernels | application threads, `gpuwhy-kernels` |
 //! | `collect`, `cost` | buffers become records, a verdict and a trace | `gpuwhy-collect` |
 //! | `nvtx` | the program's own ranges and marks | application threads, `gpuwhy-collect` |
+//! | `history` | a line about the run at its end | `gpuwhy-history` |
+//! | `nccl` | communicators and their operations | application threads, NCCL's, `gpuwhy-collect` |
 //! | `session` | the program measures a part of itself | its threads, `gpuwhy-collect` |
 //! | `control` | a socket to ask, start and stop | `gpuwhy-control` |
 //! | `message` | what these threads send each other, and what they share | all of them |
@@ -34,10 +36,12 @@ mod counters;
 mod cupti;
 mod entry;
 mod flusher;
+mod history;
 mod kernels;
 mod lifecycle;
 mod log;
 mod message;
+mod nccl;
 mod nvtx;
 mod process_info;
 mod runtime;

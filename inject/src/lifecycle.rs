@@ -34,6 +34,7 @@ use crate::cupti::pool::Pool;
 use crate::cupti::recorder::{self, ActivityRecorder, NO_UNIFIED_MEMORY};
 use crate::kernels::KernelProfiler;
 use crate::message::{FlusherCommand, Message, RunOutcome, Shared};
+use crate::nccl;
 use crate::nvtx::{self, range_watch};
 use crate::runtime::{NO_EXIT_HANDLER, Profiler, Start, StartError, State};
 use crate::sampler::Sampler;
@@ -41,7 +42,7 @@ use crate::sampler::launchers::Launchers;
 use crate::sampler::queue::SampleQueue;
 use crate::sys::{clock, memory, process, signals};
 use crate::worker::Worker;
-use crate::{command_line, flusher, log, process_info};
+use crate::{command_line, flusher, history, log, process_info};
 
 /// Starts measuring as the environment says; what is wrong with it is said, and the default holds. Then, whether that
 /// succeeded or not, initializes the other injection library, if one is named.
@@ -87,7 +88,14 @@ pub fn start_for_sessions(how: Start) -> Result<(), StartError> {
     let (settings, errors) = Settings::from_env();
     warn_of(&errors);
     let capture = Request { range: Range::Nothing, ..Request::default() };
-    let silent = Settings { output: None, report: ReportStyle::Off, live: None, what_if: WhatIf::Off, ..settings };
+    let silent = Settings {
+        output: None,
+        report: ReportStyle::Off,
+        live: None,
+        what_if: WhatIf::Off,
+        history: None,
+        ..settings
+    };
     let mode = silent.mode.max(Mode::Light);
     let mut graphs = if silent.graphs == Graphs::Auto { Graphs::Nodes } else { silent.graphs };
     if graphs == Graphs::Whole && !cupti_sys::driver_devices().is_empty() {
@@ -126,6 +134,7 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     command_line::keep(settings.command_line);
     // First of all: CUPTI brings threads.
     let ranges_note = nvtx::invite();
+    let collectives_note = nccl::invite();
     let search = Search { override_path: settings.cupti_path.clone(), ..Search::for_this_process() };
     let cupti = Cupti::load(&search).map_err(|error| StartError::NoCupti(error.to_string()))?;
     tracing::debug!("{} ({})", cupti.path().display(), cupti.found_by());
@@ -215,6 +224,7 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
         process_id: std::process::id(),
         exit_timeout: settings.exit_timeout,
         report: settings.report,
+        history: settings.history.clone(),
         kill: settings.capture.kill,
     };
     if !profiler.install() {
@@ -242,6 +252,7 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     notes.extend(settings.describe_tracing(sharing, safe));
     notes.extend(settings.capture.describe());
     notes.extend(ranges_note);
+    notes.extend(collectives_note);
     let (sampler, sampling_notes) = Sampler::prepare(settings.sampling, settings.native_stacks);
     notes.extend(sampling_notes);
     notes.iter().for_each(|note| tracing::info!("{note}"));
@@ -358,6 +369,12 @@ fn finish() {
 
 fn report(outcome: Option<RunOutcome>) {
     let Some(outcome) = outcome else { return };
+    if let Some(profiler) = Profiler::installed()
+        && let Some(path) = &profiler.history
+        && outcome.captured_nothing.is_none()
+    {
+        history::add(path, &outcome, profiler.exit_timeout);
+    }
     let style = Profiler::installed().map_or(ReportStyle::Off, |profiler| profiler.report);
     let mut text = match (style, &outcome.captured_nothing) {
         (ReportStyle::Off, _) => return,

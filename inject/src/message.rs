@@ -169,6 +169,8 @@ pub struct StatusSummary {
     pub trace: Option<PathBuf>,
     /// What a live display shows, if it was asked for.
     pub live: Option<LiveState>,
+    /// What was queued in communicators and is not finished, if it was asked for.
+    pub hang: Option<Object>,
 }
 
 /// What a live display shows.
@@ -189,6 +191,8 @@ pub enum Detail {
     Summary,
     /// The same as [`Status`](Self::Status), with what a live display shows.
     Live,
+    /// The same as [`Status`](Self::Status), with what was queued in communicators and is not finished.
+    Hang,
 }
 
 /// What the control thread asks the collector.

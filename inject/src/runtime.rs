@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -75,6 +76,8 @@ pub struct Profiler {
     pub process_id: u32,
     pub exit_timeout: Duration,
     pub report: ReportStyle,
+    /// The history that gets a line at the end.
+    pub history: Option<PathBuf>,
     /// Sent to the process when measuring ended before it.
     pub kill: Option<i32>,
 }

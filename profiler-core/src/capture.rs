@@ -13,11 +13,14 @@ use std::sync::Arc;
 use crate::attribution::leaf::Leaf;
 use crate::attribution::segments::Segment;
 use crate::attribution::{Attributor, DeviceAccount};
+use crate::collective::{CollectiveEngine, CollectiveEvent, CollectiveLog};
 use crate::cost::Cost;
 use crate::counters::{CounterEvent, CounterLog};
 use crate::dictionary::Dictionary;
+use crate::json_text::Object;
 use crate::kernels::source::PcWindow;
 use crate::kernels::{Choice, KernelProfile, KernelsReport, Pattern, candidates, choose};
+use crate::monitoring::{MonitoredTime, Monitoring};
 use crate::process_info::{End, ProcessInfo};
 use crate::record::{CaptureMark, DeviceId, Loss, Record, Timestamp, Trigger};
 use crate::report::monitor;
@@ -55,6 +58,9 @@ const NANOS_TO_CHOOSE: u64 = 10_000_000_000;
 struct Capture {
     row: CaptureRow,
     attributor: Attributor,
+    /// What divides the time where no device work is recorded.
+    monitoring: Monitoring,
+    collectives: CollectiveEngine,
     /// What the live line names.
     live_verdict: LiveVerdict,
 }
@@ -83,6 +89,7 @@ pub struct Captures {
     /// What came before the first capture began.
     early: Vec<CounterEvent>,
     begun: bool,
+    collectives: CollectiveLog,
     kernel_profiles: Vec<KernelProfile>,
     pc_windows: Vec<Arc<PcWindow>>,
     /// What of the process decides about the prices of tracing.
@@ -127,7 +134,9 @@ impl Captures {
         }
         let selected = self.selected;
         if let Some(capture) = self.open.iter_mut().find(|capture| capture.row.number == selected) {
+            capture.monitoring.push(record, dictionary);
             capture.attributor.push(record, dictionary);
+            capture.collectives.push(record, dictionary);
         }
     }
 
@@ -154,6 +163,7 @@ impl Captures {
         self.price(dictionary);
         for capture in &mut self.open {
             capture.attributor.flushed(at, dictionary);
+            capture.collectives.flushed(at);
         }
     }
 
@@ -185,7 +195,30 @@ impl Captures {
             }
             return;
         }
-        self.open.iter_mut().for_each(|capture| capture.attributor.push_counters(event));
+        for capture in &mut self.open {
+            capture.attributor.push_counters(event);
+            capture.monitoring.counters(event);
+        }
+    }
+
+    /// How the time of the capture that the report is about divides by samples alone, where no device work was
+    /// recorded; `None` without hardware samples.
+    #[must_use]
+    pub fn monitored(&self) -> Option<MonitoredTime> {
+        self.shown()?.monitoring.time()
+    }
+
+    /// A communicator of the program, or an operation that it queued; before the flush mark that passes it.
+    pub fn collective(&mut self, event: &CollectiveEvent) {
+        self.collectives.take(event, self.open.is_empty() && !self.marked);
+        self.open.iter_mut().for_each(|capture| capture.collectives.event(event));
+    }
+
+    /// What was queued in communicators and is not finished, in the newest open capture: fields of an answer to `hang`.
+    #[must_use]
+    pub fn pending_collectives(&self, now: Timestamp, dictionary: &Dictionary) -> Object {
+        let newest = self.open.last().map(|capture| capture.collectives.pending().state(now, dictionary));
+        newest.unwrap_or_else(Object::new)
     }
 
     /// What measuring a kernel came to, for the report.
@@ -302,13 +335,18 @@ impl Captures {
         let mut report = make(session, attributor, dictionary, loss, end, damage);
         report.cost = self.cost;
         report.gauges = self.gauges.clone();
+        report.collectives = shown.and_then(|capture| capture.collectives.report(dictionary));
         report.counter_losses = self.counters.losses().to_vec();
         if simulated {
             report.kernels = KernelsReport::of(attributor, dictionary, &self.kernel_profiles);
             report.kernels.windows.clone_from(&self.pc_windows);
         }
         if report.is_watched() {
-            report.verdict = monitor::verdict(&report.gauges, &attributor.sample_totals());
+            report.monitored = self.monitored();
+            report.verdict = monitor::verdict(&report, &attributor.sample_totals());
+            if let Some(recent) = shown.and_then(|capture| capture.monitoring.recent_time()) {
+                report.verdict.live = monitor::live(&recent);
+            }
         } else if let Some(capture) = shown {
             report.verdict.live = capture.live_verdict.clone().follow(attributor, &report.verdict);
         }
@@ -403,10 +441,15 @@ impl Captures {
     fn begin(&mut self, number: u32, at: Timestamp, trigger: Trigger) {
         let mut attributor = Attributor::new();
         attributor.begin(at);
+        let mut monitoring = Monitoring::default();
+        let mut take = |event: &CounterEvent| {
+            attributor.push_counters(event);
+            monitoring.counters(event);
+        };
         if self.begun {
-            self.counters.sets().iter().for_each(|set| attributor.push_counters(&CounterEvent::Set(*set)));
+            self.counters.sets().iter().for_each(|set| take(&CounterEvent::Set(*set)));
         }
-        std::mem::take(&mut self.early).iter().for_each(|event| attributor.push_counters(event));
+        std::mem::take(&mut self.early).iter().for_each(take);
         self.begun = true;
         if self.events_kept {
             attributor.keep_simulated_events();
@@ -424,7 +467,8 @@ impl Captures {
         // A number that comes twice is damage; the first keeps it.
         if self.open.iter().all(|capture| capture.row.number != number) {
             let row = CaptureRow { number, trigger, begin: at, ..CaptureRow::default() };
-            self.open.push(Capture { row, attributor, live_verdict: LiveVerdict::default() });
+            let collectives = self.collectives.engine(at);
+            self.open.push(Capture { row, attributor, monitoring, collectives, live_verdict: LiveVerdict::default() });
         }
     }
 
@@ -432,6 +476,7 @@ impl Captures {
         self.price(dictionary);
         let mut capture = self.open.remove(index);
         capture.attributor.finish(at, dictionary);
+        capture.collectives.finish(at);
         if self.marked {
             let report = Report::live(session, &capture.attributor, dictionary, loss, End::Clean, Vec::new());
             capture.row.conclude(at, &report);

@@ -50,7 +50,7 @@ impl LossKind {
 impl Loss {
     /// All counters, in the order of the JSON.
     #[must_use]
-    pub fn kinds(&self) -> [LossKind; 11] {
+    pub fn kinds(&self) -> [LossKind; 12] {
         use Wording::{Counted, Elsewhere, Unobserved};
         // Whoever adds a counter is told here.
         let Self {
@@ -65,6 +65,7 @@ impl Loss {
             dictionary_overflow,
             unobserved_ns,
             own_kernels,
+            dropped_collectives,
         } = *self;
         let blocks = |name, count, wording| LossKind { name, count, blocks_judgment: true, wording };
         let allows = |name, count, wording| LossKind { name, count, blocks_judgment: false, wording };
@@ -90,6 +91,7 @@ impl Loss {
                 own_kernels,
                 Counted("Measuring kernels ran", "kernel", "of CUPTI's own, which are left out"),
             ),
+            allows("dropped_collectives", dropped_collectives, Counted("gpuwhy dropped", "event", "of NCCL")),
         ]
     }
 

@@ -59,7 +59,12 @@ fn feed(captures: &mut Captures, items: &[Item], dictionary: &Dictionary) {
             Item::Record(record) => captures.push(record, dictionary),
             Item::Flush(at) => captures.flushed(*at, dictionary),
             Item::Capture(mark) => captures.mark(*mark, &session, &loss, dictionary),
-            Item::Loss(_) | Item::Cost(_) | Item::Utilization(_) | Item::Counters(_) | Item::End(..) => {}
+            Item::Loss(_)
+            | Item::Cost(_)
+            | Item::Utilization(_)
+            | Item::Counters(_)
+            | Item::Collective(_)
+            | Item::End(..) => {}
         }
     }
 }
@@ -131,7 +136,12 @@ fn a_trace_gives_the_marks_back_where_they_were() {
             Item::Record(record) => writer.push(record, &dictionary).unwrap(),
             Item::Flush(at) => writer.flush(*at, &Loss::default(), &dictionary).unwrap(),
             Item::Capture(mark) => writer.capture(*mark, &dictionary).unwrap(),
-            Item::Loss(_) | Item::Cost(_) | Item::Utilization(_) | Item::Counters(_) | Item::End(..) => {}
+            Item::Loss(_)
+            | Item::Cost(_)
+            | Item::Utilization(_)
+            | Item::Counters(_)
+            | Item::Collective(_)
+            | Item::End(..) => {}
         }
     }
     let bytes = writer.finish(End::Clean, at(200), &Loss::default(), &dictionary).unwrap();

@@ -234,6 +234,7 @@ pub fn report((items, dictionary): &(Vec<Item>, Dictionary)) -> Report {
                 last = *at;
             }
             Item::Counters(event) => captures.counters(event),
+            Item::Collective(event) => captures.collective(event),
             Item::Capture(mark) => captures.mark(*mark, &session, &loss, dictionary),
             Item::Loss(_) | Item::Cost(_) | Item::Utilization(_) | Item::End(..) => {}
         }

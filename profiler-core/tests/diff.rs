@@ -40,7 +40,7 @@ fn compared(a: &Report, b: &Report) -> Diff {
 
 /// `report` with steps of its own making: `durations` in microseconds, of which the first part computes and the
 /// rest, if any, waits for data.
-fn with_steps(mut report: Report, operations: u64, durations: &[(u64, u64)]) -> Report {
+pub fn with_steps(mut report: Report, operations: u64, durations: &[(u64, u64)]) -> Report {
     let mut at = crate::support::ZERO;
     let rows = durations.iter().map(|&(compute, data_loading)| {
         let start = Timestamp::from_nanos(at);
@@ -57,7 +57,7 @@ fn with_steps(mut report: Report, operations: u64, durations: &[(u64, u64)]) -> 
 }
 
 /// Steps that compute up to 4 us longer than the shortest; every eighth waits ten times as long for its data.
-fn uneven(count: u64, compute: u64, data_loading: u64) -> Vec<(u64, u64)> {
+pub fn uneven(count: u64, compute: u64, data_loading: u64) -> Vec<(u64, u64)> {
     (0..count).map(|index| (compute + index % 5, data_loading + 9 * data_loading * u64::from(index % 8 == 6))).collect()
 }
 

@@ -71,7 +71,8 @@ fn a_gain_within_the_ceiling_is_told_in_one_line() {
     assert_eq!((got.step_ns, got.predicted_step_ns, got.actual_step_ns), (3_000_000, 1_200_000, 1_500_000));
     assert_eq!((got.predicted_speedup, got.actual_speedup, got.over_ceiling_ns()), (2.5, 2.0, 0));
     assert!(got.others.is_empty(), "{:?}", got.others);
-    let line = "Predicted from A: about 2.5x faster without data loading (3.0 ms -> 1.2 ms); got 2.00x (1.5 ms) ";
+    let line =
+        "Predicted from A: about 2.5x faster without data loading (3.0 ms -> 1.2 ms). Measured: 2.00x (1.5 ms). ";
     assert!(text(&diff).contains(line), "{}", diff.text(10));
 }
 
@@ -85,7 +86,7 @@ fn a_gain_beyond_the_ceiling_names_what_else_shrank() {
     assert_eq!(got.others, [(Leaf::CopyH2dPageable, -300_000), (Leaf::CopyH2dPinned, 100_000)]);
     assert!(
         text(&diff)
-            .contains("(1.1 ms), more than predicted because more than that changed: copying host to device, pageable memory -300.0 us ")
+            .contains("(1.1 ms). That is more than predicted: other causes became shorter too (copying host to device, pageable memory -300.0 us). ")
     );
 }
 

@@ -2,9 +2,10 @@
 
 use profiler_core::attribution::leaf::Leaf;
 use profiler_core::capture::Captures;
+use profiler_core::collective::{Basis, Collective, Function};
 use profiler_core::dictionary::Dictionary;
 use profiler_core::process_info::{End, ProcessInfo};
-use profiler_core::ranks::{Collectives, RankTrace, RanksReport};
+use profiler_core::ranks::{Collectives, ExcessEvidence, RankTrace, RanksReport};
 use profiler_core::record::{Kernel, LaunchConfig, Loss, Record, Timestamp};
 use profiler_core::report::Report;
 
@@ -32,8 +33,13 @@ impl Rank {
         self.kernels.push(Kernel { start, end, config, ..Kernel::default() });
     }
 
+    fn name_of(&self, kernel: &Kernel) -> &str {
+        self.dictionary.name(self.dictionary.launch_config(kernel.config).name)
+    }
+
     fn traced(&self) -> (Report, Collectives) {
         let (mut captures, mut collectives) = (Captures::new(None), Collectives::default());
+        captures.log_segments();
         for kernel in &self.kernels {
             captures.push(&Record::Kernel(*kernel), &self.dictionary);
             collectives.push(kernel, &self.dictionary);
@@ -41,6 +47,7 @@ impl Rank {
         let at = self.kernels.last().map_or(Timestamp::ZERO, |kernel| kernel.end);
         let loss = Loss::default();
         captures.finish(at, &self.session, &loss, &self.dictionary);
+        collectives.segments(&captures.take_segments());
         (captures.report(&self.session, &self.dictionary, &loss, End::Clean, Vec::new()), collectives)
     }
 }
@@ -84,9 +91,18 @@ fn the_slow_rank_is_the_straggler_and_its_excess_is_what_it_did() {
         "180 ms become 130 ms: {}",
         report.text()
     );
-    let straggler = report.straggler.unwrap();
+    let straggler = report.straggler.clone().unwrap();
     assert_eq!((straggler.row, straggler.share), (1, 1.0));
-    assert_eq!(straggler.excess, Some((Leaf::Compute, 50 * MS)));
+    let (leaf, more) = straggler.excess.unwrap();
+    assert_eq!(
+        (leaf, more),
+        (Leaf::Compute, 99 * MS / 2),
+        "half a millisecond in each step after the first collective"
+    );
+    assert_eq!(straggler.role, 2, "{straggler:?}");
+    let path = report.critical_path.clone().unwrap();
+    assert_eq!(path.leaves.iter().sum::<u64>(), path.total_ns);
+    assert!(path.leaves[Leaf::Compute as usize] > path.total_ns / 2 && path.ranks[0].0 == 1, "{path:?}");
     assert_eq!((report.rows[1].last, report.rows[1].late_ns), (100, MS / 2));
     assert!(report.doubts.is_empty(), "{:?}", report.doubts);
     assert!(report.text().lines().all(|line| line.chars().count() <= 100), "{}", report.text());
@@ -103,7 +119,7 @@ fn the_clock_of_another_host_is_found_from_the_ends() {
     assert!((offset + AHEAD as i64).abs() <= 2_000, "{offset}");
     assert!(clock.scatter_ns.unwrap()[1] <= 4_000, "{clock:?}");
     assert_eq!(report.shifts(), [0, offset]);
-    let straggler = report.straggler.unwrap();
+    let straggler = report.straggler.clone().unwrap();
     assert_eq!((straggler.row, report.rows[1].last), (0, 0));
     assert!(report.rows[1].waited_ns.abs_diff(200 * MS) < MS, "{}", report.rows[1].waited_ns);
 }
@@ -150,4 +166,79 @@ fn one_host_without_a_name_has_one_clock() {
     job(&mut ranks, &[MS, MS], &[0; 2], 20);
     let text = compared(&ranks).text();
     assert!(text.contains("\nclock: one clock for all"), "{text}");
+}
+
+/// Two ranks; one multiplies a matrix more in each step, and once, long before, it did something else. What it did at
+/// its start is not why the other one waits.
+#[test]
+fn more_work_in_each_step_is_told_as_computation_whatever_happened_at_the_start() {
+    let mut ranks = [Rank::new("a"), Rank::new("a")];
+    for rank in &mut ranks {
+        rank.run("warm_up", BEGIN - 4_000 * MS, BEGIN - 3_999 * MS);
+    }
+    // Rank 1 does something for three seconds while rank 0 computes.
+    for step in 0..1_500 {
+        ranks[0].run("prepare", BEGIN - 3_900 * MS + step * 2 * MS, BEGIN - 3_900 * MS + step * 2 * MS + 2 * MS);
+    }
+    for step in 0..200 {
+        let begin = BEGIN + step * 4 * MS;
+        for (place, rank) in ranks.iter_mut().enumerate() {
+            let mut at = begin;
+            for _ in 0..3 + place as u64 {
+                rank.run("ampere_sgemm", at, at + MS / 2);
+                at += MS / 2;
+            }
+            rank.run(ALL_REDUCE, at, begin + 3 * MS);
+            rank.run("optimizer", begin + 3 * MS, begin + 4 * MS - 3_000);
+        }
+    }
+    let report = compared(&ranks);
+    let whole = |leaf: Leaf| report.rows[1].leaves[leaf as usize] - report.rows[0].leaves[leaf as usize];
+    assert!(whole(Leaf::Unobserved) > 2_900 * MS, "the whole window says something else: {:?}", report.rows);
+    let straggler = report.straggler.as_ref().unwrap();
+    assert_eq!((straggler.row, straggler.tenths), (1, (10, 10)));
+    let (leaf, more) = straggler.excess.unwrap();
+    assert_eq!((leaf, more), (Leaf::Compute, 199 * MS / 2), "{straggler:?}");
+    let Some(ExcessEvidence::Kernel { name, counts, .. }) = &straggler.evidence else { panic!("{straggler:?}") };
+    assert_eq!((name.as_str(), *counts), ("ampere_sgemm", (800, 600)));
+    let text = report.text();
+    assert!(text.contains("More work: ampere_sgemm ran 800 times against 600"), "{text}");
+}
+
+/// Groups that the communication library names are not taken for all ranks, and each is judged by itself.
+#[test]
+fn named_groups_are_compared_by_themselves() {
+    let mut ranks = ["a"; 4].map(Rank::new);
+    let (first, second) = ranks.split_at_mut(2);
+    job(first, &[MS, 2 * MS], &[0; 2], 100);
+    job(second, &[5 * MS, 6 * MS], &[MS / 2; 2], 100);
+    let traced: Vec<_> = (0..)
+        .zip(&ranks)
+        .map(|(place, rank): (u64, _)| {
+            let (report, mut collectives) = rank.traced();
+            let kernels = rank.kernels.iter().filter(|kernel| rank.name_of(kernel) == ALL_REDUCE);
+            for (ordinal, kernel) in (0..).zip(kernels) {
+                collectives.operation(&Collective {
+                    communicator: 70 + place / 2,
+                    ranks: 2,
+                    function: Function::AllReduce,
+                    sequence: Some(ordinal),
+                    ordinal,
+                    start: kernel.start,
+                    end: kernel.end,
+                    basis: Basis::Plugin,
+                    ..Collective::default()
+                });
+            }
+            (report, collectives)
+        })
+        .collect();
+    let traces: Vec<_> =
+        (0..).zip(&traced).map(|(rank, (report, collectives))| RankTrace { rank, report, collectives }).collect();
+    let report = RanksReport::of(&traces);
+    assert_eq!((report.basis, report.collectives, report.missing), (Basis::Plugin, 200, 0), "{:?}", report.doubts);
+    let waited: Vec<u64> = report.rows.iter().map(|row| row.waited_ns).collect();
+    assert_eq!(waited, [100 * MS, 0, 100 * MS, 0]);
+    assert_eq!(report.straggler, None, "each causes a half");
+    assert!(report.doubts.is_empty(), "{:?}", report.doubts);
 }

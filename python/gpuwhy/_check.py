@@ -9,15 +9,19 @@ from . import _command
 
 Pairs = Union[Mapping[str, float], Tuple[str, float], Iterable[Tuple[str, float]]]
 
+Triples = Union[Tuple[str, str, float], Iterable[Tuple[str, str, float]]]
+
 # By what a value becomes: a number, a switch, a share (0 to 1), a time in seconds, names, or pairs of a name and one.
 _NUMBERS = ("kernels_at_most", "launches_at_most", "step_within", "baseline", "case", "capture")
-_SWITCHES = ("no_sync", "no_pageable_copy", "no_allocation", "bless")
+_SWITCHES = ("no_sync", "no_pageable_copy", "no_allocation", "no_spills", "bless")
 _SHARES = ("busy_at_least",)
 _TIMES = ("step_at_most",)
 _NAMES = ("verdict", "not_verdict")
 _PAIRS = {"kernel_at_most": "time", "kernel_within": "number", "share_at_most": "share"}
+# A share of a unit, such as `dram`, by a name: triples.
+_UNITS = ("kernel_uses",)
 
-LIMITS = (*_NUMBERS, *_SWITCHES, *_SHARES, *_TIMES, *_NAMES, *_PAIRS)
+LIMITS = (*_NUMBERS, *_SWITCHES, *_SHARES, *_TIMES, *_NAMES, *_PAIRS, *_UNITS)
 
 
 def options(limits: Mapping[str, Any]) -> list[str]:
@@ -43,6 +47,9 @@ def options(limits: Mapping[str, Any]) -> list[str]:
         elif name in _PAIRS:
             for key, limit in _pairs(value):
                 found += [option, f"{key}={_number(_PAIRS[name], limit)}"]
+        elif name in _UNITS:
+            for kernel, unit, least in _triples(value):
+                found += [option, f"{kernel}={unit}:{_number('share', least)}"]
         else:
             raise TypeError(f"there is no limit {name!r}; there are {', '.join(LIMITS)}")
     return found
@@ -60,6 +67,12 @@ def _pairs(value: Pairs) -> list[tuple[str, float]]:
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str):
         return [(value[0], cast(Any, value[1]))]
     return list(cast("Iterable[tuple[str, float]]", value))
+
+
+def _triples(value: Triples) -> list[tuple[str, str, float]]:
+    if isinstance(value, tuple) and len(value) == 3 and isinstance(value[0], str):
+        return [cast(Any, value)]
+    return list(cast("Iterable[tuple[str, str, float]]", value))
 
 
 def result(trace: str | os.PathLike[str], limits: Mapping[str, Any]) -> Mapping[str, Any]:

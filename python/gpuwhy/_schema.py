@@ -83,6 +83,7 @@ class CompletenessBase(TypedDict):
     dictionary_overflow: int
     unobserved_ns: int
     own_kernels: int
+    dropped_collectives: int
     bad_timestamps: int
     launches_without_activity: int
     activities_without_launch: int

@@ -163,13 +163,15 @@ class Profile:
 
     def __init__(
             self, trace: str | os.PathLike[str] | None, *, quiet: bool, html: str | os.PathLike[str] | None,
-            on_report: Callable[[Report], object] | None, schedule: Schedule | None, strict: bool) -> None:
+            on_report: Callable[[Report], object] | None, schedule: Schedule | None, strict: bool,
+            history: bool) -> None:
         self._wanted = None if trace is None else Path(trace)
         self._quiet = quiet
         self._html = html
         self._on_report = on_report
         self._schedule = schedule
         self._strict = strict
+        self._history = history
         self._functions: _native.Functions | None = None
         self._folder: str | None = None
         self._path: Path | None = None
@@ -393,7 +395,9 @@ class Profile:
             functions.end()
             if not self._keep:
                 return
-            trace = Trace(path)
+            # Of a program that runs under gpuwhy the whole run is in the history.
+            kept = self._history and self.state is not State.INJECTED
+            trace = Trace.of_session(path) if kept else Trace(path)
             report = trace.report
             if self._folder is not None:
                 # Its trace is about to go.
@@ -416,14 +420,16 @@ class Profile:
 def profile(
         trace: str | os.PathLike[str] | None = None, *, quiet: bool = False, html: str | os.PathLike[str] | None = None,
         on_report: Callable[[Report], object] | None = None, schedule: Schedule | None = None,
-        strict: bool = False) -> Profile:
+        strict: bool = False, history: bool = True) -> Profile:
     """Measures what this process launches on its devices, from the begin of a `with` block (or `start()`) to its end.
 
     `trace` keeps the trace in a file; one that exists is not overwritten, the new one gets a number. The report is printed
     to stderr at the end unless `quiet`, written as a page to `html`, and handed to `on_report`. `schedule` measures chosen
-    steps. Where CUDA was used before, the session is incomplete and warns with LateStart; `strict` refuses instead.
+    steps. Where CUDA was used before, the session is incomplete and warns with LateStart; `strict` refuses instead. The
+    session adds a line to the history of `gpuwhy history`, unless GPUWHY_HISTORY or `history` is off.
     """
-    return Profile(trace, quiet=quiet, html=html, on_report=on_report, schedule=schedule, strict=strict)
+    return Profile(trace, quiet=quiet, html=html, on_report=on_report, schedule=schedule, strict=strict,
+                   history=history)
 
 
 def step_of_open_profile() -> None:

@@ -25,6 +25,15 @@ class Trace:
         if pid is not None:
             self._options += ["--pid", str(pid)]
         self._capture = [] if capture is None else ["--capture", str(capture)]
+        # Of a session that has just ended: the report adds a line to the history, unless GPUWHY_HISTORY is off.
+        self._history: list[str] = []
+
+    @classmethod
+    def of_session(cls, path: str | os.PathLike[str]) -> Trace:
+        """The trace of a session that has just ended and belongs into the history."""
+        trace = cls(path)
+        trace._history = ["--history"]
+        return trace
 
     @functools.cached_property
     def report(self) -> Report:
@@ -33,7 +42,7 @@ class Trace:
         Raises CommandFailed when the trace cannot be read.
         """
         chosen: list[str | os.PathLike[str]] = [*self._options, *self._capture, self.path]
-        raw: Mapping[str, Any] = _command.as_json(["report", "--json", *chosen])
+        raw: Mapping[str, Any] = _command.as_json(["report", "--json", *self._history, *chosen])
         return Report(raw, lambda: _command.call(["report", *chosen])[1], self._expect)
 
     def _expect(self, limits: Mapping[str, Any]) -> None:

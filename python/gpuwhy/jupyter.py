@@ -133,7 +133,7 @@ def load(shell: Any) -> None:
 
         options = _parser().parse_args(shlex.split(line))
         path = options.trace or temporary_folder() / "cell.gpuwhy"
-        measured = profile(path, quiet=True)
+        measured = profile(path, quiet=True, history=False)
         measured.start()
         try:
             # Shows the last value and errors as without the magic.

@@ -62,7 +62,7 @@ class GpuProfile:
         from ._session import profile
 
         self.was_used = True
-        made = profile(self.path, quiet=True)
+        made = profile(self.path, quiet=True, history=False)
         try:
             self._profile = made.start()
         except (NotMeasured, NotFound) as error:

@@ -47,7 +47,8 @@ def built(name: str) -> pathlib.Path:
 def environment(fixture: str = "mlp", **more: str) -> dict[str, str]:
     """That of a program whose GPU is a recording."""
     kept = {name: value for name, value in os.environ.items()
-            if not name.startswith("GPUWHY_") and name not in ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")}
+            if not name.startswith("GPUWHY_") and name not in (
+                "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "NCCL_PROFILER_PLUGIN", "XDG_STATE_HOME")}
     kept.update(GPUWHY_CUPTI_PATH=str(built("libcupti_replay.so")), GPUWHY_EXIT_TIMEOUT="60s",
                 GPUWHY_CUDA_GRAPH_TRACE="node", GPUWHY_REPLAY=str(FIXTURES / f"{fixture}.cupti.zst"))
     if not INSTALLED:

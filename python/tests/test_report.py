@@ -173,6 +173,9 @@ def test_expectations_are_judged_by_the_command(trace, tmp_path):
     assert len(str(caught.value).splitlines()) == 4
     with pytest.raises(TypeError, match="there is no limit 'nonsense'; there are"):
         report.expect(nonsense=1)
+    report.expect(no_spills=True)
+    with pytest.raises(AssertionError, match="nothing tells how much of the device memory"):
+        report.expect(kernel_uses=("elementwise", "dram", 0.8))
     baseline = tmp_path / "perf.json"
     with pytest.raises(AssertionError, match="nothing about"):
         report.expect(step_within=1.05, baseline=baseline)
@@ -189,6 +192,7 @@ def test_expectations_are_judged_by_the_command(trace, tmp_path):
 def test_the_environment_of_a_launcher(tmp_path):
     variables = gpuwhy.environment("run/rank%q{RANK}.gpuwhy", mode="full")
     assert pathlib.Path(variables["CUDA_INJECTION64_PATH"]).is_file()
+    assert variables["NCCL_PROFILER_PLUGIN"] == "libprof.so"
     assert variables["GPUWHY_OUTPUT"].endswith("/run/rank%q{RANK}.gpuwhy") and variables["GPUWHY_MODE"] == "full"
     assert pathlib.Path(variables["GPUWHY_OUTPUT"]).is_absolute()
 
@@ -198,3 +202,17 @@ def test_versions_are_those_of_the_project():
     version = f'version = "{gpuwhy.__version__}"'
     assert version in (root / "Cargo.toml").read_text() and version in (root / "pyproject.toml").read_text()
     assert BINARIES.is_dir()
+
+
+def test_limits_are_the_options_of_check():
+    import gpuwhy._check as check
+
+    assert check.options({"no_spills": True, "no_sync": False}) == ["--no-spills"]
+    assert check.options({"kernel_uses": ("softmax", "dram", 0.8)}) == ["--kernel-uses", "softmax=dram:80"]
+    assert check.options({"kernel_uses": [("a=b", "l2", 0.125), ("c", "issue", 1)]}) == [
+        "--kernel-uses", "a=b=l2:12.5", "--kernel-uses", "c=issue:100"]
+    assert check.options({"kernel_at_most": {"softmax": 40e-6}}) == ["--kernel-at-most", "softmax=40000.000ns"]
+    # The command knows each of them.
+    said = subprocess.run([command(), "check", "--help"], capture_output=True, text=True, env=environment(), check=True).stdout
+    missing = [limit for limit in check.LIMITS if f"--{limit.replace('_', '-')}" not in said]
+    assert missing == []

@@ -281,3 +281,28 @@ def test_hostile_names_are_kept_apart_from_the_program(program):
         assert "a" in messages and "umlaut \\u00fc" in messages and "<script>" in messages, messages
         assert max(map(len, messages)) <= 4096
         """)
+
+
+def test_a_session_adds_a_line_to_the_history_unless_it_is_off(program):
+    text = """
+        import gpuwhy
+        for wanted in (True, False):
+            with gpuwhy.profile(quiet=True, history=wanted):
+                play()
+    """
+    file = program.folder / ".local" / "state" / "gpuwhy" / "history.jsonl"
+    program(text, GPUWHY_HISTORY="off")
+    assert not file.exists()
+    program(text, "--lr", "3e-4")
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [line["command"][-2:] for line in lines] == [["--lr", "3e-4"]]
+    assert lines[0]["verdict"] == "launch" and lines[0]["devices"][0]["step_ns"] > 0
+    # Of a program that runs under gpuwhy the run is in it, not its sessions too.
+    program.run([sys.executable, "-m", "gpuwhy", "program.py"])
+    assert len(file.read_text().splitlines()) == 2
+    shown = program.run([sys.executable, "-m", "gpuwhy", "history", "--any-arguments"]).stdout
+    assert "python program.py on " in shown and "(2 runs)" in shown
+    # Nothing can be written there: the program does not notice.
+    file.unlink()
+    file.mkdir()
+    program(text)

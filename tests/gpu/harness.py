@@ -185,7 +185,8 @@ class Suite:
         """The caller's environment without profiler variables, with those of the mode, then `extra`."""
         environment = {
             name: value for name, value in os.environ.items()
-            if not name.startswith("GPUWHY_") and name not in ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")}
+            if not name.startswith("GPUWHY_") and name not in (
+                "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "NCCL_PROFILER_PLUGIN")}
         if mode is Mode.VARIABLE:
             environment["CUDA_INJECTION64_PATH"] = str(self.library)
             environment["GPUWHY_REPORT"] = "off"

@@ -45,6 +45,7 @@ impl Stage {
         }
         command
             .current_dir(self.folder.path())
+            .env_remove("NCCL_PROFILER_PLUGIN")
             .env("CUDA_INJECTION64_PATH", built("libprof.so"))
             .env("NVTX_INJECTION64_PATH", built("libprof.so"))
             .env("GPUWHY_CUPTI_PATH", built("libcupti_replay.so"))

@@ -222,7 +222,7 @@ fn draw_tables(buffer: &mut Buffer, area: Rect, board: &Board, process: &Process
 fn draw_rows(buffer: &mut Buffer, area: Rect, table: Table, process: &Process, look: Look, alone: bool) {
     let span = if process.is_whole() { "so far".to_owned() } else { format!("last {}", duration(process.recent_ns())) };
     let (name, of) = match table {
-        Table::Kernels => ("kernels", "part of GPU time"),
+        Table::Kernels => ("kernels", "share of elapsed time"),
         Table::Lines => ("lines of code", "GPU time lost"),
         Table::Ranges => ("ranges", "GPU time within"),
     };

@@ -147,7 +147,7 @@ fn on_the_device(
                 collect(&mut captures);
             }
             Item::End(_, at) => last = last.max(*at),
-            Item::Cost(_) | Item::Utilization(_) | Item::Counters(_) => {}
+            Item::Cost(_) | Item::Utilization(_) | Item::Counters(_) | Item::Collective(_) => {}
         }
         Ok::<_, ExportError>(())
     })?;

@@ -23,7 +23,7 @@ impl Tier {
     /// Whether it has this table.
     #[must_use]
     pub fn has(self, table: Table) -> bool {
-        self == Self::Full || table.is_reported() || table == Table::Collectives
+        self == Self::Full || table.is_reported() || matches!(table, Table::Collectives | Table::Communicators)
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) const RANK: [Column; 1] =
 /// How the rows of a file are sorted: joins then read what is stored together, and columns compress.
 pub(crate) const fn order(table: Table) -> &'static [&'static str] {
     match table {
-        Table::Collectives => &["communicator", "function", "sequence", "rank"],
+        Table::Collectives => &["communicator", "function", "ordinal", "rank"],
         Table::Steps | Table::StepLeaves => &["step", "rank", "device"],
         Table::Kernels | Table::Copies | Table::Memsets => &["rank", "device", "start_ns"],
         _ => &["rank"],

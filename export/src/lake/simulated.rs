@@ -135,8 +135,8 @@ impl Job {
             for (place, span) in (0_u64..).zip(spans) {
                 let is_last = place + 1 == u64::from(self.collectives);
                 let (communicator, function, sequence) = match is_last {
-                    true => (everybody.as_str(), "AllReduce", step),
-                    false => (group.as_str(), "AllGather", step * u64::from(self.collectives - 1) + place),
+                    true => (everybody.as_str(), "all_reduce", step),
+                    false => (group.as_str(), "all_gather", step * u64::from(self.collectives - 1) + place),
                 };
                 row(
                     Table::Collectives,
@@ -144,13 +144,15 @@ impl Job {
                         ("communicator", communicator.into()),
                         ("function", function.into()),
                         ("sequence", sequence.into()),
+                        ("ordinal", sequence.into()),
+                        ("ranks", Cell::Integer(if is_last { self.ranks.into() } else { NODE.into() })),
                         ("bytes", Cell::Integer(if is_last { 64 << 20 } else { 8 << 20 })),
                         ("start_ns", span.start.into()),
                         ("end_ns", span.end.into()),
                         ("exposed_ns", (span.end - span.start).into()),
                         ("device", Cell::Integer(0)),
                         ("stream", Cell::Integer(20)),
-                        ("basis", "names".into()),
+                        ("basis", "plugin".into()),
                     ],
                 )?;
             }

@@ -132,7 +132,7 @@ impl Database {
 fn keys(table: Table) -> &'static [&'static [&'static str]] {
     match table {
         // An occasion is joined over all ranks.
-        Table::Collectives => &[&["run", "communicator", "function", "sequence", "rank"]],
+        Table::Collectives => &[&["run", "communicator", "function", "sequence", "ordinal", "rank"]],
         Table::Steps | Table::StepLeaves => &[&["run", "rank", "device", "step"]],
         Table::Api => &[&["run", "rank", "correlation"], &["run", "rank", "thread", "start_ns"]],
         Table::Kernels | Table::Copies | Table::Memsets | Table::Syncs | Table::Events => {

@@ -1,134 +1,116 @@
-//! The table of operations between devices, as the kernels' names and order tell them.
-//!
-//! A kernel's name says which function it is, and its place among those of that function says which occasion: the k-th
-//! all-reduce of one rank is the k-th of every other, as `profiler-core/src/ranks/collectives.rs` pairs them. Neither
-//! the communicator nor the bytes are known this way, so these columns are empty, and `basis` says so.
+//! The tables of collectives: operations with their kernels, and communicators.
 
-use profiler_core::attribution::is_communication;
+use profiler_core::collective::{Algorithm, Basis, Collective, Communicator, DataType, Function, Joiner, Protocol};
 use profiler_core::dictionary::Dictionary;
-use profiler_core::record::{Kernel, NameId, Timestamp};
-use rustc_hash::FxHashMap;
+use profiler_core::record::Timestamp;
+use profiler_core::trace::Item;
 
 use super::cell::{Cell, Column, Kind};
-use super::records::{some, table};
+use super::records::table;
+use super::{Sink, Table};
+use crate::error::ExportError;
 
-/// Functions by a part of the kernel's name in lower case, without underscores. The first that fits counts.
-const FUNCTIONS: [(&str, &str); 8] = [
-    ("allreduce", "AllReduce"),
-    ("allgather", "AllGather"),
-    ("reducescatter", "ReduceScatter"),
-    ("alltoall", "AlltoAll"),
-    ("sendrecv", "SendRecv"),
-    ("broadcast", "Broadcast"),
-    ("bcast", "Broadcast"),
-    ("reduce", "Reduce"),
-];
-/// A kernel that communicates, by a name that says no more.
-const OTHER: &str = "Other";
-
-/// A kernel that communicates.
-#[derive(Debug)]
-pub struct Collective {
-    function: &'static str,
-    sequence: u64,
-    kernel: Kernel,
+table! {
+    /// A row of [`COLLECTIVES`]. `communicator` is its id as text.
+    COLLECTIVES, collective(row: &Collective, communicator: Option<&'a str>) {
+        "communicator" Text "16 hexadecimal digits, equal on all ranks; empty if NCCL did not tell it" = communicator;
+        "ranks" Integer "of the communicator; empty if not known" = known(u64::from(row.ranks));
+        "function" Text "all_reduce and others" = row.function.name();
+        "sequence" Integer "operations of this function in the communicator before it, as NCCL counts, equal on all ranks; empty if not known" = row.sequence;
+        "ordinal" Integer "rows of this communicator and function before it in this trace" = row.ordinal;
+        "bytes" Integer "size as nccl-tests counts it; empty if not known" = known(row.bytes);
+        "data_type" Text "float32 and others; empty if not known" = told(row.data_type != DataType::Unknown, row.data_type.name());
+        "algorithm" Text "ring and others; empty if not known" = told(row.algorithm != Algorithm::Unknown, row.algorithm.name());
+        "protocol" Text "ll, ll128, simple; empty if not known" = told(row.protocol != Protocol::Unknown, row.protocol.name());
+        "channels" Integer "empty if not known" = known(u64::from(row.channels));
+        "root_or_peer" Integer "rank of the root, or of the other side of a send or receive; empty for other functions" = root_or_peer(row);
+        "operations_in_kernel" Integer "operations that the same kernel did, this one included; empty if not known" = known(u64::from(row.operations_in_kernel));
+        "queued_ns" Integer "when the program queued it; empty if not known" = known(row.queued.nanos());
+        "start_ns" Integer "begin of its kernel" = row.start.nanos();
+        "end_ns" Integer "end of its kernel" = row.end.nanos();
+        "exposed_ns" Integer "part of end_ns - start_ns in which no other kernel computed on the device" = row.exposed_ns;
+        "device" Integer "ordinal of the device" = row.device.0;
+        "stream" Integer "stream of the kernel" = row.stream.0;
+        "correlation" Integer "joins with kernels.correlation" = row.correlation.0;
+        "graph" Integer "executable CUDA graph; empty without" = known(u64::from(row.graph));
+        "graph_node" Integer "node of the graph; empty without" = known(row.graph_node);
+        "basis" Text "what the row rests on: plugin, order, kernel_name" = row.basis.name();
+    }
 }
 
 table! {
-    /// A row of [`COLLECTIVES`].
-    COLLECTIVES, collective(row: &Collective) {
-        "communicator" Text "the group of ranks, 16 hexadecimal digits; empty text when it is not told" = "";
-        "function" Text "AllReduce, AllGather, ReduceScatter, AlltoAll, SendRecv, Broadcast, Reduce, Other" = row.function;
-        "sequence" Integer "from 0, of the function in the communicator: one occasion has one on all ranks" = row.sequence;
-        "bytes" Integer "as nccl-tests counts; empty when it is not told" = None::<u64>;
-        "data_type" Text "empty when it is not told" = None::<&str>;
-        "algorithm" Text "empty when it is not told" = None::<&str>;
-        "protocol" Text "empty when it is not told" = None::<&str>;
-        "channels" Integer "empty when it is not told" = None::<u64>;
-        "operations_in_kernel" Integer "grouped into one kernel; empty when it is not told" = None::<u64>;
-        "enqueued_ns" Integer "when the program called; empty when it is not told" = None::<u64>;
-        "start_ns" Integer "begin of the kernel" = row.kernel.start.nanos();
-        "end_ns" Integer "its end" = row.kernel.end.nanos();
-        "exposed_ns" Integer "of it, while nothing computed on the device; empty when it is not told" = None::<u64>;
-        "device" Integer "ordinal of the device" = row.kernel.device.0;
-        "stream" Integer "stream it ran on" = row.kernel.stream.0;
-        "correlation" Integer "joins with kernels.correlation" = row.kernel.correlation.0;
-        "graph" Integer "executable CUDA graph; empty without" = some(row.kernel.graph_id);
-        "graph_node" Integer "node of the graph; empty without" = some(row.kernel.graph_node_id);
-        "basis" Text "what the row rests on: names (of kernels, and their order)" = "names";
+    /// A row of [`COMMUNICATORS`]. `id` is its id as text.
+    COMMUNICATORS, communicator(row: &Communicator, id: &'a str, dictionary: &'a Dictionary) {
+        "communicator" Text "16 hexadecimal digits, equal on all ranks" = id;
+        "name" Text "what the program calls it; empty without" = told(!dictionary.name(row.name).is_empty(), dictionary.name(row.name));
+        "ranks" Integer "ranks" = row.ranks;
+        "nodes" Integer "hosts" = row.nodes;
+        "rank_in_communicator" Integer "rank of the process in it" = row.rank;
     }
 }
 
-/// Finds the kernels that communicate and numbers them.
+fn known(number: u64) -> Option<u64> {
+    Some(number).filter(|&number| number != 0)
+}
+
+fn told(known: bool, name: &str) -> Option<&str> {
+    Some(name).filter(|_| known)
+}
+
+fn root_or_peer(row: &Collective) -> Option<u64> {
+    use Function::{Broadcast, Gather, Receive, Reduce, Scatter, Send};
+    let has = matches!(row.function, Broadcast | Gather | Receive | Reduce | Scatter | Send);
+    u64::try_from(row.root_or_peer).ok().filter(|_| has && row.basis != Basis::KernelName)
+}
+
+/// Makes the rows of both tables, beside the other tables of records.
 #[derive(Debug, Default)]
-pub struct Collectives {
-    functions: FxHashMap<NameId, Option<&'static str>>,
-    counts: FxHashMap<(u32, &'static str), u64>,
-    waiting: Vec<(&'static str, Kernel)>,
+pub struct CollectiveRows {
+    joiner: Joiner,
+    rows: Vec<Collective>,
 }
 
-impl Collectives {
-    /// Takes a kernel.
-    pub fn push(&mut self, kernel: &Kernel, dictionary: &Dictionary) {
-        let name = dictionary.launch_config(kernel.config).name;
-        let function = *self.functions.entry(name).or_insert_with(|| function(dictionary.name(name)));
-        if let Some(function) = function {
-            self.waiting.push((function, *kernel));
-        }
+impl CollectiveRows {
+    /// Whether any of the two tables is wanted.
+    pub fn are_wanted(sink: &dyn Sink) -> bool {
+        sink.wants(Table::Collectives) || sink.wants(Table::Communicators)
     }
 
-    /// Everything that ended before `at` is known: those kernels, in the order of their begins.
-    pub fn flushed(&mut self, at: Timestamp) -> Vec<Collective> {
-        self.waiting.sort_by_key(|(_, kernel)| (kernel.start, kernel.correlation));
-        let rest = self.waiting.iter().position(|(_, kernel)| kernel.end > at).unwrap_or(self.waiting.len());
-        let counts = &mut self.counts;
-        let number = |(function, kernel): (&'static str, Kernel)| {
-            let count = counts.entry((kernel.device.0, function)).or_default();
-            let sequence = *count;
-            *count += 1;
-            Collective { function, sequence, kernel }
-        };
-        self.waiting.drain(..rest).map(number).collect()
-    }
-}
-
-fn function(kernel: &str) -> Option<&'static str> {
-    let plain = kernel.to_ascii_lowercase().replace('_', "");
-    let named = || FUNCTIONS.iter().find(|(part, _)| plain.contains(part)).map_or(OTHER, |&(_, function)| function);
-    is_communication(kernel).then(named)
-}
-
-#[cfg(test)]
-mod tests {
-    use profiler_core::record::{CorrelationId, DeviceId, LaunchConfig};
-
-    use super::*;
-
-    #[test]
-    fn kernels_are_numbered_by_function_in_the_order_of_their_begins() {
-        let mut dictionary = Dictionary::new();
-        let mut config = |name: &str| {
-            let name = dictionary.intern_name(name);
-            dictionary.intern_launch_config(LaunchConfig { name, ..LaunchConfig::default() })
-        };
-        let [sum, gather, plain] =
-            ["ncclDevKernel_AllReduce_Sum_f32_RING_LL", "ncclDevKernel_AllGather_RING_LL", "gemm"].map(&mut config);
-        let mut found = Collectives::default();
-        for (correlation, (config, start, end)) in
-            (0..).zip([(sum, 50, 60), (sum, 10, 20), (plain, 12, 13), (gather, 20, 30), (sum, 90, 120)])
-        {
-            let [start, end] = [start, end].map(Timestamp::from_nanos);
-            let correlation = CorrelationId(correlation);
-            found.push(
-                &Kernel { config, start, end, correlation, device: DeviceId(1), ..Kernel::default() },
-                &dictionary,
-            );
+    /// Takes an item, and writes the rows that are complete.
+    pub fn take(&mut self, item: &Item, dictionary: &Dictionary, sink: &mut dyn Sink) -> Result<(), ExportError> {
+        let Self { joiner, rows } = self;
+        match item {
+            Item::Record(record) => joiner.push(record, dictionary),
+            Item::Collective(event) => joiner.event(event),
+            Item::Flush(at) => joiner.flushed(*at, |row| rows.push(*row)),
+            _ => {}
         }
-        let mut rows = |at: u64| -> Vec<(&str, u64, u64)> {
-            let rows = found.flushed(Timestamp::from_nanos(at));
-            rows.iter().map(|row| (row.function, row.sequence, row.kernel.start.nanos())).collect()
-        };
-        assert_eq!(rows(100), [("AllReduce", 0, 10), ("AllGather", 0, 20), ("AllReduce", 1, 50)]);
-        assert_eq!(rows(200), [("AllReduce", 2, 90)]);
+        self.write(sink)
+    }
+
+    /// Writes the rows that are left.
+    pub fn finish(mut self, dictionary: &Dictionary, sink: &mut dyn Sink) -> Result<(), ExportError> {
+        let Self { joiner, rows } = &mut self;
+        joiner.finish(Timestamp::from_nanos(u64::MAX), |row| rows.push(*row));
+        self.write(sink)?;
+        if !sink.wants(Table::Communicators) {
+            return Ok(());
+        }
+        for row in self.joiner.communicators() {
+            let (id, mut cells) = (format!("{:016x}", row.id), Vec::new());
+            communicator(&row, &id, dictionary, &mut cells);
+            sink.row(Table::Communicators, &cells)?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, sink: &mut dyn Sink) -> Result<(), ExportError> {
+        let wanted = sink.wants(Table::Collectives);
+        for row in self.rows.drain(..).filter(|_| wanted) {
+            let (id, mut cells) = (format!("{:016x}", row.communicator), Vec::new());
+            collective(&row, Some(id.as_str()).filter(|_| row.ranks > 0), &mut cells);
+            sink.row(Table::Collectives, &cells)?;
+        }
+        Ok(())
     }
 }

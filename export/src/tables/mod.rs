@@ -25,7 +25,7 @@ use crate::ranges::OpenRanges;
 use gpuwhy_import::{Progress, TraceFile};
 
 pub use cell::{Cell, Column, Kind};
-use collectives::{Collective, Collectives};
+use collectives::CollectiveRows;
 pub use labels::{Label, labels};
 use records::KernelName;
 
@@ -91,10 +91,12 @@ all! {
     Memory = "memory", records::MEMORY;
     /// Migrations and page faults of managed memory.
     Managed = "managed", records::MANAGED;
+    /// Operations of communicators, each with the kernel that did it.
+    Collectives = "collectives", collectives::COLLECTIVES;
+    /// Communicators of NCCL.
+    Communicators = "communicators", collectives::COMMUNICATORS;
     /// Samples of hardware counters and readings of gauges, a row for each value.
     GpuMetrics = "gpu_metrics", records::GPU_METRICS;
-    /// Operations between devices: collectives, sends and receives.
-    Collectives = "collectives", collectives::COLLECTIVES;
     /// The process, and the verdict about it.
     Processes = "processes", reported::PROCESSES;
     /// Threads that the program named.
@@ -190,14 +192,17 @@ fn records_of(trace: &TraceFile, sink: &mut dyn Sink, progress: &mut Progress<'_
     let mut calls = Names::new(|name| without_suffix(name).to_owned());
     let mut stacks = records::Stacks::default();
     let mut counters = CounterValues::default();
-    let mut collectives = Collectives::default();
     let mut last = Timestamp::ZERO;
+    let mut collectives = CollectiveRows::are_wanted(sink).then(CollectiveRows::default);
     let passed = trace.pass(progress, |item, scope| {
+        if let Some(collectives) = &mut collectives {
+            collectives.take(item, scope.dictionary, sink)?;
+        }
         let record = match item {
             Item::Record(record) => record,
             Item::Flush(at) | Item::End(_, at) => {
                 last = last.max(*at);
-                return hand_collectives(collectives.flushed(*at), sink);
+                return Ok(());
             }
             Item::Counters(event) if sink.wants(Table::GpuMetrics) => {
                 for value in counters.of(event) {
@@ -209,11 +214,6 @@ fn records_of(trace: &TraceFile, sink: &mut dyn Sink, progress: &mut Progress<'_
             }
             _ => return Ok(()),
         };
-        if let Record::Kernel(row) = record
-            && sink.wants(Table::Collectives)
-        {
-            collectives.push(row, scope.dictionary);
-        }
         let table = Table::of(record);
         if !sink.wants(table) {
             return Ok(());
@@ -252,25 +252,18 @@ fn records_of(trace: &TraceFile, sink: &mut dyn Sink, progress: &mut Progress<'_
         }
         sink.row(table, &cells)
     })?;
-    hand_collectives(collectives.flushed(Timestamp::from_nanos(u64::MAX)), sink)?;
     for range in ranges.finish(last) {
         let mut cells = Vec::new();
         let end = Some((range.end, range.end_thread, false));
         records::range(&range.begin, end, &passed.dictionary, &mut cells);
         sink.row(Table::Nvtx, &cells)?;
     }
+    if let Some(collectives) = collectives {
+        collectives.finish(&passed.dictionary, sink)?;
+    }
     let mut notes = passed.notes();
     notes.extend(ranges.notes());
     Ok(notes)
-}
-
-fn hand_collectives(rows: Vec<Collective>, sink: &mut dyn Sink) -> Result<(), ExportError> {
-    for row in &rows {
-        let mut cells = Vec::with_capacity(Table::Collectives.columns().len());
-        collectives::collective(row, &mut cells);
-        sink.row(Table::Collectives, &cells)?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

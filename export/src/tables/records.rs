@@ -280,7 +280,7 @@ table! {
 }
 
 /// Zero means "none" for this number.
-pub(super) fn some<T: Default + PartialEq>(number: T) -> Option<T> {
+fn some<T: Default + PartialEq>(number: T) -> Option<T> {
     (number != T::default()).then_some(number)
 }
 

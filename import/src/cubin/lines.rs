@@ -8,8 +8,8 @@
 use std::collections::HashMap;
 
 use gimli::{DebugLine, DebugLineOffset, EndianSlice, LineRow, LittleEndian};
-
-use super::elf::Elf;
+use object::read::elf::ElfFile64;
+use object::{Object as _, ObjectSection as _, ObjectSymbol as _, RelocationTarget, SectionIndex};
 
 /// How the sections of functions are called.
 const CODE: &str = ".text.";
@@ -40,10 +40,8 @@ impl Lines {
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         let mut lines = Self::default();
-        if let Some(elf) = Elf::new(bytes) {
-            // What is whole of a broken table is there.
-            let _ = lines.read(&elf);
-        }
+        // What is whole of a broken table is there.
+        let _ = lines.read(bytes);
         lines
     }
 
@@ -62,11 +60,17 @@ impl Lines {
         Some((self.files.get(file as usize)?, line))
     }
 
-    fn read(&mut self, elf: &Elf<'_>) -> Option<()> {
-        let (number, section) = elf.section(LINES)?;
-        let mut bytes = section.bytes.to_vec();
-        for (offset, symbol, addend) in elf.relocations(number) {
-            let address = ((symbol.section as u64) << SECTION_SHIFT).wrapping_add(symbol.value).wrapping_add(addend);
+    fn read(&mut self, module: &[u8]) -> Option<()> {
+        let elf = ElfFile64::<object::LittleEndian>::parse(module).ok()?;
+        let section = elf.section_by_name(LINES)?;
+        let mut bytes = section.data().ok()?.to_vec();
+        for (offset, relocation) in section.relocations() {
+            let RelocationTarget::Symbol(symbol) = relocation.target() else { continue };
+            let Ok(symbol) = elf.symbol_by_index(symbol) else { continue };
+            let Some(section) = symbol.section_index() else { continue };
+            let address = ((section.0 as u64) << SECTION_SHIFT)
+                .wrapping_add(symbol.address())
+                .wrapping_add_signed(relocation.addend());
             let at = usize::try_from(offset).ok()?;
             if let Some(place) = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<8>()) {
                 *place = address.to_le_bytes();
@@ -95,8 +99,8 @@ impl Lines {
         for (section, mut rows) in rows {
             // Stable: of several rows at one place the last one holds, and it is the last still.
             rows.sort_by_key(|row| row.offset);
-            let name = elf.sections.get(section).and_then(|section| section.name.strip_prefix(CODE));
-            if let Some(name) = name {
+            let section = elf.section_by_index(SectionIndex(section));
+            if let Some(name) = section.ok().and_then(|section| section.name().ok()?.strip_prefix(CODE)) {
                 self.functions.insert(name.to_owned(), rows);
             }
         }

@@ -1,9 +1,8 @@
 //! The modules (cubins) that were kept beside a trace: the source line and the words of each instruction.
 //!
 //! `libprof.so` keeps the modules in which program counters were sampled, in a folder named like the trace with
-//! [`FOLDER`] behind it, a file for each checksum. Reading order: `elf`, `lines`, `sass`.
+//! [`FOLDER`] behind it, a file for each checksum. Reading order: `lines`, `sass`.
 
-mod elf;
 mod lines;
 mod sass;
 

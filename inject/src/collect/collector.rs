@@ -15,6 +15,7 @@ use crossbeam_channel::{Receiver, Sender};
 use cupti_sys::{CompletedBuffer, Cupti};
 use profiler_core::attribution::Attributor;
 use profiler_core::capture::Captures;
+use profiler_core::collective::CollectiveEvent;
 use profiler_core::counters::CounterEvent;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{ApiCall, Kernel, Loss, RangeEvent, Record, Timestamp};
@@ -57,6 +58,8 @@ pub struct Collector {
     pub(super) early: Vec<Record>,
     /// What is sampled, what was lost of it, and the newest reading of energy, for a trace that begins later.
     pub(super) known_counters: Vec<CounterEvent>,
+    /// Communicators, for a trace that begins later.
+    pub(super) communicators: Vec<CollectiveEvent>,
     /// The program's own session, while one is open.
     pub(super) own: Option<Box<SessionTrace>>,
     pub(super) account: CostTracker,
@@ -120,6 +123,7 @@ impl Collector {
             events: Vec::new(),
             early: Vec::new(),
             known_counters: Vec::new(),
+            communicators: Vec::new(),
             own: None,
             account,
             graph_nodes,
@@ -257,6 +261,9 @@ impl Collector {
                 self.decoder.describe_devices();
                 for event in &self.known_counters {
                     session.counters(*event, self.decoder.dictionary());
+                }
+                for event in &self.communicators {
+                    session.collective(*event, self.decoder.dictionary());
                 }
                 self.own = Some(session);
                 let _ = done.send(());

@@ -15,6 +15,7 @@ use crate::capture::plan::Event;
 use crate::collect::collector::Collector;
 use crate::config::{self, WhatIf};
 use crate::message::SampledWindow;
+use crate::nccl;
 use crate::nvtx;
 use crate::sys::clock::after;
 use crate::sys::files;
@@ -178,6 +179,7 @@ impl Collector {
         self.loss.dropped_by_gpuwhy = self.shared.dropped.load(Ordering::Relaxed) + self.router.missed();
         self.loss.dictionary_overflow = self.decoder.dictionary().beyond();
         self.loss.dropped_ranges = nvtx::dropped();
+        self.loss.dropped_collectives = nccl::dropped();
         self.loss.unobserved_ns = self.controller.unobserved();
         self.loss.undelivered_buffers = self.shared.undelivered.load(Ordering::Relaxed);
         let foreign = self.shared.foreign_bytes.swap(0, Ordering::Relaxed);

@@ -4,6 +4,7 @@
 //! sometimes after it came. So records are first routed, and then placed, those of one capture after those of another:
 //! the trace names a capture once for all records behind it.
 
+use profiler_core::collective::CollectiveEvent;
 use profiler_core::record::{CaptureMark, HostSample, Record, StackId, Timestamp};
 
 use crate::collect::collector::Collector;
@@ -26,6 +27,23 @@ impl Collector {
             self.record(&Record::Range(event));
         }
         self.events = events;
+        let mut told: Vec<CollectiveEvent> = self.ranges.collectives().collect();
+        for event in told.drain(..) {
+            self.collective(event);
+        }
+    }
+
+    /// What NCCL told belongs to the captures that are open, and opens no trace by itself.
+    fn collective(&mut self, event: CollectiveEvent) {
+        if let CollectiveEvent::Communicator(_) = event {
+            self.communicators.push(event);
+        }
+        self.captures.collective(&event);
+        let dictionary = self.decoder.dictionary();
+        self.trace.write(|trace| trace.collective(event, dictionary));
+        if let Some(own) = &mut self.own {
+            own.collective(event, dictionary);
+        }
     }
 
     /// Takes over the program's ranges up to now, and places all that was routed. Without memory for them ranges wait
@@ -107,6 +125,9 @@ impl Collector {
         if was_waiting {
             for event in &self.known_counters {
                 self.trace.write(|trace| trace.counters(*event, dictionary));
+            }
+            for event in &self.communicators {
+                self.trace.write(|trace| trace.collective(*event, dictionary));
             }
         }
     }

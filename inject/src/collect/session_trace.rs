@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Sender;
 use host_sampler::own::Own;
 use profiler_core::attribution::Attributor;
+use profiler_core::collective::CollectiveEvent;
 use profiler_core::counters::CounterEvent;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::process_info::{End, ProcessInfo};
@@ -91,6 +92,11 @@ impl SessionTrace {
     /// Takes a sample of hardware counters, a reading of gauges, or what is known of them.
     pub fn counters(&mut self, event: CounterEvent, dictionary: &Dictionary) {
         write(&mut self.writer, |writer| writer.counters(event, dictionary));
+    }
+
+    /// Takes a communicator, or an operation of one.
+    pub fn collective(&mut self, event: CollectiveEvent, dictionary: &Dictionary) {
+        write(&mut self.writer, |writer| writer.collective(event, dictionary));
     }
 
     fn store(&mut self, dictionary: &Dictionary) {

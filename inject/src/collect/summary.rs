@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use profiler_core::json_text::Object;
 use profiler_core::process_info::End;
 use profiler_core::record::Timestamp;
 use profiler_core::report::Report;
@@ -13,7 +14,7 @@ use crate::collect::collector::Collector;
 use crate::config::WhatIf;
 use crate::log;
 use crate::message::{Detail, LiveState, StatusSummary};
-use crate::sys::clock::after;
+use crate::sys::clock::{self, after};
 use crate::sys::threads;
 
 impl Collector {
@@ -36,7 +37,14 @@ impl Collector {
         let report = self.make_report(End::Abrupt);
         let fields = (detail == Detail::Live).then(|| report.live_state());
         let loss = &self.loss;
+        let hang = (detail == Detail::Hang).then(|| {
+            Object::new()
+                .text("host", &self.session.host)
+                .optional_number("rank", self.session.rank().map(u64::from))
+                .with(&self.captures.pending_collectives(clock::wall_clock(), self.decoder.dictionary()))
+        });
         StatusSummary {
+            hang,
             live: fields.map(|fields| LiveState { fields, cost: spent().saturating_sub(before) }),
             verdict: (report.verdict.group.name(), report.verdict.share),
             line: report.live_line(),

@@ -51,6 +51,8 @@ pub struct Settings {
     pub live: Option<Duration>,
     /// Log level.
     pub log: Level,
+    /// History of runs.
+    pub history: Option<PathBuf>,
     /// Explicit libcupti.
     pub cupti_path: Option<PathBuf>,
     /// Raw recording.
@@ -114,6 +116,7 @@ impl Settings {
             report: reader.get(&table::REPORT),
             live: reader.get(&table::LIVE),
             log: reader.get(&table::LOG),
+            history: reader.get(&table::HISTORY),
             cupti_path: reader.get(&table::CUPTI_PATH),
             record: reader.get(&table::RAW_RECORDING),
             record_limit: reader.get(&table::RAW_RECORDING_LIMIT),

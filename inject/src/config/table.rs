@@ -41,7 +41,7 @@ pub const MODE: Setting<Mode> = Setting {
     default: "light",
     expected: "monitor, light or full",
     meaning: "How much is recorded at most: `monitor` no device work and no API call, only ranges (NVTX), what host threads do \
-                  and how busy NVML says the devices are, without a division of device time ([what its verdict rests \
+                  and how busy the devices are, which divides device time only with GPUWHY_GPU_METRICS=auto ([what its verdict rests \
                   on](../reference/report.md#monitor-mode)); `light` device work and the API calls that launch, copy, wait, allocate or load; \
                   `full` every API call, memory usage, synchronizations and events too.",
     parse: Mode::named,
@@ -100,6 +100,18 @@ pub const LOG: Setting<Level> = Setting {
     expected: "off, error, warn, info or debug",
     meaning: "What the library says about itself on stderr: `off`, `error`, `warn`, `info` or `debug`.",
     parse: Level::parse,
+};
+
+/// [`variable::HISTORY`]
+pub const HISTORY: Setting<Option<PathBuf>> = Setting {
+    name: variable::HISTORY,
+    default: "off",
+    expected: "an absolute file name or `off`",
+    meaning: "File to which a line of about 2 kB about the run is added at its end, for `gpuwhy history`: step, verdict, causes, \
+                  command line. `gpuwhy run` and the Python module set it to `gpuwhy/history.jsonl` in XDG_STATE_HOME or \
+                  ~/.local/state, unless it is set; `off` keeps none. Of a job only rank 0 writes. A file that cannot be written, or \
+                  of more than 8 MiB, is left alone.",
+    parse: |text| or_off(text, |text| Some(PathBuf::from(text)).filter(|path| path.is_absolute())),
 };
 
 /// [`variable::CUPTI_PATH`]
@@ -363,7 +375,7 @@ pub const GPU_METRICS: Setting<GpuMetrics> = Setting {
                   the driver allows it; the report notes a refusal. `on` also says a refusal on stderr; `on:HZ` names the rate. Sampling \
                   counts the whole GPU, takes about 100 MB of host memory and at most 1 % of one core (5 % with `on:HZ`): beyond that \
                   the rate is lowered. It excludes ncu, GPU metrics of nsys and, before Hopper, profiling metrics of DCGM. With \
-                  GPUWHY_MODE=monitor there are gauges only.",
+                  GPUWHY_MODE=monitor the samples divide the GPU's time.",
     parse: GpuMetrics::parse,
 };
 
@@ -376,6 +388,7 @@ pub const VARIABLES: &[Variable] = &[
     REPORT.variable(),
     LIVE.variable(),
     LOG.variable(),
+    HISTORY.variable(),
     CUPTI_PATH.variable(),
     RAW_RECORDING.variable(),
     RAW_RECORDING_LIMIT.variable(),

@@ -69,6 +69,10 @@ pub const WARNED: &str = "GPUWHY_WARNED";
 pub const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
 /// What NVTX loads. Not ours.
 pub const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
+/// What NCCL takes as its profiler plugin. Not ours.
+pub const NCCL_PLUGIN: &str = "NCCL_PROFILER_PLUGIN";
+/// Its value for this library: the name that `build.rs` gives it, without a path.
+pub const NCCL_PLUGIN_NAME: &str = "libprof.so";
 /// What begins and ends a capture.
 pub const CAPTURE_RANGE: &str = "GPUWHY_CAPTURE_RANGE";
 /// Which range of the program.
@@ -83,5 +87,7 @@ pub const DELAY: &str = "GPUWHY_DELAY";
 pub const DURATION: &str = "GPUWHY_DURATION";
 /// Whether there is a control socket.
 pub const CONTROL: &str = "GPUWHY_CONTROL";
+/// The history of runs.
+pub const HISTORY: &str = "GPUWHY_HISTORY";
 /// Signal after the last capture.
 pub const KILL: &str = "GPUWHY_KILL";

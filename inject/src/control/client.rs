@@ -31,6 +31,8 @@ pub enum ControlCommand {
     Release,
     /// The report so far.
     Snapshot,
+    /// What was queued in communicators and is not finished.
+    Hang,
     /// A line each interval from now on.
     Watch(Lines),
     /// None of these.
@@ -122,6 +124,7 @@ impl<S: Read + Write> Client<S> {
             "stop" => ControlCommand::Stop,
             "release" => ControlCommand::Release,
             "snapshot" => ControlCommand::Snapshot,
+            "hang" => ControlCommand::Hang,
             "watch" => self.watch(Lines::Verdict, rest, FASTEST_WATCH),
             "live" => self.watch(Lines::Live, rest, FASTEST_LIVE),
             _ => ControlCommand::Unknown,

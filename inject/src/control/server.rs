@@ -183,6 +183,13 @@ impl CommandHandler<'_> {
                     .optional_text("trace", trace.as_deref())
                     .end()
             }
+            ControlCommand::Hang => {
+                self.last.hang = None;
+                self.ask(Detail::Hang);
+                let answer = Object::of_type("hang").number("pid", process::id().into()).text("state", self.phase());
+                // Without an answer in time there is no rank, which says so.
+                self.last.hang.take().map_or(answer.clone(), |fields| answer.with(&fields)).end()
+            }
             ControlCommand::Start => self.switch(Event::CommandStart),
             ControlCommand::Stop => self.switch(Event::CommandStop),
             ControlCommand::Release => {
@@ -192,7 +199,7 @@ impl CommandHandler<'_> {
             ControlCommand::Unknown => Object::of_type("error")
                 .text(
                     "message",
-                    "commands: status, start, stop, release, snapshot, watch [MILLISECONDS], live [MILLISECONDS]",
+                    "commands: status, start, stop, release, snapshot, hang, watch [MILLISECONDS], live [MILLISECONDS]",
                 )
                 .end(),
         }

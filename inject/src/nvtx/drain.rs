@@ -6,11 +6,14 @@
 
 use std::collections::HashMap;
 
+use profiler_core::collective::CollectiveEvent;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{NameId, Payload, RangeEvent, RangeEventKind, ThreadId, ThreadName, Timestamp};
 use rustc_hash::FxBuildHasher;
 
+use crate::nccl::Operations;
 use crate::nvtx::message::{self, Names};
+use crate::nvtx::nccl_ring::ReadEvent;
 use crate::nvtx::packed::{self, Next, Packed};
 use crate::nvtx::{CATEGORIES, Category, THREADS, domain_name, lanes, registered_string};
 
@@ -30,6 +33,8 @@ pub struct Drain {
     /// Domain and name of the first ranges that differ in them.
     first: Vec<(NameId, NameId)>,
     batch: Vec<RangeEvent>,
+    /// What NCCL told.
+    operations: Operations,
     text: Vec<u8>,
 }
 
@@ -39,6 +44,7 @@ impl Drain {
         if let Some(generation) = lanes::generation() {
             self.learn_categories(dictionary);
             self.learn_threads(dictionary);
+            self.operations.learn(dictionary);
             for (at, ring) in lanes::all(generation).enumerate() {
                 self.ring(at, ring, until, dictionary);
             }
@@ -46,6 +52,11 @@ impl Drain {
         // Stable: events of one thread at the same nanosecond stay as they are.
         self.batch.sort_by_key(|event| event.at);
         self.batch.drain(..)
+    }
+
+    /// Communicators and their operations that were met on the way to the ranges.
+    pub fn collectives(&mut self) -> std::vec::Drain<'_, CollectiveEvent> {
+        self.operations.drain()
     }
 
     fn ring(&mut self, index: usize, ring: &lanes::ThreadRing, until: Timestamp, dictionary: &mut Dictionary) {
@@ -61,6 +72,11 @@ impl Drain {
                     let event = self.event(self.threads[index], &event, dictionary);
                     self.batch.push(event);
                 }
+                Next::Nccl => match ReadEvent::read(&ring.ring, &mut at) {
+                    Some(event) => self.operations.take(index, self.threads[index], &event),
+                    // Nobody knows how long it is: the rest is given up.
+                    None => at = readable.end,
+                },
             }
         }
         ring.ring.release(at);

@@ -9,6 +9,7 @@
 //! | `writer`, `stacks` | each thread's depth, and its way into its ring | application threads |
 //! | `lanes`, `ring`, `packed` | a ring of words for each thread | both |
 //! | `invitation` | has NVTX find this library | the thread that calls `cuInit` |
+//! | `nccl_ring` | what NCCL tells, in the same rings | both |
 //! | `drain`, `message` | events to records | `gpuwhy-collect` |
 //!
 //! An event costs its thread a reading of the clock and a copy of its text into a ring: no lock, no allocation once the
@@ -21,11 +22,12 @@ mod autoload;
 mod drain;
 mod lanes;
 mod message;
+pub mod nccl_ring;
 mod packed;
 pub mod range_watch;
 mod ring;
 mod stacks;
-mod table;
+pub mod table;
 #[cfg(test)]
 mod tests;
 mod writer;

@@ -19,6 +19,9 @@ const REGISTERED: u64 = 4;
 /// In place of a kind: the events that follow are of another thread, whose id is in place of the time.
 const THREAD: u64 = 15;
 
+/// In place of a kind: something that NCCL told ([`nccl_ring`](crate::nvtx::nccl_ring)).
+pub const NCCL: u64 = 14;
+
 /// An event, but for its text.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Packed {
@@ -47,6 +50,8 @@ pub enum Next {
     Thread(u32),
     /// An event. Its text was put into the buffer.
     Event(Packed),
+    /// Something that NCCL told, whose words are still to be read.
+    Nccl,
 }
 
 /// Says that what follows is of this thread. `false` when there is no room.
@@ -109,6 +114,9 @@ pub fn time(ring: &Ring, at: u64) -> Option<Timestamp> {
 
 /// Reads what is at a readable place, with its text into `text`, and moves the place on.
 pub fn read(ring: &Ring, at: &mut u64, text: &mut Vec<u8>) -> Next {
+    if ring.word(*at) & 15 == NCCL {
+        return Next::Nccl;
+    }
     let mut word = || {
         let word = ring.word(*at);
         *at += 1;

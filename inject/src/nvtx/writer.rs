@@ -11,6 +11,7 @@ use nvtx_sys::{Event, Message, Text};
 use profiler_core::record::RangeEventKind;
 
 use crate::nvtx::lanes::{self, ThreadRing};
+use crate::nvtx::nccl_ring::{NcclEvent, ReadEvent};
 use crate::nvtx::packed::Packed;
 use crate::nvtx::ring::Fill;
 use crate::nvtx::stacks::RangeStacks;
@@ -42,6 +43,8 @@ struct Outlet {
     thread: u32,
     lane: Option<&'static ThreadRing>,
     pending: VecDeque<Packed>,
+    /// Launches that NCCL told here, those that found no room included; wraps.
+    launches: u16,
 }
 
 /// Events thrown away so far, on all threads.
@@ -57,6 +60,19 @@ fn drop_events(count: u64) {
 /// when it was interrupted in here by a signal whose handler uses NVTX.
 pub fn with<T>(work: impl FnOnce(&mut Writer) -> T) -> Option<T> {
     let generation = lanes::generation()?;
+    let answer = with_writer(generation, work);
+    if answer.is_none() {
+        drop_events(1);
+    }
+    answer
+}
+
+/// As [`with`], for what is no range and is counted elsewhere.
+pub fn try_with<T>(work: impl FnOnce(&mut Writer) -> T) -> Option<T> {
+    with_writer(lanes::generation()?, work)
+}
+
+fn with_writer<T>(generation: u32, work: impl FnOnce(&mut Writer) -> T) -> Option<T> {
     let answer = WRITER.try_with(|writer| {
         let mut writer = writer.try_borrow_mut().ok()?;
         if writer.as_ref().is_none_or(|writer| writer.outlet.generation != generation) {
@@ -64,18 +80,17 @@ pub fn with<T>(work: impl FnOnce(&mut Writer) -> T) -> Option<T> {
         }
         writer.as_mut().map(work)
     });
-    let answer = answer.ok().flatten();
-    if answer.is_none() {
-        drop_events(1);
-    }
-    answer
+    answer.ok().flatten()
 }
 
 impl Writer {
     fn new(generation: u32) -> Self {
         let thread = threads::thread_id();
         let lane = lanes::take(generation, thread);
-        Self { stacks: RangeStacks::default(), outlet: Outlet { generation, thread, lane, pending: VecDeque::new() } }
+        Self {
+            stacks: RangeStacks::default(),
+            outlet: Outlet { generation, thread, lane, pending: VecDeque::new(), launches: 0 },
+        }
     }
 
     /// Records a mark, or the start of a range with this number. `false` when it was dropped.
@@ -86,6 +101,17 @@ impl Writer {
     /// Records the end of a range that was recorded.
     pub fn end(&mut self, domain: u32, range: u64) {
         self.outlet.end(RangeEventKind::End, domain, range);
+    }
+
+    /// Records what NCCL tells. `false` when it was dropped.
+    pub fn nccl(&mut self, event: NcclEvent) -> bool {
+        let outlet = &mut self.outlet;
+        if matches!(event, NcclEvent::LaunchBegin(_)) {
+            outlet.launches = outlet.launches.wrapping_add(1);
+        }
+        let Some(lane) = outlet.write_pending() else { return false };
+        let fill = ReadEvent { at: wall_clock(), launch: outlet.launches, event }.write(&lane.ring);
+        woken(fill)
     }
 
     /// Records a push. Answers its depth.
@@ -147,7 +173,11 @@ impl Outlet {
 
 /// Writes, and wakes the collector when that is due. Whether there was room.
 fn write(packed: &Packed, lane: &ThreadRing, text: Text<'_>) -> bool {
-    let fill = packed.write(&lane.ring, text);
+    woken(packed.write(&lane.ring, text))
+}
+
+/// Wakes the collector when a ring is half full. Whether there was room.
+fn woken(fill: Fill) -> bool {
     if fill == Fill::Half {
         Profiler::ranges_wait();
     }

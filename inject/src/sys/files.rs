@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt as _, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Creates `path`, or when it exists `stem-1.ext`, `stem-2.ext`, ...: a trace is never written over another. Only the
@@ -55,6 +55,35 @@ pub fn write_once(path: &Path, bytes: &[u8]) -> io::Result<()> {
         // A part of it would be taken for the whole.
         let _ = fs::remove_file(path);
     })
+}
+
+/// Appends `line`, which ends with a line break, in one call, so that processes that append at once do not mix. A file
+/// that does not exist is made for the user alone, folders too. A rest of a line that another process could not
+/// complete is ended first.
+///
+/// # Errors
+/// Whatever the system says; and when it is no file (opening a pipe may never return), or larger than `most` bytes.
+pub fn append(path: &Path, line: &str, most: u64) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    // A pipe without a reader, and a file that is locked by mandatory locking, are refused at once.
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let mut file =
+        OpenOptions::new().read(true).append(true).create(true).mode(0o600).custom_flags(flags).open(path)?;
+    let about = file.metadata()?;
+    if !about.is_file() {
+        return Err(unfit("exists and is no file"));
+    }
+    if about.len() > most {
+        return Err(unfit(&format!("is larger than {most} bytes; move it away")));
+    }
+    let mut last = [b'\n'];
+    if let Some(at) = about.len().checked_sub(1) {
+        let _ = file.read_at(&mut last, at)?;
+    }
+    let start = if last == *b"\n" { "" } else { "\n" };
+    file.write_all(format!("{start}{line}").as_bytes())
 }
 
 fn unfit(why: &str) -> io::Error {

@@ -82,14 +82,7 @@ fn device_section(page: &mut String, device: &DeviceDiff) {
         signed(device.change_ns()),
     );
     if let Some(prediction) = &device.prediction {
-        let _ = writeln!(
-            page,
-            "<p>Predicted from A: {:.2}x without {}; got {:.2}x ({}).</p>",
-            prediction.predicted_speedup,
-            words::bottleneck(prediction.group),
-            prediction.actual_speedup,
-            duration(prediction.actual_step_ns),
-        );
+        let _ = writeln!(page, "<p>{}</p>", escaped(&prediction.sentences()));
     }
     page.push_str("</section>\n");
 }

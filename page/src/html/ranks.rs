@@ -23,7 +23,7 @@ pub(crate) fn ranks(of: &RanksReport, maps: &[RankTime]) -> String {
         of.rows.len(),
         of.clocks.len()
     );
-    let headline = match of.straggler {
+    let headline = match &of.straggler {
         Some(straggler) => format!(
             "{:.0} % of all waiting in collectives is for rank {}.",
             straggler.share * 100.0,

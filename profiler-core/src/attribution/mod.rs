@@ -22,6 +22,7 @@ mod arrival;
 mod calls;
 mod dependencies;
 mod gap;
+pub(crate) mod host_activity;
 pub mod host_cause;
 mod host_lead;
 mod host_records;
@@ -66,6 +67,7 @@ pub(crate) use loaders::is_native;
 pub use memory::PeakCaller;
 pub(crate) use ranges::template;
 pub use ranges::{RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTally, Spread};
+pub(crate) use stacks::line_of;
 pub use stacks::{HostLine, LineId};
 pub use subject::{GapTotals, Producer, Subject};
 

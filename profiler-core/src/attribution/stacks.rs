@@ -124,6 +124,13 @@ impl Stacks {
     }
 }
 
+/// The line that a stack stands for; `None` when nothing is known of it.
+pub(crate) fn line_of(stack: StackId, dictionary: &Dictionary) -> Option<HostLine> {
+    let mut stacks = Stacks::default();
+    let class = stacks.get(stack, dictionary);
+    stacks.line(class.line).copied()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,7 +11,7 @@ const SAME_MIXTURE: f64 = 0.9;
 
 /// Whether steps of so many operations can be the same thing: not when runs of one mixture of kernels differ by a
 /// factor.
-pub(super) fn same_steps(a: u64, b: u64, similarity: f64) -> bool {
+pub(crate) fn same_steps(a: u64, b: u64, similarity: f64) -> bool {
     similarity < SAME_MIXTURE || (a.max(b) as f64) < SAME_STEP * a.min(b) as f64
 }
 

@@ -27,6 +27,7 @@ mod unit;
 
 pub use alignment::{MOST_EDITS, align};
 pub use compared::SAME_PROGRAM;
+pub(crate) use compared::same_steps;
 pub use limits::LimitChanges;
 pub use model::{DeviceDiff, Diff, Outcome, Refusal, Side};
 pub use places::{ChangedPlace, Fate, Places};
@@ -34,6 +35,7 @@ pub use prediction::Prediction;
 pub use rows::{LAUNCHES_SHARE, Launches, Row, SLOWER_SHARE, Speed, Usage};
 pub use significance::{RankTest, SIGNIFICANCE, mann_whitney};
 pub use unit::{Basis, FEWEST_STEPS, OPERATIONS, Representative, WARM_UP_STEPS};
+pub(crate) use unit::{comparable, durations, representative};
 
 use crate::attribution::leaf::Group;
 use crate::report::Report;

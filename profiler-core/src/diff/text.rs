@@ -67,7 +67,7 @@ pub(super) fn full(diff: &Diff, limit: usize, style: Style) -> String {
             let _ = writeln!(out, "  Of all pairs of steps, B's takes longer in {percent:.1} %.");
         }
         if let Some(prediction) = &device.prediction {
-            wrapped(out, "  ", &predicted(prediction));
+            wrapped(out, "  ", &prediction.sentences());
         }
         leaf_table(out, device);
         if let Some(limits) = &device.limits {
@@ -84,34 +84,39 @@ pub(super) fn full(diff: &Diff, limit: usize, style: Style) -> String {
     page.into_text()
 }
 
-/// The ceiling and what came of it; beyond the ceiling with the leaves that shrank besides.
-fn predicted(prediction: &Prediction) -> String {
-    let mut line = format!(
-        "Predicted from A: {} faster without {} ({} -> {}); got {:.2}x ({})",
-        about(prediction.predicted_speedup),
-        words::bottleneck(prediction.group),
-        duration(prediction.step_ns),
-        duration(prediction.predicted_step_ns),
-        prediction.actual_speedup,
-        duration(prediction.actual_step_ns)
-    );
-    let beyond = prediction.over_ceiling_ns();
-    if beyond == 0 {
-        return line;
+impl Prediction {
+    /// What A predicted and what was measured, in words; where more was gained, with the causes that became shorter
+    /// besides.
+    #[must_use]
+    pub fn sentences(&self) -> String {
+        let mut text = format!(
+            "Predicted from A: {} faster without {} ({} -> {}). Measured: {:.2}x ({}).",
+            about(self.predicted_speedup),
+            words::bottleneck(self.group),
+            duration(self.step_ns),
+            duration(self.predicted_step_ns),
+            self.actual_speedup,
+            duration(self.actual_step_ns)
+        );
+        let beyond = self.over_ceiling_ns();
+        if beyond == 0 {
+            return text;
+        }
+        let besides = self.others.iter().filter(|(_, nanos)| *nanos < 0 && nanos.unsigned_abs() >= beyond / 20);
+        let besides: Vec<_> =
+            besides.take(3).map(|(leaf, nanos)| format!("{} {}", words::cause(*leaf), signed(*nanos as f64))).collect();
+        text.push_str(" That is more than predicted: ");
+        let _ = if besides.is_empty() {
+            write!(
+                text,
+                "no other cause became shorter, and the simulation of A is {:.1} % off.",
+                self.base_error * 100.0
+            )
+        } else {
+            write!(text, "other causes became shorter too ({}).", besides.join(", "))
+        };
+        text
     }
-    let besides = prediction.others.iter().filter(|(_, nanos)| *nanos < 0 && nanos.unsigned_abs() >= beyond / 20);
-    let besides: Vec<_> =
-        besides.take(3).map(|(leaf, nanos)| format!("{} {}", words::cause(*leaf), signed(*nanos as f64))).collect();
-    let _ = if besides.is_empty() {
-        write!(
-            line,
-            ", more than predicted though nothing else became shorter; the simulation of A is {:.1} % off",
-            prediction.base_error * 100.0
-        )
-    } else {
-        write!(line, ", more than predicted because more than that changed: {}", besides.join(", "))
-    };
-    line
 }
 
 /// What a representative rests on.

@@ -1,36 +1,44 @@
-//! Collective operations of one rank, and the same operation found on all ranks.
+//! Collectives of one rank, collected from its records.
 //!
-//! CUPTI does not say which communicator a kernel belongs to, so operations are paired by what can be seen: the k-th
-//! kernel of a name on one rank is the k-th of that name on every other, if all ranks ran as many. What groups of fewer
-//! ranks do among themselves may look alike; their operations do not overlap in time, which the caller checks.
+//! CUPTI does not say which communicator a kernel belongs to. So a kernel is known by its name and by its place among
+//! the kernels of that name; the comparison checks that all ranks ran as many. Groups of fewer ranks may look alike;
+//! their operations do not overlap in time, which the comparison checks too. Where NCCL's profiler plugin named the
+//! communicator, its rows replace those.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+use std::hash::Hasher as _;
 
+use super::rows::{LeafTime, RankRows, Row, RowGroup, needs_everybody};
+use super::summary::RankSummary;
 use crate::attribution::is_communication;
+use crate::attribution::segments::Segment;
+use crate::collective::{Basis, Collective, Function};
 use crate::dictionary::Dictionary;
-use crate::record::{Kernel, NameId};
+use crate::record::{DeviceId, Kernel, NameId};
+use crate::report::Report;
 
-/// Operations in which no rank can finish before all have begun: each needs something from everybody. Parts of kernel
-/// names in lower case, without underscores.
-const OF_EVERYBODY: [&str; 3] = ["allreduce", "allgather", "reducescatter"];
-/// Operations of a name that are kept, the first ones: 16 bytes each.
-const SPANS_LIMIT: usize = 1 << 17;
+/// Rows that are kept, the first ones: 32 bytes each, and as much again for the time between them.
+const ROWS_LIMIT: usize = 1 << 20;
 /// Names that are told apart; a program has a dozen.
 const NAMES_LIMIT: usize = 32;
+/// Times by cause that are kept, the first ones: 32 bytes each.
+const TIMES_LIMIT: usize = 1 << 22;
 
-/// When an operation ran, nanoseconds on the clock of its trace.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Span {
-    pub(super) start: i64,
-    pub(super) end: i64,
-}
-
-/// Collective operations of one rank.
+/// Collective operations of one rank, and its time by cause.
 #[derive(Clone, Debug, Default)]
 pub struct Collectives {
     places: FxHashMap<NameId, CollectiveClass>,
-    sequences: Vec<Sequence>,
+    groups: Vec<RowGroup>,
+    rows: Vec<Row>,
+    /// Rows of each device.
+    devices: Vec<(DeviceId, u64)>,
+    times: FxHashMap<DeviceId, Vec<LeafTime>>,
+    times_kept: usize,
     others: u64,
+    times_lost: u64,
+    /// Rows of the profiler plugin and their groups.
+    told: Vec<Row>,
+    told_groups: Vec<RowGroup>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -39,16 +47,7 @@ enum CollectiveClass {
     Nowhere,
     /// Communicates, but not as a collective of everybody.
     Others,
-    Sequence(usize),
-}
-
-/// Operations of one name in the order of the trace.
-#[derive(Clone, Debug, Default)]
-struct Sequence {
-    name: String,
-    spans: Vec<Span>,
-    /// Those included that are not kept.
-    count: u64,
+    Group(u32),
 }
 
 impl Collectives {
@@ -66,72 +65,124 @@ impl Collectives {
         match place {
             CollectiveClass::Nowhere => {}
             CollectiveClass::Others => self.others += 1,
-            CollectiveClass::Sequence(index) => {
-                let sequence = &mut self.sequences[index];
-                sequence.count += 1;
-                if sequence.spans.len() < SPANS_LIMIT {
-                    let nanos = |nanos: u64| i64::try_from(nanos).unwrap_or(i64::MAX);
-                    sequence.spans.push(Span { start: nanos(kernel.start.nanos()), end: nanos(kernel.end.nanos()) });
+            CollectiveClass::Group(group) => {
+                let nanos = |nanos: u64| i64::try_from(nanos).unwrap_or(i64::MAX);
+                let (start, end) = (nanos(kernel.start.nanos()), nanos(kernel.end.nanos()));
+                self.groups[group as usize].count += 1;
+                if self.rows.len() < ROWS_LIMIT {
+                    self.rows.push(Row { group, sequence: 0, start, end });
+                }
+                match self.devices.iter_mut().find(|(device, _)| *device == kernel.device) {
+                    Some((_, count)) => *count += 1,
+                    None => self.devices.push((kernel.device, 1)),
                 }
             }
         }
     }
 
+    /// Takes an operation whose communicator is known; others are passed over. Its kernel is to be taken by
+    /// [`push`](Self::push) as well.
+    pub fn operation(&mut self, of: &Collective) {
+        if of.basis == Basis::KernelName || of.communicator == 0 || self.told.len() >= ROWS_LIMIT {
+            return;
+        }
+        let nanos = |nanos: u64| i64::try_from(nanos).unwrap_or(i64::MAX);
+        let (start, end) = (nanos(of.start.nanos()), nanos(of.end.nanos()));
+        // One kernel can do several operations, on all ranks the same: the first stands for it.
+        if self.told.last().is_some_and(|last| (last.start, last.end) == (start, end)) {
+            return;
+        }
+        let is_group = |group: &RowGroup| (group.communicator, group.function) == (of.communicator, of.function);
+        let place = self.told_groups.iter().position(is_group).unwrap_or_else(|| {
+            let (communicator, function, size) = (of.communicator, of.function, of.ranks);
+            self.told_groups.push(RowGroup { communicator, function, size, count: 0, basis: of.basis });
+            self.told_groups.len() - 1
+        });
+        let group = &mut self.told_groups[place];
+        (group.count, group.basis) = (group.count + 1, group.basis.max(of.basis));
+        // What NCCL does not count is known by its order alone.
+        let sequence = of.sequence.unwrap_or(of.ordinal);
+        self.told.push(Row { group: place as u32, sequence, start, end });
+    }
+
+    /// Takes what devices did, as [`Captures::take_segments`](crate::capture::Captures::take_segments) gives it.
+    pub fn segments(&mut self, segments: &[(DeviceId, Vec<Segment>)]) {
+        for (device, segments) in segments {
+            let times = self.times.entry(*device).or_default();
+            let before = times.len();
+            for segment in segments {
+                let nanos = |at: crate::record::Timestamp| i64::try_from(at.nanos()).unwrap_or(i64::MAX);
+                match *segment {
+                    Segment::Time(time) => {
+                        let (from, to, leaf) = (nanos(time.from), nanos(time.to), time.leaf);
+                        match times.last_mut() {
+                            Some(last) if last.to == from && last.leaf == leaf && !last.taken => last.to = to,
+                            _ => times.push(LeafTime { from, to, leaf, taken: false }),
+                        }
+                    }
+                    Segment::Moved { was, leaf, from, to } => {
+                        let (from, to) = (nanos(from), nanos(to));
+                        times.push(LeafTime { from, to, leaf: was, taken: true });
+                        times.push(LeafTime { from, to, leaf, taken: false });
+                    }
+                    Segment::Gap(_) => {}
+                }
+            }
+            let room = TIMES_LIMIT.saturating_sub(self.times_kept) + before;
+            self.times_lost += times.len().saturating_sub(room) as u64;
+            times.truncate(room);
+            self.times_kept += times.len() - before;
+        }
+    }
+
     fn place(&mut self, name: &str) -> CollectiveClass {
-        let plain = name.to_ascii_lowercase().replace('_', "");
-        let is_of_everybody = OF_EVERYBODY.iter().any(|part| plain.contains(part));
-        match (is_communication(name), is_of_everybody && self.sequences.len() < NAMES_LIMIT) {
+        let function = Function::of_kernel(name);
+        match (is_communication(name), needs_everybody(function) && self.groups.len() < NAMES_LIMIT) {
             (false, _) => CollectiveClass::Nowhere,
             (true, false) => CollectiveClass::Others,
             (true, true) => {
-                self.sequences.push(Sequence { name: name.to_owned(), ..Sequence::default() });
-                CollectiveClass::Sequence(self.sequences.len() - 1)
+                let mut hasher = FxHasher::default();
+                hasher.write(name.as_bytes());
+                let group = RowGroup { communicator: hasher.finish(), function, ..RowGroup::default() };
+                self.groups.push(group);
+                CollectiveClass::Group((self.groups.len() - 1) as u32)
             }
         }
     }
 
-    /// Kernels that communicate.
-    fn total(&self) -> u64 {
-        self.others + self.sequences.iter().map(|sequence| sequence.count).sum::<u64>()
+    /// What is kept of the rank whose report and [`rows`](Self::rows) these are.
+    #[must_use]
+    pub fn summary(&self, rank: u32, report: &Report, rows: &RankRows) -> RankSummary {
+        let groups = rows.groups.clone();
+        RankSummary { groups, others: self.others, lost_times: self.times_lost, ..RankSummary::new(rank, report) }
     }
-}
 
-/// One operation as every rank saw it: a span for each.
-pub(super) type Operation = Vec<Span>;
-
-/// Operations of all ranks.
-#[derive(Debug, Default)]
-pub(super) struct Paired {
-    /// Of each name, in the order of their begins.
-    pub(super) names: Vec<Vec<Operation>>,
-    /// Kernels that communicate, on any rank, that are no part of a pair.
-    pub(super) unpaired: u64,
-}
-
-/// Pairs the operations of `ranks`.
-pub(super) fn paired(ranks: &[&Collectives]) -> Paired {
-    let mut paired = Paired { unpaired: ranks.iter().map(|rank| rank.total()).sum(), ..Paired::default() };
-    let Some((first, rest)) = ranks.split_first() else { return paired };
-    for sequence in &first.sequences {
-        let mut of_ranks = vec![sequence];
-        of_ranks.extend(rest.iter().filter_map(|rank| {
-            let mut others = rank.sequences.iter();
-            others.find(|other| other.name == sequence.name && other.count == sequence.count)
-        }));
-        if of_ranks.len() < ranks.len() {
-            continue;
+    /// The rows: those of the profiler plugin, and kernels that it says nothing of, numbered by their begins. With the
+    /// time of the device that ran most of them.
+    #[must_use]
+    pub fn rows(&self) -> RankRows {
+        let mut rows = self.rows.clone();
+        let mut groups = self.groups.clone();
+        if !self.told.is_empty() {
+            let told: FxHashSet<(i64, i64)> = self.told.iter().map(|row| (row.start, row.end)).collect();
+            rows.retain(|row| {
+                let is_told = told.contains(&(row.start, row.end));
+                groups[row.group as usize].count -= u64::from(is_told);
+                !is_told
+            });
         }
-        let sorted: Vec<Vec<Span>> = of_ranks
-            .iter()
-            .map(|sequence| {
-                let mut spans = sequence.spans.clone();
-                spans.sort_unstable();
-                spans
-            })
-            .collect();
-        let count = sequence.spans.len();
-        paired.unpaired -= (count * ranks.len()) as u64;
-        paired.names.push((0..count).map(|place| sorted.iter().map(|spans| spans[place]).collect()).collect());
+        rows.sort_unstable_by_key(|row| (row.start, row.end));
+        let mut next = vec![0; groups.len()];
+        for row in &mut rows {
+            let next = &mut next[row.group as usize];
+            row.sequence = *next;
+            *next += 1;
+        }
+        let first = groups.len() as u32;
+        rows.extend(self.told.iter().map(|row| Row { group: first + row.group, ..*row }));
+        groups.extend(&self.told_groups);
+        let device = self.devices.iter().max_by_key(|&&(device, count)| (count, std::cmp::Reverse(device.0)));
+        let times = device.and_then(|(device, _)| self.times.get(device)).map(Vec::as_slice);
+        RankRows::new(groups, rows, times.unwrap_or_default())
     }
-    paired
 }

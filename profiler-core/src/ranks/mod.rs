@@ -1,164 +1,186 @@
-//! Several ranks of one job beside each other: who waits for whom.
+//! Several ranks of one job beside each other: who waits for whom, and why.
 //!
 //! A rank that reaches a collective early waits in it for the last one, and its trace alone shows a long kernel. Beside
-//! the traces of the others the kernel divides into waiting (until the last rank has begun) and moving data. The rank
-//! that begins last most often, at the cost of the others, is the straggler; what it did meanwhile is in its own
-//! leaves.
+//! the traces of the others the kernel divides into waiting (until the last rank has begun) and moving data. Waiting
+//! goes back to the rank that began last, or to the one that this rank itself had waited for in another communicator.
+//! The rank that causes most of it is the straggler, and what it does longer than ranks with the same part in the job
+//! is the reason.
+//!
+//! Rows of ranks are read one rank after the other, several times; what stays in memory is some kilobytes a rank and
+//! some 130 bytes a collective of the job.
 //!
 //! What cannot be told is said: operations between some of the ranks only, clocks that nothing brings together, ranks
 //! without a trace.
 //!
-//! Reading order: `collectives` (the same operation on all ranks), `clocks`, here, `text`.
+//! Reading order: `rows`, `collectives` (rows of a rank from its records), `summary` (what is kept of a rank),
+//! `occasions` (the same collective on all ranks), `clocks`, `blame`, `straggler`, `path`, here, `text`.
 
+mod blame;
 mod clocks;
 mod collectives;
 #[cfg(feature = "serde")]
 pub mod json;
 mod model;
+mod occasions;
+mod path;
+mod rows;
+mod straggler;
+mod summary;
 mod text;
+
+use std::convert::Infallible;
 
 pub use clocks::HostClock;
 pub use collectives::Collectives;
-pub use model::{RankRow, RankTrace, RanksReport, Straggler};
+pub use model::{CriticalPath, ExcessEvidence, RankRow, RankTrace, RanksReport, Straggler};
+pub use occasions::RowSource;
+pub use rows::{LeafTime, RankRows, Row, RowGroup};
+pub use summary::{KernelTime, LineTime, RankSummary};
 
-use crate::attribution::leaf::Leaf;
+use crate::collective::Basis;
 use crate::text_format::Style;
-use crate::thresholds::CLOCK_SLACK_NANOS;
 
-use self::clocks::{clocks, quantile};
-use self::collectives::{Operation, Paired, paired};
+use self::blame::{Blame, Compared, culprits};
+use self::occasions::{Judgment, Occasions};
+use self::straggler::Search;
 
-/// Operations of a name whose times show that all ranks take part, at least: below, they are taken to be those of
-/// groups of ranks. Not all, since a clock may be stepped in between.
-const TOGETHER_SHARE: f64 = 0.9;
-/// The share of all waiting that makes a rank the straggler: more than all others together.
-const STRAGGLER_SHARE: f64 = 0.5;
-/// The share of the collectives' time that waiting must be for a straggler to matter.
-const WORTH_SHARE: f64 = 0.05;
+/// Ranks of which every pair is told; of more, each rank tells the 16 that it waited for longest.
+pub const WAITS_SHOWN: usize = 64;
+
+/// Rows of all ranks in memory.
+struct Kept(Vec<RankRows>);
+
+impl RowSource for Kept {
+    type Error = Infallible;
+
+    fn rows(&mut self, place: usize, visit: &mut dyn FnMut(&RankRows)) -> Result<(), Infallible> {
+        if let Some(rows) = self.0.get(place) {
+            visit(rows);
+        }
+        Ok(())
+    }
+}
 
 impl RanksReport {
-    /// Compares `ranks`.
+    /// Compares `ranks`, with their rows in memory.
     #[must_use]
     pub fn of(ranks: &[RankTrace<'_>]) -> Self {
-        let collectives: Vec<&Collectives> = ranks.iter().map(|rank| rank.collectives).collect();
-        let hosts: Vec<&str> = ranks.iter().map(|rank| rank.report.process.host.as_str()).collect();
-        let mut paired = if ranks.len() > 1 { paired(&collectives) } else { Paired::default() };
-        let (clocks, of_ranks) = clocks(&hosts, &paired);
-        let mut report = Self {
-            world_size: ranks.iter().find_map(|rank| rank.report.process.world_size()),
-            rows: ranks.iter().map(row).collect(),
-            waits: vec![vec![0; ranks.len()]; ranks.len()],
-            clocks,
-            collectives: 0,
-            collective_ns: 0,
-            straggler: None,
-            doubts: Vec::new(),
-        };
-        let offsets: Option<Vec<i64>> = of_ranks.iter().map(|&host| report.clocks[host].offset_ns).collect();
-        match offsets {
-            None => report.doubts.push(
-                "Clocks of different hosts cannot be brought together: too few collectives of all ranks, or they do \
-                 not end at once."
-                    .to_owned(),
-            ),
-            Some(offsets) => {
-                for operation in paired.names.iter_mut().flatten() {
-                    for (span, offset) in operation.iter_mut().zip(&offsets) {
-                        span.start += offset;
-                        span.end += offset;
-                    }
-                }
-                report.waiting(&paired);
-            }
-        }
-        report.missing(&paired);
-        report.straggler = report.find_straggler();
+        let mut kept = Kept(ranks.iter().map(|rank| rank.collectives.rows()).collect());
+        let summaries: Vec<RankSummary> = ranks
+            .iter()
+            .zip(&kept.0)
+            .map(|(rank, rows)| rank.collectives.summary(rank.rank, rank.report, rows))
+            .collect();
+        let Ok(report) = Self::compare(&summaries, &mut kept);
         report
     }
 
-    /// Divides the collectives into waiting and moving data.
-    fn waiting(&mut self, paired: &Paired) {
-        let mut late: Vec<Vec<i64>> = vec![Vec::new(); self.rows.len()];
-        let mut apart = 0;
-        for operations in &paired.names {
-            let together: Vec<&Operation> = operations.iter().filter(|operation| is_together(operation)).collect();
-            if (together.len() as f64) < operations.len() as f64 * TOGETHER_SHARE {
-                apart += operations.len();
-                continue;
+    /// Compares `ranks`, whose rows `source` gives.
+    ///
+    /// # Errors
+    ///
+    /// Those of the source.
+    pub fn compare<S: RowSource>(ranks: &[RankSummary], source: &mut S) -> Result<Self, S::Error> {
+        let (hosts, of_ranks) = hosts(ranks);
+        let mut occasions = Occasions::new(ranks, of_ranks);
+        let clocks = occasions.gather_ends(source)?.clocks(&hosts);
+        let is_alone = ranks.len() < 2;
+        if !is_alone {
+            occasions.add_all(source, &clocks)?;
+        }
+        let compared = Compared::new(ranks, &occasions, &clocks);
+        let mut report = Self {
+            world_size: ranks.iter().find_map(|rank| rank.world_size),
+            rows: ranks.iter().map(RankRow::new).collect(),
+            basis: ranks.iter().flat_map(|rank| &rank.groups).map(|group| group.basis).min().unwrap_or_default(),
+            collectives: occasions.count(Judgment::Told),
+            collective_ns: 0,
+            missing: occasions.count(Judgment::Missing),
+            too_close: occasions.count(Judgment::TooClose),
+            waits: if ranks.len() <= WAITS_SHOWN { vec![vec![0; ranks.len()]; ranks.len()] } else { Vec::new() },
+            straggler: None,
+            slow_host: None,
+            critical_path: None,
+            doubts: Vec::new(),
+            clocks: Vec::new(),
+        };
+        let waits = &mut report.waits;
+        let mut blame = Blame { occasions: &mut occasions, clocks: &clocks, compared };
+        let (own, collective_ns) = blame.pass(source, ranks, &mut report.rows, |who, whom, nanos| {
+            if let Some(cell) = waits.get_mut(who).and_then(|row| row.get_mut(whom)) {
+                *cell += nanos;
             }
-            apart += operations.len() - together.len();
-            for operation in together {
-                self.wait(operation, &mut late);
-            }
+        })?;
+        report.collective_ns = collective_ns;
+        for (culprit, occasion) in culprits(&occasions) {
+            report.rows[culprit].awaited_ns += occasion.waited;
         }
-        for (row, late) in self.rows.iter_mut().zip(&mut late) {
-            row.late_ns = quantile(late, 0.5).unwrap_or_default().unsigned_abs();
-        }
-        if apart > 0 {
-            self.doubts.push(format!(
-                "{apart} collectives do not overlap on all ranks: those of groups of ranks. CUPTI does not name the \
-                 group, so who waits in them cannot be told."
-            ));
-        }
-    }
-
-    fn wait(&mut self, operation: &Operation, late: &mut [Vec<i64>]) {
-        let starts = || operation.iter().map(|span| span.start);
-        let (Some(first), Some(last)) = (starts().min(), starts().max()) else { return };
-        let Some(who) = starts().position(|start| start == last) else { return };
-        self.collectives += 1;
-        self.rows[who].last += 1;
-        for (place, span) in operation.iter().enumerate() {
-            let waited = (last.min(span.end) - span.start).max(0).unsigned_abs();
-            self.waits[place][who] += waited;
-            self.rows[place].waited_ns += waited;
-            self.rows[who].awaited_ns += waited;
-            self.collective_ns += (span.end - span.start).max(0).unsigned_abs();
-            late[place].push(span.start - first);
-        }
+        let search = Search { ranks, rows: &report.rows, own: &own, collective_ns };
+        report.straggler = search.straggler(&occasions, compared);
+        report.slow_host = if report.straggler.is_none() { search.slow_host() } else { None };
+        report.critical_path = path::critical_path(source, &occasions, &clocks, compared, report.straggler.as_ref())?;
+        report.clocks = clocks;
+        report.doubt(ranks, &occasions);
+        Ok(report)
     }
 
     /// What is not there to compare.
-    fn missing(&mut self, paired: &Paired) {
-        let ranks = self.rows.len();
-        if let Some(world) = self.world_size.filter(|&world| world as usize != ranks) {
-            self.doubts
-                .push(format!("The job has {world} ranks and here are {ranks} traces: others may be waited for."));
+    fn doubt(&mut self, ranks: &[RankSummary], occasions: &Occasions) {
+        let count = self.rows.len();
+        if self.clocks.iter().any(|clock| clock.offset_ns.is_none()) {
+            self.doubts.push(
+                "Clocks of different hosts cannot be brought together: too few collectives that they share, or they \
+                 do not end at once."
+                    .to_owned(),
+            );
         }
-        if self.rows.len() > 1 && paired.unpaired > 0 {
+        let apart = occasions.count(Judgment::Apart);
+        match self.basis {
+            _ if apart == 0 => {}
+            Basis::KernelName => self.doubts.push(format!(
+                "{apart} collectives do not overlap on all ranks: those of groups of ranks. CUPTI does not name the \
+                 group, so who waits in them cannot be told."
+            )),
+            Basis::Plugin | Basis::Order => self.doubts.push(format!(
+                "{apart} collectives ended on a rank before another one began: not everybody waits for everybody in \
+                 them (send, receive, broadcast)."
+            )),
+        }
+        if self.missing > 0 && count > 1 {
             self.doubts.push(format!(
-                "{} kernels that communicate are not compared: not run equally often by all ranks, or of a kind in \
-                 which not everybody waits for everybody (send, receive, broadcast).",
-                paired.unpaired
+                "{} collectives lack ranks of their communicator: a trace is missing, or begins or ends in between.",
+                self.missing
             ));
         }
-        if self.rows.len() > 1 && paired.names.is_empty() {
+        if self.too_close > 0 {
+            self.doubts.push(format!(
+                "{} collectives begin on all ranks within three times the error of the clocks: too close to tell who \
+                 was last.",
+                self.too_close
+            ));
+        }
+        if let Some(world) = self.world_size.filter(|&world| world as usize != count) {
+            self.doubts
+                .push(format!("The job has {world} ranks and here are {count} traces: others may be waited for."));
+        }
+        let rows = |rank: &RankSummary| rank.groups.iter().map(|group| group.count).sum::<u64>() + rank.others;
+        let paired: u64 = occasions.all.iter().map(|occasion| u64::from(occasion.ranks)).sum();
+        let unpaired = ranks.iter().map(rows).sum::<u64>().saturating_sub(paired);
+        if count > 1 && unpaired > 0 {
+            self.doubts.push(format!(
+                "{unpaired} kernels that communicate are not compared: not run equally often by all ranks, more than \
+                 there is room for, or of a kind in which not everybody waits for everybody (send, receive, broadcast)."
+            ));
+        }
+        let lost: u64 = ranks.iter().map(|rank| rank.lost_times).sum();
+        if lost > 0 {
+            self.doubts.push(format!("{lost} times by cause had no room: the causes of late ranks are told in part."));
+        }
+        if count > 1 && occasions.all.is_empty() {
             self.doubts.push(
                 "There is no collective that all ranks took part in: who waits for whom is not known.".to_owned(),
             );
         }
-    }
-
-    fn find_straggler(&self) -> Option<Straggler> {
-        let total: u64 = self.rows.iter().map(|row| row.awaited_ns).sum();
-        if (total as f64) < self.collective_ns as f64 * WORTH_SHARE || total == 0 {
-            return None;
-        }
-        let (place, row) = self.rows.iter().enumerate().max_by_key(|(_, row)| row.awaited_ns)?;
-        let share = row.awaited_ns as f64 / total as f64;
-        (share > STRAGGLER_SHARE).then(|| Straggler { row: place, share, excess: self.excess(place) })
-    }
-
-    fn excess(&self, place: usize) -> Option<(Leaf, u64)> {
-        let of = |row: &RankRow, leaf: Leaf| i64::try_from(row.leaves[leaf as usize]).unwrap_or(i64::MAX);
-        let leaves = Leaf::ALL.into_iter().filter(|&leaf| leaf != Leaf::Communication);
-        let excess = leaves.filter_map(|leaf| {
-            let others = self.rows.iter().enumerate().filter(|(other, _)| *other != place);
-            let mut others: Vec<i64> = others.map(|(_, row)| of(row, leaf)).collect();
-            let more = of(&self.rows[place], leaf) - quantile(&mut others, 0.5)?;
-            (more > 0).then_some((leaf, more.unsigned_abs()))
-        });
-        excess.max_by_key(|&(_, more)| more)
     }
 
     /// The comparison as text, at most 100 columns.
@@ -173,8 +195,8 @@ impl RanksReport {
         text::text(self, style)
     }
 
-    /// What to add to the times of each rank, nanoseconds, to bring them to the clock of the first; 0 where nothing is
-    /// known.
+    /// What to add to the times of each rank, nanoseconds, to bring them to the clock of the first in the middle of the
+    /// run; 0 where nothing is known.
     #[must_use]
     pub fn shifts(&self) -> Vec<i64> {
         let shift = |row: &RankRow| self.clocks.iter().find(|clock| clock.host == row.host)?.offset_ns;
@@ -182,29 +204,16 @@ impl RanksReport {
     }
 }
 
-/// Whether nobody finished before everybody had begun, as exactly as clocks are mapped to each other.
-fn is_together(operation: &Operation) -> bool {
-    let last = operation.iter().map(|span| span.start).max();
-    let first = operation.iter().map(|span| span.end).min();
-    last.zip(first).is_some_and(|(start, end)| start <= end.saturating_add(CLOCK_SLACK_NANOS.cast_signed()))
-}
-
-fn row(rank: &RankTrace<'_>) -> RankRow {
-    let devices = rank.report.devices.iter();
-    let device = devices.max_by_key(|device| device.leaves[Leaf::Communication as usize]);
-    RankRow {
-        rank: rank.rank,
-        host: rank.report.process.host.clone(),
-        process_id: rank.report.process.process_id,
-        window_ns: device.map_or(0, |device| device.window_ns),
-        leaves: device.map_or_else(|| [0; Leaf::ALL.len()], |device| device.leaves),
-        limits: device.and_then(|device| {
-            Some(device.limits.as_ref()?.division().of(device.leaves[Leaf::Compute as usize]).times)
-        }),
-        verdict: (rank.report.verdict.group, rank.report.verdict.share),
-        waited_ns: 0,
-        awaited_ns: 0,
-        last: 0,
-        late_ns: 0,
-    }
+/// Hosts in the order in which they come first, and the place of the host of each rank.
+fn hosts(ranks: &[RankSummary]) -> (Vec<String>, Vec<usize>) {
+    let mut places = rustc_hash::FxHashMap::default();
+    let mut hosts = Vec::new();
+    let of_ranks = ranks.iter().map(|rank| {
+        *places.entry(rank.host.as_str()).or_insert_with(|| {
+            hosts.push(rank.host.clone());
+            hosts.len() - 1
+        })
+    });
+    let of_ranks = of_ranks.collect();
+    (hosts, of_ranks)
 }

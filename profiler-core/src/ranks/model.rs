@@ -2,7 +2,10 @@
 
 use super::clocks::HostClock;
 use super::collectives::Collectives;
+use super::summary::RankSummary;
+use crate::attribution::host_cause::HostCause;
 use crate::attribution::leaf::{Group, Leaf, Leaves};
+use crate::collective::Basis;
 use crate::counters::roofs::LimitTimes;
 use crate::report::Report;
 
@@ -26,14 +29,25 @@ pub struct RanksReport {
     pub rows: Vec<RankRow>,
     /// Clocks of the hosts, the first one that to which the others are brought.
     pub clocks: Vec<HostClock>,
-    /// Collectives that were found on all ranks and that all took part in.
+    /// What tells that collectives of several ranks are one; the best of all rows.
+    pub basis: Basis,
+    /// Collectives in which it can be told who waited for whom.
     pub collectives: u64,
     /// Their time, summed over the ranks, nanoseconds.
     pub collective_ns: u64,
+    /// Collectives that some ranks of their communicator lack.
+    pub missing: u64,
+    /// Collectives whose begins differ by less than three times the error of the clocks.
+    pub too_close: u64,
     /// `[waiting rank][last rank]`, by place in `rows`: what the one waited for the other in collectives, nanoseconds.
+    /// Empty with more than [`WAITS_SHOWN`](super::WAITS_SHOWN) ranks.
     pub waits: Vec<Vec<u64>>,
     /// The rank that the others wait for, if there is one.
     pub straggler: Option<Straggler>,
+    /// The host that causes over half of the waiting while none of its ranks does, and its share, 0 to 1.
+    pub slow_host: Option<(String, f64)>,
+    /// What the duration of the compared time consists of.
+    pub critical_path: Option<CriticalPath>,
     /// What cannot be told, and why: sentences.
     pub doubts: Vec<String>,
 }
@@ -58,8 +72,11 @@ pub struct RankRow {
     pub verdict: (Group, f64),
     /// What it waited in collectives for a later rank, nanoseconds. Computation may have run beside it.
     pub waited_ns: u64,
-    /// What others waited for it, nanoseconds, summed over them.
+    /// What others waited because of it, nanoseconds, summed over them. Waiting for a rank that was late only because
+    /// it had waited in another communicator counts for the rank that this one waited for.
     pub awaited_ns: u64,
+    /// Ranks that it waited for in collectives, by place in `rows`, with nanoseconds, the longest first; at most 16.
+    pub waited_for: Vec<(u32, u64)>,
     /// Collectives that it was the last to begin.
     pub last: u64,
     /// How much later than the first rank it began, the median over collectives, nanoseconds.
@@ -67,6 +84,23 @@ pub struct RankRow {
 }
 
 impl RankRow {
+    pub(super) fn new(summary: &RankSummary) -> Self {
+        Self {
+            rank: summary.rank,
+            host: summary.host.clone(),
+            process_id: summary.process_id,
+            window_ns: summary.window_ns,
+            leaves: summary.leaves,
+            limits: summary.limits,
+            verdict: summary.verdict.unwrap_or((Group::CannotTell, 0.0)),
+            waited_ns: 0,
+            awaited_ns: 0,
+            waited_for: Vec::new(),
+            last: 0,
+            late_ns: 0,
+        }
+    }
+
     /// The least that is left of its window if it waited for nobody, nanoseconds: waiting goes, as far as nothing but
     /// communication ran meanwhile. An additive bound, and one for this rank alone: a job becomes as fast only if its
     /// slowest rank does.
@@ -77,13 +111,65 @@ impl RankRow {
 }
 
 /// The rank that the others wait for.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Straggler {
     /// Its place in the rows.
     pub row: usize,
     /// The share of all waiting that was for it, 0 to 1.
     pub share: f64,
-    /// The cause of which it has most more than the median of the others, and how much, nanoseconds. Communication is
-    /// left out, since the others' waiting is in theirs.
+    /// Tenths of the compared time in which most of the waiting was for it, of those in which anybody waited.
+    pub tenths: (u32, u32),
+    /// Ranks with the same part in the job that it is compared with.
+    pub role: u32,
+    /// The cause of which it has most more than the median of these, and how much of the compared time, nanoseconds.
+    /// Communication is left out, since the others' waiting is in theirs.
     pub excess: Option<(Leaf, u64)>,
+    /// Its steady steps in the compared time; 0 when unknown.
+    pub steps: u64,
+    /// What the excess was, where records tell.
+    pub evidence: Option<ExcessEvidence>,
+}
+
+/// What took the time that a straggler has more than others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExcessEvidence {
+    /// A kernel.
+    Kernel {
+        /// Demangled name.
+        name: String,
+        /// How many ran on the straggler, and in the median of the others.
+        counts: (u64, u64),
+        /// Their time there, nanoseconds.
+        times: (u64, u64),
+    },
+    /// A line of the program at which the host kept the device waiting.
+    Line {
+        /// What the launching thread did there.
+        cause: HostCause,
+        /// File.
+        file: String,
+        /// Line number, from 1; 0 when unknown.
+        line: u32,
+        /// Function.
+        function: String,
+        /// Idle device time, nanoseconds.
+        total_ns: u64,
+    },
+}
+
+/// The chain of work that decides how long the compared time took: from the last end back, inside a collective to the
+/// rank that began it last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CriticalPath {
+    /// Its length, nanoseconds: from the begin of the first collective on it to the end of the last.
+    pub total_ns: u64,
+    /// By cause; data in motion is `communication`. Sums to `total_ns` exactly.
+    pub leaves: Leaves,
+    /// By rank: place in the rows and nanoseconds, the longest first; at most 16.
+    pub ranks: Vec<(u32, u64)>,
+    /// Collectives on it.
+    pub collectives: u64,
+    /// What is left of `total_ns` without the straggler's excess, as far as the path has it; `None` without a
+    /// straggler. A bound: another rank may be the next one that is waited for.
+    pub without_excess_ns: Option<u64>,
 }

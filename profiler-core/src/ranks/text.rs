@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use super::{RankRow, RanksReport};
+use super::{CriticalPath, ExcessEvidence, HostClock, RankRow, RanksReport, Straggler};
 use crate::attribution::leaf::{Group, Leaf};
+use crate::collective::Basis;
 use crate::counters::roofs::Limit;
 use crate::text_format::{Page, Style, duration, shortened, wrapped};
 use crate::whatif::about;
@@ -11,6 +12,10 @@ use crate::words;
 
 /// Ranks of the table; the others are counted.
 const SHOWN: usize = 32;
+/// Causes and ranks of a path in its sentence.
+const PATH_PARTS: usize = 4;
+/// Characters of a name.
+const NAME: usize = 80;
 /// A gain below this is not worth a line.
 const WORTH_SHOWING: f64 = 1.01;
 
@@ -50,8 +55,12 @@ pub(super) fn text(report: &RanksReport, style: Style) -> String {
     if report.collectives > 0 {
         let waited: u64 = report.rows.iter().map(|row| row.waited_ns).sum();
         let share = 100.0 * waited as f64 / report.collective_ns.max(1) as f64;
+        let how = match report.basis {
+            Basis::KernelName => "matched by names and order of kernels, ",
+            Basis::Plugin | Basis::Order => "",
+        };
         let sentence = format!(
-            "{} on all ranks; {share:.1} % of their time is spent waiting for the last rank, the rest moves data.",
+            "{} compared, {how}{share:.1} % of their time is spent waiting for the last rank, the rest moves data.",
             report.collectives
         );
         wrapped(&mut out, "collectives: ", &sentence);
@@ -59,23 +68,8 @@ pub(super) fn text(report: &RanksReport, style: Style) -> String {
     if let Some(sentence) = ceiling(report) {
         wrapped(&mut out, "best case: ", &sentence);
     }
-    match report.straggler {
-        Some(straggler) => {
-            let row = &report.rows[straggler.row];
-            let why = straggler.excess.map_or_else(String::new, |(leaf, more)| {
-                format!(" It spent {} more than the median of the others with: {}.", duration(more), words::cause(leaf))
-            });
-            let sentence = format!(
-                "rank {}: {:.0} % of all waiting is for it; it began {} of {} collectives last, {} after the first rank in \
-                 the median.{why}",
-                row.rank,
-                straggler.share * 100.0,
-                row.last,
-                report.collectives,
-                duration(row.late_ns)
-            );
-            wrapped(&mut out, "straggler: ", &sentence);
-        }
+    match &report.straggler {
+        Some(straggler) => wrapped(&mut out, "straggler: ", &straggler_sentences(report, straggler)),
         None if report.collectives > 0 => {
             let _ = writeln!(
                 out,
@@ -84,13 +78,23 @@ pub(super) fn text(report: &RanksReport, style: Style) -> String {
         }
         None => {}
     }
-    for (number, clock) in report.clocks.iter().enumerate() {
+    if let Some((host, share)) = &report.slow_host {
+        let sentence = format!("{host}: {:.0} % of all waiting is for its ranks together.", share * 100.0);
+        wrapped(&mut out, "slow host: ", &sentence);
+    }
+    if let Some(path) = &report.critical_path {
+        wrapped(&mut out, "critical path: ", &path_sentences(report, path));
+    }
+    for (number, clock) in report.clocks.iter().take(SHOWN).enumerate() {
         let offset = match clock.offset_ns {
             _ if report.clocks.len() == 1 => "one clock for all".to_owned(),
             _ if number == 0 => "the reference; the others are adjusted to it".to_owned(),
             // What is added to its times is what it is behind.
             Some(offset) => {
-                format!("{} by {}", if offset > 0 { "behind" } else { "ahead" }, duration(offset.unsigned_abs()))
+                let side = if offset > 0 { "behind" } else { "ahead" };
+                let error =
+                    clock.error_ns.map_or_else(String::new, |error| format!(" (error up to {})", duration(error)));
+                format!("{side} by {}{error}, drifts by {:.3} ppm", duration(offset.unsigned_abs()), drift(clock))
             }
             None => "offset unknown".to_owned(),
         };
@@ -105,10 +109,101 @@ pub(super) fn text(report: &RanksReport, style: Style) -> String {
         };
         wrapped(&mut out, "clock: ", &format!("{host}{offset}{scatter}"));
     }
+    if report.clocks.len() > SHOWN {
+        let worst = report.clocks.iter().filter_map(|clock| clock.error_ns).max().unwrap_or(0);
+        let more = report.clocks.len() - SHOWN;
+        wrapped(&mut out, "clock: ", &format!("{more} more hosts; the largest error of all is {}", duration(worst)));
+    }
     for doubt in &report.doubts {
         wrapped(&mut out, "not known: ", doubt);
     }
     out.into_text()
+}
+
+/// The drift in parts per million.
+fn drift(clock: &HostClock) -> f64 {
+    clock.drift_ppb as f64 / 1_000.0
+}
+
+/// Who is late, for how long, and why.
+fn straggler_sentences(report: &RanksReport, straggler: &Straggler) -> String {
+    let row = &report.rows[straggler.row];
+    let mut text = format!(
+        "rank {}: {:.0} % of all waiting is for it; it began {} of {} collectives last, {} after the first rank in the \
+         median.",
+        row.rank,
+        straggler.share * 100.0,
+        row.last,
+        report.collectives,
+        duration(row.late_ns)
+    );
+    let (worst, of) = straggler.tenths;
+    if worst < of {
+        let _ = write!(text, " Not all the time: in {worst} of {of} parts of the run most waiting is for it.");
+    }
+    let Some((leaf, more)) = straggler.excess else { return text };
+    let others = match straggler.role {
+        1 => "the rank with the same part in the job".to_owned(),
+        role => format!("the median of the {role} ranks with the same part in the job"),
+    };
+    let each = match straggler.steps {
+        0 => String::new(),
+        steps => format!(", {} a step", duration(more / steps)),
+    };
+    let _ = write!(text, " It spent {} more{each}, than {others} with: {}.", duration(more), words::cause(leaf));
+    match &straggler.evidence {
+        Some(ExcessEvidence::Kernel { name, counts, times }) => {
+            let name = shortened(name, NAME);
+            let took = format!("{} against {}", duration(times.0), duration(times.1));
+            let _ = match counts.0 > counts.1 {
+                true => write!(text, " More work: {name} ran {} times against {} ({took}).", counts.0, counts.1),
+                false => write!(
+                    text,
+                    " As many kernels, each slower: {name} took {took} in {} launches. Compare clocks, power and ECC \
+                     errors of the GPUs, and the shapes of the inputs.",
+                    counts.0
+                ),
+            };
+        }
+        Some(ExcessEvidence::Line { cause, file, line, function, total_ns }) => {
+            let _ = write!(
+                text,
+                " Its host was at {}:{line} {} ({}, {}).",
+                shortened(file, NAME),
+                shortened(function, NAME),
+                cause.name(),
+                duration(*total_ns)
+            );
+        }
+        None => {}
+    }
+    text
+}
+
+/// What the duration consists of.
+fn path_sentences(report: &RanksReport, path: &CriticalPath) -> String {
+    let share = |nanos: u64| 100.0 * nanos as f64 / path.total_ns.max(1) as f64;
+    let mut leaves: Vec<_> = Leaf::ALL.into_iter().map(|leaf| (path.leaves[leaf as usize], leaf)).collect();
+    leaves.sort_unstable_by_key(|&(nanos, leaf)| (std::cmp::Reverse(nanos), leaf));
+    let causes = leaves.iter().take(PATH_PARTS).filter(|(nanos, _)| *nanos > 0);
+    let causes = causes.map(|&(nanos, leaf)| format!("{} {:.1} %", words::cause(leaf), share(nanos)));
+    let ranks = path.ranks.iter().take(PATH_PARTS);
+    let ranks = ranks.map(|&(place, nanos)| format!("{} {:.1} %", report.rows[place as usize].rank, share(nanos)));
+    let mut text = format!(
+        "{} over {} collectives: {}. By rank: {}.",
+        duration(path.total_ns),
+        path.collectives,
+        causes.collect::<Vec<_>>().join(", "),
+        ranks.collect::<Vec<_>>().join(", ")
+    );
+    if let Some(less) = path.without_excess_ns
+        && less > 0
+        && path.total_ns as f64 / less as f64 >= WORTH_SHOWING
+    {
+        let gain = about(path.total_ns as f64 / less as f64);
+        let _ = write!(text, " Without what the straggler has more than others the job is at most {gain} faster.");
+    }
+    text
 }
 
 /// What limits the computation of each rank, in percent of it, where samples tell.

@@ -133,6 +133,8 @@ pub struct Loss {
     pub unobserved_ns: u64,
     /// Kernels that the tracing library launched itself while kernels were measured; they are none of the program's.
     pub own_kernels: u64,
+    /// Events of communicators that were thrown away because there were too many at once.
+    pub dropped_collectives: u64,
 }
 
 impl Loss {
@@ -157,6 +159,7 @@ impl Loss {
             dictionary_overflow: self.dictionary_overflow.saturating_sub(earlier.dictionary_overflow),
             unobserved_ns: self.unobserved_ns.saturating_sub(earlier.unobserved_ns),
             own_kernels: self.own_kernels.saturating_sub(earlier.own_kernels),
+            dropped_collectives: self.dropped_collectives.saturating_sub(earlier.dropped_collectives),
         }
     }
 }

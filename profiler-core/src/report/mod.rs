@@ -9,6 +9,7 @@
 
 mod build;
 mod captures;
+mod collectives;
 pub mod compute;
 pub mod copies;
 mod cost;

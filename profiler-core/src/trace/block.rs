@@ -52,6 +52,8 @@ pub(super) mod kind {
     pub(in crate::trace) const KERNEL_PROFILE: u16 = 24;
     /// What sampling the program counters of a device came to.
     pub(in crate::trace) const PROGRAM_COUNTERS: u16 = 25;
+    /// Communicators, and what was asked of them.
+    pub(in crate::trace) const COLLECTIVES: u16 = 26;
 }
 
 /// The header of a block. On disk: sync, then these in order, all little-endian, then the CRC-32 of all before it.

@@ -11,7 +11,7 @@ use zstd::bulk::Decompressor;
 use super::block::{Header, MUST_UNDERSTAND, ZSTD, kind};
 use super::source::Source;
 use super::varint::Malformed;
-use super::{Damage, Item, TraceError, counters, events, gauges, kernels, meta, pack, program_counters};
+use super::{Damage, Item, TraceError, collectives, counters, events, gauges, kernels, meta, pack, program_counters};
 use crate::kernels::KernelProfile;
 use crate::kernels::source::PcWindow;
 use crate::process_info::ProcessInfo;
@@ -135,7 +135,7 @@ impl<R: Read> BlockReader<R> {
     fn read_block(&mut self) -> Result<Option<Block>, TraceError> {
         let Some(header) = self.source.next_block()? else { return Ok(None) };
         let known = ((kind::SESSION..=kind::COUNTERS).contains(&header.kind)
-            || (kind::KERNEL_PROFILE..=kind::PROGRAM_COUNTERS).contains(&header.kind))
+            || (kind::KERNEL_PROFILE..=kind::COLLECTIVES).contains(&header.kind))
             && header.version == BLOCK_VERSION
             && header.flags & !(MUST_UNDERSTAND | ZSTD) == 0;
         if !known && header.flags & MUST_UNDERSTAND != 0 {
@@ -147,7 +147,7 @@ impl<R: Read> BlockReader<R> {
         let mut content = Content::Items(Vec::new());
         if !known {
             self.source.damage.unknown_blocks += 1;
-        } else if matches!(header.kind, kind::EVENTS | kind::COUNTERS)
+        } else if matches!(header.kind, kind::EVENTS | kind::COUNTERS | kind::COLLECTIVES)
             && header.t_max > 0
             && self.window.is_some_and(outside)
         {
@@ -204,6 +204,12 @@ impl<R: Read> BlockReader<R> {
             kind::COUNTERS => {
                 let mut items = self.spare.pop().unwrap_or_default();
                 let unknown = counters::decode(body, header.t_min, |event| items.push(Item::Counters(event)))?;
+                self.source.damage.unknown_rows += unknown;
+                return Ok(Content::Items(items));
+            }
+            kind::COLLECTIVES => {
+                let mut items = self.spare.pop().unwrap_or_default();
+                let unknown = collectives::decode(body, header.t_min, |event| items.push(Item::Collective(event)))?;
                 self.source.damage.unknown_rows += unknown;
                 return Ok(Content::Items(items));
             }

@@ -77,6 +77,7 @@ pub fn compact<W: Write>(source: impl Read, sink: W) -> Result<(Compacted, W), C
             Item::Cost(cost) => writer.cost(at, &cost, dictionary),
             Item::Utilization(reading) => writer.utilization(at, &reading, dictionary),
             Item::Counters(event) => writer.counters(event, dictionary),
+            Item::Collective(event) => writer.collective(event, dictionary),
             Item::End(how, at) => {
                 end = Some((how, at));
                 Ok(())
@@ -172,6 +173,7 @@ pub fn sizes(source: impl Read, form: Form) -> Result<Sizes, CompactError> {
             | Item::Cost(_)
             | Item::Utilization(_)
             | Item::Counters(_)
+            | Item::Collective(_)
             | Item::End(..) => {}
         }
     }

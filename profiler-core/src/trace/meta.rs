@@ -125,6 +125,7 @@ pub(super) fn encode_loss(loss: &Loss, body: &mut Vec<u8>) {
         loss.dictionary_overflow,
         loss.unobserved_ns,
         loss.own_kernels,
+        loss.dropped_collectives,
     ] {
         varint::put(body, counter);
     }
@@ -145,6 +146,7 @@ pub(super) fn decode_loss(body: &[u8]) -> Result<Loss, Malformed> {
         dictionary_overflow: cursor.optional()?,
         unobserved_ns: cursor.optional()?,
         own_kernels: cursor.optional()?,
+        dropped_collectives: cursor.optional()?,
     })
 }
 

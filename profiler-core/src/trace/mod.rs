@@ -7,12 +7,14 @@
 //!
 //! UtilizationReading order: `block` (framing), `varint`, `split`, `column` (predictors), `row` (which field is which
 //! column), `events` and `marks` (a block of rows), `entry` (dictionary), `meta` (session, loss, end), `gauges`,
-//! `counters`, `kernels`, `program_counters`, `answer`, `pack`, `writer`, `source` (recovery), `blocks` and `reader`.
+//! `counters`, `kernels`, `program_counters`, `collectives`, `answer`, `pack`, `writer`, `source` (recovery), `blocks`
+//! and `reader`.
 //!
 //! There is no index and no seeking: a trace is read from front to back.
 
 mod block;
 mod blocks;
+mod collectives;
 mod column;
 pub mod compact;
 mod counters;
@@ -39,6 +41,7 @@ pub use reader::{Assembly, TraceReader};
 pub use stored_report::{STORED_REPORT_FROM, StoredReport};
 pub use writer::TraceWriter;
 
+use crate::collective::CollectiveEvent;
 use crate::cost::Cost;
 use crate::counters::CounterEvent;
 use crate::process_info::End;
@@ -65,6 +68,8 @@ pub enum Item {
     Utilization(UtilizationReading),
     /// Samples of hardware counters and readings of gauges.
     Counters(CounterEvent),
+    /// Communicators and the operations that were queued, as NCCL told them.
+    Collective(CollectiveEvent),
     /// How the trace ended, and when. A trace without this item ended [abruptly](End::Abrupt).
     End(End, Timestamp),
 }

@@ -12,7 +12,8 @@ use super::column::Encoder;
 use super::entry::Written;
 use super::events::Rows;
 use super::pack::Packer;
-use super::{StoredReport, counters, gauges, kernels, meta, program_counters, stored_report};
+use super::{StoredReport, collectives, counters, gauges, kernels, meta, program_counters, stored_report};
+use crate::collective::CollectiveEvent;
 use crate::cost::Cost;
 use crate::counters::CounterEvent;
 use crate::dictionary::Dictionary;
@@ -33,6 +34,8 @@ const COMPACT_ROWS: usize = 128 << 10;
 const COMPACT_LEVEL: i32 = 19;
 /// Counter events that wait at most: 20 s of samples at 200 Hz, 350 KB.
 const COUNTER_EVENTS: usize = 4 << 10;
+/// Events of communicators that wait at most, 400 KB.
+const COLLECTIVE_EVENTS: usize = 4 << 10;
 /// Bodies below this many bytes are not worth a compressor call; its own frame takes a dozen.
 const ZSTD_FLOOR: usize = 96;
 
@@ -46,6 +49,8 @@ pub struct TraceWriter<W> {
     rows: Rows,
     /// Counter events that wait.
     counters: Vec<CounterEvent>,
+    /// Events of communicators that wait.
+    collectives: Vec<CollectiveEvent>,
     encoder: Encoder,
     packer: Packer,
     /// What the sink is known to have. Dictionary rows that were in a failed write are written again.
@@ -102,6 +107,7 @@ impl<W: Write> TraceWriter<W> {
             sink,
             rows: Rows::default(),
             counters: Vec::new(),
+            collectives: Vec::new(),
             encoder,
             packer,
             written: Written::default(),
@@ -144,6 +150,17 @@ impl<W: Write> TraceWriter<W> {
     pub fn counters(&mut self, event: CounterEvent, dictionary: &Dictionary) -> io::Result<()> {
         self.counters.push(event);
         if self.counters.len() >= COUNTER_EVENTS { self.write_chunk(dictionary) } else { Ok(()) }
+    }
+
+    /// Adds a communicator or an operation of one. It is written together with others, before the records that wait, at
+    /// the latest by the next [`flush`](Self::flush); `dictionary` must hold the name of the communicator by then.
+    ///
+    /// # Errors
+    ///
+    /// What the sink answers when many wait and could not be written.
+    pub fn collective(&mut self, event: CollectiveEvent, dictionary: &Dictionary) -> io::Result<()> {
+        self.collectives.push(event);
+        if self.collectives.len() >= COLLECTIVE_EVENTS { self.write_chunk(dictionary) } else { Ok(()) }
     }
 
     /// Writes everything that waits, `loss` if it changed, and the mark that everything which completed before
@@ -320,10 +337,11 @@ impl<W: Write> TraceWriter<W> {
         if result.is_err() {
             self.written = written;
             self.written_loss = written_loss;
-            self.rows_lost += (self.rows.len() + self.counters.len()) as u64;
+            self.rows_lost += (self.rows.len() + self.counters.len() + self.collectives.len()) as u64;
         }
         self.rows.clear();
         self.counters.clear();
+        self.collectives.clear();
         self.body.clear();
         self.out.clear();
         result
@@ -351,6 +369,12 @@ impl<W: Write> TraceWriter<W> {
                 break;
             }
             self.stage(kind::DICTIONARY, 0, times)?;
+        }
+        if !self.collectives.is_empty() {
+            // Behind the dictionary, which has the names of communicators.
+            let times = collectives::times(&self.collectives);
+            collectives::encode(&self.collectives, times.0, &mut self.body);
+            self.stage(kind::COLLECTIVES, 0, times)?;
         }
         if self.rows.is_empty() {
             return Ok(());

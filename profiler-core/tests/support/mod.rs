@@ -4,6 +4,8 @@
 //! in any order and with any flush period. Times in the scenario count from its own zero, one second past the epoch.
 #![allow(dead_code, reason = "every test binary uses its own part")]
 
+pub mod job;
+
 use profiler_core::attribution::Attributor;
 use profiler_core::attribution::leaf::{Leaf, Leaves};
 use profiler_core::cost::{PriceSource, Prices};

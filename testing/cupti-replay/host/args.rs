@@ -32,6 +32,8 @@ Usage: gpuwhy-replay-host [options]
   --start-on-thread     load the profiler on a thread that ends at once
   --no-replay           play nothing, and do not mind when the profiler has not loaded the replay library
   --ranges WHEN         say something through NVTX, for the first time before the profiler is loaded for CUDA, or after
+  --nccl VERSION        before CUDA is initialized, do to the plugin that NCCL_PROFILER_PLUGIN names what NCCL does with
+                        version 4, 5 or 6 of its interface, and make the recording of it that is then played
   --counts              print what became of the records on stderr
 
 Environment: CUDA_INJECTION64_PATH (the profiler), GPUWHY_CUPTI_PATH (the replay library, which the profiler loads),
@@ -112,6 +114,8 @@ pub struct Args {
     pub replay: bool,
     /// When to use NVTX, if at all.
     pub ranges: Option<Ranges>,
+    /// Version of the interface, if NCCL is to be played.
+    pub nccl: Option<u32>,
     /// Whether to print counts.
     pub counts: bool,
 }
@@ -130,6 +134,7 @@ pub fn parse(given: impl IntoIterator<Item = OsString>) -> Result<Option<Args>, 
         start_on_thread: false,
         replay: true,
         ranges: None,
+        nccl: None,
         counts: false,
     };
     let mut given = given.into_iter().map(|text| text.to_string_lossy().into_owned());
@@ -175,6 +180,7 @@ pub fn parse(given: impl IntoIterator<Item = OsString>) -> Result<Option<Args>, 
                     [("nothing", Child::Nothing), ("exit", Child::Exit), ("exec", Child::Exec), ("play", Child::Play)];
                 args.child = choose(&option, &value()?, &choices)?;
             }
+            "--nccl" => args.nccl = Some(choose(&option, &value()?, &[("4", 4), ("5", 5), ("6", 6)])?),
             "--exit-after" => args.exit_after = Some(number(&option, &value()?)?),
             "--start-on-thread" => args.start_on_thread = true,
             "--no-replay" => args.replay = false,

@@ -13,6 +13,16 @@ const PATIENCE_MS: u32 = 20_000;
 /// Longest text that is shown of an error or a violation.
 const TEXT: usize = 4096;
 
+/// Loads the profiler and does not initialize it yet: what it is told before has to wait in it.
+pub fn load_profiler() -> Result<(), String> {
+    let path = std::env::var_os("CUDA_INJECTION64_PATH").ok_or("CUDA_INJECTION64_PATH is not set")?;
+    // SAFETY: as in `inject`.
+    let library = unsafe { Library::open(Some(&path), RTLD_LAZY) };
+    // The driver never unloads it.
+    Box::leak(Box::new(library.map_err(|error| format!("{}: {error}", path.to_string_lossy()))?));
+    Ok(())
+}
+
 /// Loads the profiler and has it initialize, on this thread, as `cuInit` does. Answers what it answered.
 pub fn inject(path: &OsStr) -> Result<i32, String> {
     let shown = path.to_string_lossy();

@@ -7,8 +7,10 @@
 mod args;
 mod exit;
 mod libraries;
+mod nccl;
 mod other_tool;
 mod ranges;
+mod recording;
 
 use std::env;
 use std::ffi::OsString;
@@ -59,6 +61,11 @@ fn run(args: &Args) -> Result<(), Failure> {
     exit::register(args.counts)?;
     let before = ranges_at(args, args::Ranges::Before)?;
     fork_at(args, Fork::Before)?;
+    if let Some(version) = args.nccl {
+        libraries::load_profiler()?;
+        let recording = env::var_os("GPUWHY_REPLAY").ok_or_else(|| "GPUWHY_REPLAY is not set".to_owned())?;
+        nccl::communicate(version, &recording)?;
+    }
     let injected = if args.start_on_thread {
         std::thread::spawn(inject).join().map_err(|_| "the thread that loads the profiler panicked".to_owned())??
     } else {

@@ -24,7 +24,7 @@ pub fn describe(path: &str) -> Result<(), Box<dyn Error>> {
     println!("chips {}", chips.join(" "));
     for chip in &chips {
         for (key, pcie, nvlink) in [("chip", false, false), ("pcie", true, false), ("nvlink", true, true)] {
-            match sets::choose(counters, chip, Links { pcie, nvlink }) {
+            match sets::choose(counters, chip, Links { pcie, nvlink, engine: false }) {
                 Ok(Some(set)) => {
                     let quantities: Vec<_> = set.quantities.iter().map(|quantity| format!("{quantity:?}")).collect();
                     println!("set.{chip}.{key} {}", quantities.join(" "));

@@ -3,6 +3,7 @@
 //! Times are integer nanoseconds and named `_ns`; shares are 0 to 1. `docs/reference/report.md` defines every field. A
 //! field may be added within a schema version; renaming or removing one, or changing its meaning, raises it.
 
+mod collectives;
 mod cost;
 mod device;
 mod gauges;
@@ -10,12 +11,14 @@ mod host;
 mod launches;
 mod limits;
 mod memory;
+mod monitored;
 mod ranges;
 
 use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 
+use self::collectives::CollectivesJson;
 use self::cost::{CostJson, cost};
 use self::device::{DeviceJson, device};
 use self::gauges::{GaugesJson, gauges};
@@ -23,6 +26,7 @@ use self::host::HostJson;
 use self::launches::{KernelLinesJson, LibraryJson, library};
 use self::limits::{CounterLossJson, counter_loss};
 use self::memory::MemoryJson;
+use self::monitored::{MonitoredJson, monitored};
 use self::ranges::RangesJson;
 use super::{CaptureRow, PlanStep, Ranked, Report};
 use crate::attribution::leaf::Group;
@@ -51,9 +55,13 @@ pub struct Document {
     #[serde(skip_serializing_if = "Option::is_none")]
     memory: Option<MemoryJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    collectives: Option<CollectivesJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     cost: Option<CostJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     utilization: Option<GaugesJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    monitored: Option<MonitoredJson>,
     verdict: VerdictJson,
     capture: Option<u32>,
     captures: Vec<CaptureJson>,
@@ -192,8 +200,10 @@ impl Document {
             kernel_lines: report.kernel_lines.as_ref().map(KernelLinesJson::new),
             ranges: report.ranges.as_ref().map(RangesJson::new),
             memory: report.memory.as_ref().map(MemoryJson::new),
+            collectives: report.collectives.as_ref().map(CollectivesJson::new),
             cost: report.cost.as_ref().map(cost),
             utilization: gauges(&report.gauges),
+            monitored: report.monitored.as_ref().map(monitored),
             verdict: VerdictJson {
                 group: report.verdict.group.name(),
                 share: report.verdict.share,

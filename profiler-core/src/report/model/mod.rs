@@ -29,10 +29,12 @@ pub use ranges::{RangeRow, RangesReport};
 pub use sequence::{Sequence, StepMeaning};
 pub use verdict::{PlanStep, Ranked, RecoverableBy, StepBasis, Verdict};
 
+use crate::collective::CollectivesReport;
 use crate::completeness::Completeness;
 use crate::cost::{Cost, Mode};
 use crate::counters::CounterLoss;
 use crate::kernels::KernelsReport;
+use crate::monitoring::MonitoredTime;
 use crate::process_info::ProcessInfo;
 use crate::utilization::Utilization;
 
@@ -65,8 +67,13 @@ pub struct Report {
     pub cost: Option<Cost>,
     /// What the gauges of devices said; empty when nobody read them. Filled in by [`crate::capture`].
     pub gauges: Utilization,
+    /// How the time of a run without records of device work divides; `None` without hardware samples. Filled in by
+    /// [`crate::capture`].
+    pub monitored: Option<MonitoredTime>,
     /// What of the samples of hardware counters was lost, by device. Filled in by [`crate::capture`].
     pub counter_losses: Vec<CounterLoss>,
+    /// Collectives by communicator; `None` when nothing communicated. Filled in by [`crate::capture`].
+    pub collectives: Option<CollectivesReport>,
     /// Kernels by launch configuration, and what measuring some of them came to. Filled in by [`crate::capture`].
     pub kernels: KernelsReport,
     /// The part of the run that it is about; `None` when it is about all of it. Filled in by whoever read a part.

@@ -31,6 +31,9 @@ pub(super) fn write(out: &mut Page, report: &Report, kernels: usize) {
     if kernels > 0 {
         report.write_kernel_time(out);
     }
+    if let Some(collectives) = &report.collectives {
+        collectives.write(out);
+    }
     api_rows(out, report);
     for note in &report.process.notes {
         wrapped(out, "note: ", note);

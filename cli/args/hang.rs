@@ -1,0 +1,53 @@
+//! Options of `gpuwhy hang`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::hang::Props;
+
+pub(super) const HANG_HELP: &str = "\
+Asks this user's processes what they have queued in NCCL's communicators and not finished, and tells which rank never
+came to a collective, or came with another function, size or type. Other hosts are reached through the command of
+--via, which runs gpuwhy there; no port is opened. Or a launcher collects the answers of all ranks, and they are given as
+files. Dumps of PyTorch's flight recorder (TORCH_FR_BUFFER_SIZE) are read as well: one file for each rank, whose name
+ends with the rank.
+
+EXIT CODES:
+  0  no rank waits
+  1  ranks wait; the text says for whom
+  2  nobody answered, or a file could not be read
+  130, 143  interrupted by Ctrl-C or SIGTERM
+
+EXAMPLES:
+  gpuwhy hang
+  gpuwhy hang --via 'srun --jobid=7 --overlap -w {host}' --host node7 --host node8
+  srun --jobid=7 --overlap --ntasks-per-node=1 gpuwhy hang --answers > answers; gpuwhy hang answers
+  gpuwhy hang /tmp/nccl_trace_rank_*
+  gpuwhy hang --json answers | jq '.findings[0].culprits'";
+
+#[derive(Args)]
+pub struct HangArgs {
+    /// Answers of ranks (- for stdin), dumps, or folders with them
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Print the answers of this host, for another `gpuwhy hang`
+    #[arg(long, conflicts_with_all = ["json", "files", "via", "hosts"])]
+    answers: bool,
+    /// Print JSON instead of text
+    #[arg(long)]
+    json: bool,
+    /// Ask processes of this host, reached with ssh or --via
+    #[arg(long = "host", value_name = "HOST")]
+    hosts: Vec<String>,
+    /// Command that runs gpuwhy on another host; {host} is its name
+    #[arg(long, value_name = "COMMAND")]
+    via: Vec<String>,
+}
+
+impl From<HangArgs> for Props {
+    fn from(args: HangArgs) -> Self {
+        let HangArgs { files, answers, json, hosts, via } = args;
+        Self { files, answers, json, hosts, via }
+    }
+}

@@ -1,0 +1,191 @@
+//! The file of the history: lines of JSON, in the order in which runs ended.
+//!
+//! It is only ever appended to. One that has become large is put aside under the name with `.1` behind it, where it
+//! replaces the one put aside before; both are read.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use gpuwhy_inject::config;
+use profiler_core::history::{self, LARGEST_FILE, PUT_ASIDE_FROM, Run};
+use tracing::info;
+
+/// Where the history of this machine is.
+///
+/// # Errors
+///
+/// When it is switched off, or there is no place for it.
+pub fn path() -> Result<PathBuf> {
+    match env::var_os(config::HISTORY).filter(|value| !value.is_empty()) {
+        Some(value) if value.to_str().is_some_and(|text| config::expected(config::HISTORY, text).is_none()) => {
+            match config::Settings::from_variables(&[(config::HISTORY.into(), value)]).0.history {
+                Some(path) => Ok(path),
+                None => bail!("{} is off, so no history is kept; --file names one", config::HISTORY),
+            }
+        }
+        Some(value) => {
+            let value = value.to_string_lossy();
+            bail!("{}={value}: expected an absolute file name or `off`", config::HISTORY)
+        }
+        None => {
+            let [state, home] = ["XDG_STATE_HOME", "HOME"].map(env::var_os);
+            history::path(state.as_deref(), home.as_deref())
+                .context("no place for the history: neither XDG_STATE_HOME nor HOME is an absolute path")
+        }
+    }
+}
+
+/// The file for a program that is about to start, in the usual place and ready to be appended to. `None` when the
+/// variable says something else, or when it cannot be written: nobody asked for it by name, so only `-v` tells.
+pub fn ready() -> Option<PathBuf> {
+    if env::var_os(config::HISTORY).is_some_and(|value| !value.is_empty()) {
+        return None;
+    }
+    let prepared = path().and_then(|path| prepare(&path).map(|()| path));
+    prepared.inspect_err(|error| info!("no history is kept: {error:#}")).ok()
+}
+
+/// The file for a run that is added now; `None` when none is to be kept. What is wrong is said.
+pub fn wanted() -> Option<PathBuf> {
+    match path() {
+        Ok(path) => Some(path),
+        Err(error) => {
+            info!("{error:#}");
+            None
+        }
+    }
+}
+
+/// Makes the folder, and puts a large file aside. Two commands that do so at once in a hundredth of a millisecond could
+/// lose the older half; nobody waits for a lock here.
+fn prepare(path: &Path) -> Result<()> {
+    let failed = || format!("cannot write {}", path.display());
+    let folder = path.parent().with_context(failed)?;
+    DirBuilder::new().recursive(true).mode(0o700).create(folder).with_context(failed)?;
+    match fs::metadata(path) {
+        Ok(about) if !about.is_file() => bail!("{} is no file", path.display()),
+        Ok(about) if about.len() >= PUT_ASIDE_FROM => fs::rename(path, aside(path)).with_context(failed)?,
+        _ => {}
+    }
+    // Tells of a folder that is read-only before the program starts.
+    opened(path).map(drop).with_context(failed)
+}
+
+fn aside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".1");
+    name.into()
+}
+
+fn opened(path: &Path) -> io::Result<fs::File> {
+    OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)
+}
+
+/// Adds a line, which ends with a line break.
+///
+/// # Errors
+///
+/// When it cannot be written.
+pub fn append(path: &Path, line: &str) -> Result<()> {
+    prepare(path)?;
+    let failed = || format!("cannot write {}", path.display());
+    let mut file = opened(path).with_context(failed)?;
+    let mut last = [b'\n'];
+    if let Some(at) = file.metadata().with_context(failed)?.len().checked_sub(1) {
+        let _ = file.read_at(&mut last, at).with_context(failed)?;
+    }
+    // A rest of a line that another process could not complete.
+    let start = if last == *b"\n" { "" } else { "\n" };
+    file.write_all(format!("{start}{line}").as_bytes()).with_context(failed)
+}
+
+/// The runs, oldest first, each once, and what is wrong with lines that are passed over.
+///
+/// # Errors
+///
+/// When there is no file, or it cannot be read.
+pub fn read(path: &Path) -> Result<(Vec<Run>, Vec<String>)> {
+    let (mut runs, mut bad) = (BTreeMap::new(), Vec::new());
+    let mut found = false;
+    for path in [aside(path), path.to_owned()] {
+        let text = match text(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+        };
+        found = true;
+        for (number, line) in text.split(|&byte| byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty()) {
+            match serde_json::from_slice::<Run>(line) {
+                Ok(run) => {
+                    let (host, process, start) = run.identity();
+                    runs.insert((start, process, host.to_owned()), run);
+                }
+                Err(error) => bad.push(format!("{}, line {}: {error}", path.display(), number + 1)),
+            }
+        }
+    }
+    if !found {
+        bail!("there is no history at {}: `gpuwhy run` and the Python module keep one", path.display());
+    }
+    Ok((runs.into_values().collect(), bad))
+}
+
+/// What is in a file, up to a size that no history of ours has.
+fn text(path: &Path) -> io::Result<Vec<u8>> {
+    // Opening a pipe would wait for whoever writes to it.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
+    }
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(4 * LARGEST_FILE).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(start_ns: u64) -> Run {
+        Run { start_ns, host: "node".to_owned(), process_id: 7, ..Run::default() }
+    }
+
+    #[test]
+    fn runs_come_back_once_and_in_order_whatever_is_between_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new/history.jsonl");
+        assert!(read(&path).unwrap_err().to_string().contains("there is no history"));
+        append(&path, &run(2).line()).unwrap();
+        fs::write(&path, [fs::read(&path).unwrap(), run(9).line().as_bytes()[..40].to_vec()].concat()).unwrap();
+        for start in [1, 2] {
+            append(&path, &run(start).line()).unwrap();
+        }
+        let (runs, bad) = read(&path).unwrap();
+        assert_eq!(runs, [run(1), run(2)]);
+        assert_eq!(bad.len(), 1);
+        assert!(bad[0].contains("history.jsonl, line 2: "), "{bad:?}");
+    }
+
+    #[test]
+    fn a_large_file_is_put_aside_and_read_all_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("history.jsonl");
+        let line = run(1).line();
+        fs::write(&path, line.clone() + &"\n".repeat(usize::try_from(PUT_ASIDE_FROM).unwrap())).unwrap();
+        append(&path, &run(2).line()).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), run(2).line());
+        assert_eq!(read(&path).unwrap().0, [run(1), run(2)]);
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = append(folder.path(), "{}\n").unwrap_err().to_string();
+        assert!(error.ends_with("is no file"), "{error}");
+        assert!(read(folder.path()).unwrap_err().to_string().starts_with("cannot read"));
+    }
+}

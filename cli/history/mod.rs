@@ -1,0 +1,139 @@
+//! `gpuwhy history`: earlier runs of programs, and whether the newest is slower.
+//!
+//! What a line holds, which runs are compared and in which words is library code ([`profiler_core::history`]); here are
+//! the file, streams and exit codes.
+
+pub mod file;
+
+use std::collections::BTreeMap;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use gpuwhy::Report;
+use profiler_core::diff::Outcome;
+use profiler_core::history::{self, Judged, Like, Run};
+use serde_json::{Value, json};
+
+use crate::{message, terminal};
+
+/// Exit code when lines are damaged.
+const DAMAGED: u8 = 1;
+/// Exit code when there is no history, or no run of the program in it.
+pub const UNREADABLE: u8 = 2;
+/// Exit code when the newest run is slower than allowed.
+const SLOWER: u8 = 3;
+/// Version of the JSON.
+const SCHEMA: u32 = 1;
+
+/// What to show.
+#[derive(Debug)]
+pub struct Props {
+    /// A part of the programs' names.
+    pub program: Option<String>,
+    /// Runs of each program, at most.
+    pub rows: usize,
+    /// Which runs are compared.
+    pub like: Like,
+    /// JSON instead of text.
+    pub json: bool,
+    /// By how much the newest run may be slower, in per cent.
+    pub fail_if_slower: Option<f64>,
+    /// The file; `None` for the one of this machine.
+    pub file: Option<PathBuf>,
+}
+
+/// Prints the history and answers with the exit code.
+///
+/// # Errors
+///
+/// When there is no history, it cannot be read, or stdout cannot be written.
+pub fn run(props: &Props) -> Result<u8> {
+    let path = match &props.file {
+        Some(path) => path.clone(),
+        None => file::path()?,
+    };
+    let (runs, bad) = file::read(&path)?;
+    if let Some(first) = bad.first() {
+        message::say(&format!("{} lines are passed over; the first: {first}", bad.len()));
+    }
+    let mut programs = BTreeMap::<String, Vec<Run>>::new();
+    for run in runs {
+        let name = run.program();
+        if props.program.as_ref().is_none_or(|part| name.contains(part)) {
+            programs.entry(name).or_default().push(run);
+        }
+    }
+    if programs.is_empty() {
+        match &props.program {
+            Some(part) => bail!("{}: no run of a program with {part:?} in its name", path.display()),
+            None => bail!("{}: no run can be read", path.display()),
+        }
+    }
+    let judged: Vec<_> = programs.iter().map(|(name, runs)| (name, runs, history::judged(runs, props.like))).collect();
+    if props.json {
+        let programs: Vec<_> = judged.iter().map(|(name, runs, judged)| document(name, runs, judged)).collect();
+        let document = json!({"schema_version": SCHEMA, "file": path, "bad_lines": bad.len(), "programs": programs});
+        writeln!(io::stdout(), "{document}")?;
+    } else {
+        let style = terminal::style();
+        let texts: Vec<_> =
+            judged.iter().map(|(_, runs, judged)| history::text(runs, judged, props.rows, style)).collect();
+        io::stdout().write_all(texts.join("\n").as_bytes())?;
+    }
+    let mut code = if bad.is_empty() { 0 } else { DAMAGED };
+    for (name, _, judged) in &judged {
+        if let (Some(allowed), Some(percent)) = (props.fail_if_slower, judged.last().and_then(slower))
+            && percent > allowed
+        {
+            message::say(&format!("{name}: the newest run is {percent:.1} % slower, more than {allowed} %"));
+            code = SLOWER;
+        }
+    }
+    Ok(code)
+}
+
+/// By how much a run is slower than the run before, in per cent; `None` unless it is a regression.
+fn slower(judged: &Judged) -> Option<f64> {
+    judged.before.as_ref().filter(|_| judged.regression).map(|(_, change)| change.percent())
+}
+
+/// Adds a line about the run of a trace. What is wrong is said, and nothing else comes of it.
+pub fn add(report: &Report, trace: &Path) {
+    let trace = std::path::absolute(trace).unwrap_or_else(|_| trace.to_owned()).to_string_lossy().into_owned();
+    let Some(run) = Run::of(report, Some(&trace)) else {
+        message::note(&format!("{trace}: not added to the history: it has no device work, or is not of rank 0"));
+        return;
+    };
+    let Some(path) = file::wanted() else { return };
+    if let Err(error) = file::append(&path, &run.line()) {
+        message::say(&format!("{error:#}; this run is not in the history (GPUWHY_HISTORY=off keeps none)"));
+    }
+}
+
+fn document(name: &str, runs: &[Run], judged: &[Judged]) -> Value {
+    let row = |(run, judged): (&Run, &Judged)| {
+        // The line is JSON of our own making.
+        let mut row: Value = serde_json::from_str(&run.line()).unwrap_or_default();
+        row["regression"] = judged.regression.into();
+        row["compared_with"] = judged.held_against.into();
+        row["change"] = judged.before.as_ref().map_or(Value::Null, |(before, change)| {
+            let causes: BTreeMap<_, _> = change.causes.iter().map(|&(group, ns)| (group.name(), ns)).collect();
+            json!({
+                "since_ns": runs.get(*before).map(|run| run.start_ns),
+                "outcome": match change.outcome() {
+                    Outcome::Faster => "faster",
+                    Outcome::Slower => "slower",
+                    Outcome::Unchanged => "unchanged",
+                },
+                "device": change.device,
+                "before_ns": change.before_ns,
+                "after_ns": change.after_ns,
+                "p": change.test.p,
+                "causes_ns": causes,
+            })
+        });
+        row
+    };
+    json!({"program": name, "runs": runs.iter().zip(judged).map(row).collect::<Vec<_>>()})
+}

@@ -1,0 +1,43 @@
+//! A line about this run for `gpuwhy history`, where `GPUWHY_HISTORY` asks for it.
+//!
+//! It is written when the answer is there, and on a thread of its own: a file system that does not answer holds the end
+//! of the program up for a second at most.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crossbeam_channel::bounded;
+use profiler_core::history::{LARGEST_FILE, Run};
+
+use crate::config;
+use crate::message::RunOutcome;
+use crate::sys::files;
+use crate::worker::Worker;
+
+/// Longest wait for the file, unless the exit timeout is shorter.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// Adds a line about the run. Whatever is wrong is logged.
+pub fn add(path: &Path, outcome: &RunOutcome, exit_timeout: Duration) {
+    let trace = outcome.trace.as_deref().map(|trace| std::path::absolute(trace).unwrap_or_else(|_| trace.to_owned()));
+    let trace = trace.map(|trace| trace.to_string_lossy().into_owned());
+    let Some(run) = Run::of(&outcome.report, trace.as_deref()) else { return };
+    let said = |error: &str| {
+        let path = path.display();
+        tracing::warn!("{path}: {error}; this run is not in the history ({}=off omits this message)", config::HISTORY);
+    };
+    let worker = match Worker::start("gpuwhy-history") {
+        Ok(worker) => worker,
+        Err(error) => return said(&format!("cannot start a thread: {error}")),
+    };
+    let (give, done) = bounded(1);
+    let (line, file) = (run.line(), path.to_owned());
+    worker.work(move || {
+        let _ = give.try_send(files::append(&file, &line, LARGEST_FILE));
+    });
+    match done.recv_timeout(LONGEST_WAIT.min(exit_timeout)) {
+        Ok(Ok(())) => tracing::debug!("{}: a line about this run was added", path.display()),
+        Ok(Err(error)) => said(&error.to_string()),
+        Err(_) => said("the file system does not answer"),
+    }
+}

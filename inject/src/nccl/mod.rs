@@ -1,0 +1,109 @@
+//! Communicators and their operations, received from NCCL as its profiler plugin.
+//!
+//! NCCL finds the symbols `ncclProfiler_v4` to `_v6` in this library (`entry`). What it tells goes into the rings of
+//! [`crate::nvtx`], one for each thread: no lock, no allocation once the ring has its memory, no call of CUDA. Handles
+//! are numbers, so that nothing can be used after it is gone. The collector makes operations of it; kernels are joined
+//! to them by `profiler_core::collective`.
+//!
+//! | file | what it does | runs on |
+//! |---|---|---|
+//! | `mod` | receives; keeps communicators | the program's threads, NCCL's |
+//! | `autoload` | has NCCL find this library | the thread that calls `cuInit` |
+//! | `operations` | events of a ring become operations | `gpuwhy-collect` |
+//!
+//! Only calls and launches are asked for: never times on the device, nor the work of proxy threads.
+
+mod autoload;
+mod operations;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nccl_sys::{Communicator, Handler, Operation, OperationKind};
+use profiler_core::collective::{Algorithm, DataType, Function, Protocol, Way};
+
+use crate::nvtx::nccl_ring::{self, NcclEvent, OperationWords};
+use crate::nvtx::table::Table;
+
+pub use autoload::invite;
+pub use operations::Operations;
+
+/// A communicator that was made.
+#[derive(Debug)]
+pub struct CommunicatorRow {
+    /// What NCCL said, but for the name.
+    pub known: profiler_core::collective::Communicator,
+    /// What the program calls it.
+    pub name: Box<str>,
+}
+
+/// Communicators of this process; the number of the first is 1. At most 16 Ki, those that have ended included.
+static COMMUNICATORS: Table<CommunicatorRow, 16> = Table::new();
+
+/// Events that were thrown away. `Relaxed`: a statistic.
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+
+/// Events of NCCL thrown away so far, on all threads.
+pub fn dropped() -> u64 {
+    DROPPED.load(Ordering::Relaxed)
+}
+
+/// Communicators from this place on.
+pub fn communicators(from: usize) -> impl Iterator<Item = &'static CommunicatorRow> {
+    COMMUNICATORS.from(from)
+}
+
+/// What NCCL calls.
+#[derive(Debug)]
+pub struct Plugin;
+
+impl Handler for Plugin {
+    fn begin(communicator: &Communicator<'_>) -> Option<u32> {
+        let &Communicator { id, nodes, ranks, rank, .. } = communicator;
+        let name = String::from_utf8_lossy(communicator.name).into();
+        let known = profiler_core::collective::Communicator { id, nodes, ranks, rank, ..Default::default() };
+        let number = COMMUNICATORS.add(CommunicatorRow { known, name }).and_then(|at| u32::try_from(at + 1).ok());
+        if number.is_none() {
+            DROPPED.fetch_add(1, Ordering::Relaxed);
+        }
+        number
+    }
+
+    /// Its row stays: operations of it may wait.
+    fn end(_context: u32) {}
+
+    fn operation(context: u32, operation: &Operation<'_>) {
+        let way = match operation.kind {
+            OperationKind::Collective | OperationKind::PointToPoint => Way::Kernel,
+            OperationKind::CopyEngine => Way::CopyEngine,
+            OperationKind::Captured => Way::Captured,
+        };
+        write(NcclEvent::Operation(
+            context,
+            OperationWords {
+                way,
+                function: Function::from_nccl(operation.function),
+                data_type: DataType::from_nccl(operation.data_type),
+                algorithm: Algorithm::from_nccl(operation.algorithm),
+                protocol: Protocol::from_nccl(operation.protocol),
+                channels: operation.channels,
+                sequence: operation.sequence,
+                count: operation.count,
+                root_or_peer: operation.root_or_peer,
+            },
+        ));
+    }
+
+    fn launch_begin(context: u32) {
+        write(NcclEvent::LaunchBegin(context));
+    }
+
+    fn launch_end(context: u32) {
+        write(NcclEvent::LaunchEnd(context));
+    }
+}
+
+fn write(event: NcclEvent) {
+    if !nccl_ring::write(event) {
+        DROPPED.fetch_add(1, Ordering::Relaxed);
+    }
+}

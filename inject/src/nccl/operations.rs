@@ -1,0 +1,148 @@
+//! The collector's side: what a thread told in its ring becomes operations.
+//!
+//! A launch begins and ends, and the operations of its kernel follow on the same thread, with the number of that
+//! launch. So an operation never gets a launch that it does not belong to, whatever was dropped in between.
+
+use profiler_core::collective::{CollectiveEvent, Communicator, QueuedOperation};
+use profiler_core::dictionary::Dictionary;
+use profiler_core::record::{ThreadId, Timestamp};
+
+use crate::nccl;
+use crate::nvtx::nccl_ring::{NcclEvent, ReadEvent};
+
+/// The newest launch of a thread.
+#[derive(Clone, Copy, Debug, Default)]
+struct Launch {
+    number: u16,
+    context: u32,
+    begin: Timestamp,
+    end: Timestamp,
+}
+
+/// Makes operations of what all rings hold.
+#[derive(Debug, Default)]
+pub struct Operations {
+    /// By ring: its thread, and what that launched last.
+    launches: Vec<(u32, Launch)>,
+    communicators: usize,
+    made: Vec<CollectiveEvent>,
+}
+
+impl Operations {
+    /// Takes the communicators that were made.
+    pub fn learn(&mut self, dictionary: &mut Dictionary) {
+        for row in nccl::communicators(self.communicators) {
+            self.communicators += 1;
+            let number = u32::try_from(self.communicators).unwrap_or(0);
+            let name = dictionary.intern_name(&row.name);
+            self.made.push(CollectiveEvent::Communicator(Communicator { number, name, ..row.known }));
+        }
+    }
+
+    /// Takes the next event of a ring, told by `thread`.
+    pub fn take(&mut self, ring: usize, thread: u32, read: &ReadEvent) {
+        if self.launches.len() <= ring {
+            self.launches.resize(ring + 1, Default::default());
+        }
+        let Some((known, launch)) = self.launches.get_mut(ring) else { return };
+        if *known != thread {
+            (*known, *launch) = (thread, Launch::default());
+        }
+        match read.event {
+            NcclEvent::LaunchBegin(context) => {
+                *launch = Launch { number: read.launch, context, begin: read.at, end: Timestamp::ZERO };
+            }
+            NcclEvent::LaunchEnd(context) => {
+                let is_open = launch.begin != Timestamp::ZERO && launch.end == Timestamp::ZERO;
+                if is_open && (launch.number, launch.context) == (read.launch, context) {
+                    launch.end = read.at;
+                }
+            }
+            NcclEvent::Operation(context, words) => {
+                let is_own = launch.begin != Timestamp::ZERO
+                    && (launch.number, launch.context) == (read.launch, context)
+                    && words.way == profiler_core::collective::Way::Kernel;
+                let (launch_begin, launch_end) = if is_own { (launch.begin, launch.end) } else { Default::default() };
+                self.made.push(CollectiveEvent::Operation(QueuedOperation {
+                    communicator: context,
+                    thread: ThreadId(thread),
+                    at: read.at,
+                    launch_begin,
+                    launch_end,
+                    function: words.function,
+                    data_type: words.data_type,
+                    algorithm: words.algorithm,
+                    protocol: words.protocol,
+                    channels: words.channels,
+                    count: words.count,
+                    sequence: words.sequence,
+                    root_or_peer: words.root_or_peer,
+                    way: words.way,
+                }));
+            }
+        }
+    }
+
+    /// What was made since this was last asked: communicators first, then operations in the order of their times.
+    pub fn drain(&mut self) -> std::vec::Drain<'_, CollectiveEvent> {
+        self.made.sort_by_key(|event| match event {
+            CollectiveEvent::Communicator(_) => Timestamp::ZERO,
+            CollectiveEvent::Operation(operation) => operation.at,
+        });
+        self.made.drain(..)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nvtx::nccl_ring::OperationWords;
+
+    fn read(at: u64, launch: u16, event: NcclEvent) -> ReadEvent {
+        ReadEvent { at: Timestamp::from_nanos(at), launch, event }
+    }
+
+    fn operation(context: u32, sequence: u64) -> NcclEvent {
+        NcclEvent::Operation(context, OperationWords { sequence: Some(sequence), ..OperationWords::default() })
+    }
+
+    /// Sequence, begin and end of the launch.
+    fn made(operations: &mut Operations) -> Vec<(u64, u64, u64)> {
+        let told = operations.drain().filter_map(|event| match event {
+            CollectiveEvent::Communicator(_) => None,
+            CollectiveEvent::Operation(told) => {
+                Some((told.sequence.unwrap_or(0), told.launch_begin.nanos(), told.launch_end.nanos()))
+            }
+        });
+        told.collect()
+    }
+
+    #[test]
+    fn operations_have_the_launch_before_them_and_no_other() {
+        let mut operations = Operations::default();
+        let events = [
+            (5, 10, 1, NcclEvent::LaunchBegin(1)),
+            (5, 20, 1, NcclEvent::LaunchEnd(1)),
+            (5, 21, 1, operation(1, 7)),
+            (5, 22, 1, operation(1, 8)),
+            // Of another communicator, and one whose launch was dropped.
+            (5, 23, 1, operation(2, 9)),
+            (5, 24, 2, operation(1, 10)),
+            // Ended twice, and by somebody else.
+            (5, 30, 3, NcclEvent::LaunchBegin(1)),
+            (5, 31, 3, NcclEvent::LaunchEnd(2)),
+            (5, 40, 3, NcclEvent::LaunchEnd(1)),
+            (5, 41, 3, NcclEvent::LaunchEnd(1)),
+            (5, 42, 3, operation(1, 11)),
+            // Another thread has the ring now.
+            (6, 50, 3, operation(1, 12)),
+            (6, 51, 3, NcclEvent::LaunchEnd(1)),
+        ];
+        for (thread, at, launch, event) in events {
+            operations.take(2, thread, &read(at, launch, event));
+        }
+        let expected = [(7, 10, 20), (8, 10, 20), (9, 0, 0), (10, 0, 0), (11, 30, 40), (12, 0, 0)];
+        assert_eq!(made(&mut operations), expected);
+        assert_eq!(made(&mut operations), []);
+    }
+}

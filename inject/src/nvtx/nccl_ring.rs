@@ -1,0 +1,180 @@
+//! What NCCL tells, as words of the ring of its thread.
+//!
+//! ```text
+//! head: kind 4 bits | what 4 | number of the launch 16 | context 32
+//! time | for an operation: codes, sequence, count, root or peer
+//! ```
+//! A launch takes two words, an operation six.
+
+use profiler_core::collective::{Algorithm, DataType, Function, Protocol, Way};
+use profiler_core::record::Timestamp;
+
+use crate::nvtx::packed::NCCL;
+use crate::nvtx::ring::{Fill, Ring};
+use crate::nvtx::writer;
+
+/// What happened.
+mod what {
+    pub(super) const LAUNCH_BEGIN: u64 = 1;
+    pub(super) const LAUNCH_END: u64 = 2;
+    pub(super) const OPERATION: u64 = 3;
+}
+
+/// Bit of the codes: there is a sequence.
+const HAS_SEQUENCE: u64 = 1 << 48;
+
+/// What NCCL told, with the number of its communicator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NcclEvent {
+    /// A kernel is about to be launched.
+    LaunchBegin(u32),
+    /// It was launched.
+    LaunchEnd(u32),
+    /// An operation was queued, or captured.
+    Operation(u32, OperationWords),
+}
+
+/// An operation, as numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OperationWords {
+    /// What becomes of it.
+    pub way: Way,
+    /// What is done.
+    pub function: Function,
+    /// Type of the elements.
+    pub data_type: DataType,
+    /// How it is done.
+    pub algorithm: Algorithm,
+    /// With which protocol.
+    pub protocol: Protocol,
+    /// With how many channels.
+    pub channels: u8,
+    /// Where NCCL counts.
+    pub sequence: Option<u64>,
+    /// Elements.
+    pub count: u64,
+    /// Root, or the other rank.
+    pub root_or_peer: i32,
+}
+
+/// An event with what its thread knew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadEvent {
+    /// When.
+    pub at: Timestamp,
+    /// Launches that the thread had told, this one included; wraps.
+    pub launch: u16,
+    /// What.
+    pub event: NcclEvent,
+}
+
+/// Records an event of this thread, now. `false` when it was dropped.
+pub fn write(event: NcclEvent) -> bool {
+    writer::try_with(|writer| writer.nccl(event)).unwrap_or(false)
+}
+
+impl ReadEvent {
+    /// Writes the event, or nothing.
+    pub fn write(&self, ring: &Ring) -> Fill {
+        let (what, context, words) = match self.event {
+            NcclEvent::LaunchBegin(context) => (what::LAUNCH_BEGIN, context, None),
+            NcclEvent::LaunchEnd(context) => (what::LAUNCH_END, context, None),
+            NcclEvent::Operation(context, words) => (what::OPERATION, context, Some(words)),
+        };
+        let head = NCCL | what << 4 | u64::from(self.launch) << 8 | u64::from(context) << 24;
+        let Some(words) = words else { return ring.write(&[head, self.at.nanos()], &[]) };
+        let way = match words.way {
+            Way::Kernel => 0,
+            Way::Captured => 1,
+            Way::CopyEngine => 2,
+        };
+        let codes = u64::from(words.function.code())
+            | u64::from(words.data_type.code()) << 8
+            | u64::from(words.algorithm.code()) << 16
+            | u64::from(words.protocol.code()) << 24
+            | u64::from(words.channels) << 32
+            | way << 40
+            | if words.sequence.is_some() { HAS_SEQUENCE } else { 0 };
+        let root_or_peer = u64::from(words.root_or_peer.cast_unsigned());
+        let all = [head, self.at.nanos(), codes, words.sequence.unwrap_or(0), words.count, root_or_peer];
+        ring.write(&all, &[])
+    }
+
+    /// What the head at a readable place begins, and moves the place on. `None` for what this version never writes.
+    pub fn read(ring: &Ring, at: &mut u64) -> Option<Self> {
+        let mut word = || {
+            let word = ring.word(*at);
+            *at += 1;
+            word
+        };
+        let (head, time) = (word(), word());
+        #[expect(clippy::cast_possible_truncation, reason = "each is a part of a word that was made from so many bits")]
+        let (launch, context) = ((head >> 8) as u16, (head >> 24) as u32);
+        let event = match head >> 4 & 15 {
+            what::LAUNCH_BEGIN => NcclEvent::LaunchBegin(context),
+            what::LAUNCH_END => NcclEvent::LaunchEnd(context),
+            what::OPERATION => {
+                let (codes, sequence, count, root_or_peer) = (word(), word(), word(), word());
+                let code = |shift: u32| codes >> shift & 0xff;
+                let way = match code(40) {
+                    1 => Way::Captured,
+                    2 => Way::CopyEngine,
+                    _ => Way::Kernel,
+                };
+                #[expect(clippy::cast_possible_truncation, reason = "as above")]
+                let words = OperationWords {
+                    way,
+                    function: Function::from_code(code(0)),
+                    data_type: DataType::from_code(code(8)),
+                    algorithm: Algorithm::from_code(code(16)),
+                    protocol: Protocol::from_code(code(24)),
+                    channels: code(32) as u8,
+                    sequence: (codes & HAS_SEQUENCE != 0).then_some(sequence),
+                    count,
+                    root_or_peer: (root_or_peer as u32).cast_signed(),
+                };
+                NcclEvent::Operation(context, words)
+            }
+            _ => return None,
+        };
+        Some(Self { at: Timestamp::from_nanos(time), launch, event })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_read_as_they_were_written() {
+        let ring = Ring::new();
+        let words = OperationWords {
+            way: Way::CopyEngine,
+            function: Function::Scatter,
+            data_type: DataType::Float8E5m2,
+            algorithm: Algorithm::Pat,
+            protocol: Protocol::Simple,
+            channels: u8::MAX,
+            sequence: Some(u64::MAX),
+            count: u64::MAX,
+            root_or_peer: -1,
+        };
+        let captured = OperationWords { way: Way::Captured, sequence: None, root_or_peer: i32::MAX, ..words };
+        let events = [
+            NcclEvent::LaunchBegin(u32::MAX),
+            NcclEvent::LaunchEnd(7),
+            NcclEvent::Operation(u32::MAX, words),
+            NcclEvent::Operation(1, captured),
+        ];
+        let at = Timestamp::from_nanos(u64::MAX);
+        for event in events {
+            assert!(ReadEvent { at, launch: u16::MAX, event }.write(&ring).is_written());
+        }
+        let mut place = ring.readable().start;
+        for event in events {
+            assert_eq!(crate::nvtx::packed::time(&ring, place), Some(at));
+            assert_eq!(ReadEvent::read(&ring, &mut place), Some(ReadEvent { at, launch: u16::MAX, event }));
+        }
+        assert_eq!(place, ring.readable().end);
+    }
+}

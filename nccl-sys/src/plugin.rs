@@ -1,0 +1,327 @@
+//! The C functions of a plugin, one set for each [`Handler`].
+//!
+//! A panic ends here, and the answer is always success: NCCL goes on as without a plugin.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+
+use crate::abi::{self, Head, PluginV4, PluginV5, SUCCESS, event};
+use crate::handler::{Communicator, Handler, Operation, OperationKind, Version};
+
+/// Longer texts are cut, bytes. NCCL's own names are shorter, names of communicators are not bounded.
+pub const MAX_TEXT: usize = 128;
+
+/// What NCCL calls the plugin.
+const NAME: &CStr = c"gpuwhy";
+
+/// In the low bits of a handle: an event that is a launch. Any other handle is none of ours.
+const LAUNCH: usize = 0x4c;
+const TAG_BITS: u32 = 8;
+
+/// The symbol `ncclProfiler_v4`.
+#[must_use]
+pub const fn plugin_v4<H: Handler>() -> PluginV4 {
+    PluginV4 {
+        name: NAME.as_ptr(),
+        init: init_v4::<H>,
+        start: start_v4::<H>,
+        stop: stop::<H>,
+        record,
+        finalize: finalize::<H>,
+    }
+}
+
+/// The symbol `ncclProfiler_v5`.
+#[must_use]
+pub const fn plugin_v5<H: Handler>() -> PluginV5 {
+    PluginV5 {
+        name: NAME.as_ptr(),
+        init: init_v5::<H>,
+        start: start_v5::<H>,
+        stop: stop::<H>,
+        record,
+        finalize: finalize::<H>,
+    }
+}
+
+/// The symbol `ncclProfiler_v6`.
+#[must_use]
+pub const fn plugin_v6<H: Handler>() -> PluginV5 {
+    PluginV5 {
+        name: NAME.as_ptr(),
+        init: init_v6::<H>,
+        start: start_v6::<H>,
+        stop: stop::<H>,
+        record,
+        finalize: finalize::<H>,
+    }
+}
+
+/// A context or handle: the number itself, never followed.
+fn number(handle: *mut c_void) -> u32 {
+    u32::try_from(handle.addr()).unwrap_or(0)
+}
+
+fn guarded(work: impl FnOnce()) -> c_int {
+    let _ = catch_unwind(AssertUnwindSafe(work));
+    SUCCESS
+}
+
+/// The text at `text`, cut; empty when that is NULL.
+///
+/// # Safety
+/// `text` is NULL or a text that ends with NUL, is longer than [`MAX_TEXT`] or both, and that nobody changes during
+/// `'a`.
+unsafe fn read_text<'a>(text: *const c_char) -> &'a [u8] {
+    if text.is_null() {
+        return &[];
+    }
+    // SAFETY: each byte up to the first NUL is readable, and no byte behind it is read.
+    let length = (0..MAX_TEXT).find(|&at| unsafe { *text.add(at) } == 0).unwrap_or(MAX_TEXT);
+    // SAFETY: so many bytes were just read.
+    unsafe { std::slice::from_raw_parts(text.cast(), length) }
+}
+
+/// # Safety
+/// `context` and `mask` are writable, `name` is as in [`read_text`].
+unsafe fn init<H: Handler>(
+    version: Version,
+    (context, mask): (*mut *mut c_void, *mut c_int),
+    (id, name): (u64, *const c_char),
+    [nodes, ranks, rank]: [c_int; 3],
+) -> c_int {
+    guarded(|| {
+        // SAFETY: as the caller says.
+        let name = unsafe { read_text(name) };
+        let [nodes, ranks, rank] = [nodes, ranks, rank].map(|count| u32::try_from(count).unwrap_or(0));
+        let given = H::begin(&Communicator { id, name, nodes, ranks, rank, version });
+        let events = match version {
+            Version::V4 => event::MASK_V4,
+            Version::V5 => event::MASK_V5,
+            Version::V6 => event::MASK_V6,
+        };
+        if !context.is_null() {
+            // SAFETY: as the caller says.
+            unsafe { context.write(ptr::without_provenance_mut(given.unwrap_or(0) as usize)) };
+        }
+        // The mask is one for all communicators: what another one needs stays on. The operations of a communicator
+        // without a context are passed over.
+        if !mask.is_null() {
+            // SAFETY: as the caller says.
+            unsafe { mask.write(events) };
+        }
+    })
+}
+
+unsafe extern "C" fn init_v4<H: Handler>(
+    context: *mut *mut c_void,
+    mask: *mut c_int,
+    name: *const c_char,
+    id: u64,
+    nodes: c_int,
+    ranks: c_int,
+    rank: c_int,
+    _log: *const c_void,
+) -> c_int {
+    // SAFETY: NCCL passes places of its own and a text or NULL.
+    unsafe { init::<H>(Version::V4, (context, mask), (id, name), [nodes, ranks, rank]) }
+}
+
+unsafe extern "C" fn init_v5<H: Handler>(
+    context: *mut *mut c_void,
+    id: u64,
+    mask: *mut c_int,
+    name: *const c_char,
+    nodes: c_int,
+    ranks: c_int,
+    rank: c_int,
+    _log: *const c_void,
+) -> c_int {
+    // SAFETY: as in `init_v4`.
+    unsafe { init::<H>(Version::V5, (context, mask), (id, name), [nodes, ranks, rank]) }
+}
+
+unsafe extern "C" fn init_v6<H: Handler>(
+    context: *mut *mut c_void,
+    id: u64,
+    mask: *mut c_int,
+    name: *const c_char,
+    nodes: c_int,
+    ranks: c_int,
+    rank: c_int,
+    _log: *const c_void,
+) -> c_int {
+    // SAFETY: as in `init_v4`.
+    unsafe { init::<H>(Version::V6, (context, mask), (id, name), [nodes, ranks, rank]) }
+}
+
+unsafe extern "C" fn start_v4<H: Handler>(
+    context: *mut c_void,
+    handle: *mut *mut c_void,
+    descriptor: *const c_void,
+) -> c_int {
+    // SAFETY: NCCL passes a place of its own and a descriptor of version 4.
+    unsafe { start::<H>(Version::V4, context, handle, descriptor) }
+}
+
+unsafe extern "C" fn start_v5<H: Handler>(
+    context: *mut c_void,
+    handle: *mut *mut c_void,
+    descriptor: *const c_void,
+) -> c_int {
+    // SAFETY: NCCL passes a place of its own and a descriptor of version 5.
+    unsafe { start::<H>(Version::V5, context, handle, descriptor) }
+}
+
+unsafe extern "C" fn start_v6<H: Handler>(
+    context: *mut c_void,
+    handle: *mut *mut c_void,
+    descriptor: *const c_void,
+) -> c_int {
+    // SAFETY: NCCL passes a place of its own and a descriptor of version 6.
+    unsafe { start::<H>(Version::V6, context, handle, descriptor) }
+}
+
+/// # Safety
+/// `handle` is NULL or writable; `descriptor` is NULL or a descriptor of `version`.
+unsafe fn start<H: Handler>(
+    version: Version,
+    context: *mut c_void,
+    handle: *mut *mut c_void,
+    descriptor: *const c_void,
+) -> c_int {
+    if !handle.is_null() {
+        // NCCL keeps some handles in variables of the thread, so one is always written.
+        // SAFETY: as the caller says.
+        unsafe { handle.write(ptr::null_mut()) };
+    }
+    let context = number(context);
+    if descriptor.is_null() || context == 0 {
+        return SUCCESS;
+    }
+    guarded(|| {
+        // SAFETY: as the caller says; version 4 promises one byte.
+        let kind = unsafe {
+            match version {
+                Version::V4 => u64::from(*descriptor.cast::<u8>()),
+                Version::V5 | Version::V6 => (*descriptor.cast::<Head>()).kind,
+            }
+        };
+        if kind == event::KERNEL_LAUNCH && version != Version::V4 {
+            if !handle.is_null() {
+                let launch = (context as usize) << TAG_BITS | LAUNCH;
+                // SAFETY: as the caller says.
+                unsafe { handle.write(ptr::without_provenance_mut(launch)) };
+            }
+            H::launch_begin(context);
+            return;
+        }
+        // SAFETY: as the caller says.
+        if let Some(operation) = unsafe { operation(version, kind, descriptor.byte_add(abi::BODY)) } {
+            H::operation(context, &operation);
+        }
+    })
+}
+
+/// The operation that a descriptor is about, if it is about one.
+///
+/// # Safety
+/// `body` is at [`abi::BODY`] of a descriptor of `version` whose event is `kind`. Its texts are constants of NCCL.
+unsafe fn operation<'a>(version: Version, kind: u64, body: *const c_void) -> Option<Operation<'a>> {
+    let plain = Operation {
+        kind: OperationKind::Captured,
+        function: &[],
+        count: 0,
+        data_type: &[],
+        sequence: None,
+        root_or_peer: 0,
+        algorithm: &[],
+        protocol: &[],
+        channels: 0,
+    };
+    // SAFETY: each event has its struct at `body`, as the caller says; so have the texts in it.
+    unsafe {
+        Some(match (kind, version) {
+            (event::COLL, _) => {
+                let coll = &*body.cast::<abi::Coll>();
+                Operation {
+                    kind: OperationKind::Collective,
+                    function: read_text(coll.function),
+                    count: coll.count as u64,
+                    data_type: read_text(coll.data_type),
+                    sequence: Some(coll.sequence),
+                    root_or_peer: coll.root,
+                    algorithm: read_text(coll.algorithm),
+                    protocol: read_text(coll.protocol),
+                    channels: coll.channels,
+                }
+            }
+            (event::P2P, _) => {
+                let p2p = &*body.cast::<abi::P2p>();
+                Operation {
+                    kind: OperationKind::PointToPoint,
+                    function: read_text(p2p.function),
+                    count: p2p.count as u64,
+                    data_type: read_text(p2p.data_type),
+                    root_or_peer: p2p.peer,
+                    channels: p2p.channels,
+                    ..plain
+                }
+            }
+            (event::CE_COLL, Version::V6) => {
+                let coll = &*body.cast::<abi::CeColl>();
+                Operation {
+                    kind: OperationKind::CopyEngine,
+                    function: read_text(coll.function),
+                    count: coll.count as u64,
+                    data_type: read_text(coll.data_type),
+                    sequence: Some(coll.sequence),
+                    root_or_peer: coll.root,
+                    ..plain
+                }
+            }
+            (event::COLL_API, Version::V5 | Version::V6) => {
+                let call = body.cast::<abi::CollApi>();
+                if (*call).captured == 0 {
+                    return None;
+                }
+                let (function, data_type) = (read_text((*call).function), read_text((*call).data_type));
+                Operation { function, data_type, count: (*call).count as u64, root_or_peer: (*call).root, ..plain }
+            }
+            (event::P2P_API, Version::V5 | Version::V6) => {
+                let call = body.cast::<abi::P2pApi>();
+                if (*call).captured == 0 {
+                    return None;
+                }
+                let (function, data_type) = (read_text((*call).function), read_text((*call).data_type));
+                Operation { function, data_type, count: (*call).count as u64, ..plain }
+            }
+            _ => return None,
+        })
+    }
+}
+
+unsafe extern "C" fn stop<H: Handler>(handle: *mut c_void) -> c_int {
+    guarded(|| {
+        let handle = handle.addr();
+        if handle & ((1 << TAG_BITS) - 1) == LAUNCH
+            && let Ok(context) = u32::try_from(handle >> TAG_BITS)
+        {
+            H::launch_end(context);
+        }
+    })
+}
+
+unsafe extern "C" fn record(_handle: *mut c_void, _state: c_int, _arguments: *const c_void) -> c_int {
+    SUCCESS
+}
+
+unsafe extern "C" fn finalize<H: Handler>(context: *mut c_void) -> c_int {
+    guarded(|| {
+        let context = number(context);
+        if context != 0 {
+            H::end(context);
+        }
+    })
+}

@@ -1,0 +1,403 @@
+//! Brings queued operations and kernels together.
+//!
+//! On the thread that queues, NCCL tells the launch of a kernel, launches it, and then tells the operations that the
+//! kernel does. So the call that launched it lies in the launch; the call has the correlation, and that the kernel.
+//! Version 4 of the plugin tells no launches: then the last launch of the thread before the operation is the one. What
+//! is told by a thread that launched nothing (host functions of CUDA) joins by order: the first operation of a function
+//! that waits goes to the next kernel of that function without operations.
+//!
+//! Records come in any order up to a flush mark. So everything waits for one, and kernels a little longer
+//! ([`HOLD_NANOS`]): kernels that computed beside them may end later. Memory is bounded; what is thrown away is
+//! counted.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+
+use super::{Basis, Collective, CollectiveEvent, Communicator, Function, Overlap, QueuedOperation, Way, arithmetic};
+use crate::attribution::is_communication;
+use crate::dictionary::Dictionary;
+use crate::record::{ApiCall, CorrelationId, Kernel, LaunchConfigId, Record, ThreadId, Timestamp};
+use crate::thresholds::CLOCK_SLACK_NANOS;
+
+/// How long after its end a kernel waits for others that computed beside it, nanoseconds. One that computes longer is
+/// not seen, and the exposed time is too large then.
+pub const HOLD_NANOS: u64 = 1_000_000_000;
+/// How long an operation waits for its kernel, nanoseconds: hosts are seconds ahead of devices at most.
+const PATIENCE_NANOS: u64 = 60_000_000_000;
+/// Calls are kept so long after a flush mark, nanoseconds.
+const CALLS_NANOS: u64 = 1_000_000_000;
+/// Operations, kernels and calls that wait, of each at most.
+const WAITING_LIMIT: usize = 1 << 17;
+/// Communicators that are known at once.
+const COMMUNICATOR_LIMIT: usize = 1 << 12;
+/// Functions of communicators that are counted apart.
+const COUNTED_LIMIT: usize = 1 << 12;
+
+/// What did not become a row, or only half of one. Counters only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unjoined {
+    /// Operations whose kernel was not found.
+    pub operations: u64,
+    /// Operations that went into CUDA graphs; their kernels are known by name.
+    pub captured: u64,
+    /// Operations of copy engines, which no kernel does.
+    pub copy_engine: u64,
+    /// Communication kernels of which nothing but the name is known, while the plugin told operations.
+    pub kernels: u64,
+    /// Of these, kernels of CUDA graphs.
+    pub graph_kernels: u64,
+    /// Operations, kernels and calls that were thrown away because too many waited.
+    pub dropped: u64,
+}
+
+/// A call that launched a kernel.
+#[derive(Clone, Copy, Debug)]
+struct Launch {
+    thread: ThreadId,
+    start: u64,
+    end: u64,
+    correlation: CorrelationId,
+}
+
+/// What a kernel with this launch configuration is.
+#[derive(Clone, Copy, Debug)]
+enum Class {
+    Computes,
+    Communicates(Function),
+}
+
+/// Takes records and events, and gives rows. See the [module](self).
+#[derive(Debug, Default)]
+pub struct Joiner {
+    communicators: FxHashMap<u32, Communicator>,
+    classes: FxHashMap<LaunchConfigId, Class>,
+    /// By number of the function: whether it launches a kernel.
+    launching: Vec<Option<bool>>,
+    launches: Vec<Launch>,
+    /// Operations that wait for a flush mark.
+    told: Vec<QueuedOperation>,
+    /// Operations whose kernel is known by its call.
+    placed: FxHashMap<CorrelationId, Vec<(QueuedOperation, Basis)>>,
+    /// Operations that join by order.
+    unplaced: VecDeque<QueuedOperation>,
+    kernels: Vec<(Kernel, Function)>,
+    compute: FxHashMap<u32, Overlap>,
+    counted: FxHashMap<(u64, Function), u64>,
+    unjoined: Unjoined,
+    /// Whether anything communicates: nothing is kept before.
+    active: bool,
+}
+
+impl Joiner {
+    /// Takes an event of the plugin.
+    pub fn event(&mut self, event: &CollectiveEvent) {
+        self.active = true;
+        match *event {
+            CollectiveEvent::Communicator(communicator) => {
+                if self.communicators.len() < COMMUNICATOR_LIMIT {
+                    self.communicators.insert(communicator.number, communicator);
+                } else {
+                    self.unjoined.dropped += 1;
+                }
+            }
+            CollectiveEvent::Operation(operation) => match operation.way {
+                Way::Captured => self.unjoined.captured += 1,
+                Way::CopyEngine => self.unjoined.copy_engine += 1,
+                Way::Kernel if self.told.len() < WAITING_LIMIT => self.told.push(operation),
+                Way::Kernel => self.unjoined.dropped += 1,
+            },
+        }
+    }
+
+    /// Takes a record. Most are passed over.
+    #[inline]
+    pub fn push(&mut self, record: &Record, dictionary: &Dictionary) {
+        match record {
+            Record::Kernel(kernel) => self.kernel(kernel, dictionary),
+            Record::Api(call) if self.active => self.call(call, dictionary),
+            _ => {}
+        }
+    }
+
+    fn kernel(&mut self, kernel: &Kernel, dictionary: &Dictionary) {
+        let class = match self.classes.get(&kernel.config) {
+            Some(&class) => class,
+            None => {
+                let name = dictionary.name(dictionary.launch_config(kernel.config).name);
+                let class = if is_communication(name) {
+                    Class::Communicates(Function::of_kernel(name))
+                } else {
+                    Class::Computes
+                };
+                self.classes.insert(kernel.config, class);
+                class
+            }
+        };
+        match class {
+            Class::Computes if self.active => {
+                self.compute.entry(kernel.device.0).or_default().push(kernel.start, kernel.end);
+            }
+            Class::Computes => {}
+            Class::Communicates(function) => {
+                self.active = true;
+                if self.kernels.len() < WAITING_LIMIT {
+                    self.kernels.push((*kernel, function));
+                } else {
+                    self.unjoined.dropped += 1;
+                }
+            }
+        }
+    }
+
+    fn call(&mut self, call: &ApiCall, dictionary: &Dictionary) {
+        // Without the plugin no call is asked for.
+        if self.communicators.is_empty() {
+            return;
+        }
+        let index = call.function.0 as usize;
+        if self.launching.len() <= index {
+            // As many as the dictionary has at most.
+            self.launching.resize(index.min(dictionary.api_functions().len()) + 1, None);
+        }
+        let Some(place) = self.launching.get_mut(index) else { return };
+        let launches = *place.get_or_insert_with(|| {
+            let name = dictionary.api_function(call.function).map_or("", |function| dictionary.name(function.name));
+            name.contains("Launch") && name.contains("Kernel")
+        });
+        if !launches {
+            return;
+        }
+        if self.launches.len() < WAITING_LIMIT {
+            let (start, end) = (call.start.nanos(), call.end.nanos());
+            self.launches.push(Launch { thread: call.thread, start, end, correlation: call.correlation });
+        } else {
+            self.unjoined.dropped += 1;
+        }
+    }
+
+    /// Everything that completed before `at` has been pushed: gives the rows that are complete, in the order of their
+    /// begins.
+    pub fn flushed(&mut self, at: Timestamp, mut row: impl FnMut(&Collective)) {
+        if self.active {
+            self.place(at.nanos());
+            self.take(at.nanos().saturating_sub(HOLD_NANOS), &mut row);
+            let patience = at.nanos().saturating_sub(PATIENCE_NANOS);
+            self.give_up(patience);
+            self.launches.retain(|launch| launch.end >= at.nanos().saturating_sub(CALLS_NANOS));
+        }
+    }
+
+    /// Nothing more will come: gives all other rows. Operations that were queued after `end` are not missed.
+    pub fn finish(&mut self, end: Timestamp, mut row: impl FnMut(&Collective)) {
+        if self.active {
+            self.place(u64::MAX);
+            self.take(u64::MAX, &mut row);
+            self.told.clear();
+            self.unplaced.retain(|operation| queued(operation) <= end.nanos());
+            self.placed.values_mut().for_each(|operations| operations.retain(|(told, _)| queued(told) <= end.nanos()));
+            self.give_up(u64::MAX);
+            self.launches.clear();
+        }
+    }
+
+    /// Finds the calls of the operations that were told before `before`.
+    fn place(&mut self, before: u64) {
+        if self.told.is_empty() {
+            return;
+        }
+        self.launches.sort_unstable_by_key(|launch| (launch.thread, launch.start));
+        let mut told = std::mem::take(&mut self.told);
+        told.retain(|operation| {
+            if operation.at.nanos() >= before {
+                return true;
+            }
+            match self.launch_of(operation) {
+                Some((correlation, basis)) => self.placed.entry(correlation).or_default().push((*operation, basis)),
+                None => self.unplaced.push_back(*operation),
+            }
+            false
+        });
+        self.told = told;
+        self.unplaced.make_contiguous().sort_by_key(|operation| operation.at);
+    }
+
+    /// The call that launched the kernel of an operation. With its launch: of the thread's calls the one that lies in
+    /// it, or nearest to it within the error of the clocks. Without: the last one before it was told.
+    fn launch_of(&self, operation: &QueuedOperation) -> Option<(CorrelationId, Basis)> {
+        let of_thread = |launch: &&Launch| launch.thread == operation.thread;
+        let key = |time: u64| {
+            self.launches.partition_point(|launch| (launch.thread, launch.start) < (operation.thread, time))
+        };
+        if operation.launch_begin == Timestamp::ZERO {
+            let last = key(operation.at.nanos()).checked_sub(1)?;
+            let launch = self.launches.get(last).filter(of_thread)?;
+            return (launch.end <= operation.at.nanos() + CLOCK_SLACK_NANOS)
+                .then_some((launch.correlation, Basis::Order));
+        }
+        let begin = operation.launch_begin.nanos();
+        let end = if operation.launch_end == Timestamp::ZERO { operation.at } else { operation.launch_end }.nanos();
+        let near = self.launches.get(key(begin.saturating_sub(CLOCK_SLACK_NANOS))..)?.iter();
+        let near = near.take_while(of_thread).take_while(|launch| launch.start <= end + CLOCK_SLACK_NANOS);
+        let outside = |launch: &&Launch| begin.saturating_sub(launch.start) + launch.end.saturating_sub(end);
+        near.min_by_key(outside).map(|launch| (launch.correlation, Basis::Plugin))
+    }
+
+    /// Gives the rows of kernels that ended before `until`.
+    fn take(&mut self, until: u64, row: &mut impl FnMut(&Collective)) {
+        for compute in self.compute.values_mut() {
+            compute.merge();
+        }
+        self.kernels.sort_by_key(|(kernel, _)| (kernel.start, kernel.correlation));
+        let mut kernels = std::mem::take(&mut self.kernels);
+        kernels.retain(|(kernel, function)| {
+            let done = kernel.end.nanos() < until;
+            if done {
+                self.rows_of(kernel, *function, row);
+            }
+            !done
+        });
+        self.kernels = kernels;
+        let first = self.kernels.iter().map(|(kernel, _)| kernel.start.nanos()).min();
+        // A kernel that is not there yet ends after the mark, and began at most that much before it.
+        let needed = Timestamp::from_nanos(first.unwrap_or(until).min(until.saturating_sub(HOLD_NANOS)));
+        for compute in self.compute.values_mut() {
+            compute.forget(needed);
+        }
+    }
+
+    fn rows_of(&mut self, kernel: &Kernel, function: Function, row: &mut impl FnMut(&Collective)) {
+        let operations = self.operations_of(kernel, function);
+        let length = kernel.end.since(kernel.start);
+        let hidden = self.compute.get(&kernel.device.0).map_or(0, |compute| compute.covered(kernel.start, kernel.end));
+        let plain = Collective {
+            function,
+            start: kernel.start,
+            end: kernel.end,
+            exposed_ns: length.saturating_sub(hidden),
+            device: kernel.device,
+            stream: kernel.stream,
+            correlation: kernel.correlation,
+            graph: kernel.graph_id,
+            graph_node: kernel.graph_node_id,
+            ..Collective::default()
+        };
+        if operations.is_empty() {
+            if !self.communicators.is_empty() {
+                self.unjoined.kernels += 1;
+                self.unjoined.graph_kernels += u64::from(kernel.graph_id != 0);
+            }
+            let ordinal = self.count(0, function);
+            return row(&Collective { ordinal, ..plain });
+        }
+        let together = u32::try_from(operations.len()).unwrap_or(u32::MAX);
+        for (operation, basis) in operations {
+            let communicator = self.communicators.get(&operation.communicator).copied().unwrap_or_default();
+            let QueuedOperation { function, data_type, count, .. } = operation;
+            row(&Collective {
+                communicator: communicator.id,
+                ranks: communicator.ranks,
+                function,
+                sequence: operation.sequence,
+                ordinal: self.count(communicator.id, function),
+                bytes: arithmetic::bytes(function, data_type, count, communicator.ranks),
+                data_type,
+                algorithm: operation.algorithm,
+                protocol: operation.protocol,
+                channels: operation.channels,
+                root_or_peer: operation.root_or_peer,
+                operations_in_kernel: together,
+                queued: Timestamp::from_nanos(queued(&operation)),
+                basis,
+                ..plain
+            });
+        }
+    }
+
+    /// The operations that a kernel did.
+    fn operations_of(&mut self, kernel: &Kernel, function: Function) -> Vec<(QueuedOperation, Basis)> {
+        // Kernels of a graph have the call that launched the graph.
+        if kernel.graph_id == 0
+            && let Some(operations) = self.placed.remove(&kernel.correlation)
+        {
+            return operations;
+        }
+        let fits = |operation: &QueuedOperation| {
+            function.may_do(operation.function) && queued(operation) <= kernel.start.nanos() + CLOCK_SLACK_NANOS
+        };
+        let found = self.unplaced.iter().position(fits).and_then(|at| self.unplaced.remove(at));
+        found.map(|operation| (operation, Basis::Order)).into_iter().collect()
+    }
+
+    /// Rows of this communicator and function so far.
+    fn count(&mut self, communicator: u64, function: Function) -> u64 {
+        let full = self.counted.len() >= COUNTED_LIMIT;
+        match self.counted.get_mut(&(communicator, function)) {
+            Some(count) => {
+                *count += 1;
+                *count - 1
+            }
+            None => {
+                if !full {
+                    self.counted.insert((communicator, function), 1);
+                }
+                0
+            }
+        }
+    }
+
+    /// Gives up operations that were told before `before`.
+    fn give_up(&mut self, before: u64) {
+        let Self { placed, unplaced, unjoined, .. } = self;
+        let old = |operation: &QueuedOperation| operation.at.nanos() < before;
+        placed.retain(|_, operations| {
+            let keep = !operations.iter().any(|(operation, _)| old(operation));
+            if !keep {
+                unjoined.operations += operations.len() as u64;
+            }
+            keep
+        });
+        let over = placed.values().map(Vec::len).sum::<usize>() > WAITING_LIMIT;
+        if over {
+            unjoined.dropped += placed.values().map(|operations| operations.len() as u64).sum::<u64>();
+            placed.clear();
+        }
+        while unplaced.front().is_some_and(old) || unplaced.len() > WAITING_LIMIT {
+            unplaced.pop_front();
+            unjoined.operations += 1;
+        }
+    }
+
+    /// So many events were thrown away before they came here.
+    pub fn add_dropped(&mut self, events: u64) {
+        self.unjoined.dropped += events;
+    }
+
+    /// The communicators that are known, by number.
+    #[must_use]
+    pub fn communicators(&self) -> Vec<Communicator> {
+        let mut all: Vec<_> = self.communicators.values().copied().collect();
+        all.sort_unstable_by_key(|communicator| communicator.number);
+        all
+    }
+
+    /// What did not become a row, or only half of one.
+    #[must_use]
+    pub const fn unjoined(&self) -> Unjoined {
+        self.unjoined
+    }
+
+    /// Whether anything communicated, or the plugin said so.
+    #[must_use]
+    pub const fn is_active(&self) -> bool {
+        self.active
+    }
+}
+
+/// When an operation was queued, nanoseconds: the launch, or when it was told.
+fn queued(operation: &QueuedOperation) -> u64 {
+    match operation.launch_begin {
+        Timestamp::ZERO => operation.at.nanos(),
+        begin => begin.nanos(),
+    }
+}

@@ -1,0 +1,179 @@
+//! Collective operations: what a program asked of a communicator, and the kernel that did it.
+//!
+//! NCCL's profiler plugin says what was queued ([`QueuedOperation`]): communicator, function, bytes, algorithm. CUPTI
+//! says when a kernel ran. [`Joiner`] brings the two together, and says of each row what it rests on ([`Basis`]).
+//! [`CollectiveTable`] adds up the rows of a run, with bandwidths.
+//!
+//! Reading order: here, `names`, `arithmetic`, `overlap`, `join`, `table`, `engine` (all of it, of one capture).
+
+pub mod arithmetic;
+mod engine;
+mod join;
+mod names;
+mod overlap;
+mod pending;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use engine::{CollectiveEngine, CollectiveLog, CollectivesReport, NamedRow};
+pub use join::{Joiner, Unjoined};
+pub use names::{Algorithm, DataType, Function, Protocol};
+pub use overlap::Overlap;
+pub use pending::Pending;
+pub use table::{CollectiveRow, CollectiveTable, ROW_LIMIT};
+
+use crate::record::{CorrelationId, DeviceId, NameId, StreamId, ThreadId, Timestamp};
+
+/// A communicator of this process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Communicator {
+    /// Its number in this process, from 1 on.
+    pub number: u32,
+    /// Equal on all of its ranks.
+    pub id: u64,
+    /// What the program calls it; an empty name without.
+    pub name: NameId,
+    /// Its hosts.
+    pub nodes: u32,
+    /// Its ranks.
+    pub ranks: u32,
+    /// The rank of this process in it.
+    pub rank: u32,
+}
+
+/// An operation as the profiler plugin told it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueuedOperation {
+    /// Number of the [`Communicator`] in this process; 0 when it is not known.
+    pub communicator: u32,
+    /// The thread that told it.
+    pub thread: ThreadId,
+    /// When it was told: after the launch of its kernel.
+    pub at: Timestamp,
+    /// When the launch of its kernel began; zero when that is not known.
+    pub launch_begin: Timestamp,
+    /// When it ended; zero when that is not known.
+    pub launch_end: Timestamp,
+    /// What is done.
+    pub function: Function,
+    /// Type of the elements.
+    pub data_type: DataType,
+    /// How it is done.
+    pub algorithm: Algorithm,
+    /// With which protocol.
+    pub protocol: Protocol,
+    /// With how many channels; 0 when that is not known.
+    pub channels: u8,
+    /// Elements, as the program gave them.
+    pub count: u64,
+    /// Operations of this function in this communicator before it; `None` where NCCL does not count.
+    pub sequence: Option<u64>,
+    /// Root, or the other rank of a send or receive.
+    pub root_or_peer: i32,
+    /// What became of it.
+    pub way: Way,
+}
+
+/// What became of an operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Way {
+    /// A kernel was launched for it, perhaps for several at once.
+    #[default]
+    Kernel,
+    /// It went into a CUDA graph that is being captured. Nothing is queued.
+    Captured,
+    /// Copy engines do it, without a kernel.
+    CopyEngine,
+}
+
+/// What a trace says of collectives, apart from records. Small and `Copy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CollectiveEvent {
+    /// A communicator was made; before its operations.
+    Communicator(Communicator),
+    /// An operation was queued.
+    Operation(QueuedOperation),
+}
+
+/// What a row of [`Collective`] rests on, the best first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Basis {
+    /// The profiler plugin: the launch of the kernel lay in the launch that NCCL told.
+    Plugin,
+    /// The profiler plugin, without the launch: the last launch of the thread before the operation was told, or the
+    /// order of operations and kernels.
+    Order,
+    /// The name of the kernel alone: no communicator, bytes or algorithm.
+    #[default]
+    KernelName,
+}
+
+impl Basis {
+    /// Stable name in JSON and tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Plugin => "plugin",
+            Self::Order => "order",
+            Self::KernelName => "kernel_name",
+        }
+    }
+}
+
+/// One operation and the kernel that did it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Collective {
+    /// [`Communicator::id`], equal on all ranks; 0 when it is not known.
+    pub communicator: u64,
+    /// Ranks of the communicator; 0 when they are not known.
+    pub ranks: u32,
+    /// What was done.
+    pub function: Function,
+    /// As NCCL counts, equal on all ranks; `None` where it does not.
+    pub sequence: Option<u64>,
+    /// Rows of this communicator and function before it in this trace.
+    pub ordinal: u64,
+    /// Size as nccl-tests counts it (`PERFORMANCE.md` there), bytes; 0 when it is not known.
+    pub bytes: u64,
+    /// Type of the elements.
+    pub data_type: DataType,
+    /// How it was done.
+    pub algorithm: Algorithm,
+    /// With which protocol.
+    pub protocol: Protocol,
+    /// With how many channels; 0 when that is not known.
+    pub channels: u8,
+    /// Root, or the other rank of a send or receive.
+    pub root_or_peer: i32,
+    /// Operations that the same kernel did, this one included; 0 when that is not known.
+    pub operations_in_kernel: u32,
+    /// When the program queued it; zero when that is not known.
+    pub queued: Timestamp,
+    /// Begin of its kernel.
+    pub start: Timestamp,
+    /// End of its kernel.
+    pub end: Timestamp,
+    /// The part of the kernel's time in which no other kernel computed on the device, nanoseconds.
+    pub exposed_ns: u64,
+    /// Where it ran.
+    pub device: DeviceId,
+    /// Stream of the kernel.
+    pub stream: StreamId,
+    /// The launching call of the kernel.
+    pub correlation: CorrelationId,
+    /// The executable graph that launched the kernel, or 0.
+    pub graph: u32,
+    /// The node of that graph, or 0.
+    pub graph_node: u64,
+    /// What all this rests on.
+    pub basis: Basis,
+}
+
+impl Collective {
+    /// How long its kernel ran, nanoseconds. With one rank alone: waiting for other ranks and moving data.
+    #[must_use]
+    pub const fn duration_ns(&self) -> u64 {
+        self.end.since(self.start)
+    }
+}

@@ -1,0 +1,190 @@
+//! What was queued and is not finished, for whoever asks while the program stands still.
+//!
+//! Operations of a communicator are done in the order in which they were queued. So one that is done says that those
+//! before it are, also if their kernels were not found.
+
+use std::collections::VecDeque;
+
+use super::{Collective, CollectiveEvent, Communicator, QueuedOperation, Way};
+use crate::attribution::line_of;
+use crate::dictionary::Dictionary;
+use crate::json_text::Object;
+use crate::record::{HostSample, NameId, Record, Timestamp};
+
+/// Operations of a communicator that are kept, the newest.
+const KEPT: usize = 1_024;
+/// Communicators that are kept, and threads whose newest sample is.
+const COMMUNICATORS: usize = 1_024;
+const THREADS: usize = 64;
+/// Communicators and operations of an answer.
+const TOLD_COMMUNICATORS: usize = 64;
+const TOLD_OPERATIONS: usize = 16;
+
+/// A communicator and its operations.
+#[derive(Clone, Debug)]
+struct Tracked {
+    known: Communicator,
+    queued: u64,
+    outstanding: VecDeque<(u64, QueuedOperation)>,
+}
+
+/// See the [module](self).
+#[derive(Clone, Debug, Default)]
+pub struct Pending {
+    communicators: Vec<Tracked>,
+    /// The newest sample of each thread.
+    samples: Vec<HostSample>,
+    newest_caller: Option<QueuedOperation>,
+}
+
+impl Pending {
+    /// Takes an event.
+    pub fn event(&mut self, event: &CollectiveEvent) {
+        match *event {
+            CollectiveEvent::Communicator(known) if self.communicators.len() < COMMUNICATORS => {
+                self.communicators.push(Tracked { known, queued: 0, outstanding: VecDeque::new() });
+            }
+            CollectiveEvent::Communicator(_) => {}
+            CollectiveEvent::Operation(operation) => {
+                self.newest_caller = Some(operation);
+                let number = operation.communicator;
+                let tracked = self.communicators.iter_mut().find(|tracked| tracked.known.number == number);
+                let Some(tracked) = tracked.filter(|_| operation.way != Way::Captured) else { return };
+                if operation.way == Way::Kernel {
+                    if tracked.outstanding.len() == KEPT {
+                        tracked.outstanding.pop_front();
+                    }
+                    tracked.outstanding.push_back((tracked.queued, operation));
+                }
+                tracked.queued += 1;
+            }
+        }
+    }
+
+    /// Takes a record; samples of threads say where they are.
+    #[inline]
+    pub fn push(&mut self, record: &Record) {
+        if let Record::Sample(sample) = record {
+            match self.samples.iter().position(|known| known.thread == sample.thread) {
+                Some(place) if self.samples[place].at <= sample.at => self.samples[place] = *sample,
+                None if self.samples.len() < THREADS => self.samples.push(*sample),
+                _ => {}
+            }
+        }
+    }
+
+    /// An operation is done.
+    pub fn done(&mut self, row: &Collective) {
+        let mut known = self.communicators.iter_mut();
+        let Some(tracked) = known.find(|tracked| tracked.known.id == row.communicator) else { return };
+        let is_it = |(_, operation): &(u64, QueuedOperation)| {
+            (operation.function, operation.sequence) == (row.function, row.sequence)
+        };
+        if let Some(place) = tracked.outstanding.iter().position(is_it) {
+            tracked.outstanding.drain(..=place);
+        }
+    }
+
+    /// The fields of an answer to `hang`. `docs/guide/control.md` defines them.
+    #[must_use]
+    pub fn state(&self, now: Timestamp, dictionary: &Dictionary) -> Object {
+        let mut told: Vec<&Tracked> = self.communicators.iter().collect();
+        told.sort_by_key(|tracked| tracked.outstanding.is_empty());
+        Object::new()
+            .optional_text("line", self.line(dictionary).as_deref())
+            .objects("communicators", told.into_iter().take(TOLD_COMMUNICATORS).map(|one| one.state(now, dictionary)))
+    }
+
+    /// Where the thread is that queued last.
+    fn line(&self, dictionary: &Dictionary) -> Option<String> {
+        let thread = self.newest_caller.map(|operation| operation.thread);
+        let of_caller = self.samples.iter().find(|sample| Some(sample.thread) == thread);
+        let sample = of_caller.or_else(|| self.samples.iter().max_by_key(|sample| sample.at))?;
+        let line = line_of(sample.stack, dictionary)?;
+        let name = |id: NameId| dictionary.name(id);
+        let file = name(line.file);
+        Some(format!("{}:{} {}", file.rsplit('/').next().unwrap_or(file), line.line, name(line.function)))
+    }
+}
+
+impl Tracked {
+    fn state(&self, now: Timestamp, dictionary: &Dictionary) -> Object {
+        let first = self.outstanding.front().map_or(self.queued, |&(number, _)| number);
+        let operations = self.outstanding.iter().take(TOLD_OPERATIONS).map(|(number, operation)| {
+            Object::new()
+                .number("number", *number)
+                .text("function", operation.function.name())
+                .number("count", operation.count)
+                .text("data_type", operation.data_type.name())
+                .number("age_ns", now.since(operation.at))
+        });
+        Object::new()
+            .text("communicator", &format!("{:016x}", self.known.id))
+            .text("name", dictionary.name(self.known.name))
+            .number("ranks", self.known.ranks.into())
+            .number("queued", self.queued)
+            .number("finished", first)
+            .objects("outstanding", operations)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collective::{Basis, Function};
+    use crate::record::{Frame, StackId, ThreadId};
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_nanos(seconds * 1_000_000_000)
+    }
+
+    fn queue(pending: &mut Pending, communicator: u32, sequence: u64, way: Way) {
+        let (thread, at, sequence) = (ThreadId(5), at(10 + sequence), Some(sequence));
+        let (function, count) = (Function::AllReduce, 64);
+        let operation =
+            QueuedOperation { communicator, thread, at, sequence, function, count, way, ..Default::default() };
+        pending.event(&CollectiveEvent::Operation(operation));
+    }
+
+    #[test]
+    fn what_is_done_goes_with_all_before_it_and_the_rest_is_told_with_its_line() {
+        let (mut pending, mut dictionary) = (Pending::default(), Dictionary::new());
+        let name = dictionary.intern_name("dp");
+        for (number, id) in [(1, 0xab), (2, 0xcd)] {
+            let known = Communicator { number, id, name, ranks: 4, ..Communicator::default() };
+            pending.event(&CollectiveEvent::Communicator(known));
+        }
+        (0..5).for_each(|sequence| queue(&mut pending, 1, sequence, Way::Kernel));
+        queue(&mut pending, 1, 9, Way::Captured);
+        queue(&mut pending, 2, 0, Way::CopyEngine);
+        // Of a communicator that nobody told.
+        queue(&mut pending, 7, 0, Way::Kernel);
+        let row = Collective {
+            communicator: 0xab,
+            function: Function::AllReduce,
+            sequence: Some(2),
+            basis: Basis::Plugin,
+            ..Collective::default()
+        };
+        pending.done(&row);
+        // Once more, and one that was never queued: nothing changes.
+        pending.done(&row);
+        pending.done(&Collective { communicator: 0xab, function: Function::Broadcast, ..row });
+        let [function, file] = ["step", "/home/user/train.py"].map(|name| dictionary.intern_name(name));
+        let stack = dictionary.intern_frame(Frame { caller: StackId::NONE, function, file, line: 41 });
+        for (thread, seconds, stack) in [(6, 30, StackId::NONE), (5, 20, stack), (5, 19, StackId::NONE)] {
+            let thread = ThreadId(thread);
+            pending.push(&Record::Sample(HostSample { thread, at: at(seconds), stack, ..HostSample::default() }));
+        }
+        let state: serde_json::Value = serde_json::from_str(&pending.state(at(100), &dictionary).end()).unwrap();
+        assert_eq!(state["line"], "train.py:41 step");
+        let [first, second] = [&state["communicators"][0], &state["communicators"][1]];
+        assert_eq!((&first["communicator"], &first["name"]), (&"00000000000000ab".into(), &"dp".into()));
+        assert_eq!((&first["queued"], &first["finished"], &first["ranks"]), (&5.into(), &3.into(), &4.into()));
+        let told = first["outstanding"].as_array().unwrap();
+        let numbers: Vec<_> = told.iter().map(|one| one["number"].as_u64().unwrap()).collect();
+        assert_eq!(numbers, [3, 4]);
+        assert_eq!((&told[0]["age_ns"], &told[0]["count"]), (&87_000_000_000_u64.into(), &64.into()));
+        assert_eq!((&second["queued"], &second["finished"]), (&1.into(), &1.into()), "a copy has no kernel that ends");
+    }
+}

@@ -1,0 +1,321 @@
+//! From what ranks say to what is wrong.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{CommunicatorState, Culprit, Finding, HangKind, HangReport, Outstanding, Witness};
+
+/// An operation younger than this is not suspicious, nanoseconds: checkpoints and evaluations of one rank take as long.
+/// PyTorch's own watchdog waits 600 s.
+pub const SUSPECT_NANOS: u64 = 30_000_000_000;
+/// Culprits of a finding.
+const CULPRITS: usize = 64;
+
+/// A rank's view of a communicator.
+struct View<'a> {
+    witness: &'a Witness,
+    state: &'a CommunicatorState,
+}
+
+impl View<'_> {
+    fn operation(&self, number: u64) -> Option<&Outstanding> {
+        self.state.outstanding.iter().find(|operation| operation.number == number)
+    }
+
+    fn has_queued(&self, number: u64) -> bool {
+        self.state.queued > number || self.operation(number).is_some()
+    }
+}
+
+/// Judges what `witnesses` say.
+#[must_use]
+pub fn judge(witnesses: &[Witness]) -> HangReport {
+    let mut communicators: BTreeMap<&str, Vec<View<'_>>> = BTreeMap::new();
+    for witness in witnesses {
+        for state in &witness.communicators {
+            communicators.entry(&state.id).or_default().push(View { witness, state });
+        }
+    }
+    let ranks: BTreeSet<u32> = witnesses.iter().map(|witness| witness.rank).collect();
+    let mut report = HangReport { ranks: ranks.len() as u32, ..HangReport::default() };
+    if ranks.len() < witnesses.len() {
+        report.doubts.push(
+            "Several answers have the same rank: they may be of several jobs or attempts. Give the answers of one."
+                .to_owned(),
+        );
+    }
+    for (id, views) in &communicators {
+        report.findings.extend(finding(id, views));
+    }
+    pass_on(&mut report.findings);
+    report.findings.sort_by_key(|finding| (finding.is_passed_on, finding.kind, std::cmp::Reverse(finding.age_ns)));
+    let young = |finding: &Finding| finding.age_ns.is_some_and(|age| age < SUSPECT_NANOS);
+    if !report.findings.is_empty() && report.findings.iter().all(young) {
+        report.doubts.push(
+            "No operation is older than 30 s: the job may go on by itself. Ask again, and compare the numbers."
+                .to_owned(),
+        );
+    }
+    if report.findings.iter().any(|finding| finding.age_ns.is_none()) {
+        report.doubts.push("Not all answers say how long operations have been waiting.".to_owned());
+    }
+    report
+}
+
+/// What is wrong with a communicator; `None` when nobody waits in it.
+fn finding(id: &str, views: &[View<'_>]) -> Option<Finding> {
+    let number = first_mismatch(views).or_else(|| never_queued(views)).or_else(|| first_outstanding(views))?;
+    let of_number: Vec<(&View<'_>, &Outstanding)> =
+        views.iter().filter_map(|view| Some((view, view.operation(number)?))).collect();
+    // Answers name the oldest operations only; one behind these is as young as the last of them, or younger.
+    let waiting = views.iter().filter(|view| !view.state.outstanding.is_empty() && view.has_queued(number));
+    let near = |view: &View<'_>| view.operation(number).or(view.state.outstanding.last()).and_then(|near| near.age_ns);
+    let age_ns = waiting.clone().filter_map(near).max();
+    let function = most(of_number.iter().map(|(_, operation)| operation.function.as_str()));
+    let (kind, culprits) = reason(number, views, &of_number);
+    let blamed: BTreeSet<u32> = culprits.iter().map(|culprit| culprit.rank).collect();
+    let ranks = waiting.map(|view| view.witness.rank);
+    Some(Finding {
+        communicator: id.to_owned(),
+        name: views.iter().map(|view| view.state.name.as_str()).find(|name| !name.is_empty()).unwrap_or("").to_owned(),
+        number,
+        function,
+        age_ns,
+        waiting: ranks.filter(|rank| kind != HangKind::NeverCame || !blamed.contains(rank)).collect(),
+        kind,
+        culprits: culprits.into_iter().take(CULPRITS).collect(),
+        is_passed_on: false,
+    })
+}
+
+/// The first operation that somebody has not finished.
+fn first_outstanding(views: &[View<'_>]) -> Option<u64> {
+    views.iter().filter_map(|view| view.state.outstanding.first()).map(|first| first.number).min()
+}
+
+/// The first operation that some rank waits in and another rank, which waits for nothing here, has not queued.
+fn never_queued(views: &[View<'_>]) -> Option<u64> {
+    let (idle, waiting): (Vec<_>, Vec<_>) = views.iter().partition(|view| view.state.outstanding.is_empty());
+    let number = idle.iter().map(|view| view.state.queued).min()?;
+    waiting.iter().any(|view| view.has_queued(number)).then_some(number)
+}
+
+/// The first operation that ranks queued differently.
+fn first_mismatch(views: &[View<'_>]) -> Option<u64> {
+    let mut known: BTreeMap<u64, &Outstanding> = BTreeMap::new();
+    let mut first = None;
+    for operation in views.iter().flat_map(|view| &view.state.outstanding) {
+        let other = known.entry(operation.number).or_insert(operation);
+        if differs(other, operation) && first.is_none_or(|first| operation.number < first) {
+            first = Some(operation.number);
+        }
+    }
+    first
+}
+
+fn reason(number: u64, views: &[View<'_>], of_number: &[(&View<'_>, &Outstanding)]) -> (HangKind, Vec<Culprit>) {
+    // Who waits for an earlier operation here is not absent.
+    let absent = views.iter().filter(|view| !view.has_queued(number) && view.state.outstanding.is_empty());
+    let absent: Vec<Culprit> = absent.map(|view| culprit(view, None)).collect();
+    let common = most(of_number.iter().map(|(_, operation)| described(operation)));
+    // What one rank does not know is no difference.
+    let differ = of_number.iter().filter(|(_, operation)| {
+        of_number.iter().any(|(_, other)| differs(operation, other)) && described(operation) != common
+    });
+    let differ: Vec<Culprit> = differ.map(|(view, operation)| culprit(view, Some(operation))).collect();
+    if !differ.is_empty() {
+        return (HangKind::Mismatch, differ);
+    }
+    if !absent.is_empty() {
+        return (HangKind::NeverCame, absent);
+    }
+    let silent = silent(views);
+    let size = views.iter().map(|view| view.state.size).max().unwrap_or(0) as usize;
+    if !silent.is_empty() || size > views.len() {
+        return (HangKind::Silent, silent);
+    }
+    let idle = of_number.iter().filter(|(_, operation)| operation.runs == Some(false));
+    let idle: Vec<Culprit> = idle.map(|(view, operation)| culprit(view, Some(operation))).collect();
+    if idle.is_empty() { (HangKind::Running, Vec::new()) } else { (HangKind::NotRunning, idle) }
+}
+
+/// Ranks of the communicator of which nobody says anything.
+fn silent(views: &[View<'_>]) -> Vec<Culprit> {
+    let known: BTreeSet<u32> = views.iter().map(|view| view.witness.rank).collect();
+    let members: BTreeSet<u32> = views.iter().flat_map(|view| &view.state.ranks).copied().collect();
+    members.difference(&known).map(|&rank| Culprit { rank, ..Culprit::default() }).collect()
+}
+
+fn culprit(view: &View<'_>, operation: Option<&Outstanding>) -> Culprit {
+    Culprit {
+        rank: view.witness.rank,
+        place: view.witness.place.clone(),
+        line: operation.and_then(|operation| operation.line.clone()).or_else(|| view.witness.line.clone()),
+        queued: operation.map(described),
+        waits_in: None,
+    }
+}
+
+/// An operation in words.
+fn described(operation: &Outstanding) -> String {
+    let parts = [&operation.function, &operation.elements, &operation.data_type];
+    let known: Vec<&str> = parts.into_iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
+    known.join(" ")
+}
+
+fn differs(a: &Outstanding, b: &Outstanding) -> bool {
+    let unequal = |a: &str, b: &str| !a.is_empty() && !b.is_empty() && a != b;
+    // All-to-all and the like may differ in size between ranks.
+    let same_size =
+        ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"].contains(&a.function.as_str());
+    unequal(&a.function, &b.function)
+        || unequal(&a.data_type, &b.data_type)
+        || (same_size && unequal(&a.elements, &b.elements))
+}
+
+/// The text that most have; the first of several.
+fn most<T: AsRef<str>>(texts: impl Iterator<Item = T>) -> String {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    texts.for_each(|text| *counts.entry(text.as_ref().to_owned()).or_default() += 1);
+    let most =
+        counts.into_iter().max_by_key(|(text, count)| (*count, !text.is_empty(), std::cmp::Reverse(text.clone())));
+    most.map(|(text, _)| text).unwrap_or_default()
+}
+
+/// Finds culprits that wait themselves in another communicator.
+fn pass_on(findings: &mut [Finding]) {
+    let waits: Vec<(String, BTreeSet<u32>)> = findings
+        .iter()
+        .map(|finding| (finding.communicator.clone(), finding.waiting.iter().copied().collect()))
+        .collect();
+    let names: BTreeMap<String, String> = findings
+        .iter()
+        .map(|finding| {
+            let name = if finding.name.is_empty() { &finding.communicator } else { &finding.name };
+            (finding.communicator.clone(), name.clone())
+        })
+        .collect();
+    for finding in findings.iter_mut().filter(|finding| finding.kind == HangKind::NeverCame) {
+        for culprit in &mut finding.culprits {
+            let other = waits.iter().find(|(id, ranks)| *id != finding.communicator && ranks.contains(&culprit.rank));
+            culprit.waits_in = other.and_then(|(id, _)| names.get(id).cloned());
+        }
+        finding.is_passed_on = finding.culprits.iter().all(|culprit| culprit.waits_in.is_some());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn operation(number: u64, function: &str, elements: &str, runs: Option<bool>) -> Outstanding {
+        Outstanding {
+            number,
+            function: function.to_owned(),
+            elements: elements.to_owned(),
+            data_type: "float32".to_owned(),
+            runs,
+            age_ns: Some(60_000_000_000),
+            line: None,
+        }
+    }
+
+    fn state(id: &str, ranks: &[u32], queued: u64, outstanding: Vec<Outstanding>) -> CommunicatorState {
+        let finished = outstanding.first().map_or(queued, |first| first.number);
+        let size = ranks.len() as u32;
+        let (id, name, ranks) = (id.to_owned(), format!("group {id}"), ranks.to_vec());
+        CommunicatorState { id, name, ranks, size, queued, finished, outstanding }
+    }
+
+    fn witness(rank: u32, communicators: Vec<CommunicatorState>) -> Witness {
+        let (place, line) = (format!("node{rank}"), Some(format!("train.py:{} step", rank + 10)));
+        Witness { rank, place, line, communicators }
+    }
+
+    const ALL: &[u32] = &[0, 1, 2, 3];
+
+    #[test]
+    fn the_rank_that_never_came_is_named_with_its_line() {
+        let waits = |rank| witness(rank, vec![state("a", ALL, 8, vec![operation(7, "all_reduce", "100", Some(true))])]);
+        let report = judge(&[waits(0), waits(1), witness(2, vec![state("a", ALL, 7, Vec::new())]), waits(3)]);
+        let [finding] = &report.findings[..] else { panic!("{report:?}") };
+        assert_eq!((finding.kind, finding.number, &finding.waiting[..]), (HangKind::NeverCame, 7, &[0, 1, 3][..]));
+        assert_eq!(finding.culprits.len(), 1);
+        assert_eq!((finding.culprits[0].rank, finding.culprits[0].line.as_deref()), (2, Some("train.py:12 step")));
+        assert!(!finding.is_passed_on && report.doubts.is_empty(), "{report:?}");
+        let text = report.text();
+        assert!(text.contains("rank 2") && text.contains("train.py:12 step"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    }
+
+    #[test]
+    fn records_that_come_late_do_not_hide_the_rank_that_never_came() {
+        // Kernels 4 to 6 are done, and CUPTI keeps their records back behind the running one.
+        let waits = |rank| {
+            let queued = (4..9).map(|number| operation(number, "all_reduce", "100", None)).collect();
+            witness(rank, vec![state("a", ALL, 9, queued)])
+        };
+        let report = judge(&[waits(0), waits(1), witness(2, vec![state("a", ALL, 7, Vec::new())]), waits(3)]);
+        assert_eq!((report.findings[0].kind, report.findings[0].number), (HangKind::NeverCame, 7));
+        // A rank that has queued less and waits itself is not absent.
+        let behind = witness(2, vec![state("a", ALL, 7, vec![operation(6, "all_reduce", "100", None)])]);
+        let report = judge(&[waits(0), waits(1), behind, waits(3)]);
+        assert_eq!((report.findings[0].kind, report.findings[0].number), (HangKind::Running, 4));
+    }
+
+    #[test]
+    fn a_rank_that_waits_elsewhere_is_not_the_reason() {
+        // 0 and 1 wait for 2, which waits in another communicator for 3, which is nowhere.
+        let a = |rank| witness(rank, vec![state("a", &[0, 1, 2], 5, vec![operation(4, "all_reduce", "8", None)])]);
+        let two = vec![
+            state("a", &[0, 1, 2], 4, Vec::new()),
+            state("b", &[2, 3], 2, vec![operation(1, "all_gather", "8", None)]),
+        ];
+        let report = judge(&[a(0), a(1), witness(2, two), witness(3, vec![state("b", &[2, 3], 1, Vec::new())])]);
+        let ids: Vec<_> =
+            report.findings.iter().map(|finding| (&finding.communicator[..], finding.is_passed_on)).collect();
+        assert_eq!(ids, [("b", false), ("a", true)]);
+        assert_eq!(report.findings[0].culprits[0].rank, 3);
+        assert_eq!(report.findings[1].culprits[0].waits_in.as_deref(), Some("group b"));
+    }
+
+    #[test]
+    fn other_functions_sizes_and_types_are_a_mismatch() {
+        let of = |rank, what: Outstanding| witness(rank, vec![state("a", ALL, 8, vec![what])]);
+        let usual = || operation(7, "all_reduce", "100", Some(true));
+        let byte = Outstanding { data_type: "int8".to_owned(), ..usual() };
+        for odd in [operation(7, "all_gather", "100", None), operation(7, "all_reduce", "99", None), byte] {
+            let report = judge(&[of(0, usual()), of(1, odd.clone()), of(2, usual()), of(3, usual())]);
+            assert_eq!(report.findings[0].kind, HangKind::Mismatch, "{odd:?}");
+            assert_eq!(report.findings[0].culprits.iter().map(|one| one.rank).collect::<Vec<_>>(), [1], "{odd:?}");
+        }
+        // What a rank does not say is no difference, and sizes of all-to-all may differ.
+        let unsaid = Outstanding { elements: String::new(), data_type: String::new(), ..usual() };
+        let report = judge(&[of(0, usual()), of(1, unsaid), of(2, usual()), of(3, usual())]);
+        assert_eq!(report.findings[0].kind, HangKind::Running);
+        let part = |elements| operation(7, "all_to_all", elements, Some(true));
+        let report = judge(&[of(0, part("1")), of(1, part("2")), of(2, part("3")), of(3, part("4"))]);
+        assert_eq!(report.findings[0].kind, HangKind::Running);
+    }
+
+    #[test]
+    fn kernels_that_do_not_run_and_ranks_that_say_nothing_are_told_apart() {
+        let of = |rank, runs| witness(rank, vec![state("a", ALL, 8, vec![operation(7, "all_reduce", "1", runs)])]);
+        let report = judge(&[of(0, Some(true)), of(1, Some(false)), of(2, Some(true)), of(3, None)]);
+        assert_eq!((report.findings[0].kind, report.findings[0].culprits[0].rank), (HangKind::NotRunning, 1));
+        let report = judge(&[of(0, Some(true)), of(2, Some(true)), of(3, Some(true))]);
+        assert_eq!((report.findings[0].kind, report.findings[0].culprits[0].rank), (HangKind::Silent, 1));
+        let report = judge(&[of(0, Some(true)), of(1, Some(true)), of(2, Some(true)), of(3, Some(true))]);
+        assert_eq!((report.findings[0].kind, report.findings[0].culprits.len()), (HangKind::Running, 0));
+    }
+
+    #[test]
+    fn who_waits_for_nothing_does_not_hang_and_young_operations_are_no_proof() {
+        let idle = |rank| witness(rank, vec![state("a", ALL, 8, Vec::new())]);
+        assert_eq!(judge(&[idle(0), idle(1)]).findings, []);
+        assert!(judge(&[]).text().contains("no rank"), "{}", judge(&[]).text());
+        let young = Outstanding { age_ns: Some(1_000_000_000), ..operation(7, "all_reduce", "1", None) };
+        let report = judge(&[witness(0, vec![state("a", &[0, 1], 8, vec![young])]), idle(0)]);
+        assert!(report.doubts.iter().any(|doubt| doubt.contains("30 s")), "{report:?}");
+        assert!(report.doubts.iter().any(|doubt| doubt.contains("same rank")), "{report:?}");
+    }
+}

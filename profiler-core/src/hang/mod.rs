@@ -1,0 +1,145 @@
+//! Jobs that stand still: which rank did not come to a collective, or came with another one.
+//!
+//! Each rank tells what it has queued and finished in each communicator ([`Witness`]). The operations of a communicator
+//! are numbered in the order in which they were queued, which is the same on all of its ranks in a correct program. So
+//! the first operation that some rank has not finished says what the communicator waits for: a rank that never queued
+//! it, ranks that queued something else, a kernel that does not run yet, or, where it runs on all, the network or a
+//! device. A rank that never came because it waits in another communicator is not the reason; that communicator is.
+//!
+//! Reading order: here, `judge`, `text`.
+
+#[cfg(feature = "serde")]
+pub mod json;
+mod judge;
+mod text;
+
+pub use judge::{SUSPECT_NANOS, judge};
+
+/// What one rank says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Witness {
+    /// Its rank in the job.
+    pub rank: u32,
+    /// Host and process, or the file.
+    pub place: String,
+    /// Where its program is, as `file:line function`.
+    pub line: Option<String>,
+    /// Communicators in which it waits or has worked.
+    pub communicators: Vec<CommunicatorState>,
+}
+
+/// What a rank says of one of its communicators.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommunicatorState {
+    /// Equal on all of its ranks.
+    pub id: String,
+    /// What the program calls it; may be empty.
+    pub name: String,
+    /// Its ranks by their number in the job; empty when unknown.
+    pub ranks: Vec<u32>,
+    /// How many ranks it has; 0 when unknown.
+    pub size: u32,
+    /// Operations that were queued: the next one gets this number.
+    pub queued: u64,
+    /// Operations that are finished, all before the first outstanding one.
+    pub finished: u64,
+    /// Operations that were queued and are not finished, the oldest first; perhaps not all.
+    pub outstanding: Vec<Outstanding>,
+}
+
+/// An operation that is queued and not finished.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outstanding {
+    /// Its number in its communicator.
+    pub number: u64,
+    /// What it does, as `all_reduce`; empty when unknown.
+    pub function: String,
+    /// Elements, as a count or a list of shapes; empty when unknown.
+    pub elements: String,
+    /// Type of the elements; empty when unknown.
+    pub data_type: String,
+    /// Whether its kernel runs; `None` when unknown.
+    pub runs: Option<bool>,
+    /// How long ago it was queued, nanoseconds; `None` when unknown.
+    pub age_ns: Option<u64>,
+    /// Where the program queued it.
+    pub line: Option<String>,
+}
+
+/// What is found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HangReport {
+    /// Ranks that said something.
+    pub ranks: u32,
+    /// Communicators that wait, those that explain others first.
+    pub findings: Vec<Finding>,
+    /// What cannot be told, and why: sentences.
+    pub doubts: Vec<String>,
+}
+
+/// A communicator that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Its identity.
+    pub communicator: String,
+    /// What the program calls it; may be empty.
+    pub name: String,
+    /// The number of the first operation that some rank has not finished.
+    pub number: u64,
+    /// What it does on most ranks; empty when unknown.
+    pub function: String,
+    /// How long the first rank has waited, nanoseconds; `None` when unknown.
+    pub age_ns: Option<u64>,
+    /// What is wrong.
+    pub kind: HangKind,
+    /// The ranks that are the reason.
+    pub culprits: Vec<Culprit>,
+    /// Ranks that wait.
+    pub waiting: Vec<u32>,
+    /// Whether every culprit waits itself in another communicator, which is the reason then.
+    pub is_passed_on: bool,
+}
+
+/// Why a communicator waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HangKind {
+    /// Ranks queued something else, or other sizes or types.
+    Mismatch,
+    /// Ranks never queued the operation.
+    NeverCame,
+    /// Ranks of the communicator say nothing: their process has ended, or was not asked.
+    Silent,
+    /// All queued it, and on some ranks its kernel does not run.
+    NotRunning,
+    /// It runs on all ranks: network or device.
+    Running,
+}
+
+impl HangKind {
+    /// Name in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mismatch => "mismatch",
+            Self::NeverCame => "never_came",
+            Self::Silent => "silent",
+            Self::NotRunning => "not_running",
+            Self::Running => "running",
+        }
+    }
+}
+
+/// A rank that others wait for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Culprit {
+    /// Its rank in the job.
+    pub rank: u32,
+    /// Host and process, or the file; empty when it said nothing.
+    pub place: String,
+    /// Where its program is, or where it queued what it queued.
+    pub line: Option<String>,
+    /// What it queued, where that is the matter.
+    pub queued: Option<String>,
+    /// The communicator in which it waits itself.
+    pub waits_in: Option<String>,
+}

@@ -1,0 +1,116 @@
+//! What is found, for people.
+
+use std::fmt::Write as _;
+
+use super::{Culprit, Finding, HangKind, HangReport};
+use crate::text_format::{Page, Style, duration, shortened, wrapped};
+
+/// Findings and culprits that are shown; the others are counted.
+const SHOWN: usize = 16;
+/// Characters of what an answer says.
+const TEXT: usize = 160;
+/// Ranks that a list names.
+const RANKS: usize = 12;
+
+impl HangReport {
+    /// What is found as text, at most 100 columns.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.text_within(Style::default())
+    }
+
+    /// As [`text`](Self::text), in this style.
+    #[must_use]
+    pub fn text_within(&self, style: Style) -> String {
+        let mut out = Page::new(style);
+        let waiting = self.findings.len();
+        let _ = match (self.ranks, waiting) {
+            (0, _) => writeln!(out, "no rank says anything"),
+            (ranks, 0) => writeln!(out, "ranks: {ranks}; none waits in a collective"),
+            (ranks, _) => writeln!(out, "ranks: {ranks}; communicators that wait: {waiting}"),
+        };
+        for finding in self.findings.iter().take(SHOWN) {
+            let label = if finding.is_passed_on { "follows: " } else { "hang: " };
+            wrapped(&mut out, label, &sentence(finding));
+            for culprit in finding.culprits.iter().take(SHOWN) {
+                wrapped(&mut out, "  ", &of_culprit(culprit));
+            }
+            if finding.culprits.len() > SHOWN {
+                let _ = writeln!(out, "  ... {} more ranks", finding.culprits.len() - SHOWN);
+            }
+        }
+        if waiting > SHOWN {
+            let _ = writeln!(out, "... {} more communicators", waiting - SHOWN);
+        }
+        for doubt in &self.doubts {
+            wrapped(&mut out, "not known: ", doubt);
+        }
+        out.into_text()
+    }
+}
+
+fn sentence(finding: &Finding) -> String {
+    let name = if finding.name.is_empty() { &finding.communicator } else { &finding.name };
+    let function = if finding.function.is_empty() { "operation" } else { finding.function.as_str() };
+    let age = finding.age_ns.map_or_else(String::new, |age| format!(" for {}", duration(age)));
+    let reason = match finding.kind {
+        HangKind::Mismatch => "these ranks queued something else than the others: an error of the program",
+        HangKind::NeverCame if finding.is_passed_on => {
+            "these ranks never queued it, because they wait in another communicator"
+        }
+        HangKind::NeverCame => "these ranks never queued it",
+        HangKind::Silent if finding.culprits.is_empty() => {
+            "all that answer queued it, but not all ranks answer: ask those, or look whether they have ended"
+        }
+        HangKind::Silent => {
+            "all others queued it, and these ranks say nothing: ask them, or look whether they have ended"
+        }
+        HangKind::NotRunning => {
+            "all ranks queued it, and on these its kernel does not run: look for what runs before it on their streams"
+        }
+        HangKind::Running => {
+            "all ranks queued it: look at the network and the devices (XID errors in the kernel log, ports of the NICs, \
+             NCCL's RAS)"
+        }
+    };
+    let waiting = list(&finding.waiting);
+    let (name, function) = (shortened_text(name), shortened_text(function));
+    format!("communicator {name}, {function} number {}: ranks {waiting} wait{age}; {reason}.", finding.number)
+}
+
+fn of_culprit(culprit: &Culprit) -> String {
+    let mut text = format!("rank {}", culprit.rank);
+    if !culprit.place.is_empty() {
+        let _ = write!(text, " ({})", shortened_text(&culprit.place));
+    }
+    if let Some(queued) = &culprit.queued {
+        let _ = write!(text, " queued {}", shortened_text(queued));
+    }
+    if let Some(line) = &culprit.line {
+        let _ = write!(text, " at {}", shortened_text(line));
+    }
+    if let Some(other) = &culprit.waits_in {
+        let _ = write!(text, "; it waits in communicator {}", shortened_text(other));
+    }
+    text
+}
+
+fn shortened_text(text: &str) -> String {
+    shortened(text, TEXT)
+}
+
+/// Ranks with ranges, as `0-6, 9`.
+fn list(ranks: &[u32]) -> String {
+    let mut sorted = ranks.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let runs: Vec<&[u32]> = sorted.chunk_by(|a, b| b - a == 1).collect();
+    let named = runs.iter().take(RANKS).map(|run| match run {
+        [only] => only.to_string(),
+        [first, .., last] => format!("{first}-{last}"),
+        [] => String::new(),
+    });
+    let named: Vec<String> = named.collect();
+    let more = if runs.len() > RANKS { ", ..." } else { "" };
+    format!("{}{more}", named.join(", "))
+}

@@ -1,0 +1,116 @@
+//! `gpuwhy hang`: what a running process answers, and what is told of many answers.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::{GPUWHY, Stage, stderr};
+
+fn hang(stage: &Stage, arguments: &[&str]) -> Output {
+    let mut command = Command::new(GPUWHY);
+    command.arg("hang").args(arguments).env("XDG_RUNTIME_DIR", stage.folder.path()).current_dir(stage.folder.path());
+    command.output().unwrap()
+}
+
+/// A rank that has queued so many operations and waits in those from `waits` on.
+fn answer(rank: u32, queued: u64, waits: u64, line: &str) -> Value {
+    let outstanding: Vec<Value> = (waits..queued)
+        .map(|number| {
+            json!({"number": number, "function": "all_reduce", "count": 100, "data_type": "float32",
+                   "age_ns": 90_000_000_000_u64})
+        })
+        .collect();
+    json!({"type": "hang", "pid": 100 + rank, "state": "capturing", "host": "node1", "rank": rank, "line": line,
+           "communicators": [{"communicator": "00000000000000a1", "name": "dp", "ranks": 4, "queued": queued,
+                              "finished": waits, "outstanding": outstanding}]})
+}
+
+#[test]
+fn a_running_process_answers_and_the_command_collects_its_answer() {
+    let stage = Stage::new();
+    let mut host = stage.host("multi_stream");
+    host.env("GPUWHY_REPLAY", stage.path("nccl.cupti")).env("NCCL_PROFILER_PLUGIN", "libprof.so");
+    host.args(["--nccl", "5"]).env("XDG_RUNTIME_DIR", stage.folder.path()).env("GPUWHY_REPLAY_SPEED", "0.02");
+    host.env("RANK", "0").env("WORLD_SIZE", "2").stderr(Stdio::null()).stdout(Stdio::null());
+    let mut child = host.spawn().unwrap();
+    let socket = stage.path(&format!("gpuwhy/{}.sock", child.id()));
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let ask = || {
+        let mut stream = UnixStream::connect(&socket).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(30))).ok()?;
+        stream.write_all(b"hang\n").ok()?;
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).ok()?;
+        serde_json::from_str::<Value>(&line).ok()
+    };
+    let told = loop {
+        let answer = ask().unwrap_or_default();
+        if answer["communicators"].as_array().is_some_and(|all| all.iter().any(|one| one["queued"].as_u64() > Some(0)))
+        {
+            break answer;
+        }
+        assert!(Instant::now() < deadline && child.try_wait().unwrap().is_none(), "waited in vain: {answer}");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let output = hang(&stage, &["--answers"]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!((&told["type"], &told["rank"]), (&json!("hang"), &json!(0)));
+    let communicators = told["communicators"].as_array().unwrap();
+    let dp = communicators.iter().find(|one| one["communicator"] == "000000d000000001").unwrap();
+    assert!(dp["ranks"].as_u64() > Some(1) && dp["finished"].as_u64() <= dp["queued"].as_u64(), "{dp}");
+    for operation in dp["outstanding"].as_array().unwrap() {
+        assert!(operation["number"].as_u64() >= dp["finished"].as_u64() && operation["age_ns"].is_u64(), "{operation}");
+    }
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let line: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&line["rank"], &line["pid"]), (&json!(0), &told["pid"]));
+}
+
+#[test]
+fn answers_of_many_ranks_name_the_one_that_never_came() {
+    let stage = Stage::new();
+    let lines = [
+        // As `srun --label` writes them, with a line that is none.
+        format!("0: {}", answer(0, 8, 7, "train.py:10 step")),
+        format!("1: {}", answer(1, 8, 7, "train.py:10 step")),
+        "srun: warning: something".to_owned(),
+        format!("3: {}", answer(3, 8, 7, "train.py:10 step")),
+    ];
+    std::fs::write(stage.path("answers"), lines.join("\n")).unwrap();
+    std::fs::create_dir(stage.path("more")).unwrap();
+    std::fs::write(stage.path("more/rank2"), answer(2, 7, 7, "train.py:99 save\u{1b}[2J").to_string()).unwrap();
+    let output = hang(&stage, &["answers", "more"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(text.contains("communicator dp, all_reduce number 7: ranks 0-1, 3 wait for 90.0 s"), "{text}");
+    assert!(text.contains("rank 2 (node1, process 102) at train.py:99 save") && !text.contains('\u{1b}'), "{text}");
+    assert!(stderr(&output).contains("answers: line 3"), "{}", stderr(&output));
+    let output = hang(&stage, &["--json", "answers", "more"]);
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&found["findings"][0]["kind"], &found["findings"][0]["culprits"][0]["rank"]),
+        (&json!("never_came"), &json!(2))
+    );
+}
+
+#[test]
+fn nobody_waits_nobody_answers_and_bad_files_have_their_own_codes() {
+    let stage = Stage::new();
+    std::fs::write(stage.path("fine"), format!("{}\n{}", answer(0, 8, 8, ""), answer(1, 8, 8, ""))).unwrap();
+    let output = hang(&stage, &["fine"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("none waits"));
+    let nobody = hang(&stage, &[]);
+    assert!(nobody.status.code() == Some(2) && stderr(&nobody).contains("no rank answers"), "{}", stderr(&nobody));
+    let missing = hang(&stage, &["missing"]);
+    assert!(missing.status.code() == Some(2) && stderr(&missing).contains("missing: "), "{}", stderr(&missing));
+    std::fs::write(stage.path("nccl_trace_rank_1"), b"\x80\x02cos\nsystem\n(X\x02\x00\x00\x00lstR.").unwrap();
+    let evil = hang(&stage, &["nccl_trace_rank_1"]);
+    assert!(evil.status.code() == Some(2) && stderr(&evil).contains("makes objects"), "{}", stderr(&evil));
+    let host = hang(&stage, &["--via", "false {host}", "--host", "nowhere"]);
+    assert!(host.status.code() == Some(2) && stderr(&host).contains("no rank answers"), "{}", stderr(&host));
+}
