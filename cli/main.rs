@@ -20,12 +20,14 @@ mod inputs;
 mod install_paths;
 mod interrupt;
 mod kernels;
+mod lake;
 mod merge;
 mod message;
 mod page;
 mod progress;
 mod prose;
 mod query;
+mod recipe;
 mod report;
 mod run;
 mod source;
@@ -68,6 +70,8 @@ fn main() -> ExitCode {
         Command::Stats(args) => (stats::run(&args.into()), stats::FAILED),
         Command::Merge(args) => (merge::run(&args.into()), merge::FAILED),
         Command::Query(args) => (query::run(&args.into()), query::FAILED),
+        Command::Recipe(args) => (recipe::run(&args.into()), recipe::FAILED),
+        Command::Lake(args) => (lake::run(&args.into()), lake::FAILED),
         Command::Doctor(args) => (doctor::run(&args.into()), doctor::check::FAILED),
         Command::Probe(args) => (doctor::probe::run(&args.into()), doctor::check::FAILED),
         Command::CalibrationProgram => (doctor::calibrate::program::run(), doctor::check::FAILED),

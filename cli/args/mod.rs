@@ -15,10 +15,12 @@ mod exporter;
 mod hang;
 mod history;
 mod kernels;
+mod lake;
 pub mod manual;
 mod merge;
 mod page;
 mod query;
+mod recipe;
 mod report;
 mod run;
 mod stats;
@@ -42,9 +44,11 @@ use self::exporter::{EXPORTER_HELP, ExporterArgs};
 use self::hang::{HANG_HELP, HangArgs};
 use self::history::{HISTORY_HELP, HistoryArgs};
 use self::kernels::{KERNELS_HELP, KernelsArgs};
+use self::lake::{LAKE_HELP, LakeArgs};
 use self::manual::ManualArgs;
 use self::merge::{MERGE_HELP, MergeArgs};
 use self::query::{QUERY_HELP, QueryArgs};
+use self::recipe::{RECIPE_HELP, RecipeArgs};
 use self::report::{REPORT_HELP, ReportArgs};
 use self::run::{RUN_HELP, RunArgs};
 use self::stats::{STATS_HELP, StatsArgs};
@@ -98,12 +102,18 @@ pub enum Command {
     /// Query traces with SQL
     #[command(after_help = QUERY_HELP)]
     Query(QueryArgs),
+    /// Answer a question about runs, by an SQL engine of your choice
+    #[command(after_help = RECIPE_HELP)]
+    Recipe(RecipeArgs),
     /// Compare the ranks of a job, or write them to one timeline
     #[command(after_help = MERGE_HELP)]
     Merge(MergeArgs),
     /// Convert traces to the format of another tool
     #[command(after_help = EXPORT_HELP)]
     Export(ExportArgs),
+    /// Keep the tables of many runs as Parquet files for SQL engines
+    #[command(after_help = LAKE_HELP)]
+    Lake(LakeArgs),
     /// Recompress a trace without loss
     #[command(after_help = COMPACT_HELP)]
     Compact(CompactArgs),

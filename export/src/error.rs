@@ -39,6 +39,11 @@ impl ExportError {
         Self { path: "query".into(), cause: Cause::Library(what) }
     }
 
+    /// `path` is refused; `why` is a sentence that says what to do.
+    pub fn refused(path: &Path, why: String) -> Self {
+        Self { path: path.to_owned(), cause: Cause::Library(why) }
+    }
+
     /// The Parquet file `path` cannot be written.
     pub fn parquet(path: &Path, error: &parquet::errors::ParquetError) -> Self {
         Self { path: path.to_owned(), cause: Cause::Library(error.to_string()) }

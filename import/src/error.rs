@@ -41,7 +41,9 @@ impl OpenError {
         Self { path: path.to_owned(), cause }
     }
 
-    pub(crate) fn interrupted(path: &Path) -> Self {
+    /// The work on `path` was ended by a [`Progress`](crate::Progress).
+    #[must_use]
+    pub fn interrupted(path: &Path) -> Self {
         Self { path: path.to_owned(), cause: Cause::Interrupted }
     }
 

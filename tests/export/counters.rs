@@ -144,8 +144,8 @@ fn tables_and_the_report_say_the_same_of_limits() {
     assert_eq!(sum, device["steady_leaves"]["compute"].as_u64().unwrap());
     assert_eq!(device["gauges"]["watts"], 400.0);
     assert!(device["gauges"]["lowered_by_ns"]["thermal"].as_u64().unwrap() > 0);
-    for row in asked("SELECT \"limit\", steady_ns FROM compute_limits") {
-        assert_eq!(row["steady_ns"], limits["steady_ns"][row["limit"].as_str().unwrap()], "{row}");
+    for row in asked("SELECT limited_by, steady_ns FROM compute_limits") {
+        assert_eq!(row["steady_ns"], limits["steady_ns"][row["limited_by"].as_str().unwrap()], "{row}");
     }
     let rows = asked("SELECT name, roof FROM kernel_limits");
     assert_eq!(rows.len(), device["kernels"].as_array().unwrap().len());

@@ -4,6 +4,7 @@ mod analyze;
 mod chrome;
 mod counters;
 mod hta;
+mod lake;
 mod lines;
 mod merge;
 mod parquet;

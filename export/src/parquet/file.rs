@@ -1,8 +1,10 @@
 //! One Parquet file, written a row group at a time.
 //!
 //! Rows are collected by column until there are enough for a row group, so memory is that of one row group a table.
-//! Texts, kinds and ids are encoded by dictionary; times, which hardly repeat but grow, by their differences.
+//! Texts, kinds and ids are encoded by dictionary; times, which hardly repeat but grow, by their differences. Where an
+//! order is asked for, the rows of a row group are sorted by it.
 
+use std::cmp::Ordering;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::PathBuf;
@@ -15,13 +17,50 @@ use ::parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
 use ::parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use ::parquet::schema::types::{ColumnPath, Type, TypePtr};
 
-use super::folder::{RankFolder, file_name};
 use super::texts::Texts;
 use crate::error::ExportError;
 use crate::tables::{Cell, Column, Kind, Table};
 
 /// Rows of a row group: that of DuckDB, whose threads take a row group each.
-const GROUP_ROWS: usize = 122_880;
+pub const GROUP_ROWS: usize = 122_880;
+/// Values of a row group, however many rows: what waits to be written stays below some 300 MB.
+const GROUP_VALUES: usize = 16 << 20;
+
+/// What a file is to look like.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    name: &'static str,
+    columns: Vec<&'static Column>,
+    group_rows: usize,
+    /// Columns by which the rows of a row group are sorted.
+    order: Vec<usize>,
+}
+
+impl Layout {
+    /// The columns of a table, in row groups of the usual size, rows as they come.
+    pub fn of(table: Table) -> Self {
+        Self {
+            name: table.name(),
+            columns: table.columns().iter().collect(),
+            group_rows: GROUP_ROWS,
+            order: Vec::new(),
+        }
+    }
+
+    /// With columns in front.
+    pub fn behind(mut self, front: &'static [Column]) -> Self {
+        self.columns.splice(0..0, front);
+        self
+    }
+
+    /// With row groups of `rows`, fewer where a row has many columns, each sorted by the columns of these names.
+    pub fn sorted(mut self, rows: usize, order: &[&str]) -> Self {
+        self.group_rows = rows.min(GROUP_VALUES / self.columns.len().max(1));
+        let places = order.iter().map(|name| self.columns.iter().position(|column| column.name == *name));
+        self.order = places.flatten().collect();
+        self
+    }
+}
 
 /// A file that is being written.
 pub struct TableFile {
@@ -29,6 +68,7 @@ pub struct TableFile {
     writer: SerializedFileWriter<BufWriter<File>>,
     columns: Vec<Values>,
     rows: usize,
+    layout: Layout,
 }
 
 /// The values of a column that wait, and for each row whether it has one (1) or not (0).
@@ -45,25 +85,26 @@ enum Typed {
 }
 
 impl TableFile {
-    /// Begins the file of `table`. Errors name the place that it will have.
-    pub fn create(folder: &RankFolder, table: Table) -> Result<Self, ExportError> {
-        let name = file_name(table);
-        let path = folder.place().join(&name);
-        let file = File::create_new(folder.temporary().join(name)).map_err(|error| ExportError::io(&path, error))?;
+    /// Begins to write into `file`. Errors name the place that it will have, `path`.
+    pub fn create(file: File, path: PathBuf, layout: Layout) -> Result<Self, ExportError> {
         let failed = |error| ExportError::parquet(&path, &error);
-        let schema = schema(table).map_err(failed)?;
-        let writer = SerializedFileWriter::new(BufWriter::new(file), schema, properties(table)).map_err(failed)?;
-        let columns = table.columns().iter().map(Values::of).collect();
-        Ok(Self { path, writer, columns, rows: 0 })
+        let schema = schema(&layout).map_err(failed)?;
+        let writer = SerializedFileWriter::new(BufWriter::new(file), schema, properties(&layout)).map_err(failed)?;
+        let columns = layout.columns.iter().map(|column| Values::of(column)).collect();
+        Ok(Self { path, writer, columns, rows: 0, layout })
     }
 
     /// Takes a row.
-    pub fn row(&mut self, cells: &[Cell<'_>], texts: &mut Texts) -> Result<(), ExportError> {
+    pub fn row<'c>(
+        &mut self,
+        cells: impl IntoIterator<Item = &'c Cell<'c>>,
+        texts: &mut Texts,
+    ) -> Result<(), ExportError> {
         for (column, cell) in self.columns.iter_mut().zip(cells) {
             column.push(cell, texts);
         }
         self.rows += 1;
-        if self.rows < GROUP_ROWS { Ok(()) } else { self.group() }
+        if self.rows < self.layout.group_rows { Ok(()) } else { self.group() }
     }
 
     /// Completes the file.
@@ -82,6 +123,11 @@ impl TableFile {
     }
 
     fn write_group(&mut self) -> Result<()> {
+        let order: Vec<usize> = self.layout.order.clone();
+        if !order.is_empty() {
+            let rows = permutation(&self.columns, &order);
+            self.columns.iter_mut().for_each(|column| column.permute(&rows));
+        }
         let mut group = self.writer.next_row_group()?;
         for column in &mut self.columns {
             let writer = group.next_column()?;
@@ -117,6 +163,41 @@ impl Values {
         self.present.push(1);
     }
 
+    /// The place of each row's value among those that there are.
+    fn places(&self) -> Vec<Option<usize>> {
+        let mut place = 0;
+        let present = self.present.iter().map(|&present| {
+            let own = (present > 0).then_some(place);
+            place += usize::from(present > 0);
+            own
+        });
+        present.collect()
+    }
+
+    /// Compares two values by their places; those that there are not come first.
+    fn compared(&self, a: Option<usize>, b: Option<usize>) -> Ordering {
+        let (Some(left), Some(right)) = (a, b) else { return a.is_some().cmp(&b.is_some()) };
+        match &self.values {
+            Typed::Integers(values) => values[left].cmp(&values[right]),
+            Typed::Reals(values) => values[left].total_cmp(&values[right]),
+            Typed::Flags(values) => values[left].cmp(&values[right]),
+            Typed::Texts(values) => values[left].data().cmp(values[right].data()),
+        }
+    }
+
+    /// Puts the rows into this order.
+    fn permute(&mut self, rows: &[usize]) {
+        let places = self.places();
+        let order = || rows.iter().filter_map(|&row| places[row]);
+        match &mut self.values {
+            Typed::Integers(values) => *values = order().map(|place| values[place]).collect(),
+            Typed::Reals(values) => *values = order().map(|place| values[place]).collect(),
+            Typed::Flags(values) => *values = order().map(|place| values[place]).collect(),
+            Typed::Texts(values) => *values = order().map(|place| values[place].clone()).collect(),
+        }
+        self.present = rows.iter().map(|&row| i16::from(places[row].is_some())).collect();
+    }
+
     fn write(&mut self, mut writer: SerializedColumnWriter<'_>) -> Result<()> {
         let present = Some(self.present.as_slice());
         match &mut self.values {
@@ -142,8 +223,20 @@ impl Values {
     }
 }
 
-fn schema(table: Table) -> Result<TypePtr> {
-    let field = |column: &Column| {
+/// The rows in the order of these columns.
+fn permutation(columns: &[Values], order: &[usize]) -> Vec<usize> {
+    let keys: Vec<(&Values, Vec<Option<usize>>)> =
+        order.iter().map(|&column| (&columns[column], columns[column].places())).collect();
+    let mut rows: Vec<usize> = (0..columns.first().map_or(0, |column| column.present.len())).collect();
+    rows.sort_by(|&a, &b| {
+        let compared = keys.iter().map(|(values, places)| values.compared(places[a], places[b]));
+        compared.fold(Ordering::Equal, Ordering::then)
+    });
+    rows
+}
+
+fn schema(layout: &Layout) -> Result<TypePtr> {
+    let field = |column: &&Column| {
         let physical = match column.kind {
             Kind::Integer => Physical::INT64,
             Kind::Real => Physical::DOUBLE,
@@ -157,15 +250,15 @@ fn schema(table: Table) -> Result<TypePtr> {
         };
         field.build().map(Arc::new)
     };
-    let fields = table.columns().iter().map(field).collect::<Result<Vec<_>>>()?;
-    Ok(Arc::new(Type::group_type_builder(table.name()).with_fields(fields).build()?))
+    let fields = layout.columns.iter().map(field).collect::<Result<Vec<_>>>()?;
+    Ok(Arc::new(Type::group_type_builder(layout.name).with_fields(fields).build()?))
 }
 
-fn properties(table: Table) -> WriterPropertiesPtr {
+fn properties(layout: &Layout) -> WriterPropertiesPtr {
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_created_by(concat!("gpuwhy ", env!("CARGO_PKG_VERSION")).to_owned());
-    for column in table.columns().iter().filter(|column| column.name.ends_with("_ns")) {
+    for column in layout.columns.iter().filter(|column| column.name.ends_with("_ns")) {
         let path = ColumnPath::from(column.name);
         properties = properties
             .set_column_dictionary_enabled(path.clone(), false)

@@ -8,15 +8,17 @@ mod file;
 mod folder;
 mod texts;
 
+use std::fs::File;
+
 use crate::destination::Destination;
 use crate::error::ExportError;
 use crate::options::ExportOutcome;
 use crate::tables::{Cell, Label, Sink, Table, produce};
 use gpuwhy_import::{Progress, TraceFile};
 
-use self::file::TableFile;
-use self::folder::RankFolder;
-use self::texts::Texts;
+pub use self::file::{GROUP_ROWS, Layout, TableFile};
+use self::folder::{RankFolder, file_name};
+pub use self::texts::Texts;
 
 /// Writes the tables of `trace` below the folder `to`.
 pub fn write(
@@ -26,7 +28,7 @@ pub fn write(
     progress: &mut Progress<'_>,
 ) -> Result<ExportOutcome, ExportError> {
     let folder = RankFolder::begin(to, &format!("run={}", escaped(&label.run)), &format!("rank={}", label.rank))?;
-    let files = Table::ALL.iter().map(|&table| TableFile::create(&folder, table)).collect::<Result<_, _>>()?;
+    let files = Table::ALL.iter().map(|&table| create(&folder, table)).collect::<Result<_, _>>()?;
     let mut files = Files { files, texts: Texts::default(), written: 0 };
     let notes = produce(trace, &mut files, progress)?;
     for file in files.files {
@@ -36,8 +38,16 @@ pub fn write(
     Ok(ExportOutcome { written: files.written, without_place: 0, notes })
 }
 
+/// Begins the file of `table`.
+fn create(folder: &RankFolder, table: Table) -> Result<TableFile, ExportError> {
+    let name = file_name(table);
+    let path = folder.place().join(&name);
+    let file = File::create_new(folder.temporary().join(name)).map_err(|error| ExportError::io(&path, error))?;
+    TableFile::create(file, path, Layout::of(table))
+}
+
 /// Percent-encoded as Hive's readers decode it.
-fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {

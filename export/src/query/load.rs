@@ -2,18 +2,23 @@
 //!
 //! Only used columns are stored. Texts are stored once and rows hold their numbers; a view with the name of the table
 //! puts them together again, so that the query finds every column.
+//!
+//! Columns that join rows hold their values themselves, and have an index where the query joins. SQLite makes an index
+//! for a join where it can, but not over a text that a view puts together: without ours, each row of one side reads all
+//! rows of the other (`cargo bench -p gpuwhy-export --bench lake`).
 
 use std::path::Path;
 
-use rusqlite::types::Value;
+use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Statement};
 use rustc_hash::FxHashMap;
 
 use super::connection::strict;
-use super::plan::{Used, columns};
+use super::plan::{PLACE_COLUMNS, Used, columns};
 use crate::error::ExportError;
+use crate::lake::{Lake, visit};
 use crate::tables::{Cell, Kind, Label, Sink, Table, produce};
-use gpuwhy_import::{Progress, TraceFile};
+use gpuwhy_import::{OpenError, Progress, TraceFile};
 
 /// Of SQLite's own, KiB; what does not fit goes to a file in the folder for temporary files.
 const CACHE_KIB: u32 = 256 << 10;
@@ -28,11 +33,12 @@ pub struct Database {
     connection: Connection,
     used: Used,
     texts: FxHashMap<Box<str>, i64>,
+    joins: bool,
 }
 
 impl Database {
-    /// Without rows.
-    pub fn new(used: &Used) -> Result<Self, ExportError> {
+    /// Without rows. `joins`: the query joins rows.
+    pub fn new(used: &Used, joins: bool) -> Result<Self, ExportError> {
         // An empty name is a database that SQLite removes.
         let connection = Connection::open("").map_err(failed)?;
         strict(&connection).map_err(failed)?;
@@ -47,7 +53,7 @@ impl Database {
         for (&table, used) in used {
             connection.execute_batch(&definition(table, used)).map_err(failed)?;
         }
-        Ok(Self { connection, used: used.clone(), texts: FxHashMap::default() })
+        Ok(Self { connection, used: used.clone(), texts: FxHashMap::default(), joins })
     }
 
     /// Adds the rows of `trace`. Answers what it lacks.
@@ -57,25 +63,89 @@ impl Database {
         label: &Label,
         progress: &mut Progress<'_>,
     ) -> Result<Vec<String>, ExportError> {
-        let Self { connection, used, texts } = self;
-        let mut texts =
+        let mut rows = self.rows(&label.run, label.rank.into())?;
+        produce(trace, &mut rows, progress)
+    }
+
+    /// Adds the rows of a lake.
+    pub fn load_lake(&mut self, lake: &Lake, progress: &mut Progress<'_>) -> Result<(), ExportError> {
+        let used = self.used.clone();
+        let count = used.len() as u64;
+        for (place, (table, used)) in (0..).zip(&used) {
+            // The rank is the only column in front of those of the table that a file has; one without a name is empty.
+            let of_table = columns(*table).zip(used).skip(PLACE_COLUMNS);
+            let of_table = of_table.map(|(column, used)| if *used { column.name } else { "" });
+            let names: Vec<&str> = std::iter::once("rank").chain(of_table).collect();
+            let files = lake.files(*table)?;
+            let total = files.len().max(1) as u64;
+            for (number, file) in (0..).zip(&files) {
+                if progress(place * total + number, count * total).is_break() {
+                    return Err(OpenError::interrupted(lake.root()).into());
+                }
+                let mut rows = self.rows(&file.run, 0)?;
+                visit(&file.path, &names, &mut |cells| {
+                    let Some((rank, cells)) = cells.split_first() else { return Ok(()) };
+                    rows.rank = if let Cell::Integer(rank) = rank { *rank } else { 0 };
+                    rows.row(*table, cells)
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn rows(&mut self, run: &str, rank: i64) -> Result<Rows<'_>, ExportError> {
+        let Self { connection, used, texts, .. } = self;
+        let texts =
             Texts { ids: texts, insert: connection.prepare("INSERT INTO texts VALUES (?, ?)").map_err(failed)? };
-        let run = texts.id(&label.run)?;
         let mut statements = Vec::new();
         for (&table, used) in &*used {
             let marks = vec!["?"; used.iter().filter(|used| **used).count().max(1)].join(", ");
             let insert = format!("INSERT INTO stored_{} VALUES ({marks})", table.name());
-            statements.push(Insert { table, used, statement: connection.prepare(&insert).map_err(failed)? });
+            let inline = columns(table).map(|column| is_key(table, column.name)).collect();
+            statements.push(Insert { table, used, inline, statement: connection.prepare(&insert).map_err(failed)? });
         }
-        let mut rows = Rows { statements, texts, run, rank: label.rank.into() };
-        produce(trace, &mut rows, progress)
+        Ok(Rows { statements, texts, run: run.to_owned(), rank })
     }
 
     /// The connection to ask.
     pub fn loaded(self) -> Result<Connection, ExportError> {
+        for (&table, used) in self.used.iter().filter(|_| self.joins) {
+            for (number, keys) in keys(table).iter().enumerate() {
+                let places = keys
+                    .iter()
+                    .filter_map(|key| columns(table).zip(used).position(|(column, used)| *used && column.name == *key));
+                let places: Vec<String> = places.map(|place| format!("c{place}")).collect();
+                if !places.is_empty() {
+                    let (name, places) = (table.name(), places.join(", "));
+                    let index = format!("CREATE INDEX keys_{number}_{name} ON stored_{name} ({places})");
+                    self.connection.execute_batch(&index).map_err(failed)?;
+                }
+            }
+        }
         self.connection.execute_batch("COMMIT").map_err(failed)?;
         Ok(self.connection)
     }
+}
+
+/// Columns by which rows are joined, for each index: those that are compared with equals first, and of them those by
+/// which a join may do without the others.
+fn keys(table: Table) -> &'static [&'static [&'static str]] {
+    match table {
+        // An occasion is joined over all ranks.
+        Table::Collectives => &[&["run", "communicator", "function", "sequence", "ordinal", "rank"]],
+        Table::Steps | Table::StepLeaves => &[&["run", "rank", "device", "step"]],
+        Table::Api => &[&["run", "rank", "correlation"], &["run", "rank", "thread", "start_ns"]],
+        Table::Kernels | Table::Copies | Table::Memsets | Table::Syncs | Table::Events => {
+            &[&["run", "rank", "correlation"]]
+        }
+        Table::Nvtx => &[&["run", "rank", "thread", "start_ns"]],
+        _ => &[&["run", "rank", "device"]],
+    }
+}
+
+/// Whether rows are joined by this column.
+fn is_key(table: Table, column: &str) -> bool {
+    keys(table).iter().any(|keys| keys.contains(&column))
 }
 
 /// The table that stores, and the view that is asked.
@@ -84,7 +154,9 @@ fn definition(table: Table, used: &[bool]) -> String {
     for (number, (column, used)) in columns(table).zip(used).enumerate() {
         let value = match (used, column.kind) {
             (false, _) => "NULL".to_owned(),
-            (true, Kind::Text) => format!("(SELECT text FROM texts WHERE id = c{number})"),
+            (true, Kind::Text) if !is_key(table, column.name) => {
+                format!("(SELECT text FROM texts WHERE id = c{number})")
+            }
             (true, _) => format!("c{number}"),
         };
         shown.push(format!("{value} AS \"{}\"", column.name));
@@ -105,6 +177,8 @@ struct Insert<'c> {
     table: Table,
     /// For each column of the query whether it is stored.
     used: &'c [bool],
+    /// And whether its texts are.
+    inline: Vec<bool>,
     statement: Statement<'c>,
 }
 
@@ -112,7 +186,7 @@ struct Insert<'c> {
 struct Rows<'c> {
     statements: Vec<Insert<'c>>,
     texts: Texts<'c>,
-    run: i64,
+    run: String,
     rank: i64,
 }
 
@@ -123,21 +197,24 @@ impl Sink for Rows<'_> {
 
     fn row(&mut self, table: Table, cells: &[Cell<'_>]) -> Result<(), ExportError> {
         let Some(insert) = self.statements.iter_mut().find(|insert| insert.table == table) else { return Ok(()) };
-        let place = [Value::Integer(self.run), Value::Integer(self.rank)];
         let mut parameter = 0;
-        for (number, _) in insert.used.iter().enumerate().filter(|(_, used)| **used) {
+        for number in (0..insert.used.len()).filter(|&number| insert.used[number]) {
             parameter += 1;
-            let value = match place.get(number) {
-                Some(value) => value.clone(),
-                None => match cells[number - place.len()] {
-                    Cell::Empty => Value::Null,
-                    Cell::Integer(number) => Value::Integer(number),
-                    Cell::Real(number) => Value::Real(number),
-                    Cell::Flag(flag) => Value::Integer(flag.into()),
-                    Cell::Text(text) => Value::Integer(self.texts.id(text)?),
-                },
+            let cell = match number.checked_sub(PLACE_COLUMNS) {
+                Some(number) => cells[number],
+                None if number == 0 => Cell::Text(&self.run),
+                None => Cell::Integer(self.rank),
             };
-            insert.statement.raw_bind_parameter(parameter, value).map_err(failed)?;
+            let value = match cell {
+                Cell::Empty => ValueRef::Null,
+                Cell::Integer(number) => ValueRef::Integer(number),
+                Cell::Real(number) => ValueRef::Real(number),
+                Cell::Flag(flag) => ValueRef::Integer(flag.into()),
+                Cell::Text(text) if insert.inline[number] => ValueRef::Text(text.as_bytes()),
+                Cell::Text(text) => ValueRef::Integer(self.texts.id(text)?),
+            };
+            let bound = insert.statement.raw_bind_parameter(parameter, ToSqlOutput::Borrowed(value));
+            bound.map_err(failed)?;
         }
         insert.statement.raw_execute().map(|_| ()).map_err(failed)
     }

@@ -5,7 +5,7 @@
 //! its cache and moves to a file as it grows, so memory is bounded and nothing is left behind. Why SQLite and not an
 //! engine made for columns is told in `docs/guide/export.md`.
 //!
-//! Not here: indexes. SQLite makes those of a join by itself.
+//! Where a query joins, the columns that join rows have an index.
 
 mod connection;
 mod load;
@@ -17,8 +17,9 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
 use crate::error::ExportError;
+use crate::lake::Lake;
 use crate::stats::{Cell, Column, Heading, Printer, RowSink, StatsOptions, TableFormat, Widths};
-use crate::tables::Label;
+use crate::tables::{Label, Table};
 use gpuwhy_import::{Progress, TraceFile};
 
 use self::connection::failed;
@@ -32,6 +33,7 @@ pub use plan::described;
 pub struct Query {
     sql: String,
     used: Used,
+    columns: Vec<String>,
 }
 
 impl Query {
@@ -41,8 +43,37 @@ impl Query {
     ///
     /// When it is no SQL, asks for tables or columns that do not exist, or would do anything but read.
     pub fn new(sql: &str) -> Result<Self, ExportError> {
-        let used = plan::used(sql)?;
-        Ok(Self { sql: sql.to_owned(), used })
+        let (used, columns) = plan::used(sql)?;
+        Ok(Self { sql: sql.to_owned(), used, columns })
+    }
+
+    /// The tables that it reads.
+    #[must_use]
+    pub fn tables(&self) -> Vec<Table> {
+        self.used.keys().copied().collect()
+    }
+
+    /// The names of the columns of its answer.
+    #[must_use]
+    pub fn columns(&self) -> &[String] {
+        &self.columns
+    }
+
+    /// Writes the answer over the tables of a lake.
+    ///
+    /// # Errors
+    ///
+    /// As [`answer`](Self::answer).
+    pub fn answer_lake(
+        &self,
+        lake: &Lake,
+        options: &StatsOptions,
+        output: &mut dyn Write,
+        progress: &mut Progress<'_>,
+    ) -> Result<(), ExportError> {
+        let mut database = Database::new(&self.used, self.joins())?;
+        database.load_lake(lake, progress)?;
+        self.print(&database.loaded()?, options, output)
     }
 
     /// Writes the answer over `traces`. Answers what the traces lack: sentences for the user.
@@ -57,7 +88,7 @@ impl Query {
         output: &mut dyn Write,
         progress: &mut Progress<'_>,
     ) -> Result<Vec<String>, ExportError> {
-        let mut database = Database::new(&self.used)?;
+        let mut database = Database::new(&self.used, self.joins())?;
         let mut notes = Vec::new();
         let count = traces.len() as u64;
         for (number, (trace, label)) in (0..).zip(traces) {
@@ -67,6 +98,12 @@ impl Query {
         }
         self.print(&database.loaded()?, options, output)?;
         Ok(notes)
+    }
+
+    /// Whether it joins rows by name. Of tables that are joined by a comma nothing is known here.
+    fn joins(&self) -> bool {
+        let mut words = self.sql.split(|c: char| !c.is_alphanumeric() && c != '_');
+        words.any(|word| word.eq_ignore_ascii_case("join") || word.eq_ignore_ascii_case("exists"))
     }
 
     fn print(

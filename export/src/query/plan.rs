@@ -20,6 +20,9 @@ const PLACE: [Column; 2] = [
     Column { name: "rank", kind: Kind::Integer, about: "of the process in its job; 0 when it is in none" },
 ];
 
+/// Their number.
+pub const PLACE_COLUMNS: usize = PLACE.len();
+
 /// All columns of a table in a query.
 pub fn columns(table: Table) -> impl Iterator<Item = &'static Column> {
     PLACE.iter().chain(table.columns())
@@ -28,8 +31,8 @@ pub fn columns(table: Table) -> impl Iterator<Item = &'static Column> {
 /// Tables that are used, and for each of [`columns`] whether it is.
 pub type Used = BTreeMap<Table, Vec<bool>>;
 
-/// Compiles `sql`.
-pub fn used(sql: &str) -> Result<Used, ExportError> {
+/// Compiles `sql`: what it uses, and the names of the columns of its answer.
+pub fn used(sql: &str) -> Result<(Used, Vec<String>), ExportError> {
     let connection = Connection::open_in_memory().map_err(|error| failed(&error))?;
     strict(&connection).map_err(|error| failed(&error))?;
     for &table in Table::ALL {
@@ -40,7 +43,10 @@ pub fn used(sql: &str) -> Result<Used, ExportError> {
     let found = Arc::new(Mutex::new(Found { used: named(sql), writes: false }));
     let sees = Arc::clone(&found);
     connection.authorizer(Some(move |context: AuthContext<'_>| sees.lock().authorize(&context)));
-    let columns = connection.prepare(sql).map(|statement| statement.column_count());
+    let columns = connection.prepare(sql).map(|statement| {
+        let names = statement.column_names().into_iter().map(str::to_owned);
+        names.collect::<Vec<String>>()
+    });
     let found = found.lock();
     if found.writes {
         return Err(ExportError::query(
@@ -48,8 +54,8 @@ pub fn used(sql: &str) -> Result<Used, ExportError> {
         ));
     }
     match columns {
-        Ok(0) => Err(ExportError::query("there is no SELECT in it".to_owned())),
-        Ok(_) => Ok(found.used.clone()),
+        Ok(names) if names.is_empty() => Err(ExportError::query("there is no SELECT in it".to_owned())),
+        Ok(names) => Ok((found.used.clone(), names)),
         Err(error) => Err(ExportError::query(told(&error) + &hint(&error, &found.used))),
     }
 }
@@ -143,7 +149,7 @@ mod tests {
     use super::*;
 
     fn names(sql: &str) -> Vec<String> {
-        let used = used(sql).unwrap();
+        let used = used(sql).unwrap().0;
         let names = used.iter().flat_map(|(&table, used)| {
             let columns = columns(table).zip(used).filter(|(_, used)| **used);
             let mut names: Vec<String> =

@@ -140,7 +140,7 @@ impl Table {
     }
 
     /// Whether its rows come from the engine rather than from single records.
-    const fn is_reported(self) -> bool {
+    pub(crate) const fn is_reported(self) -> bool {
         (self as u8) >= Self::Processes as u8
     }
 }
@@ -287,6 +287,32 @@ mod tests {
             let columns: BTreeSet<&str> = table.columns().iter().map(|column| column.name).collect();
             assert_eq!(columns.len(), table.columns().len(), "{}", table.name());
             assert!(!columns.contains("run") && !columns.contains("rank"), "{}", table.name());
+        }
+    }
+
+    /// Words that SQLite 3.50, DuckDB 2.0, Spark 4 (ANSI mode) or Trino 476 reserve, by their manuals: as the name of a
+    /// column they would need quotes, and Spark takes what stands in double quotes for a text.
+    const RESERVED: &str = "add all alter analyse analyze and any array as asc asymmetric authorization between both by \
+        case cast check collate column commit constraint create cross cube current current_catalog current_date \
+        current_path current_role current_schema current_time current_timestamp current_user deallocate default \
+        deferrable delete desc describe distinct do drop else end escape except execute exists extract false fetch \
+        filter for foreign from full grant group grouping having if in index initially inner insert intersect into is \
+        isnull join json_array json_exists json_object json_query json_table json_value lambda lateral leading left \
+        like limit listagg localtime localtimestamp natural normalize not nothing notnull null offset on only or order \
+        outer overlaps percent pivot pivot_longer pivot_wider placing prepare primary qualify recursive references \
+        returning returns right rollup row rows select session_user set show skip some sql summarize symmetric table \
+        tablesample then time to trailing transaction trim true uescape union unique unknown unnest unpivot update \
+        user using values variadic when where window with within";
+
+    #[test]
+    fn no_table_or_column_is_a_reserved_word_of_sql() {
+        let reserved: BTreeSet<&str> = RESERVED.split_whitespace().collect();
+        for table in Table::ALL {
+            let columns = table.columns().iter().map(|column| column.name);
+            for name in columns.chain([table.name(), "run", "rank", "date"]) {
+                assert!(!reserved.contains(name), "{}: {name}", table.name());
+                assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_'));
+            }
         }
     }
 }

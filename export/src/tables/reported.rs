@@ -149,7 +149,7 @@ table! {
     /// A row of [`COMPUTE_LIMITS`].
     COMPUTE_LIMITS, compute_limit(device: u32, limit: Limit, limits: &ComputeLimits) {
         "device" Integer "joins with devices.device" = device;
-        "limit" Text "tensor, memory, issue, latency, occupancy, idle_multiprocessors, lowered_clock, not_told_apart"
+        "limited_by" Text "tensor, memory, issue, latency, occupancy, idle_multiprocessors, lowered_clock, not_told_apart"
             = limit.name();
         "steady_ns" Integer "of the computation after start-up; exact sum" = limits.steady.times[limit as usize];
         "step_ns" Integer "of the mean typical step; empty without" = limits.step.map(|step| step.times[limit as usize]);

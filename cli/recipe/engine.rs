@@ -1,0 +1,181 @@
+//! The engines as child processes. They are found at run time: none is built in, and none is needed for SQLite.
+
+use std::env;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+use gpuwhy_export::lake::Lake;
+use gpuwhy_export::recipe;
+use gpuwhy_export::tables::Table;
+use serde_json::{Map, Value, json};
+use tracing::info;
+
+/// What runs a recipe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// Built in: traces, and lakes of one machine's size.
+    Sqlite,
+    /// The command or the Python module.
+    Duckdb,
+    /// Through pyspark: local, a master, or Spark Connect.
+    Spark,
+    /// Through its command.
+    Trino,
+    /// Prints the SQL.
+    Print,
+}
+
+/// A question to another program.
+#[derive(Debug)]
+pub struct Question<'a> {
+    /// The SQL.
+    pub sql: &'a str,
+    /// The tables that it reads.
+    pub tables: &'a [Table],
+    /// The program, unless it is to be found.
+    pub program: Option<&'a Path>,
+    /// The server or master, unless the engine runs by itself.
+    pub server: Option<&'a str>,
+}
+
+/// Asks in Python; see there.
+const ASK: &str = include_str!("ask.py");
+/// Lines of an engine's complaint that are shown: the end of it, where the reason is.
+const SHOWN_LINES: usize = 12;
+
+impl Question<'_> {
+    /// Asks DuckDB about a lake.
+    ///
+    /// # Errors
+    ///
+    /// When there is no DuckDB, or it fails.
+    pub fn duckdb(&self, lake: &Lake) -> Result<Vec<Map<String, Value>>> {
+        let views = recipe::duckdb(lake, self.tables)?;
+        let program = match self.program {
+            Some(program) => program.to_owned(),
+            None => on_path("duckdb").unwrap_or_else(|| "python3".into()),
+        };
+        if is_python(&program) {
+            let hint =
+                "install it (pip install duckdb), put the command duckdb on the PATH, or name one: --with PROGRAM";
+            return python(&program, &json!({"engine": "duckdb", "views": views, "sql": self.sql}), hint);
+        }
+        let mut command = Command::new(&program);
+        // Without the user's settings, which may print more or change the form.
+        command.args(["-init", "/dev/null", "-batch", "-jsonlines"]).stdin(Stdio::piped());
+        rows(command, &format!("{views}{};\n", self.sql), "is this the command of DuckDB?")
+    }
+
+    /// Asks Spark about a lake.
+    ///
+    /// # Errors
+    ///
+    /// When there is no pyspark, or Spark fails.
+    pub fn spark(&self, lake: &Lake) -> Result<Vec<Map<String, Value>>> {
+        let mut tables = Vec::new();
+        for &table in self.tables {
+            let path = lake.table(table);
+            let path = if lake.is_remote() { path } else { std::path::absolute(path)? };
+            tables.push(json!({
+                "name": table.name(),
+                "path": path.to_str().context("the path of the lake is not UTF-8, which Spark needs")?,
+                "schema": recipe::spark_schema(table),
+                "has_files": lake.has(table)?,
+            }));
+        }
+        let program = self.program.unwrap_or(Path::new("python3"));
+        let request = json!({"engine": "spark", "server": self.server, "tables": tables, "sql": self.sql});
+        let hint = "install it (pip install pyspark, which needs Java; for a server pyspark-client is enough), or name \
+                    a Python that has it: --with PYTHON";
+        python(program, &request, hint)
+    }
+
+    /// Asks Trino about the tables of `CATALOG.SCHEMA`.
+    ///
+    /// # Errors
+    ///
+    /// When there is no command of Trino, or it fails.
+    pub fn trino(&self, place: &str) -> Result<Vec<Map<String, Value>>> {
+        let Some((catalog, schema)) = place.split_once('.') else {
+            bail!("{place}: Trino reads registered tables; name CATALOG.SCHEMA (gpuwhy lake register makes them)");
+        };
+        let program = match self.program {
+            Some(program) => program.to_owned(),
+            None => on_path("trino").context("trino: this command is not on the PATH; name it: --with PROGRAM")?,
+        };
+        let mut command = Command::new(program);
+        command.args(["--server", self.server.unwrap_or("http://localhost:8080"), "--catalog", catalog]);
+        command.args(["--schema", schema, "--output-format", "JSON", "--execute", self.sql]);
+        rows(command, "", "does the server run (--server URL), and are the tables registered?")
+    }
+}
+
+/// Whether the program is a Python rather than an engine's own command.
+fn is_python(program: &Path) -> bool {
+    program.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python"))
+}
+
+fn on_path(name: &str) -> Option<PathBuf> {
+    let folders = env::var_os("PATH")?;
+    env::split_paths(&folders).map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+fn python(program: &Path, request: &Value, hint: &str) -> Result<Vec<Map<String, Value>>> {
+    // As a file: pyspark looks elsewhere for itself where the program is an argument.
+    let mut file = tempfile::Builder::new().prefix("gpuwhy-ask-").suffix(".py").tempfile()?;
+    file.write_all(ASK.as_bytes())?;
+    let mut command = Command::new(program);
+    command.arg(file.path());
+    rows(command, &request.to_string(), hint)
+}
+
+/// Runs a program that prints rows as lines of JSON.
+fn rows(mut command: Command, input: &str, hint: &str) -> Result<Vec<Map<String, Value>>> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    info!(program = %name, "asks");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("{name}: cannot be started; {hint}"))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that ends before it has read tells why on its stderr.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let output = child.wait_with_output().with_context(|| name.clone())?;
+    if !output.status.success() {
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        let lines: Vec<&str> = complaint.lines().filter(|line| !line.trim().is_empty()).collect();
+        let shown = lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n  ");
+        let hint = if complaint.contains("ModuleNotFoundError") { format!("\n{hint}") } else { String::new() };
+        bail!("{name}: it failed ({}):\n  {shown}{hint}", output.status);
+    }
+    let text = String::from_utf8(output.stdout).with_context(|| format!("{name}: its answer is not UTF-8"))?;
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    lines
+        .map(|line| {
+            serde_json::from_str(line).with_context(|| format!("{name}: this line of its answer is no JSON: {line}"))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_fails_is_told_with_the_end_of_its_complaint() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo first >&2; echo 'Error: no such view' >&2; exit 3"]);
+        let error = rows(command, "input", "hint").unwrap_err().to_string();
+        assert!(
+            error.contains("no such view") && error.contains("exit status: 3") && !error.contains("hint"),
+            "{error}"
+        );
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo '{\"a\": 1}'; echo; echo '{\"a\": null}'"]);
+        let found = rows(command, "", "hint").unwrap();
+        assert_eq!(found.iter().map(|row| row["a"].clone()).collect::<Vec<_>>(), [json!(1), json!(null)]);
+        let error = format!("{:#}", rows(Command::new("/no/such/program"), "", "install it").unwrap_err());
+        assert!(error.contains("/no/such/program") && error.contains("install it"), "{error}");
+    }
+}

@@ -1,0 +1,144 @@
+//! Adds traces to a lake.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::part::Part;
+use super::place::{Lake, date};
+use crate::error::ExportError;
+use crate::tables::{Cell, Label, Sink, Table, produce};
+use gpuwhy_import::{Progress, TraceFile};
+
+/// Which tables are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tier {
+    /// Processes, causes, steps, collectives, completeness: what is kept of every run.
+    #[default]
+    Summary,
+    /// Every record too: for captures and for ranks that need a closer look.
+    Full,
+}
+
+impl Tier {
+    /// Whether it has this table.
+    #[must_use]
+    pub fn has(self, table: Table) -> bool {
+        self == Self::Full || table.is_reported() || matches!(table, Table::Collectives | Table::Communicators)
+    }
+}
+
+/// How to add.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AddOptions {
+    /// Which tables.
+    pub tier: Tier,
+    /// Whether the command line of processes is written. Arguments may hold secrets; without it, only the name of the
+    /// program is.
+    pub with_command: bool,
+}
+
+/// What was added.
+#[derive(Clone, Debug, Default)]
+pub struct LakeOutcome {
+    /// Rows.
+    pub rows: u64,
+    /// Files.
+    pub files: Vec<PathBuf>,
+    /// What the traces lack: sentences for the user.
+    pub notes: Vec<String>,
+}
+
+/// Adds `traces`: a part for each run. Nothing of a run is in the lake before all of it is complete.
+///
+/// # Errors
+///
+/// When a trace cannot be read at all, a file cannot be written, the lake has the run and rank already, and when
+/// `progress` ends the work.
+pub fn add(
+    traces: &[(TraceFile, Label)],
+    lake: &Lake,
+    options: AddOptions,
+    progress: &mut Progress<'_>,
+) -> Result<LakeOutcome, ExportError> {
+    let mut runs: BTreeMap<&str, Vec<(&TraceFile, u32)>> = BTreeMap::new();
+    for (trace, label) in traces {
+        runs.entry(&label.run).or_default().push((trace, label.rank));
+    }
+    for (run, ranks) in &runs {
+        refuse_known(lake, run, ranks)?;
+    }
+    let mut outcome = LakeOutcome::default();
+    let (mut number, count) = (0, traces.len().max(1) as u64);
+    for (run, ranks) in runs {
+        let Some((first, _)) = ranks.iter().min_by_key(|(trace, _)| trace.session().start) else { continue };
+        let start = first.session().start.nanos();
+        let mut part = Part::new(lake, &date(start), run, part_name(&first.session().host, start));
+        for (trace, rank) in ranks {
+            let mut rows = Rows::new(&mut part, rank, options);
+            let mut progress = |done, total| progress(total / count * number + done / count, total);
+            let notes = produce(trace, &mut rows, &mut progress)?;
+            outcome.notes.extend(notes.into_iter().map(|note| format!("{}: {note}", trace.path().display())));
+            number += 1;
+        }
+        outcome.rows += part.written();
+        outcome.files.extend(part.finish()?);
+    }
+    Ok(outcome)
+}
+
+/// A rank that is there twice would count twice in every sum.
+pub(super) fn refuse_known(lake: &Lake, run: &str, ranks: &[(&TraceFile, u32)]) -> Result<(), ExportError> {
+    let known = lake.ranks(run)?;
+    match ranks.iter().find(|(_, rank)| known.contains(&i64::from(*rank))) {
+        None => Ok(()),
+        Some((trace, rank)) => Err(ExportError::refused(
+            trace.path(),
+            format!(
+                "the lake {} has rank {rank} of the run {run} already; name another run with --run, or remove the \
+                 folders run={run} first",
+                lake.root().display()
+            ),
+        )),
+    }
+}
+
+/// `part-HOST-N`: N is the time of the first process in milliseconds, so that parts of a host sort by time.
+pub(super) fn part_name(host: &str, start: u64) -> String {
+    let plain = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
+    let host: String = host.chars().take(64).map(plain).collect();
+    format!("part-{}-{}", if host.is_empty() { "unknown" } else { &host }, start / 1_000_000)
+}
+
+/// Hands the rows of a trace to a part.
+pub(super) struct Rows<'p> {
+    part: &'p mut Part,
+    rank: u32,
+    options: AddOptions,
+}
+
+impl<'p> Rows<'p> {
+    pub(super) fn new(part: &'p mut Part, rank: u32, options: AddOptions) -> Self {
+        Self { part, rank, options }
+    }
+}
+
+impl Sink for Rows<'_> {
+    fn wants(&self, table: Table) -> bool {
+        self.options.tier.has(table)
+    }
+
+    fn row(&mut self, table: Table, cells: &[Cell<'_>]) -> Result<(), ExportError> {
+        if table != Table::Processes {
+            return self.part.row(table, self.rank, cells);
+        }
+        let shown = table.columns().iter().zip(cells).map(|(column, cell)| match (column.name, cell) {
+            ("command", _) if !self.options.with_command => Cell::Empty,
+            // Folders may name users and projects.
+            ("file", Cell::Text(path)) => {
+                Cell::Text(Path::new(*path).file_name().and_then(|name| name.to_str()).unwrap_or(""))
+            }
+            _ => *cell,
+        });
+        self.part.row(table, self.rank, &shown.collect::<Vec<_>>())
+    }
+}

@@ -1,0 +1,38 @@
+//! The lake: the tables of many runs as Parquet files, which engines read at once.
+//!
+//! Files lie table first, `TABLE/date=YYYY-MM-DD/run=NAME/part-HOST-N.parquet`, so that a folder is a table for Hive,
+//! Spark, Trino and Iceberg. A file holds the rows of all ranks that were written together, with the rank as a column:
+//! a folder for each of 10,000 ranks would be files too small to read. A table without rows has no file.
+//!
+//! Reading order: `place` (names of folders and files), `part` (what is written together), `add` (traces), `read`,
+//! `compact`.
+
+mod add;
+mod compact;
+mod part;
+mod place;
+mod read;
+#[cfg(feature = "testing")]
+pub mod simulated;
+
+use crate::tables::{Column, Kind, Table};
+
+pub use add::{AddOptions, LakeOutcome, Tier, add};
+pub use compact::{CompactOptions, Compacted, compact};
+pub use part::Part;
+pub use place::{Lake, date};
+pub use read::visit;
+
+/// In front of the columns of every table. `date` and `run` are in the path.
+pub(crate) const RANK: [Column; 1] =
+    [Column { name: "rank", kind: Kind::Integer, about: "of the process in its job; 0 when it is in none" }];
+
+/// How the rows of a file are sorted: joins then read what is stored together, and columns compress.
+pub(crate) const fn order(table: Table) -> &'static [&'static str] {
+    match table {
+        Table::Collectives => &["communicator", "function", "ordinal", "rank"],
+        Table::Steps | Table::StepLeaves => &["step", "rank", "device"],
+        Table::Kernels | Table::Copies | Table::Memsets => &["rank", "device", "start_ns"],
+        _ => &["rank"],
+    }
+}

@@ -1,0 +1,125 @@
+//! What is written to a lake together: a file for each table that has rows.
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempPath;
+
+use super::place::Lake;
+use super::{RANK, order};
+use crate::error::ExportError;
+use crate::output::unfinished_name;
+use crate::parquet::{GROUP_ROWS, Layout, TableFile, Texts};
+use crate::tables::{Cell, Table};
+
+const EXISTS: &str = "this part of the lake exists already, and it is left as it is";
+
+/// Files that are being written. They get their names when all of them are complete, and vanish before that: a part
+/// that lacks a table would be read as if its rows had never been.
+pub struct Part {
+    lake: Lake,
+    date: String,
+    run: String,
+    name: String,
+    group_rows: usize,
+    /// In the order of [`Table::ALL`].
+    files: Vec<Option<(TableFile, TempPath, PathBuf)>>,
+    texts: Texts,
+    written: u64,
+}
+
+impl Part {
+    /// A part of the run that began on `date`, in files of this name without its ending.
+    #[must_use]
+    pub fn new(lake: &Lake, date: &str, run: &str, name: String) -> Self {
+        Self {
+            lake: lake.clone(),
+            date: date.to_owned(),
+            run: run.to_owned(),
+            name,
+            group_rows: GROUP_ROWS,
+            files: Table::ALL.iter().map(|_| None).collect(),
+            texts: Texts::default(),
+            written: 0,
+        }
+    }
+
+    /// With row groups of this many rows.
+    #[must_use]
+    pub(super) fn grouped(mut self, rows: usize) -> Self {
+        self.group_rows = rows;
+        self
+    }
+
+    /// Takes a row: the rank, and the columns of the table.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be made or written.
+    pub fn row(&mut self, table: Table, rank: u32, cells: &[Cell<'_>]) -> Result<(), ExportError> {
+        if self.files[table as usize].is_none() {
+            self.files[table as usize] = Some(self.create(table)?);
+        }
+        self.written += 1;
+        let Some((file, ..)) = &mut self.files[table as usize] else { return Ok(()) };
+        file.row([Cell::Integer(rank.into())].iter().chain(cells), &mut self.texts)
+    }
+
+    /// Rows so far.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    fn create(&self, table: Table) -> Result<(TableFile, TempPath, PathBuf), ExportError> {
+        let folder = self.lake.partition(table, &self.date, &self.run);
+        let failed = |error| ExportError::io(&folder, error);
+        fs::create_dir_all(&folder).map_err(failed)?;
+        let path = folder.join(format!("{}.parquet", self.name));
+        if path.exists() {
+            return Err(ExportError::foreign(&path, EXISTS));
+        }
+        let made = unfinished_name().permissions(Permissions::from_mode(0o666)).tempfile_in(&folder).map_err(failed)?;
+        let (file, temporary): (File, TempPath) = made.into_parts();
+        let layout = Layout::of(table).behind(&RANK).sorted(self.group_rows, order(table));
+        Ok((TableFile::create(file, path.clone(), layout)?, temporary, path))
+    }
+
+    /// Completes the files and gives them their names: answers with them. The file of the processes comes last, because
+    /// a rank is in the lake once it has a row there.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be written. Then none has a name.
+    pub fn finish(mut self) -> Result<Vec<PathBuf>, ExportError> {
+        let mut complete = Vec::new();
+        let files = std::mem::take(&mut self.files);
+        for (&table, file) in Table::ALL.iter().zip(files) {
+            let Some((file, temporary, path)) = file else { continue };
+            file.finish()?;
+            complete.push((table == Table::Processes, temporary, path));
+        }
+        complete.sort_by_key(|&(is_last, ..)| is_last);
+        let mut named: Vec<PathBuf> = Vec::new();
+        for (_, temporary, path) in complete {
+            if let Err(error) = name(temporary, &path) {
+                for path in named {
+                    // It was made here a moment ago; what cannot be removed is told by the error below.
+                    let _ = fs::remove_file(path);
+                }
+                return Err(error);
+            }
+            named.push(path);
+        }
+        Ok(named)
+    }
+}
+
+/// Gives a file its name.
+fn name(temporary: TempPath, path: &Path) -> Result<(), ExportError> {
+    if path.exists() {
+        return Err(ExportError::foreign(path, EXISTS));
+    }
+    temporary.persist(path).map_err(|error| ExportError::io(path, error.error))
+}

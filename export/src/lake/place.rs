@@ -1,0 +1,217 @@
+//! Where the files of a lake are.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::error::ExportError;
+use crate::lake::read::visit;
+use crate::parquet::escaped;
+use crate::tables::{Cell, Table};
+
+const NO_LAKE: &str = "this folder is no lake: it has no TABLE/date=.../run=.../*.parquet. `gpuwhy lake add` makes one";
+const REMOTE: &str = "gpuwhy reads no object store itself; choose --engine duckdb or spark, which do";
+const NO_FOLDER: &str = "this is no folder";
+const NOT_NAMED: &str = "the name of a folder of a lake is not UTF-8";
+
+/// A folder of tables.
+#[derive(Clone, Debug)]
+pub struct Lake {
+    root: PathBuf,
+}
+
+/// A file of a table.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PartFile {
+    /// The day on which the run began, `YYYY-MM-DD`, UTC.
+    pub date: String,
+    /// The run.
+    pub run: String,
+    /// The file.
+    pub path: PathBuf,
+}
+
+impl Lake {
+    /// The lake in the folder `root`, which need not exist yet.
+    #[must_use]
+    pub fn new(root: &Path) -> Self {
+        Self { root: root.to_owned() }
+    }
+
+    /// The lake in the folder `root`.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    pub fn open(root: &Path) -> Result<Self, ExportError> {
+        let lake = Self::new(root);
+        if lake.is_remote() {
+            return Ok(lake);
+        }
+        fs::metadata(root).map_err(|error| ExportError::io(root, error))?;
+        if lake.is_there() { Ok(lake) } else { Err(ExportError::foreign(root, NO_LAKE)) }
+    }
+
+    /// Whether the folder has files of a lake.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        Table::ALL.iter().any(|&table| self.files(table).is_ok_and(|files| !files.is_empty()))
+    }
+
+    /// Whether it is in an object store, which engines read and gpuwhy does not.
+    #[must_use]
+    pub fn is_remote(&self) -> bool {
+        self.root.to_str().is_some_and(|root| root.contains("://"))
+    }
+
+    /// Whether a table has files; in an object store it is taken to have some.
+    ///
+    /// # Errors
+    ///
+    /// When a folder cannot be read.
+    pub fn has(&self, table: Table) -> Result<bool, ExportError> {
+        Ok(self.is_remote() || !self.files(table)?.is_empty())
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The folder of a table.
+    #[must_use]
+    pub fn table(&self, table: Table) -> PathBuf {
+        self.root.join(table.name())
+    }
+
+    /// The folder of a run in a table.
+    #[must_use]
+    pub fn partition(&self, table: Table, date: &str, run: &str) -> PathBuf {
+        self.table(table).join(format!("date={date}")).join(format!("run={}", escaped(run)))
+    }
+
+    /// The files of a table, in the order of date, run and name.
+    ///
+    /// # Errors
+    ///
+    /// When a folder cannot be read.
+    pub fn files(&self, table: Table) -> Result<Vec<PartFile>, ExportError> {
+        if self.is_remote() {
+            return Err(ExportError::foreign(&self.root, REMOTE));
+        }
+        let mut files = Vec::new();
+        for (date, folder) in keyed(&self.table(table), "date=")? {
+            for (run, folder) in keyed(&folder, "run=")? {
+                for path in entries(&folder)? {
+                    let name = path.file_name().unwrap_or_default().to_string_lossy();
+                    // Engines pass over hidden names too: they are unfinished.
+                    if name.ends_with(".parquet") && !name.starts_with(['.', '_']) {
+                        files.push(PartFile { date: date.clone(), run: run.clone(), path });
+                    }
+                }
+            }
+        }
+        files.sort();
+        Ok(files)
+    }
+
+    /// The ranks that the run has already.
+    ///
+    /// # Errors
+    ///
+    /// When its files cannot be read.
+    pub fn ranks(&self, run: &str) -> Result<BTreeSet<i64>, ExportError> {
+        let mut ranks = BTreeSet::new();
+        for file in self.files(Table::Processes)?.iter().filter(|file| file.run == run) {
+            visit(&file.path, &["rank"], &mut |cells| {
+                if let [Cell::Integer(rank)] = cells {
+                    ranks.insert(*rank);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(ranks)
+    }
+}
+
+/// The folders `KEY=VALUE` in a folder, by value; none in one that is not there.
+fn keyed(folder: &Path, key: &str) -> Result<Vec<(String, PathBuf)>, ExportError> {
+    let mut found = Vec::new();
+    for path in entries(folder)? {
+        let name = path.file_name().unwrap_or_default();
+        let Some(name) = name.to_str() else { return Err(ExportError::foreign(&path, NOT_NAMED)) };
+        if let Some(value) = name.strip_prefix(key) {
+            found.push((unescaped(value), path));
+        }
+    }
+    Ok(found)
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, ExportError> {
+    let failed = |error| ExportError::io(folder, error);
+    match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Err(ExportError::foreign(folder, NO_FOLDER)),
+        entries => entries.map_err(failed)?.map(|entry| entry.map(|entry| entry.path()).map_err(failed)).collect(),
+    }
+}
+
+/// What `escaped` made of a text.
+fn unescaped(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((&first, behind)) = rest.split_first() {
+        let code = behind.get(..2).and_then(|code| std::str::from_utf8(code).ok());
+        match code.filter(|_| first == b'%').and_then(|code| u8::from_str_radix(code, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &behind[2..];
+            }
+            None => {
+                bytes.push(first);
+                rest = behind;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The day of a time in nanoseconds since the Unix epoch, `YYYY-MM-DD`, UTC. By Howard Hinnant's `civil_from_days`
+/// (<https://howardhinnant.github.io/date_algorithms.html>).
+#[must_use]
+pub fn date(nanos: u64) -> String {
+    let days = nanos / (86_400 * 1_000_000_000) + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    // Years begin in March here, so that the day of a leap year is the last.
+    let from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    format!("{:04}-{month:02}-{day:02}", year + era * 400 + u64::from(month <= 2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_those_of_the_calendar() {
+        const DAY: u64 = 86_400 * 1_000_000_000;
+        assert_eq!(date(0), "1970-01-01");
+        assert_eq!(date(DAY - 1), "1970-01-01");
+        assert_eq!(date(11_016 * DAY), "2000-02-29");
+        assert_eq!(date(11_017 * DAY), "2000-03-01");
+        assert_eq!(date(1_790_000_000_000_000_000), "2026-09-21");
+        assert_eq!(date(19_722 * DAY), "2023-12-31");
+    }
+
+    #[test]
+    fn names_of_runs_come_back() {
+        for run in ["a/b=c d..%", "%zz", "ü", "plain-1", "50%"] {
+            assert_eq!(unescaped(&escaped(run)), run);
+        }
+    }
+}

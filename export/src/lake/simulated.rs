@@ -1,0 +1,195 @@
+//! A made-up job in a lake, with a culprit that is known: for tests and benchmarks.
+//!
+//! Ranks compute, meet in collectives of their group of eight and of everybody, and scatter a little. One of them
+//! computes on its host for longer in every step, so that the others wait for it. Times are computed, not drawn: the
+//! same numbers give the same lake.
+
+use std::path::PathBuf;
+
+use super::part::Part;
+use super::place::{Lake, date};
+use crate::error::ExportError;
+use crate::tables::{Cell, Table};
+
+/// Ranks of a node, and of a group.
+const NODE: u32 = 8;
+/// Begin of the job, nanoseconds since the Unix epoch.
+const START: u64 = 1_790_000_000_000_000_000;
+/// Computation between two collectives, nanoseconds.
+const COMPUTE_NS: u64 = 400_000;
+/// Time in which a collective moves its data.
+const MOVING_NS: u64 = 120_000;
+/// The most by which computation scatters.
+const JITTER_NS: u64 = 4_000;
+
+/// A job.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Its name.
+    pub run: String,
+    /// Its ranks: a multiple of eight.
+    pub ranks: u32,
+    /// Steps of each.
+    pub steps: u32,
+    /// Collectives of a step: all but the last are those of a group.
+    pub collectives: u32,
+    /// The rank that is late.
+    pub culprit: u32,
+    /// By how much in each step, nanoseconds.
+    pub late_ns: u64,
+}
+
+/// What was written, and what is true about it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Truth {
+    /// Rows of all tables.
+    pub rows: u64,
+    /// Time that ranks waited in collectives for one that began last.
+    pub waited_ns: u64,
+    /// Of it, for the culprit.
+    pub awaited_ns: u64,
+}
+
+/// A collective of a rank.
+#[derive(Clone, Copy)]
+struct Span {
+    start: u64,
+    end: u64,
+}
+
+impl Job {
+    /// Writes the job, a part for each node.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be written.
+    pub fn write(&self, lake: &Lake) -> Result<(Truth, Vec<PathBuf>), ExportError> {
+        let mut truth = Truth::default();
+        let spans = self.spans(&mut truth);
+        let mut files = Vec::new();
+        for node in 0..self.ranks.div_ceil(NODE) {
+            let name = format!("part-node{node}-{}", START / 1_000_000);
+            let mut part = Part::new(lake, &date(START), &self.run, name);
+            for rank in node * NODE..(node * NODE + NODE).min(self.ranks) {
+                self.rank(rank, node, &spans[rank as usize], &mut part)?;
+            }
+            truth.rows += part.written();
+            files.extend(part.finish()?);
+        }
+        Ok((truth, files))
+    }
+
+    /// The collectives of every rank, in order.
+    fn spans(&self, truth: &mut Truth) -> Vec<Vec<Span>> {
+        let count = self.ranks as usize;
+        let mut now = vec![START; count];
+        let mut spans: Vec<Vec<Span>> = vec![Vec::with_capacity((self.steps * self.collectives) as usize); count];
+        for number in 0..self.steps * self.collectives {
+            let (place, is_last) = (number % self.collectives, (number + 1) % self.collectives == 0);
+            for (rank, now) in (0..).zip(&mut now) {
+                *now += COMPUTE_NS + scatter(rank, number) % JITTER_NS;
+                if rank == self.culprit && place == 0 {
+                    *now += self.late_ns;
+                }
+            }
+            let group = if is_last { count } else { NODE as usize };
+            for (first, members) in (0..).step_by(group).zip(now.chunks_mut(group)) {
+                let latest = members.iter().copied().max().unwrap_or(START);
+                let waited: u64 = members.iter().map(|begin| latest - *begin).sum();
+                truth.waited_ns += waited;
+                if members.iter().position(|begin| *begin == latest) == (self.culprit as usize).checked_sub(first) {
+                    truth.awaited_ns += waited;
+                }
+                for (rank, begin) in (first..).zip(members) {
+                    spans[rank].push(Span { start: *begin, end: latest + MOVING_NS });
+                    *begin = latest + MOVING_NS;
+                }
+            }
+        }
+        spans
+    }
+
+    fn rank(&self, rank: u32, node: u32, spans: &[Span], part: &mut Part) -> Result<(), ExportError> {
+        let mut row = |table: Table, values: &[(&str, Cell<'_>)]| {
+            let cell = |name: &str| values.iter().find(|(of, _)| *of == name).map_or(Cell::Empty, |&(_, cell)| cell);
+            let cells: Vec<Cell<'_>> = table.columns().iter().map(|column| cell(column.name)).collect();
+            part.row(table, rank, &cells)
+        };
+        let (group, everybody) = (format!("{:016x}", 0x1000 + u64::from(rank / NODE)), format!("{:016x}", 1));
+        let (mut begin, mut sums) = (START, [0_u64; 3]);
+        for (step, spans) in (0_u64..).zip(spans.chunks(self.collectives as usize)) {
+            let end = spans.last().map_or(begin, |span| span.end);
+            let communication: u64 = spans.iter().map(|span| span.end - span.start).sum();
+            let host_cpu = if rank == self.culprit { self.late_ns } else { 0 };
+            let leaves = [end - begin - communication - host_cpu, communication, host_cpu];
+            let step_cells = [("device", Cell::Integer(0)), ("step", step.into())];
+            let mut cells = step_cells.to_vec();
+            cells.extend([("source", Cell::Text("period")), ("start_ns", begin.into()), ("end_ns", end.into())]);
+            cells.extend([("duration_ns", (end - begin).into()), ("operations", (100 + spans.len() as u64).into())]);
+            row(Table::Steps, &cells)?;
+            for ((leaf, _), nanos) in LEAVES.iter().zip(leaves).filter(|(_, nanos)| *nanos > 0) {
+                let mut cells = step_cells.to_vec();
+                cells.extend([("leaf", Cell::Text(leaf)), ("duration_ns", nanos.into())]);
+                row(Table::StepLeaves, &cells)?;
+            }
+            for (place, span) in (0_u64..).zip(spans) {
+                let is_last = place + 1 == u64::from(self.collectives);
+                let (communicator, function, sequence) = match is_last {
+                    true => (everybody.as_str(), "all_reduce", step),
+                    false => (group.as_str(), "all_gather", step * u64::from(self.collectives - 1) + place),
+                };
+                row(
+                    Table::Collectives,
+                    &[
+                        ("communicator", communicator.into()),
+                        ("function", function.into()),
+                        ("sequence", sequence.into()),
+                        ("ordinal", sequence.into()),
+                        ("ranks", Cell::Integer(if is_last { self.ranks.into() } else { NODE.into() })),
+                        ("bytes", Cell::Integer(if is_last { 64 << 20 } else { 8 << 20 })),
+                        ("start_ns", span.start.into()),
+                        ("end_ns", span.end.into()),
+                        ("exposed_ns", (span.end - span.start).into()),
+                        ("device", Cell::Integer(0)),
+                        ("stream", Cell::Integer(20)),
+                        ("basis", "plugin".into()),
+                    ],
+                )?;
+            }
+            sums.iter_mut().zip(leaves).for_each(|(sum, nanos)| *sum += nanos);
+            begin = end;
+        }
+        for ((leaf, cause), nanos) in LEAVES.iter().zip(sums) {
+            let cells = [("device", Cell::Integer(0)), ("leaf", Cell::Text(leaf)), ("cause", Cell::Text(cause))];
+            let busy = [("busy", Cell::Flag(*leaf != "host_cpu")), ("duration_ns", nanos.into())];
+            row(Table::Leaves, &[&cells[..], &busy[..], &[("steady_ns", nanos.into())]].concat())?;
+        }
+        row(
+            Table::Completeness,
+            &[("counter", "dropped_by_cupti".into()), ("value", u64::from(rank % 97 == 5).into())],
+        )?;
+        row(
+            Table::Processes,
+            &[
+                ("program", "train.py".into()),
+                ("process", (1_000 + rank).into()),
+                ("host", Cell::Text(&format!("node{node}"))),
+                ("world_size", self.ranks.into()),
+                ("start_ns", START.into()),
+                ("observed_ns", (begin - START).into()),
+                ("ending", "clean".into()),
+                ("driver_version", "580.159.04".into()),
+                ("gpuwhy_version", env!("CARGO_PKG_VERSION").into()),
+            ],
+        )
+    }
+}
+
+/// Leaves of a step with their causes.
+const LEAVES: [(&str, &str); 3] =
+    [("compute", "gpu_compute"), ("communication", "communication"), ("host_cpu", "host_cpu")];
+
+/// Fibonacci hashing: scattered, and the same in every run.
+fn scatter(rank: u32, number: u32) -> u64 {
+    ((u64::from(rank) << 32) | u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40
+}

@@ -1,0 +1,98 @@
+//! The tables of a lake as each engine is told about them.
+//!
+//! A table without files, and a column that the files of an older version lack, are empty. `run` and `date` come from
+//! the path and are texts: without being told, engines take a run named 17 for a number.
+
+use crate::error::ExportError;
+use crate::lake::{Lake, RANK};
+use crate::tables::{Column, Kind, Table};
+
+/// Columns in the path.
+const PATH: [&str; 2] = ["date", "run"];
+
+/// The rank and the columns of a table.
+fn columns(table: Table) -> impl Iterator<Item = &'static Column> {
+    RANK.iter().chain(table.columns())
+}
+
+/// Statements that make a view of each table, for DuckDB.
+///
+/// # Errors
+///
+/// When a folder of the lake cannot be read.
+pub fn duckdb(lake: &Lake, tables: &[Table]) -> Result<String, ExportError> {
+    let mut statements = String::new();
+    for &table in tables {
+        let empty: Vec<String> = columns(table)
+            .map(|column| (column.name, duckdb_type(column.kind)))
+            .chain(PATH.map(|name| (name, "VARCHAR")))
+            .map(|(name, kind)| format!("CAST(NULL AS {kind}) AS {name}"))
+            .collect();
+        let mut view = format!("CREATE VIEW {} AS SELECT {} WHERE false", table.name(), empty.join(", "));
+        if lake.has(table)? {
+            view.push_str(&format!(
+                " UNION ALL BY NAME SELECT * FROM read_parquet('{}', hive_partitioning = true, union_by_name = true, \
+                 hive_types = {{'date': VARCHAR, 'run': VARCHAR}})",
+                lake.table(table).join("*/*/*.parquet").display().to_string().replace('\'', "''")
+            ));
+        }
+        statements.push_str(&view);
+        statements.push_str(";\n");
+    }
+    Ok(statements)
+}
+
+/// The columns of a table as Spark writes a schema.
+#[must_use]
+pub fn spark_schema(table: Table) -> String {
+    let columns = columns(table).map(|column| (column.name, spark_type(column.kind)));
+    let columns: Vec<String> =
+        columns.chain(PATH.map(|name| (name, "STRING"))).map(|(name, kind)| format!("{name} {kind}")).collect();
+    columns.join(", ")
+}
+
+/// Statements that register each table at `location` in a Hive catalog of Trino, and find its folders.
+#[must_use]
+pub fn trino(location: &str, schema: &str, tables: &[Table]) -> String {
+    let mut statements = String::new();
+    for &table in tables {
+        let name = table.name();
+        let columns: Vec<String> = columns(table)
+            .map(|column| (column.name, trino_type(column.kind)))
+            .chain(PATH.map(|name| (name, "varchar")))
+            .map(|(name, kind)| format!("{name} {kind}"))
+            .collect();
+        statements.push_str(&format!(
+            "CREATE TABLE IF NOT EXISTS {name} ({}) WITH (external_location = '{}/{name}', format = 'PARQUET', \
+             partitioned_by = ARRAY['date', 'run']);\nCALL system.sync_partition_metadata('{schema}', '{name}', 'FULL');\n",
+            columns.join(", "),
+            location.trim_end_matches('/').replace('\'', "''")
+        ));
+    }
+    statements
+}
+
+const fn duckdb_type(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Integer => "BIGINT",
+        Kind::Real => "DOUBLE",
+        Kind::Flag => "BOOLEAN",
+        Kind::Text => "VARCHAR",
+    }
+}
+
+const fn spark_type(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Text => "STRING",
+        kind => duckdb_type(kind),
+    }
+}
+
+const fn trino_type(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Integer => "bigint",
+        Kind::Real => "double",
+        Kind::Flag => "boolean",
+        Kind::Text => "varchar",
+    }
+}

@@ -1,0 +1,107 @@
+//! A lake of recorded sessions: what is added is what the traces have, and recipes answer the same from both.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::{gpuwhy, play_rank};
+use crate::support::{Stage, stderr};
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if entry.is_dir() { found.extend(files(&entry)) } else { found.push(entry) }
+    }
+    found.sort();
+    found
+}
+
+fn asked(recipe: &str, place: &Path) -> Vec<Value> {
+    let output = gpuwhy(&[&"recipe", &recipe, &place, &"--json", &"--run", &"job"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn recipes_answer_the_same_from_traces_from_a_lake_and_after_compaction() {
+    let ranks = Stage::new();
+    play_rank(&ranks, "multi_stream", 0);
+    play_rank(&ranks, "sync_item", 1);
+    let lake = ranks.path("lake");
+    // A node after the other.
+    for rank in ["rank0.gpuwhy", "rank1.gpuwhy"] {
+        let trace = ranks.path(rank);
+        let output = gpuwhy(&[&"lake", &"add", &"--tier", &"full", &"--run", &"job", &trace, &"--to", &lake]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    }
+    let before = files(&lake);
+    let recipes = ["waste", "causes", "kernels", "copies", "launches", "imbalance", "runs", "loss"];
+    let answers: Vec<_> = recipes.iter().map(|recipe| asked(recipe, &lake)).collect();
+    for (recipe, answer) in recipes.iter().zip(&answers) {
+        assert!(*recipe == "loss" || !answer.is_empty(), "{recipe}");
+        assert_eq!(*answer, asked(recipe, ranks.folder.path()), "{recipe}");
+    }
+    let output = gpuwhy(&[&"lake", &"compact", &lake]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let after = files(&lake);
+    assert!(after.len() < before.len(), "{after:?}");
+    assert!(after.iter().all(|file| file.extension().is_some_and(|ending| ending == "parquet")), "{after:?}");
+    for (recipe, answer) in recipes.iter().zip(&answers) {
+        assert_eq!(*answer, asked(recipe, &lake), "{recipe}");
+    }
+    // Compaction that was killed before it removed the old file: the rows are there once after the next.
+    let kernels = after.iter().find(|file| file.to_string_lossy().contains("/kernels/")).unwrap();
+    let old = kernels.with_file_name("part-old-1.parquet");
+    fs::copy(kernels, &old).unwrap();
+    let list = format!("{}\npart-old-1.parquet", kernels.file_name().unwrap().to_string_lossy());
+    fs::write(kernels.with_file_name("_gpuwhy-compaction"), list).unwrap();
+    assert_eq!(gpuwhy(&[&"lake", &"compact", &lake]).status.code(), Some(0));
+    assert_eq!(files(&lake), after);
+}
+
+#[test]
+fn a_rank_is_added_once_and_secrets_are_not() {
+    let ranks = Stage::new();
+    play_rank(&ranks, "copy_pageable", 0);
+    let (lake, trace) = (ranks.path("a lake"), ranks.path("rank0.gpuwhy"));
+    let output = gpuwhy(&[&"lake", &"add", &trace, &"--run", &"a/b", &"--to", &lake]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let before = files(&lake);
+    assert!(before.iter().all(|file| file.to_string_lossy().contains("/run=a%2Fb/part-")), "{before:?}");
+    assert!(!before.iter().any(|file| file.starts_with(lake.join("kernels"))), "{before:?}");
+    let output = gpuwhy(&[&"lake", &"add", &trace, &"--run", &"a/b", &"--to", &lake]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("has rank 0 of the run a/b already"), "{}", stderr(&output));
+    assert_eq!(files(&lake), before);
+    let runs = asked("runs", &lake);
+    assert_eq!((runs.len(), runs[0]["run"].as_str()), (1, Some("a/b")));
+    let processes = before.iter().find(|file| file.starts_with(lake.join("processes"))).unwrap();
+    let bytes = fs::read(processes).unwrap();
+    let folder = ranks.folder.path().to_str().unwrap().as_bytes();
+    assert!(!bytes.windows(folder.len()).any(|window| window == folder), "the path of the trace is in the lake");
+}
+
+#[test]
+fn what_is_no_lake_recipe_or_engine_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let nothing = folder.path().join("none");
+    let refused = |arguments: &[&dyn AsRef<std::ffi::OsStr>], what: &str| {
+        let output = gpuwhy(arguments);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains(what), "{}", stderr(&output));
+    };
+    refused(&[&"lake", &"compact", &folder.path()], "this folder is no lake");
+    refused(&[&"lake", &"compact", &nothing], "none: No such file");
+    refused(&[&"recipe", &"stragler", &folder.path()], "there is no recipe stragler; there are waste");
+    refused(&[&"recipe", &"waste", &folder.path(), &"--set", &"rows=0"], "from 1 to 100000");
+    refused(&[&"recipe", &"waste"], "name a lake, or traces");
+    refused(&[&"recipe", &"waste", &"somewhere", &"--engine", &"trino"], "CATALOG.SCHEMA");
+    refused(&[&"recipe", &"waste", &"s3://bucket/lake"], "reads no object store itself");
+    let program = folder.path().join("duckdb");
+    refused(&[&"recipe", &"waste", &"s3://b/l", &"--engine", &"duckdb", &"--with", &program], "cannot be started");
+    let output = gpuwhy(&[&"recipe", &"waste", &"--engine", &"print"]);
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("WITH by_cause AS"), "{}", stderr(&output));
+    let output = gpuwhy(&[&"recipe"]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("--set excess_us=20"), "{}", stderr(&output));
+}

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# Every recipe on several SQL engines: the answers are equal cell by cell, and name what was planted.
+#
+#   tests/lake.sh                 SQLite, DuckDB, and Sail, a server that speaks Spark's protocol
+#   tests/lake.sh --spark         also Apache Spark with two executors of their own (GPUWHY_TEST_SPARK_MASTER: another
+#                                 master); it needs Java 17, which is fetched from Debian if there is none and apt works
+#   tests/lake.sh --trino URL     also a running Trino, whose catalog GPUWHY_TEST_TRINO (CATALOG.SCHEMA) has the tables
+#
+# Engines come from PyPI, into target/lake-engines. What cannot be had is SKIPPED. The lake has recorded sessions and a
+# simulated job; needs target/debug/gpuwhy.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+target=${CARGO_TARGET_DIR:-$PWD/target}
+gpuwhy=$target/debug/gpuwhy
+tools=$target/lake-engines
+spark='' trino=''
+case ${1:-} in
+    '') ;;
+    --spark) spark=yes ;;
+    --trino) trino=${2:?"a URL"} ;;
+    *) sed -n '2,11s/^# \?//p' "$0"; exit 2 ;;
+esac
+[ -x "$gpuwhy" ] || { echo "$gpuwhy is missing: cargo build" >&2; exit 2; }
+mkdir -p "$tools"
+
+# A virtual environment with the packages of a list; fails where PyPI cannot be reached.
+environment() { # folder, requirements
+    if [ ! -f "$1/done" ] || [ "$2" -nt "$1/done" ]; then
+        python3 -m venv "$1" && "$1/bin/pip" install --quiet --disable-pip-version-check --requirement "$2" && touch "$1/done"
+    fi
+}
+
+scratch=$(mktemp -d)
+sail=''
+trap '[ -z "$sail" ] || kill "$sail" 2>/dev/null; rm -rf "$scratch"' EXIT
+lake=$scratch/lake
+
+# Recorded sessions in full, a rank each of one run and alone; a simulated job beside them.
+"$gpuwhy" --quiet demo --fast --all --output "$scratch/traces" >/dev/null
+for fixture in gpt mlp sync_item multi_stream resnet_workers0; do
+    "$gpuwhy" --quiet lake add --tier full --run "$fixture" "$scratch/traces/$fixture.gpuwhy" --to "$lake"
+done
+CARGO_INCREMENTAL=0 cargo build --quiet -p gpuwhy-export --features testing --example simulated_lake
+"$target/debug/examples/simulated_lake" "$lake" 64 20 2 >"$scratch/truth"
+
+engines=("--engine sqlite")
+if environment "$tools/engines" tests/lake/requirements.txt; then
+    python=$tools/engines/bin/python
+    engines+=("--engine duckdb --with $python")
+    port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    "$tools/engines/bin/sail" spark server --port "$port" >"$scratch/sail.log" 2>&1 &
+    sail=$!
+    for _ in $(seq 100); do
+        (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break
+        kill -0 "$sail" 2>/dev/null || { cat "$scratch/sail.log" >&2; exit 1; }
+        sleep 0.2
+    done
+    engines+=("--engine spark --with $python --server sc://127.0.0.1:$port")
+else
+    echo "SKIPPED: DuckDB and Sail cannot be installed from PyPI"
+fi
+if [ -n "$spark" ]; then
+    if ! command -v java >/dev/null && [ "$(id -u)" = 0 ]; then
+        apt-get install --yes --quiet openjdk-17-jre-headless >/dev/null 2>&1 || true
+    fi
+    if command -v java >/dev/null && environment "$tools/spark" tests/lake/requirements-spark.txt; then
+        # Executors are processes of their own; they need the home of the package.
+        export SPARK_HOME
+        SPARK_HOME=$("$tools/spark/bin/python" -c 'import os, pyspark; print(os.path.dirname(pyspark.__file__))')
+        engines+=("--engine spark --with $tools/spark/bin/python --server ${GPUWHY_TEST_SPARK_MASTER:-local-cluster[2,1,1024]}")
+    else
+        echo "SKIPPED: Apache Spark: there is no Java, or PyPI cannot be reached"
+    fi
+fi
+if [ -n "$trino" ]; then
+    engines+=("--catalog ${GPUWHY_TEST_TRINO:-hive.gpuwhy} --engine trino --server $trino")
+fi
+python3 tests/lake/compare.py "$gpuwhy" "$lake" "$scratch/truth" "${engines[@]}"
+# The same after compaction.
+before=$(find "$lake" -name '*.parquet' | wc -l)
+"$gpuwhy" lake compact "$lake"
+[ "$(find "$lake" -name '*.parquet' | wc -l)" -lt "$before" ]
+[ -z "$(find "$lake" -name '_gpuwhy*' -o -name '.gpuwhy*')" ]
+python3 tests/lake/compare.py "$gpuwhy" "$lake" "$scratch/truth" "${engines[@]:0:2}"

@@ -1,0 +1,92 @@
+"""Asks every recipe of several engines and compares the answers cell by cell; checks them against a planted truth.
+
+usage: compare.py GPUWHY LAKE TRUTH ENGINE...
+
+TRUTH is what the example simulated_lake printed about the runs that are in the lake beside others. An ENGINE is the
+options that choose it, such as "--engine duckdb --with PYTHON"; the first is what the others are compared with.
+Whole numbers and texts must be equal, fractions but for a part in 10^9, since engines add them in another order.
+"""
+
+import json
+import math
+import shlex
+import subprocess
+import sys
+import time
+
+gpuwhy, lake, truth, *engines = sys.argv[1:]
+failures = []
+
+
+def ask(recipe, engine, *options):
+    place = [] if "--catalog" in engine else [lake]
+    words = shlex.split(engine.replace("--catalog ", ""))
+    command = [gpuwhy, "recipe", recipe, *place, *words, *options, "--json"]
+    run = subprocess.run(command, capture_output=True, text=True)
+    if run.returncode != 0:
+        failures.append(f"{recipe} by {engine}: exit code {run.returncode}\n{run.stderr}")
+        return []
+    return json.loads(run.stdout or "[]")
+
+
+def same(a, b):
+    if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+        return a == b or (isinstance(a, float) or isinstance(b, float)) and math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9)
+    return a == b
+
+
+def compare(recipe, options, engine, expected, found):
+    if len(expected) != len(found):
+        failures.append(f"{recipe} {options} by {engine}: {len(found)} rows, {len(expected)} expected")
+    for number, (a, b) in enumerate(zip(expected, found)):
+        wrong = [name for name in a.keys() | b.keys() if not same(a.get(name), b.get(name))]
+        if wrong:
+            failures.append(f"{recipe} {options} by {engine}: row {number}: {[(n, a.get(n), b.get(n)) for n in wrong]}")
+            return
+
+
+def listed():
+    text = subprocess.run([gpuwhy, "recipe"], capture_output=True, text=True, check=True).stdout
+    return [line.split()[0] for line in text.splitlines() if line and not line.startswith(" ")]
+
+
+def planted():
+    """Whether the answers name what was planted."""
+    with open(truth) as file:
+        jobs = [json.loads(line) for line in file]
+    late = ask("late_because", engines[0], "--set", "excess_us=1000", "--set", "rows=1000")
+    blamed = ask("stragglers", engines[0], "--set", "rows=100000")
+    for job in jobs:
+        found = [(row["rank"], row["leaf"]) for row in late if row["run"] == job["run"]]
+        if found != [(job["culprit"], "host_cpu")]:
+            failures.append(f"{job['run']}: late_because names {found}, planted is rank {job['culprit']}, host_cpu")
+        excess = [row["excess_ns"] for row in late if row["run"] == job["run"]]
+        if not all(math.isclose(value, 2_000_000, rel_tol=0.01) for value in excess):
+            failures.append(f"{job['run']}: the excess is {excess}, planted are 2 ms")
+        waited = sum(row["awaited_ns"] for row in blamed if row["run"] == job["run"])
+        if waited != job["waited_ns"]:
+            failures.append(f"{job['run']}: {waited} ns were waited, planted are {job['waited_ns']}")
+
+
+VARIANTS = {"heatmap": ["--set", "leaf=host_cpu", "--set", "steps=7"], "pace": ["--set", "milliseconds=250"]}
+recipes = listed()
+rows = 0
+seconds = dict.fromkeys(engines, 0.0)
+for recipe in recipes:
+    for options in filter(lambda options: options is not None, ([], VARIANTS.get(recipe))):
+        answers = []
+        for engine in engines:
+            begin = time.monotonic()
+            answers.append(ask(recipe, engine, *options))
+            seconds[engine] += time.monotonic() - begin
+        for engine, found in zip(engines[1:], answers[1:]):
+            compare(recipe, options, engine, answers[0], found)
+        rows += len(answers[0])
+        if not answers[0]:
+            print(f"{recipe}: no rows in this lake")
+planted()
+for engine in engines:
+    print(f"{seconds[engine]:6.1f} s  {engine}")
+print(f"{len(recipes)} recipes, {rows} rows, {len(engines)} engines: {len(failures)} differences")
+print("\n".join(failures[:40]))
+sys.exit(bool(failures))
