@@ -152,7 +152,8 @@ fn tables_have_the_operations_and_their_communicators() {
     assert!(host(&stage, 6).status().unwrap().success());
     let ask = |query: &str| -> Vec<String> {
         let mut command = Command::new(crate::support::GPUWHY);
-        let output = command.args(["query", "--csv", query]).arg(stage.path("trace.gpuwhy")).output().unwrap();
+        command.args(["query", "--format", "csv"]).arg(stage.path("trace.gpuwhy")).arg(query);
+        let output = command.output().unwrap();
         assert!(output.status.success(), "{}", stderr(&output));
         String::from_utf8_lossy(&output.stdout).lines().skip(1).map(str::to_owned).collect()
     };
@@ -171,7 +172,34 @@ fn tables_have_the_operations_and_their_communicators() {
                    WHERE k.start_ns = c.start_ns AND k.end_ns = c.end_ns AND k.communication AND c.queued_ns < c.start_ns";
     assert_eq!(ask(kernels), ["75"]);
     let communicators = "SELECT communicator, name, ranks, nodes, rank_in_communicator FROM communicators ORDER BY 1";
-    let expected = ["000000070000002,,2,1,0", "000000d000000001,dp,4,1,0", "000000d000000003,again,8,1,0"];
-    assert_eq!(ask(communicators).len(), expected.len());
-    assert_eq!(ask(communicators)[1..], expected[1..]);
+    let expected = ["0000000700000002,,2,1,0", "000000d000000001,dp,4,1,0", "000000d000000003,again,8,1,0"];
+    assert_eq!(ask(communicators), expected);
+}
+
+#[test]
+fn exported_kernels_say_what_nccl_told() {
+    let stage = Stage::new();
+    assert!(host(&stage, 5).status().unwrap().success());
+    let mut command = Command::new(crate::support::GPUWHY);
+    command.args(["export", "--to", "chrome", "-o"]).arg(stage.path("trace.json")).arg(stage.path("trace.gpuwhy"));
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = std::fs::read_to_string(stage.path("trace.json")).unwrap();
+    let document: Value = serde_json::from_str(&text).unwrap();
+    let events = document["traceEvents"].as_array().unwrap();
+    let kernels: Vec<_> = events.iter().filter(|event| event["cat"] == "kernel").collect();
+    let of = |function: &str| kernels.iter().filter(|event| event["args"]["Collective name"] == function).count();
+    assert_eq!((kernels.len(), of("all_reduce"), of("send")), (144, 71, 1));
+    let group = kernels.iter().find(|event| event["args"]["operations"] == 3).unwrap();
+    for (name, expected) in [
+        ("Group size", json!(4)),
+        ("bytes", json!(3 * (4 << 10))),
+        ("dtype", json!("float32")),
+        ("algorithm", json!("ring")),
+        ("sequence", json!(50)),
+        ("communicator", json!("000000d000000001")),
+        ("basis", json!("plugin")),
+    ] {
+        assert_eq!(group["args"][name], expected, "{name}");
+    }
 }

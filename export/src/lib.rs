@@ -7,6 +7,7 @@
 
 mod attributed;
 mod chrome;
+mod collectives;
 mod correlations;
 mod counters;
 mod destination;

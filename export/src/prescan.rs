@@ -6,6 +6,7 @@ use profiler_core::attribution::is_communication;
 use profiler_core::record::{DeviceId, DeviceWork, MemoryKind, Record, StreamId, ThreadId, Timestamp};
 use profiler_core::trace::Item;
 
+use crate::collectives::Collectives;
 use crate::correlations::Correlations;
 use crate::error::ExportError;
 use gpuwhy_import::{Passed, Progress, TraceFile};
@@ -31,18 +32,22 @@ pub struct Prescan {
     pub has_ranges: bool,
     /// Whether a collective of NCCL ran.
     pub communicates: bool,
+    /// What NCCL told of kernels.
+    pub collectives: Collectives,
 }
 
 impl Prescan {
     /// Reads the trace once.
     pub fn of(trace: &TraceFile, progress: &mut Progress<'_>) -> Result<(Self, Passed), ExportError> {
         let mut prescan = Self { base: Timestamp::from_nanos(u64::MAX), ..Self::default() };
-        let passed = trace.pass(progress, |item, _| {
+        let passed = trace.pass(progress, |item, scope| {
+            prescan.collectives.take(item, scope.dictionary);
             if let Item::Record(record) = item {
                 prescan.take(record);
             }
             Ok::<_, ExportError>(())
         })?;
+        prescan.collectives.finish();
         prescan.base = prescan.base.min(prescan.end);
         let names = passed.dictionary.launch_configs().iter().map(|config| passed.dictionary.name(config.name));
         prescan.communicates = names.into_iter().any(is_communication);

@@ -60,7 +60,8 @@ pub fn slice(
                 writer.counters(*event, dictionary)
             }
             Item::Counters(_) => Ok(()),
-            // Operations outside meet no kernel.
+            // Operations outside would meet no kernel.
+            Item::Collective(event) if event.at().is_some_and(|at| !kept.overlaps(at, at)) => Ok(()),
             Item::Collective(event) => writer.collective(*event, dictionary),
         }
         .map_err(written)

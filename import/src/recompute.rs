@@ -213,7 +213,13 @@ impl<'a> Accounts<'a> {
                 Item::Cost(_) | Item::Utilization(_) if self.window.is_some() => {}
                 Item::Cost(cost) => self.captures.cost(cost),
                 Item::Utilization(reading) => self.captures.utilization(reading),
-                Item::Collective(ref event) => self.captures.collective(event),
+                Item::Collective(ref event) => {
+                    // Operations outside would be missed in the part.
+                    let inside = |window: &Window| event.at().is_none_or(|at| window.contains(at, at));
+                    if self.window.as_ref().is_none_or(inside) {
+                        self.captures.collective(event);
+                    }
+                }
                 Item::Counters(ref event) => {
                     let inside = |window: &Window| event.span().is_none_or(|(begin, end)| window.contains(begin, end));
                     if self.window.as_ref().is_none_or(inside) {

@@ -6,6 +6,7 @@ use profiler_core::dictionary::Dictionary;
 use profiler_core::geometry::{Geometry, Multiprocessors, WARP_THREADS};
 use profiler_core::record::{Kernel, Payload, RangeEvent, Timestamp};
 
+use crate::collectives::Note;
 use crate::json::quoted;
 
 /// Shape and resources of a launch, and how it fills the device: the same for every launch of a configuration.
@@ -27,6 +28,14 @@ pub fn shape(row: &Kernel, dictionary: &Dictionary) -> String {
          \"grid\": [{gx}, {gy}, {gz}], \"block\": [{bx}, {by}, {bz}]",
         config.registers_per_thread
     )
+}
+
+/// What NCCL told of a kernel, behind its other arguments.
+pub fn notes(output: &mut impl Write, notes: &[(&'static str, Note)]) -> io::Result<()> {
+    notes.iter().try_for_each(|(name, note)| match note {
+        Note::Text(text) => write!(output, ", \"{name}\": {}", quoted(text)),
+        Note::Number(number) => write!(output, ", \"{name}\": {number}"),
+    })
 }
 
 /// The graph that launched an operation, behind its other arguments.

@@ -12,7 +12,7 @@ use profiler_core::record::{
 };
 use rustc_hash::FxHashMap;
 
-use super::arguments::{annotation, bandwidth, graph, shape};
+use super::arguments::{annotation, bandwidth, graph, notes, shape};
 use super::steps::HostStep;
 
 use crate::correlations::Correlations;
@@ -223,6 +223,7 @@ impl<'a> Rows<'a> {
             row.stream,
             row.correlation,
         )?;
+        notes(output, &self.prescan.collectives.notes(row))?;
         self.close(output, &row.into(), line)
     }
 

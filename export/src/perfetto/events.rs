@@ -14,6 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::packets::{Arrow, Note, Packets, Track, TrackOrigin};
 use super::wire::{Message, field};
+use crate::collectives;
 use crate::correlations::Correlations;
 use crate::counters::CounterValue;
 use crate::names::{Names, demangled};
@@ -134,7 +135,8 @@ impl<'a, W: Write> Events<'a, W> {
                 let name = self.kernels.get(config.name, dictionary).to_owned();
                 let extent = |[x, y, z]: [u32; 3]| format!("{x} x {y} x {z}");
                 let (grid, block) = (extent(config.grid), extent(config.block));
-                let notes = [
+                let told = self.prescan.collectives.notes(row);
+                let mut notes = vec![
                     Note::Number("correlation", row.correlation.0.into()),
                     Note::Text("grid", &grid),
                     Note::Text("block", &block),
@@ -143,6 +145,10 @@ impl<'a, W: Write> Events<'a, W> {
                     Note::Number("dynamic shared bytes", config.dynamic_shared_bytes.into()),
                     Note::Number("graph", row.graph_id.into()),
                 ];
+                notes.extend(told.iter().map(|(name, note)| match note {
+                    collectives::Note::Text(text) => Note::Text(name, text.as_str()),
+                    collectives::Note::Number(number) => Note::Number(name, *number),
+                }));
                 self.operation(&row.into(), ("kernel", &name), &notes)?;
             }
             Record::Copy(row) => {

@@ -7,8 +7,6 @@ use profiler_core::trace::Item;
 
 use super::cell::{Cell, Column, Kind};
 use super::records::table;
-use super::{Sink, Table};
-use crate::error::ExportError;
 
 table! {
     /// A row of [`COLLECTIVES`]. `communicator` is its id as text.
@@ -63,7 +61,7 @@ fn root_or_peer(row: &Collective) -> Option<u64> {
     u64::try_from(row.root_or_peer).ok().filter(|_| has && row.basis != Basis::KernelName)
 }
 
-/// Makes the rows of both tables, beside the other tables of records.
+/// Collects what both tables hold, beside the other tables of records.
 #[derive(Debug, Default)]
 pub struct CollectiveRows {
     joiner: Joiner,
@@ -71,13 +69,8 @@ pub struct CollectiveRows {
 }
 
 impl CollectiveRows {
-    /// Whether any of the two tables is wanted.
-    pub fn are_wanted(sink: &dyn Sink) -> bool {
-        sink.wants(Table::Collectives) || sink.wants(Table::Communicators)
-    }
-
-    /// Takes an item, and writes the rows that are complete.
-    pub fn take(&mut self, item: &Item, dictionary: &Dictionary, sink: &mut dyn Sink) -> Result<(), ExportError> {
+    /// Takes an item. Answers the rows that are complete with it.
+    pub fn take(&mut self, item: &Item, dictionary: &Dictionary) -> std::vec::Drain<'_, Collective> {
         let Self { joiner, rows } = self;
         match item {
             Item::Record(record) => joiner.push(record, dictionary),
@@ -85,32 +78,18 @@ impl CollectiveRows {
             Item::Flush(at) => joiner.flushed(*at, |row| rows.push(*row)),
             _ => {}
         }
-        self.write(sink)
+        rows.drain(..)
     }
 
-    /// Writes the rows that are left.
-    pub fn finish(mut self, dictionary: &Dictionary, sink: &mut dyn Sink) -> Result<(), ExportError> {
+    /// Nothing more will come. Answers the rows that are left, and all communicators.
+    pub fn finish(mut self) -> (Vec<Collective>, Vec<Communicator>) {
         let Self { joiner, rows } = &mut self;
         joiner.finish(Timestamp::from_nanos(u64::MAX), |row| rows.push(*row));
-        self.write(sink)?;
-        if !sink.wants(Table::Communicators) {
-            return Ok(());
-        }
-        for row in self.joiner.communicators() {
-            let (id, mut cells) = (format!("{:016x}", row.id), Vec::new());
-            communicator(&row, &id, dictionary, &mut cells);
-            sink.row(Table::Communicators, &cells)?;
-        }
-        Ok(())
+        (self.rows, self.joiner.communicators())
     }
+}
 
-    fn write(&mut self, sink: &mut dyn Sink) -> Result<(), ExportError> {
-        let wanted = sink.wants(Table::Collectives);
-        for row in self.rows.drain(..).filter(|_| wanted) {
-            let (id, mut cells) = (format!("{:016x}", row.communicator), Vec::new());
-            collective(&row, Some(id.as_str()).filter(|_| row.ranks > 0), &mut cells);
-            sink.row(Table::Collectives, &cells)?;
-        }
-        Ok(())
-    }
+/// The id of a communicator as text.
+pub fn id_text(id: u64) -> String {
+    format!("{id:016x}")
 }

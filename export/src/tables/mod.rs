@@ -13,6 +13,7 @@ mod records;
 mod reported;
 
 use profiler_core::attribution::api::without_suffix;
+use profiler_core::collective::Collective;
 use profiler_core::record::{NameId, RangeEventKind, Record, Timestamp};
 use profiler_core::trace::Item;
 use rustc_hash::FxHashMap;
@@ -193,10 +194,11 @@ fn records_of(trace: &TraceFile, sink: &mut dyn Sink, progress: &mut Progress<'_
     let mut stacks = records::Stacks::default();
     let mut counters = CounterValues::default();
     let mut last = Timestamp::ZERO;
-    let mut collectives = CollectiveRows::are_wanted(sink).then(CollectiveRows::default);
+    let mut collectives =
+        (sink.wants(Table::Collectives) || sink.wants(Table::Communicators)).then(CollectiveRows::default);
     let passed = trace.pass(progress, |item, scope| {
         if let Some(collectives) = &mut collectives {
-            collectives.take(item, scope.dictionary, sink)?;
+            collectives.take(item, scope.dictionary).try_for_each(|row| collective(&row, sink))?;
         }
         let record = match item {
             Item::Record(record) => record,
@@ -259,11 +261,28 @@ fn records_of(trace: &TraceFile, sink: &mut dyn Sink, progress: &mut Progress<'_
         sink.row(Table::Nvtx, &cells)?;
     }
     if let Some(collectives) = collectives {
-        collectives.finish(&passed.dictionary, sink)?;
+        let (rows, communicators) = collectives.finish();
+        rows.iter().try_for_each(|row| collective(row, sink))?;
+        let wanted = sink.wants(Table::Communicators);
+        for row in communicators.iter().filter(|_| wanted) {
+            let (id, mut cells) = (collectives::id_text(row.id), Vec::new());
+            collectives::communicator(row, &id, &passed.dictionary, &mut cells);
+            sink.row(Table::Communicators, &cells)?;
+        }
     }
     let mut notes = passed.notes();
     notes.extend(ranges.notes());
     Ok(notes)
+}
+
+/// Writes an operation, if anybody wants it.
+fn collective(row: &Collective, sink: &mut dyn Sink) -> Result<(), ExportError> {
+    if !sink.wants(Table::Collectives) {
+        return Ok(());
+    }
+    let (id, mut cells) = (collectives::id_text(row.communicator), Vec::new());
+    collectives::collective(row, Some(id.as_str()).filter(|_| row.ranks > 0), &mut cells);
+    sink.row(Table::Collectives, &cells)
 }
 
 #[cfg(test)]

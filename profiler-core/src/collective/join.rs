@@ -213,7 +213,13 @@ impl Joiner {
                 return true;
             }
             match self.launch_of(operation) {
-                Some((correlation, basis)) => self.placed.entry(correlation).or_default().push((*operation, basis)),
+                Some((launch, basis)) => {
+                    let mut operation = *operation;
+                    if operation.launch_begin == Timestamp::ZERO {
+                        operation.launch_begin = Timestamp::from_nanos(launch.start);
+                    }
+                    self.placed.entry(launch.correlation).or_default().push((operation, basis));
+                }
                 None => self.unplaced.push_back(*operation),
             }
             false
@@ -224,7 +230,7 @@ impl Joiner {
 
     /// The call that launched the kernel of an operation. With its launch: of the thread's calls the one that lies in
     /// it, or nearest to it within the error of the clocks. Without: the last one before it was told.
-    fn launch_of(&self, operation: &QueuedOperation) -> Option<(CorrelationId, Basis)> {
+    fn launch_of(&self, operation: &QueuedOperation) -> Option<(Launch, Basis)> {
         let of_thread = |launch: &&Launch| launch.thread == operation.thread;
         let key = |time: u64| {
             self.launches.partition_point(|launch| (launch.thread, launch.start) < (operation.thread, time))
@@ -232,15 +238,14 @@ impl Joiner {
         if operation.launch_begin == Timestamp::ZERO {
             let last = key(operation.at.nanos()).checked_sub(1)?;
             let launch = self.launches.get(last).filter(of_thread)?;
-            return (launch.end <= operation.at.nanos() + CLOCK_SLACK_NANOS)
-                .then_some((launch.correlation, Basis::Order));
+            return (launch.end <= operation.at.nanos() + CLOCK_SLACK_NANOS).then_some((*launch, Basis::Order));
         }
         let begin = operation.launch_begin.nanos();
         let end = if operation.launch_end == Timestamp::ZERO { operation.at } else { operation.launch_end }.nanos();
         let near = self.launches.get(key(begin.saturating_sub(CLOCK_SLACK_NANOS))..)?.iter();
         let near = near.take_while(of_thread).take_while(|launch| launch.start <= end + CLOCK_SLACK_NANOS);
         let outside = |launch: &&Launch| begin.saturating_sub(launch.start) + launch.end.saturating_sub(end);
-        near.min_by_key(outside).map(|launch| (launch.correlation, Basis::Plugin))
+        near.min_by_key(outside).map(|launch| (*launch, Basis::Plugin))
     }
 
     /// Gives the rows of kernels that ended before `until`.

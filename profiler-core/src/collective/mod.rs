@@ -96,6 +96,17 @@ pub enum CollectiveEvent {
     Operation(QueuedOperation),
 }
 
+impl CollectiveEvent {
+    /// When an operation was told; `None` for what belongs to no moment.
+    #[must_use]
+    pub const fn at(&self) -> Option<Timestamp> {
+        match self {
+            Self::Communicator(_) => None,
+            Self::Operation(operation) => Some(operation.at),
+        }
+    }
+}
+
 /// What a row of [`Collective`] rests on, the best first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Basis {

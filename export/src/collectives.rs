@@ -1,0 +1,87 @@
+//! What exports say of a kernel that NCCL's profiler plugin told something about.
+
+use profiler_core::collective::{Algorithm, Basis, Collective, DataType, Joiner};
+use profiler_core::dictionary::Dictionary;
+use profiler_core::record::{Kernel, Timestamp};
+use profiler_core::trace::Item;
+use rustc_hash::FxHashMap;
+
+/// Kernels that are described; those beyond are shown as other kernels are.
+const LIMIT: usize = 1 << 20;
+
+/// A kernel by its call and its node of a graph.
+type Key = (u32, u64);
+
+/// Operations of kernels, by kernel.
+#[derive(Debug, Default)]
+pub struct Collectives {
+    joiner: Joiner,
+    /// The first operation of a kernel, and the bytes of all.
+    known: FxHashMap<Key, (Collective, u64)>,
+}
+
+/// A value in a description.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// A name.
+    Text(String),
+    /// A number, with the unit in its name.
+    Number(u64),
+}
+
+impl Collectives {
+    /// Takes an item of the trace.
+    pub fn take(&mut self, item: &Item, dictionary: &Dictionary) {
+        let Self { joiner, known } = self;
+        match item {
+            Item::Record(record) => joiner.push(record, dictionary),
+            Item::Collective(event) => joiner.event(event),
+            Item::Flush(at) => joiner.flushed(*at, |row| keep(known, row)),
+            _ => {}
+        }
+    }
+
+    /// Nothing more will come.
+    pub fn finish(&mut self) {
+        let Self { joiner, known } = self;
+        joiner.finish(Timestamp::from_nanos(u64::MAX), |row| keep(known, row));
+    }
+
+    /// What is known of a kernel beside its record: names and values. Empty when NCCL told nothing. Names that Kineto
+    /// has are written as it writes them.
+    pub fn notes(&self, kernel: &Kernel) -> Vec<(&'static str, Note)> {
+        let key = (kernel.correlation.0, kernel.graph_node_id);
+        let Some((row, bytes)) = self.known.get(&key).filter(|(row, _)| row.start == kernel.start) else {
+            return Vec::new();
+        };
+        let text = |text: &str| Note::Text(text.to_owned());
+        let mut notes = vec![
+            ("Collective name", text(row.function.name())),
+            ("Group size", Note::Number(row.ranks.into())),
+            ("communicator", Note::Text(format!("{:016x}", row.communicator))),
+            ("bytes", Note::Number(*bytes)),
+            ("operations", Note::Number(row.operations_in_kernel.into())),
+            ("basis", text(row.basis.name())),
+        ];
+        if row.data_type != DataType::Unknown {
+            notes.push(("dtype", text(row.data_type.name())));
+        }
+        if row.algorithm != Algorithm::Unknown {
+            notes.push(("algorithm", text(row.algorithm.name())));
+        }
+        notes.extend(row.sequence.map(|sequence| ("sequence", Note::Number(sequence))));
+        notes
+    }
+}
+
+fn keep(known: &mut FxHashMap<Key, (Collective, u64)>, row: &Collective) {
+    let key = (row.correlation.0, row.graph_node);
+    let has_room = known.len() < LIMIT;
+    match known.get_mut(&key) {
+        Some((first, bytes)) if first.start == row.start => *bytes += row.bytes,
+        None if row.basis != Basis::KernelName && has_room => {
+            known.insert(key, (*row, row.bytes));
+        }
+        _ => {}
+    }
+}
