@@ -71,6 +71,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => (doctor::run(&args.into()), doctor::check::FAILED),
         Command::Probe(args) => (doctor::probe::run(&args.into()), doctor::check::FAILED),
         Command::CalibrationProgram => (doctor::calibrate::program::run(), doctor::check::FAILED),
+        Command::ManualPages(args) => (args::manual::write(&args), args::manual::FAILED),
         Command::Hang(args) => (hang::run(&args.into()), hang::FAILED),
         Command::Status(args) => (control::run(&args.into()), control::NO_ANSWER),
         Command::Start(args) => (control::run(&args.into()), control::NO_ANSWER),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use gpuwhy_export::tables::{Label, labels};
-use gpuwhy_export::{Destination, OpenError, TargetFormat, TraceFile, ranks};
+use gpuwhy_export::{Destination, TargetFormat, TraceFile, ranks};
 use profiler_core::ranks::json::RanksDocument;
 
 use crate::{inputs, interrupt, message, page, progress, terminal};
@@ -16,6 +16,9 @@ use crate::{inputs, interrupt, message, page, progress, terminal};
 const INCOMPLETE: u8 = 1;
 /// Exit code when a trace could not be read or the file not be written.
 pub const FAILED: u8 = 2;
+
+/// Traces that are kept open; a process may have 1,024 open files by default.
+const OPEN: usize = 256;
 
 /// What to compare.
 #[derive(Debug)]
@@ -80,7 +83,14 @@ pub fn run(props: &Props) -> Result<u8> {
 
 /// The traces with their labels, which are ranks of one job.
 fn opened(paths: &[PathBuf]) -> Result<Vec<(TraceFile, Label)>> {
-    let files: Vec<TraceFile> = paths.iter().map(|path| inputs::open(path, None)).collect::<Result<_, OpenError>>()?;
+    let mut files: Vec<TraceFile> = Vec::with_capacity(paths.len());
+    for path in paths {
+        let mut file = inputs::open(path, None)?;
+        if paths.len() > OPEN {
+            file.close();
+        }
+        files.push(file);
+    }
     if let Some(trace) = files.iter().find(|trace| trace.session().rank().is_none()) {
         bail!(
             "{}: the trace has no rank: neither RANK nor a variable of Open MPI, PMI or Slurm was set. Set RANK and \

@@ -32,6 +32,30 @@ fn help_has_examples_and_names_every_exit_code() {
 }
 
 #[test]
+fn every_verb_has_a_manual_page_and_completions() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = gpuwhy(&["manual-pages", folder.path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let listed = stdout(&gpuwhy(&["--help"]));
+    let verbs = listed.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let verbs: Vec<_> =
+        verbs.filter_map(|line| line.split_whitespace().next()).filter(|verb| *verb != "help").collect();
+    assert!(verbs.len() > 15, "{listed}");
+    for verb in verbs {
+        let page = read(&format!("man1/gpuwhy-{verb}.1"));
+        assert!(page.contains(".SH OPTIONS") && page.contains("EXIT CODES:"), "{verb}: {page}");
+        for shell in ["gpuwhy.bash", "_gpuwhy", "gpuwhy.fish"] {
+            assert!(read(&format!("completions/{shell}")).contains(verb), "{shell} lacks {verb}");
+        }
+    }
+    assert!(!folder.path().join("man1/gpuwhy-probe.1").exists(), "a hidden verb has no page");
+    let output = gpuwhy(&["manual-pages", "/proc/nowhere"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot write to /proc/nowhere"), "{output:?}");
+}
+
+#[test]
 fn paragraphs_of_help_fill_their_lines() {
     let listed = stdout(&gpuwhy(&["--help"]));
     let verbs = listed.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());

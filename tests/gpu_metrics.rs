@@ -315,3 +315,59 @@ fn samples_of_a_recorded_training_tell_what_its_kernels_use() {
     let (roof, used, _) = limits_of("direct_copy_kernel_cuda");
     assert!(roof == "issue" && used > 0.5, "{roof} {used}");
 }
+
+/// A quarter of each sample busy, by the counter of the engine; `more` statements go before them.
+fn quarter_busy(more: &str) -> String {
+    let engine = "gr__cycles_active.avg.pct_of_peak_sustained_elapsed";
+    let mut text = format!("chip GH100\ninterval {INTERVAL}\nmetrics {} {} {engine}\n{more}", METRICS[0], METRICS[1]);
+    for begin in (0..RECORDED / INTERVAL).map(|number| number * INTERVAL) {
+        writeln!(text, "sample {begin} {} 1.75e9 20 25", begin + INTERVAL).unwrap();
+    }
+    text
+}
+
+fn monitored(stage: &Stage, counters: &str) -> (Seen, String) {
+    let mut host = program(stage, NVML, Some(counters));
+    let settings = [("MODE", "monitor"), ("GPU_METRICS", "on"), ("NATIVE_STACKS", "auto"), ("REPORT", "full")];
+    host.envs(settings.map(|(name, value)| (format!("GPUWHY_{name}"), value)));
+    let (seen, text) = run(stage, &mut host);
+    (seen, text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+#[test]
+fn monitor_mode_divides_the_time_by_samples_alone() {
+    let stage = Stage::new();
+    let (seen, text) = monitored(&stage, &quarter_busy(""));
+    assert_eq!(seen.kernels, 0);
+    assert!(seen.sets[0].metrics.position(Metric::EngineActive).is_some(), "{:?}", seen.sets);
+    let json = stage.report();
+    let time = &json["monitored"];
+    let number = |value: &serde_json::Value| value.as_u64().unwrap();
+    let told: u64 = time["groups"].as_object().unwrap().values().map(|part| number(&part["ns"])).sum();
+    assert_eq!(told + number(&time["not_told_apart_ns"]), number(&time["window_ns"]), "{time}");
+    assert!(number(&time["window_ns"]) > 500_000_000 && number(&time["gpu_samples"]) > 100, "{time}");
+    let busy = ["busy_low", "busy_high"].map(|bound| time[bound].as_f64().unwrap());
+    assert!((busy[0] - 0.24).abs() < 0.002 && (busy[1] - 0.26).abs() < 0.002, "{time}");
+    let compute = &time["groups"]["gpu_compute"];
+    assert!(compute["low"].as_f64().unwrap() <= 0.25 && compute["high"].as_f64().unwrap() >= 0.25, "{time}");
+    assert_eq!(time["bottleneck"], json["verdict"]["group"]);
+    // What the program said at its end, and the trace says the same.
+    for wanted in ["The time divides into computing 2", "not told apart", "GPU samples"] {
+        assert!(text.contains(wanted), "no {wanted:?} in {text}");
+    }
+    let evidence = json["verdict"]["evidence"][1].as_str().unwrap();
+    assert!(text.contains(evidence), "{evidence:?} is not in {text}");
+}
+
+#[test]
+fn without_the_counter_of_the_engine_bounds_are_wider() {
+    let stage = Stage::new();
+    let silent = "silent gr__cycles_active.avg.pct_of_peak_sustained_elapsed\n";
+    let (seen, _) = monitored(&stage, &recorded("GH100", silent));
+    let last = seen.sets.last().unwrap();
+    assert!(last.metrics.position(Metric::EngineActive).is_none(), "{:?}", seen.sets);
+    let time = stage.report()["monitored"].clone();
+    // Three quarters of the multiprocessors in the mean.
+    let busy = ["busy_low", "busy_high"].map(|bound| time[bound].as_f64().unwrap());
+    assert!((busy[0] - 0.75).abs() < 0.001 && busy[1] == 1.0, "{time}");
+}

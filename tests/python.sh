@@ -6,6 +6,9 @@
 #                                   what follows is for pytest, such as -k notebook; GPUWHY_TEST_VERSIONS="3.9 3.12"
 #                                   chooses versions, none tests only where pip and uv put things
 #
+#   tests/python.sh --source DIR    `pip install .` and the source distribution, in fresh environments, with gpuwhy and
+#                                   libprof.so of DIR; without DIR cargo builds both twice, which takes minutes
+#
 # Tools come from PyPI, into target/python. What cannot be had is SKIPPED.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,6 +23,27 @@ environment() { # folder, requirements
         python3 -m venv "$1" && "$1/bin/pip" install --quiet --requirement "$2" && touch "$1/done"
     fi
 }
+
+if [ "${1:-}" = --source ]; then
+    [ -z "${2:-}" ] || GPUWHY_WHEEL_BINARIES=$(realpath "$2")
+    export GPUWHY_WHEEL_BINARIES=${GPUWHY_WHEEL_BINARIES-}
+    scratch=$(mktemp -d)
+    trap 'rm -rf "$scratch"' EXIT
+    PYTHONPATH=python/build_backend python3 -c "import sys, gpuwhy_build; gpuwhy_build.build_sdist(sys.argv[1])" "$scratch"
+    for source in "$PWD" "$scratch"/gpuwhy-*.tar.gz; do
+        python3 -m venv "$scratch/fresh"
+        "$scratch/fresh/bin/pip" install --quiet "$source"
+        wanted="gpuwhy $("$scratch/fresh/bin/python" -c "import importlib.metadata as m; print(m.version('gpuwhy'))")"
+        for said in "$("$scratch/fresh/bin/gpuwhy" --version)" "$("$scratch/fresh/bin/python" -m gpuwhy --version)"; do
+            case $said in "$wanted"*) ;; *) echo "expected $wanted, found $said" >&2; exit 1 ;; esac
+        done
+        (cd "$scratch" && fresh/bin/python -c "import gpuwhy._find as f; assert f.library().is_file(), f.library()")
+        (cd "$scratch" && { fresh/bin/gpuwhy doctor || true; } | grep -q "^ok    libprof.so .*site-packages/gpuwhy/_lib/libprof.so")
+        echo "pip install ${source##*/}: $wanted, with libprof.so"
+        rm -rf "$scratch/fresh"
+    done
+    exit
+fi
 
 if [ "${1:-}" != --wheel ]; then
     if environment "$tools/tests" python/tests/requirements.txt; then

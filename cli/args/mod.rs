@@ -15,6 +15,7 @@ mod exporter;
 mod hang;
 mod history;
 mod kernels;
+pub mod manual;
 mod merge;
 mod page;
 mod query;
@@ -41,6 +42,7 @@ use self::exporter::{EXPORTER_HELP, ExporterArgs};
 use self::hang::{HANG_HELP, HangArgs};
 use self::history::{HISTORY_HELP, HistoryArgs};
 use self::kernels::{KERNELS_HELP, KernelsArgs};
+use self::manual::ManualArgs;
 use self::merge::{MERGE_HELP, MergeArgs};
 use self::query::{QUERY_HELP, QueryArgs};
 use self::report::{REPORT_HELP, ReportArgs};
@@ -141,6 +143,9 @@ pub enum Command {
     /// Make the calls that `doctor --calibrate` measures, in a child
     #[command(name = crate::doctor::calibrate::program::SUBCOMMAND, hide = true)]
     CalibrationProgram,
+    /// Write manual pages and completions of shells, for packages
+    #[command(name = manual::SUBCOMMAND, hide = true)]
+    ManualPages(ManualArgs),
     /// Load a libcupti and call into it; `doctor` runs this in a child
     #[command(name = crate::doctor::probe::SUBCOMMAND, hide = true)]
     Probe(ProbeArgs),

@@ -111,7 +111,7 @@ fn counters(cupti: &'static Cupti) -> Result<String, String> {
     if let Some((library, problem)) = counters.missing_libraries().next() {
         return Err(format!("{}: {problem}; install the whole nvidia-cuda-cupti package", library.display()));
     }
-    let links = Links { pcie: true, nvlink: true };
+    let links = Links { pcie: true, nvlink: true, engine: false };
     match sets::choose(counters, &chip, links) {
         Ok(Some(set)) => Ok(format!("of {chip}: {} quantities in one pass, free and permitted", set.quantities.len())),
         Ok(None) | Err(_) => Err(Refusal::NoMetrics.to_string()),

@@ -4,8 +4,9 @@
 //! finished trace does not change; one that is still being written is read up to where it ended when it was opened.
 
 use std::cell::Cell;
-use std::fs::File;
-use std::io::{BufRead, Read};
+use std::fs::{self, File, Metadata};
+use std::io::{self, BufRead, Read};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -43,10 +44,18 @@ pub fn stem(path: &Path) -> String {
 pub struct TraceFile {
     path: PathBuf,
     /// The file itself, or the trace that it was translated into.
-    contents: Arc<File>,
+    contents: Contents,
     /// Size when it was opened.
     bytes: u64,
     session: ProcessInfo,
+}
+
+/// The bytes of a trace.
+#[derive(Debug)]
+enum Contents {
+    Open(Arc<File>),
+    /// Opened again for each pass: device and number of the inode.
+    Closed(u64, u64),
 }
 
 /// What a pass leaves besides what its visitor kept.
@@ -138,14 +147,40 @@ impl TraceFile {
         }
         drop(bytes);
         let (path, contents, bytes) = input.into_file();
-        Self { path, contents, bytes, session: ProcessInfo::default() }.begun()
+        Self { path, contents: Contents::Open(contents), bytes, session: ProcessInfo::default() }.begun()
     }
 
     /// The trace that `input` was translated into.
     pub(crate) fn of(input: &Input, trace: File) -> Result<Self, OpenError> {
         let bytes = trace.metadata().map_err(scratch::failed)?.len();
         let path = input.path().to_owned();
-        Self { path, contents: Arc::new(trace), bytes, session: ProcessInfo::default() }.begun()
+        Self { path, contents: Contents::Open(Arc::new(trace)), bytes, session: ProcessInfo::default() }.begun()
+    }
+
+    /// Lets go of the file until it is read, for whoever has more traces than a process may have open files. Nothing
+    /// changes for one that was translated or copied.
+    pub fn close(&mut self) {
+        let Contents::Open(file) = &self.contents else { return };
+        let inode = |found: io::Result<Metadata>| found.ok().map(|found| (found.dev(), found.ino()));
+        if let Some((device, number)) = inode(file.metadata())
+            && inode(fs::metadata(&self.path)) == Some((device, number))
+        {
+            self.contents = Contents::Closed(device, number);
+        }
+    }
+
+    fn contents(&self) -> Result<Arc<File>, OpenError> {
+        let (device, number) = match &self.contents {
+            Contents::Open(file) => return Ok(Arc::clone(file)),
+            Contents::Closed(device, number) => (*device, *number),
+        };
+        let file = File::open(&self.path).map_err(|error| OpenError::io(&self.path, error))?;
+        let found = file.metadata().map_err(|error| OpenError::io(&self.path, error))?;
+        if (found.dev(), found.ino()) != (device, number) {
+            let replaced = io::Error::other("another file has its name by now; do not move traces while they are read");
+            return Err(OpenError::io(&self.path, replaced));
+        }
+        Ok(Arc::new(file))
     }
 
     /// Reads who was traced.
@@ -161,7 +196,12 @@ impl TraceFile {
     /// When the size of `contents` cannot be found out.
     pub fn with_contents(&self, contents: File) -> Result<Self, OpenError> {
         let bytes = contents.metadata().map_err(scratch::failed)?.len();
-        Ok(Self { path: self.path.clone(), contents: Arc::new(contents), bytes, session: self.session.clone() })
+        Ok(Self {
+            path: self.path.clone(),
+            contents: Contents::Open(Arc::new(contents)),
+            bytes,
+            session: self.session.clone(),
+        })
     }
 
     /// The report of the trace, about one capture of a run in pieces or the newest.
@@ -278,7 +318,8 @@ impl TraceFile {
         interrupted: &Rc<Cell<bool>>,
     ) -> Result<Box<dyn BufRead + 'p>, OpenError> {
         let position = Rc::default();
-        let source = Counted::new(FromStart::new(&self.contents, self.bytes), Rc::clone(&position));
+        let contents = self.contents()?;
+        let source = Counted::new(FromStart::new(&contents, self.bytes), Rc::clone(&position));
         let watched = Watched {
             source,
             position: Rc::clone(&position),
@@ -291,8 +332,35 @@ impl TraceFile {
 
     /// Reads from the beginning. `position` follows how many of the file's bytes have been read.
     fn reader(&self, position: &Rc<Cell<u64>>) -> Result<TraceReader<Box<dyn BufRead>>, OpenError> {
-        let source = Counted::new(FromStart::new(&self.contents, self.bytes), Rc::clone(position));
+        let contents = self.contents()?;
+        let source = Counted::new(FromStart::new(&contents, self.bytes), Rc::clone(position));
         let bytes = unpacked(source, Rc::clone(position)).map_err(|error| OpenError::io(&self.path, error))?;
         TraceReader::new(bytes).map_err(|error| OpenError::trace(&self.path, error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use profiler_core::record::Timestamp;
+    use profiler_core::trace::TraceWriter;
+
+    #[test]
+    fn a_closed_trace_is_opened_again_unless_another_file_has_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rank0.gpuwhy");
+        let session = ProcessInfo { process_id: 7, ..ProcessInfo::default() };
+        let writer = TraceWriter::new(Vec::new(), &session).unwrap();
+        let bytes = writer.finish(End::Clean, Timestamp::from_nanos(1), &Loss::default(), &Dictionary::new()).unwrap();
+        fs::write(&path, &bytes).unwrap();
+        let mut trace = TraceFile::open(&path).unwrap();
+        trace.close();
+        assert!(matches!(trace.contents, Contents::Closed(..)));
+        let pass = |trace: &TraceFile| trace.pass(&mut unwatched, |_, _| Ok::<_, OpenError>(()));
+        assert_eq!(pass(&trace).unwrap().session.process_id, 7);
+        fs::write(folder.path().join("other"), &bytes).unwrap();
+        fs::rename(folder.path().join("other"), &path).unwrap();
+        let error = pass(&trace).err().unwrap().to_string();
+        assert!(error.contains("rank0.gpuwhy") && error.contains("another file has its name"), "{error}");
     }
 }

@@ -21,6 +21,7 @@ use crate::json_text::Object;
 use crate::kernels::source::PcWindow;
 use crate::kernels::{Choice, KernelProfile, KernelsReport, Pattern, candidates, choose};
 use crate::metrics::{self, Totals};
+use crate::monitoring::{MonitoredTime, Monitoring};
 use crate::process_info::{End, ProcessInfo};
 use crate::record::{CaptureMark, DeviceId, Loss, Record, Timestamp, Trigger};
 use crate::report::monitor;
@@ -58,6 +59,8 @@ const NANOS_TO_CHOOSE: u64 = 10_000_000_000;
 struct Capture {
     row: CaptureRow,
     attributor: Attributor,
+    /// What divides the time where no device work is recorded.
+    monitoring: Monitoring,
     collectives: CollectiveEngine,
     /// What the live line names.
     live_verdict: LiveVerdict,
@@ -134,6 +137,7 @@ impl Captures {
         }
         let selected = self.selected;
         if let Some(capture) = self.open.iter_mut().find(|capture| capture.row.number == selected) {
+            capture.monitoring.push(record, dictionary);
             capture.attributor.push(record, dictionary);
             capture.collectives.push(record, dictionary);
         }
@@ -194,7 +198,17 @@ impl Captures {
             }
             return;
         }
-        self.open.iter_mut().for_each(|capture| capture.attributor.push_counters(event));
+        for capture in &mut self.open {
+            capture.attributor.push_counters(event);
+            capture.monitoring.counters(event);
+        }
+    }
+
+    /// How the time of the capture that the report is about divides by samples alone, where no device work was
+    /// recorded; `None` without hardware samples.
+    #[must_use]
+    pub fn monitored(&self) -> Option<MonitoredTime> {
+        self.shown()?.monitoring.time()
     }
 
     /// A communicator of the program, or an operation that it queued; before the flush mark that passes it.
@@ -340,7 +354,11 @@ impl Captures {
             report.kernels.windows.clone_from(&self.pc_windows);
         }
         if report.is_watched() {
-            report.verdict = monitor::verdict(&report.gauges, &attributor.sample_totals());
+            report.monitored = self.monitored();
+            report.verdict = monitor::verdict(&report, &attributor.sample_totals());
+            if let Some(recent) = shown.and_then(|capture| capture.monitoring.recent_time()) {
+                report.verdict.live = monitor::live(&recent);
+            }
         } else if let Some(capture) = shown {
             report.verdict.live = capture.live_verdict.clone().follow(attributor, &report.verdict);
         }
@@ -435,10 +453,15 @@ impl Captures {
     fn begin(&mut self, number: u32, at: Timestamp, trigger: Trigger) {
         let mut attributor = Attributor::new();
         attributor.begin(at);
+        let mut monitoring = Monitoring::default();
+        let mut take = |event: &CounterEvent| {
+            attributor.push_counters(event);
+            monitoring.counters(event);
+        };
         if self.begun {
-            self.counters.sets().iter().for_each(|set| attributor.push_counters(&CounterEvent::Set(*set)));
+            self.counters.sets().iter().for_each(|set| take(&CounterEvent::Set(*set)));
         }
-        std::mem::take(&mut self.early).iter().for_each(|event| attributor.push_counters(event));
+        std::mem::take(&mut self.early).iter().for_each(take);
         self.begun = true;
         if self.events_kept {
             attributor.keep_simulated_events();
@@ -457,7 +480,7 @@ impl Captures {
         if self.open.iter().all(|capture| capture.row.number != number) {
             let row = CaptureRow { number, trigger, begin: at, ..CaptureRow::default() };
             let collectives = self.collectives.engine(at);
-            self.open.push(Capture { row, attributor, collectives, live_verdict: LiveVerdict::default() });
+            self.open.push(Capture { row, attributor, monitoring, collectives, live_verdict: LiveVerdict::default() });
         }
     }
 

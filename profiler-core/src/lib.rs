@@ -27,6 +27,7 @@ pub mod json_text;
 pub mod kernels;
 pub mod loss;
 pub mod metrics;
+pub mod monitoring;
 pub mod process_info;
 pub mod ranks;
 pub mod record;

@@ -36,6 +36,8 @@ mod kernel_profiles;
 mod launch_lines;
 mod live_line;
 mod memory_usage;
+mod monitoring;
+mod monitoring_recorded;
 mod program_counters;
 mod ranks;
 mod ranks_simulated;

@@ -93,6 +93,13 @@ def build() -> pathlib.Path:
     """Builds both files; gives their folder."""
     target = os.environ.get("GPUWHY_WHEEL_TARGET")
     environment = {**os.environ, "CARGO_INCREMENTAL": "0"}
+    if target:
+        # Messages of panics name source files: not by the folders of whoever builds for others.
+        homes = {str(pathlib.Path.home()): "/home", str(ROOT): "/gpuwhy"}
+        flags = [f"--remap-path-prefix={path}={name}" for path, name in homes.items()]
+        environment["CARGO_ENCODED_RUSTFLAGS"] = "\x1f".join([*environment.get("RUSTFLAGS", "").split(), *flags])
+        maps = " ".join(f"-ffile-prefix-map={path}={name}" for path, name in homes.items())
+        environment["CFLAGS"] = f"{environment.get('CFLAGS', '')} {maps}".strip()
     cargo = ["cargo", "zigbuild", "--target", target] if target else ["cargo", "build"]
     line = [*cargo, "--release", "--locked", "--config", 'profile.release.strip="symbols"', "-p", "gpuwhy", "-p", "gpuwhy-inject"]
     print(" ".join(line), file=sys.stderr, flush=True)

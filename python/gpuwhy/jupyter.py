@@ -10,7 +10,7 @@ import argparse
 import html
 import shlex
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Mapping, NoReturn, cast
 
 from ._errors import CommandFailed, NotFound, NotMeasured, VersionMismatch
 
@@ -36,13 +36,16 @@ def static_html(report: Report) -> str:
     if verdict.recommendation:
         parts.append(f"<div>{_escape(verdict.recommendation)}</div>")
     for device in report.devices:
-        total = sum(device.leaves.values()) or 1
-        longest = sorted(device.leaves.items(), key=lambda item: -item[1])[:_LEAVES]
+        # As the verdict: start-up would hide what limits the steps.
+        steady: Mapping[str, int] = device.raw["steady_leaves"]
+        leaves, part = (steady, "after warm-up") if any(steady.values()) else (device.leaves, "whole run")
+        total = sum(leaves.values()) or 1
+        longest = sorted(leaves.items(), key=lambda item: -item[1])[:_LEAVES]
         rows = "".join(
             f"<tr><td>{_escape(leaf)}</td><td>{ns / total:.1%}</td>"
             f'<td><div style="background:#4c78a8;height:0.8em;width:{200 * ns / total:.0f}px"></div></td></tr>'
             for leaf, ns in longest if ns)
-        parts.append(f"<div>GPU {device.id} {_escape(device.name)}</div><table>{rows}</table>")
+        parts.append(f"<div>GPU {device.id} {_escape(device.name)}, {part}, by cause</div><table>{rows}</table>")
         kernels = "".join(
             f"<tr><td>{_escape(str(row['name'])[:80])}</td><td>{row['count']}</td><td>{row['total_ns'] / 1e6:.3f} ms</td></tr>"
             for row in device.kernels[:_KERNELS])

@@ -190,6 +190,8 @@ class Suite:
         if mode is Mode.VARIABLE:
             environment["CUDA_INJECTION64_PATH"] = str(self.library)
             environment["GPUWHY_REPORT"] = "off"
+        # Runs of this suite are none of the history of whoever runs it.
+        environment["XDG_STATE_HOME"] = str(self.scratch / "state")
         environment.update(extra or {})
         return environment
 

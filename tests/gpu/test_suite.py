@@ -19,7 +19,7 @@ import unittest
 
 import gains
 import suite
-from checks import counters, interventions, native_cost, real, untraced
+from checks import counters, interventions, monitor, native_cost, real, untraced
 from gains_table import main as print_tables
 from harness import Mode, Run, Status, Suite, read_lines
 from intervention_table import FIXES, INTERVENTIONS, SCENARIOS
@@ -254,6 +254,12 @@ class Turns(unittest.TestCase):
         (line,) = native_cost.compare(self.suite, "launch", self.started(**plans))
         self.assertEqual(line.status, Status.PASS, line.detail)
         self.assertIn("time with native stacks over without, by round: 1.000 (1.000 to 1.000)", line.detail)
+
+    def test_shares_of_groups_sum_what_leaves_mean(self) -> None:
+        devices = [{"steady_leaves": {"compute": 30, "dispatch": 10, "launch_api": 5}}, {"steady_leaves": {"host_blocked": 5}}]
+        shares = monitor.group_shares({"devices": devices})
+        self.assertEqual([shares[group] for group in ("gpu_compute", "launch", "host_cpu", "sync")], [0.6, 0.3, 0.1, 0.0])
+        self.assertEqual(monitor.group_shares({"devices": []})["copy"], 0.0)
 
     def test_costs_of_counters_are_read_from_what_programs_and_tables_say(self) -> None:
         def said(text: str) -> Run:

@@ -39,6 +39,8 @@ pub enum Quantity {
     NvlinkRead,
     /// Bytes sent over NVLink, a second.
     NvlinkWrite,
+    /// The engine that runs kernels at work, percent.
+    EngineActive,
 }
 
 /// What cannot be missing: without it samples cannot be compared with kernels.
@@ -49,6 +51,7 @@ const ESSENTIAL: [Quantity; 2] = [Quantity::Clock, Quantity::MultiprocessorsActi
 const METRICS: &[(Quantity, &[&str])] = &[
     (Quantity::Clock, &["gpc__cycles_elapsed.avg.per_second"]),
     (Quantity::MultiprocessorsActive, &["sm__cycles_active.avg.pct_of_peak_sustained_elapsed"]),
+    (Quantity::EngineActive, &["gr__cycles_active.avg.pct_of_peak_sustained_elapsed"]),
     (
         Quantity::Issue,
         &[
@@ -83,6 +86,8 @@ pub struct Links {
     pub pcie: bool,
     /// NVLink.
     pub nvlink: bool,
+    /// The engine that runs kernels: how long it worked, which is not needed beside records of kernels.
+    pub engine: bool,
 }
 
 impl Links {
@@ -90,8 +95,9 @@ impl Links {
     #[must_use]
     pub const fn without_one(self) -> Option<Self> {
         match self {
-            Self { nvlink: true, pcie } => Some(Self { pcie, nvlink: false }),
-            Self { pcie: true, .. } => Some(Self { pcie: false, nvlink: false }),
+            Self { engine: true, .. } => Some(Self { engine: false, ..self }),
+            Self { nvlink: true, .. } => Some(Self { nvlink: false, ..self }),
+            Self { pcie: true, .. } => Some(Self { pcie: false, ..self }),
             _ => None,
         }
     }
@@ -100,6 +106,7 @@ impl Links {
         match quantity {
             Quantity::PcieRead | Quantity::PcieWrite => self.pcie,
             Quantity::NvlinkRead | Quantity::NvlinkWrite => self.nvlink,
+            Quantity::EngineActive => self.engine,
             _ => true,
         }
     }

@@ -20,6 +20,7 @@ fn named(counter: Counter) -> Option<(&'static str, f64)> {
     Some(match metric {
         Metric::Unknown => return None,
         Metric::Clock => ("GPC Clock Frequency [MHz]", 1e6),
+        Metric::EngineActive => ("GR Active [Throughput %]", 1.0),
         Metric::MultiprocessorsActive => ("SMs Active [Throughput %]", 1.0),
         Metric::Issue => ("SM Issue [Throughput %]", 1.0),
         Metric::Tensor => ("Tensor Active [Throughput %]", 1.0),

@@ -55,6 +55,7 @@ fn meaning(name: &str) -> Option<Meaning> {
         // Without a unit in files of old versions, in MHz all the same.
         "gpc clock frequency" if unit.is_empty() => Some(Meaning::Metric(Metric::Clock, 1e6)),
         "gpc clock frequency" => metric(Metric::Clock, unit == "MHz"),
+        "gr active" => metric(Metric::EngineActive, share),
         "sms active" | "sm active" => metric(Metric::MultiprocessorsActive, share),
         "sm issue" => metric(Metric::Issue, share),
         "tensor active" | "tensor active / fp16 active" => metric(Metric::Tensor, share),
@@ -345,6 +346,7 @@ mod tests {
         for (name, wanted) in [
             ("GPC Clock Frequency [MHz]", Some(Meaning::Metric(Metric::Clock, 1e6))),
             ("SMs Active [Throughput %]", Some(Meaning::Metric(Metric::MultiprocessorsActive, 1.0))),
+            ("GR Active [Throughput %]", Some(Meaning::Metric(Metric::EngineActive, 1.0))),
             ("SM Active", Some(Meaning::Metric(Metric::MultiprocessorsActive, 1.0))),
             ("Tensor Active / FP16 Active [Throughput %]", Some(Meaning::Metric(Metric::Tensor, 1.0))),
             ("DRAM Read Bandwidth [Throughput %]", Some(Meaning::Memory(Metric::DramRead))),

@@ -41,7 +41,7 @@ pub const MODE: Setting<Mode> = Setting {
     default: "light",
     expected: "monitor, light or full",
     meaning: "How much is recorded at most: `monitor` no device work and no API call, only ranges (NVTX), what host threads do \
-                  and how busy NVML says the devices are, without a division of device time ([what its verdict rests \
+                  and how busy the devices are, which divides device time only with GPUWHY_GPU_METRICS=auto ([what its verdict rests \
                   on](../reference/report.md#monitor-mode)); `light` device work and the API calls that launch, copy, wait, allocate or load; \
                   `full` every API call, memory usage, synchronizations and events too.",
     parse: Mode::named,
@@ -390,7 +390,7 @@ pub const GPU_METRICS: Setting<GpuMetrics> = Setting {
                   the driver allows it; the report notes a refusal. `on` also says a refusal on stderr; `on:HZ` names the rate. Sampling \
                   counts the whole GPU, takes about 100 MB of host memory and at most 1 % of one core (5 % with `on:HZ`): beyond that \
                   the rate is lowered. It excludes ncu, GPU metrics of nsys and, before Hopper, profiling metrics of DCGM. With \
-                  GPUWHY_MODE=monitor there are gauges only.",
+                  GPUWHY_MODE=monitor the samples divide the GPU's time.",
     parse: GpuMetrics::parse,
 };
 

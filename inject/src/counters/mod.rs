@@ -66,6 +66,8 @@ pub fn close_before_libraries() {
 pub struct Reader {
     wanted: GpuMetrics,
     samples: bool,
+    /// No work of the device is recorded, so samples have to tell how long it was busy, and no buffer ever comes.
+    monitors: bool,
 }
 
 /// What the thread owns.
@@ -99,9 +101,8 @@ struct Thread<'a> {
 impl Reader {
     /// What the settings ask for. `None` when that is nothing.
     pub fn prepare(wanted: GpuMetrics, mode: Mode) -> Option<Self> {
-        // Without kernels, samples say nothing that NVML does not.
-        let samples = wanted.samples() && mode != Mode::Monitor;
-        (wanted != GpuMetrics::Off).then_some(Self { wanted, samples })
+        let (samples, monitors) = (wanted.samples(), mode == Mode::Monitor);
+        (wanted != GpuMetrics::Off).then_some(Self { wanted, samples, monitors })
     }
 
     /// Reads until it is stopped.
@@ -184,13 +185,16 @@ impl Thread<'_> {
                 }
             });
             let mut highest = 0;
-            let mut links = Links { pcie: true, nvlink: several };
+            let monitors = self.reader.monitors;
+            let mut links = Links { pcie: true, nvlink: several, engine: monitors };
             if let Some(gauges) = &mut gauges {
                 highest = gauges.highest_clock_hz();
                 self.events.push(CounterEvent::Gauges(gauges.read(clock::now(self.cupti), false)));
                 // What NVML counts has not to be sampled.
                 let [pcie, nvlink] = gauges.counted_links();
-                links = Links { pcie: links.pcie && !pcie, nvlink: links.nvlink && !nvlink };
+                // Without records of copies its bytes have to be those of a sample.
+                links.pcie = monitors || !pcie;
+                links.nvlink &= !nvlink;
             }
             self.gauges.extend(gauges);
             if self.reader.samples {
@@ -218,7 +222,7 @@ impl Thread<'_> {
             self.give_way();
             return;
         }
-        if self.open_due.is_some_and(|due| now >= due) && self.shared.has_delivered() {
+        if self.open_due.is_some_and(|due| now >= due) && (self.reader.monitors || self.shared.has_delivered()) {
             self.open_due = None;
             self.open();
             self.decode_due = Instant::now() + PERIOD;
@@ -396,6 +400,7 @@ mod tests {
         assert_eq!(samples(GpuMetrics::Gauges, Mode::Light), Some(false));
         assert_eq!(samples(GpuMetrics::Auto, Mode::Light), Some(true));
         assert_eq!(samples(GpuMetrics::On(Some(500)), Mode::Full), Some(true));
-        assert_eq!(samples(GpuMetrics::On(None), Mode::Monitor), Some(false));
+        assert_eq!(samples(GpuMetrics::On(None), Mode::Monitor), Some(true));
+        assert_eq!(samples(GpuMetrics::Gauges, Mode::Monitor), Some(false));
     }
 }

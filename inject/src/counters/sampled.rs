@@ -260,6 +260,7 @@ fn metric(quantity: Quantity) -> Metric {
         Quantity::PcieWrite => Metric::PcieWrite,
         Quantity::NvlinkRead => Metric::NvlinkRead,
         Quantity::NvlinkWrite => Metric::NvlinkWrite,
+        Quantity::EngineActive => Metric::EngineActive,
     }
 }
 

@@ -155,7 +155,7 @@ impl HostSampleView {
 
     /// `nanos` of the time that it speaks for, by cause. When that is not all of the time since the sample before, what
     /// the sample saw the thread do comes first: the rest was outside the host gap as likely as in it.
-    fn split(&self, nanos: u64) -> [(HostCause, u64); 3] {
+    pub(super) fn split(&self, nanos: u64) -> [(HostCause, u64); 3] {
         let off = self.length() - self.on_cpu - self.runnable;
         let [on_cause, ready_cause, off_cause] = self.causes;
         let mut rest = nanos;

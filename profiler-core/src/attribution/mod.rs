@@ -22,6 +22,7 @@ mod arrival;
 mod calls;
 mod dependencies;
 mod gap;
+pub(crate) mod host_activity;
 pub mod host_cause;
 mod host_lead;
 mod host_records;

@@ -98,6 +98,8 @@ metrics! {
     13 NvlinkRead "nvlink_read" PerSecond;
     /// Bytes that the device sent over NVLink: `nvltx__bytes.sum.per_second`.
     14 NvlinkWrite "nvlink_write" PerSecond;
+    /// The engine that runs kernels at work: `gr__cycles_active.avg.pct_of_peak_sustained_elapsed`.
+    15 EngineActive "engine_active" Percent;
 }
 
 /// The metrics of a set, in the order of a sample's values. At most [`METRIC_LIMIT`], each once.

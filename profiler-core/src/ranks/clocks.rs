@@ -15,6 +15,9 @@ const FEWEST: usize = 10;
 /// Ends that scatter more, nanoseconds (median), say less about a clock than a time service over a network keeps
 /// anyway (RFC 5905: "less than a millisecond" on fast local networks).
 const WORST_SCATTER: i64 = 1_000_000;
+/// Clocks drift no faster against each other: a time service corrects by 500 ppm at most (RFC 5905), of two clocks one
+/// may be fast and the other slow. A steeper line is noise over a short time.
+const FASTEST_DRIFT: f64 = 1e-3;
 /// Differences that an edge keeps, spread over the run.
 const KEPT: usize = 128;
 /// Points whose slopes are taken, of those: 496 pairs.
@@ -201,7 +204,7 @@ fn edge((from, to): (usize, usize), kept: &[(i64, i64)], middle: i64) -> Option<
         slopes.extend(later.map(|b| (b.1 - a.1) as f64 / (b.0 - a.0) as f64));
     }
     slopes.sort_unstable_by(f64::total_cmp);
-    let drift = slopes.get(slopes.len() / 2).copied().unwrap_or_default();
+    let drift = slopes.get(slopes.len() / 2).copied().filter(|drift| drift.abs() <= FASTEST_DRIFT).unwrap_or_default();
     let line = |at: i64| (drift * (at - middle) as f64).round() as i64;
     let mut levels: Vec<i64> = kept.iter().map(|&(at, difference)| difference.saturating_sub(line(at))).collect();
     let offset = quantile(&mut levels, 0.5)?;

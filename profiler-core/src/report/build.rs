@@ -77,6 +77,7 @@ impl Report {
             verdict,
             cost: None,
             gauges: Utilization::default(),
+            monitored: None,
             counter_losses: Vec::new(),
             collectives: None,
             kernels: KernelsReport::default(),

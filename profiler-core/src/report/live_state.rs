@@ -51,7 +51,7 @@ impl Report {
             .optional_share("ceiling", gain.map(|gain| gain.speedup))
             .optional_share("ceiling_low", interval.map(|(low, _)| low))
             .optional_share("ceiling_high", interval.map(|(_, high)| high))
-            .optional_share("busy", (!self.devices.is_empty()).then(|| busy_share(self)))
+            .optional_share("busy", self.live_busy())
             .optional_share("cost", self.cost.and_then(|cost| cost.share()))
             .optional_share("cores", self.cost.and_then(|cost| cost.core_share()))
             .object("steps", self.steps_state())
@@ -74,6 +74,12 @@ impl Report {
             .objects("top_kernels", self.kernels_state())
             .objects("lines", self.lines_state())
             .objects("ranges", self.ranges_state())
+    }
+
+    /// Share of the time in which devices were busy; by samples where no device work is recorded.
+    fn live_busy(&self) -> Option<f64> {
+        let sampled = self.monitored.as_ref().map(|time| time.busy.0.midpoint(time.busy.1));
+        if self.devices.is_empty() { sampled } else { Some(busy_share(self)) }
     }
 
     fn steps_state(&self) -> Option<Object> {

@@ -1,11 +1,12 @@
 //! The verdict of a run in which no device work was recorded on purpose, and what its gauges said.
 //!
-//! Nothing here divides device time: gauges tell how much of it was used, looks at the launching thread tell what that
-//! thread did, and only where both point the same way is a cause named, as likely. A launching thread that spins in a
-//! synchronization samples as one that computes, and one that waits for a lock may wait for the device, so neither is a
-//! cause here. Shares of a verdict are 0: none was measured. The utilization rate counts copies as well as kernels, and
-//! is coarse; the hardware counter counts kernels alone, so it goes before the rate where the device has it
-//! (docs/design/overhead.md).
+//! Where hardware counters are sampled, [`crate::monitoring`] divides the time, and a cause is named where its
+//! intervals leave one. Else nothing divides device time: gauges tell how much of it was used, looks at the launching
+//! thread tell what that thread did, and only where both point the same way is a cause named, as likely. A launching
+//! thread that spins in a synchronization samples as one that computes, and one that waits for a lock may wait for the
+//! device, so neither is a cause here, and the share of a verdict is 0: none was measured. The utilization rate counts
+//! copies as well as kernels, and is coarse; the hardware counter counts kernels alone, so it goes before the rate
+//! where the device has it (docs/design/overhead.md).
 
 use std::fmt::Write;
 
@@ -13,10 +14,11 @@ use super::{Report, Verdict};
 use crate::attribution::SampleTotals;
 use crate::attribution::host_cause::HostCause;
 use crate::attribution::leaf::Group;
+use crate::monitoring::{MonitoredPart, MonitoredTime};
 use crate::text_format::{Page, counted, duration, wrapped};
 use crate::thresholds::WORTH_SHARE;
 use crate::utilization::{Absence, Counter, DeviceUtilization, Utilization};
-use crate::words::capitalized;
+use crate::words::{self, capitalized};
 
 /// What a thread was seen to do must be at least this part of the device's idle time to be its likely cause; the same
 /// part as where idle time itself is looked at (`verdict::host`).
@@ -41,22 +43,80 @@ const CLEAR_WAITS: [(HostCause, &str); 4] = [
 const MEASURE: &str = "Record the GPU work to see the cause and what it costs: gpuwhy run --mode light, or a part of the run \
                        (gpuwhy run --delay 60 --duration 10).";
 
-/// Judges by gauges and looks.
-pub(crate) fn verdict(gauges: &Utilization, samples: &SampleTotals) -> Verdict {
-    let mut evidence = evidence(gauges, samples);
-    let (group, because) = judged(gauges, samples);
+/// Judges by hardware samples, and where there are none by gauges and looks.
+pub(crate) fn verdict(report: &Report, samples: &SampleTotals) -> Verdict {
+    let mut evidence = evidence(&report.gauges, samples);
+    let (group, share, because) = match &report.monitored {
+        Some(time) => {
+            let processes = report.process.world_size().unwrap_or(1);
+            divided(time, processes > 1)
+        }
+        None => {
+            let (group, because) = judged(&report.gauges, samples);
+            (group, 0.0, because)
+        }
+    };
     evidence.insert(0, because);
+    if let Some(time) = &report.monitored {
+        evidence.insert(1, division(time));
+    }
     Verdict {
         group,
-        share: 0.0,
+        share,
         ranking: Vec::new(),
         basis: None,
-        live: (group, 0.0),
+        live: (group, share),
         evidence,
         details: Vec::new(),
         recommendation: MEASURE.to_owned(),
         plan: Vec::new(),
     }
+}
+
+/// What a display that is followed live names: by the newest part of the run.
+pub(crate) fn live(recent: &MonitoredTime) -> (Group, f64) {
+    let share = recent.part(recent.bottleneck).map_or(0.0, |part| part.low);
+    (recent.bottleneck, share)
+}
+
+/// Group, smallest share and reason by the division of the time.
+fn divided(time: &MonitoredTime, several: bool) -> (Group, f64, String) {
+    let from = "Inferred from hardware and CPU samples: mode monitor records no GPU work";
+    let range = |part: &MonitoredPart| {
+        format!("{} {}", words::bottleneck(part.group), between(part.low, part.high))
+    };
+    if time.bottleneck == Group::GpuCompute && several {
+        let why =
+            "kernels ran nearly all the time, but whether they compute or communicate is not known without records";
+        return (Group::CannotTell, 0.0, format!("{}. {from}.", capitalized(why)));
+    }
+    if let Some(part) = time.part(time.bottleneck) {
+        let why = format!("{} of {}. {from}.", capitalized(&range(part)), duration(time.window_ns));
+        return (time.bottleneck, part.low, why);
+    }
+    let possible: Vec<String> = time.possible().into_iter().take(4).map(range).collect();
+    let why = match possible.is_empty() {
+        true => "too little time was sampled, or no cause takes a large part of it".to_owned(),
+        false => format!("these may be it, and samples do not tell which: {}", possible.join("; ")),
+    };
+    (Group::CannotTell, 0.0, format!("The run was only monitored (mode monitor records no GPU work), and {why}."))
+}
+
+/// How the time divides, in a sentence.
+fn division(time: &MonitoredTime) -> String {
+    let told = time.parts.iter().filter(|part| part.nanos * 200 >= time.window_ns);
+    let share = |nanos: u64| format!("{:.0} %", nanos as f64 / time.window_ns.max(1) as f64 * 100.0);
+    let mut parts: Vec<String> =
+        told.map(|part| format!("{} {}", words::spent(part.group), share(part.nanos))).collect();
+    parts.push(format!("not told apart {}", share(time.not_told_ns)));
+    let (devices, hosts) = time.samples;
+    let sampled = format!("{}, {}", counted(devices, "GPU sample"), counted(hosts, "CPU sample"));
+    format!("The time divides into {} ({sampled}).", parts.join(", "))
+}
+
+/// `12 to 15 %`.
+fn between(low: f64, high: f64) -> String {
+    format!("{:.0} to {:.0} %", low * 100.0, high * 100.0)
 }
 
 fn judged(gauges: &Utilization, samples: &SampleTotals) -> (Group, String) {
@@ -186,7 +246,15 @@ pub(super) fn lines(out: &mut Page, report: &Report) {
 }
 
 /// The part of the live line that stands for how device time divides.
-pub(super) fn live_part(gauges: &Utilization) -> Option<String> {
+pub(super) fn live_part(report: &Report) -> Option<String> {
+    if let Some(time) = &report.monitored {
+        let (low, high) = time.busy;
+        return Some(format!(
+            "GPU busy {}",
+            if high - low < 0.03 { format!("{:.0} %", low.midpoint(high) * 100.0) } else { between(low, high) }
+        ));
+    }
+    let gauges = &report.gauges;
     let mut part = format!("GPU busy {:.0} % (NVML)", gauges.busy()? * 100.0);
     if let Some(filled) = gauges.counter(Counter::Multiprocessors) {
         let _ = write!(part, ", multiprocessors {:.0} %", filled * 100.0);
@@ -229,7 +297,7 @@ mod tests {
 
     #[test]
     fn a_cause_is_named_only_where_gauges_and_looks_agree() {
-        let group = |gauges: &Utilization, samples: &SampleTotals| verdict(gauges, samples).group;
+        let group = |gauges: &Utilization, samples: &SampleTotals| judged(gauges, samples).0;
         assert_eq!(group(&gauges(0.34, Some(0.12)), &samples(0.61, 0.0)), Group::DataLoading);
         assert_eq!(group(&gauges(0.34, None), &samples(0.1, 0.5)), Group::HostCpu);
         assert_eq!(
@@ -257,21 +325,20 @@ mod tests {
         let mut copying = gauges(1.0, Some(0.0));
         copying.devices[0].counters[Counter::Active as usize].add(RUN, 0.01);
         assert_eq!(
-            verdict(&copying, &samples(0.0, 0.0)).group,
+            judged(&copying, &samples(0.0, 0.0)).0,
             Group::CannotTell,
             "the rate is coarse: launches may be short"
         );
         copying.devices[0].counters[Counter::PcieReceived as usize].add(RUN, 55.0);
-        let found = verdict(&copying, &samples(0.0, 0.0));
-        assert_eq!(found.group, Group::Copy, "{:?}", found.evidence);
-        assert!(found.evidence[0].contains("55.0 GB/s over PCI Express"), "{:?}", found.evidence);
+        let (found, why) = judged(&copying, &samples(0.0, 0.0));
+        assert_eq!(found, Group::Copy, "{why}");
+        assert!(why.contains("55.0 GB/s over PCI Express"), "{why}");
     }
 
     #[test]
-    fn no_share_is_claimed_and_every_reason_is_said() {
-        let verdict = verdict(&gauges(0.34, None), &samples(0.61, 0.0));
-        assert_eq!((verdict.share, verdict.ranking.len(), verdict.basis), (0.0, 0, None));
-        let text = verdict.evidence.join(" ");
+    fn every_reason_is_said() {
+        let (_, why) = judged(&gauges(0.34, None), &samples(0.61, 0.0));
+        let text = [vec![why], evidence(&gauges(0.34, None), &samples(0.61, 0.0))].concat().join(" ");
         for wanted in [
             "Inferred from utilization",
             "idle 66 %",
@@ -287,8 +354,8 @@ mod tests {
     fn readings_over_a_moment_are_no_evidence() {
         let mut short = gauges(0.1, None);
         short.devices[0].busy.over_ns = SHORTEST - 1;
-        let verdict = verdict(&short, &samples(0.9, 0.0));
-        assert_eq!(verdict.group, Group::CannotTell);
-        assert!(verdict.evidence[0].contains("read over 2.50 s only"), "{:?}", verdict.evidence);
+        let (found, why) = judged(&short, &samples(0.9, 0.0));
+        assert_eq!(found, Group::CannotTell);
+        assert!(why.contains("read over 2.50 s only"), "{why}");
     }
 }

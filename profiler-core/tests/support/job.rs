@@ -1,7 +1,7 @@
-//! A job of many ranks that is made up, with known truth: tensor parallel groups within a host, data parallel groups
-//! over hosts, clocks that are off and drift, and one rank that computes longer.
-//!
-//! Rows of a rank are made when they are asked for, so that a test can measure what a comparison itself keeps.
+// A job of many ranks that is made up, with known truth: tensor parallel groups within a host, data parallel groups
+// over hosts, clocks that are off and drift, and one rank that computes longer.
+//
+// Rows of a rank are made when they are asked for, so that a test can measure what a comparison itself keeps.
 
 use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf};
 use profiler_core::collective::{Basis, Function};

@@ -23,8 +23,15 @@ pub fn describe(path: &str) -> Result<(), Box<dyn Error>> {
     let chips = counters.supported_chips()?;
     println!("chips {}", chips.join(" "));
     for chip in &chips {
-        for (key, pcie, nvlink) in [("chip", false, false), ("pcie", true, false), ("nvlink", true, true)] {
-            match sets::choose(counters, chip, Links { pcie, nvlink }) {
+        let links = Links { pcie: true, nvlink: false, engine: false };
+        let keys = [
+            ("chip", Links { pcie: false, ..links }),
+            ("pcie", links),
+            ("nvlink", Links { nvlink: true, ..links }),
+            ("engine", Links { engine: true, ..links }),
+        ];
+        for (key, links) in keys {
+            match sets::choose(counters, chip, links) {
                 Ok(Some(set)) => {
                     let quantities: Vec<_> = set.quantities.iter().map(|quantity| format!("{quantity:?}")).collect();
                     println!("set.{chip}.{key} {}", quantities.join(" "));

@@ -167,6 +167,9 @@ fn check(released: &Released, library: &Path) {
             Some(expected) => assert_eq!(set, expected, "{version}: {chip}"),
             None => assert!(set.contains("NOT_SUPPORTED"), "{version}: {chip}: {set}"),
         }
+        // What monitor mode samples: the engine beside all of it, in one pass.
+        let with_engine = set.replace("MultiprocessorsActive", "MultiprocessorsActive EngineActive");
+        assert_eq!(found[&format!("set.{chip}.engine")], with_engine, "{version}: {chip}");
     }
     // GH100 has NVLink, and without any link the same set is left.
     let gh100 = |links: &str| found[&format!("set.GH100.{links}")].clone();

@@ -9,6 +9,7 @@ find the rank that is late.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Iterator
 
@@ -27,6 +28,12 @@ CASES: dict[str, tuple[tuple[float, float], tuple[str, ...], tuple[str, ...]]] =
 }
 # A bucket for everything, and the usual one, MB.
 BUCKETS = (10_000.0, 25.0)
+
+# What the last rank does more, how much of it, and the causes that are right.
+PLANTED: dict[str, tuple[float, tuple[str, ...]]] = {
+    "extra": (8, ("compute",)),
+    "loader": (8, ("data_loading",)),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,9 +128,56 @@ def straggler(suite: Suite) -> Iterator[Result]:
         f"ends of one collective on two ranks lie within {scatter} ns (95 %)")
 
 
+def planted(suite: Suite, case: str, dose: float, leaves: tuple[str, ...]) -> Iterator[Result]:
+    """`gpuwhy merge` names the rank that does more on purpose, and what it does more."""
+    if (devices := device_count(suite)) < 2:
+        yield skipped(f"ranks.{case}", f"needs two GPUs, there are {devices}")
+        return
+    run = suite.run(f"ranks-{case}", suite.python("ranks.py", case, "--dose", f"{dose:g}"), Mode.VARIABLE)
+    merged = suite.run(f"ranks-merge-{case}", [suite.gpuwhy, "merge", "--json", *run.traces()])
+    if run.code != 0 or merged.code != 0:
+        raise Unreadable(f"{case}: {run.ending()}, merge: {merged.ending()}: {merged.stderr.strip()[-300:]}")
+    found = json.loads(merged.stdout)
+    late = found["straggler"] or {}
+    yield expect(
+        f"ranks.{case}.rank", late.get("rank") == 1 and late["share"] > 0.9,
+        f"late on purpose: rank 1; found {late or 'none'}; {found['collectives']} collectives by {found['matched_by']}; "
+        f"{found['doubts']}")
+    yield expect(
+        f"ranks.{case}.cause", late.get("excess_leaf") in leaves,
+        f"expected one of {leaves}; found {late.get('excess_leaf')}, kernel {late.get('kernel')}, line {late.get('line')}")
+    path = found["critical_path"] or {"total_ns": 0, "leaves": {}}
+    yield expect(
+        f"ranks.{case}.path", path["total_ns"] > 0 and sum(path["leaves"].values()) == path["total_ns"],
+        f"the critical path of {path['total_ns'] / 1e6:.1f} ms is the sum of its causes")
+
+
+def hang(suite: Suite) -> Iterator[Result]:
+    """`gpuwhy hang` names the rank that left out a collective, and where it is."""
+    if (devices := device_count(suite)) < 2:
+        yield skipped("ranks.hang", f"needs two GPUs, there are {devices}")
+        return
+    program = suite.python("ranks.py", "skip", "--dose", "60", "--gpuwhy", str(suite.gpuwhy))
+    run = suite.run("ranks-hang", program, Mode.VARIABLE)
+    lines = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+    if not lines:
+        raise Unreadable(f"hang: {run.ending()}: {run.stderr.strip()[-300:]}")
+    asked = lines[-1]
+    findings = json.loads(asked["stdout"])["findings"] if asked["code"] == 1 else []
+    first = findings[0] if findings else {"kind": "none", "culprits": []}
+    named = [culprit["rank"] for culprit in first["culprits"]]
+    yield expect(
+        "ranks.hang.rank", first["kind"] == "never_came" and named == [1],
+        f"rank 1 left out an all-reduce; found {first}; {asked['stderr'].strip()[-300:]}")
+    where = [culprit["line"] or "" for culprit in first["culprits"]]
+    yield expect("ranks.hang.line", any("never_come" in line for line in where), f"it is in never_come; told: {where}")
+
+
 def device_count(suite: Suite) -> int:
     return len(suite.run("ranks-devices", ["nvidia-smi", "-L"]).stdout.strip().splitlines())
 
 
 def checks() -> list[Check]:
-    return [*(one_case(case) for case in CASES), Check("ranks.buckets", buckets), Check("ranks.straggler", straggler)]
+    return [*(one_case(case) for case in CASES), Check("ranks.buckets", buckets), Check("ranks.straggler", straggler),
+            *(Check(f"ranks.{case}", functools.partial(planted, case=case, dose=dose, leaves=leaves))
+              for case, (dose, leaves) in PLANTED.items()), Check("ranks.hang", hang)]

@@ -4,6 +4,9 @@
     serial   an all-reduce of --dose MiB, and computation that begins when it is over
     beside   the same with computation that does not wait for it and takes longer
     buckets  DistributedDataParallel with buckets of --dose MB
+    extra    the last rank multiplies --dose matrices more than the others before each all-reduce
+    loader   the last rank takes its batches from a data loader that needs --dose milliseconds for each
+    skip     the last rank leaves out an all-reduce and sleeps; after --dose seconds `gpuwhy hang` is asked (--gpuwhy)
 
 Each rank prints one line of JSON: its process, its number, and the time of a step by its own clock.
 """
@@ -14,12 +17,34 @@ import argparse
 import json
 import os
 import socket
+import subprocess
 import time
 
 import torch
 import torch.distributed as distributed
 
 WARM_UP = 20
+# The step in which a rank leaves out its all-reduce.
+SKIPPED = 60
+
+
+class SlowBatches(torch.utils.data.Dataset):
+    """Batches that take a known time to make."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __len__(self) -> int:
+        return 1_000_000
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(self.seconds)
+        return torch.full((1,), float(index))
+
+
+def never_come() -> None:
+    """Where the rank stays that leaves out an all-reduce."""
+    time.sleep(3600)
 
 
 def work(options: argparse.Namespace, rank: int):
@@ -31,7 +56,10 @@ def work(options: argparse.Namespace, rank: int):
             torch.nn.Sequential(*layers).cuda(), device_ids=[rank], bucket_cap_mb=options.dose)
         batch = torch.randn(512, 2048, device="cuda")
         return lambda: model(batch).square().mean().backward()
-    mebibytes = 1 if options.case == "late" else options.dose
+    mebibytes = options.dose if options.case in ("serial", "beside") else 1
+    is_last = rank == options.ranks - 1
+    batches = iter(torch.utils.data.DataLoader(SlowBatches(options.dose / 1e3), batch_size=1))
+    number = 0
     gradients = torch.ones(int(mebibytes * (1 << 18)), device="cuda")
 
     def compute() -> None:
@@ -39,8 +67,18 @@ def work(options: argparse.Namespace, rank: int):
             matrix @ matrix
 
     def step() -> None:
+        nonlocal number
+        number += 1
         if options.case == "late" and rank == 0:
             time.sleep(options.dose / 1e3)
+        if options.case == "extra" and is_last:
+            for _ in range(int(options.dose)):
+                matrix @ matrix
+        if options.case == "loader" and is_last:
+            next(batches)
+        if options.case == "skip" and is_last and number == SKIPPED:
+            torch.cuda.synchronize()
+            never_come()
         reduction = distributed.all_reduce(gradients, async_op=True)
         if options.case == "beside":
             compute()
@@ -73,7 +111,8 @@ def run(rank: int, options: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("case", choices=["late", "serial", "beside", "buckets"])
+    parser.add_argument("case", choices=["late", "serial", "beside", "buckets", "extra", "loader", "skip"])
+    parser.add_argument("--gpuwhy", default="gpuwhy")
     parser.add_argument("--dose", type=float, required=True)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--steps", type=int, default=200)
@@ -81,7 +120,15 @@ def main() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         options.port = free.getsockname()[1]
-    torch.multiprocessing.spawn(run, (options,), nprocs=options.ranks)
+    if options.case != "skip":
+        torch.multiprocessing.spawn(run, (options,), nprocs=options.ranks)
+        return
+    ranks = torch.multiprocessing.spawn(run, (options,), nprocs=options.ranks, join=False)
+    time.sleep(options.dose)
+    asked = subprocess.run([options.gpuwhy, "hang", "--json"], capture_output=True, text=True, check=False)
+    print(json.dumps({"code": asked.returncode, "stdout": asked.stdout, "stderr": asked.stderr}))
+    for process in ranks.processes:
+        process.kill()
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ mod host;
 mod launches;
 mod limits;
 mod memory;
+mod monitored;
 mod ranges;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ use self::host::HostJson;
 use self::launches::{KernelLinesJson, LibraryJson, library};
 use self::limits::{CounterLossJson, counter_loss};
 use self::memory::MemoryJson;
+use self::monitored::{MonitoredJson, monitored};
 use self::ranges::RangesJson;
 use super::{CaptureRow, PlanStep, Ranked, Report};
 use crate::attribution::leaf::Group;
@@ -58,6 +60,8 @@ pub struct Document {
     cost: Option<CostJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     utilization: Option<GaugesJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    monitored: Option<MonitoredJson>,
     verdict: VerdictJson,
     capture: Option<u32>,
     captures: Vec<CaptureJson>,
@@ -199,6 +203,7 @@ impl Document {
             collectives: report.collectives.as_ref().map(CollectivesJson::new),
             cost: report.cost.as_ref().map(cost),
             utilization: gauges(&report.gauges),
+            monitored: report.monitored.as_ref().map(monitored),
             verdict: VerdictJson {
                 group: report.verdict.group.name(),
                 share: report.verdict.share,

@@ -34,6 +34,7 @@ use crate::completeness::Completeness;
 use crate::cost::{Cost, Mode};
 use crate::counters::CounterLoss;
 use crate::kernels::KernelsReport;
+use crate::monitoring::MonitoredTime;
 use crate::process_info::ProcessInfo;
 use crate::utilization::Utilization;
 
@@ -66,6 +67,9 @@ pub struct Report {
     pub cost: Option<Cost>,
     /// What the gauges of devices said; empty when nobody read them. Filled in by [`crate::capture`].
     pub gauges: Utilization,
+    /// How the time of a run without records of device work divides; `None` without hardware samples. Filled in by
+    /// [`crate::capture`].
+    pub monitored: Option<MonitoredTime>,
     /// What of the samples of hardware counters was lost, by device. Filled in by [`crate::capture`].
     pub counter_losses: Vec<CounterLoss>,
     /// Collectives by communicator; `None` when nothing communicated. Filled in by [`crate::capture`].

@@ -25,7 +25,7 @@ pub(in crate::report) fn live_line(report: &Report) -> String {
     let mut line = format!("gpuwhy [{}] ", seconds(report.shown_ns()));
     let (group, share) = report.verdict.live;
     if report.is_watched() {
-        line.push_str(&monitor::live_part(&report.gauges).unwrap_or_else(|| "monitored".to_owned()));
+        line.push_str(&monitor::live_part(report).unwrap_or_else(|| "monitored".to_owned()));
         if group != Group::CannotTell {
             let _ = write!(line, " | probable bottleneck: {}", words::bottleneck(group));
         }

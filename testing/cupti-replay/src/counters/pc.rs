@@ -153,7 +153,7 @@ pub unsafe extern "C" fn cuptiPCSamplingGetStallReasons(parameters: *mut PcGetSt
         let has_room = !parameters.indices.is_null() && !parameters.names.is_null();
         need(has_room && parameters.count >= REASONS.len() * 2, CuptiResult::INVALID_PARAMETER)?;
         for (place, index) in (FIRST..).take(REASONS.len() * 2).enumerate() {
-            let text: Vec<c_char> = name(index).bytes().chain([0]).map(u8::cast_signed).collect();
+            let text: Vec<c_char> = name(index).bytes().chain([0]).map(|byte| c_char::from_ne_bytes([byte])).collect();
             // SAFETY: below the count, as the caller says; the names are shorter than the room.
             unsafe {
                 parameters.indices.add(place).write(index);

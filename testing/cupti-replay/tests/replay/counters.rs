@@ -72,7 +72,7 @@ fn counters_are_played_in_their_order() {
     assert_eq!(counters.supported_chips().unwrap(), ["GH100"]);
 
     // Sets: as many as the chip has, in one pass; a second call opens another pass.
-    let links = Links { pcie: true, nvlink: true };
+    let links = Links { pcie: true, nvlink: true, engine: false };
     assert_eq!(sets::choose(counters, "GH100", links).unwrap().unwrap().quantities.len(), 4);
     assert_eq!(code(sets::choose(counters, "GA100", links).map(drop)), CuptiResult::INVALID_PARAMETER);
     let (mut host, names, _) = set(counters, &METRICS);

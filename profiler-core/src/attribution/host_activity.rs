@@ -1,0 +1,118 @@
+//! What a host sample says of a thread by itself, where no CUDA call was recorded: the parts of its time by cause, and
+//! the CUDA call that its native stack shows.
+
+use rustc_hash::FxHashMap;
+
+use super::api::ApiClass;
+use super::host_cause::HostCause;
+use super::host_samples::HostSampleView;
+use super::loaders::is_native;
+use super::stacks::Stacks;
+use crate::dictionary::Dictionary;
+use crate::record::{HostSample, StackId};
+
+/// Stacks whose call is remembered (12 bytes each); further ones are looked through each time.
+const STACK_LIMIT: usize = 65_536;
+/// Native frames of a stack that are looked at, from the innermost.
+const DEPTH_LIMIT: usize = 256;
+
+/// Whether a stack shows a CUDA call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallSeen {
+    /// The sample has no native functions, so a call would not show.
+    Unseen,
+    /// Native functions, and none of CUDA's.
+    Outside,
+    /// Within a call of this class.
+    Inside(ApiClass),
+    /// Within CUDA's libraries; by which function does not show.
+    InsideUnknown,
+}
+
+/// One sample, judged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HostActivity {
+    /// The time since the sample before by cause: on a core, ready for one, off. Sums to it, nanoseconds.
+    pub parts: [(HostCause, u64); 3],
+    /// What the stack shows.
+    pub call: CallSeen,
+}
+
+/// Judges samples, and remembers stacks.
+#[derive(Debug, Default)]
+pub(crate) struct HostActivities {
+    stacks: Stacks,
+    calls: FxHashMap<StackId, CallSeen>,
+}
+
+impl HostActivities {
+    /// What `sample` says.
+    pub(crate) fn judge(&mut self, sample: &HostSample, dictionary: &Dictionary) -> HostActivity {
+        let view = HostSampleView::new(sample, self.stacks.get(sample.stack, dictionary));
+        let parts = view.split(sample.at.since(sample.since));
+        HostActivity { parts, call: self.call(sample.stack, dictionary) }
+    }
+
+    fn call(&mut self, stack: StackId, dictionary: &Dictionary) -> CallSeen {
+        if let Some(&seen) = self.calls.get(&stack) {
+            return seen;
+        }
+        let mut seen = CallSeen::Unseen;
+        // The outermost function of CUDA's is the one that the program called.
+        let native = dictionary.stack(stack).take(DEPTH_LIMIT);
+        for frame in native.take_while(|frame| frame.line == 0 && is_native(dictionary.name(frame.file))) {
+            let (function, file) = (dictionary.name(frame.function), dictionary.name(frame.file));
+            seen = match seen {
+                _ if is_cuda_function(function) => CallSeen::Inside(ApiClass::of(function)),
+                CallSeen::Unseen | CallSeen::Outside if file.starts_with("libcuda") => CallSeen::InsideUnknown,
+                CallSeen::Unseen => CallSeen::Outside,
+                seen => seen,
+            };
+        }
+        if self.calls.len() < STACK_LIMIT {
+            self.calls.insert(stack, seen);
+        }
+        seen
+    }
+}
+
+/// `cuLaunchKernel`, `cudaMemcpy`: a prefix of CUDA's, and then a capital letter.
+fn is_cuda_function(name: &str) -> bool {
+    let stem = name.strip_prefix("cuda").or_else(|| name.strip_prefix("cu"));
+    stem.is_some_and(|stem| stem.starts_with(|first: char| first.is_ascii_uppercase()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Frame;
+
+    fn call(frames: &[(&str, &str, u32)]) -> CallSeen {
+        let mut dictionary = Dictionary::new();
+        let stack = frames.iter().rev().fold(StackId::NONE, |caller, &(file, function, line)| {
+            let (function, file) = (dictionary.intern_name(function), dictionary.intern_name(file));
+            dictionary.intern_frame(Frame { caller, function, file, line })
+        });
+        let sample = HostSample { stack, ..HostSample::default() };
+        let mut activities = HostActivities::default();
+        assert_eq!(activities.judge(&sample, &dictionary).call, activities.judge(&sample, &dictionary).call);
+        activities.judge(&sample, &dictionary).call
+    }
+
+    #[test]
+    fn the_outermost_function_of_cuda_is_the_call() {
+        let train = ("/home/u/train.py", "main", 42);
+        let inner = ("libcuda.so.1 build-id:00ff", "libcuda.so.1+0x1234", 0);
+        let torch = ("libtorch_cuda.so", "at::native::gpu_kernel", 0);
+        let driver = ("libcuda.so.1", "cuLaunchKernel", 0);
+        let runtime = ("libcudart.so.12", "cudaStreamSynchronize", 0);
+        assert_eq!(call(&[inner, driver, torch, train]), CallSeen::Inside(ApiClass::KernelLaunch));
+        assert_eq!(call(&[inner, driver, runtime, torch, train]), CallSeen::Inside(ApiClass::Synchronize));
+        assert_eq!(call(&[inner, torch, train]), CallSeen::InsideUnknown);
+        assert_eq!(call(&[torch, train]), CallSeen::Outside);
+        assert_eq!(call(&[("libcuda_user.so", "custom", 0), train]), CallSeen::InsideUnknown, "not claimed as outside");
+        assert_eq!(call(&[train]), CallSeen::Unseen);
+        assert_eq!(call(&[]), CallSeen::Unseen);
+        assert_eq!(call(&[("app", "cut", 0)]), CallSeen::Outside, "a name of the program's own");
+    }
+}

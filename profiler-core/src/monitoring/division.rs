@@ -1,0 +1,180 @@
+//! How a monitored time divides, and the bottleneck that follows where the intervals allow to name one.
+
+use super::sums::{Between, GROUPS, Shares, Sums};
+use crate::attribution::leaf::Group;
+use crate::thresholds::WORTH_SHARE;
+
+/// Groups of blocks of which one is left out at a time (jackknife): times near each other are alike, so they are few
+/// and long.
+const PARTS: usize = 12;
+/// With fewer parts than this nothing is known of chance.
+const FEWEST_PARTS: usize = 6;
+/// 97.5 % quantile of Student's t with 11 degrees of freedom: intervals of 95 %.
+const QUANTILE: f64 = 2.2;
+/// Error of a sample's busy part beyond its bounds: values are rounded, and edges of samples cut launches.
+const DEVICE_ERROR: f64 = 0.002;
+/// A bottleneck needs so much device time in samples, nanoseconds, and so much of it with the thread seen.
+const SHORTEST: f64 = 2_500_000_000.0;
+const SEEN_SHARE: f64 = 0.5;
+/// Computation is the bottleneck only where it takes this part of the time at least.
+const MOSTLY: f64 = 0.5;
+/// Start-up is over with the first block that is busy for this part of what is usual in the second half.
+const WARM: f64 = 0.5;
+
+/// A part of a monitored time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MonitoredPart {
+    /// Its cause.
+    pub group: Group,
+    /// Time that belongs to it for certain, but for chance; nanoseconds of device time.
+    pub nanos: u64,
+    /// Smallest and largest share of the time with this cause, 0 to 1: what cannot be told apart, and an interval of
+    /// 95 % for chance.
+    pub low: f64,
+    /// See [`low`](Self::low).
+    pub high: f64,
+}
+
+/// How a monitored time divides: the parts and [`not_told_ns`](Self::not_told_ns) sum to
+/// [`window_ns`](Self::window_ns).
+#[derive(Clone, Debug, PartialEq)]
+pub struct MonitoredTime {
+    /// Device time that is divided, nanoseconds; of several devices together.
+    pub window_ns: u64,
+    /// Device time before it that counts as start-up, nanoseconds.
+    pub start_up_ns: u64,
+    /// The parts.
+    pub parts: Vec<MonitoredPart>,
+    /// Time of which the cause cannot be told.
+    pub not_told_ns: u64,
+    /// Share of the time in which kernels ran: smallest and largest, by the device's counters.
+    pub busy: (f64, f64),
+    /// Part of the time for which host samples speak.
+    pub covered: f64,
+    /// Samples of devices, and of the launching thread, that it rests on.
+    pub samples: (u64, u64),
+    /// The bottleneck, where the intervals leave one; else [`Group::CannotTell`].
+    pub bottleneck: Group,
+}
+
+impl MonitoredTime {
+    /// From the blocks of a time; without start-up when `warm_up` is asked for. `None` without samples of a device.
+    pub(super) fn of<'a>(blocks: impl Iterator<Item = &'a Sums>, warm_up: bool) -> Option<Self> {
+        let blocks: Vec<&Sums> = blocks.collect();
+        let from = if warm_up { warm_from(&blocks) } else { 0 };
+        let start_up: f64 = blocks[..from].iter().map(|block| block.nanos()).sum();
+        let parts = joined(&blocks[from..]);
+        let total = sum(&parts);
+        if total.nanos() <= 0.0 {
+            return None;
+        }
+        let shares = total.shares();
+        let intervals = intervals(&parts, &total, &shares);
+        let window_ns = total.nanos() as u64;
+        let rows: Vec<MonitoredPart> = GROUPS
+            .into_iter()
+            .zip(shares)
+            .zip(intervals)
+            .map(|((group, share), interval)| MonitoredPart {
+                group,
+                nanos: ((share.low * total.nanos()) as u64).min(window_ns),
+                low: interval.low,
+                high: interval.high,
+            })
+            .collect();
+        let told: u64 = rows.iter().map(|row| row.nanos).sum();
+        let busy = total.busy();
+        let mut time = Self {
+            window_ns: window_ns.max(told),
+            start_up_ns: start_up as u64,
+            not_told_ns: window_ns.saturating_sub(told),
+            parts: rows,
+            busy: (busy.low, busy.high),
+            covered: total.covered().min(1.0),
+            samples: (total.device_samples, total.host_samples),
+            bottleneck: Group::CannotTell,
+        };
+        if total.nanos() >= SHORTEST && parts.len() >= FEWEST_PARTS {
+            time.bottleneck = time.named();
+        }
+        Some(time)
+    }
+
+    /// The part of a group.
+    #[must_use]
+    pub fn part(&self, group: Group) -> Option<&MonitoredPart> {
+        self.parts.iter().find(|part| part.group == group)
+    }
+
+    /// The groups that may be the bottleneck, the one that may have the largest share first.
+    #[must_use]
+    pub fn possible(&self) -> Vec<&MonitoredPart> {
+        let others = self.parts.iter().filter(|part| part.group != Group::GpuCompute);
+        let surest = others.clone().map(|part| part.low).fold(0.0, f64::max);
+        let mut possible: Vec<_> = others.filter(|part| part.high >= WORTH_SHARE.max(surest)).collect();
+        possible.sort_by(|one, other| other.high.total_cmp(&one.high));
+        possible
+    }
+
+    /// As the verdict of recorded runs: a group other than computation that is worth it, else computation.
+    fn named(&self) -> Group {
+        let computing = self.part(Group::GpuCompute).map_or(0.0, |part| part.low);
+        match self.possible()[..] {
+            [] if computing >= MOSTLY => Group::GpuCompute,
+            [only] if only.low >= WORTH_SHARE && self.covered >= SEEN_SHARE => only.group,
+            _ => Group::CannotTell,
+        }
+    }
+}
+
+/// Where start-up is over: at most half of the time is.
+fn warm_from(blocks: &[&Sums]) -> usize {
+    let busy = |block: &Sums| block.busy().low.midpoint(block.busy().high);
+    let half = blocks.len() / 2;
+    let mut usual: Vec<f64> =
+        blocks[half..].iter().filter(|block| block.nanos() > 0.0).map(|block| busy(block)).collect();
+    usual.sort_by(f64::total_cmp);
+    let Some(&median) = usual.get(usual.len() / 2) else { return 0 };
+    blocks[..half].iter().position(|block| block.nanos() > 0.0 && busy(block) >= WARM * median).unwrap_or(half)
+}
+
+/// The blocks in at most [`PARTS`] parts of about the same number of blocks.
+fn joined(blocks: &[&Sums]) -> Vec<Sums> {
+    let filled: Vec<&Sums> = blocks.iter().copied().filter(|block| block.nanos() > 0.0).collect();
+    let parts = filled.len().min(PARTS);
+    (0..parts)
+        .map(|part| {
+            let mut sums = Sums::default();
+            let bounds = [part, part + 1].map(|part| part * filled.len() / parts);
+            filled[bounds[0]..bounds[1]].iter().for_each(|block| sums.add(block));
+            sums
+        })
+        .collect()
+}
+
+fn sum(parts: &[Sums]) -> Sums {
+    let mut total = Sums::default();
+    parts.iter().for_each(|part| total.add(part));
+    total
+}
+
+/// The shares widened by chance. What the device did is known without it, as its samples leave nothing out.
+fn intervals(parts: &[Sums], total: &Sums, shares: &Shares) -> Shares {
+    let count = parts.len() as f64;
+    let without: Vec<Shares> = parts.iter().map(|part| total.without(part).shares()).collect();
+    std::array::from_fn(|index| {
+        let share = shares[index];
+        let error = |bound: fn(&Between) -> f64| {
+            if matches!(GROUPS[index], Group::GpuCompute | Group::Copy) {
+                return DEVICE_ERROR;
+            }
+            if parts.len() < FEWEST_PARTS {
+                return 1.0;
+            }
+            let mean = without.iter().map(|shares| bound(&shares[index])).sum::<f64>() / count;
+            let squares: f64 = without.iter().map(|shares| (bound(&shares[index]) - mean).powi(2)).sum();
+            QUANTILE * ((count - 1.0) / count * squares).sqrt() + DEVICE_ERROR
+        };
+        Between::new(share.low - error(|share| share.low), share.high + error(|share| share.high))
+    })
+}

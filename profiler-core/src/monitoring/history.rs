@@ -1,0 +1,101 @@
+//! Sums by time: of the whole run in few blocks that grow with it, and of its newest part.
+
+use std::collections::VecDeque;
+
+use super::sums::Sums;
+
+/// Blocks of the whole run; with one more, each two become one (1.2 kB each).
+const BLOCKS: usize = 64;
+/// Length of the first blocks, nanoseconds.
+const FIRST_LENGTH: u64 = 100_000_000;
+/// Length of the blocks of the newest part, nanoseconds, and how many are kept: the last 20 s.
+const RECENT_LENGTH: u64 = 1_000_000_000;
+const RECENT: usize = 20;
+
+/// Sums of a run by time.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    /// Begin of the first block; `None` before anything came.
+    begin: Option<u64>,
+    length: u64,
+    blocks: Vec<Sums>,
+    /// Blocks of the newest part, by their number.
+    recent: VecDeque<(u64, Sums)>,
+}
+
+impl History {
+    /// Adds to the blocks of `at`. What lies before the first block belongs to it.
+    pub(super) fn add(&mut self, at: u64, mut add: impl FnMut(&mut Sums)) {
+        if self.blocks.is_empty() {
+            self.length = FIRST_LENGTH;
+        }
+        let since = at.saturating_sub(*self.begin.get_or_insert(at));
+        while since / self.length >= BLOCKS as u64 {
+            self.merge();
+        }
+        let index = (since / self.length) as usize;
+        if index >= self.blocks.len() {
+            self.blocks.resize_with(index + 1, Sums::default);
+        }
+        add(&mut self.blocks[index]);
+        let number = since / RECENT_LENGTH;
+        if self.recent.back().is_none_or(|(newest, _)| *newest < number) {
+            self.recent.push_back((number, Sums::default()));
+        }
+        while self.recent.front().is_some_and(|(oldest, _)| oldest + (RECENT as u64) <= number) {
+            self.recent.pop_front();
+        }
+        // Host samples come a little after the device samples beside them.
+        if let Some((_, sums)) = self.recent.iter_mut().rev().find(|(known, _)| *known == number) {
+            add(sums);
+        }
+    }
+
+    /// Each two blocks become one.
+    fn merge(&mut self) {
+        let pairs = self.blocks.chunks(2).map(|pair| {
+            let mut sums = Sums::default();
+            pair.iter().for_each(|block| sums.add(block));
+            sums
+        });
+        self.blocks = pairs.collect();
+        self.length = self.length.saturating_mul(2);
+    }
+
+    /// Blocks of the whole run, in order.
+    pub(super) fn whole(&self) -> impl Iterator<Item = &Sums> {
+        self.blocks.iter()
+    }
+
+    /// Blocks of the newest part, in order.
+    pub(super) fn recent(&self) -> impl Iterator<Item = &Sums> {
+        self.recent.iter().map(|(_, sums)| sums)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sums::{Between, DeviceSpan};
+    use super::*;
+
+    #[test]
+    fn blocks_are_bounded_and_nothing_is_lost_by_merging() {
+        let mut history = History::default();
+        let mut at = 1_000;
+        for index in 0..50_000_u64 {
+            let span = DeviceSpan {
+                begin: at,
+                end: at + 5_000_000,
+                busy: Between::new(0.5, 0.5),
+                copying: Between::default(),
+            };
+            history.add(at, |sums| sums.device(&span));
+            at += 5_000_000;
+            assert!(history.blocks.len() <= BLOCKS && history.recent.len() <= RECENT, "{index}");
+        }
+        let whole: u64 = history.whole().map(|sums| sums.device_samples).sum();
+        let recent: f64 = history.recent().map(Sums::nanos).sum();
+        assert_eq!(whole, 50_000);
+        assert!((19e9..=20e9).contains(&recent), "{recent}");
+    }
+}

@@ -1,0 +1,303 @@
+//! Causes of idle device time without a record of device work: samples of hardware counters say how long the device was
+//! busy, host samples say what the launching thread did, and both together bound what each cause has of the time.
+//!
+//! Reading order: `seen` (what a thread was seen to do, and the causes that this leaves), `sums` (shares and their
+//! bounds), `history` (sums by time), [`division`](MonitoredTime) (intervals, and the bottleneck). Here is what brings
+//! samples of both kinds together. docs/design/monitoring.md has the reasoning, and what was measured.
+
+mod division;
+mod history;
+mod seen;
+mod sums;
+
+use std::collections::VecDeque;
+
+pub use division::{MonitoredPart, MonitoredTime};
+
+use self::history::History;
+use self::seen::SeenParts;
+use self::sums::{Between, DeviceSpan, IDLE, Sums};
+use crate::attribution::host_activity::HostActivities;
+use crate::counters::{CounterEvent, GaugeReading, Metric, MetricSet, Sample};
+use crate::dictionary::Dictionary;
+use crate::record::{DeviceId, HostSample, Record, ThreadId, ThreadState};
+
+/// Devices that are divided; samples of further ones are counted.
+const DEVICE_LIMIT: usize = 16;
+/// Samples of a device that wait for host samples of their time (48 bytes each): three seconds at 5,000 a second.
+const SPAN_LIMIT: usize = 16_384;
+/// Host samples that wait for a device sample of their time.
+const HOST_LIMIT: usize = 4_096;
+/// Traffic readings of a device that are kept: they come ten times a second, and samples are at most a second late.
+const TRAFFIC_LIMIT: usize = 64;
+
+/// Bytes a nanosecond that no link to the host exceeds: PCI Express 5.0 with 16 lanes moves 63.
+const FASTEST_LINK: f64 = 64.0;
+/// A copy takes at least this much of a link's time for its bytes, bytes a nanosecond. From page-locked memory 12 to 55
+/// are moved, from pageable memory 3 and more; a loop of empty launches alone causes 0.5 (docs/design/overhead.md).
+const SLOWEST_COPY: f64 = 1.0;
+/// Bytes a nanosecond over that link without any copy, at most.
+const LAUNCHING_TRAFFIC: f64 = 0.5;
+/// Part of the bandwidth of device memory that copies within the device use at least.
+const COPY_BANDWIDTH: f64 = 0.5;
+/// Part of that bandwidth that kernels are taken to use while they run: matrix products use 0.12 to 0.3.
+const KERNEL_BANDWIDTH: f64 = 0.2;
+/// A device without a sample for so long is no longer sampled, nanoseconds.
+const OVERDUE: u64 = 5_000_000_000;
+/// Part of the multiprocessors below which no kernel runs: samples are rounded.
+const NO_KERNEL: f64 = 0.002;
+/// How far the counter of the engine may be off.
+const ENGINE_ERROR: f64 = 0.01;
+
+/// Brings samples of devices and of the launching thread together. Memory is bounded.
+#[derive(Debug, Default)]
+pub struct Monitoring {
+    devices: Vec<Device>,
+    /// The launching thread, as far as is known: the first one of the process.
+    thread: Option<ThreadId>,
+    activities: HostActivities,
+    /// Samples of the thread that wait for device samples, in order.
+    waiting: VecDeque<(HostSample, SeenParts)>,
+    history: History,
+    /// Host samples without a device sample beside them, and device samples that came too late or were too many.
+    unmatched: u64,
+    /// Device work is recorded, which says more.
+    has_records: bool,
+}
+
+#[derive(Debug)]
+struct Device {
+    id: DeviceId,
+    set: MetricSet,
+    spans: VecDeque<DeviceSpan>,
+    /// End of the newest sample.
+    newest: u64,
+    traffic: VecDeque<Traffic>,
+    last_reading: Option<GaugeReading>,
+}
+
+/// Traffic over the link to the host between two readings, bytes a nanosecond.
+#[derive(Clone, Copy, Debug)]
+struct Traffic {
+    from: u64,
+    to: u64,
+    rate: f64,
+}
+
+impl Monitoring {
+    /// Takes a record: host samples until device work comes, which says more than they do.
+    #[inline]
+    pub fn push(&mut self, record: &Record, dictionary: &Dictionary) {
+        match record {
+            _ if self.has_records => {}
+            Record::Sample(sample) => self.host(sample, dictionary),
+            Record::Kernel(_) | Record::Copy(_) | Record::Memset(_) => {
+                *self = Self { has_records: true, ..Self::default() }
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes what is known of hardware counters.
+    pub fn counters(&mut self, event: &CounterEvent) {
+        if self.has_records {
+            return;
+        }
+        match event {
+            CounterEvent::Set(set) => self.set(set),
+            CounterEvent::Sample(sample) => self.sample(sample),
+            CounterEvent::Gauges(reading) => {
+                if let Some(device) = self.devices.iter_mut().find(|device| device.id == reading.device) {
+                    device.read(reading);
+                }
+            }
+            CounterEvent::Loss(_) => {}
+        }
+    }
+
+    fn set(&mut self, set: &MetricSet) {
+        if let Some(device) = self.devices.iter_mut().find(|device| device.id == set.device) {
+            device.set = *set;
+        } else if self.devices.len() < DEVICE_LIMIT {
+            self.devices.push(Device {
+                id: set.device,
+                set: *set,
+                spans: VecDeque::new(),
+                newest: 0,
+                traffic: VecDeque::new(),
+                last_reading: None,
+            });
+        }
+    }
+
+    fn sample(&mut self, sample: &Sample) {
+        let Some(device) = self.devices.iter_mut().find(|device| device.id == sample.device) else {
+            self.unmatched += 1;
+            return;
+        };
+        let Some(span) = device.span(sample).filter(|span| span.begin >= device.newest) else {
+            self.unmatched += 1;
+            return;
+        };
+        device.newest = span.end;
+        device.spans.push_back(span);
+        if device.spans.len() > SPAN_LIMIT {
+            device.spans.pop_front();
+        }
+        self.history.add(span.begin, |sums| sums.device(&span));
+        self.join();
+    }
+
+    /// Takes a host sample. Those of other threads than the launching one are passed over.
+    pub fn host(&mut self, sample: &HostSample, dictionary: &Dictionary) {
+        if sample.since.nanos() == 0 || sample.at <= sample.since {
+            return;
+        }
+        // The first thread of a process has the smallest number, and it is the one that launches, as a rule.
+        if self.thread.is_none_or(|known| sample.thread < known) {
+            self.thread = Some(sample.thread);
+            self.waiting.clear();
+        }
+        if self.thread != Some(sample.thread) {
+            return;
+        }
+        let activity = self.activities.judge(sample, dictionary);
+        let parts = SeenParts::new(&activity, sample.state == ThreadState::Running);
+        self.waiting.push_back((*sample, parts));
+        if self.waiting.len() > HOST_LIMIT {
+            self.waiting.pop_front();
+            self.unmatched += 1;
+        }
+        self.join();
+    }
+
+    /// Enters host samples for whose time device samples have come.
+    fn join(&mut self) {
+        let newest = self.devices.iter().map(|device| device.newest);
+        let limit = newest.clone().max().unwrap_or(0).saturating_sub(OVERDUE);
+        let Some(newest) = newest.filter(|&newest| newest > limit).min() else { return };
+        while let Some((sample, parts)) = self.waiting.front().copied()
+            && sample.at.nanos() <= newest
+        {
+            self.waiting.pop_front();
+            let (since, at) = (sample.since.nanos(), sample.at.nanos());
+            let mut found = false;
+            for device in &mut self.devices {
+                found |= device.enter(since, at, &parts, &mut self.history);
+            }
+            if found {
+                self.history.add(at, |sums| sums.host_samples += 1);
+            } else {
+                self.unmatched += 1;
+            }
+        }
+    }
+
+    /// How the run divides so far, without its start-up; `None` without samples of a device.
+    #[must_use]
+    pub fn time(&self) -> Option<MonitoredTime> {
+        MonitoredTime::of(self.history.whole(), true)
+    }
+
+    /// How all of the run divides so far, start-up included.
+    #[must_use]
+    pub fn whole_time(&self) -> Option<MonitoredTime> {
+        MonitoredTime::of(self.history.whole(), false)
+    }
+
+    /// How the last 20 s divide.
+    #[must_use]
+    pub fn recent_time(&self) -> Option<MonitoredTime> {
+        MonitoredTime::of(self.history.recent(), false)
+    }
+
+    /// Samples that could not be used: host samples without a device sample beside them, and device samples out of
+    /// order, without values or of unknown devices.
+    #[must_use]
+    pub fn unmatched(&self) -> u64 {
+        self.unmatched
+    }
+}
+
+impl Device {
+    /// What a sample says; `None` when it says nothing of what was busy.
+    fn span(&self, sample: &Sample) -> Option<DeviceSpan> {
+        let (begin, end) = (sample.begin.nanos(), sample.end.nanos());
+        let part = |metric| sample.value(&self.set, metric).map(|percent| f64::from(percent) / 100.0);
+        // Multiprocessors in the mean: at least for this part, and at most all the time, a kernel ran.
+        let filled = part(Metric::MultiprocessorsActive);
+        let busy = match (part(Metric::EngineActive), filled) {
+            (Some(active), filled) => {
+                Between::new((active - ENGINE_ERROR).max(filled.unwrap_or(0.0)), active + ENGINE_ERROR)
+            }
+            (None, Some(filled)) if filled <= NO_KERNEL => Between::new(0.0, IDLE),
+            (None, Some(filled)) => Between::new(filled, 1.0),
+            (None, None) => return None,
+        };
+        if end <= begin {
+            return None;
+        }
+        let rate = |metric| sample.value(&self.set, metric).map(|rate| f64::from(rate) / 1e9);
+        let sampled = rate(Metric::PcieRead).zip(rate(Metric::PcieWrite)).map(|(read, write)| read + write);
+        let idle = Between::new(1.0 - busy.high, 1.0 - busy.low);
+        let memory = part(Metric::Dram).unwrap_or(0.0) - KERNEL_BANDWIDTH * busy.low;
+        let copying = match sampled.or_else(|| self.traffic_at(begin.midpoint(end))) {
+            // Readings of gauges are too coarse to say that these bytes were moved within this sample.
+            Some(rate) => {
+                let least = if sampled.is_some() { rate / FASTEST_LINK - busy.high } else { 0.0 };
+                let moved = (rate - LAUNCHING_TRAFFIC).max(0.0) / SLOWEST_COPY;
+                let within = memory.max(0.0) / COPY_BANDWIDTH;
+                Between::new(least.min(idle.low), (moved + within).min(idle.high))
+            }
+            None => Between::new(0.0, idle.high),
+        };
+        Some(DeviceSpan { begin, end, busy, copying })
+    }
+
+    fn traffic_at(&self, at: u64) -> Option<f64> {
+        let found = self.traffic.iter().rev().find(|traffic| (traffic.from..traffic.to).contains(&at));
+        found.or(self.traffic.back()).map(|traffic| traffic.rate)
+    }
+
+    fn read(&mut self, reading: &GaugeReading) {
+        let total = |reading: &GaugeReading| reading.pcie_received_bytes.zip(reading.pcie_sent_bytes);
+        let Some((received, sent)) = total(reading) else { return };
+        if let Some(last) = self.last_reading.replace(*reading)
+            && let Some((received_before, sent_before)) = total(&last)
+            && reading.at > last.at
+        {
+            let bytes = received.saturating_sub(received_before) + sent.saturating_sub(sent_before);
+            let (from, to) = (last.at.nanos(), reading.at.nanos());
+            self.traffic.push_back(Traffic { from, to, rate: bytes as f64 / (to - from) as f64 });
+            if self.traffic.len() > TRAFFIC_LIMIT {
+                self.traffic.pop_front();
+            }
+        }
+    }
+
+    /// Enters what a thread was seen to do, where there are samples of the device for that time. A thread that was off
+    /// the cores in one place was there all the time; else a sample speaks for its moment, with the time that it
+    /// covers as its weight.
+    fn enter(&mut self, since: u64, at: u64, parts: &SeenParts, history: &mut History) -> bool {
+        let keep = if parts.is_still { since } else { at };
+        // The next sample begins where this one was taken.
+        let passed = self.spans.partition_point(|span| span.end <= keep);
+        self.spans.drain(..passed);
+        if !parts.is_still {
+            let Some(span) = self.spans.front().copied().filter(|span| span.begin <= at) else { return false };
+            history.add(span.begin, |sums: &mut Sums| {
+                for (seen, nanos) in parts.parts {
+                    sums.host(&span, seen, nanos as f64);
+                }
+            });
+            return true;
+        }
+        let mut found = false;
+        for span in self.spans.iter().take_while(|span| span.begin < at) {
+            let nanos = span.end.min(at).saturating_sub(span.begin.max(since)) as f64;
+            history.add(span.begin, |sums: &mut Sums| sums.host(span, parts.parts[2].0, nanos));
+            found = true;
+        }
+        found
+    }
+}

@@ -1,0 +1,186 @@
+//! What a launching thread was seen to do, as far as it tells why its device was idle, and the causes that this leaves.
+
+use crate::attribution::api::ApiClass;
+use crate::attribution::host_activity::{CallSeen, HostActivity};
+use crate::attribution::host_cause::HostCause;
+use crate::attribution::leaf::{Group, Leaf};
+
+/// What a thread was seen to do. The discriminant indexes [`SeenTimes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Seen {
+    /// In a data loader.
+    Loader,
+    /// Outside CUDA for certain, and for long: asleep, in input or output, waiting for a child or a core, collecting
+    /// garbage; or in a call that loads code or builds a graph.
+    HostOnly,
+    /// In a call that launches.
+    Launching,
+    /// In a call that waits for the device.
+    Waiting,
+    /// In a call that copies.
+    Copying,
+    /// In a call that allocates or frees.
+    Allocating,
+    /// On a core, outside CUDA.
+    Code,
+    /// On a core; whether within CUDA is not known, as the sample has no native functions.
+    Unseen,
+    /// Waiting for what may be the device, another thread or something else.
+    Unclear,
+}
+
+/// Number of states.
+pub(super) const SEEN_COUNT: usize = Seen::Unclear as usize + 1;
+
+/// Times by `Seen as usize`.
+pub(super) type SeenTimes = [f64; SEEN_COUNT];
+
+/// A set of groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Groups(u16);
+
+impl Groups {
+    const ALL: Self = Self(u16::MAX);
+
+    const fn of(group: Group) -> Self {
+        Self(1 << group as u16)
+    }
+
+    const fn with(self, group: Group) -> Self {
+        Self(self.0 | Self::of(group).0)
+    }
+
+    /// Whether `group` is one of them.
+    pub(super) const fn has(self, group: Group) -> bool {
+        self.0 & Self::of(group).0 != 0
+    }
+
+    /// Whether there is no other one than `group`.
+    pub(super) const fn is_only(self, group: Group) -> bool {
+        self.0 == Self::of(group).0
+    }
+}
+
+impl Seen {
+    /// All, in the order of their discriminants.
+    pub(super) const ALL: [Self; SEEN_COUNT] = [
+        Self::Loader,
+        Self::HostOnly,
+        Self::Launching,
+        Self::Waiting,
+        Self::Copying,
+        Self::Allocating,
+        Self::Code,
+        Self::Unseen,
+        Self::Unclear,
+    ];
+
+    /// The groups that idle time of the device may belong to meanwhile. While the device is `partly` busy, any idle
+    /// time may be the moments that it needs between queued operations, which belong to launches.
+    pub(super) const fn groups(self, partly: bool) -> Groups {
+        let own = match self {
+            Self::Loader => Groups::of(Group::DataLoading),
+            Self::HostOnly => Groups::of(Group::HostCpu),
+            Self::Launching => Groups::of(Group::Launch),
+            Self::Waiting => Groups::of(Group::Sync),
+            Self::Copying => Groups::of(Group::Copy).with(Group::Launch).with(Group::Sync),
+            Self::Allocating => Groups::of(Group::Allocator),
+            Self::Code => Groups::of(Group::HostCpu),
+            Self::Unseen => Groups::of(Group::HostCpu).with(Group::Launch).with(Group::Allocator),
+            Self::Unclear => Groups::ALL,
+        };
+        if partly { own.with(Group::Launch) } else { own }
+    }
+
+    /// Whether the thread may have waited for the device.
+    pub(super) const fn may_wait(self) -> bool {
+        matches!(self, Self::Waiting | Self::Copying | Self::Unseen | Self::Unclear)
+    }
+
+    fn of_call(call: CallSeen) -> Self {
+        match call {
+            CallSeen::Unseen => Self::Unseen,
+            CallSeen::Outside => Self::Code,
+            CallSeen::InsideUnknown => Self::Unclear,
+            CallSeen::Inside(class) => match class {
+                ApiClass::KernelLaunch | ApiClass::GraphLaunch | ApiClass::Memset => Self::Launching,
+                ApiClass::Copy | ApiClass::BlockingCopy => Self::Copying,
+                ApiClass::Synchronize | ApiClass::Query => Self::Waiting,
+                ApiClass::Memory => Self::Allocating,
+                ApiClass::Load | ApiClass::GraphBuild => Self::HostOnly,
+                // Part of what a framework does for each operation.
+                ApiClass::CaptureBegin | ApiClass::CaptureEnd | ApiClass::Other => Self::Unseen,
+            },
+        }
+    }
+}
+
+/// The time since the sample before by what was seen, nanoseconds. `moment` is the part that the sample saw itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SeenParts {
+    pub(super) parts: [(Seen, u64); 3],
+    /// The thread was off the cores, in the same place, all the time.
+    pub(super) is_still: bool,
+}
+
+impl SeenParts {
+    /// What `activity` says; `ran`: the thread was on a core, or ready for one, at the sample.
+    pub(super) fn new(activity: &HostActivity, ran: bool) -> Self {
+        let [on, ready, off] = activity.parts;
+        let by_cause = |cause: HostCause| match cause {
+            cause if cause.leaf() == Leaf::DataLoading => Seen::Loader,
+            HostCause::GarbageCollection
+            | HostCause::Preempted
+            | HostCause::Io
+            | HostCause::Disk
+            | HostCause::Sleep
+            | HostCause::Child => Seen::HostOnly,
+            HostCause::Code => Seen::Unseen,
+            _ => Seen::Unclear,
+        };
+        // The stack is that of the moment: the rest of the time goes by the thread's clocks alone.
+        let by_stack = |cause: HostCause| match by_cause(cause) {
+            Seen::Loader => Seen::Loader,
+            seen => match activity.call {
+                CallSeen::Inside(_) | CallSeen::InsideUnknown => Seen::of_call(activity.call),
+                CallSeen::Outside if cause == HostCause::Code => Seen::Code,
+                CallSeen::Outside | CallSeen::Unseen => seen,
+            },
+        };
+        let on_seen = if ran { by_stack(on.0) } else { by_cause(on.0) };
+        let off_seen = if ran { by_cause(off.0) } else { by_stack(off.0) };
+        let is_still = !ran && on.1 == 0 && ready.1 == 0;
+        Self { parts: [(on_seen, on.1), (by_cause(ready.0), ready.1), (off_seen, off.1)], is_still }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn discriminants_follow_the_list_and_every_state_leaves_a_cause() {
+        for (index, seen) in Seen::ALL.into_iter().enumerate() {
+            assert_eq!(seen as usize, index);
+            assert_ne!(seen.groups(false).0, 0);
+            assert!(seen.groups(true).has(Group::Launch), "{seen:?}");
+        }
+        assert!(Seen::Loader.groups(false).is_only(Group::DataLoading));
+        assert!(!Seen::Loader.groups(true).is_only(Group::DataLoading));
+    }
+
+    #[test]
+    fn the_stack_speaks_for_the_moment_and_clocks_for_the_rest() {
+        let launch = CallSeen::Inside(ApiClass::KernelLaunch);
+        let parts = [(HostCause::Code, 30), (HostCause::Preempted, 0), (HostCause::Lock, 70)];
+        let seen = |call, ran| SeenParts::new(&HostActivity { parts, call }, ran).parts.map(|part| part.0);
+        assert_eq!(seen(launch, true), [Seen::Launching, Seen::HostOnly, Seen::Unclear]);
+        assert_eq!(seen(launch, false), [Seen::Unseen, Seen::HostOnly, Seen::Launching]);
+        assert_eq!(seen(CallSeen::Outside, true), [Seen::Code, Seen::HostOnly, Seen::Unclear]);
+        assert_eq!(seen(CallSeen::Outside, false), [Seen::Unseen, Seen::HostOnly, Seen::Unclear]);
+        let loading = [(HostCause::LoaderInline, 30), (HostCause::LoaderInline, 0), (HostCause::LoaderWait, 70)];
+        let loader = SeenParts::new(&HostActivity { parts: loading, call: launch }, true);
+        assert_eq!(loader.parts.map(|part| part.0), [Seen::Loader; 3], "its copies belong to it");
+    }
+}
