@@ -442,10 +442,11 @@ fn what_is_no_process_id_is_said_in_words() {
 
 #[test]
 fn all_processes_are_told_at_once_here_and_through_a_launcher() {
-    let first = Program::start("0.05", &[DORMANT]);
+    let waiting = ("GPUWHY_CAPTURE_RANGE", "cudaProfilerApi");
+    let first = Program::start("0.05", &[waiting]);
     let other = Stage::new();
     let mut host = other.host("multi_stream");
-    host.env("XDG_RUNTIME_DIR", first.stage.folder.path()).env("GPUWHY_REPLAY_SPEED", "0.05").envs([DORMANT]);
+    host.env("XDG_RUNTIME_DIR", first.stage.folder.path()).env("GPUWHY_REPLAY_SPEED", "0.05").envs([waiting]);
     let mut second = host.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
     first.wait_for(|| first.stage.path(&format!("gpuwhy/{}.sock", second.id())).exists());
     let told = |arguments: &[&str]| {
