@@ -99,7 +99,7 @@ impl Question<'_> {
     /// When there is no command of Trino, or it fails.
     pub fn trino(&self, place: &str) -> Result<Vec<Map<String, Value>>> {
         let Some((catalog, schema)) = place.split_once('.') else {
-            bail!("{place}: Trino reads registered tables; name CATALOG.SCHEMA (gpuwhy lake register makes them)");
+            bail!("{place}: Trino reads registered tables; name CATALOG.SCHEMA (docs/guide/lake.md tells how)");
         };
         let program = match self.program {
             Some(program) => program.to_owned(),
