@@ -311,7 +311,7 @@ mod tests {
 
     /// Words that SQLite 3.50, DuckDB 2.0, Spark 4 (ANSI mode) or Trino 476 reserve, by their manuals: as the name of a
     /// column they would need quotes, and Spark takes what stands in double quotes for a text.
-    const RESERVED: &str = "add all alter analyse analyze and any array as asc asymmetric authorization between both by \
+    const RESERVED: &str = "add all alter analyze and any array as asc asymmetric authorization between both by \
         case cast check collate column commit constraint create cross cube current current_catalog current_date \
         current_path current_role current_schema current_time current_timestamp current_user deallocate default \
         deferrable delete desc describe distinct do drop else end escape except execute exists extract false fetch \
