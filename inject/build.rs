@@ -7,5 +7,6 @@
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
-    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libprof.so");
+    // Unlike the other kind this one is not handed on to libraries that contain this package.
+    println!("cargo::rustc-link-arg=-Wl,-soname,libprof.so");
 }

@@ -96,7 +96,7 @@ fn a_gain_beyond_the_ceiling_that_no_other_leaf_explains_is_said_to_be_so() {
     let diff = compare(&a, &run(&[(Leaf::Compute, 1_000)])).unwrap();
     assert_eq!(prediction(&diff).unwrap().over_ceiling_ns(), 100_000);
     assert!(
-        text(&diff).contains("though nothing else became shorter; the simulation of A is 0.4 % off"),
+        text(&diff).contains("no other cause became shorter, and the simulation of A is 0.4 % off."),
         "{}",
         diff.text(10)
     );

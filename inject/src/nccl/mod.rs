@@ -21,8 +21,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use nccl_sys::{Communicator, Handler, Operation, OperationKind};
 use profiler_core::collective::{Algorithm, DataType, Function, Protocol, Way};
 
-use crate::nvtx::nccl_ring::{self, NcclEvent, OperationWords};
+use crate::nvtx::nccl_ring::{NcclEvent, OperationWords};
 use crate::nvtx::table::Table;
+use crate::nvtx::writer;
 
 pub use autoload::invite;
 pub use operations::Operations;
@@ -103,7 +104,7 @@ impl Handler for Plugin {
 }
 
 fn write(event: NcclEvent) {
-    if !nccl_ring::write(event) {
+    if !writer::try_with(|writer| writer.nccl(event)).unwrap_or(false) {
         DROPPED.fetch_add(1, Ordering::Relaxed);
     }
 }

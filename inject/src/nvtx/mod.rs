@@ -30,7 +30,7 @@ mod stacks;
 pub mod table;
 #[cfg(test)]
 mod tests;
-mod writer;
+pub mod writer;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -11,7 +11,6 @@ use profiler_core::record::Timestamp;
 
 use crate::nvtx::packed::NCCL;
 use crate::nvtx::ring::{Fill, Ring};
-use crate::nvtx::writer;
 
 /// What happened.
 mod what {
@@ -66,11 +65,6 @@ pub struct ReadEvent {
     pub launch: u16,
     /// What.
     pub event: NcclEvent,
-}
-
-/// Records an event of this thread, now. `false` when it was dropped.
-pub fn write(event: NcclEvent) -> bool {
-    writer::try_with(|writer| writer.nccl(event)).unwrap_or(false)
 }
 
 impl ReadEvent {
