@@ -67,7 +67,7 @@ enum Class {
     Communicates(Function),
 }
 
-/// Takes records and events, and gives rows. See the [module](self).
+/// Takes records and events, and gives rows.
 #[derive(Debug, Default)]
 pub struct Joiner {
     communicators: FxHashMap<u32, Communicator>,

@@ -28,7 +28,7 @@ struct Tracked {
     outstanding: VecDeque<(u64, QueuedOperation)>,
 }
 
-/// See the [module](self).
+/// Follows what was queued and what has ended, while a program runs.
 #[derive(Clone, Debug, Default)]
 pub struct Pending {
     communicators: Vec<Tracked>,
