@@ -59,6 +59,16 @@ impl Program {
         command
     }
 
+    /// One that runs far longer than the test, however busy the machine is, until [`stop`](Self::stop).
+    fn start_long() -> Self {
+        Self::start("multi_stream", "0.05")
+    }
+
+    fn stop(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     fn end(mut self) -> Stage {
         assert!(self.child.wait().unwrap().success());
         self.stage
@@ -82,8 +92,8 @@ fn lines(output: &Output) -> Vec<Value> {
 
 #[test]
 fn the_live_state_adds_up_and_costs_what_is_allowed() {
-    let program = Program::start("multi_stream", "0.3");
-    wait_for("kernels", || program.live()["kernels"].as_u64().unwrap() > 500);
+    let program = Program::start_long();
+    wait_for("kernels", || program.live()["kernels"].as_u64().unwrap() > 100);
     let live = program.live();
     assert_eq!((&live["type"], &live["state"]), (&"live".into(), &"capturing".into()));
     let device = &live["devices"][0];
@@ -95,12 +105,12 @@ fn the_live_state_adds_up_and_costs_what_is_allowed() {
     assert!(cost > 0 && pause >= 1_000 && cost * 500 <= (pause + 1) * 1_000_000, "{cost} ns every {pause} ms");
     let kernels: u64 = device["leaves"]["compute"].as_u64().unwrap();
     assert!(kernels > 0 && !live["top_kernels"].as_array().unwrap().is_empty(), "{live}");
-    drop(program.end());
+    program.stop();
 }
 
 #[test]
 fn eight_viewers_share_one_state_a_second() {
-    let program = Program::start("multi_stream", "0.2");
+    let program = Program::start_long();
     let begun = Instant::now();
     let mut viewers: Vec<_> = (0..8).map(|_| program.connect()).collect();
     for viewer in &mut viewers {
@@ -119,12 +129,12 @@ fn eight_viewers_share_one_state_a_second() {
     let most = begun.elapsed().as_secs() as usize + 1;
     assert!(seen.len() <= most, "{} states in {most} s", seen.len());
     drop(viewers);
-    drop(program.end());
+    program.stop();
 }
 
 #[test]
 fn processes_are_listed_as_a_table_and_as_lines() {
-    let program = Program::start("multi_stream", "0.3");
+    let program = Program::start_long();
     wait_for("kernels", || program.live()["kernels"].as_u64().unwrap() > 100);
     let table = program.top(&["--once", &program.id()]).output().unwrap();
     let text = String::from_utf8(table.stdout.clone()).unwrap();
@@ -137,7 +147,7 @@ fn processes_are_listed_as_a_table_and_as_lines() {
     assert_eq!((lines.len(), &lines[0]["process"], &lines[0]["on"]), (1, &program.id().into(), &"".into()));
     let none = program.top(&["--once", "999999"]).output().unwrap();
     assert!(stderr(&none).contains("no process 999999"), "{}", stderr(&none));
-    drop(program.end());
+    program.stop();
 }
 
 #[test]
@@ -168,7 +178,7 @@ fn interrupt(child: &Child) {
 
 #[test]
 fn another_host_is_reached_through_its_launcher() {
-    let program = Program::start("multi_stream", "0.3");
+    let program = Program::start_long();
     wait_for("kernels", || program.live()["kernels"].as_u64().unwrap() > 100);
     // The launcher sees the sockets of the program, and whoever asks does not.
     let elsewhere = tempfile::tempdir().unwrap();
@@ -182,7 +192,7 @@ fn another_host_is_reached_through_its_launcher() {
     let failing = ["top", "--once", "--via", "false {host}", "--host", "node8"];
     let output = Command::new(GPUWHY).args(failing).stdin(Stdio::null()).output().unwrap();
     assert!(stderr(&output).contains("node8: exit status: 1"), "{}", stderr(&output));
-    drop(program.end());
+    program.stop();
 }
 
 #[test]
