@@ -324,7 +324,9 @@ fn ranges_come_to_gpuwhy_unless_another_tool_wants_them() {
 #[test]
 fn nccl_finds_the_library_by_its_name_unless_it_has_another_plugin() {
     let place = Place::new();
-    let print = ["--", "printenv", "NCCL_PROFILER_PLUGIN"];
+    let print = ["--nccl", "--", "printenv", "NCCL_PROFILER_PLUGIN"];
+    let unasked = place.gpuwhy(&print[1..]).output().unwrap();
+    assert_eq!((stdout(&unasked).as_str(), unasked.status.code()), ("", Some(1)), "nobody asked for it");
     for set in ["", "libprof.so"] {
         let output = place.gpuwhy(&print).env("NCCL_PROFILER_PLUGIN", set).output().unwrap();
         assert_eq!((stdout(&output).trim(), stderr(&output).as_str()), ("libprof.so", ""), "{set:?}");
@@ -334,7 +336,7 @@ fn nccl_finds_the_library_by_its_name_unless_it_has_another_plugin() {
         let output = run(&print);
         assert_eq!((stdout(&output).trim(), output.status.code()), (other, Some(0)));
         assert!(stderr(&output).contains(other) && stderr(&output).contains("--force"), "{}", stderr(&output));
-        let output = run(&["--force", "--", "printenv", "NCCL_PROFILER_PLUGIN"]);
+        let output = run(&["--nccl", "--force", "--", "printenv", "NCCL_PROFILER_PLUGIN"]);
         assert_eq!((stdout(&output).trim(), stderr(&output).as_str()), ("libprof.so", ""));
     }
 }

@@ -15,8 +15,7 @@ use crate::run;
 // The modes with their prices come from measurements: benches/gpu/publish.py writes the file.
 pub(super) const RUN_HELP: &str = concat!(
     "\
-gpuwhy sets CUDA_INJECTION64_PATH, NVTX_INJECTION64_PATH, NCCL_PROFILER_PLUGIN and its own variables, and then becomes
-the command (exec): process id, terminal, signals and exit status are those of the command. Each option sets a GPUWHY_*
+gpuwhy sets CUDA_INJECTION64_PATH, NVTX_INJECTION64_PATH and its own variables, and then becomes the command (exec): process id, terminal, signals and exit status are those of the command. Each option sets a GPUWHY_*
 variable of libprof.so; without the option the variable stays as it is.
 
 ",
@@ -122,6 +121,9 @@ pub struct RunArgs {
     /// Replace another tool's injection variables; start nsys and ncu too
     #[arg(long)]
     force: bool,
+    /// Have NCCL report communicator, size and algorithm of collectives
+    #[arg(long)]
+    nccl: bool,
     /// The command and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -214,6 +216,7 @@ impl From<RunArgs> for run::Props {
             cupti: args.cupti,
             pytorch: args.pytorch.map(name),
             force: args.force,
+            nccl: args.nccl,
             command: args.command,
         }
     }

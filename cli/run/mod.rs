@@ -57,6 +57,8 @@ pub struct Props {
     pub pytorch: Option<String>,
     /// Whether another tool's [`INJECTION`] and [`NVTX_INJECTION`] may be replaced.
     pub force: bool,
+    /// Have NCCL tell libprof.so its operations.
+    pub nccl: bool,
     /// The command and its arguments; at least the command.
     pub command: Vec<OsString>,
 }
@@ -135,6 +137,7 @@ pub fn prepare(props: &Props) -> Result<Result<Command, u8>> {
         }
     }
     match std::env::var_os(NCCL_PLUGIN).filter(|value| !value.is_empty() && value != config::NCCL_PLUGIN_NAME) {
+        _ if !props.nccl => {}
         Some(other) if !props.force => message::say(&format!(
             "{NCCL_PLUGIN} is set to {}: NCCL tells that plugin what it does, so sizes and communicators of collectives will \
              be missing from the report. Unset the variable, or pass --force to replace it.",

@@ -134,7 +134,7 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     command_line::keep(settings.command_line);
     // First of all: CUPTI brings threads.
     let ranges_note = nvtx::invite();
-    let collectives_note = nccl::invite();
+    let collectives_note = nccl::other_plugin();
     let search = Search { override_path: settings.cupti_path.clone(), ..Search::for_this_process() };
     let cupti = Cupti::load(&search).map_err(|error| StartError::NoCupti(error.to_string()))?;
     tracing::debug!("{} ({})", cupti.path().display(), cupti.found_by());

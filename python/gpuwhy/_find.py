@@ -124,8 +124,7 @@ def environment(output: str | os.PathLike[str] | None = None, **settings: str) -
     Raises NotFound when the library is not installed.
     """
     path = str(library())
-    # NCCL takes a bare name and finds the library that the driver has loaded.
-    found = {"CUDA_INJECTION64_PATH": path, "NVTX_INJECTION64_PATH": path, "NCCL_PROFILER_PLUGIN": "libprof.so"}
+    found = {"CUDA_INJECTION64_PATH": path, "NVTX_INJECTION64_PATH": path}
     if output is not None:
         found["GPUWHY_OUTPUT"] = os.path.abspath(os.fspath(output))
     found.update({"GPUWHY_" + name.upper(): value for name, value in settings.items()})

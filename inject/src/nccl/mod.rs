@@ -8,13 +8,13 @@
 //! | file | what it does | runs on |
 //! |---|---|---|
 //! | `mod` | receives; keeps communicators | the program's threads, NCCL's |
-//! | `autoload` | has NCCL find this library | the thread that calls `cuInit` |
+//! | `variable` | which plugin NCCL takes | the thread that calls `cuInit` |
 //! | `operations` | events of a ring become operations | `gpuwhy-collect` |
 //!
 //! Only calls and launches are asked for: never times on the device, nor the work of proxy threads.
 
-mod autoload;
 mod operations;
+mod variable;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,8 +25,8 @@ use crate::nvtx::nccl_ring::{NcclEvent, OperationWords};
 use crate::nvtx::table::Table;
 use crate::nvtx::writer;
 
-pub use autoload::invite;
 pub use operations::Operations;
+pub use variable::other_plugin;
 
 /// A communicator that was made.
 #[derive(Debug)]

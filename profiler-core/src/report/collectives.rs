@@ -45,7 +45,7 @@ impl CollectivesReport {
         if self.communicators == 0 {
             sentences.push(
                 "NCCL told nothing through its profiler plugin: functions are known by the names of kernels, sizes are \
-                 not. It takes NCCL 2.27 and the variable NCCL_PROFILER_PLUGIN, which `gpuwhy run` sets."
+                 not. It takes NCCL 2.27 and the variable NCCL_PROFILER_PLUGIN, which `gpuwhy run --nccl` sets."
                     .to_owned(),
             );
         }

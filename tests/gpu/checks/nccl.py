@@ -24,12 +24,16 @@ TURNS = 5
 COST = 500.0
 
 
+# What `gpuwhy run --nccl` sets.
+PLUGIN = {"NCCL_PROFILER_PLUGIN": "libprof.so"}
+
+
 def ranks_of(suite: Suite, name: str, *arguments: str, extra: dict[str, str] | None = None) -> tuple[Run, list[tuple[dict, Trace]]]:
     """What each rank said, and its trace.
 
     Raises Unreadable when a rank left no line or no trace.
     """
-    run = suite.run(f"nccl-{name}", suite.python("collectives.py", *arguments), Mode.COMMAND, extra=extra)
+    run = suite.run(f"nccl-{name}", suite.python("collectives.py", *arguments), Mode.COMMAND, extra={**PLUGIN, **(extra or {})})
     lines = said(run)
     files = {path.stem: path for path in run.traces()}
     ranks = []
@@ -146,7 +150,7 @@ def cost(suite: Suite) -> Iterator[Result]:
         yield no
         return
     kinds: dict[str, tuple[Mode, dict[str, str]]] = {
-        "bare": (Mode.BARE, {}), "without": (Mode.COMMAND, {"NCCL_PROFILER_PLUGIN": "none"}), "with": (Mode.COMMAND, {})}
+        "bare": (Mode.BARE, {}), "without": (Mode.COMMAND, {"NCCL_PROFILER_PLUGIN": "none"}), "with": (Mode.COMMAND, PLUGIN)}
     found: dict[str, dict[str, list[float]]] = {kind: {} for kind in kinds}
     for turn in range(TURNS):
         for kind, (mode, extra) in kinds.items():
