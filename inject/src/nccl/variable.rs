@@ -1,8 +1,8 @@
 //! Which profiler plugin NCCL takes.
 //!
 //! NCCL reads the variable at its first communicator. It is set by whoever asks for it (`gpuwhy run --nccl`), never
-//! here: what NCCL does with a plugin has been seen with a replay host only. The value is a bare name: NCCL 2.27.3 refuses
-//! paths, later ones cut them, and the C library finds the loaded object by its name (`build.rs`).
+//! here: what NCCL does with a plugin has been seen with a replay host only. The value is a bare name: NCCL 2.27.3
+//! refuses paths, later ones cut them, and the C library finds the loaded object by its name (`build.rs`).
 
 use std::env;
 use std::ffi::OsStr;
