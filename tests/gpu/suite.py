@@ -18,7 +18,11 @@ import sys
 import time
 from collections.abc import Iterator
 
-from checks import capture, counters, counts, waiting, endings, endurance, exports, frameworks, host, interventions, kernels, lessons, managed, memory, modes, monitor, cupti_sharing, native_cost, nccl, nvtx, processes, python, ranks, real, transparency, truth, untraced, verdicts, kernel_gains, top, kernel_source
+from checks import (
+    capture, counters, counts, cupti_sharing, endings, endurance, exports, frameworks, host, inside,
+    interventions, kernel_gains, kernel_source, kernels, lessons, managed, memory, modes, monitor,
+    native_cost, nccl, nvtx, processes, python, ranks, real, top, transparency, truth, untraced, verdicts,
+    waiting)
 from harness import REPOSITORY, BareRunFailed, Check, Mode, Result, Status, Suite, expect, find_nsys, skipped
 from trace_report import Unreadable
 
@@ -156,13 +160,23 @@ def summarize(options: argparse.Namespace, results: list[Result]) -> int:
     return 1 if failures else 0
 
 
+GROUPS = (
+    transparency, counts, counters, endings, processes, verdicts, truth, interventions, untraced, real,
+    native_cost, host, kernels, nvtx, capture, waiting, exports, memory, managed, modes, monitor, lessons,
+    cupti_sharing, ranks, nccl, endurance, frameworks, python, kernel_gains, inside, top, kernel_source)
+
+
+def everything(budget_end: float, options: argparse.Namespace) -> list[Check]:
+    """All checks, in their order."""
+    return [check for group in GROUPS for check in group.checks()] + [overhead(budget_end, options)]
+
+
 def main() -> int:
     options = parse()
     budget_end = time.monotonic() + options.budget
-    groups = (transparency, counts, counters, endings, processes, verdicts, truth, interventions, untraced, real, native_cost, host, kernels, nvtx, capture, waiting, exports, memory, managed, modes, monitor, lessons, cupti_sharing, ranks, nccl, endurance, frameworks, python, kernel_gains, top, kernel_source)
-    everything = [check for group in groups for check in group.checks()] + [overhead(budget_end, options)]
+    all_checks = everything(budget_end, options)
     selected = [
-        check for check in everything
+        check for check in all_checks
         if (not options.only or check.name.startswith(tuple(options.only))) and not check.name.startswith(tuple(options.skip))]
     if options.list:
         print(*(check.name for check in selected), sep="\n")
