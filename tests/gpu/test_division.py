@@ -37,7 +37,7 @@ class Shares(unittest.TestCase):
         self.assertEqual({name: round(value, 3) for name, value in parts.items()}, {
             "tensor": 0, "memory": 0.8, "issue": 0, "waiting": 0.1, "idle": 0.1, "lowered_clock": 0})
 
-    def test_values_beyond_the_peak_still_sum_to_one(self) -> None:
+    def test_values_above_the_peak_still_sum_to_one(self) -> None:
         for values in ({"l2": 140}, {"issue": -3}, {"tensor": 100, "sm_active": 20}, {"l1": 70, "core_clock": 3e9}):
             parts = division.divided(sample(0, 1, **values), 0.8, 2e9)
             self.assertAlmostEqual(sum(parts.values()), 1.0, msg=values)
