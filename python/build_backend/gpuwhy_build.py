@@ -101,7 +101,9 @@ def build() -> pathlib.Path:
         maps = " ".join(f"-ffile-prefix-map={path}={name}" for path, name in homes.items())
         environment["CFLAGS"] = f"{environment.get('CFLAGS', '')} {maps}".strip()
     cargo = ["cargo", "zigbuild", "--target", target] if target else ["cargo", "build"]
-    line = [*cargo, "--release", "--locked", "--config", 'profile.release.strip="symbols"', "-p", "gpuwhy", "-p", "gpuwhy-inject"]
+    # What people download is small: optimized as one program, without symbols for debuggers.
+    small = ["--config", 'profile.release.strip="symbols"', "--config", 'profile.release.lto="fat"']
+    line = [*cargo, "--release", "--locked", *small, "-p", "gpuwhy", "-p", "gpuwhy-inject"]
     print(" ".join(line), file=sys.stderr, flush=True)
     subprocess.run(line, cwd=ROOT, env=environment, check=True)
     base = pathlib.Path(environment.get("CARGO_TARGET_DIR", ROOT / "target"))
