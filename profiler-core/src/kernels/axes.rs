@@ -59,4 +59,14 @@ impl Level {
             Self::L1 => "l1",
         }
     }
+
+    /// Words for people.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Dram => "device memory",
+            Self::L2 => "the L2 cache",
+            Self::L1 => "the L1 cache",
+        }
+    }
 }

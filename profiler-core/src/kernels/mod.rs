@@ -42,3 +42,6 @@ pub use roofline::{Point, Roofline};
 pub use svg::svg;
 pub use text::{query_text, text};
 pub use view::{KernelView, KernelsReport, Unmeasured};
+
+#[cfg(test)]
+mod page_tests;

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::rules::Check;
 use super::sets::Set;
 use super::{Figures, KernelView, KernelsReport, Point, Resource, Roof, Unmeasured};
+use crate::report::library::Library;
 use crate::text_format::names::short_names;
 use crate::text_format::{Page, Paint, Style, bytes, counted, duration, listed, percent, wrapped, wrapped_as};
 use crate::whatif::WORTH_SHOWING;
@@ -36,7 +37,11 @@ pub fn text(report: &KernelsReport, style: Style) -> String {
         );
     } else {
         let held = duration(report.stall_ns);
-        let count = counted(report.measured.len() as u64, "kernel");
+        let all = counted(report.measured.len() as u64, "kernel");
+        let count = match report.measured.iter().filter(|view| !view.profile.values.is_empty()).count() {
+            measured if measured < report.measured.len() => format!("{measured} of {all}"),
+            _ => all,
+        };
         wrapped(&mut out, "", &format!("{count} measured; this held the program up for {held}."));
     }
     for (number, view) in report.measured.iter().enumerate() {
@@ -79,7 +84,7 @@ fn kernel(out: &mut Page, number: usize, view: &KernelView) {
         out,
         "    ",
         &format!(
-            "{time}{}{mean}; {} blocks of {} threads, {} registers, {} of shared memory",
+            "{time}{}{mean}; {} blocks of {} threads, {} registers a thread, {} of shared memory a block",
             counted(view.launches, "launch"),
             size(launch.grid),
             size(launch.block),
@@ -94,6 +99,12 @@ fn kernel(out: &mut Page, number: usize, view: &KernelView) {
     if view.profile.values.is_empty() {
         return;
     }
+    let library = Library::of_kernel(&view.symbol);
+    if let Some(library) = library.filter(|library| is_closed(*library)) {
+        let fixed =
+            "its code is fixed; another shape, data type, option or version makes the library choose another kernel";
+        wrapped(out, "    library      ", &format!("{}: {fixed}", library.name()));
+    }
     speed(out, view);
     nearer_roof(out, view);
     occupancy(out, view);
@@ -104,7 +115,39 @@ fn kernel(out: &mut Page, number: usize, view: &KernelView) {
     if !view.profile.missing.is_empty() {
         wrapped(out, "    missing      ", &view.profile.missing.join(", "));
     }
-    advice(out, view);
+    advice(out, view, library.is_some_and(is_closed));
+}
+
+/// Whether its kernels come without source code.
+const fn is_closed(library: Library) -> bool {
+    matches!(
+        library,
+        Library::Cublas
+            | Library::Cudnn
+            | Library::Cufft
+            | Library::Curand
+            | Library::Cusolver
+            | Library::Cusparse
+            | Library::TensorRt
+    )
+}
+
+/// Rules whose advice can be followed without the source code of the kernel.
+const FROM_OUTSIDE: [&str; 6] =
+    ["at_roof", "fp32_matrix", "old_tensor_path", "lowered_clock", "small_grid", "layout_conversion"];
+
+/// Hardware counters overshoot a little; a share above this is none.
+const LARGEST_SHARE: f64 = 1.1;
+
+/// Each group of metrics is measured in launches of its own. A share far above 100 % shows that they did not do the
+/// same work, so that the figures do not fit together.
+fn is_consistent(view: &KernelView) -> bool {
+    let figures = &view.figures;
+    let more = [figures.sm_active, figures.compute_throughput, figures.memory_throughput, figures.achieved_occupancy];
+    let hits = [figures.memory.l1_hit, figures.memory.l2_hit];
+    let points = view.roofline.points.iter();
+    let points = points.filter_map(|point| Some(point.performance / view.roofline.roof_over(point)?));
+    figures.roofs.into_iter().chain(more).chain(hits).flatten().chain(points).all(|share| share <= LARGEST_SHARE)
 }
 
 fn speed(out: &mut Page, view: &KernelView) {
@@ -138,13 +181,20 @@ fn speed(out: &mut Page, view: &KernelView) {
     if !roofs.is_empty() {
         listed(out, "    units used   ", &roofs);
     }
+    if !is_consistent(view) {
+        let why = "shares above 100 % show that launches of this kernel did different work, such as products of \
+                   different depth; take its figures and advice as rough";
+        wrapped_as(out, Paint::Yellow, "    inconsistent ", why);
+    }
 }
 
 /// What a step gains if the kernel uses more of its nearest roof.
 fn nearer_roof(out: &mut Page, view: &KernelView) {
     let Some(gains) = view.gains.filter(|gains| gains.at_90.speedup >= WORTH_SHOWING) else { return };
-    let [at_80, at_90] = [("80 %", gains.at_80), ("90 %", gains.at_90)]
-        .map(|(roof, gain)| (Paint::Plain, format!("at {roof} of its roof {}", gain.faster())));
+    let Some((roof, _)) = view.figures.nearest_roof() else { return };
+    let [at_80, at_90] =
+        [(format!("if it used 80 % of {}", roof.words()), gains.at_80), ("if 90 %".to_owned(), gains.at_90)]
+            .map(|(what, gain)| (Paint::Plain, format!("{what}: {}", gain.faster())));
     let then = gains.then.map(|group| (Paint::Plain, format!("bottleneck then: {}", bottleneck(group))));
     listed(out, "    a step       ", &[at_80, at_90].into_iter().chain(then).collect::<Vec<_>>());
 }
@@ -159,13 +209,13 @@ fn occupancy(out: &mut Page, view: &KernelView) {
     let mut items = vec![(
         Paint::Plain,
         format!(
-            "{} fit, limited by {}",
+            "{} of the warps fit, limited by {}",
             percent(geometry.theoretical_occupancy),
             geometry.limiter.name().replace('_', " ")
         ),
     )];
     if let Some(achieved) = view.figures.achieved_occupancy {
-        items.push((Paint::Plain, format!("{} were there", percent(achieved))));
+        items.push((Paint::Plain, format!("{} were resident", percent(achieved))));
     }
     items.push((Paint::Plain, format!("{:.2} waves", geometry.waves)));
     for reduction in &view.reductions {
@@ -194,28 +244,29 @@ fn roofline(out: &mut Page, view: &KernelView) {
     let items: Vec<_> = points
         .map(|point| {
             let roof = view.roofline.roof_over(point).filter(|&roof| roof > 0.0);
-            let of =
-                roof.map(|roof| format!(", {} of its roof", percent(point.performance / roof))).unwrap_or_default();
-            (Paint::Plain, format!("{} {:.2} operations a byte{of}", point.level.name(), point.intensity))
+            let of = roof
+                .map(|roof| format!(", {} of the roof there", percent(point.performance / roof)))
+                .unwrap_or_default();
+            (Paint::Plain, format!("{:.1} for a byte of {}{of}", point.intensity, point.level.words()))
         })
         .collect();
-    let rate = std::iter::once((Paint::Plain, operations(first.performance)));
+    let rate = std::iter::once((Paint::Plain, format!("{} (operations a second)", operations(first.performance))));
     listed(out, &format!("    {:<11}  ", first.of.name()), &rate.chain(items).collect::<Vec<_>>());
 }
 
 fn memory(out: &mut Page, figures: &Figures) {
     let table = &figures.memory;
     let mut items = Vec::new();
-    for (what, rate) in [("read", figures.dram_read), ("written", figures.dram_write)] {
+    for (what, rate) in [("from", figures.dram_read), ("to", figures.dram_write)] {
         if let Some(rate) = rate {
-            items.push((Paint::Plain, format!("{}/s {what}", bytes(rate as u64))));
+            items.push((Paint::Plain, format!("{}/s {what} device memory", bytes(rate as u64))));
         }
     }
     for (what, share) in [
         ("L1 hits", table.l1_hit),
         ("L2 hits", table.l2_hit),
-        ("load conflicts", table.load_conflicts),
-        ("store conflicts", table.store_conflicts),
+        ("bank conflicts of loads", table.load_conflicts),
+        ("of stores", table.store_conflicts),
     ] {
         if let Some(share) = share {
             items.push((Paint::Plain, format!("{what} {}", percent(share))));
@@ -262,7 +313,8 @@ fn stalls(out: &mut Page, figures: &Figures) {
     }
 }
 
-fn advice(out: &mut Page, view: &KernelView) {
+/// What is found and what to do. `is_closed`: nobody can change the kernel itself.
+fn advice(out: &mut Page, view: &KernelView, is_closed: bool) {
     let mut unknown = Vec::new();
     let mut shown = 0;
     for (finding, simulated) in view.findings.iter().zip(&view.finding_gains) {
@@ -273,9 +325,13 @@ fn advice(out: &mut Page, view: &KernelView) {
                     continue;
                 }
                 let gain = match (local_gain, view.step_gain(finding)) {
-                    (Some(local), _) if *local > 0.0 && simulated.is_some() => {
+                    (Some(local), of_run) if *local > 0.0 && simulated.is_some() => {
                         let step = simulated.map(|gain| gain.faster()).unwrap_or_default();
-                        format!(" At most {} of the kernel; a step would then be {step}.", percent(*local))
+                        let hidden = match (simulated, of_run) {
+                            (Some(gain), Some(of_run)) if is_hidden(gain.speedup, of_run) => HIDDEN,
+                            _ => "",
+                        };
+                        format!(" At most {} of the kernel; a step would then be {step}{hidden}.", percent(*local))
                     }
                     (Some(local), Some(step)) if *local > 0.0 => {
                         format!(" At most {} of the kernel and {} of the run.", percent(*local), percent(step))
@@ -283,7 +339,12 @@ fn advice(out: &mut Page, view: &KernelView) {
                     (Some(local), None) if *local > 0.0 => format!(" At most {} of the kernel.", percent(*local)),
                     _ => String::new(),
                 };
-                wrapped_as(out, Paint::Yellow, "  > ", &format!("{says}{gain} To do: {advice}."));
+                let to_do = if is_closed && !FROM_OUTSIDE.contains(&finding.rule) {
+                    String::new()
+                } else {
+                    format!(" To do: {advice}.")
+                };
+                wrapped_as(out, Paint::Yellow, "  > ", &format!("{says}{gain}{to_do}"));
             }
             Check::CannotTell(missing) if !unknown.contains(missing) => unknown.push(*missing),
             Check::CannotTell(_) | Check::Clear => {}
@@ -299,6 +360,14 @@ fn advice(out: &mut Page, view: &KernelView) {
     if !unknown.is_empty() {
         wrapped(out, "    cannot tell without ", &unknown.join("; "));
     }
+}
+
+/// Why a step gains less than the kernel loses.
+const HIDDEN: &str = ": other work or the CPU is the limit without it";
+
+/// Whether most of what a step would save by the kernel's share of the run, `of_run`, is not saved by simulation.
+fn is_hidden(speedup: f64, of_run: f64) -> bool {
+    of_run >= LEAST_SHOWN && 1.0 - 1.0 / speedup < 0.5 * of_run
 }
 
 fn unmeasured(out: &mut Page, rows: &[Unmeasured]) {

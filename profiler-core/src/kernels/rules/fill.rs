@@ -110,10 +110,10 @@ fn theoretical_occupancy(evidence: &Evidence<'_>, threshold: f64) -> Check {
     };
     Check::Applies {
         says: format!(
-            "{} of the warps fit that a multiprocessor can hold; {limiter} is the limit.",
+            "{} of the warps that a multiprocessor can hold fit, limited by {limiter}.",
             percent(geometry.theoretical_occupancy)
         ),
-        advice: "use less of the resource that is the limit, if the warps wait for memory; see the reductions that pay",
+        advice: "if warps wait for memory, use less of what limits them: the line on occupancy has reductions that pay",
         local_gain: Some((1.0 - geometry.theoretical_occupancy).min(limit)),
     }
 }

@@ -7,7 +7,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         name: "at_roof",
         threshold: 0.8,
-        source: "use of a unit over the elapsed time; ncu, SOLBottleneck",
+        source: "use of a unit over the elapsed time, or 0.6 where all others are 0.1 below; ncu, SOLBottleneck",
         check: at_roof,
     },
     Rule {
@@ -40,17 +40,25 @@ pub(super) const RULES: &[Rule] = &[
 /// memory.
 const BEST_SEEN: f64 = 0.92;
 
+/// From this use on a unit is the limit if every other unit is used less by [`LEAD`] (ncu).
+const CLEAR_LIMIT: f64 = 0.6;
+const LEAD: f64 = 0.1;
+
 const NO_ROOFS: &str = "the use of the units (--set core)";
 
 fn at_roof(evidence: &Evidence<'_>, threshold: f64) -> Check {
     let Some((roof, used)) = evidence.figures.nearest_roof() else { return Check::CannotTell(NO_ROOFS) };
-    if used < threshold {
+    let others = Roof::ALL.into_iter().filter(|&other| other != roof);
+    let second = others.filter_map(|other| evidence.figures.roof(other)).fold(0.0, f64::max);
+    // Tensor cores below the threshold wait for something.
+    let is_clear = roof != Roof::Tensor && used >= CLEAR_LIMIT && used - second >= LEAD;
+    if used < threshold && !is_clear {
         return Check::Clear;
     }
     let advice = match roof {
         Roof::Dram => return at_memory(evidence, used),
         Roof::Tensor => {
-            "it is as fast as the tensor cores allow; only fewer or smaller operations (FP8) make it faster"
+            "it is close to what the tensor cores allow; only fewer or smaller operations (FP8) make it much faster"
         }
         Roof::Issue => "execute fewer instructions: wider loads, less index arithmetic, or tensor cores",
         Roof::L2 => "reuse data in shared memory or registers instead of loading it from L2 again",
@@ -64,12 +72,11 @@ fn at_roof(evidence: &Evidence<'_>, threshold: f64) -> Check {
     }
 }
 
-/// Fused into the kernel before or after it, its bytes need not be moved, and its arithmetic remains: the tensor cores
-/// and the issue of instructions were busy for that part of its time.
+/// Fused into the kernel before or after it, its bytes need not be moved, and its other arithmetic can run beside that
+/// kernel's: what remains for certain is the time in which the tensor cores worked.
 fn at_memory(evidence: &Evidence<'_>, used: f64) -> Check {
     let left = (1.0 - used / BEST_SEEN).max(0.0);
-    let arithmetic = [Roof::Tensor, Roof::Issue].into_iter().filter_map(|roof| evidence.figures.roof(roof));
-    let arithmetic = arithmetic.fold(0.0, f64::max);
+    let tensor = evidence.figures.roof(Roof::Tensor).unwrap_or(0.0);
     let says = match left {
         left if left < 0.01 => format!("It uses {} of the device memory, as much as copies do.", percent(used)),
         left => format!(
@@ -81,7 +88,7 @@ fn at_memory(evidence: &Evidence<'_>, used: f64) -> Check {
     Check::Applies {
         says,
         advice: "move fewer bytes: fuse it with the kernels before and after it, or use a smaller data type",
-        local_gain: Some((1.0 - arithmetic).clamp(left, 1.0)),
+        local_gain: Some((1.0 - tensor).clamp(left, 1.0)),
     }
 }
 

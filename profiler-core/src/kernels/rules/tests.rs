@@ -79,8 +79,8 @@ fn roofs(tensor: f64, dram: f64, issue: f64) -> Case {
 #[test]
 fn the_limit_is_the_unit_that_is_used_most() {
     let copy = roofs(0.0, 84.1, 4.0);
-    // Without its bytes, the instructions remain.
-    assert_eq!((copy.gain("at_roof"), copy.gain("latency_bound")), (960, -1));
+    // Fused, nothing of it need remain.
+    assert_eq!((copy.gain("at_roof"), copy.gain("latency_bound")), (1000, -1));
     let Check::Applies { says, advice, .. } = copy.check("at_roof") else { panic!() };
     assert!(says.contains("84 %") && says.contains("device memory") && advice.contains("fuse"), "{says} {advice}");
     // 1 - 0.841 / 0.92.
@@ -89,8 +89,10 @@ fn the_limit_is_the_unit_that_is_used_most() {
     assert!(says.contains("as much as copies do"), "{says}");
     assert_eq!(roofs(82.0, 83.0, 4.0).gain("at_roof"), 180, "fused it would still multiply matrices");
     assert_eq!(roofs(95.0, 20.0, 10.0).gain("at_roof"), 0, "nothing is left above what libraries reach");
-    let between = roofs(0.0, 70.0, 30.0);
-    assert_eq!((between.gain("at_roof"), between.gain("latency_bound")), (-1, -1));
+    let between = roofs(0.0, 70.0, 61.0);
+    assert_eq!((between.gain("at_roof"), between.gain("latency_bound")), (-1, -1), "two units are as near");
+    assert_eq!(roofs(25.0, 70.0, 30.0).gain("at_roof"), 750, "the tensor cores have to work for a quarter");
+    assert_eq!(roofs(70.0, 30.0, 10.0).gain("at_roof"), -1, "tensor cores that wait");
     assert!(Case::new(&[]).cannot_tell("at_roof") && Case::new(&[]).cannot_tell("latency_bound"));
 }
 
