@@ -63,6 +63,8 @@ fn nobody_is_told_to_change_the_code_of_a_closed_library() {
         closed.ends_with("This is theoretical_occupancy. At most 50 % of the kernel and 25 % of the run."),
         "{closed}"
     );
+    let open = with_advice("void at::native::vectorized_elementwise_kernel<4>");
+    assert!(open.contains("library PyTorch: torch.compile may fuse") && open.matches("To do").count() == 2, "{open}");
     let own = with_advice("_Z6k_copyPfPKf");
     assert!(!own.contains("library ") && own.matches("To do: change it.").count() == 2, "{own}");
 }

@@ -92,9 +92,7 @@ fn refused(code: u32) -> String {
                 "counters cannot be read in this environment, such as MIG, MPS, vGPU or confidential computing ({code})"
             )
         }
-        code => format!(
-            "CUPTI refused (error {code}) and does not say why; repeat it with fewer kernels (--top) or a smaller --set"
-        ),
+        code => format!("CUPTI refused (error {code}) and does not say why; repeat it alone on this GPU"),
     }
 }
 

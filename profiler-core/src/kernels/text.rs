@@ -100,10 +100,15 @@ fn kernel(out: &mut Page, number: usize, view: &KernelView) {
         return;
     }
     let library = Library::of_kernel(&view.symbol);
-    if let Some(library) = library.filter(|library| is_closed(*library)) {
-        let fixed =
-            "its code is fixed; another shape, data type, option or version makes the library choose another kernel";
-        wrapped(out, "    library      ", &format!("{}: {fixed}", library.name()));
+    let note = match library {
+        Some(library) if is_closed(library) => {
+            "its code is fixed; another shape, data type, option or version makes the library choose another kernel"
+        }
+        Some(Library::Pytorch) => "torch.compile may fuse it with the kernels before and after it",
+        _ => "",
+    };
+    if let Some(library) = library.filter(|_| !note.is_empty()) {
+        wrapped(out, "    library      ", &format!("{}: {note}", library.name()));
     }
     speed(out, view);
     nearer_roof(out, view);

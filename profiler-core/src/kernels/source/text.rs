@@ -4,9 +4,7 @@ use std::fmt::Write as _;
 
 use super::{FunctionSource, InstructionSource, LineSource, SampledShare, SourceReport, Stall};
 use crate::kernels::StallReason;
-use crate::text_format::{
-    Page, Paint, Style, counted, duration, listed, percent, printable, shortened, wrapped, wrapped_as,
-};
+use crate::text_format::{Page, Paint, Style, counted, duration, percent, printable, shortened, wrapped, wrapped_as};
 
 /// Functions that are shown.
 const FUNCTIONS: usize = 5;
@@ -95,11 +93,11 @@ fn one(out: &mut Page, number: usize, function: &FunctionSource) {
     wrapped_as(out, Paint::Bold, &format!("{number:2}  "), &function.name);
     let all = function.share.samples.max(1);
     let _ = writeln!(out, "    {} of all samples, {}", with_interval(&function.share), counted(all, "sample"));
-    let stalls = function.stalls.iter().take(STALLS);
-    let stalls: Vec<_> = stalls
-        .map(|stall| (Paint::Plain, format!("{} {}", stall.reason, percent(stall.samples as f64 / all as f64))))
-        .collect();
-    listed(out, "    warps        ", &stalls);
+    for (number, stall) in function.stalls.iter().take(STALLS).enumerate() {
+        let lead = if number == 0 { "    warps        " } else { "                 " };
+        let share = percent(stall.samples as f64 / all as f64);
+        wrapped(out, lead, &format!("{share} {}: {}", stall.reason, meaning(&stall.reason)));
+    }
     let rest = function.share.samples - function.samples_with_a_line();
     let _ = writeln!(out, "    {:>6} {:>9}  {:<18} at", "%", "samples", "mostly");
     if function.lines.is_empty() {
@@ -128,6 +126,15 @@ fn one(out: &mut Page, number: usize, function: &FunctionSource) {
                 advice(reason)
             ),
         );
+    }
+}
+
+/// What a reason means, for people.
+fn meaning(reason: &str) -> &'static str {
+    let known = crate::kernels::sets::STALL_REASONS.iter().copied().find(|known| *known == reason);
+    match (reason, known) {
+        ("selected", _) => "its instruction was issued: no waiting",
+        (_, reason) => StallReason { reason: reason.unwrap_or_default(), share: 0.0 }.words(),
     }
 }
 
@@ -245,6 +252,8 @@ mod tests {
             "1000 samples in 1.00 s",
             "loss: 3 samples lost",
             "gather\\x1b[2J.cu:4 s += x[i];",
+            "warps 70 % long_scoreboard: waiting for data from device memory, L2 or L1",
+            "10 % selected: its instruction was issued: no waiting",
             "0x00c0 LDG.E R3",
             "no line is known",
             "of the waiting of this kernel, mostly waiting for data from device memory",
