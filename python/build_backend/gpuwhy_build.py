@@ -90,7 +90,8 @@ def source_files() -> list[str]:
 
 
 # Packages of the command alone that are not its inner loops.
-FOR_SIZE = ("gpuwhy", "clap_builder", "libsqlite3-sys", "parquet", "ratatui-core", "ratatui-widgets")
+FOR_SIZE = ("gpuwhy", "gpuwhy-export", "gpuwhy-import", "gpuwhy-page", "clap_builder", "cpp_demangle", "indicatif",
+            "libsqlite3-sys", "parquet", "ratatui-core", "ratatui-widgets")
 
 
 def build() -> pathlib.Path:
@@ -106,7 +107,8 @@ def build() -> pathlib.Path:
         environment["CFLAGS"] = f"{environment.get('CFLAGS', '')} {maps}".strip()
     cargo = ["cargo", "zigbuild", "--target", target] if target else ["cargo", "build"]
     # What people download is small: no symbols for debuggers, and size before speed where the command waits for people.
-    small = ['profile.release.strip="symbols"', *(f'profile.release.package.{name}.opt-level="s"' for name in FOR_SIZE)]
+    small = ['profile.release.strip="symbols"', "profile.release.codegen-units=1",
+             *(f'profile.release.package.{name}.opt-level="s"' for name in FOR_SIZE)]
     options = [word for setting in small for word in ("--config", setting)]
     line = [*cargo, "--release", "--locked", *options, "-p", "gpuwhy", "-p", "gpuwhy-inject"]
     print(" ".join(line), file=sys.stderr, flush=True)
