@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from checks import (
     capture, counters, counts, cupti_sharing, division, endings, endurance, exports, frameworks, host, inside,
-    interventions, kernel_gains, kernel_source, kernels, lessons, managed, memory, modes, monitor,
+    interventions, kernel_gains, kernel_source, kernels, known_kernels, lessons, managed, memory, modes, monitor,
     native_cost, nccl, nvtx, processes, python, ranks, real, top, transparency, truth, untraced, verdicts,
     waiting)
 from harness import (
@@ -190,7 +190,7 @@ def summarize(options: argparse.Namespace, results: list[Result]) -> int:
 GROUPS = (
     transparency, counts, counters, endings, processes, verdicts, truth, interventions, untraced, real,
     native_cost, host, kernels, nvtx, capture, waiting, exports, memory, managed, modes, monitor, lessons,
-    cupti_sharing, ranks, nccl, endurance, frameworks, python, kernel_gains, inside, division, top, kernel_source)
+    cupti_sharing, ranks, nccl, endurance, frameworks, python, kernel_gains, inside, known_kernels, division, top, kernel_source)
 
 
 def everything(budget_end: float, options: argparse.Namespace) -> list[Check]:

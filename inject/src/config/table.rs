@@ -220,9 +220,9 @@ pub const FLUSH: Setting<Duration> = Setting {
 pub const CAPTURE_RANGE: Setting<RangeKind> = Setting {
     name: variable::CAPTURE_RANGE,
     default: "none",
-    expected: "none, cudaProfilerApi or nvtx",
+    expected: "none, cudaProfilerApi, nvtx or command",
     meaning: "What is measured: `none` the whole run, `cudaProfilerApi` from cudaProfilerStart to cudaProfilerStop, `nvtx` while \
-                  the range of GPUWHY_NVTX_CAPTURE is open. Until a capture begins the program runs free; of it CUPTI \
+                  the range of GPUWHY_NVTX_CAPTURE is open, `command` what `gpuwhy start` asks for. Until a capture begins the program runs free; of it CUPTI \
                   records launches of CUDA graphs, unless GPUWHY_CUDA_GRAPH_TRACE=node, as that has to be on from the start, and they are \
                   thrown away.",
     parse: RangeKind::parse,
@@ -233,7 +233,7 @@ pub const NVTX_CAPTURE: Setting<Option<RangeName>> = Setting {
     name: variable::NVTX_CAPTURE,
     default: "none",
     expected: "a range such as step, step@domain or *@domain",
-    meaning: "The range that is captured, or, with GPUWHY_STEPS, a step: `range`, `range@domain`, `*@domain`, `range@*`; without a \
+    meaning: "The range that is captured, or, with GPUWHY_STEPS or GPUWHY_CAPTURE_RANGE=command, a step: `range`, `range@domain`, `*@domain`, `range@*`; without a \
                   domain the default one.",
     parse: |text| if text == "none" { Some(None) } else { RangeName::parse(text).map(Some) },
 };
