@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from checks import capture, counters, counts, waiting, endings, endurance, exports, frameworks, host, interventions, kernels, lessons, managed, memory, modes, monitor, cupti_sharing, native_cost, nccl, nvtx, processes, python, ranks, real, transparency, truth, untraced, verdicts, kernel_gains, top, kernel_source
+from checks import auto, capture, counters, counts, waiting, endings, endurance, exports, frameworks, host, interventions, kernels, lessons, managed, memory, modes, monitor, cupti_sharing, native_cost, nccl, nvtx, processes, python, ranks, real, transparency, truth, untraced, verdicts, kernel_gains, top, kernel_source
 from harness import REPOSITORY, BareRunFailed, Check, Mode, Result, Status, Suite, expect, find_nsys, skipped
 from trace_report import Unreadable
 
@@ -159,7 +159,7 @@ def summarize(options: argparse.Namespace, results: list[Result]) -> int:
 def main() -> int:
     options = parse()
     budget_end = time.monotonic() + options.budget
-    groups = (transparency, counts, counters, endings, processes, verdicts, truth, interventions, untraced, real, native_cost, host, kernels, nvtx, capture, waiting, exports, memory, managed, modes, monitor, lessons, cupti_sharing, ranks, nccl, endurance, frameworks, python, kernel_gains, top, kernel_source)
+    groups = (transparency, counts, counters, endings, processes, verdicts, truth, interventions, untraced, real, native_cost, host, kernels, nvtx, capture, waiting, exports, memory, managed, modes, monitor, auto, lessons, cupti_sharing, ranks, nccl, endurance, frameworks, python, kernel_gains, top, kernel_source)
     everything = [check for group in groups for check in group.checks()] + [overhead(budget_end, options)]
     selected = [
         check for check in everything

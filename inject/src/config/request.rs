@@ -45,7 +45,7 @@ impl Request {
     pub fn describe(&self) -> Option<String> {
         let range = match &self.range {
             Range::Whole if self.is_whole() => return None,
-            Range::Nothing => return None,
+            Range::Nothing | Range::Bursts => return None,
             Range::Whole => "a part of the run, chosen by time".to_owned(),
             Range::ProfilerApi => "between cudaProfilerStart and cudaProfilerStop".to_owned(),
             Range::Named(_) => "while a range of the program is open".to_owned(),
@@ -71,6 +71,8 @@ pub enum Range {
     Steps(Schedule, Option<RangeName>),
     /// Nothing: only commands begin captures.
     Nothing,
+    /// Mode auto decides.
+    Bursts,
 }
 
 /// `--capture-range`, before it is known which range or steps.
