@@ -12,8 +12,8 @@ use serde_json::Value;
 use crate::support::{GPUWHY, Stage, fixture, stderr};
 
 const SECOND: u64 = 1_000_000_000;
-/// Recordings, how often each is played (the first one once more), and the part of the time in which the device is busy by its samples. A round
-/// takes 1.5, 1.7 and 3.1 s. While the device is partly busy samples do not tell why.
+/// Recordings, how often each is played (the first one once more), and the part of the time in which the device is busy
+/// by its samples. A round takes 1.5, 1.7 and 3.1 s. While the device is partly busy samples do not tell why.
 const PARTS: [(&str, u64, u64); 3] = [("sync_item", 26, 50), ("multi_stream", 22, 97), ("resnet_workers0", 9, 20)];
 /// When the second and the third part begin, about, seconds.
 const CHANGES: [f64; 2] = [41.3, 79.4];

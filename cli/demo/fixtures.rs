@@ -46,15 +46,11 @@ pub fn find(from: Option<&Path>) -> Result<Vec<Fixture>> {
     );
 }
 
-/// The checkout that this program was built from or lies in, then the places of an installation.
+/// The checkout that this program was built from, then the place of an installation.
 fn folders() -> Vec<PathBuf> {
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures")];
-    if let Some(folder) = install_paths::executable_folder() {
-        // From `target/release/` up to the checkout, which may have moved since.
-        folders.extend(folder.ancestors().take(3).map(|above| above.join("testing/fixtures")));
-        folders.extend(folder.parent().map(|prefix| prefix.join("share/gpuwhy/fixtures")));
-    }
-    folders
+    let checkouts = install_paths::possible_checkouts().into_iter().map(|checkout| checkout.join("testing/fixtures"));
+    let prefix = install_paths::executable_folder().and_then(|folder| folder.parent().map(Path::to_owned));
+    checkouts.chain(prefix.map(|prefix| prefix.join("share/gpuwhy/fixtures"))).collect()
 }
 
 fn read(folder: &Path) -> Vec<Fixture> {

@@ -254,9 +254,9 @@ fn pattern(path: &Path) -> String {
 /// The source checkout that this program was built from, if it is still there and the program still lies
 /// where cargo put it. An installed program must not run a compiler.
 fn checkout() -> Option<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let built_by_cargo = install_paths::executable_folder()?.join("deps").is_dir();
-    (built_by_cargo && root.join("testing/cupti-replay/Cargo.toml").is_file()).then(|| root.to_owned())
+    let is_checkout = |root: &PathBuf| built_by_cargo && root.join("testing/cupti-replay/Cargo.toml").is_file();
+    install_paths::possible_checkouts().into_iter().find(is_checkout)
 }
 
 /// Builds the parts that cargo does not build along with `gpuwhy`, into the folder that this program came from.

@@ -107,6 +107,10 @@ class BareRunFailed(Exception):
     """A program of the suite fails by itself."""
 
 
+class TimeUp(Exception):
+    """The time of the suite is up: nothing more is started, and what ran was ended."""
+
+
 class Suite:
     """Where things are, and the log."""
 
@@ -126,6 +130,8 @@ class Suite:
         self.selected: list[str] = []
         # Of so many checks at once; None: as each kind of check says.
         self.together: int | None = None
+        # From then on nothing runs (`time.monotonic()`).
+        self.deadline = float("inf")
         # What ends the programs that still wait when the suite ends.
         self.at_end: list[Callable[[], object]] = []
         self._measured = out / "measured.jsonl"
@@ -209,7 +215,12 @@ class Suite:
             self, name: str, command: Sequence[str | os.PathLike[str]], mode: Mode,
             extra: dict[str, str] | None = None, stdin: int = subprocess.DEVNULL,
             pass_fds: Sequence[int] = ()) -> tuple[subprocess.Popen, pathlib.Path]:
-        """Starts a program and leaves it running; its output goes to files in the folder returned."""
+        """Starts a program and leaves it running; its output goes to files in the folder returned.
+
+        Raises TimeUp.
+        """
+        if time.monotonic() >= self.deadline:
+            raise TimeUp
         folder = self.folder(name)
         words = self.command(mode, command)
         with open(folder / "stdout", "wb") as stdout, open(folder / "stderr", "wb") as stderr:
@@ -220,9 +231,13 @@ class Suite:
 
     def finish(
             self, process: subprocess.Popen, folder: pathlib.Path, began: float, limit: float = STEP_LIMIT) -> Run:
-        """Waits for a started program, kills its whole group at the limit, and logs it."""
+        """Waits for a started program, kills its whole group at the limit, and logs it.
+
+        Raises TimeUp when the suite's time ended it.
+        """
+        end = min(began + limit, self.deadline)
         try:
-            code: int | None = process.wait(timeout=max(0.0, began + limit - time.monotonic()))
+            code: int | None = process.wait(timeout=max(0.0, end - time.monotonic()))
         except subprocess.TimeoutExpired:
             code = None
             os.killpg(process.pid, signal.SIGKILL)
@@ -233,6 +248,8 @@ class Suite:
         self.log(
             f"\n$ {shlex.join(run.command)}\n# in {folder}, {run.ending()} after {run.seconds:.1f} s\n"
             f"{tail(run.stdout, 'stdout')}{tail(run.stderr, 'stderr')}")
+        if code is None and end == self.deadline:
+            raise TimeUp
         return run
 
     def run(

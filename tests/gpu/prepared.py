@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from harness import Mode, Run, Suite
+from harness import Mode, Run, Suite, TimeUp
 
 # Time for all programs of a group to load their libraries, seconds. Some compile their kernels meanwhile.
 READY_LIMIT = 240.0
@@ -100,8 +100,12 @@ class Prepared:
         """Lets the program end by itself, and says how it ended."""
         if self._run is None:
             self.release()
-            self._run = self.suite.finish(self.process, self.folder, time.monotonic(), END_LIMIT)
-            os.close(self._answers)
+            try:
+                self._run = self.suite.finish(self.process, self.folder, time.monotonic(), END_LIMIT)
+            finally:
+                if self._answers >= 0:
+                    os.close(self._answers)
+                    self._answers = -1
         return self._run
 
     def _printed_since(self) -> str:
@@ -118,6 +122,9 @@ class Prepared:
             # Children of the program may keep the pipe open after its end.
             if not received and (ready or self.process.poll() is not None):
                 raise self._failure()
+            if not received and time.monotonic() >= self.suite.deadline:
+                self.finish()  # it says that the time is up, or how the program ended meanwhile
+                raise TimeUp
             if not received and left <= 0:
                 self.process.kill()
                 raise self._failure("it did not answer in time")

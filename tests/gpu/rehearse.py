@@ -36,10 +36,20 @@ REPORT = {
                 "data_ready", "launches_free", "no_syncs", "no_readbacks", "no_allocations", "copies_overlapped")]}}],
 }
 
+# Kernels with every advice that a check looks for.
+KERNELS = {
+    "schema_version": 1, "stall_ns": 1_000_000, "unmeasured": [], "measured": [{
+        "name": "kernel", "outcome": "measured", "reason": None, "stall_ns": 1_000_000, "findings": [
+            {"rule": rule, "applies": True, "local_gain": 0.5, "step_gain": 0.4,
+             "step": {"speedup": 1.6, "low": 1.4, "high": 1.9}}
+            for rule in ("at_roof", "fp32_matrix", "layout_conversion", "bank_conflicts", "small_grid")]}]}
+
 GPUWHY = """#!{python}
 import sys
 if sys.argv[1] == "report":
     print({report!r})
+elif sys.argv[1] == "kernels":
+    print({kernels!r})
 else:
     print("nothing was measured: a rehearsal")
 """
@@ -53,7 +63,7 @@ def script(path: pathlib.Path, text: str) -> None:
 def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         stand_ins = pathlib.Path(folder)
-        script(stand_ins / "gpuwhy", GPUWHY.format(python=sys.executable, report=json.dumps(REPORT)))
+        script(stand_ins / "gpuwhy", GPUWHY.format(python=sys.executable, report=json.dumps(REPORT), kernels=json.dumps(KERNELS)))
         script(stand_ins / "nvidia-smi", "#!/bin/sh\necho 'no GPU: a rehearsal, 0'\n")
         script(stand_ins / "nvcc", "#!/bin/sh\nexit 0\n")
         (stand_ins / "libprof.so").touch()

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The GPU suite: what gpuwhy promises, checked on a machine with a CUDA device. See README.md beside this file.
 #
-#   tests/gpu/run.sh [--bin DIR] [--out DIR] [--only NAME]... [--skip NAME]... [--budget SECONDS]
+#   tests/gpu/run.sh [--bin DIR] [--out DIR] [--only NAME]... [--skip NAME]... [--minutes M]
 #
 # Exit status: 0 nothing failed, 1 something failed, 2 the suite could not start.
 set -u

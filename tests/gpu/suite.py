@@ -10,6 +10,7 @@ import argparse
 import collections
 import concurrent.futures
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -18,10 +19,17 @@ import sys
 import time
 from collections.abc import Iterator
 
-from checks import auto, capture, counters, counts, waiting, endings, endurance, exports, frameworks, host, interventions, kernels, lessons, managed, memory, modes, monitor, cupti_sharing, native_cost, nccl, nvtx, processes, python, ranks, real, transparency, truth, untraced, verdicts, kernel_gains, top, kernel_source
-from harness import REPOSITORY, BareRunFailed, Check, Mode, Result, Status, Suite, expect, find_nsys, skipped
+from checks import (
+    auto, capture, counters, counts, cupti_sharing, division, endings, endurance, exports, frameworks, host, inside,
+    interventions, kernel_gains, kernel_source, kernels, known_kernels, lessons, managed, memory, modes, monitor,
+    native_cost, nccl, nvtx, processes, python, ranks, real, top, transparency, truth, untraced, verdicts,
+    waiting)
+from harness import (
+    REPOSITORY, SHORTEST_CHECK, BareRunFailed, Check, Mode, Result, Status, Suite, TimeUp, expect, find_nsys, skipped)
 from trace_report import Unreadable
 
+# What the suite needs to end its programs and to write its files, seconds; with --minutes nothing runs from then on.
+ENDING = 5.0
 # Checks that use what `gpuwhy doctor --calibrate` measures: the cost of tracing on this machine.
 CALIBRATED = ("interventions", "untraced", "real", "native-cost")
 CALIBRATION_LIMIT = 90.0
@@ -36,6 +44,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="checks whose name begins so; repeatable")
     parser.add_argument("--skip", action="append", default=[], metavar="NAME", help="leave these out; repeatable")
     parser.add_argument("--budget", type=float, default=3600.0, metavar="SECONDS", help="start no check after this time")
+    parser.add_argument("--minutes", type=float, metavar="M", help="end what runs and start nothing after so many minutes: what "
+                        "was found is kept, and the rest is said to have not run")
     parser.add_argument("--jobs", type=int, default=4, help="checks at the same time, where time is not measured")
     parser.add_argument("--together", type=int, metavar="N", help="checks whose programs load their libraries at the same time, "
                         "where they then take turns (default: 2 to 8, by kind)")
@@ -96,6 +106,8 @@ def perform(suite: Suite, check: Check) -> list[Result]:
     try:
         for result in check.function(suite):
             results.append(result)
+    except TimeUp:
+        results.append(skipped(check.name, "the time was up while it ran"))
     except BareRunFailed as error:
         results.append(expect(f"{check.name}.bare", False, str(error)))
     except Unreadable as error:
@@ -104,17 +116,21 @@ def perform(suite: Suite, check: Check) -> list[Result]:
         results.append(expect(f"{check.name}.check", False, f"{type(error).__name__}: {error}"))
     for result in results:
         suite.log(str(result))
-    suite.log(f"# {check.name} took {time.monotonic() - began:.1f} s")
+    seconds = time.monotonic() - began
+    suite.log(f"# {check.name} took {seconds:.1f} s")
+    suite.record("seconds", {"name": check.name, "seconds": round(seconds, 1)})
     print(*results, sep="\n", flush=True)
     return results
 
 
 def perform_all(suite: Suite, selected: list[Check], budget_end: float, jobs: int) -> list[Result]:
-    """The shared ones first, `jobs` at a time; then the exclusive ones."""
+    """The shared ones first, `jobs` at a time; then the exclusive ones. What is found is written down after each."""
     results: list[Result] = []
 
     def timed(check: Check) -> list[Result]:
-        if time.monotonic() + check.credit > budget_end:
+        # With --minutes a check that does not end in time is cut, so one that may end is begun.
+        credit = min(check.credit, SHORTEST_CHECK) if math.isfinite(suite.deadline) else check.credit
+        if time.monotonic() + credit > budget_end:
             line = skipped(check.name, "the time budget is spent")
             print(line, flush=True)
             return [line]
@@ -123,9 +139,11 @@ def perform_all(suite: Suite, selected: list[Check], budget_end: float, jobs: in
     with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
         for lines in pool.map(timed, [check for check in selected if not check.exclusive]):
             results += lines
+            write_results(suite.out, results)
     for check in selected:
         if check.exclusive:
             results += timed(check)
+            write_results(suite.out, results)
     return results
 
 
@@ -144,10 +162,23 @@ def has_device(suite: Suite) -> str | None:
     return None
 
 
+def write_results(out: pathlib.Path, results: list[Result]) -> None:
+    lines = [{"status": result.status.value, "name": result.name, "detail": result.detail} for result in results]
+    (out / "results.json").write_text(json.dumps(lines, indent=1) + "\n")
+
+
+def end_programs(suite: Suite) -> None:
+    """Ends those that still wait for their turn."""
+    for end in suite.at_end:
+        try:
+            end()
+        except TimeUp:
+            pass  # it was killed
+
+
 def summarize(options: argparse.Namespace, results: list[Result]) -> int:
     """Writes results.json, repeats the failures, prints the last line and returns the exit status."""
-    lines = [{"status": result.status.value, "name": result.name, "detail": result.detail} for result in results]
-    (options.out / "results.json").write_text(json.dumps(lines, indent=1) + "\n")
+    write_results(options.out, results)
     failures = [result for result in results if result.status is Status.FAIL]
     if failures:
         print("\nfailed:", *failures, sep="\n")
@@ -156,13 +187,24 @@ def summarize(options: argparse.Namespace, results: list[Result]) -> int:
     return 1 if failures else 0
 
 
+GROUPS = (
+    transparency, counts, counters, endings, processes, verdicts, truth, interventions, untraced, real,
+    native_cost, host, kernels, nvtx, capture, waiting, exports, memory, managed, modes, monitor, auto, lessons,
+    cupti_sharing, ranks, nccl, endurance, frameworks, python, kernel_gains, inside, known_kernels, division, top, kernel_source)
+
+
+def everything(budget_end: float, options: argparse.Namespace) -> list[Check]:
+    """All checks, in their order."""
+    return [check for group in GROUPS for check in group.checks()] + [overhead(budget_end, options)]
+
+
 def main() -> int:
     options = parse()
-    budget_end = time.monotonic() + options.budget
-    groups = (transparency, counts, counters, endings, processes, verdicts, truth, interventions, untraced, real, native_cost, host, kernels, nvtx, capture, waiting, exports, memory, managed, modes, monitor, auto, lessons, cupti_sharing, ranks, nccl, endurance, frameworks, python, kernel_gains, top, kernel_source)
-    everything = [check for group in groups for check in group.checks()] + [overhead(budget_end, options)]
+    deadline = time.monotonic() + 60 * options.minutes - ENDING if options.minutes else float("inf")
+    budget_end = min(time.monotonic() + options.budget, deadline)
+    all_checks = everything(budget_end, options)
     selected = [
-        check for check in everything
+        check for check in all_checks
         if (not options.only or check.name.startswith(tuple(options.only))) and not check.name.startswith(tuple(options.skip))]
     if options.list:
         print(*(check.name for check in selected), sep="\n")
@@ -178,15 +220,19 @@ def main() -> int:
         line = expect("suite", False, missing) if options.require_gpu else skipped("suite", missing)
         print(line)
         return summarize(options, [line])
+    suite.deadline = deadline
     suite.selected, suite.together = [check.name for check in selected], options.together
-    results = [build(suite)]
-    print(results[0], flush=True)
-    if any(name.startswith(CALIBRATED) for name in suite.selected):
-        results.append(calibrate(suite))
-        print(results[-1], flush=True)
+    results = []
+    try:
+        results.append(build(suite))
+        print(results[0], flush=True)
+        if any(name.startswith(CALIBRATED) for name in suite.selected):
+            results.append(calibrate(suite))
+            print(results[-1], flush=True)
+    except TimeUp:
+        pass  # each check says that it did not run
     results += perform_all(suite, selected, budget_end, options.jobs)
-    for end in suite.at_end:
-        end()
+    end_programs(suite)
     if options.keep:
         print("folders of the runs:", suite.scratch)
     else:

@@ -5,6 +5,7 @@ Results are made up, and programs are small scripts. The programs themselves: `r
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import importlib.util
 import io
@@ -19,13 +20,13 @@ import unittest
 
 import gains
 import suite
-from checks import auto, counters, interventions, monitor, native_cost, real, untraced
+from checks import auto, counters, inside, interventions, monitor, native_cost, real, untraced
 from gains_table import main as print_tables
 from harness import Mode, Run, Status, Suite, read_lines
 from intervention_table import FIXES, INTERVENTIONS, SCENARIOS
 from prepared import Failed, Group, Missing, Plan, Prepared, finish_all
 from record_counters import convert
-from rehearse import REPORT
+from rehearse import KERNELS, REPORT
 from trace_report import Trace
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -112,12 +113,16 @@ class Table(unittest.TestCase):
         spec.loader.exec_module(fixes)
         named = {case.before[1] for case in INTERVENTIONS.values() if case.script == FIXES}
         named |= {arguments[1] for script, arguments in untraced.PROGRAMS.values() if script == FIXES}
-        named |= {arguments[1] for arguments in native_cost.PROGRAMS.values()}
+        named |= {arguments[1] for arguments in native_cost.PROGRAMS.values()} | set(inside.CASES)
         self.assertEqual(named - set(fixes.PROGRAMS), set())
         for program, module in fixes.PROGRAMS.items():
             self.assertIn(f"def {program}(fixed: bool) -> Work:", (FIXES.parent / f"{module}.py").read_text(), program)
         for case in INTERVENTIONS.values():
             self.assertTrue(case.script.exists(), case.script)
+
+    def test_no_check_is_there_twice(self) -> None:
+        names = [check.name for check in suite.everything(time.monotonic(), argparse.Namespace())]
+        self.assertEqual([name for name in set(names) if names.count(name) > 1], [])
 
     def test_every_scenario_is_used(self) -> None:
         self.assertEqual({case.removes for case in INTERVENTIONS.values()} - {None}, set(SCENARIOS))
@@ -146,7 +151,8 @@ class Turns(unittest.TestCase):
         self.script = self.folder / "program.py"
         self.script.write_text(PROGRAM)
         stand_in = self.folder / "gpuwhy"
-        stand_in.write_text(f"#!{sys.executable}\nprint({json.dumps(REPORT)!r})\n")
+        kernels = f"print({json.dumps(KERNELS)!r} if sys.argv[1] == 'kernels' else {json.dumps(REPORT)!r})"
+        stand_in.write_text(f"#!{sys.executable}\nimport sys\n{kernels}\n")
         stand_in.chmod(0o755)
         self.suite = Suite(self.folder, self.folder, None, None)
         self.addCleanup(self.suite._log.close)
@@ -236,6 +242,33 @@ class Turns(unittest.TestCase):
         self.assertEqual([line.status for line in lines], [Status.PASS, Status.PASS])
         self.assertEqual(interventions.prediction({"speedup": None, "scenario": None}, 2.0), "no prediction")
 
+    def inside_lines(self, name: str, fixed: str = "--fixed"):
+        plan = Plan(self.script, (), "json")
+        programs = self.started(before=plan, after=Plan(self.script, (fixed,), "json"), traced=Plan(self.script, (), "json", Mode.VARIABLE))
+        with contextlib.redirect_stdout(io.StringIO()):
+            return [*inside.judge(self.suite, name, programs), *inside.write_table(self.suite)]
+
+    def test_a_fix_inside_a_kernel_is_judged_by_its_advice_and_its_gain(self) -> None:
+        lines = self.inside_lines("attention")
+        self.assertEqual([line.name for line in lines], [f"inside.attention.{part}" for part in ("ends", "verdict", "advice", "gain")] + ["inside.table"])
+        # The made-up report has another verdict, a gain of 2 is more than the made-up 1.9, and four programs did not run.
+        self.assertEqual([line.status.value for line in lines], ["PASS", "FAIL", "PASS", "FAIL", "FAIL"])
+        self.assertIn("fused attention: 2.00x (0.67 to 6.00 by turns); at_roof: at most 1.60x (1.40 to 1.90)", lines[3].detail)
+        text = (self.folder / "inside.md").read_text()
+        self.assertIn("| `attention` | fused attention | copy | `at_roof`, 1 kernels | 1.60x | 1.40 to 1.90 | 2.00x | 0.67 to 6.00 | no |", text)
+
+    def test_a_step_of_more_work_counts_for_more(self) -> None:
+        self.inside_lines("small_batch", "--plain")
+        self.assertAlmostEqual(gains.gain(self.suite.recorded("inside")[0]).real, 4.0)
+
+    def test_without_the_right_to_count_nothing_is_judged(self) -> None:
+        busy = {**KERNELS, "measured": [{**KERNELS["measured"][0], "outcome": "busy", "reason": "another tool", "findings": []}]}
+        text = (self.folder / "gpuwhy").read_text().replace(json.dumps(KERNELS), json.dumps(busy))
+        (self.folder / "gpuwhy").write_text(text)
+        lines = self.inside_lines("bf16")
+        self.assertEqual([line.status.value for line in lines], ["PASS", "SKIPPED", "SKIPPED"])
+        self.assertIn("another tool", lines[1].detail)
+
     def test_an_untraced_step_is_compared_with_the_bare_one(self) -> None:
         traced = {f"traced-{number}": Plan(self.script, (), "json", Mode.VARIABLE) for number in range(untraced.ROUNDS)}
         bare = self.started(bare=Plan(self.script, (), "json"), **traced)
@@ -322,6 +355,54 @@ def trace(**changes) -> Trace:
     found = Trace.__new__(Trace)
     found.report = {**REPORT, **changes}
     return found
+
+
+def finding(rule: str, gain: float, speedup: float | None = None, applies: bool = True) -> dict:
+    step = None if speedup is None else {"speedup": speedup, "low": speedup - 0.1, "high": speedup + 0.2}
+    return {"rule": rule, "applies": applies, "local_gain": gain, "step_gain": gain / 2, "step": step}
+
+
+class Advice(unittest.TestCase):
+    def test_kernels_of_one_stream_save_their_times(self) -> None:
+        kernels = [
+            {"name": "one", "findings": [finding("at_roof", 0.9, 1.25), finding("tail", 0.99, 9.0)]},
+            {"name": "two", "findings": [finding("at_roof", 0.9, 2.0)]},
+            {"name": "three", "findings": [finding("at_roof", 0.9, 9.0, applies=False)]}]
+        said = inside.advice(kernels, ("at_roof", "small_grid"))
+        self.assertEqual((said.rules, said.kernels), (("at_roof",), ("one", "two")))
+        self.assertAlmostEqual(said.speedup, 1 / (1 - 0.2 - 0.5))
+        self.assertAlmostEqual(said.low, 1 / (1 - (1 - 1 / 1.15) - (1 - 1 / 1.9)))
+        self.assertLess(said.speedup, said.high)
+
+    def test_of_one_kernel_the_rule_that_brings_most_counts(self) -> None:
+        said = inside.advice([{"name": "one", "findings": [finding("a", 0.2, 1.2), finding("b", 0.5, 1.5)]}], ("a", "b"))
+        self.assertEqual((said.rules, said.speedup), (("b",), 1.5))
+
+    def test_without_a_simulation_the_share_of_the_run_counts(self) -> None:
+        kernels = [{"name": "one", "findings": [finding("a", 0.4)]}, {"name": "two", "findings": [finding("a", 0.5, 2.0)]}]
+        said = inside.advice(kernels, ("a",))
+        self.assertEqual((round(said.speedup, 3), said.low, said.high), (round(1 / (1 - 0.2 - 0.5), 3), None, None))
+
+    def test_no_advice_and_advice_without_a_gain(self) -> None:
+        self.assertIsNone(inside.advice([{"name": "one", "findings": [finding("a", 0.0)]}], ("a",)))
+        self.assertIsNone(inside.advice([], ("a",)))
+
+    def test_a_gain_within_what_was_called_the_most_is_right(self) -> None:
+        case = inside.Inside("a fix", ("a",))
+
+        def status(real: float, **more) -> Status:
+            return inside.judged("inside.one", case, {**row("one", real, 1.6, 1.4, 1.9), "scenario": "a", **more}).status
+
+        self.assertEqual((status(1.5), status(1.93), status(2.0)), (Status.PASS, Status.PASS, Status.FAIL))
+        self.assertEqual(status(1.05), Status.FAIL, "the fix brings less than it claims")
+        self.assertEqual(status(1.7, low=None, high=None), Status.FAIL)
+        self.assertEqual(status(3.0, speedup=None, low=None, high=None), Status.PASS, "the line about the advice fails then")
+
+    def test_copies_stand_beside_the_programs(self) -> None:
+        copy = {"where": "alone", "real": 1.42, "low": 1.2, "about": 1.4, "high": 1.7, "used": 0.5, "wanted": 0.86}
+        text = inside.table([{**row("bf16", 1.5, 1.6, 1.4, 1.9, verdict="gpu_compute"), "kernels": 2}], [copy])
+        self.assertIn("| `bf16` | a fix | gpu_compute | `copies_overlapped`, 2 kernels | 1.60x | 1.40 to 1.90 | 1.50x | 1.44 to 1.56 | yes |", text)
+        self.assertIn("| copy, alone | 50% to 86% of device memory |  | nearest roof | 1.40x | 1.20 to 1.70 | 1.42x |  | yes |", text)
 
 
 class Calibration(unittest.TestCase):

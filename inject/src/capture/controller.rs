@@ -22,7 +22,7 @@ use profiler_core::cost::Mode;
 use profiler_core::record::CaptureMark;
 use profiler_core::record::Timestamp;
 
-use crate::capture::plan::{Action, Event, Plan};
+use crate::capture::plan::{Action, AtStep, AtStepAnswer, Event, Plan};
 use crate::capture::state::{CaptureState, PendingMark};
 use crate::config::request::{Range, RangeName, Request};
 use crate::cupti::recorder::{ActivityRecorder, ProfilerCall, ProfilerCalls};
@@ -112,10 +112,7 @@ impl CaptureController {
 
     /// The range of the program that begins and ends captures.
     pub fn wanted_range(&self) -> Option<RangeName> {
-        match &self.state().plan.request().range {
-            Range::Named(name) | Range::Steps(_, Some(name)) => Some(name.clone()),
-            _ => None,
-        }
+        self.state().plan.request().range_name().cloned()
     }
 
     /// `cuInit` is done.
@@ -168,6 +165,7 @@ impl CaptureController {
         let at = state.in_order(at);
         match state.plan.on(event, at) {
             Action::None => return false,
+            Action::Canceled => {}
             Action::Warm => {
                 drop(state);
                 self.switch_on();
@@ -226,6 +224,22 @@ impl CaptureController {
         if self.messages.try_send(Message::Capture(mark)).is_err() {
             tracing::warn!("{mark:?} is lost: the collector does not keep up");
         }
+    }
+
+    /// Whether commands alone begin captures.
+    pub fn waits_for_commands(&self) -> bool {
+        matches!(self.state().plan.request().range, Range::Commands(_))
+    }
+
+    /// A command wants a capture that begins at a step.
+    pub fn start_at_step(&self, wanted: AtStep) -> AtStepAnswer {
+        self.state().plan.start_at_step(wanted)
+    }
+
+    /// Steps so far, and the one at which a command has a capture begin; `None` where nothing counts them.
+    pub fn steps(&self) -> (Option<u64>, Option<u64>) {
+        let plan = &self.state().plan;
+        (plan.steps(), plan.awaited_step())
     }
 
     /// Captures begun so far.

@@ -371,6 +371,9 @@ impl Collector {
 
     /// What no capture came of.
     fn waited_in_vain(&self) -> String {
+        if self.controller.waits_for_commands() {
+            return "no capture began: `gpuwhy start` asked for none".to_owned();
+        }
         let Some(wanted) = self.controller.wanted_range() else { return "no capture began".to_owned() };
         let opened = self.ranges.opened(self.decoder.dictionary());
         let opened = if opened.is_empty() {

@@ -30,6 +30,7 @@ use crate::config::setting::Setting;
 pub use choices::{CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, ReportStyle, Sampling, WhatIf};
 pub use error::{SettingsError, warned};
 pub use kernels::KernelRequest;
+pub use request::MAX_STEPS;
 pub use table::{VARIABLES, Variable, markdown};
 pub use value::{parse_bytes, parse_duration};
 pub use variable::*;
@@ -269,6 +270,7 @@ fn read_capture(reader: &mut Reader<'_>, mode: Mode) -> Request {
             reader.errors.push(SettingsError::RangeWithoutName);
             Range::Whole
         }
+        (None, RangeKind::Command, name) => Range::Commands(name),
         (None, RangeKind::None, _) => Range::Whole,
     };
     let request = Request {

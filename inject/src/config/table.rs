@@ -222,9 +222,9 @@ pub const FLUSH: Setting<Duration> = Setting {
 pub const CAPTURE_RANGE: Setting<RangeKind> = Setting {
     name: variable::CAPTURE_RANGE,
     default: "none",
-    expected: "none, cudaProfilerApi or nvtx",
+    expected: "none, cudaProfilerApi, nvtx or command",
     meaning: "What is measured: `none` the whole run, `cudaProfilerApi` from cudaProfilerStart to cudaProfilerStop, `nvtx` while \
-                  the range of GPUWHY_NVTX_CAPTURE is open. Until a capture begins the program runs free; of it CUPTI \
+                  the range of GPUWHY_NVTX_CAPTURE is open, `command` what `gpuwhy start` asks for. Until a capture begins the program runs free; of it CUPTI \
                   records launches of CUDA graphs, unless GPUWHY_CUDA_GRAPH_TRACE=node, as that has to be on from the start, and they are \
                   thrown away.",
     parse: RangeKind::parse,
@@ -235,7 +235,7 @@ pub const NVTX_CAPTURE: Setting<Option<RangeName>> = Setting {
     name: variable::NVTX_CAPTURE,
     default: "none",
     expected: "a range such as step, step@domain or *@domain",
-    meaning: "The range that is captured, or, with GPUWHY_STEPS, a step: `range`, `range@domain`, `*@domain`, `range@*`; without a \
+    meaning: "The range that is captured, or, with GPUWHY_STEPS or GPUWHY_CAPTURE_RANGE=command, a step: `range`, `range@domain`, `*@domain`, `range@*`; without a \
                   domain the default one.",
     parse: |text| if text == "none" { Some(None) } else { RangeName::parse(text).map(Some) },
 };
@@ -386,12 +386,12 @@ pub const NATIVE_STACKS: Setting<NativeStacks> = Setting {
 pub const GPU_METRICS: Setting<GpuMetrics> = Setting {
     name: variable::GPU_METRICS,
     default: "gauges",
-    expected: "auto, off, gauges, on or on:HZ with 10 to 1000 samples a second",
+    expected: "auto, off, gauges, on or on:HZ with 10 to 10000 samples a second",
     meaning: "What is read of the GPUs themselves. `gauges`: power, temperature, clocks and what lowers them, memory in use and traffic, \
                   ten times a second by NVML. `auto` also samples hardware counters, 200 times a second, where no other tool has them and \
                   the driver allows it; the report notes a refusal. `on` also says a refusal on stderr; `on:HZ` names the rate. Sampling \
-                  counts the whole GPU, takes about 100 MB of host memory and at most 1 % of one core (5 % with `on:HZ`): beyond that \
-                  the rate is lowered. It excludes ncu, GPU metrics of nsys and, before Hopper, profiling metrics of DCGM. With \
+                  counts the whole GPU, takes about 100 MB of host memory and at most 1 % of one core (5 % with `on:HZ`, a whole core \
+                  above 1000): beyond that the rate is lowered. It excludes ncu, GPU metrics of nsys and, before Hopper, profiling metrics of DCGM. With \
                   GPUWHY_MODE=monitor or auto the samples divide the GPU's time; the default of `auto` is `auto`.",
     parse: GpuMetrics::parse,
 };

@@ -283,9 +283,11 @@ impl Thread<'_> {
     fn decode(&mut self, lasted: Duration) {
         let before = threads::thread_cpu_time(threads::thread_id());
         for device in self.sampled.iter_mut().filter(|device| device.is_open()) {
-            // A second time if the image was full: the thread is late.
-            if device.decode(&mut self.events) {
-                device.decode(&mut self.events);
+            // Again if the image was full: the rate is high, or the thread is late.
+            for _ in 0..self.pace.decodings() {
+                if !device.decode(&mut self.events) {
+                    break;
+                }
             }
             match device.gives_up_a_unit() {
                 Some(true) => self.open_due = Some(Instant::now()),

@@ -13,6 +13,8 @@ const RATE: u32 = 200;
 const SHARE: f64 = 0.01;
 /// The same where a rate was named.
 const SHARE_OF_NAMED_RATE: f64 = 0.05;
+/// Above this rate a core may be taken as a whole: whoever names it wants samples shorter than kernels.
+const FASTEST_WITHIN_SHARE: u32 = 1000;
 /// The share may be passed by so much before the rate is lowered.
 const TOLERANCE: f64 = 1.1;
 /// What a lowered rate aims at, as a part of the share.
@@ -21,6 +23,8 @@ const AIM: f64 = 0.85;
 const WINDOW: Duration = Duration::from_secs(5);
 /// The lowest rate.
 const LOWEST: u32 = 10;
+/// Samples that one decoding has room for at most: 29 to 57 KB each with 10 or more metrics (H200), and 4 us to clear.
+const MOST_ROOM: u32 = 1024;
 /// Time between two decodings: few and large ones, as each takes half a millisecond by itself.
 pub const PERIOD: Duration = Duration::from_millis(300);
 
@@ -36,7 +40,11 @@ pub struct Pace {
 impl Pace {
     /// The rate that was named, or the usual one.
     pub fn new(named: Option<u32>) -> Self {
-        let share = if named.is_some() { SHARE_OF_NAMED_RATE } else { SHARE };
+        let share = match named {
+            None => SHARE,
+            Some(rate) if rate <= FASTEST_WITHIN_SHARE => SHARE_OF_NAMED_RATE,
+            Some(_) => 1.0,
+        };
         Self { rate: named.unwrap_or(RATE), share, spent: Duration::ZERO, lasted: Duration::ZERO }
     }
 
@@ -47,6 +55,16 @@ impl Pace {
 
     /// Samples that one decoding has room for: those of a period, and of a late thread.
     pub fn room(&self) -> u32 {
+        self.due().min(MOST_ROOM)
+    }
+
+    /// Decodings in a row at most, while each finds no more room: those of a period, and one more for a late thread.
+    /// Samples may come as fast as they are decoded, so there is an end to it.
+    pub fn decodings(&self) -> u32 {
+        self.due().div_ceil(MOST_ROOM) + 1
+    }
+
+    fn due(&self) -> u32 {
         let of_period = f64::from(self.rate) * PERIOD.as_secs_f64();
         (of_period * 1.6) as u32 + 16
     }
@@ -88,6 +106,15 @@ mod tests {
         let mut pace = Pace::new(None);
         assert_eq!((rounds(&mut pace, 40, 1000), pace.interval_nanos()), (0, 5_000_000));
         assert!((60..200).contains(&pace.room()));
+    }
+
+    #[test]
+    fn samples_shorter_than_kernels_may_take_a_core_and_bounded_memory() {
+        let mut pace = Pace::new(Some(10_000));
+        assert_eq!((rounds(&mut pace, 75, 1000), pace.interval_nanos()), (0, 100_000));
+        assert!(pace.room() <= 1024 && pace.room() * (pace.decodings() - 1) >= 3_000, "the samples of a period fit");
+        let usual = Pace::new(Some(1000));
+        assert_eq!((usual.room(), usual.decodings()), (496, 2));
     }
 
     #[test]

@@ -67,6 +67,7 @@ impl KernelView {
         let geometry = room.as_ref().and_then(|room| Geometry::of(&launch, room));
         let roofline = Roofline::of(&figures, peaks.as_ref());
         let evidence = Evidence {
+            name: &symbol,
             launch: &launch,
             capability: device.compute_capability,
             figures: &figures,

@@ -74,7 +74,7 @@ def changes(suite: Suite) -> Iterator[Result]:
 
 def cost(suite: Suite) -> Iterator[Result]:
     """Steps of the same training with mode auto and without gpuwhy, by rounds."""
-    command = suite.python("changing.py", "--seconds", "30")
+    command = suite.python("changing.py", "--seconds", "15")
     ratios: dict[str, list[float]] = {name: [] for name in EXPECTED}
     for number in range(ROUNDS):
         found = {}
@@ -118,7 +118,7 @@ def after(suite: Suite) -> Iterator[Result]:
 
 def checks() -> list[Check]:
     return [
-        Check("auto.changes", changes),
-        Check("auto.after", after),
-        Check("auto.cost", cost, credit=400.0),
+        Check("auto.changes", changes, credit=160.0),
+        Check("auto.after", after, credit=150.0),
+        Check("auto.cost", cost, credit=350.0),
     ]

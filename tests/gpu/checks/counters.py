@@ -27,6 +27,8 @@ THREAD = "gpuwhy-counters"
 # Share of a core that the thread may take beside opening, by setting; opening takes 0.2 to 0.4 s once.
 THREAD_LIMITS = {"gauges": 0.005, "on": 0.0125, "on:1000": 0.06}
 OPENING_S = 0.6
+# Host memory that sampling may take, bytes.
+MEMORY_LIMIT = 150e6
 BUSY_WORDS = "another tool has the GPU's counters"
 
 
@@ -65,6 +67,36 @@ def thread_seconds(pid: int) -> float | None:
         except (OSError, IndexError):
             continue
     return None
+
+
+def peak_bytes(pid: int) -> int:
+    """The most memory that a process has had so far; 0 when it is gone."""
+    try:
+        found = re.search(r"^VmHWM:\s*(\d+) kB", pathlib.Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    except OSError:
+        return 0
+    return int(found[1]) * 1024 if found else 0
+
+
+def memory(suite: Suite) -> Iterator[Result]:
+    """Host memory of a program that is sampled, above that of the same without samples."""
+    command = [str(suite.microbench), "sm", "20000", "--reps", "12"]
+    peaks, codes = {}, set()
+    for setting in ("gauges", "on", "on:1000"):
+        began = time.monotonic()
+        process, folder = suite.start(f"memory-{setting.replace(':', '-')}", command, Mode.VARIABLE, {VARIABLE: setting})
+        peak = 0
+        while process.poll() is None and time.monotonic() - began < 120:
+            peak = max(peak, peak_bytes(process.pid))
+            time.sleep(0.02)
+        codes.add(suite.finish(process, folder, began).code)
+        peaks[setting] = peak
+    suite.record("counters_memory", peaks)
+    yield expect("counters.memory.runs", codes == {0} and min(peaks.values()) > 0, f"exit codes {sorted(codes, key=str)}, {peaks}")
+    for setting in ("on", "on:1000"):
+        more = peaks[setting] - peaks["gauges"]
+        yield expect(
+            f"counters.memory.{setting}", more <= MEMORY_LIMIT, f"{more / 1e6:.0f} MB above {peaks['gauges'] / 1e6:.0f}, limit {MEMORY_LIMIT / 1e6:.0f} MB")
 
 
 def watched(suite: Suite, name: str, command: list[str], mode: Mode, extra: dict[str, str]) -> tuple[Run, float]:
@@ -241,6 +273,7 @@ def checks() -> list[Check]:
         Check("counters.gauges", gauges, credit=40.0),
         Check("counters.refused", refusals, credit=40.0),
         Check("counters.endings", endings, credit=60.0),
+        Check("counters.memory", memory, credit=60.0),
         Check("counters.division", division, credit=60.0),
         *(cost(name) for name in ("launch", "graph", "sm", "gpt")),
     ]

@@ -82,7 +82,7 @@ def compare(suite: Suite, name: str, setting: str, bare: Run, traced: Run) -> Re
     return expect(f"frameworks.{name}.{setting}", same and not losses, detail)
 
 
-def program(name: str, command: list[str], ends_with: int = 0) -> Check:
+def program(name: str, command: list[str], ends_with: int = 0, uses_nccl: bool = False) -> Check:
     def check(suite: Suite) -> Iterator[Result]:
         bare = suite.run(f"{name}-bare", command)
         if bare.code == NOT_INSTALLED:
@@ -93,7 +93,8 @@ def program(name: str, command: list[str], ends_with: int = 0) -> Check:
             yield skipped(f"frameworks.{name}", f"fails without gpuwhy: {bare.ending()}{last_line(bare)}")
             return
         yield expect(f"frameworks.{name}.bare", True, f"{bare.ending()}, {bare.stdout.strip()!r}")
-        for setting, variables in settings(suite).items():
+        plugin = {"nccl": {"NCCL_PROFILER_PLUGIN": "libprof.so"}} if uses_nccl else {}
+        for setting, variables in {**settings(suite), **plugin}.items():
             with COUNTERS if setting == "counters" else contextlib.nullcontext():
                 traced = suite.run(f"{name}-{setting}", command, Mode.VARIABLE, variables)
             yield compare(suite, name, setting, bare, traced)
@@ -151,6 +152,6 @@ def checks() -> list[Check]:
     found = [program(f"{family}.{name}", script(f"{family}.{name}")) for family, names in families for name in names]
     costs = [cost(f"{family}.{name}", script(f"{family}.{name}")) for family, names in families for name in names]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=gpu"]
-    found += [program(f"torch.{name}", [*torchrun, *script(f"torch.{name}")[1:]]) for name in DISTRIBUTED]
+    found += [program(f"torch.{name}", [*torchrun, *script(f"torch.{name}")[1:]], uses_nccl=True) for name in DISTRIBUTED]
     found += [program(f"ending.{name}", script(f"ending.{name}"), code) for name, code in ENDINGS.items()]
     return [*found, Check("frameworks.graphs", graph_uses, exclusive=False), Check("frameworks.again", again, exclusive=False), *costs]

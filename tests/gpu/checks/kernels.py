@@ -15,7 +15,6 @@ import statistics
 import time
 from collections.abc import Iterator
 
-from checks import kernel_gains
 from harness import Check, Result, Suite, expect, skipped
 
 ROUNDS = 300
@@ -140,5 +139,4 @@ def refused(suite: Suite) -> Iterator[Result]:
 
 
 def checks() -> list[Check]:
-    own = [Check("kernels", kernels, credit=120.0), Check("kernels-busy", refused, credit=60.0)]
-    return own + kernel_gains.checks()
+    return [Check("kernels", kernels, credit=120.0), Check("kernels-busy", refused, credit=60.0)]

@@ -7,6 +7,8 @@ nbclient that lie in `dist/more/` are installed too, for the notebook.
 
 from __future__ import annotations
 
+import concurrent.futures
+import functools
 import json
 import os
 import pathlib
@@ -19,6 +21,11 @@ from harness import REPOSITORY, Check, Mode, Result, Run, Suite, expect, skipped
 LIMIT = 180.0
 LAUNCHES = 200
 BATCHES = 64
+# What comes first in a program, and the frameworks that have a callback, by the module.
+ORDERS = ("import_torch", "available", "prepared", "late", "torch_profiler")
+FRAMEWORKS = {"lightning": "lightning", "trainer": "transformers"}
+# Programs at once.
+TOGETHER = 4
 # A range may cost a program at most this, microseconds; the figures are printed.
 RANGE_US = 5.0
 
@@ -89,24 +96,22 @@ def command(suite: Suite) -> Iterator[Result]:
     yield expect("python.command.doctor", library, doctor.stdout.strip()[:300])
 
 
-def orders(suite: Suite) -> Iterator[Result]:
+def in_order(suite: Suite, order: str) -> Iterator[Result]:
     """Which records are there, by what came first."""
-    script = suite.workloads / "module" / "orders.py"
-    for order in ("import_torch", "available", "prepared", "late", "torch_profiler"):
-        run = call(suite, order, script, order)
-        found = last(run)
-        complete = found.get("launch_calls", 0) >= LAUNCHES and found.get("without_launch") == 0
-        kernels = found.get("kernels", 0) >= LAUNCHES and found.get("lost") == 0
-        if order == "late":
-            right = found.get("state") == "late" and found.get("late_warnings") == 1 and kernels
-        elif order == "available":
-            # What it is called must be what it is.
-            right = kernels and (found.get("state") == "complete") == complete
-        elif order == "torch_profiler":
-            right = complete and kernels and found.get("kernels_after", 0) >= LAUNCHES
-        else:
-            right = found.get("state") == "complete" and complete and kernels and found.get("late_warnings") == 0
-        yield expect(f"python.order.{order}", run.code == 0 and right, json.dumps(found) if found else why(run))
+    run = call(suite, order, suite.workloads / "module" / "orders.py", order)
+    found = last(run)
+    complete = found.get("launch_calls", 0) >= LAUNCHES and found.get("without_launch") == 0
+    kernels = found.get("kernels", 0) >= LAUNCHES and found.get("lost") == 0
+    if order == "late":
+        right = found.get("state") == "late" and found.get("late_warnings") == 1 and kernels
+    elif order == "available":
+        # What it is called must be what it is.
+        right = kernels and (found.get("state") == "complete") == complete
+    elif order == "torch_profiler":
+        right = complete and kernels and found.get("kernels_after", 0) >= LAUNCHES
+    else:
+        right = found.get("state") == "complete" and complete and kernels and found.get("late_warnings") == 0
+    yield expect(f"python.order.{order}", run.code == 0 and right, json.dumps(found) if found else why(run))
 
 
 def costs(suite: Suite) -> Iterator[Result]:
@@ -118,19 +123,19 @@ def costs(suite: Suite) -> Iterator[Result]:
     yield expect("python.costs", run.code == 0 and few, f"{detail} (ns; the last two: counts)" if found else why(run))
 
 
-def trainings(suite: Suite) -> Iterator[Result]:
+def training(suite: Suite, which: str, module: str) -> Iterator[Result]:
+    """The callback of a framework, whole and broken."""
     script = suite.workloads / "module" / "trainings.py"
-    for which, module in (("lightning", "lightning"), ("trainer", "transformers")):
-        if call(suite, f"has-{module}", "-c", f"import {module}").code != 0:
-            yield skipped(f"python.{which}", f"{module} is not installed")
-            continue
-        run = call(suite, which, script, which)
-        found = last(run)
-        right = found.get("report") and abs(found.get("steps", 0) - BATCHES) <= 1 and found.get("kernels", 0) > BATCHES
-        yield expect(f"python.{which}", run.code == 0 and bool(right), json.dumps(found) if found else why(run))
-        broken = call(suite, f"{which}-broken", script, which, "--broken")
-        said = broken.stderr.count("gpuwhy: measuring has ended, and training goes on")
-        yield expect(f"python.{which}.broken", broken.code == 0 and said == 1, why(broken))
+    if call(suite, f"has-{module}", "-c", f"import {module}").code != 0:
+        yield skipped(f"python.{which}", f"{module} is not installed")
+        return
+    run = call(suite, which, script, which)
+    found = last(run)
+    right = found.get("report") and abs(found.get("steps", 0) - BATCHES) <= 1 and found.get("kernels", 0) > BATCHES
+    yield expect(f"python.{which}", run.code == 0 and bool(right), json.dumps(found) if found else why(run))
+    broken = call(suite, f"{which}-broken", script, which, "--broken")
+    said = broken.stderr.count("gpuwhy: measuring has ended, and training goes on")
+    yield expect(f"python.{which}.broken", broken.code == 0 and said == 1, why(broken))
 
 
 def judged(suite: Suite) -> Iterator[Result]:
@@ -170,9 +175,14 @@ def python(suite: Suite) -> Iterator[Result]:
     if call(suite, "has-torch", "-c", "import torch").code != 0:
         yield skipped("python.torch", "PyTorch is not installed")
         return
-    for part in (command, orders, costs, trainings, judged, notebook):
-        yield from part(suite)
+    # Nothing but `costs` measures time.
+    parts = [command, judged, notebook, *(functools.partial(in_order, order=order) for order in ORDERS),
+             *(functools.partial(training, which=which, module=module) for which, module in FRAMEWORKS.items())]
+    with concurrent.futures.ThreadPoolExecutor(TOGETHER) as pool:
+        for results in pool.map(lambda part: list(part(suite)), parts):
+            yield from results
+    yield from costs(suite)
 
 
 def checks() -> list[Check]:
-    return [Check("python", python, credit=240.0)]
+    return [Check("python", python, credit=120.0)]

@@ -11,6 +11,7 @@ import os
 import pathlib
 import types
 
+import nvrtc
 import torch
 from torch.overrides import TorchFunctionMode
 
@@ -77,6 +78,16 @@ def small(product):
     return replacement
 
 
+class Module:
+    """Kernels from source, which nothing here can launch."""
+
+    def __init__(self, *_) -> None:
+        pass
+
+    def launch(self, *_) -> None:
+        pass
+
+
 def install() -> None:
     """Replaces what the programs use of torch.cuda, and leaves an empty trace where gpuwhy would leave one."""
     cuda = torch.cuda
@@ -91,6 +102,7 @@ def install() -> None:
     torch.nn.Module.cuda = lambda self, *_: self
     to = torch.nn.Module.to
     torch.nn.Module.to = lambda self, *arguments, **options: to(self, *(replaced(one) for one in arguments), **options)
+    nvrtc.Module = Module
     make_small()
     OnCpu().__enter__()
     if "CUDA_INJECTION64_PATH" in os.environ:

@@ -25,6 +25,12 @@ pub(super) const RULES: &[Rule] = &[
         source: "conflicts by wavefronts of shared memory; ncu, SharedMemoryConflicts",
         check: bank_conflicts,
     },
+    Rule {
+        name: "layout_conversion",
+        threshold: 0.0,
+        source: "names of cuDNN's kernels that convert between NCHW and NHWC",
+        check: layout_conversion,
+    },
     Rule { name: "spills", threshold: 0.0, source: "local memory of a thread, bytes", check: spills },
     Rule {
         name: "divergence",
@@ -66,6 +72,24 @@ fn uncoalesced(evidence: &Evidence<'_>, threshold: f64, sectors: Option<f64>, wh
     }
 }
 
+/// Kernels of cuDNN that do nothing but convert, as their names say.
+const CONVERSIONS: [&str; 2] = ["nchwtonhwc", "nhwctonchw"];
+
+fn layout_conversion(evidence: &Evidence<'_>, _: f64) -> Check {
+    let name = evidence.name.to_ascii_lowercase();
+    if !CONVERSIONS.iter().any(|conversion| name.contains(conversion)) {
+        return Check::Clear;
+    }
+    Check::Applies {
+        says:
+            "It only converts images between the memory layouts NCHW and NHWC, for a convolution that needs the other."
+                .to_owned(),
+        advice: "keep the model and its input in NHWC, so that nothing is converted (PyTorch: \
+                 .to(memory_format=torch.channels_last) on both)",
+        local_gain: Some(1.0),
+    }
+}
+
 fn bank_conflicts(evidence: &Evidence<'_>, threshold: f64) -> Check {
     let memory = &evidence.figures.memory;
     let worst = [memory.load_conflicts, memory.store_conflicts].into_iter().flatten().reduce(f64::max);
@@ -80,10 +104,13 @@ fn bank_conflicts(evidence: &Evidence<'_>, threshold: f64) -> Check {
         return Check::Clear;
     }
     let used = evidence.figures.roof(Roof::L1).unwrap_or(1.0).min(1.0);
+    // Without conflicts the other units have as much work as before.
+    let others = [Roof::Tensor, Roof::Dram, Roof::L2, Roof::Issue];
+    let next = others.into_iter().filter_map(|roof| evidence.figures.roof(roof)).fold(0.0, f64::max);
     Check::Applies {
         says: format!("Bank conflicts make {} of the accesses to shared memory.", percent(worst)),
         advice: "pad the rows of the array in shared memory by one element, or swizzle the index",
-        local_gain: Some((worst * used).clamp(0.0, 1.0)),
+        local_gain: Some((worst * used).min(1.0 - next).clamp(0.0, 1.0)),
     }
 }
 

@@ -48,7 +48,7 @@ fn at_roof(evidence: &Evidence<'_>, threshold: f64) -> Check {
         return Check::Clear;
     }
     let advice = match roof {
-        Roof::Dram => "move fewer bytes: fuse it with the kernels before and after it, or use a smaller data type",
+        Roof::Dram => return at_memory(evidence, used),
         Roof::Tensor => {
             "it is as fast as the tensor cores allow; only fewer or smaller operations (FP8) make it faster"
         }
@@ -61,6 +61,27 @@ fn at_roof(evidence: &Evidence<'_>, threshold: f64) -> Check {
         says: format!("It uses {} of the {}.", percent(used), roof.words()),
         advice,
         local_gain: Some(left),
+    }
+}
+
+/// Fused into the kernel before or after it, its bytes need not be moved, and its arithmetic remains: the tensor cores
+/// and the issue of instructions were busy for that part of its time.
+fn at_memory(evidence: &Evidence<'_>, used: f64) -> Check {
+    let left = (1.0 - used / BEST_SEEN).max(0.0);
+    let arithmetic = [Roof::Tensor, Roof::Issue].into_iter().filter_map(|roof| evidence.figures.roof(roof));
+    let arithmetic = arithmetic.fold(0.0, f64::max);
+    let says = match left {
+        left if left < 0.01 => format!("It uses {} of the device memory, as much as copies do.", percent(used)),
+        left => format!(
+            "It uses {} of the device memory: the same bytes could take {} less time.",
+            percent(used),
+            percent(left)
+        ),
+    };
+    Check::Applies {
+        says,
+        advice: "move fewer bytes: fuse it with the kernels before and after it, or use a smaller data type",
+        local_gain: Some((1.0 - arithmetic).clamp(left, 1.0)),
     }
 }
 
@@ -121,7 +142,9 @@ fn fp32_matrix(evidence: &Evidence<'_>, threshold: f64) -> Check {
     let clock = figures.clock_hz.or(evidence.peaks.map(|peaks| peaks.clock_hz));
     let peaks = evidence.peaks.zip(clock);
     let rate = |of| peaks.and_then(|(peaks, clock)| peaks.operations_per_second(of, clock));
-    let (Some(peak), Some(tf32)) = (rate(DataType::Fp32), rate(DataType::Tf32)) else { return Check::Clear };
+    // BF16 is the fastest of what is advised, so it is what bounds the gain.
+    let fastest = rate(DataType::Bf16).or_else(|| rate(DataType::Tf32));
+    let (Some(peak), Some(fastest)) = (rate(DataType::Fp32), fastest) else { return Check::Clear };
     let used = count / nanos * 1e9 / peak;
     if used < threshold || figures.roof(Roof::Tensor).is_none_or(|tensor| tensor > 0.01) {
         return Check::Clear;
@@ -129,7 +152,7 @@ fn fp32_matrix(evidence: &Evidence<'_>, threshold: f64) -> Check {
     Check::Applies {
         says: format!("It does FP32 arithmetic at {} of its peak and does not use the tensor cores.", percent(used)),
         advice: "if it multiplies matrices, use TF32 or BF16 (PyTorch: torch.set_float32_matmul_precision, autocast)",
-        local_gain: Some((1.0 - used * peak / tf32).clamp(0.0, 1.0)),
+        local_gain: Some((1.0 - used * peak / fastest).clamp(0.0, 1.0)),
     }
 }
 

@@ -7,7 +7,9 @@ use crate::record::LaunchConfig;
 /// What rules look at.
 #[derive(Clone, Debug)]
 pub struct Evidence<'a> {
-    /// Name, shape and resources.
+    /// Mangled name.
+    pub name: &'a str,
+    /// Shape and resources.
     pub launch: &'a LaunchConfig,
     /// The device's capability, major and minor.
     pub capability: [u32; 2],

@@ -4,6 +4,7 @@ use crate::kernels::{DataType, Figures, KernelProfile, Peaks, Roof, Roofline};
 use crate::record::{Device, LaunchConfig};
 
 struct Case {
+    name: String,
     launch: LaunchConfig,
     device: Device,
     values: Vec<(String, f64)>,
@@ -12,6 +13,7 @@ struct Case {
 impl Case {
     fn new(values: &[(&str, f64)]) -> Self {
         Self {
+            name: "kernel".to_owned(),
             launch: LaunchConfig {
                 grid: [1_056, 1, 1],
                 block: [256, 1, 1],
@@ -41,6 +43,7 @@ impl Case {
         let geometry = room.as_ref().and_then(|room| Geometry::of(&self.launch, room));
         let roofline = Roofline::of(&figures, peaks.as_ref());
         let evidence = Evidence {
+            name: &self.name,
             launch: &self.launch,
             capability: self.device.compute_capability,
             figures: &figures,
@@ -76,10 +79,15 @@ fn roofs(tensor: f64, dram: f64, issue: f64) -> Case {
 #[test]
 fn the_limit_is_the_unit_that_is_used_most() {
     let copy = roofs(0.0, 84.1, 4.0);
-    // 1 - 0.841 / 0.92.
-    assert_eq!((copy.gain("at_roof"), copy.gain("latency_bound")), (86, -1));
+    // Without its bytes, the instructions remain.
+    assert_eq!((copy.gain("at_roof"), copy.gain("latency_bound")), (960, -1));
     let Check::Applies { says, advice, .. } = copy.check("at_roof") else { panic!() };
     assert!(says.contains("84 %") && says.contains("device memory") && advice.contains("fuse"), "{says} {advice}");
+    // 1 - 0.841 / 0.92.
+    assert!(says.contains("the same bytes could take 9 % less time"), "{says}");
+    let Check::Applies { says, .. } = roofs(0.0, 93.0, 4.0).check("at_roof") else { panic!() };
+    assert!(says.contains("as much as copies do"), "{says}");
+    assert_eq!(roofs(82.0, 83.0, 4.0).gain("at_roof"), 180, "fused it would still multiply matrices");
     assert_eq!(roofs(95.0, 20.0, 10.0).gain("at_roof"), 0, "nothing is left above what libraries reach");
     let between = roofs(0.0, 70.0, 30.0);
     assert_eq!((between.gain("at_roof"), between.gain("latency_bound")), (-1, -1));
@@ -149,10 +157,28 @@ fn conflicts_count_by_the_use_of_shared_memory() {
         .with("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum", 930.0)
         .with("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum", 1_000.0);
     assert_eq!(case.gain("bank_conflicts"), 837);
+    case.values.push((Roof::Dram.metric().to_owned(), 60.0));
+    assert_eq!(case.gain("bank_conflicts"), 400, "then device memory is the limit");
     case.values.retain(|(name, _)| name == Roof::L1.metric());
     assert_eq!(case.check("bank_conflicts"), Check::Clear, "it has no shared memory");
     case.launch.static_shared_bytes = 1;
     assert!(case.cannot_tell("bank_conflicts"));
+}
+
+#[test]
+fn a_conversion_of_the_layout_goes_altogether() {
+    let named = |name: &str| Case { name: name.to_owned(), ..roofs(0.0, 70.0, 10.0) };
+    for name in [
+        "_ZN5cudnn19engines_precompiled16nchwToNhwcKernelI6__halfS2_fLb0ELb1EL21cudnnKernelDataType_t0EEEv",
+        "_ZN5cudnn3ops16nhwcToNchwKernelIffffLb1ELb0E",
+    ] {
+        assert_eq!(named(name).gain("layout_conversion"), 1000, "{name}");
+    }
+    let Check::Applies { advice, .. } = named("nchwToNhwcKernel").check("layout_conversion") else { panic!() };
+    assert!(advice.contains("channels_last") && !advice.contains("  "), "{advice}");
+    for name in ["sm90_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc", "bn_fw_tr_1C11_kernel_NCHW"] {
+        assert_eq!(named(name).gain("layout_conversion"), -1, "{name} works");
+    }
 }
 
 #[test]
@@ -211,7 +237,7 @@ fn fp32_products_could_use_the_tensor_cores() {
         .with("gpu__time_duration.sum", 1e6)
         .with("gpc__cycles_elapsed.avg.per_second", 1.98e9)
         .with("smsp__thread_inst_executed_pipe_fma_pred_on.sum", 45e9 / 2.0);
-    assert_eq!(case.gain("fp32_matrix"), 916, "TF32 is 8 times as fast as the FP32 peak, of which 0.67 is used");
+    assert_eq!(case.gain("fp32_matrix"), 958, "BF16 is 16 times as fast as the FP32 peak, of which 0.67 is used");
     let slow = roofs(0.0, 20.0, 60.0).with("smsp__thread_inst_executed_pipe_fma_pred_on.sum", 1e9);
     assert_eq!(slow.gain("fp32_matrix"), -1);
     assert_eq!(DataType::Fp32.name(), "fp32");
@@ -240,6 +266,7 @@ fn what_brings_most_comes_first_and_what_is_not_known_last() {
     let profile = KernelProfile { values: case.values.clone(), ..KernelProfile::default() };
     let figures = Figures::of(&profile);
     let evidence = Evidence {
+        name: "kernel",
         launch: &case.launch,
         capability: [9, 0],
         figures: &figures,

@@ -2,7 +2,8 @@
 
 Each repeats a step, prints its rate after warm-up (`123.4 steps/s`) and ends. `--steps N` runs exactly so many steps and
 also prints a number that they computed, so that two runs can be compared. The programs are grouped by what the fix is
-about: launches, waits, copies, memory, loading, compute, and arrays for libraries other than PyTorch.
+about: launches, waits, copies, memory, loading, compute, the inside of kernels, and arrays for libraries other than
+PyTorch.
 
 Exit status 77: a library that the program needs is not installed.
 """
@@ -30,6 +31,7 @@ PROGRAMS = {
     **dict.fromkeys(("empty_cache", "host_register"), "memory"),
     **dict.fromkeys(("loader_sleep", "collate", "augment_numpy", "tokenize_json", "gc_collect"), "loading"),
     **dict.fromkeys(("bf16", "channels_last", "elementwise", "attention"), "compute"),
+    **dict.fromkeys(("bank_conflicts", "small_batch"), "inside"),
     **dict.fromkeys(("cupy_pool", "cupy_elements", "jax_jit", "numba_grids"), "arrays"),
 }
 

@@ -1,0 +1,228 @@
+"""Advice about the inside of kernels, beside what acting on it brings: each program runs before and after its fix.
+
+Real gains are taken as in checks/interventions.py: without gpuwhy, in turns, medians. Between them the program before its
+fix runs once under libprof.so, which measures its kernels. What `gpuwhy kernels` says of that trace is judged: it must
+give the advice that names the fix, and the gain that it calls the most must not be exceeded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import statistics
+from collections.abc import Iterator, Sequence
+
+import gains
+from checks.interventions import rate, turns
+from harness import Check, Mode, Result, Suite, expect, skipped
+from intervention_table import FIXES
+from prepared import Failed, Group, Missing, Plan, Prepared, finish_all
+from trace_report import single
+
+# Length of a turn of the bare programs, and of the traced one: kernels are measured after some 250 ms of work, a launch
+# at a time.
+SECONDS, TRACED_SECONDS = 0.6, 2.5
+# What two runs of one program differ by.
+SCATTER = 0.02
+# Kernels that are measured in each program.
+KERNELS = 8
+CREDIT = 25.0
+# Outcomes that say that nobody may measure here, or that somebody else does.
+DENIED = {"busy", "refused"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Inside:
+    """A program of workloads/interventions. `rules`: those of which one must give the advice. `metrics`: the sets that they
+    need. `work`: how many steps before the fix one step after it is worth. `least`: the gain that the fix claims."""
+
+    fix: str
+    rules: tuple[str, ...]
+    metrics: str = "core"
+    work: float = 1.0
+    least: float | None = 1.10
+
+
+CASES: dict[str, Inside] = {
+    "bf16": Inside("fp32 to bf16", ("fp32_matrix",)),
+    "attention": Inside("fused attention", ("at_roof",)),
+    # How much is converted depends on the version of cuDNN.
+    "channels_last": Inside("channels last", ("layout_conversion",), least=None),
+    "bank_conflicts": Inside("padded rows in shared memory", ("bank_conflicts",), metrics="core,memory"),
+    "small_batch": Inside("four sequences at once", ("small_grid",), work=4.0),
+}
+
+
+def plans(suite: Suite, name: str) -> dict[str, Plan]:
+    """As for other interventions, the bare programs run once before their first turn."""
+    case = CASES[name]
+    before = ("--program", name)
+    measuring = {"GPUWHY_KERNELS": str(KERNELS), "GPUWHY_KERNEL_METRICS": case.metrics}
+
+    def plan(arguments: Sequence[str], seconds: float, **more) -> Plan:
+        return Plan(FIXES, (*arguments, "--seconds", f"{seconds:g}"), "torch", **more)
+
+    return {
+        "before": plan(before, SECONDS, rehearse="--seconds 0.05"),
+        "after": plan((*before, "--fixed"), SECONDS, rehearse="--seconds 0.05"),
+        "traced": plan(before, TRACED_SECONDS, mode=Mode.VARIABLE, variables=measuring)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Advice:
+    """What `gpuwhy kernels` says about a fix: how many kernels it is about, and how many times as fast a step is at most.
+    Without a simulation there is no interval."""
+
+    rules: tuple[str, ...]
+    kernels: tuple[str, ...]
+    speedup: float
+    low: float | None
+    high: float | None
+
+
+def saved(speedup: float) -> float:
+    """The part of a step that goes."""
+    return 1 - 1 / speedup if speedup > 1 else 0.0
+
+
+def together(parts: Sequence[float]) -> float:
+    """How many times as fast a step is if these parts of it go: kernels of one stream run one after the other."""
+    return 1 / (1 - min(sum(parts), 0.99))
+
+
+def advice(measured: Sequence[dict], rules: Sequence[str]) -> Advice | None:
+    """What the findings of these rules say together: of each kernel the one that brings most. None where none applies."""
+    found: list[tuple[str, dict]] = []
+    for kernel in measured:
+        own = [one for one in kernel["findings"] if one["applies"] and one["rule"] in rules and one["local_gain"]]
+        if own:
+            found.append((kernel["name"], max(own, key=lambda one: one["local_gain"])))
+    if not found:
+        return None
+    names = tuple(dict.fromkeys(one["rule"] for _, one in found))
+    kernels = tuple(name for name, _ in found)
+    steps = [one["step"] for _, one in found]
+    if all(step and step["low"] is not None for step in steps):
+        speedup, low, high = (together([saved(step[key]) for step in steps]) for key in ("speedup", "low", "high"))
+        return Advice(names, kernels, speedup, low, high)
+    parts = [saved(one["step"]["speedup"]) if one["step"] else one["step_gain"] or 0.0 for _, one in found]
+    return Advice(names, kernels, together(parts), None, None)
+
+
+def measured_kernels(suite: Suite, trace: pathlib.Path) -> list[dict]:
+    """What `gpuwhy kernels` says of the kernels of a trace."""
+    run = suite.run(f"inside-kernels-{trace.stem}", [suite.gpuwhy, "kernels", "--json", trace])
+    lines = [line for line in run.stdout.splitlines() if line.startswith("{")]
+    if run.code != 0 or not lines:
+        raise Failed(f"gpuwhy kernels {trace.name}: {run.ending()}: {run.stderr.strip()[-200:]}")
+    return json.loads(lines[-1])["measured"]
+
+
+def judge(suite: Suite, name: str, programs: dict[str, Prepared]) -> Iterator[Result]:
+    case, prefix = CASES[name], f"inside.{name}"
+    try:
+        rates = turns(programs)
+    finally:
+        finish_all(programs.values())
+    traced = programs["traced"].finish()
+    yield expect(f"{prefix}.ends", traced.code == 0, f"traced: {traced.ending()}")
+    if not all(value > 0 for values in rates.values() for value in values):
+        yield expect(f"{prefix}.gain", False, f"a program printed no rate: {rate_text(rates)}")
+        return
+    trace = single(suite, traced)
+    measured = measured_kernels(suite, trace.path)
+    outcomes = sorted({kernel["outcome"] for kernel in measured})
+    if measured and set(outcomes) <= DENIED:
+        yield skipped(prefix, f"counters are not to be had here: {measured[0]['reason']}")
+        return
+    said = advice(measured, case.rules)
+    row = {
+        "name": name, "fix": case.fix, "held_out": True, "expected": ["gpu_compute"], "verdict": trace.verdict, "plan": [],
+        "bare_before": rates["before"], "bare_after": [case.work * value for value in rates["after"]],
+        "traced_ns": 1e9 / rates["traced"][0], "scenario": ", ".join(said.rules) if said else None,
+        "kernels": len(said.kernels) if said else 0, "speedup": said.speedup if said else None, "low": said.low if said else None,
+        "high": said.high if said else None, "outcomes": outcomes, "stall_ns": sum(kernel["stall_ns"] for kernel in measured)}
+    suite.record("inside", row)
+    yield expect(f"{prefix}.verdict", trace.verdict == "gpu_compute", f"expected gpu_compute, got {trace.verdict_line()}")
+    rules = {kernel["name"]: [one["rule"] for one in kernel["findings"] if one["applies"]] for kernel in measured}
+    yield expect(
+        f"{prefix}.advice", said is not None,
+        f"{', '.join(said.rules)} for {len(said.kernels)} kernels" if said else f"none of {case.rules} in {rules}; outcomes {outcomes}")
+    yield judged(prefix, case, row)
+
+
+def judged(prefix: str, case: Inside, row: dict) -> Result:
+    """Whether the fix brings what it claims, and no more than was called the most."""
+    one = gains.gain(row)
+    assert one is not None, "all rates were above 0"
+    most = one.predicted if one.high is None else one.high
+    held = most is None or one.real <= most * (1 + SCATTER)
+    brings = case.least is None or one.real >= case.least
+    return expect(f"{prefix}.gain", held and brings, f"{case.fix}: {one.real:.2f}x ({one.real_low:.2f} to {one.real_high:.2f} by turns); {at_most(one)}")
+
+
+def at_most(one: gains.Gain) -> str:
+    """The prediction, in words."""
+    if one.predicted is None:
+        return "no prediction"
+    return f"{one.scenario}: at most {gains.times(one.predicted)}{f' ({one.low:.2f} to {one.high:.2f})' if one.has_interval else ', by subtraction'}"
+
+
+def rate_text(rates: dict[str, list[float]]) -> str:
+    return ", ".join(f"{role} {statistics.median(values) if values else 0:.1f}" for role, values in rates.items())
+
+
+def table(rows: Sequence[dict], copies: Sequence[dict]) -> str:
+    """Predicted against real gains, the copy kernels of kernel-gains with them."""
+    lines = []
+    for row in rows:
+        one = gains.gain(row)
+        if one is None:
+            continue
+        most = one.predicted if one.high is None else one.high
+        held = "" if most is None else "yes" if one.real <= most * (1 + SCATTER) else "no"
+        lines.append([
+            f"`{one.name}`", one.fix, one.verdict, f"`{one.scenario}`, {row['kernels']} kernels" if one.scenario else "none",
+            gains.times(one.predicted), f"{one.low:.2f} to {one.high:.2f}" if one.has_interval else "", gains.times(one.real),
+            f"{one.real_low:.2f} to {one.real_high:.2f}", held])
+    for row in copies:
+        held = "yes" if row["low"] * (1 - SCATTER) <= row["real"] <= row["high"] * (1 + SCATTER) else "no"
+        lines.append([
+            f"copy, {row['where']}", f"{row['used']:.0%} to {row['wanted']:.0%} of device memory", "", "nearest roof",
+            gains.times(row["about"]), f"{row['low']:.2f} to {row['high']:.2f}", gains.times(row["real"]), "", held])
+    header = ["program", "fix", "verdict", "advice", "step, at most", "interval", "real", "turns", "held"]
+    return gains.table(header, lines)
+
+
+def write_table(suite: Suite) -> Iterator[Result]:
+    """The table of all that were measured, in inside.md."""
+    rows = list({row["name"]: row for row in suite.recorded("inside")}.values())
+    if not rows:
+        yield skipped("inside.table", "nothing was measured")
+        return
+    text = table(rows, suite.recorded("kernel_gains"))
+    (suite.out / "inside.md").write_text(text)
+    print(text, flush=True)
+    yield expect("inside.table", len(rows) == len(CASES), f"{len(rows)} of {len(CASES)} programs, in inside.md")
+
+
+GROUP = Group("inside", plans, list(CASES), len(CASES))
+
+
+def one_case(name: str) -> Check:
+    def check(suite: Suite) -> Iterator[Result]:
+        try:
+            programs = GROUP.take(suite, name)
+            yield from judge(suite, name, programs)
+        except Missing as error:
+            yield skipped(f"inside.{name}", str(error))
+        except Failed as error:
+            yield expect(f"inside.{name}", False, str(error))
+
+    return Check(f"inside.{name}", check, credit=CREDIT)
+
+
+def checks() -> list[Check]:
+    # The last one measures nothing: it needs no time of its own.
+    return [*(one_case(name) for name in CASES), Check("inside.table", write_table, credit=-1e9)]
