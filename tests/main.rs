@@ -2,6 +2,7 @@
 
 mod api;
 mod at_step;
+mod auto_mode;
 mod capture;
 mod cli_calibrate;
 mod cli_check;

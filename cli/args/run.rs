@@ -64,7 +64,7 @@ pub struct RunArgs {
     /// Set how much libprof.so logs on stderr
     #[arg(long, value_name = "LEVEL")]
     log: Option<LogLevel>,
-    /// Record at most this much: monitor, light or full [default: light]
+    /// Record at most: monitor, auto, light or full [default: light]
     #[arg(long, value_name = "MODE", help_heading = "What it may cost", value_parser = value_of(config::MODE))]
     mode: Option<String>,
     /// Limit tracing to this share of the launching threads' time, such as 1%

@@ -54,6 +54,8 @@ pub struct CaptureController {
     /// Who wants records whether or not a capture is being taken: sessions of the program. `AcqRel`: whoever lets go
     /// last may switch off.
     pub(super) holders: AtomicUsize,
+    /// Mode auto: the run is observed also while nothing is recorded.
+    pub(super) monitors: bool,
     /// Whether somebody waits for the next flush marks. `Relaxed`: only makes them come sooner.
     pub(super) hurried: AtomicBool,
 }
@@ -70,6 +72,7 @@ impl CaptureController {
         Self {
             cupti,
             switch,
+            monitors: request.range == Range::Bursts,
             missed_events: AtomicU64::new(0),
             marks_are_left: AtomicBool::new(false),
             state: Mutex::new(CaptureState::new(Plan::new(request, clock::now(cupti)))),
@@ -292,6 +295,16 @@ impl CaptureController {
     /// Whether the run is only watched, and nothing of CUPTI's is recorded.
     pub fn is_watching(&self) -> bool {
         self.switch.is_watching()
+    }
+
+    /// Whether samples divide the time of the run: no device work is recorded, or it is in bursts alone.
+    pub fn monitors(&self) -> bool {
+        self.monitors || self.is_watching()
+    }
+
+    /// Whether what was switched on can be switched off again.
+    pub fn can_stop_recording(&self) -> bool {
+        self.switch.can_be_off()
     }
 
     /// Whether CUPTI may have records of ours.

@@ -48,7 +48,12 @@ impl Request {
     pub fn range_name(&self) -> Option<&RangeName> {
         match &self.range {
             Range::Named(name) | Range::Steps(_, Some(name)) | Range::Commands(Some(name)) => Some(name),
-            Range::Whole | Range::ProfilerApi | Range::Steps(_, None) | Range::Commands(None) | Range::Nothing => None,
+            Range::Whole
+            | Range::ProfilerApi
+            | Range::Steps(_, None)
+            | Range::Commands(None)
+            | Range::Nothing
+            | Range::Bursts => None,
         }
     }
 
@@ -57,7 +62,7 @@ impl Request {
     pub fn describe(&self) -> Option<String> {
         let range = match &self.range {
             Range::Whole if self.is_whole() => return None,
-            Range::Nothing => return None,
+            Range::Nothing | Range::Bursts => return None,
             Range::Whole => "a part of the run, chosen by time".to_owned(),
             Range::ProfilerApi => "between cudaProfilerStart and cudaProfilerStop".to_owned(),
             Range::Named(_) => "while a range of the program is open".to_owned(),
@@ -86,6 +91,8 @@ pub enum Range {
     Commands(Option<RangeName>),
     /// Nothing: the program's own sessions alone.
     Nothing,
+    /// Mode auto decides.
+    Bursts,
 }
 
 /// `--capture-range`, before it is known which range or steps.

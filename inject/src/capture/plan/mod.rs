@@ -35,6 +35,10 @@ pub enum Event {
     StepsDetected(u64),
     /// Time has passed.
     Tick,
+    /// Mode auto begins a burst, for this reason.
+    BurstBegins(Trigger),
+    /// Mode auto ends its burst.
+    BurstEnds,
     /// A command from outside.
     CommandStart,
     /// A command from outside.
@@ -187,6 +191,11 @@ impl Plan {
                     Action::None
                 }
             }
+            (Phase::Taking { trigger, .. }, Event::BurstEnds) if trigger.is_burst() => self.end(Phase::Waiting),
+            (Phase::Waiting, Event::BurstBegins(trigger)) if self.request.range == Range::Bursts => {
+                self.begin(trigger, 0, now)
+            }
+            (_, Event::BurstBegins(_) | Event::BurstEnds) => Action::None,
             (Phase::Taking { .. }, Event::CommandStart) => Action::None,
             (_, Event::CommandStart) => self.begin(Trigger::Command, 0, now),
             (Phase::Taking { since, trigger, .. }, Event::Tick) => match self.request.duration {
@@ -219,7 +228,7 @@ impl Plan {
         let chosen = match self.request.range {
             Range::ProfilerApi => by == Trigger::ProfilerApi,
             Range::Named(_) => by == Trigger::Range,
-            Range::Whole | Range::Steps(..) | Range::Commands(_) | Range::Nothing => false,
+            Range::Whole | Range::Steps(..) | Range::Commands(_) | Range::Nothing | Range::Bursts => false,
         };
         match phase {
             _ if !chosen => Action::None,

@@ -118,6 +118,19 @@ fn steps_that_are_detected_need_records_until_they_are_over() {
 }
 
 #[test]
+fn bursts_begin_and_end_beside_commands() {
+    let begins = Event::BurstBegins(Trigger::Drift);
+    let auto = Request { range: Range::Bursts, ..Request::default() };
+    assert_eq!(
+        play(auto.clone(), &[TICK, START, begins, begins, Event::BurstEnds, Event::BurstEnds, begins]).0,
+        "..+1.-1.+2"
+    );
+    // A command's capture is no burst. What a command stops, only a command begins again.
+    assert_eq!(play(auto, &[BEGIN, begins, Event::BurstEnds, END, begins, END, begins]).0, "+1..-1+2-2.");
+    assert_eq!(play(Request::default(), &[TICK, begins, END, begins]).0, "+1.-1.");
+}
+
+#[test]
 fn commands_begin_and_end_beside_the_request() {
     // A whole run that was stopped does not begin again by itself.
     assert_eq!(play(Request::default(), &[TICK, END, TICK, BEGIN, BEGIN, END, END, TICK]).0, "+1-1.+2.-2..");
