@@ -8,10 +8,11 @@
 //! Memory is bounded: the engines of the captures that are still open, of one that is kept for the report, and one
 //! row for each of the first [`ROW_LIMIT`] others.
 
+mod logs;
+
 use std::sync::Arc;
 
 use crate::attribution::Attributor;
-use crate::attribution::segments::Segment;
 use crate::collective::{CollectiveEngine, CollectiveEvent, CollectiveLog};
 use crate::cost::Cost;
 use crate::counters::{CounterEvent, CounterLog};
@@ -22,13 +23,11 @@ use crate::kernels::{Choice, KernelProfile, KernelsReport, Pattern, candidates, 
 use crate::metrics::{self, Totals};
 use crate::monitoring::{MonitoredTime, Monitoring};
 use crate::process_info::{End, ProcessInfo};
-use crate::record::{CaptureMark, DeviceId, Loss, Record, Timestamp, Trigger};
+use crate::record::{CaptureMark, Loss, Record, Timestamp, Trigger};
 use crate::report::monitor;
 use crate::report::verdict::LiveVerdict;
 use crate::report::{CaptureRow, CaptureTable, Report};
-use crate::steps::{LoggedStep, StepSeries};
 use crate::utilization::{Utilization, UtilizationReading};
-use crate::whatif::ReplayedOperation;
 
 /// Captures that get a row of their own in the report; those beyond are counted.
 pub const ROW_LIMIT: usize = 1_000;
@@ -89,6 +88,8 @@ pub struct Captures {
     priced_as: Option<ProcessInfo>,
     /// Whether captures keep the newest events of the simulation.
     events_kept: bool,
+    /// Whether captures keep forgotten steps until they are taken.
+    step_overflow_kept: bool,
 }
 
 impl Captures {
@@ -367,49 +368,6 @@ impl Captures {
         }
     }
 
-    /// The steps that are over since this was last asked, with the number of their capture, of all captures that are
-    /// still known; see [`Attributor::take_step_log`].
-    pub fn take_step_log(&mut self) -> Vec<(u32, DeviceId, LoggedStep)> {
-        let captures = self.open.iter_mut().chain(&mut self.kept);
-        let steps = captures.flat_map(|capture| {
-            let number = capture.row.number;
-            capture.attributor.take_step_log().into_iter().map(move |(device, step)| (number, device, step))
-        });
-        steps.collect()
-    }
-
-    /// Notes the timelines of the requested capture from its begin on; of all captures when none is requested.
-    pub fn log_segments(&mut self) {
-        self.segments_logged = true;
-    }
-
-    /// As [`log_segments`](Self::log_segments), and notes where operations in these parts of the run are in every
-    /// scenario of the simulation; see [`Attributor::log_replay`].
-    pub fn log_replay(&mut self, parts: Vec<(u64, u64)>) {
-        self.segments_logged = true;
-        self.replay_logged = parts;
-    }
-
-    /// What of the replay was noted since this was last asked.
-    pub fn take_replay(&mut self) -> Vec<ReplayedOperation> {
-        let captures = self.open.iter_mut().chain(&mut self.kept);
-        captures.flat_map(|capture| capture.attributor.take_replay()).collect()
-    }
-
-    /// What was noted since this was last asked, of the capture that the report is about; see
-    /// [`Attributor::take_segments`].
-    pub fn take_segments(&mut self) -> Vec<(DeviceId, Vec<Segment>)> {
-        let captures = self.open.iter_mut().chain(&mut self.kept);
-        captures.flat_map(|capture| capture.attributor.take_segments()).collect()
-    }
-
-    /// Which steps speak for `device` in the capture that the report is about.
-    #[must_use]
-    pub fn step_series(&self, device: DeviceId) -> Option<StepSeries> {
-        let mut accounts = self.shown()?.attributor.devices();
-        accounts.find(|account| account.id() == device).map(|account| account.step_series())
-    }
-
     /// The verdict in one line, for a run that is still going, and the name that it gives is kept as long as
     /// nothing else has led for a while.
     pub fn live_line(&mut self, session: &ProcessInfo, dictionary: &Dictionary, loss: &Loss) -> String {
@@ -450,6 +408,9 @@ impl Captures {
         }
         if self.what_if_stopped {
             attributor.stop_what_if();
+        }
+        if self.step_overflow_kept {
+            attributor.keep_step_overflow();
         }
         self.selected = number;
         if self.segments_logged && self.requested.is_none_or(|requested| requested == number) {
