@@ -9,7 +9,7 @@
 //! row for each of the first [`ROW_LIMIT`] others.
 
 mod auto;
-mod timeline;
+mod logs;
 
 use std::sync::Arc;
 
@@ -105,6 +105,8 @@ pub struct Captures {
     priced_as: Option<ProcessInfo>,
     /// Whether captures keep the newest events of the simulation.
     events_kept: bool,
+    /// Whether captures keep forgotten steps until they are taken.
+    step_overflow_kept: bool,
 }
 
 impl Captures {
@@ -439,6 +441,9 @@ impl Captures {
         }
         if self.what_if_stopped {
             attributor.stop_what_if();
+        }
+        if self.step_overflow_kept {
+            attributor.keep_step_overflow();
         }
         self.selected = number;
         if self.segments_logged && self.requested.is_none_or(|requested| requested == number) {

@@ -1,9 +1,9 @@
-//! What captures note of their timelines, for those who draw or export them.
+//! What captures note beside their sums, for whoever takes it while records come: steps, timelines, the replay.
 
 use super::Captures;
 use crate::attribution::segments::Segment;
 use crate::record::DeviceId;
-use crate::steps::{LoggedStep, StepSeries};
+use crate::steps::{LoggedStep, OverflowSeries, OverflowStep, StepSeries};
 use crate::whatif::ReplayedOperation;
 
 impl Captures {
@@ -16,6 +16,28 @@ impl Captures {
             capture.attributor.take_step_log().into_iter().map(move |(device, step)| (number, device, step))
         });
         steps.collect()
+    }
+
+    /// Keeps steps that are not remembered any more, of captures from here on; see
+    /// [`Attributor::keep_step_overflow`].
+    pub fn keep_step_overflow(&mut self) {
+        self.step_overflow_kept = true;
+    }
+
+    /// The steps that were forgotten since this was last asked, with the number of their capture.
+    pub fn take_step_overflow(&mut self) -> Vec<(u32, DeviceId, OverflowStep)> {
+        let captures = self.open.iter_mut().chain(&mut self.kept);
+        let steps = captures.flat_map(|capture| {
+            let number = capture.row.number;
+            capture.attributor.take_step_overflow().into_iter().map(move |(device, step)| (number, device, step))
+        });
+        steps.collect()
+    }
+
+    /// The capture that the report is about, and [`Attributor::step_overflow_series`] of it.
+    #[must_use]
+    pub fn step_overflow_series(&self) -> Option<(u32, Vec<OverflowSeries>)> {
+        self.shown().map(|capture| (capture.row.number, capture.attributor.step_overflow_series()))
     }
 
     /// Notes the timelines of the requested capture from its begin on; of all captures when none is requested.
