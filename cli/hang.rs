@@ -4,10 +4,10 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::sync::mpsc::channel;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use gpuwhy_import::witness::Witnesses;
@@ -27,6 +27,8 @@ pub const FAILED: u8 = 2;
 const QUESTION: &str = "hang";
 /// A launcher that has not ended after this time is ended: nodes of a job that hangs may hang, too.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A launcher that has closed its output ends within this time, else it is ended and counts as failed.
+const GRACE: Duration = Duration::from_secs(5);
 /// Bytes that a launcher may answer.
 const LARGEST: u64 = 64 << 20;
 
@@ -137,7 +139,16 @@ fn remote(launchers: Vec<Launcher>, found: &mut Witnesses) {
 /// # Errors
 ///
 /// When the launcher cannot be started, or prints nothing and does not end in time.
-pub fn output_of(launcher: &Launcher, arguments: &[&str]) -> Result<String> {
+fn output_of(launcher: &Launcher, arguments: &[&str]) -> Result<String> {
+    output_and_status_of(launcher, arguments).map(|(text, _)| text)
+}
+
+/// What `gpuwhy` with these arguments prints on a host, and whether it says that it succeeded.
+///
+/// # Errors
+///
+/// When the launcher cannot be started, or prints nothing and does not end in time.
+pub fn output_and_status_of(launcher: &Launcher, arguments: &[&str]) -> Result<(String, bool)> {
     let mut command = launcher.command(arguments);
     let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("{command:?}"))?;
     let out = child.stdout.take().context("its output")?;
@@ -149,13 +160,25 @@ pub fn output_of(launcher: &Launcher, arguments: &[&str]) -> Result<String> {
         let _ = sender.send(read.map(|_| text));
     });
     let read = receiver.recv_timeout(PATIENCE);
-    // It may have ended by itself.
+    // Its output is closed, so it is about to end; one that closes it and goes on is not waited for.
+    let ended = read.is_ok() && ends_within(&mut child, GRACE);
     let _ = child.kill();
-    let _ = child.wait();
+    let status = child.wait();
     match read {
-        Ok(text) => Ok(text?),
+        Ok(text) => Ok((text?, ended && status.is_ok_and(|status| status.success()))),
         Err(_) => bail!("no answer within {} s", PATIENCE.as_secs()),
     }
+}
+
+fn ends_within(child: &mut Child, time: Duration) -> bool {
+    let deadline = Instant::now() + time;
+    while Instant::now() < deadline {
+        if !matches!(child.try_wait(), Ok(None)) {
+            return true;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    false
 }
 
 fn from_stdin() -> Result<Witnesses> {

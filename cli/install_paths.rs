@@ -109,8 +109,8 @@ pub fn executable_folder() -> Option<PathBuf> {
     Some(std::env::current_exe().ok()?.canonicalize().ok()?.parent()?.to_owned())
 }
 
-/// Where the source checkout can be that this program was built from: what cargo says that runs it, and three folders up
-/// from `target/release/`. The path at build time is not kept, as it says something about whoever built it.
+/// Where the source checkout can be that this program was built from: what cargo says that runs it, and three folders
+/// up from `target/release/`. The path at build time is not kept, as it says something about whoever built it.
 pub fn possible_checkouts() -> Vec<PathBuf> {
     let run_by_cargo = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let folder = executable_folder().unwrap_or_default();

@@ -78,6 +78,12 @@ fn add(traces: &[PathBuf], to: &Path, options: AddOptions, run: Option<&str>) ->
     for note in &added.notes {
         message::say(note);
     }
-    message::note(&format!("{}: {} rows in {} files", to.display(), added.rows, added.files.len()));
+    let count = labeled.len();
+    let ranks = format!("{count} rank{}", if count == 1 { "" } else { "s" });
+    let steps = match added.steps_left_out {
+        0 => format!("all {} steps of {ranks}", added.steps),
+        left_out => format!("{} steps of {ranks}, {left_out} left out (completeness: steps_left_out)", added.steps),
+    };
+    message::note(&format!("{}: {} rows in {} files; {steps}", to.display(), added.rows, added.files.len()));
     Ok(if added.notes.is_empty() { 0 } else { INCOMPLETE })
 }

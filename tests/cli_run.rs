@@ -219,7 +219,7 @@ fn options_that_make_no_sense_are_named_before_the_command_starts() {
         (&["--report", "everything"][..], "--report"),
         (&["--live", "often"], "'--live <DURATION>': expected a duration such as 500ms or 2s, or `off`"),
         (&["--log", "loud"], "--log"),
-        (&["--mode", "foo"], "'--mode <MODE>': expected monitor, light or full"),
+        (&["--mode", "foo"], "'--mode <MODE>': expected monitor, auto, light or full"),
         (&["-c", "sometimes"], "--capture-range"),
         (&["--cupti-sharing", "maybe"], "--cupti-sharing"),
         (&["-d", "long"], "--duration"),

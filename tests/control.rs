@@ -482,3 +482,18 @@ fn told_nobody(program: &Program) -> (Option<i32>, Vec<u8>, String) {
     let output = program.gpuwhy(&["start", "--all"]);
     (output.status.code(), output.stdout.clone(), stderr(&output))
 }
+
+#[test]
+fn a_process_of_an_older_gpuwhy_begins_no_capture() {
+    let runtime = answering(0o700, |mut stream| {
+        let _ = stream.write_all(b"{\"type\":\"error\",\"message\":\"commands: status\"}\n");
+    });
+    let mut command = Command::new(GPUWHY);
+    let output =
+        command.args(["start", "1", "--at-step", "7"]).env("XDG_RUNTIME_DIR", runtime.path()).output().unwrap();
+    let why = stderr(&output);
+    assert!(
+        output.status.code() == Some(1) && why.contains("does not know this command: its gpuwhy has another"),
+        "{why}"
+    );
+}

@@ -1,6 +1,8 @@
 //! End to end: the built command and libprof.so, a file for each subject.
 
 mod api;
+mod at_step;
+mod auto_mode;
 mod capture;
 mod cli_calibrate;
 mod cli_check;

@@ -64,7 +64,7 @@ pub struct RunArgs {
     /// Set how much libprof.so logs on stderr
     #[arg(long, value_name = "LEVEL")]
     log: Option<LogLevel>,
-    /// Record at most this much: monitor, light or full [default: light]
+    /// Record at most: monitor, auto, light or full [default: light]
     #[arg(long, value_name = "MODE", help_heading = "What it may cost", value_parser = value_of(config::MODE))]
     mode: Option<String>,
     /// Limit tracing to this share of the launching threads' time, such as 1%
@@ -73,10 +73,10 @@ pub struct RunArgs {
     /// Record CUDA graphs by node or whole: node, graph, auto [default: node]
     #[arg(long, value_name = "LEVEL", help_heading = "What it may cost", value_parser = value_of(config::CUDA_GRAPH_TRACE))]
     cuda_graph_trace: Option<String>,
-    /// Measure none (the whole run), cudaProfilerApi or nvtx [default: none]
+    /// Measure none (the whole run), cudaProfilerApi, nvtx or command [default: none]
     #[arg(short = 'c', long, value_name = "WHAT", help_heading = "What is measured", value_parser = value_of(config::CAPTURE_RANGE))]
     capture_range: Option<String>,
-    /// Name the range of -c nvtx or --steps: range, range@domain, *@domain
+    /// Name the range of -c nvtx, -c command or --steps: range, range@domain, *@domain
     #[arg(short = 'p', long, value_name = "RANGE", help_heading = "What is measured", value_parser = value_of(config::NVTX_CAPTURE))]
     nvtx_capture: Option<String>,
     /// Do this after a capture: none, stop, stop-shutdown, repeat, repeat:N [default: stop-shutdown]

@@ -5,8 +5,8 @@ use std::thread;
 
 use anyhow::Result;
 
-use super::{NO_ANSWER, processes, told};
-use crate::hang::output_of;
+use super::{Answer, NO_ANSWER, answered, processes};
+use crate::hang::output_and_status_of;
 use crate::message;
 use crate::top::remote::Launcher;
 
@@ -16,33 +16,39 @@ use crate::top::remote::Launcher;
 /// # Errors
 ///
 /// When commands and hosts do not fit together, or stdout cannot be written.
-pub(super) fn tell(command: &'static str, arguments: &[&str], via: &[String], hosts: &[String]) -> Result<u8> {
+pub(super) fn tell(command: &str, arguments: &[String], via: &[String], hosts: &[String]) -> Result<u8> {
     let launchers = Launcher::all(via, hosts)?;
     let answers = if launchers.is_empty() { here(command) } else { elsewhere(&launchers, arguments) };
     let mut out = io::stdout().lock();
-    let mut failed = answers.is_empty();
+    let (mut silent, mut refused) = (answers.is_empty(), false);
     for (who, answer) in answers {
         match answer {
-            Ok(text) => text.lines().try_for_each(|line| writeln!(out, "{who}: {line}"))?,
+            Ok(answer) => {
+                refused |= answer.refused;
+                answer.text.lines().try_for_each(|line| writeln!(out, "{who}: {line}"))?;
+            }
             Err(error) => {
-                failed = true;
+                silent = true;
                 message::say(&format!("{who}: {error:#}"));
             }
         }
     }
-    if failed && launchers.is_empty() {
+    if refused && launchers.is_empty() {
+        message::say("not every process begins at that step; `gpuwhy stop --all` cancels those that do");
+    }
+    if silent && launchers.is_empty() {
         message::say("not every process of this user has answered; `gpuwhy status` lists those that run with gpuwhy");
     }
-    Ok(if failed { NO_ANSWER } else { 0 })
+    Ok(if silent || refused { NO_ANSWER } else { 0 })
 }
 
 /// All at once, so that their captures begin together.
-fn here(command: &'static str) -> Vec<(String, Result<String>)> {
+fn here(command: &str) -> Vec<(String, Result<Answer>)> {
     let found = processes();
     thread::scope(|scope| {
         let told: Vec<_> = found
             .iter()
-            .map(|(process, socket)| (process.to_string(), scope.spawn(|| told(*process, socket, command))))
+            .map(|(process, socket)| (process.to_string(), scope.spawn(|| answered(*process, socket, command))))
             .collect();
         let answers = told.into_iter().map(|(process, thread)| (process, joined(thread.join())));
         // Whoever finds the socket of a killed process removes it: that process is not missing.
@@ -52,12 +58,17 @@ fn here(command: &'static str) -> Vec<(String, Result<String>)> {
     })
 }
 
-fn elsewhere(launchers: &[Launcher], arguments: &[&str]) -> Vec<(String, Result<String>)> {
+fn elsewhere(launchers: &[Launcher], arguments: &[String]) -> Vec<(String, Result<Answer>)> {
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     thread::scope(|scope| {
         let ask = |launcher| {
-            let text = output_of(launcher, arguments)?;
+            let (text, succeeded) = output_and_status_of(launcher, &arguments)?;
             // Its complaint is on stderr, which is ours.
-            if text.trim().is_empty() { Err(anyhow::anyhow!("no process has answered there")) } else { Ok(text) }
+            if text.trim().is_empty() {
+                Err(anyhow::anyhow!("no process has answered there"))
+            } else {
+                Ok(Answer { text, refused: !succeeded })
+            }
         };
         let told: Vec<_> =
             launchers.iter().map(|launcher| (launcher.host.clone(), scope.spawn(move || ask(launcher)))).collect();
@@ -65,6 +76,6 @@ fn elsewhere(launchers: &[Launcher], arguments: &[&str]) -> Vec<(String, Result<
     })
 }
 
-fn joined(answer: thread::Result<Result<String>>) -> Result<String> {
+fn joined(answer: thread::Result<Result<Answer>>) -> Result<Answer> {
     answer.unwrap_or_else(|_| Err(anyhow::anyhow!("the question has panicked")))
 }

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use gpuwhy_inject::control::address::Process;
 use profiler_core::text_format::printable;
 use serde_json::Value;
@@ -20,6 +20,9 @@ use crate::{interrupt, message};
 
 /// Exit code when there is no such process, or it does not answer.
 pub const NO_ANSWER: u8 = 1;
+/// The command of the protocol that begins a capture at a step, before its numbers.
+pub const AT_STEP: &str = "start-at-step";
+
 /// What to do.
 #[derive(Debug)]
 pub enum Props {
@@ -33,14 +36,14 @@ pub enum Props {
         /// Which.
         process: Process,
         /// The command of the protocol.
-        command: &'static str,
+        command: String,
     },
     /// Sends a command to all processes, here or on hosts that a launcher reaches.
     TellAll {
         /// The command of the protocol.
-        command: &'static str,
+        command: String,
         /// What `gpuwhy` is told on other hosts.
-        arguments: Vec<&'static str>,
+        arguments: Vec<String>,
         /// Hosts for the commands of `via`.
         hosts: Vec<String>,
         /// Commands that run `gpuwhy` elsewhere.
@@ -117,6 +120,10 @@ fn row(process: Process, answer: &Value) -> String {
         number("lost"),
         text("command")
     );
+    if let Some(first) = answer["starts_at_step"].as_u64() {
+        let steps = number("steps");
+        row.push_str(&format!("{:>8}  a capture begins at step {first}; {steps} steps have begun\n", ""));
+    }
     if answer["trace"].is_string() {
         row.push_str(&format!("{:>8}  {}\n", "", text("trace")));
     }
@@ -136,9 +143,16 @@ fn nobody(process: Process) -> anyhow::Error {
 }
 
 fn tell(process: Process, command: &str) -> Result<u8> {
-    let text = told(process, &socket(process)?, command)?;
-    writeln!(io::stdout(), "{text}")?;
-    Ok(0)
+    let answer = answered(process, &socket(process)?, command)?;
+    writeln!(io::stdout(), "{}", answer.text)?;
+    Ok(if answer.refused { NO_ANSWER } else { 0 })
+}
+
+/// What a process makes of a command.
+struct Answer {
+    text: String,
+    /// It cannot do it.
+    refused: bool,
 }
 
 /// Sends a command of the protocol to a process, and gives its answer in words.
@@ -147,24 +161,67 @@ fn tell(process: Process, command: &str) -> Result<u8> {
 ///
 /// When the process does not answer.
 pub fn told(process: Process, socket: &Path, command: &str) -> Result<String> {
+    answered(process, socket, command).map(|answer| answer.text)
+}
+
+fn answered(process: Process, socket: &Path, command: &str) -> Result<Answer> {
     let answer = ask(socket, command).with_context(|| format!("process {process} does not answer"))?;
     let Some((_, answer)) = answer else { return Err(nobody(process)) };
+    if answer["type"] == "error" {
+        bail!("process {process} does not know this command: its gpuwhy has another version");
+    }
+    let (word, numbers) = command.split_once(' ').unwrap_or((command, ""));
+    if word == AT_STEP {
+        return Ok(at_step(process, numbers, &answer));
+    }
+    Ok(Answer { text: in_words(process, word, &answer), refused: false })
+}
+
+fn in_words(process: Process, command: &str, answer: &Value) -> String {
     if command == "snapshot" {
         let text = answer["text"].as_str().unwrap_or_default().lines().map(printable);
         let trace = answer["trace"].as_str().map(|trace| format!("trace: {}", printable(trace)).into());
-        return Ok(text.chain(trace).collect::<Vec<_>>().join("\n"));
+        return text.chain(trace).collect::<Vec<_>>().join("\n");
     }
-    let changed = answer["changed"].as_bool().unwrap_or(false);
+    let flag = |name: &str| answer[name].as_bool().unwrap_or(false);
     let state = printable(answer["state"].as_str().unwrap_or("unknown"));
     let capture = answer["captures"].as_u64().unwrap_or(0);
-    Ok(match (command, changed) {
+    match (command, flag("changed")) {
         ("release", _) => {
             format!("process {process} is {state}: CUPTI is released once the captured records have arrived")
         }
         ("start", true) => format!("capture {capture} has begun"),
+        (_, true) if flag("canceled") => "the capture that waited for its step is canceled".to_owned(),
         (_, true) => format!("capture {capture} has ended"),
         (_, false) => format!("nothing changed: process {process} is {state}"),
-    })
+    }
+}
+
+/// The answer to [`AT_STEP`]. `numbers` are those of the command.
+fn at_step(process: Process, numbers: &str, answer: &Value) -> Answer {
+    let rank = answer["rank"].as_u64().map_or(String::new(), |rank| format!(" (rank {rank})"));
+    let (first, count) = numbers.split_once(' ').map_or((numbers, None), |(first, count)| (first, Some(count)));
+    let seen = answer["steps"].as_u64().unwrap_or(0);
+    let capture = answer["captures"].as_u64().unwrap_or(0) + 1;
+    let state = printable(answer["state"].as_str().unwrap_or("unknown"));
+    let why = match answer["answer"].as_str().unwrap_or_default() {
+        "waits" => {
+            let steps = match count {
+                None => "until `gpuwhy stop`".to_owned(),
+                Some("1") => "for 1 step".to_owned(),
+                Some(count) => format!("for {count} steps"),
+            };
+            let text = format!("capture {capture} begins at step {first}{rank}, {steps}; {seen} steps have begun");
+            return Answer { text, refused: false };
+        }
+        "past" => format!("process {process}{rank} is past step {first}: {seen} steps have begun"),
+        "not_counted" => format!(
+            "process {process}{rank} does not count steps: start it with `gpuwhy run -c command -p RANGE`, where RANGE is \
+             its range around a step"
+        ),
+        _ => format!("process {process}{rank} is {state}: a capture at a step can only begin while none is active"),
+    };
+    Answer { text: format!("nothing changed: {why}"), refused: true }
 }
 
 fn watch(process: Process, interval: Duration) -> Result<u8> {

@@ -54,6 +54,8 @@ pub struct Live {
     pub busy: Option<f64>,
     /// By which launching threads are held up at most, 0 to 1.
     pub cost: Option<f64>,
+    /// Bursts of mode auto so far.
+    pub bursts: Option<u64>,
     pub steps: Option<Steps>,
     pub evidence: Vec<String>,
     pub missing: Vec<String>,
@@ -152,6 +154,7 @@ fn live(json: &Value) -> Live {
         interval,
         busy: share(json, "busy"),
         cost: share(json, "cost"),
+        bursts: json["bursts"].as_u64(),
         steps,
         evidence: texts(json, "evidence"),
         missing: texts(json, "missing"),

@@ -6,8 +6,10 @@ use profiler_core::collective::CollectiveEvent;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{DeviceId, Loss, Record, Timestamp};
 use profiler_core::report::Report;
+use profiler_core::steps::OverflowStep;
 use profiler_core::trace::Item;
 
+use crate::earlier_steps::{EarlierSteps, SeriesOfReport, StepSpool};
 use crate::error::ExportError;
 use gpuwhy_import::{Passed, Progress, TraceFile};
 
@@ -17,7 +19,34 @@ use gpuwhy_import::{Passed, Progress, TraceFile};
 ///
 /// When the trace cannot be read at all.
 pub fn attributed(trace: &TraceFile, progress: &mut Progress<'_>) -> Result<(Report, Passed), ExportError> {
-    read(trace, progress, &mut |_| {}, false)
+    read(trace, progress, &mut |_| {}, Wanted::default())
+}
+
+/// As [`attributed`], with all steps of the devices: the report has the newest ones.
+///
+/// # Errors
+///
+/// When the trace cannot be read at all, or the temporary file for the steps cannot be written.
+pub fn attributed_with_steps(
+    trace: &TraceFile,
+    progress: &mut Progress<'_>,
+) -> Result<(Report, Passed, EarlierSteps), ExportError> {
+    let (mut spool, mut of_report) = (StepSpool::default(), None);
+    let mut failed = None;
+    let (report, passed) = read(
+        trace,
+        progress,
+        &mut |beside| match beside {
+            Beside::Steps(steps) => failed = failed.take().or(spool.add(&steps).err()),
+            Beside::StepSeries(series) => of_report = series,
+            _ => {}
+        },
+        Wanted { steps: true, ..Wanted::default() },
+    )?;
+    match failed {
+        Some(error) => Err(error),
+        None => Ok((report, passed, spool.finish(of_report)?)),
+    }
 }
 
 /// What whoever reads beside the engine is given.
@@ -32,6 +61,17 @@ pub enum Beside<'a> {
     Finished(Timestamp),
     /// What devices did, as far as it is final.
     Segments(Vec<(DeviceId, Vec<Segment>)>),
+    /// Steps that the engine has forgotten, with their capture.
+    Steps(Vec<(u32, DeviceId, OverflowStep)>),
+    /// The capture that the report is about, and the series that its devices' steps are from.
+    StepSeries(Option<SeriesOfReport>),
+}
+
+/// What is noted beside the report.
+#[derive(Clone, Copy, Debug, Default)]
+struct Wanted {
+    segments: bool,
+    steps: bool,
 }
 
 /// As [`attributed`], with `beside` taking the records and what devices did.
@@ -44,18 +84,21 @@ pub fn attributed_beside(
     progress: &mut Progress<'_>,
     mut beside: impl FnMut(Beside<'_>),
 ) -> Result<(Report, Passed), ExportError> {
-    read(trace, progress, &mut beside, true)
+    read(trace, progress, &mut beside, Wanted { segments: true, ..Wanted::default() })
 }
 
 fn read(
     trace: &TraceFile,
     progress: &mut Progress<'_>,
     beside: &mut dyn FnMut(Beside<'_>),
-    segments: bool,
+    wanted: Wanted,
 ) -> Result<(Report, Passed), ExportError> {
     let mut captures = Captures::new(None);
-    if segments {
+    if wanted.segments {
         captures.log_segments();
+    }
+    if wanted.steps {
+        captures.keep_step_overflow();
     }
     let (mut loss, mut last) = (Loss::default(), Timestamp::ZERO);
     let passed = trace.pass(progress, |item, scope| {
@@ -68,8 +111,11 @@ fn read(
                 captures.flushed(*at, scope.dictionary);
                 last = last.max(*at);
                 beside(Beside::Flushed(*at));
-                if segments {
+                if wanted.segments {
                     beside(Beside::Segments(captures.take_segments()));
+                }
+                if wanted.steps {
+                    beside(Beside::Steps(captures.take_step_overflow()));
                 }
             }
             Item::Loss(newer) => loss = *newer,
@@ -87,8 +133,12 @@ fn read(
     })?;
     captures.finish(last, &passed.session, &passed.loss, &passed.dictionary);
     beside(Beside::Finished(last));
-    if segments {
+    if wanted.segments {
         beside(Beside::Segments(captures.take_segments()));
+    }
+    if wanted.steps {
+        beside(Beside::Steps(captures.take_step_overflow()));
+        beside(Beside::StepSeries(captures.step_overflow_series()));
     }
     let report = captures.report(&passed.session, &passed.dictionary, &passed.loss, passed.end, passed.damaged());
     Ok((report, passed))

@@ -11,6 +11,7 @@ mod collectives;
 mod correlations;
 mod counters;
 mod destination;
+mod earlier_steps;
 mod enum_names;
 mod error;
 mod json;

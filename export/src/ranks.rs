@@ -38,6 +38,8 @@ pub fn compare(
             Beside::Flushed(at) => joiner.flushed(at, |row| collectives.operation(row)),
             Beside::Finished(at) => joiner.finish(at, |row| collectives.operation(row)),
             Beside::Segments(segments) => collectives.segments(&segments),
+            // Not asked for.
+            Beside::Steps(_) | Beside::StepSeries(_) => {}
         })?;
         notes.extend(passed.notes().into_iter().map(|note| format!("{}: {note}", trace.path().display())));
         let rows = collectives.rows();

@@ -4,8 +4,9 @@
 //! ptrace, no lock of the interpreter, no call into it; the thread that is looked at runs on and notices nothing. The
 //! price is that what is read may change while it is read. Such a torn sample is recognized, dropped and counted: a
 //! wrong address is an error of the read, never a fault, and a stack is only given out when each of its parts has
-//! been recognized as what it should be. A thread that loses its core while the interpreter links a frame can still be shown
-//! with a wrong caller: 2 in 61,500 samples of a program that only calls, on a machine with more busy threads than cores.
+//! been recognized as what it should be. A thread that loses its core while the interpreter links a frame can still be
+//! shown with a wrong caller: 2 in 61,500 samples of a program that only calls, on a machine with more busy threads
+//! than cores.
 //!
 //! | module | question |
 //! |---|---|

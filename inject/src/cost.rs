@@ -131,6 +131,11 @@ impl CostTracker {
         self.last = None;
     }
 
+    /// Bursts so far, the time that was recorded in them, and how much longer a step takes since the first one.
+    pub fn bursts(&mut self, (bursts, nanos, slowed): (u32, u64, Option<(f64, f64)>)) {
+        (self.cost.bursts, self.cost.burst_ns, self.cost.slowed) = (bursts, nanos, slowed);
+    }
+
     /// Nodes of CUDA graphs are records from here on.
     pub fn record_nodes(&mut self, at: Timestamp) {
         self.cost.nodes_since = at;

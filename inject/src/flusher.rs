@@ -98,7 +98,7 @@ pub fn run(
                 continue;
             }
         }
-        if controller.is_watching() && !stopping {
+        if controller.monitors() && !stopping {
             // Refused only when the collector is far behind; the next reading has the totals.
             utilization.tick(|reading| {
                 let _ = shared.messages.try_send(Message::Utilization(reading));
@@ -116,7 +116,9 @@ pub fn run(
         if shared.has_delivered() && controller.check_other_tool(&mut detector, at) {
             shared.give_up(cupti_sys::forget_lent());
         }
-        if controller.may_have_recorded() {
+        // Between bursts CUPTI has nothing to hand over, and is left alone.
+        let records = controller.makes_records() || controller.is_draining() || stopping;
+        if controller.may_have_recorded() && records {
             shared.unflushed.begin_flush();
             let mut flushed = cupti.flush(false);
             if stopping {
@@ -143,7 +145,8 @@ pub fn run(
                 Err(_) => {}
             }
         }
-        let before = std::mem::replace(&mut vouched, left_nothing_before(at, cupti_sys::oldest_lent()));
+        let before =
+            std::mem::replace(&mut vouched, left_nothing_before(at, cupti_sys::oldest_lent().filter(|_| records)));
         let previous = std::mem::replace(&mut flushed_at, at);
         let (samples, message) = if stopping {
             (shared.sample_queue.close(), Message::Finish { at: clock::now(cupti), end: End::Clean, dropped_by_cupti })

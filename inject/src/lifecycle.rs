@@ -102,7 +102,7 @@ pub fn start_for_sessions(how: Start) -> Result<(), StartError> {
         tracing::warn!("CUDA had started before the first session: CUDA graphs are recorded by nodes, not as a whole");
         graphs = Graphs::Nodes;
     }
-    start(&Settings { capture, chain: None, mode, graphs, max_overhead: None, ..silent })?;
+    start(&Settings { capture, chain: None, mode, graphs, max_overhead: None, bursts: None, ..silent })?;
     if let Some(profiler) = Profiler::measuring() {
         profiler.controller.hold();
     }
@@ -239,6 +239,12 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     }
     if controller.wants_profiler_calls() && !controller.listen() {
         notes.push("this CUPTI does not report cudaProfilerStart, so no capture can begin by it".to_owned());
+    }
+    if settings.bursts.is_some() && !controller.can_stop_recording() {
+        notes.push(format!(
+            "{}=auto records nothing here: kernel records of CUPTI before CUDA 13.0 update 1 stay on once they were on",
+            config::MODE
+        ));
     }
     if let Some(range) = controller.wanted_range() {
         range_watch::arm(range);

@@ -165,6 +165,8 @@ pub struct StatusSummary {
     pub kernels: u64,
     /// Records and range events that were lost.
     pub lost: u64,
+    /// The rank in the job, where a launcher said so.
+    pub rank: Option<u32>,
     /// The trace file, once there is one.
     pub trace: Option<PathBuf>,
     /// What a live display shows, or the numbers for monitoring systems, if they were asked for.

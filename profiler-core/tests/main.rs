@@ -19,6 +19,7 @@ mod attribution_segments;
 mod attribution_steps;
 mod attribution_tables;
 mod attribution_verdicts;
+mod auto_mode;
 mod captures;
 mod collectives;
 mod counters;

@@ -42,8 +42,8 @@ fn names_stay() {
         "simulation additive"
     );
     assert_eq!(
-        joined(&[Mode::Unknown, Mode::Monitor, Mode::Light, Mode::Full], Mode::name),
-        "unknown monitor light full"
+        joined(&[Mode::Unknown, Mode::Monitor, Mode::Auto, Mode::Light, Mode::Full], Mode::name),
+        "unknown monitor auto light full"
     );
     assert_eq!(joined(&GridClass::ALL, GridClass::name), "tiny under_filled tail low_occupancy full unknown");
     let copies = [CopyClass::Bandwidth, CopyClass::Latency, CopyClass::Staging, CopyClass::Mixed, CopyClass::Unknown];

@@ -89,6 +89,11 @@ def source_files() -> list[str]:
     return sorted(keep)
 
 
+# Packages of the command alone that are not its inner loops.
+FOR_SIZE = ("gpuwhy", "gpuwhy-export", "gpuwhy-import", "gpuwhy-page", "clap_builder", "cpp_demangle", "indicatif",
+            "libsqlite3-sys", "parquet", "ratatui-core", "ratatui-widgets")
+
+
 def build() -> pathlib.Path:
     """Builds both files; gives their folder."""
     target = os.environ.get("GPUWHY_WHEEL_TARGET")
@@ -101,9 +106,11 @@ def build() -> pathlib.Path:
         maps = " ".join(f"-ffile-prefix-map={path}={name}" for path, name in homes.items())
         environment["CFLAGS"] = f"{environment.get('CFLAGS', '')} {maps}".strip()
     cargo = ["cargo", "zigbuild", "--target", target] if target else ["cargo", "build"]
-    # What people download is small: optimized as one program, without symbols for debuggers.
-    small = ["--config", 'profile.release.strip="symbols"', "--config", 'profile.release.lto="fat"']
-    line = [*cargo, "--release", "--locked", *small, "-p", "gpuwhy", "-p", "gpuwhy-inject"]
+    # What people download is small: no symbols for debuggers, and size before speed where the command waits for people.
+    small = ['profile.release.strip="symbols"', "profile.release.codegen-units=1",
+             *(f'profile.release.package.{name}.opt-level="s"' for name in FOR_SIZE)]
+    options = [word for setting in small for word in ("--config", setting)]
+    line = [*cargo, "--release", "--locked", *options, "-p", "gpuwhy", "-p", "gpuwhy-inject"]
     print(" ".join(line), file=sys.stderr, flush=True)
     subprocess.run(line, cwd=ROOT, env=environment, check=True)
     base = pathlib.Path(environment.get("CARGO_TARGET_DIR", ROOT / "target"))

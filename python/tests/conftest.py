@@ -51,8 +51,9 @@ def environment(fixture: str = "mlp", **more: str) -> dict[str, str]:
                 "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "NCCL_PROFILER_PLUGIN", "XDG_STATE_HOME")}
     kept.update(GPUWHY_CUPTI_PATH=str(built("libcupti_replay.so")), GPUWHY_EXIT_TIMEOUT="60s",
                 GPUWHY_CUDA_GRAPH_TRACE="node", GPUWHY_REPLAY=str(FIXTURES / f"{fixture}.cupti.zst"))
+    # As in an activated environment, or beside the sources.
+    kept["PATH"] = f"{pathlib.Path(sys.executable).parent if INSTALLED else BINARIES}{os.pathsep}{kept['PATH']}"
     if not INSTALLED:
-        kept["PATH"] = f"{BINARIES}{os.pathsep}{kept['PATH']}"
         kept["PYTHONPATH"] = str(ROOT / "python")
     kept.update(more)
     return kept

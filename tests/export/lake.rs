@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{gpuwhy, play_rank};
 use crate::support::{Stage, stderr};
@@ -104,4 +104,44 @@ fn what_is_no_lake_recipe_or_engine_is_told() {
     assert!(String::from_utf8_lossy(&output.stdout).starts_with("WITH by_cause AS"), "{}", stderr(&output));
     let output = gpuwhy(&[&"recipe"]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("--set excess_us=20"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_lake_has_all_steps_of_a_run_that_has_more_than_the_report() {
+    let ranks = Stage::new();
+    play_rank(&ranks, "sync_item", 0);
+    let (lake, trace) = (ranks.path("lake"), ranks.path("rank0.gpuwhy"));
+    let output = gpuwhy(&[&"report", &"--json", &trace]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let seen = report["devices"][0]["steps"]["seen"].as_u64().unwrap();
+    assert!(seen > 2 * 1_024, "the engine remembers 1,024 of {seen} steps");
+    let output = gpuwhy(&[&"lake", &"add", &trace, &"--run", &"job", &"--to", &lake]);
+    let said = stderr(&output);
+    assert!(output.status.code() == Some(0) && said.contains(&format!("; all {seen} steps of 1 rank\n")), "{said}");
+    let asked = |place: &Path, sql: &str| -> Vec<Value> {
+        let output = gpuwhy(&[&"query", &place, &sql, &"--json"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let sql =
+        "SELECT count(*) AS steps, count(DISTINCT step) AS numbers, min(step) AS first, max(step) AS last FROM steps";
+    assert_eq!(asked(&trace, sql), [json!({"steps": seen, "numbers": seen, "first": 0, "last": seen - 1})]);
+    let sql = "SELECT count(*) AS whole, sum(l.ns = duration_ns) AS equal FROM steps s
+        JOIN (SELECT step, sum(duration_ns) AS ns FROM step_leaves GROUP BY step) l ON l.step = s.step";
+    assert_eq!(asked(&trace, sql), [json!({"whole": seen, "equal": seen})], "leaves sum to each step");
+    let sql = "SELECT a.step FROM steps a JOIN steps b ON b.step = a.step + 1 WHERE b.start_ns < a.end_ns";
+    assert!(asked(&trace, sql).is_empty(), "steps follow each other");
+    let left_out = asked(&trace, "SELECT value FROM completeness WHERE counter = 'steps_left_out'");
+    assert_eq!(left_out, [json!({"value": 0})]);
+    // The lake has the same, step by step.
+    let cells = |place: &Path| {
+        let output =
+            gpuwhy(&[&"recipe", &"heatmap", &place, &"--json", &"--set", &"steps=1", &"--set", &"rows=100000"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+        rows.iter().map(|row| [row["first_step"].clone(), row["cell_ns"].clone()]).collect::<Vec<_>>()
+    };
+    let of_lake = cells(&lake);
+    assert_eq!(of_lake.len() as u64, seen);
+    assert_eq!(of_lake, cells(&trace));
 }

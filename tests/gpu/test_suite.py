@@ -20,7 +20,7 @@ import unittest
 
 import gains
 import suite
-from checks import counters, inside, interventions, monitor, native_cost, real, untraced
+from checks import auto, counters, inside, interventions, monitor, native_cost, real, untraced
 from gains_table import main as print_tables
 from harness import Mode, Run, Status, Suite, read_lines
 from intervention_table import FIXES, INTERVENTIONS, SCENARIOS
@@ -293,6 +293,25 @@ class Turns(unittest.TestCase):
         shares = monitor.group_shares({"devices": devices})
         self.assertEqual([shares[group] for group in ("gpu_compute", "launch", "host_cpu", "sync")], [0.6, 0.3, 0.1, 0.0])
         self.assertEqual(monitor.group_shares({"devices": []})["copy"], 0.0)
+
+    def test_mode_auto_is_judged_by_what_program_and_report_say(self) -> None:
+        text = ("begins 100.000\npart compute begun 100.500 steps 12 first_ms 9.5000 last_ms 9.2500\n"
+                "part loading begun 145.600 steps 3 first_ms 90.0000 last_ms 91.0000\npart broken begun x\n")
+        parts = auto.parts_of(Run([], self.folder, 0, text, "", 1.0))
+        self.assertEqual(parts["compute"], {"begun": 100.5, "steps": 12.0, "first": 9.5, "last": 9.25})
+        self.assertEqual(list(parts), ["compute", "loading"])
+        changes = [{"at_unix_ns": int(at * 1e9), "group": group} for at, group in (
+            (104.5, "gpu_compute"), (160.1, "data_loading"), (190.0, "gpu_compute"))]
+        burst = {"capture": 1, "begin_unix_ns": int(150.5e9), "end_unix_ns": int(151e9), "trigger": "drift",
+                 "verdict": "data_loading", "share": 0.8, "kernels": 7}
+        report = {"bursts": {"changes": changes, "rows": [burst]}}
+        self.assertAlmostEqual(auto.told_after(report, 100.5, "gpu_compute"), 4.0, places=3)
+        self.assertAlmostEqual(auto.told_after(report, 145.6, "data_loading"), 14.5, places=3)
+        self.assertAlmostEqual(auto.told_after(report, 145.6, "gpu_compute"), 44.4, places=3)
+        self.assertIsNone(auto.told_after(report, 145.6, "launch"))
+        self.assertIsNone(auto.told_after(report, 170.0, "data_loading"))
+        self.assertEqual(auto.most_bursts(165, 30), 7)
+        self.assertIn("| 1 | 50.0 | drift | 0.50 | data_loading | 0.80 | 7 |", auto.table(report, parts))
 
     def test_costs_of_counters_are_read_from_what_programs_and_tables_say(self) -> None:
         def said(text: str) -> Run:

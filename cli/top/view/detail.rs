@@ -95,9 +95,10 @@ fn title_of(process: &Process, live: &Live) -> String {
     }
     if !live.mode.is_empty() {
         parts.push(format!("mode {}", live.mode));
+        parts.extend(live.bursts.map(|bursts| format!("{bursts} burst{}", if bursts == 1 { "" } else { "s" })));
     }
     parts.push(duration(live.observed_ns));
-    if process.status.captures > 1 {
+    if process.status.captures > 1 && live.bursts.is_none() {
         parts.push(format!("capture {}", process.status.captures));
     }
     if let (Presence::Ended, Some(trace)) = (&process.presence, &process.status.trace) {

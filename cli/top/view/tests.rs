@@ -162,6 +162,16 @@ fn every_size_and_every_state_is_drawn() {
 }
 
 #[test]
+fn bursts_of_mode_auto_are_counted_in_the_title() {
+    let mut board = Board::new("x".to_owned(), false);
+    let mut answer = answer(1, 90);
+    (answer["mode"], answer["bursts"], answer["captures"]) = ("auto".into(), 2.into(), 3.into());
+    take(&mut board, "node1", "1", answer);
+    let text = text(&drawn(&board, (120, 40), PLAIN));
+    assert!(text.contains("mode auto, 2 bursts") && !text.contains("capture 3"), "{text}");
+}
+
+#[test]
 fn names_cannot_control_the_terminal_or_leave_their_place() {
     let mut board = Board::new("x".to_owned(), false);
     let hostile = "\u{1b}[2J\u{202e}\r\n\u{9b}31m</script>日本語".repeat(500);

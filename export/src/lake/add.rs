@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::part::Part;
 use super::place::{Lake, date};
 use crate::error::ExportError;
-use crate::tables::{Cell, Label, Sink, Table, produce};
+use crate::tables::{Cell, Label, STEPS_LEFT_OUT, Sink, Table, produce};
 use gpuwhy_import::{Progress, TraceFile};
 
 /// Which tables are written.
@@ -42,6 +42,10 @@ pub struct AddOptions {
 pub struct LakeOutcome {
     /// Rows.
     pub rows: u64,
+    /// Steps that have a row.
+    pub steps: u64,
+    /// Steps that were found and have none: the engine had forgotten them.
+    pub steps_left_out: u64,
     /// Files.
     pub files: Vec<PathBuf>,
     /// What the traces lack: sentences for the user.
@@ -77,6 +81,8 @@ pub fn add(
             let mut rows = Rows::new(&mut part, rank, options);
             let mut progress = |done, total| progress(total / count * number + done / count, total);
             let notes = produce(trace, &mut rows, &mut progress)?;
+            outcome.steps += rows.steps;
+            outcome.steps_left_out += rows.steps_left_out;
             outcome.notes.extend(notes.into_iter().map(|note| format!("{}: {note}", trace.path().display())));
             number += 1;
         }
@@ -114,11 +120,13 @@ pub(super) struct Rows<'p> {
     part: &'p mut Part,
     rank: u32,
     options: AddOptions,
+    steps: u64,
+    steps_left_out: u64,
 }
 
 impl<'p> Rows<'p> {
     pub(super) fn new(part: &'p mut Part, rank: u32, options: AddOptions) -> Self {
-        Self { part, rank, options }
+        Self { part, rank, options, steps: 0, steps_left_out: 0 }
     }
 }
 
@@ -128,6 +136,13 @@ impl Sink for Rows<'_> {
     }
 
     fn row(&mut self, table: Table, cells: &[Cell<'_>]) -> Result<(), ExportError> {
+        match (table, cells) {
+            (Table::Steps, _) => self.steps += 1,
+            (Table::Completeness, [Cell::Text(name), Cell::Integer(count)]) if *name == STEPS_LEFT_OUT => {
+                self.steps_left_out += u64::try_from(*count).unwrap_or(0);
+            }
+            _ => {}
+        }
         if table != Table::Processes {
             return self.part.row(table, self.rank, cells);
         }

@@ -18,7 +18,7 @@ use profiler_core::record::{NameId, RangeEventKind, Record, Timestamp};
 use profiler_core::trace::Item;
 use rustc_hash::FxHashMap;
 
-use crate::attributed::attributed;
+use crate::attributed::attributed_with_steps;
 use crate::counters::CounterValues;
 use crate::error::ExportError;
 use crate::names::Names;
@@ -29,6 +29,7 @@ pub use cell::{Cell, Column, Kind};
 use collectives::CollectiveRows;
 pub use labels::{Label, labels};
 use records::KernelName;
+pub(crate) use reported::STEPS_LEFT_OUT;
 
 macro_rules! all {
     ($(#[doc = $about:literal] $variant:ident = $name:literal, $columns:path;)*) => {
@@ -177,11 +178,14 @@ pub fn produce(
         notes = records_of(trace, sink, &mut |done, total| progress(done / passes, total))?;
     }
     if !reported.is_empty() {
-        let (report, passed) =
-            attributed(trace, &mut |done, total| progress(total / passes * (passes - 1) + done / passes, total))?;
-        reported::rows(trace, &report, &passed, &reported, sink)?;
+        let mut progress = |done, total| progress(total / passes * (passes - 1) + done / passes, total);
+        let (report, passed, earlier) = attributed_with_steps(trace, &mut progress)?;
+        reported::rows(trace, (&report, &earlier), &passed, &reported, sink)?;
         if recorded.is_empty() {
             notes = passed.notes();
+        }
+        if reported.contains(&Table::StepLeaves) {
+            notes.extend(report.devices.iter().filter_map(|row| earlier.moved_too_late(row.device.id)));
         }
     }
     Ok(notes)

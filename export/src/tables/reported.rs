@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::cell::{Cell, Column, Kind};
 use super::records::table;
 use super::{Sink, Table};
+use crate::earlier_steps::EarlierSteps;
 use crate::error::ExportError;
 use crate::process_names;
 use gpuwhy_import::{Passed, TraceFile};
@@ -188,22 +189,28 @@ table! {
 table! {
     /// A row of [`COMPLETENESS`].
     COMPLETENESS, counter(name: &'a str, value: i64) {
-        "counter" Text "as `gpuwhy report --json` names it, with a dot where it nests" = name;
+        "counter" Text "as `gpuwhy report --json` names it, with a dot where it nests; `steps_left_out`: steps without a row" = name;
         "value" Integer "its value" = value;
     }
 }
 
+/// Counter of the steps that the engine has found and that no row of the table `steps` is about.
+pub(crate) const STEPS_LEFT_OUT: &str = "steps_left_out";
+
 /// Hands the rows of the `wanted` tables to `sink`.
 pub fn rows(
     trace: &TraceFile,
-    report: &Report,
+    (report, earlier): (&Report, &EarlierSteps),
     passed: &Passed,
     wanted: &[Table],
     sink: &mut dyn Sink,
 ) -> Result<(), ExportError> {
     let file = trace.path().to_string_lossy();
     let command = report.process.command.join(" ");
-    let counters = counters(report);
+    let mut counters = counters(report);
+    let devices = report.devices.iter().filter_map(|row| Some((row.device.id, row.steps.as_ref()?)));
+    let left_out: u64 = devices.map(|(device, steps)| earlier.left_out(device, steps)).sum();
+    counters.push((STEPS_LEFT_OUT.to_owned(), i64::try_from(left_out).unwrap_or(i64::MAX)));
     for &table in wanted {
         let mut rows = Rows { cells: Vec::with_capacity(table.columns().len()), table, sink };
         match table {
@@ -226,16 +233,15 @@ pub fn rows(
                 }
             }
             Table::Steps => {
-                for (device, number, source, row) in steps(report) {
-                    rows.hand(|cells| step(device, number, source, row, cells))?;
-                }
+                steps(report, earlier, |device, number, source, row| {
+                    rows.hand(|cells| step(device, number, source, row, cells))
+                })?;
             }
             Table::StepLeaves => {
-                for (device, number, _, row) in steps(report) {
-                    for of in Leaf::ALL.into_iter().filter(|&of| row.leaves[of as usize] > 0) {
-                        rows.hand(|cells| step_leaf(device, number, of, &row.leaves, cells))?;
-                    }
-                }
+                steps(report, earlier, |device, number, _, row| {
+                    let mut leaves = Leaf::ALL.into_iter().filter(|&of| row.leaves[of as usize] > 0);
+                    leaves.try_for_each(|of| rows.hand(|cells| step_leaf(device, number, of, &row.leaves, cells)))
+                })?;
             }
             Table::KernelLibraries => {
                 for row in &report.kernel_libraries {
@@ -286,15 +292,19 @@ impl<'a> Rows<'a, '_> {
     }
 }
 
-/// Device, number, source and step: of all devices. The engine remembers the newest steps of a long run.
-fn steps(report: &Report) -> impl Iterator<Item = (u32, u64, StepSource, &Step)> {
-    report.devices.iter().flat_map(|device| {
-        let of_device = device.steps.iter().flat_map(|steps| {
-            let first = steps.seen.saturating_sub(steps.rows.len() as u64);
-            (first..).zip(&steps.rows).map(|(number, row)| (number, steps.source, row))
-        });
-        of_device.map(|(number, source, row)| (device.device.id.0, number, source, row))
-    })
+/// Hands device, number, source and step to `visit`: those of all devices, that the engine remembers and before.
+fn steps(
+    report: &Report,
+    earlier: &EarlierSteps,
+    mut visit: impl FnMut(u32, u64, StepSource, &Step) -> Result<(), ExportError>,
+) -> Result<(), ExportError> {
+    for row in &report.devices {
+        let (id, Some(steps)) = (row.device.id, &row.steps) else { continue };
+        earlier.of_device(id, |number, step| visit(id.0, number, steps.source, step))?;
+        let first = steps.seen.saturating_sub(steps.rows.len() as u64);
+        (first..).zip(&steps.rows).try_for_each(|(number, step)| visit(id.0, number, steps.source, step))?;
+    }
+    Ok(())
 }
 
 /// The numbers of the report's section about completeness, under its names.

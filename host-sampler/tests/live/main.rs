@@ -16,9 +16,9 @@ use interpreter::{Program, interpreters};
 
 /// Looks at a program that does not stand still, at least, and the pause between them.
 const LOOKS: u32 = 500;
-/// Stacks in [`LOOKS`] that may be wrong. The interpreter links a new frame by several stores; a thread that loses its core
-/// between two of them shows the same half-linked stack however often it is read. Seen: 2 in 61,500 looks on a machine
-/// with more busy threads than cores.
+/// Stacks in [`LOOKS`] that may be wrong. The interpreter links a new frame by several stores; a thread that loses its
+/// core between two of them shows the same half-linked stack however often it is read. Seen: 2 in 61,500 looks on a
+/// machine with more busy threads than cores.
 const WRONG: usize = 2;
 const PAUSE: Duration = Duration::from_micros(100);
 

@@ -22,7 +22,7 @@ use profiler_core::cost::Mode;
 use profiler_core::record::CaptureMark;
 use profiler_core::record::Timestamp;
 
-use crate::capture::plan::{Action, Event, Plan};
+use crate::capture::plan::{Action, AtStep, AtStepAnswer, Event, Plan};
 use crate::capture::state::{CaptureState, PendingMark};
 use crate::config::request::{Range, RangeName, Request};
 use crate::cupti::recorder::{ActivityRecorder, ProfilerCall, ProfilerCalls};
@@ -54,6 +54,8 @@ pub struct CaptureController {
     /// Who wants records whether or not a capture is being taken: sessions of the program. `AcqRel`: whoever lets go
     /// last may switch off.
     pub(super) holders: AtomicUsize,
+    /// Mode auto: the run is observed also while nothing is recorded.
+    pub(super) monitors: bool,
     /// Whether somebody waits for the next flush marks. `Relaxed`: only makes them come sooner.
     pub(super) hurried: AtomicBool,
 }
@@ -70,6 +72,7 @@ impl CaptureController {
         Self {
             cupti,
             switch,
+            monitors: request.range == Range::Bursts,
             missed_events: AtomicU64::new(0),
             marks_are_left: AtomicBool::new(false),
             state: Mutex::new(CaptureState::new(Plan::new(request, clock::now(cupti)))),
@@ -109,10 +112,7 @@ impl CaptureController {
 
     /// The range of the program that begins and ends captures.
     pub fn wanted_range(&self) -> Option<RangeName> {
-        match &self.state().plan.request().range {
-            Range::Named(name) | Range::Steps(_, Some(name)) => Some(name.clone()),
-            _ => None,
-        }
+        self.state().plan.request().range_name().cloned()
     }
 
     /// `cuInit` is done.
@@ -165,6 +165,7 @@ impl CaptureController {
         let at = state.in_order(at);
         match state.plan.on(event, at) {
             Action::None => return false,
+            Action::Canceled => {}
             Action::Warm => {
                 drop(state);
                 self.switch_on();
@@ -225,6 +226,22 @@ impl CaptureController {
         }
     }
 
+    /// Whether commands alone begin captures.
+    pub fn waits_for_commands(&self) -> bool {
+        matches!(self.state().plan.request().range, Range::Commands(_))
+    }
+
+    /// A command wants a capture that begins at a step.
+    pub fn start_at_step(&self, wanted: AtStep) -> AtStepAnswer {
+        self.state().plan.start_at_step(wanted)
+    }
+
+    /// Steps so far, and the one at which a command has a capture begin; `None` where nothing counts them.
+    pub fn steps(&self) -> (Option<u64>, Option<u64>) {
+        let plan = &self.state().plan;
+        (plan.steps(), plan.awaited_step())
+    }
+
     /// Captures begun so far.
     pub fn captures(&self) -> u32 {
         self.state().plan.begun()
@@ -278,6 +295,16 @@ impl CaptureController {
     /// Whether the run is only watched, and nothing of CUPTI's is recorded.
     pub fn is_watching(&self) -> bool {
         self.switch.is_watching()
+    }
+
+    /// Whether samples divide the time of the run: no device work is recorded, or it is in bursts alone.
+    pub fn monitors(&self) -> bool {
+        self.monitors || self.is_watching()
+    }
+
+    /// Whether what was switched on can be switched off again.
+    pub fn can_stop_recording(&self) -> bool {
+        self.switch.can_be_off()
     }
 
     /// Whether CUPTI may have records of ours.

@@ -110,8 +110,13 @@ impl CaptureController {
         self.open.load(Ordering::Relaxed) > usize::from(self.is_capturing())
     }
 
-    /// Whether records are being made, so that flushing brings something.
+    /// Whether the run is observed: records are being made, or samples divide its time.
     pub fn is_on(&self) -> bool {
+        self.monitors || self.makes_records()
+    }
+
+    /// Whether records are being made, so that flushing brings something.
+    pub fn makes_records(&self) -> bool {
         !self.switch.is_off()
     }
 

@@ -17,6 +17,7 @@ use profiler_core::attribution::Attributor;
 use profiler_core::capture::Captures;
 use profiler_core::collective::CollectiveEvent;
 use profiler_core::counters::CounterEvent;
+use profiler_core::monitoring::{BurstLimits, BurstPlanner};
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{ApiCall, Kernel, Loss, RangeEvent, Record, Timestamp};
 use profiler_core::text_format::printable;
@@ -26,6 +27,7 @@ use crate::capture::controller::CaptureController;
 use crate::collect::capture_router::CaptureRouter;
 use crate::collect::live::Live;
 use crate::collect::raw_recording::RawRecording;
+use crate::collect::routing;
 use crate::collect::session_trace::SessionTrace;
 use crate::collect::trace_file::TraceFile;
 use crate::config::{Graphs, Settings, WhatIf};
@@ -63,6 +65,8 @@ pub struct Collector {
     /// The program's own session, while one is open.
     pub(super) own: Option<Box<SessionTrace>>,
     pub(super) account: CostTracker,
+    /// Decides when mode auto records.
+    pub(super) bursts: Option<BurstPlanner>,
     /// Counts CUDA graphs, while they are one record.
     pub(super) graph_nodes: Option<GraphNodeBudget>,
     /// Counts steps while none are captured.
@@ -95,24 +99,29 @@ impl Collector {
             let path = pattern.expand(session.process_id, &session.host).path;
             RawRecording::create(path, settings.record_limit, cupti, &shared.sizes, &session)
         });
+        let can_stop = controller.can_stop_recording();
         let graph_nodes = match settings.graphs {
             Graphs::Auto => GraphNodeBudget::new(settings.max_overhead),
             Graphs::Whole | Graphs::Nodes => GraphNodeBudget::of_whole_graphs(),
         };
         let graph_nodes = controller.has_whole_graphs().then_some(graph_nodes);
+        let decoder = Decoder::new(cupti);
         let mut captures = Captures::new(None);
         captures.set_calibrations(&session);
         if settings.what_if == WhatIf::Off {
             captures.stop_what_if();
         }
         let mut account = CostTracker::new(settings.mode, controller.has_whole_graphs(), settings.max_overhead);
-        if settings.capture.is_whole() {
+        if settings.capture.is_whole() || settings.bursts.is_some() {
             account.begun(session.start);
+        }
+        if settings.bursts.is_some() {
+            captures.mark(routing::monitored(&session), &session, &Loss::default(), decoder.dictionary());
         }
         Self {
             cupti,
             shared,
-            decoder: Decoder::new(cupti),
+            decoder,
             ranges: nvtx::Drain::default(),
             stacks: PythonStacks::new(),
             calls: CallCounter::default(),
@@ -126,6 +135,11 @@ impl Collector {
             communicators: Vec::new(),
             own: None,
             account,
+            bursts: settings.bursts.map(|limits| {
+                // Without a budget there is none.
+                let budget = if can_stop { limits.budget } else { 0.0 };
+                BurstPlanner::new(BurstLimits { budget, ..limits })
+            }),
             graph_nodes,
             step_watch: settings.capture.detects_steps().then(|| {
                 let mut watch = Attributor::new();
@@ -305,6 +319,7 @@ impl Collector {
         self.shed_load();
         self.choose_graph_records(before);
         self.update_cost(before);
+        self.choose_bursts();
         self.write_utilization_if_due(before);
         if let Some(raw) = &mut self.raw {
             raw.flushed(before, dropped_by_cupti);
@@ -334,11 +349,16 @@ impl Collector {
         }
         self.count_nodes();
         self.account.finish(at, &self.shared.meters);
+        if let Some(planner) = &mut self.bursts {
+            planner.finish(at, &self.account.cost());
+            self.account.bursts(planner.summary());
+        }
         let cost = self.account.cost();
         self.captures.cost(cost);
         let report = self.make_report(end);
         let metrics = self.metrics();
-        let captured_nothing = (self.controller.captures() == 0).then(|| self.waited_in_vain());
+        let captured_nothing =
+            (self.controller.captures() == 0 && self.bursts.is_none()).then(|| self.waited_in_vain());
         self.write_utilization(at);
         let (loss, dictionary) = (self.loss, self.decoder.dictionary());
         self.trace.write(|trace| trace.cost(at, &cost, dictionary));
@@ -351,6 +371,9 @@ impl Collector {
 
     /// What no capture came of.
     fn waited_in_vain(&self) -> String {
+        if self.controller.waits_for_commands() {
+            return "no capture began: `gpuwhy start` asked for none".to_owned();
+        }
         let Some(wanted) = self.controller.wanted_range() else { return "no capture began".to_owned() };
         let opened = self.ranges.opened(self.decoder.dictionary());
         let opened = if opened.is_empty() {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use profiler_core::counters::CounterEvent;
 use profiler_core::kernels::KernelProfile;
+use profiler_core::monitoring::BurstDecision;
 use profiler_core::record::Timestamp;
 use profiler_core::utilization::UtilizationReading;
 
@@ -17,7 +18,7 @@ use crate::config::{self, WhatIf};
 use crate::message::SampledWindow;
 use crate::nccl;
 use crate::nvtx;
-use crate::sys::clock::after;
+use crate::sys::clock::{self, after};
 use crate::sys::files;
 
 /// When one part in so many of all buffers waits to be decoded, the collector is falling behind.
@@ -132,6 +133,25 @@ impl Collector {
             tracing::warn!("tracing costs more than {} allows; mode {} from now on", config::MAX_OVERHEAD, mode.name());
             self.controller.step_down(mode);
         }
+    }
+
+    /// Mode auto: begins and ends bursts.
+    pub(super) fn choose_bursts(&mut self) {
+        let Some((planner, view)) = self.bursts.as_mut().zip(self.captures.monitor_view()) else { return };
+        // Not the time of the mark, which is a flush behind: a burst would last so much longer.
+        let decision = planner.decide(clock::now(self.cupti), &view, &self.account.cost());
+        match decision {
+            Some(BurstDecision::Begin(trigger)) => {
+                if !self.controller.event(Event::BurstBegins(trigger)) {
+                    planner.refused();
+                }
+            }
+            Some(BurstDecision::End) => {
+                self.controller.event(Event::BurstEnds);
+            }
+            None => {}
+        }
+        self.account.bursts(planner.summary());
     }
 
     /// Has nodes of CUDA graphs recorded where they cost little, and takes down that they are once CUPTI was left to

@@ -4,8 +4,10 @@
 //! sometimes after it came. So records are first routed, and then placed, those of one capture after those of another:
 //! the trace names a capture once for all records behind it.
 
+use profiler_core::capture::MONITORED;
 use profiler_core::collective::CollectiveEvent;
-use profiler_core::record::{CaptureMark, HostSample, Record, StackId, Timestamp};
+use profiler_core::process_info::ProcessInfo;
+use profiler_core::record::{CaptureMark, HostSample, Record, StackId, Timestamp, Trigger};
 
 use crate::collect::collector::Collector;
 use crate::sampler::queue::SampleBatch;
@@ -14,11 +16,16 @@ use crate::sys::{clock, memory};
 /// Records that wait for a trace at most: a process that only queries the GPU has a few.
 const EARLY_LIMIT: usize = 256;
 
+/// The run as mode auto monitors it, from its begin to its end.
+pub(super) fn monitored(session: &ProcessInfo) -> CaptureMark {
+    CaptureMark::Begin { number: MONITORED, at: session.start, trigger: Trigger::Start }
+}
+
 impl Collector {
     /// Takes over the program's ranges and marks up to now. They begin no trace: until there is a record from CUPTI
     /// they stay where they are, unless they can only lie before a capture.
     pub(super) fn ranges(&mut self, until: Timestamp) {
-        if self.trace.is_waiting() && self.router.is_whole() && !self.controller.is_watching() {
+        if self.trace.is_waiting() && self.router.is_whole() && !self.controller.monitors() {
             return;
         }
         let mut events = std::mem::take(&mut self.events);
@@ -79,7 +86,15 @@ impl Collector {
             return;
         }
         let routed = &mut self.routed;
+        let before = routed.len();
         self.router.route(record, |number, record| routed.push((number, *record)));
+        // Samples and ranges never wait for their capture, and outside bursts they are the monitor's.
+        if let (Some(planner), Record::Sample(_) | Record::Range(_)) = (&mut self.bursts, record) {
+            planner.push(record, self.decoder.dictionary());
+            if self.routed.len() == before {
+                self.routed.push((MONITORED, *record));
+            }
+        }
     }
 
     /// Gives the routed records to their captures and to the trace, those of one capture after those of another.
@@ -104,7 +119,7 @@ impl Collector {
         if self.trace.is_waiting() {
             match record {
                 // Samples and ranges alone open no trace: that takes something of the GPU.
-                Record::Sample(_) | Record::Range(_) if !self.controller.is_watching() => return,
+                Record::Sample(_) | Record::Range(_) if !self.controller.monitors() => return,
                 // Nor does what CUPTI says of itself in every process that initializes CUDA.
                 Record::Overhead(_) if self.early.len() < EARLY_LIMIT => return self.early.push(*record),
                 _ => self.open_trace(),
@@ -119,6 +134,10 @@ impl Collector {
         let was_waiting = self.trace.is_waiting();
         self.trace.open(&self.session);
         let dictionary = self.decoder.dictionary();
+        if was_waiting && self.bursts.is_some() {
+            let mark = monitored(&self.session);
+            self.trace.write(|trace| trace.capture(mark, dictionary));
+        }
         for early in self.early.drain(..) {
             self.trace.write(|trace| trace.push(&early, dictionary));
         }

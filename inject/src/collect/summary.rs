@@ -56,6 +56,7 @@ impl Collector {
             summary: if detail == Detail::Summary { report.summary() } else { String::new() },
             kernels: report.completeness.kernels,
             lost: loss.dropped_by_cupti + loss.dropped_by_gpuwhy + loss.dropped_ranges,
+            rank: self.session.rank(),
             trace: self.trace.path().map(Path::to_owned),
         }
     }

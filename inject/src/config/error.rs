@@ -7,7 +7,7 @@
 use std::ffi::OsStr;
 use std::fmt;
 
-use crate::config::{CAPTURE_RANGE, NVTX_CAPTURE, VARIABLES, WARNED};
+use crate::config::{CAPTURE_RANGE, MODE, NVTX_CAPTURE, VARIABLES, WARNED};
 
 /// What all of our variables begin with.
 const PREFIX: &str = "GPUWHY_";
@@ -25,6 +25,7 @@ const READ_ELSEWHERE: &[&str] = &[
     "GPUWHY_REPLAY_FAULT",
     "GPUWHY_REPLAY_REPEAT",
     "GPUWHY_REPLAY_SPEED",
+    "GPUWHY_REPLAY_THEN",
     "GPUWHY_REPLAY_VERSION",
     "GPUWHY_SOAK",
     // Set by cargo for tests and examples: the version that `build.rs` found.
@@ -62,6 +63,11 @@ pub enum SettingsError {
     },
     /// A named range is to be captured, and no name is given.
     RangeWithoutName,
+    /// A capture is asked for in mode auto, which chooses its own.
+    CaptureWithAuto {
+        /// The variable that asks for it.
+        variable: &'static str,
+    },
 }
 
 impl SettingsError {
@@ -69,7 +75,9 @@ impl SettingsError {
     #[must_use]
     pub fn variable(&self) -> &str {
         match self {
-            Self::Value { variable, .. } | Self::Placeholder { variable, .. } => variable,
+            Self::Value { variable, .. } | Self::Placeholder { variable, .. } | Self::CaptureWithAuto { variable } => {
+                variable
+            }
             Self::Name { name, .. } => name,
             Self::RangeWithoutName => NVTX_CAPTURE,
         }
@@ -79,7 +87,7 @@ impl SettingsError {
     /// name that nothing reads may be for another version, or for somebody else.
     #[must_use]
     pub fn is_serious(&self) -> bool {
-        matches!(self, Self::Value { .. } | Self::RangeWithoutName)
+        matches!(self, Self::Value { .. } | Self::RangeWithoutName | Self::CaptureWithAuto { .. })
     }
 }
 
@@ -104,6 +112,10 @@ impl fmt::Display for SettingsError {
             Self::Placeholder { variable, placeholder } => write!(
                 f,
                 "{variable}: {placeholder} is no placeholder and stays in the file name as it is (%p, %h, %q{{VAR}}; %% for a percent sign)"
+            ),
+            Self::CaptureWithAuto { variable } => write!(
+                f,
+                "{variable} has no effect with {MODE}=auto, which chooses what it records: use {MODE}=light for captures"
             ),
             Self::RangeWithoutName => write!(
                 f,

@@ -4,6 +4,7 @@
 //! stderr names the variable. The variables themselves are in `variable`, the ways to write a value in `value`, and
 //! what is wrong with one, and in which words, in `error`.
 
+pub(crate) mod bursts;
 mod choices;
 mod error;
 mod kernels;
@@ -20,14 +21,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use profiler_core::cost::Mode;
+use profiler_core::monitoring::BurstLimits;
 
 use crate::config::pattern::Pattern;
-use crate::config::request::{Range, RangeKind, Request};
+use crate::config::request::{AtEnd, Range, RangeKind, Request};
 use crate::config::setting::Setting;
 
 pub use choices::{CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, ReportStyle, Sampling, WhatIf};
 pub use error::{SettingsError, warned};
 pub use kernels::KernelRequest;
+pub use request::MAX_STEPS;
 pub use table::{VARIABLES, Variable, markdown};
 pub use value::{parse_bytes, parse_duration};
 pub use variable::*;
@@ -45,6 +48,8 @@ pub struct Settings {
     pub graphs: Graphs,
     /// Part of the launching threads' time that tracing may take.
     pub max_overhead: Option<f64>,
+    /// What mode auto may record; `None` in other modes.
+    pub bursts: Option<BurstLimits>,
     /// Printed at the end.
     pub report: ReportStyle,
     /// Interval of the live verdict.
@@ -110,11 +115,18 @@ impl Settings {
     pub fn from_variables(variables: &[(OsString, OsString)]) -> (Self, Vec<SettingsError>) {
         let unknown = variables.iter().filter_map(|(name, _)| error::unknown(name)).collect();
         let mut reader = Reader { variables, errors: unknown };
+        let mode = reader.get(&table::MODE);
+        let max_overhead = reader.get(&table::MAX_OVERHEAD);
+        let (every, length) = (reader.get(&bursts::BURST_EVERY), reader.get(&bursts::BURST_LENGTH));
+        let gpu_metrics = reader.get(&table::GPU_METRICS);
+        let samples_unasked = mode == Mode::Auto && !reader.is_set(GPU_METRICS);
         let settings = Self {
             output: reader.get(&table::OUTPUT),
-            mode: reader.get(&table::MODE),
+            mode,
             graphs: reader.get(&table::CUDA_GRAPH_TRACE),
-            max_overhead: reader.get(&table::MAX_OVERHEAD),
+            // In mode auto it limits bursts, and nothing else has to be given up.
+            max_overhead: max_overhead.filter(|_| mode != Mode::Auto),
+            bursts: (mode == Mode::Auto).then(|| bursts::limits(every, length, max_overhead)),
             report: reader.get(&table::REPORT),
             live: reader.get(&table::LIVE),
             log: reader.get(&table::LOG),
@@ -134,12 +146,12 @@ impl Settings {
             sampling: reader.get(&table::SAMPLING),
             native_stacks: reader.get(&table::NATIVE_STACKS),
             kernels: read_kernels(&mut reader),
-            gpu_metrics: reader.get(&table::GPU_METRICS),
+            gpu_metrics: if samples_unasked { GpuMetrics::Auto } else { gpu_metrics },
             what_if: reader.get(&table::WHAT_IF),
             control: reader.get(&table::CONTROL),
             run: reader.get(&table::RUN),
             command_line: reader.get(&table::COMMAND_LINE),
-            capture: read_capture(&mut reader),
+            capture: read_capture(&mut reader, mode),
         };
         let Reader { mut errors, .. } = reader;
         let patterns = [(OUTPUT, &settings.output), (RAW_RECORDING, &settings.record)];
@@ -152,7 +164,7 @@ impl Settings {
 
     /// Whether a CUDA graph is one record at first. What is on holds for other tools too, which expect nodes.
     pub fn whole_graphs(&self, cupti_sharing: CuptiSharing) -> bool {
-        self.mode != Mode::Monitor && self.graphs != Graphs::Nodes && cupti_sharing == CuptiSharing::Exclusive
+        !self.mode.monitors() && self.graphs != Graphs::Nodes && cupti_sharing == CuptiSharing::Exclusive
     }
 
     /// Notes for the report on what is not recorded, and why. `whole_graphs_are_safe` with the libcupti that was found.
@@ -164,7 +176,19 @@ impl Settings {
                  times a second"
             ));
         }
-        if self.mode != Mode::Monitor && self.graphs == Graphs::Whole {
+        if let Some(limits) = self.bursts {
+            notes.push(format!(
+                "{MODE}=auto: device work and API calls are recorded in bursts alone, of {:.1} s at most, at most 2 and one in \
+                 each {:.0} s, for at most {:.1} % of the time",
+                limits.longest_ns as f64 / 1e9,
+                limits.every_ns as f64 / 1e9,
+                limits.budget * 100.0
+            ));
+        }
+        if self.mode == Mode::Auto && self.graphs != Graphs::Nodes {
+            notes.push(format!("{CUDA_GRAPH_TRACE} has no effect with {MODE}=auto: CUDA graphs are recorded by nodes"));
+        }
+        if !self.mode.monitors() && self.graphs == Graphs::Whole {
             notes.push(match cupti_sharing {
                 CuptiSharing::Exclusive if !whole_graphs_are_safe => format!(
                     "{CUDA_GRAPH_TRACE}=graph has no effect: CUDA graphs are recorded by nodes, because CUPTI before 13.2 can crash \
@@ -199,6 +223,11 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// Whether a variable has a value.
+    fn is_set(&self, variable: &str) -> bool {
+        self.variables.iter().rev().find(|(name, _)| name == variable).is_some_and(|(_, value)| !value.is_empty())
+    }
+
     /// The value of a setting: unset or empty is the default, not understood is the default and an error.
     fn get<T>(&mut self, setting: &Setting<T>) -> T {
         let set = self.variables.iter().rev().find(|(name, _)| name == setting.name);
@@ -229,7 +258,7 @@ fn read_kernels(reader: &mut Reader<'_>) -> Option<KernelRequest> {
 }
 
 /// What is to be measured. A range without a name is an error, and then the whole run is measured.
-fn read_capture(reader: &mut Reader<'_>) -> Request {
+fn read_capture(reader: &mut Reader<'_>, mode: Mode) -> Request {
     let kind = reader.get(&table::CAPTURE_RANGE);
     let name = reader.get(&table::NVTX_CAPTURE);
     let steps = reader.get(&table::STEPS);
@@ -241,21 +270,28 @@ fn read_capture(reader: &mut Reader<'_>) -> Request {
             reader.errors.push(SettingsError::RangeWithoutName);
             Range::Whole
         }
+        (None, RangeKind::Command, name) => Range::Commands(name),
         (None, RangeKind::None, _) => Range::Whole,
     };
-    Request {
+    let request = Request {
         range,
         at_end: reader.get(&table::CAPTURE_RANGE_END),
         delay: reader.get(&table::DELAY),
         duration: reader.get(&table::DURATION),
         kill: reader.get(&table::KILL),
+    };
+    if mode != Mode::Auto {
+        return request;
     }
+    let asked = [CAPTURE_RANGE, STEPS, DELAY, DURATION].map(|variable| reader.is_set(variable).then_some(variable));
+    reader.errors.extend(asked.into_iter().flatten().map(|variable| SettingsError::CaptureWithAuto { variable }));
+    Request { range: Range::Bursts, at_end: AtEnd::Repeat(None), ..Request::default() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::request::{AtEnd, RangeName};
+    use crate::config::request::RangeName;
 
     fn parse(pairs: &[(&'static str, &str)]) -> (Settings, Vec<SettingsError>) {
         let variables: Vec<_> = pairs.iter().map(|&(name, value)| (name.into(), value.into())).collect();
@@ -312,6 +348,29 @@ mod tests {
         assert_eq!(settings.live, Some(Duration::from_secs(2)));
         let said: Vec<_> = bad.iter().map(SettingsError::to_string).collect();
         assert!(said.len() == 2 && said[0].contains("GPUWHY_LIVES") && said[1].contains("loud"), "{said:?}");
+    }
+
+    #[test]
+    fn mode_auto_has_limits_and_samples_and_no_captures_of_others() {
+        let (settings, bad) = parse(&[(MODE, "auto")]);
+        assert!(bad.is_empty() && settings.gpu_metrics == GpuMetrics::Auto, "{bad:?}");
+        let limits = settings.bursts.unwrap();
+        assert_eq!((limits.every_ns, limits.longest_ns, limits.budget), (120_000_000_000, 2_000_000_000, 0.01));
+        let (settings, bad) = parse(&[
+            (MODE, "auto"),
+            (MAX_OVERHEAD, "2%"),
+            (GPU_METRICS, "gauges"),
+            (BURST_EVERY, "30s"),
+            (DURATION, "5s"),
+            (STEPS, "1"),
+        ]);
+        let said: Vec<_> = bad.iter().map(SettingsError::to_string).collect();
+        assert!(said.len() == 2 && said[0].contains(STEPS) && said[1].contains("GPUWHY_MODE=auto"), "{said:?}");
+        assert_eq!((settings.capture.range, settings.capture.duration), (Range::Bursts, None));
+        assert_eq!((settings.gpu_metrics, settings.max_overhead), (GpuMetrics::Gauges, None));
+        assert_eq!(settings.bursts.map(|limits| limits.budget), Some(0.02));
+        assert_eq!(parse(&[(MODE, "light"), (MAX_OVERHEAD, "2%")]).0.bursts, None);
+        assert_eq!(parse(&[(BURST_EVERY, "10ms"), (BURST_LENGTH, "2h")]).1.len(), 2);
     }
 
     #[test]

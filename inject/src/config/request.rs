@@ -5,6 +5,9 @@
 use std::fmt;
 use std::time::Duration;
 
+/// Most steps: enough for one each nanosecond for 18 minutes, and sums stay far from overflowing.
+pub const MAX_STEPS: u64 = (1 << 40) - 1;
+
 /// When to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
@@ -40,15 +43,30 @@ impl Request {
         matches!(self.range, Range::Steps(_, None))
     }
 
+    /// The range of the program that begins and ends captures, or is a step.
+    #[must_use]
+    pub fn range_name(&self) -> Option<&RangeName> {
+        match &self.range {
+            Range::Named(name) | Range::Steps(_, Some(name)) | Range::Commands(Some(name)) => Some(name),
+            Range::Whole
+            | Range::ProfilerApi
+            | Range::Steps(_, None)
+            | Range::Commands(None)
+            | Range::Nothing
+            | Range::Bursts => None,
+        }
+    }
+
     /// A sentence for the report; nothing when the whole run is measured.
     #[must_use]
     pub fn describe(&self) -> Option<String> {
         let range = match &self.range {
             Range::Whole if self.is_whole() => return None,
-            Range::Nothing => return None,
+            Range::Nothing | Range::Bursts => return None,
             Range::Whole => "a part of the run, chosen by time".to_owned(),
             Range::ProfilerApi => "between cudaProfilerStart and cudaProfilerStop".to_owned(),
             Range::Named(_) => "while a range of the program is open".to_owned(),
+            Range::Commands(_) => "what commands asked for (gpuwhy start)".to_owned(),
             Range::Steps(_, Some(_)) => "chosen steps, named by the program".to_owned(),
             Range::Steps(_, None) => {
                 "chosen steps, which are detected: so tracing is on also while nothing is captured".to_owned()
@@ -69,8 +87,12 @@ pub enum Range {
     Named(RangeName),
     /// Steps: those with this name, or those that are detected.
     Steps(Schedule, Option<RangeName>),
-    /// Nothing: only commands begin captures.
+    /// What `gpuwhy start` asks for; the range is a step, for commands that name one.
+    Commands(Option<RangeName>),
+    /// Nothing: the program's own sessions alone.
     Nothing,
+    /// Mode auto decides.
+    Bursts,
 }
 
 /// `--capture-range`, before it is known which range or steps.
@@ -83,6 +105,8 @@ pub enum RangeKind {
     ProfilerApi,
     /// `nvtx`
     Nvtx,
+    /// `command`
+    Command,
 }
 
 impl RangeKind {
@@ -93,6 +117,7 @@ impl RangeKind {
             "none" | "off" => Some(Self::None),
             "cudaprofilerapi" => Some(Self::ProfilerApi),
             "nvtx" => Some(Self::Nvtx),
+            "command" => Some(Self::Command),
             _ => None,
         }
     }
@@ -198,8 +223,7 @@ impl Schedule {
             return None;
         }
         for (part, text) in parts.iter_mut().zip(given) {
-            // Enough for a step each nanosecond for half an hour, and sums stay far from overflowing.
-            *part = text.trim().parse().ok().filter(|&steps: &u64| steps < 1 << 40)?;
+            *part = text.trim().parse().ok().filter(|&steps: &u64| steps <= MAX_STEPS)?;
         }
         let [skip, wait, warmup, active, repeat] = parts;
         (active > 0).then_some(Self { skip, wait, warmup, active, repeat })

@@ -11,13 +11,13 @@ use profiler_core::cost::Mode;
 use crate::config::choices::{
     CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, ReportStyle, Sampling, WhatIf,
 };
-use crate::config::kernels;
 use crate::config::pattern::Pattern;
 use crate::config::request::{AtEnd, RangeKind, RangeName, Schedule, parse_signal};
 use crate::config::setting::Setting;
 pub use crate::config::setting::Variable;
 use crate::config::value::{is_off, on_or_off, or_off, parse_bytes, parse_duration, parse_percent};
 use crate::config::variable;
+use crate::config::{bursts, kernels};
 use crate::log::Level;
 
 fn optional_pattern(text: &str) -> Option<Option<Pattern>> {
@@ -39,10 +39,11 @@ pub const OUTPUT: Setting<Option<Pattern>> = Setting {
 pub const MODE: Setting<Mode> = Setting {
     name: variable::MODE,
     default: "light",
-    expected: "monitor, light or full",
+    expected: "monitor, auto, light or full",
     meaning: "How much is recorded at most: `monitor` no device work and no API call, only ranges (NVTX), what host threads do \
                   and how busy the devices are, which divides device time only with GPUWHY_GPU_METRICS=auto ([what its verdict rests \
-                  on](../reference/report.md#monitor-mode)); `light` device work and the API calls that launch, copy, wait, allocate or load; \
+                  on](../reference/report.md#monitor-mode)); `auto` the same, and bursts of `light` where samples leave the bottleneck \
+                  open or the step time drifts (GPUWHY_BURST_EVERY; samples hardware counters unless GPUWHY_GPU_METRICS is set); `light` device work and the API calls that launch, copy, wait, allocate or load; \
                   `full` every API call, memory usage, synchronizations and events too.",
     parse: Mode::named,
 };
@@ -70,7 +71,8 @@ pub const MAX_OVERHEAD: Setting<Option<f64>> = Setting {
     expected: "a percentage such as 1% or 0.5%, or `off`",
     meaning: "Part of the launching threads' time that tracing may take, such as `1%`: after three seconds in a row above it by \
                   gpuwhy's own estimate the next cheaper GPUWHY_MODE holds, down to `monitor`, and the report says when. Takes \
-                  precedence over GPUWHY_MODE, which sets the starting mode. gpuwhy never switches back up.",
+                  precedence over GPUWHY_MODE, which sets the starting mode. gpuwhy never switches back up. With GPUWHY_MODE=auto: \
+                  what bursts may cost.",
     parse: |text| or_off(text, parse_percent),
 };
 
@@ -220,9 +222,9 @@ pub const FLUSH: Setting<Duration> = Setting {
 pub const CAPTURE_RANGE: Setting<RangeKind> = Setting {
     name: variable::CAPTURE_RANGE,
     default: "none",
-    expected: "none, cudaProfilerApi or nvtx",
+    expected: "none, cudaProfilerApi, nvtx or command",
     meaning: "What is measured: `none` the whole run, `cudaProfilerApi` from cudaProfilerStart to cudaProfilerStop, `nvtx` while \
-                  the range of GPUWHY_NVTX_CAPTURE is open. Until a capture begins the program runs free; of it CUPTI \
+                  the range of GPUWHY_NVTX_CAPTURE is open, `command` what `gpuwhy start` asks for. Until a capture begins the program runs free; of it CUPTI \
                   records launches of CUDA graphs, unless GPUWHY_CUDA_GRAPH_TRACE=node, as that has to be on from the start, and they are \
                   thrown away.",
     parse: RangeKind::parse,
@@ -233,7 +235,7 @@ pub const NVTX_CAPTURE: Setting<Option<RangeName>> = Setting {
     name: variable::NVTX_CAPTURE,
     default: "none",
     expected: "a range such as step, step@domain or *@domain",
-    meaning: "The range that is captured, or, with GPUWHY_STEPS, a step: `range`, `range@domain`, `*@domain`, `range@*`; without a \
+    meaning: "The range that is captured, or, with GPUWHY_STEPS or GPUWHY_CAPTURE_RANGE=command, a step: `range`, `range@domain`, `*@domain`, `range@*`; without a \
                   domain the default one.",
     parse: |text| if text == "none" { Some(None) } else { RangeName::parse(text).map(Some) },
 };
@@ -390,7 +392,7 @@ pub const GPU_METRICS: Setting<GpuMetrics> = Setting {
                   the driver allows it; the report notes a refusal. `on` also says a refusal on stderr; `on:HZ` names the rate. Sampling \
                   counts the whole GPU, takes about 100 MB of host memory and at most 1 % of one core (5 % with `on:HZ`, a whole core \
                   above 1000): beyond that the rate is lowered. It excludes ncu, GPU metrics of nsys and, before Hopper, profiling metrics of DCGM. With \
-                  GPUWHY_MODE=monitor the samples divide the GPU's time.",
+                  GPUWHY_MODE=monitor or auto the samples divide the GPU's time; the default of `auto` is `auto`.",
     parse: GpuMetrics::parse,
 };
 
@@ -400,6 +402,8 @@ pub const VARIABLES: &[Variable] = &[
     MODE.variable(),
     CUDA_GRAPH_TRACE.variable(),
     MAX_OVERHEAD.variable(),
+    bursts::BURST_EVERY.variable(),
+    bursts::BURST_LENGTH.variable(),
     REPORT.variable(),
     LIVE.variable(),
     LOG.variable(),

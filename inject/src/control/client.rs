@@ -6,6 +6,9 @@
 use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
+use crate::capture::plan::AtStep;
+use crate::config::MAX_STEPS;
+
 /// Longest command, bytes.
 const MAX_LINE: usize = 256;
 /// Answers that may wait to be read, bytes; a report has some thousands.
@@ -25,6 +28,8 @@ pub enum ControlCommand {
     Status,
     /// Begin a capture.
     Start,
+    /// Begin one at a step of the program.
+    StartAtStep(AtStep),
     /// End it.
     Stop,
     /// End it, and let other tools have CUPTI while none is taken.
@@ -123,6 +128,7 @@ impl<S: Read + Write> Client<S> {
         match word {
             "status" => ControlCommand::Status,
             "start" => ControlCommand::Start,
+            "start-at-step" => at_step(rest).map_or(ControlCommand::Unknown, ControlCommand::StartAtStep),
             "stop" => ControlCommand::Stop,
             "release" => ControlCommand::Release,
             "snapshot" => ControlCommand::Snapshot,
@@ -178,6 +184,17 @@ impl<S: Read + Write> Client<S> {
     }
 }
 
+/// `FIRST` or `FIRST COUNT`.
+fn at_step(text: &str) -> Option<AtStep> {
+    let mut numbers = text.split_whitespace().map(|word| word.parse().ok().filter(|&steps: &u64| steps <= MAX_STEPS));
+    let (first, count) = (numbers.next()??, numbers.next());
+    let count = match count {
+        Some(count) => Some(count.filter(|&steps| steps > 0)?),
+        None => None,
+    };
+    numbers.next().is_none().then_some(AtStep { first, count })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,6 +243,17 @@ mod tests {
         assert_eq!(commands, [Status, Start, Stop, Snapshot, Watch(Lines::Verdict), Unknown]);
         assert_eq!(client.watch.unwrap().interval, FASTEST_WATCH, "no faster than that");
         assert!(client.is_alive(Instant::now()));
+    }
+
+    #[test]
+    fn a_step_and_a_number_of_steps_are_read() {
+        let wants = |text: &str| client(&format!("{text}\n"), 0).command().unwrap();
+        let at = |first, count| ControlCommand::StartAtStep(AtStep { first, count });
+        assert_eq!(wants("start-at-step 0"), at(0, None));
+        assert_eq!(wants("start-at-step  1000 5 "), at(1000, Some(5)));
+        for bad in ["", "x", "-1", "1 0", "1 x", "1 2 3", "99999999999999999999", "1099511627776", "1 1099511627776"] {
+            assert_eq!(wants(&format!("start-at-step {bad}")), ControlCommand::Unknown, "{bad}");
+        }
     }
 
     #[test]

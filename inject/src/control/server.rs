@@ -17,7 +17,7 @@ use host_sampler::own::{Identity, Own};
 use profiler_core::json_text::Object;
 
 use crate::capture::controller::CaptureController;
-use crate::capture::plan::Event;
+use crate::capture::plan::{AtStep, AtStepAnswer, Event};
 use crate::command_line;
 use crate::control::address::{self, Place};
 use crate::control::client::{Client, ControlCommand, Lines};
@@ -216,6 +216,7 @@ impl<'a> CommandHandler<'a> {
                 self.last.hang.take().map_or(answer.clone(), |fields| answer.with(&fields)).end()
             }
             ControlCommand::Start => self.switch(Event::CommandStart),
+            ControlCommand::StartAtStep(wanted) => self.start_at_step(wanted),
             ControlCommand::Stop => self.switch(Event::CommandStop),
             ControlCommand::Release => {
                 self.controller.yield_slot();
@@ -224,24 +225,49 @@ impl<'a> CommandHandler<'a> {
             ControlCommand::Unknown => Object::of_type("error")
                 .text(
                     "message",
-                    "commands: status, start, stop, release, snapshot, hang, metrics, watch [MILLISECONDS], live [MILLISECONDS]",
+                    "commands: status, start, start-at-step STEP [STEPS], stop, release, snapshot, hang, metrics, watch [MILLISECONDS], live [MILLISECONDS]",
                 )
                 .end(),
         }
     }
 
+    fn start_at_step(&mut self, wanted: AtStep) -> String {
+        let answer = if Profiler::is_measuring() { self.controller.start_at_step(wanted) } else { AtStepAnswer::Busy };
+        tracing::debug!("{wanted:?} from outside: {answer:?}");
+        self.live = None;
+        let text = match answer {
+            AtStepAnswer::Waits => "waits",
+            AtStepAnswer::Past => "past",
+            AtStepAnswer::NotCounted => "not_counted",
+            AtStepAnswer::Busy => "busy",
+        };
+        // For the rank, which an operator knows better than the process.
+        self.ask(Detail::Status);
+        let rank = self.last.rank.map(u64::from);
+        self.switched(answer == AtStepAnswer::Waits).text("answer", text).optional_number("rank", rank).end()
+    }
+
+    /// What a command that changes something answers.
+    fn switched(&self, changed: bool) -> Object {
+        let (steps, awaited) = self.controller.steps();
+        Object::of_type("ok")
+            .flag("changed", changed)
+            .text("state", self.phase())
+            .number("captures", self.controller.captures().into())
+            .optional_number("steps", steps)
+            .optional_number("starts_at_step", awaited)
+    }
+
     fn switch(&mut self, event: Event) -> String {
+        let (_, awaited) = self.controller.steps();
         let changed = Profiler::is_measuring() && self.controller.event(event);
         if changed {
             // Who asked sees it at once. Captures cost more than a state does.
             self.live = None;
         }
         tracing::debug!("{event:?} from outside: changed {changed}");
-        Object::of_type("ok")
-            .flag("changed", changed)
-            .text("state", self.phase())
-            .number("captures", self.controller.captures().into())
-            .end()
+        let canceled = event == Event::CommandStop && awaited.is_some() && self.controller.steps().1.is_none();
+        self.switched(changed).flag("canceled", canceled).end()
     }
 
     fn state(&mut self, kind: &str) -> String {
@@ -302,11 +328,14 @@ impl<'a> CommandHandler<'a> {
     fn fields(&self, kind: &str) -> Object {
         let StatusSummary { verdict: (verdict, share), line, kernels, lost, trace, .. } = &self.last;
         let trace = trace.as_deref().map(Path::to_string_lossy);
+        let (steps, awaited) = self.controller.steps();
         Object::of_type(kind)
             .number("pid", process::id().into())
             .text("command", &self.command)
             .text("state", self.phase())
             .number("captures", self.controller.captures().into())
+            .optional_number("steps", steps)
+            .optional_number("starts_at_step", awaited)
             .text("verdict", verdict)
             .share("share", *share)
             .text("line", line)

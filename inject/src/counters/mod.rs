@@ -101,7 +101,7 @@ struct Thread<'a> {
 impl Reader {
     /// What the settings ask for. `None` when that is nothing.
     pub fn prepare(wanted: GpuMetrics, mode: Mode) -> Option<Self> {
-        let (samples, monitors) = (wanted.samples(), mode == Mode::Monitor);
+        let (samples, monitors) = (wanted.samples(), mode.monitors());
         (wanted != GpuMetrics::Off).then_some(Self { wanted, samples, monitors })
     }
 

@@ -205,6 +205,11 @@ impl ActivityRecorder {
         self.records
     }
 
+    /// Whether all kinds can be switched off once they were on.
+    pub fn can_be_off(&self) -> bool {
+        self.stays.is_empty()
+    }
+
     /// Whether a CUDA graph is one record.
     pub fn has_whole_graphs(&self) -> bool {
         self.whole_graphs.load(Ordering::Relaxed)

@@ -15,7 +15,9 @@ use super::statistics::DeviceStatistics;
 use super::subject::{GapTotals, Subject};
 use crate::record::{DeviceId, StackId, ThreadId, Timestamp};
 use crate::steps::ledger::StepLedger;
-use crate::steps::{Boundary, Cut, LoggedStep, Steady, Step, StepSeries, StepSource, Steps};
+use crate::steps::{
+    Boundary, Cut, LoggedStep, OverflowSeries, OverflowStep, Steady, Step, StepSeries, StepSource, Steps,
+};
 
 /// Names whose first appearance is noticed, one bit each (128 KiB); a damaged id must not cost more.
 const KNOWN_LIMIT: u32 = 1 << 20;
@@ -109,6 +111,21 @@ impl DeviceAccount {
     /// See [`StepLedger::take_log`].
     pub(super) fn take_step_log(&mut self) -> Vec<LoggedStep> {
         self.steps.take_log()
+    }
+
+    /// See [`StepLedger::keep_overflow`].
+    pub(super) fn keep_step_overflow(&mut self) {
+        self.steps.keep_overflow();
+    }
+
+    /// See [`StepLedger::take_overflow`].
+    pub(super) fn take_step_overflow(&mut self) -> Vec<OverflowStep> {
+        self.steps.take_overflow()
+    }
+
+    /// See [`StepLedger::overflow_series`].
+    pub(super) fn step_overflow_series(&self) -> OverflowSeries {
+        self.steps.overflow_series(self.id)
     }
 
     /// Which steps speak for the device.

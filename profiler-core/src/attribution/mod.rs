@@ -65,8 +65,8 @@ pub use launch_lines::{GraphKernels, LaunchSampleCounts, LaunchedWork};
 pub use launch_places::LaunchPlace;
 pub(crate) use loaders::is_native;
 pub use memory::PeakCaller;
-pub(crate) use ranges::template;
 pub use ranges::{RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTally, Spread};
+pub(crate) use ranges::{is_step, template};
 pub(crate) use stacks::line_of;
 pub use stacks::{HostLine, LineId};
 pub use subject::{GapTotals, Producer, Subject};
@@ -95,7 +95,7 @@ use crate::counters::CounterEvent;
 use crate::counters::engine::Counters;
 use crate::dictionary::Dictionary;
 use crate::record::{DeviceId, Record, ThreadId, Timestamp};
-use crate::steps::LoggedStep;
+use crate::steps::{LoggedStep, OverflowSeries, OverflowStep};
 use crate::thresholds::{CLOCK_SLACK_NANOS, FUTURE_NANOS, SYNC_SLACK_NANOS};
 use crate::whatif::ReplayedOperation;
 
@@ -140,6 +140,8 @@ pub struct Attributor {
     last_flush: Option<(Timestamp, u64)>,
     awaits_work: bool,
     segments_logged: bool,
+    /// Whether forgotten steps are kept until they are taken.
+    step_overflow_kept: bool,
 }
 
 impl Attributor {
@@ -195,6 +197,25 @@ impl Attributor {
     pub fn take_step_log(&mut self) -> Vec<(DeviceId, LoggedStep)> {
         let accounts = self.timelines.iter_mut().map(|timeline| &mut timeline.account);
         accounts.flat_map(|account| account.take_step_log().into_iter().map(|step| (account.id(), step))).collect()
+    }
+
+    /// Keeps steps that are not remembered any more, until they are [taken](Self::take_step_overflow).
+    pub fn keep_step_overflow(&mut self) {
+        self.step_overflow_kept = true;
+        self.timelines.iter_mut().for_each(|timeline| timeline.account.keep_step_overflow());
+    }
+
+    /// The steps that were forgotten since this was last asked, by device, of every series. Ask often: they are kept
+    /// until then.
+    pub fn take_step_overflow(&mut self) -> Vec<(DeviceId, OverflowStep)> {
+        let accounts = self.timelines.iter_mut().map(|timeline| &mut timeline.account);
+        accounts.flat_map(|account| account.take_step_overflow().into_iter().map(|step| (account.id(), step))).collect()
+    }
+
+    /// The series of each device that its steps are from.
+    #[must_use]
+    pub fn step_overflow_series(&self) -> Vec<OverflowSeries> {
+        self.timelines.iter().map(|timeline| timeline.account.step_overflow_series()).collect()
     }
 
     /// What is measured begins at `at`: samples of counters from before are left out.
@@ -375,6 +396,9 @@ impl Attributor {
                 let mut timeline = Timeline::new(device);
                 if self.segments_logged {
                     timeline.account.log_segments();
+                }
+                if self.step_overflow_kept {
+                    timeline.account.keep_step_overflow();
                 }
                 self.timelines.insert(index, timeline);
                 Some(index)

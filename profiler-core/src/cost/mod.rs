@@ -32,6 +32,8 @@ pub enum Mode {
     Unknown,
     /// No device work and no API call: what the program says (ranges) and what its threads do.
     Monitor,
+    /// As monitor, and for moments as light: bursts where samples leave the bottleneck open or the step time drifts.
+    Auto,
     /// Device work, and the API calls that launch, copy, wait, allocate or load.
     Light,
     /// Every API call, memory, and which stream waited for which.
@@ -40,7 +42,7 @@ pub enum Mode {
 
 impl Mode {
     /// The names of the modes that can be chosen.
-    pub const CHOICES: [Self; 3] = [Self::Monitor, Self::Light, Self::Full];
+    pub const CHOICES: [Self; 4] = [Self::Monitor, Self::Auto, Self::Light, Self::Full];
 
     /// Stable name.
     #[must_use]
@@ -48,6 +50,7 @@ impl Mode {
         match self {
             Self::Unknown => "unknown",
             Self::Monitor => "monitor",
+            Self::Auto => "auto",
             Self::Light => "light",
             Self::Full => "full",
         }
@@ -59,12 +62,18 @@ impl Mode {
         Self::CHOICES.into_iter().find(|mode| mode.name() == name)
     }
 
+    /// Whether samples divide the time of the run: device work is recorded never, or in bursts.
+    #[must_use]
+    pub const fn monitors(self) -> bool {
+        matches!(self, Self::Monitor | Self::Auto)
+    }
+
     /// The next cheaper one.
     #[must_use]
     pub const fn below(self) -> Option<Self> {
         match self {
             Self::Full => Some(Self::Light),
-            Self::Light => Some(Self::Monitor),
+            Self::Light | Self::Auto => Some(Self::Monitor),
             Self::Monitor | Self::Unknown => None,
         }
     }
@@ -83,7 +92,7 @@ pub struct StepDown {
 pub const STEPS: usize = 2;
 
 /// Totals since tracing began, nanoseconds where not said otherwise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
     /// What was recorded at first.
     pub mode: Mode,
@@ -102,6 +111,13 @@ pub struct Cost {
     pub cupti_ns: u64,
     /// Time in gpuwhy's callbacks for buffers on threads of the program or of CUPTI.
     pub callback_ns: u64,
+    /// Bursts that have ended (mode auto), and the time that was recorded in them.
+    pub bursts: u32,
+    /// See [`bursts`](Self::bursts).
+    pub burst_ns: u64,
+    /// How much longer a step takes since the first burst (1.02 is 2 %): lowest and highest by the medians of named
+    /// steps. CUPTI does not give launches their full speed back. `None` where that is not known.
+    pub slowed: Option<(f64, f64)>,
     /// Processor time of gpuwhy's own threads; 0 when this system does not show it.
     pub threads_ns: u64,
     /// Steps down, oldest first; those not taken have the mode [`Mode::Unknown`].
@@ -109,12 +125,18 @@ pub struct Cost {
 }
 
 impl Cost {
+    /// What launching threads were held up at most, nanoseconds: the estimate for records, and what was measured of
+    /// CUPTI and of callbacks.
+    #[must_use]
+    pub fn taken_ns(&self) -> u64 {
+        self.records_ns.saturating_add(self.cupti_ns).saturating_add(self.callback_ns)
+    }
+
     /// The share of the observed time by which launching threads were held up at most, 0 to 1; `None` when no time has
     /// passed.
     #[must_use]
     pub fn share(&self) -> Option<f64> {
-        let taken = self.records_ns.saturating_add(self.cupti_ns).saturating_add(self.callback_ns);
-        (self.observed_ns > 0).then(|| taken as f64 / self.observed_ns as f64)
+        (self.observed_ns > 0).then(|| self.taken_ns() as f64 / self.observed_ns as f64)
     }
 
     /// Processor time of gpuwhy's own threads as a share of one core.

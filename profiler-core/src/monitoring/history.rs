@@ -67,6 +67,12 @@ impl History {
         self.blocks.iter()
     }
 
+    /// The newest block of a second to which no device sample comes any more, with its begin.
+    pub(super) fn newest_whole(&self) -> Option<(u64, &Sums)> {
+        let (number, sums) = self.recent.iter().rev().nth(1)?;
+        Some((self.begin?.saturating_add(number * RECENT_LENGTH), sums))
+    }
+
     /// Blocks of the newest part, in order.
     pub(super) fn recent(&self) -> impl Iterator<Item = &Sums> {
         self.recent.iter().map(|(_, sums)| sums)

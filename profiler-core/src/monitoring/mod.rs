@@ -2,16 +2,24 @@
 //! busy, host samples say what the launching thread did, and both together bound what each cause has of the time.
 //!
 //! Reading order: `seen` (what a thread was seen to do, and the causes that this leaves), `sums` (shares and their
-//! bounds), `history` (sums by time), [`division`](MonitoredTime) (intervals, and the bottleneck). Here is what brings
+//! bounds), `history` (sums by time), [`division`](MonitoredTime) (intervals, and the bottleneck), `changes` (which
+//! bottleneck when), `bursts` (when mode auto records; `drift` and `named_steps` are its parts). Here is what brings
 //! samples of both kinds together. docs/design/monitoring.md has the reasoning, and what was measured.
 
+mod bursts;
+mod changes;
 mod division;
+mod drift;
 mod history;
+mod named_steps;
 mod seen;
 mod sums;
 
 use std::collections::VecDeque;
 
+pub use bursts::{BurstDecision, BurstLimits, BurstPlanner, MonitorView};
+pub use changes::Change;
+pub(crate) use changes::Changes;
 pub use division::{MonitoredPart, MonitoredTime};
 
 use self::history::History;
@@ -209,6 +217,12 @@ impl Monitoring {
     #[must_use]
     pub fn recent_time(&self) -> Option<MonitoredTime> {
         MonitoredTime::of(self.history.recent(), false)
+    }
+
+    /// The newest second that is over: its begin in nanoseconds, and the part of it in which devices were busy.
+    #[must_use]
+    pub fn busy_second(&self) -> Option<(u64, f64)> {
+        self.history.newest_whole().map(|(begin, sums)| (begin, sums.busy().low.midpoint(sums.busy().high)))
     }
 
     /// Samples that could not be used: host samples without a device sample beside them, and device samples out of

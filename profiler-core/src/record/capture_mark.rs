@@ -18,9 +18,19 @@ pub enum Trigger {
     Steps,
     /// A command came from outside.
     Command,
+    /// Mode auto: samples left the bottleneck open.
+    Open,
+    /// Mode auto: the step time drifted.
+    Drift,
 }
 
 impl Trigger {
+    /// Whether mode auto began it: a burst.
+    #[must_use]
+    pub const fn is_burst(self) -> bool {
+        matches!(self, Self::Open | Self::Drift)
+    }
+
     /// A name for the report.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -31,6 +41,8 @@ impl Trigger {
             Self::Delay => "delay",
             Self::Steps => "steps",
             Self::Command => "command",
+            Self::Open => "open",
+            Self::Drift => "drift",
         }
     }
 }
@@ -40,7 +52,7 @@ impl Trigger {
 pub enum CaptureMark {
     /// A capture begins; what follows belongs to it.
     Begin {
-        /// Counts from 1 within the trace.
+        /// Counts from 1 within the trace. 0 is the whole run as mode auto monitors it, beside the others.
         number: u32,
         /// When.
         at: Timestamp,

@@ -78,6 +78,7 @@ impl Report {
             cost: None,
             gauges: Utilization::default(),
             monitored: None,
+            bursts: None,
             counter_losses: Vec::new(),
             collectives: None,
             kernels: KernelsReport::default(),

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use super::{CaptureRow, Report};
+use super::{CaptureRow, Report, bursts};
 use crate::attribution::leaf::Group;
 use crate::record::Timestamp;
 use crate::text_format::{Page, counted, duration, percent};
@@ -27,6 +27,9 @@ impl CaptureRow {
 
 /// The lines of the text; nothing for a run without captures.
 pub(super) fn lines(out: &mut Page, report: &Report) {
+    if let Some(table) = &report.bursts {
+        return bursts::lines(out, report, table);
+    }
     let table = &report.captures;
     if table.rows.is_empty() {
         return;

@@ -26,6 +26,7 @@ pub(super) fn lines(out: &mut Page, report: &Report) {
             share * 100.0
         ));
     }
+    parts.extend(bursts(cost));
     parts.push(match cost.core_share() {
         Some(share) => format!("gpuwhy's threads {:.1} % of a core", share * 100.0),
         None => "CPU time of gpuwhy's threads unknown".to_owned(),
@@ -34,6 +35,20 @@ pub(super) fn lines(out: &mut Page, report: &Report) {
     if let Some(sentence) = graphs(cost, report) {
         wrapped(out, "  - ", &sentence);
     }
+}
+
+/// What bursts took, beside the estimate for what was recorded in them.
+fn bursts(cost: &Cost) -> Vec<String> {
+    if cost.mode != Mode::Auto || cost.bursts == 0 {
+        return Vec::new();
+    }
+    let percent = |ratio: f64| format!("{:.1}", (ratio - 1.0) * 100.0);
+    let recorded = format!("{} of {} in all", counted(cost.bursts.into(), "burst"), duration(cost.burst_ns));
+    let slowed = match cost.slowed {
+        Some((low, high)) => format!("since the first burst steps take {} to {} % longer", percent(low), percent(high)),
+        None => "how much slower launches stay after a burst is not known, as there are too few named steps".to_owned(),
+    };
+    vec![recorded, slowed]
 }
 
 /// How CUDA graphs were recorded and why, where there are any.

@@ -53,6 +53,7 @@ impl Report {
             .optional_share("ceiling_high", interval.map(|(_, high)| high))
             .optional_share("busy", self.live_busy())
             .optional_share("cost", self.cost.and_then(|cost| cost.share()))
+            .optional_number("bursts", self.bursts.as_ref().and(self.cost).map(|cost| cost.bursts.into()))
             .optional_share("cores", self.cost.and_then(|cost| cost.core_share()))
             .object("steps", self.steps_state())
             .objects(

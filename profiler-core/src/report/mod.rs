@@ -8,6 +8,7 @@
 //! the outputs.
 
 mod build;
+mod bursts;
 mod captures;
 mod collectives;
 pub mod compute;
@@ -38,11 +39,11 @@ mod waits;
 pub use live_state::WINDOWS_KEPT;
 pub(crate) use model::loss_sentence;
 pub use model::{
-    ApiRow, Awaited, CaptureRow, CaptureTable, CauseRow, ComputeLimits, ComputeSplit, CopyClass, CopyFit, CopyOverlap,
-    CopyRow, DeviceReport, GapRow, GapSubject, GridClass, HostReport, KernelGeometry, KernelLineRow, KernelLines,
-    KernelRow, LaunchLineRow, LaunchSite, LibraryRow, LineRow, MemoryReport, MemoryRow, NamedLimits, Part, PeakBy,
-    PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Report, SampledTime, Sequence, StepBasis, StepMeaning,
-    TypicalSteps, Untraced, Verdict,
+    ApiRow, Awaited, BurstRow, BurstTable, CaptureRow, CaptureTable, CauseRow, ComputeLimits, ComputeSplit, CopyClass,
+    CopyFit, CopyOverlap, CopyRow, DeviceReport, GapRow, GapSubject, GridClass, HostReport, KernelGeometry,
+    KernelLineRow, KernelLines, KernelRow, LaunchLineRow, LaunchSite, LibraryRow, LineRow, MemoryReport, MemoryRow,
+    NamedLimits, Part, PeakBy, PlanStep, RangeRow, RangesReport, Ranked, RecoverableBy, Report, SampledTime, Sequence,
+    StepBasis, StepMeaning, TypicalSteps, Untraced, Verdict,
 };
 pub use price::{Priced, Saving};
 pub use verdict::verdict_of;

@@ -10,12 +10,13 @@
 
 use std::fmt::Write;
 
-use super::{Report, Verdict};
+use super::{BurstTable, Report, Verdict, bursts};
 use crate::attribution::SampleTotals;
 use crate::attribution::host_cause::HostCause;
 use crate::attribution::leaf::Group;
 use crate::monitoring::{MonitoredPart, MonitoredTime};
-use crate::text_format::{Page, counted, duration, wrapped};
+use crate::record::Timestamp;
+use crate::text_format::{Page, counted, duration, percent, wrapped};
 use crate::thresholds::WORTH_SHARE;
 use crate::utilization::{Absence, Counter, DeviceUtilization, Utilization};
 use crate::words::{self, capitalized};
@@ -43,6 +44,9 @@ const CLEAR_WAITS: [(HostCause, &str); 4] = [
 const MEASURE: &str = "Record the GPU work to see the cause and what it costs: gpuwhy run --mode light, or a part of the run \
                        (gpuwhy run --delay 60 --duration 10).";
 
+const SEE_BURST: &str = "See the causes within a burst, with kernels and best cases: gpuwhy report --capture 1 TRACE \
+                         (--capture 2 for the second one).";
+
 /// Judges by hardware samples, and where there are none by gauges and looks.
 pub(crate) fn verdict(report: &Report, samples: &SampleTotals) -> Verdict {
     let mut evidence = evidence(&report.gauges, samples);
@@ -56,10 +60,14 @@ pub(crate) fn verdict(report: &Report, samples: &SampleTotals) -> Verdict {
             (group, 0.0, because)
         }
     };
+    let (group, share, because) = match report.bursts.as_ref().filter(|_| group == Group::CannotTell) {
+        Some(bursts) => recorded(bursts, report).unwrap_or((group, share, because)),
+        None => (group, share, because),
+    };
     evidence.insert(0, because);
-    if let Some(time) = &report.monitored {
-        evidence.insert(1, division(time));
-    }
+    let told = report.bursts.as_ref().and_then(|table| bursts::changes(table, report.process.start));
+    let told: Vec<String> = told.into_iter().chain(report.monitored.as_ref().map(division)).collect();
+    evidence.splice(1..1, told);
     Verdict {
         group,
         share,
@@ -68,9 +76,22 @@ pub(crate) fn verdict(report: &Report, samples: &SampleTotals) -> Verdict {
         live: (group, share),
         evidence,
         details: Vec::new(),
-        recommendation: MEASURE.to_owned(),
+        recommendation: if report.bursts.is_some() { SEE_BURST } else { MEASURE }.to_owned(),
         plan: Vec::new(),
     }
+}
+
+/// The bottleneck that bursts and the samples of their time named for most of the run, where those of the whole run
+/// leave it open; its share and the reason.
+fn recorded(bursts: &BurstTable, report: &Report) -> Option<(Group, f64, String)> {
+    let end = Timestamp::from_nanos(report.process.start.nanos().saturating_add(report.shown_ns()));
+    let (change, held) = bursts.longest(end)?;
+    let by = match change.burst {
+        Some(number) => format!("{} of the time in burst {number}", percent(change.share)),
+        None => format!("At least {} of 20 s, by samples", percent(change.share)),
+    };
+    let held = duration(held);
+    Some((change.group, change.share, format!("{by}, for {held}. Samples of the whole run leave the bottleneck open.")))
 }
 
 /// What a display that is followed live names: by the newest part of the run.

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use super::{Boundary, Cut, Step, StepSeries, StepSource, Steps};
 use crate::attribution::leaf::{Leaf, Leaves};
-use crate::record::Timestamp;
+use crate::record::{DeviceId, Timestamp};
 
 /// Steps that are remembered of a series (232 bytes each).
 pub const REMEMBERED: usize = 1_024;
@@ -35,6 +35,28 @@ pub struct LoggedStep {
     pub end: Timestamp,
 }
 
+/// A step that is not remembered any more, because [`REMEMBERED`] newer ones of its series are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OverflowStep {
+    /// Its series: a number that the device gives once.
+    pub series: u32,
+    /// Its number in the series, from 0.
+    pub number: u64,
+    /// The step, as far as it was known when it was forgotten.
+    pub step: Step,
+}
+
+/// The series that a device's steps are from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OverflowSeries {
+    /// The device.
+    pub device: DeviceId,
+    /// Its number in [`OverflowStep`].
+    pub series: u32,
+    /// Time of its forgotten steps that was attributed anew when they were forgotten already, nanoseconds.
+    pub moved_too_late_ns: u64,
+}
+
 /// What stood in the accounts when a step began.
 #[derive(Debug)]
 struct Open {
@@ -52,6 +74,8 @@ impl Open {
 
 #[derive(Debug)]
 struct Series {
+    /// Unlike a source and period, which can come again, never given to another one.
+    id: u32,
     source: StepSource,
     /// Launches of a step; 0 unless it is a period.
     period: u32,
@@ -61,15 +85,19 @@ struct Series {
     matched: u64,
     rows: VecDeque<Step>,
     open: Option<Open>,
+    /// Time that belonged to forgotten steps when it turned out to be another leaf's, nanoseconds.
+    moved_too_late_ns: u64,
 }
 
 impl Series {
-    fn new(source: StepSource, period: u32) -> Self {
-        Self { source, period, seen: 0, operations: 0, launches: 0, matched: 0, rows: VecDeque::new(), open: None }
+    fn new(id: u32, source: StepSource, period: u32) -> Self {
+        let rows = VecDeque::new();
+        let (seen, operations, launches, matched, moved_too_late_ns) = (0, 0, 0, 0, 0);
+        Self { id, source, period, seen, operations, launches, matched, rows, open: None, moved_too_late_ns }
     }
 
     /// A step begins; the open one ends there, and is noted in the log.
-    fn begin(&mut self, now: &Open, log: Option<&mut Vec<LoggedStep>>) {
+    fn begin(&mut self, now: &Open, log: Option<&mut Vec<LoggedStep>>, overflow: Option<&mut Vec<OverflowStep>>) {
         let &Open { start: at, operations, leaves } = now;
         let Some(open) = self.open.replace(Open { start: at, operations, leaves }) else { return };
         if let Some(log) = log.filter(|log| log.len() < LOG_LIMIT) {
@@ -79,8 +107,11 @@ impl Series {
         let (start, operations, leaves) = (open.start, operations - open.operations, open.since(&leaves));
         self.seen += 1;
         self.operations += operations;
-        if self.rows.len() >= REMEMBERED {
-            self.rows.pop_front();
+        if self.rows.len() >= REMEMBERED
+            && let Some(step) = self.rows.pop_front()
+            && let Some(overflow) = overflow
+        {
+            overflow.push(OverflowStep { series: self.id, number: self.seen - 1 - REMEMBERED as u64, step });
         }
         let (start, end) = (Timestamp::from_nanos(start), Timestamp::from_nanos(at));
         self.rows.push_back(Step { start, end, operations, leaves });
@@ -98,11 +129,16 @@ pub(crate) struct StepLedger {
     operations: u64,
     /// The steps that are over since it was taken, if anybody takes it.
     log: Option<Vec<LoggedStep>>,
+    /// The steps that were forgotten since it was taken, if anybody takes it.
+    overflow: Option<Vec<OverflowStep>>,
+    /// Series that there were so far.
+    series_given: u32,
 }
 
 impl Default for StepLedger {
     fn default() -> Self {
-        Self { series: vec![Series::new(StepSource::Window, 0)], window_end: 0, operations: 0, log: None }
+        let series = vec![Series::new(0, StepSource::Window, 0)];
+        Self { series, window_end: 0, operations: 0, log: None, overflow: None, series_given: 1 }
     }
 }
 
@@ -115,7 +151,7 @@ impl StepLedger {
             let now = Open { start: at, operations: self.operations, leaves: *leaves };
             if annotated {
                 let index = self.find_or_add(StepSource::Annotated, 0);
-                self.series[index].begin(&now, self.log.as_mut());
+                self.series[index].begin(&now, self.log.as_mut(), self.overflow.as_mut());
             }
             match cut {
                 Some(Cut::Begin(boundary)) => self.begin(boundary, &now),
@@ -123,7 +159,7 @@ impl StepLedger {
                 None => {}
             }
             if window_ends {
-                self.series[0].begin(&now, None);
+                self.series[0].begin(&now, None, self.overflow.as_mut());
                 self.window_end = at.saturating_add(WINDOW_NANOS);
             }
         }
@@ -139,7 +175,23 @@ impl StepLedger {
             series.launches += u64::from(launches);
             series.matched += u64::from(matched);
         }
-        series.begin(now, self.log.as_mut());
+        series.begin(now, self.log.as_mut(), self.overflow.as_mut());
+    }
+
+    /// From now on steps that are forgotten are kept until [`take_overflow`](Self::take_overflow).
+    pub(crate) fn keep_overflow(&mut self) {
+        self.overflow.get_or_insert_default();
+    }
+
+    /// The steps that were forgotten since this was last asked, of all series, if they are kept.
+    pub(crate) fn take_overflow(&mut self) -> Vec<OverflowStep> {
+        self.overflow.as_mut().map_or_else(Vec::new, std::mem::take)
+    }
+
+    /// The series that speaks for `device`, whose ledger this is.
+    pub(crate) fn overflow_series(&self, device: DeviceId) -> OverflowSeries {
+        let speaking = self.speaking().unwrap_or(&self.series[0]);
+        OverflowSeries { device, series: speaking.id, moved_too_late_ns: speaking.moved_too_late_ns }
     }
 
     /// The steps that are over since this was last asked; from the first time on they are noted.
@@ -169,6 +221,10 @@ impl StepLedger {
                 let before = to - from - nanos;
                 open.leaves[was] = open.leaves[was].wrapping_sub(before);
                 open.leaves[is] = open.leaves[is].wrapping_add(before);
+            }
+            if series.seen > series.rows.len() as u64 {
+                let forgotten_until = series.rows.front().map_or(0, |row| row.start.nanos());
+                series.moved_too_late_ns += to.min(forgotten_until).saturating_sub(from);
             }
             for row in series.rows.iter_mut().rev().take_while(|row| row.end.nanos() > from) {
                 let nanos = within(row.start.nanos(), row.end.nanos()).min(row.leaves[was]);
@@ -235,7 +291,8 @@ impl StepLedger {
                     self.series.remove(index);
                 }
             }
-            self.series.push(Series::new(source, period));
+            self.series.push(Series::new(self.series_given, source, period));
+            self.series_given += 1;
             self.series.len() - 1
         })
     }
@@ -328,6 +385,55 @@ mod tests {
             device.operation(at * second, true, None);
         }
         assert_eq!((device.steps().source, device.steps().seen), (StepSource::Annotated, 2));
+    }
+
+    #[test]
+    fn what_is_forgotten_can_be_taken_and_sums_with_what_is_remembered() {
+        let mut device = Device::new();
+        device.ledger.keep_overflow();
+        let mut taken = Vec::new();
+        for step in 0..5_000 {
+            device.operation(100 * step, true, None);
+            device.add(Leaf::Compute, 100);
+            if step % 777 == 0 {
+                taken.extend(device.ledger.take_overflow());
+            }
+        }
+        taken.extend(device.ledger.take_overflow());
+        let OverflowSeries { series, moved_too_late_ns: late, .. } = device.ledger.overflow_series(DeviceId(0));
+        let steps = device.steps();
+        let of_series = taken.iter().filter(|step| step.series == series);
+        let all: Vec<_> = of_series.map(|step| step.step).chain(steps.rows.iter().copied()).collect();
+        assert_eq!((all.len() as u64, late), (steps.seen, 0));
+        assert!(all.iter().zip(0..).all(|(step, number)| step.start.nanos() == 100 * number), "in order, none twice");
+        let numbers = taken.iter().filter(|step| step.series == series).map(|step| step.number);
+        assert!(numbers.eq(0..steps.seen - REMEMBERED as u64));
+        assert!(device.ledger.take_overflow().is_empty());
+        // Half of it was before the oldest that is remembered.
+        let oldest = steps.rows[0].start.nanos();
+        device.ledger.transfer(Leaf::Compute, Leaf::Dispatch, oldest - 50, oldest + 50, &device.leaves);
+        assert_eq!(device.ledger.overflow_series(DeviceId(0)).moved_too_late_ns, 50);
+        assert_eq!(device.steps().rows[0].leaves[Leaf::Dispatch as usize], 50);
+    }
+
+    #[test]
+    fn a_series_that_comes_again_has_another_number() {
+        let mut device = Device::new();
+        device.ledger.keep_overflow();
+        for at in 0..2_000 {
+            device.operation(at, false, period(7));
+        }
+        for other in 100..110 {
+            device.operation(u64::from(other) * 100, false, period(other));
+        }
+        for at in 20_000..23_000 {
+            device.operation(at, false, period(7));
+        }
+        let taken = device.ledger.take_overflow();
+        let speaking = device.ledger.overflow_series(DeviceId(0)).series;
+        let of_speaking = taken.iter().filter(|step| step.series == speaking).count();
+        let steps = device.steps();
+        assert_eq!(of_speaking + steps.rows.len(), steps.seen as usize, "{} of all", taken.len());
     }
 
     #[test]

@@ -24,7 +24,7 @@ mod tracker;
 pub use detector::StepDetector;
 pub use inside::Inside;
 pub use kinds::StepKinds;
-pub use ledger::{LoggedStep, REMEMBERED, WINDOW_NANOS};
+pub use ledger::{LoggedStep, OverflowSeries, OverflowStep, REMEMBERED, WINDOW_NANOS};
 pub use steady::{FEWEST_STEADY, Interval, Steady, UNUSUAL, WARM_UP_STEPS};
 pub use time_share::TimeShare;
 

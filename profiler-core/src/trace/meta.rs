@@ -151,11 +151,17 @@ pub(super) fn decode_loss(body: &[u8]) -> Result<Loss, Malformed> {
 }
 
 /// Modes by their number in the file; never reordered.
-const MODES: [Mode; 4] = [Mode::Unknown, Mode::Monitor, Mode::Light, Mode::Full];
+const MODES: [Mode; 5] = [Mode::Unknown, Mode::Monitor, Mode::Light, Mode::Full, Mode::Auto];
 
 /// What else stands behind the totals of a COST block, beside steps down to a mode.
 const NODES_SINCE: u64 = 64;
 const UNRECORDED_NODES: u64 = 65;
+const BURSTS: u64 = 66;
+const BURST_NANOS: u64 = 67;
+/// How much longer a step takes since the first burst, in parts of a million.
+const SLOWED_LOW: u64 = 68;
+const SLOWED_HIGH: u64 = 69;
+const MILLION: f64 = 1e6;
 
 fn mode_number(mode: Mode) -> u64 {
     MODES.iter().position(|&known| known == mode).unwrap_or_default() as u64
@@ -180,8 +186,16 @@ pub(super) fn encode_cost(cost: &Cost, body: &mut Vec<u8>) {
         varint::put(body, number);
     }
     let steps = cost.steps_down().map(|step| (mode_number(step.to), step.at.nanos()));
-    let graphs = [(NODES_SINCE, cost.nodes_since.nanos()), (UNRECORDED_NODES, cost.unrecorded_nodes_ns)];
-    for (what, number) in steps.chain(graphs.into_iter().filter(|&(_, number)| number != 0)) {
+    let slowed = cost.slowed.map_or((0, 0), |(low, high)| ((low * MILLION) as u64, (high * MILLION) as u64));
+    let others = [
+        (NODES_SINCE, cost.nodes_since.nanos()),
+        (UNRECORDED_NODES, cost.unrecorded_nodes_ns),
+        (BURSTS, cost.bursts.into()),
+        (BURST_NANOS, cost.burst_ns),
+        (SLOWED_LOW, slowed.0),
+        (SLOWED_HIGH, slowed.1),
+    ];
+    for (what, number) in steps.chain(others.into_iter().filter(|&(_, number)| number != 0)) {
         varint::put(body, what);
         varint::put(body, number);
     }
@@ -205,6 +219,10 @@ pub(super) fn decode_cost(body: &[u8]) -> Result<Cost, Malformed> {
         match what {
             NODES_SINCE => cost.nodes_since = Timestamp::from_nanos(number),
             UNRECORDED_NODES => cost.unrecorded_nodes_ns = number,
+            BURSTS => cost.bursts = u32::try_from(number).unwrap_or(u32::MAX),
+            BURST_NANOS => cost.burst_ns = number,
+            SLOWED_LOW => cost.slowed = Some((number as f64 / MILLION, number as f64 / MILLION)),
+            SLOWED_HIGH => cost.slowed = cost.slowed.map(|(low, _)| (low, number as f64 / MILLION)),
             mode => cost.step_down(Timestamp::from_nanos(number), decode_mode(mode)),
         }
     }
@@ -237,8 +255,16 @@ mod mark {
 }
 
 /// Triggers by their number in the file; never reordered.
-const TRIGGERS: [Trigger; 6] =
-    [Trigger::Start, Trigger::ProfilerApi, Trigger::Range, Trigger::Delay, Trigger::Steps, Trigger::Command];
+const TRIGGERS: [Trigger; 8] = [
+    Trigger::Start,
+    Trigger::ProfilerApi,
+    Trigger::Range,
+    Trigger::Delay,
+    Trigger::Steps,
+    Trigger::Command,
+    Trigger::Open,
+    Trigger::Drift,
+];
 
 /// Appends what happens, the number of the capture, and for a begin its trigger. Answers the time for the header;
 /// [`Timestamp::ZERO`] for a mark that has none.

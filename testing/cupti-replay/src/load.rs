@@ -19,6 +19,9 @@ const ZSTANDARD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// How many times in a row the recording is played; 1 unless set.
 const REPEAT: &str = "GPUWHY_REPLAY_REPEAT";
 
+/// Recordings that are played after the first one, as one program: `FILE*TIMES` each, separated by commas.
+const THEN: &str = "GPUWHY_REPLAY_THEN";
+
 /// The version that `cuptiGetVersion` answers, such as 130200; that of the recorded library unless set.
 const VERSION: &str = "GPUWHY_REPLAY_VERSION";
 
@@ -27,6 +30,23 @@ const VERSION: &str = "GPUWHY_REPLAY_VERSION";
 /// # Errors
 /// When the file cannot be read, is no whole recording, or has buffers that cannot be taken apart.
 pub fn session(path: &Path) -> Result<Session, String> {
+    let mut session = one(path, number(REPEAT)?.unwrap_or(1))?;
+    let then = std::env::var(THEN).unwrap_or_default();
+    for part in then.split(',').filter(|part| !part.is_empty()) {
+        let (file, times) = part.rsplit_once('*').unwrap_or((part, "1"));
+        let times: u32 = times.parse().map_err(|_| format!("{THEN}: {part}: give FILE*TIMES"))?;
+        let mut next = one(Path::new(file), 1)?;
+        if next.origin.version != session.origin.version || next.origin.sizes != session.origin.sizes {
+            return Err(format!("{THEN}: {file} was recorded with another version of CUPTI"));
+        }
+        (0..times).for_each(|_| session.then(&mut next));
+    }
+    session.order();
+    Ok(session)
+}
+
+/// The session in a file, so many times in a row.
+fn one(path: &Path, times: u64) -> Result<Session, String> {
     let at_path = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let mut file = File::open(path).map_err(|error| at_path(&error))?;
     let mut first = Vec::new();
@@ -34,9 +54,9 @@ pub fn session(path: &Path) -> Result<Session, String> {
     file.rewind().map_err(|error| at_path(&error))?;
     if first == ZSTANDARD {
         let decoder = zstd::Decoder::new(file).map_err(|error| at_path(&error))?;
-        read(BufReader::new(decoder)).map_err(|error| at_path(&error))
+        read_times(BufReader::new(decoder), times).map_err(|error| at_path(&error))
     } else {
-        read(BufReader::new(file)).map_err(|error| at_path(&error))
+        read_times(BufReader::new(file), times).map_err(|error| at_path(&error))
     }
 }
 
@@ -45,6 +65,10 @@ pub fn session(path: &Path) -> Result<Session, String> {
 /// # Errors
 /// As [`session`].
 pub fn read(input: impl Read) -> Result<Session, String> {
+    read_times(input, number(REPEAT)?.unwrap_or(1))
+}
+
+fn read_times(input: impl Read, times: u64) -> Result<Session, String> {
     let reader = RecordingReader::new(input).map_err(|error| error.to_string())?;
     let meta = reader.meta();
     let sizes = meta.sizes.iter().filter_map(|&(kind, size)| Some((kind.0, usize::try_from(size).ok()?))).collect();
@@ -64,7 +88,7 @@ pub fn read(input: impl Read) -> Result<Session, String> {
             Section::Dropped { count } => session.add_step(session.end(), Action::Dropped(count)),
         }
     }
-    Ok(session.finish(number(REPEAT)?.unwrap_or(1)))
+    Ok(session.finish(times))
 }
 
 /// What a variable says, if it is set.

@@ -15,6 +15,9 @@ use cupti_sys::Kind;
 
 use crate::layout;
 
+/// Correlation ids of sessions that follow each other are so far apart; a recording has less than a million.
+const IDS_OF_A_SESSION: u32 = 1 << 24;
+
 /// What the recording says about the library it was made with.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
@@ -117,6 +120,8 @@ pub struct Session {
     nodes: BTreeMap<u32, u32>,
     by_creation: Vec<usize>,
     contexts: BTreeSet<u32>,
+    /// Sessions that were added behind this one.
+    followed: u32,
     /// The text behind each address, as of now in the recording.
     texts: HashMap<u64, usize>,
     /// Every text, never changed once in.
@@ -288,14 +293,14 @@ impl Session {
             let later = |time: u64| if time == 0 { 0 } else { time.saturating_add(length.saturating_mul(round)) };
             let (first, first_graph) = (self.items.len(), self.graphs.len());
             for item in &items {
-                let mut again = self.again(item, later);
+                let mut again = self.again(self.bytes(item).to_vec(), item, later);
                 if let Place::Last(whole) = &mut again.graph {
                     *whole += first_graph;
                 }
                 self.items.push(again);
             }
             for whole in &graphs {
-                let again = self.again(whole, later);
+                let again = self.again(self.bytes(whole).to_vec(), whole, later);
                 self.graphs.push(again);
             }
             for step in &steps {
@@ -306,15 +311,64 @@ impl Session {
                 self.add_step(later(step.at), action);
             }
         }
-        self.by_creation = (0..self.items.len()).collect();
-        let items = &self.items;
-        self.by_creation.sort_by_key(|&index| items.get(index).map(|item| item.decided));
+        self.order();
         self
     }
 
-    /// A copy of a record at a later time.
-    fn again(&mut self, item: &Item, later: impl Fn(u64) -> u64) -> Item {
+    /// Puts the items in the order in which they take room: the last step of making a session.
+    pub fn order(&mut self) {
+        self.by_creation = (0..self.items.len()).collect();
+        let items = &self.items;
+        self.by_creation.sort_by_key(|&index| items.get(index).map(|item| item.decided));
+    }
+
+    /// Another program's session follows this one as if it were the same program: its times begin where these end, and
+    /// its correlation ids are others. [`order`](Self::order) is to follow.
+    pub fn then(&mut self, next: &mut Self) {
+        let (from, begin) = (next.origin.start, self.end());
+        self.followed += 1;
+        let ids = self.followed.wrapping_mul(IDS_OF_A_SESSION);
+        let later = |time: u64| if time == 0 { 0 } else { time.saturating_sub(from).saturating_add(begin) };
+        let (first, first_graph) = (self.items.len(), self.graphs.len());
+        for item in &next.items {
+            let mut moved = self.again(next.with_other_ids(item, ids), item, later);
+            if let Place::Last(whole) = &mut moved.graph {
+                *whole += first_graph;
+            }
+            self.items.push(moved);
+        }
+        for whole in &next.graphs {
+            let moved = self.again(next.with_other_ids(whole, ids), whole, later);
+            self.graphs.push(moved);
+        }
+        for step in &next.steps {
+            let mut action = step.action.clone();
+            if let Action::Deliver { items, .. } = &mut action {
+                *items = items.start + first..items.end + first;
+            }
+            self.add_step(later(step.at), action);
+        }
+        self.names.extend(next.names.clone());
+        self.contexts.extend(&next.contexts);
+        self.nodes.extend(&next.nodes);
+        // Records point to them.
+        self.kept.append(&mut next.kept);
+    }
+
+    /// The record of an item, with so much added to its correlation id.
+    fn with_other_ids(&self, item: &Item, add: u32) -> Vec<u8> {
         let mut record = self.bytes(item).to_vec();
+        if let Some(at) = layout::correlation(item.kind)
+            && let Some(id) = layout::u32_at(&record, at).filter(|&id| id != 0)
+            && let Some(field) = record.get_mut(at..at + 4)
+        {
+            field.copy_from_slice(&id.wrapping_add(add).to_le_bytes());
+        }
+        record
+    }
+
+    /// A copy of an item, with this record, at a later time.
+    fn again(&mut self, mut record: Vec<u8>, item: &Item, later: impl Fn(u64) -> u64) -> Item {
         if let Some((start, end)) = layout::times(item.kind) {
             for field in [start, end].into_iter().take(if start == end { 1 } else { 2 }) {
                 let time = layout::u64_at(&record, field).unwrap_or(0);

@@ -11,7 +11,11 @@
 //! No clock, thread or library: events come with their time and give what is to be done, so every path can be tested.
 //! The wishes of the user are [`super::request`].
 
+mod at_step;
+
 use profiler_core::record::{Timestamp, Trigger};
+
+pub use at_step::{AtStep, AtStepAnswer};
 
 use crate::config::request::{AtEnd, Place, Range, Request};
 use crate::sys::clock::nanos;
@@ -31,6 +35,10 @@ pub enum Event {
     StepsDetected(u64),
     /// Time has passed.
     Tick,
+    /// Mode auto begins a burst, for this reason.
+    BurstBegins(Trigger),
+    /// Mode auto ends its burst.
+    BurstEnds,
     /// A command from outside.
     CommandStart,
     /// A command from outside.
@@ -60,6 +68,8 @@ pub enum Action {
         /// Its number.
         number: u32,
     },
+    /// A capture that waited for its step does not begin.
+    Canceled,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,13 +96,16 @@ pub struct Plan {
     /// Nothing is recorded of the capture that is being taken: it has ended as far as others know, and another one
     /// takes its place when records are made again.
     lost: bool,
+    /// Steps, for commands that name one.
+    count: at_step::StepCount,
 }
 
 impl Plan {
     /// The plan of a process that starts now.
     #[must_use]
     pub fn new(request: Request, start: Timestamp) -> Self {
-        Self { request, start, phase: Phase::Waiting, begun: 0, taken: 0, steps: 0, warm: false, lost: false }
+        let count = at_step::StepCount::default();
+        Self { request, start, phase: Phase::Waiting, begun: 0, taken: 0, steps: 0, warm: false, lost: false, count }
     }
 
     /// The wishes behind it.
@@ -122,7 +135,8 @@ impl Plan {
     /// Whether records are wanted now, be it only to warm up or to detect steps.
     #[must_use]
     pub fn wants_records(&self) -> bool {
-        let detecting = matches!(self.request.range, Range::Steps(_, None)) && self.phase == Phase::Waiting;
+        let awaits_step = self.phase == Phase::Waiting || (self.phase == Phase::Idle && self.count.is_awaited());
+        let detecting = self.request.detects_steps() && awaits_step;
         self.taking().is_some() || self.warm || detecting
     }
 
@@ -139,6 +153,19 @@ impl Plan {
 
     /// Takes an event of time `now`.
     pub fn on(&mut self, event: Event, now: Timestamp) -> Action {
+        match self.count_steps(event, now) {
+            None => self.decide(event, now),
+            Some(action) => {
+                if matches!(action, Action::Begin { .. }) {
+                    // A schedule counts this step too; while a capture is being taken it begins none.
+                    self.decide(event, now);
+                }
+                action
+            }
+        }
+    }
+
+    fn decide(&mut self, event: Event, now: Timestamp) -> Action {
         match (self.phase, event) {
             (Phase::Over, _) => Action::None,
             (Phase::Taking { number, .. }, Event::Lost) if !self.lost => {
@@ -157,7 +184,18 @@ impl Plan {
                 let next = if trigger == Trigger::Command { self.next_of_commands() } else { Phase::Idle };
                 self.end(next)
             }
-            (_, Event::CommandStop) => Action::None,
+            (_, Event::CommandStop) => {
+                if self.count.cancel() {
+                    Action::Canceled
+                } else {
+                    Action::None
+                }
+            }
+            (Phase::Taking { trigger, .. }, Event::BurstEnds) if trigger.is_burst() => self.end(Phase::Waiting),
+            (Phase::Waiting, Event::BurstBegins(trigger)) if self.request.range == Range::Bursts => {
+                self.begin(trigger, 0, now)
+            }
+            (_, Event::BurstBegins(_) | Event::BurstEnds) => Action::None,
             (Phase::Taking { .. }, Event::CommandStart) => Action::None,
             (_, Event::CommandStart) => self.begin(Trigger::Command, 0, now),
             (Phase::Taking { since, trigger, .. }, Event::Tick) => match self.request.duration {
@@ -190,7 +228,7 @@ impl Plan {
         let chosen = match self.request.range {
             Range::ProfilerApi => by == Trigger::ProfilerApi,
             Range::Named(_) => by == Trigger::Range,
-            Range::Whole | Range::Steps(..) | Range::Nothing => false,
+            Range::Whole | Range::Steps(..) | Range::Commands(_) | Range::Nothing | Range::Bursts => false,
         };
         match phase {
             _ if !chosen => Action::None,
@@ -283,6 +321,7 @@ impl Plan {
     fn begin(&mut self, trigger: Trigger, cycle: u64, now: Timestamp) -> Action {
         self.begun += 1;
         self.warm = false;
+        self.count.begun();
         self.phase = Phase::Taking { number: self.begun, since: now, trigger, cycle };
         Action::Begin { number: self.begun, trigger }
     }

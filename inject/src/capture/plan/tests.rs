@@ -17,19 +17,26 @@ fn at(seconds: u64) -> Timestamp {
     Timestamp::from_nanos(1_000 + seconds * 1_000_000_000)
 }
 
-/// Actions of events at one second distance, as text: `+1` begins capture 1, `-1` ends it, `w` warms up, `.` nothing.
+/// Actions of events at one second distance, as text: `+1` begins capture 1, `-1` ends it, `w` warms up, `c` cancels
+/// what waited for a step, `.` nothing.
 fn play(request: Request, events: &[Event]) -> (String, Plan) {
     let mut plan = Plan::new(request, at(0));
+    let text = played(&mut plan, events);
+    (text, plan)
+}
+
+fn played(plan: &mut Plan, events: &[Event]) -> String {
     let mut text = String::new();
     for (second, &event) in (0..).zip(events) {
         match plan.on(event, at(second)) {
             Action::None => text.push('.'),
             Action::Warm => text.push('w'),
+            Action::Canceled => text.push('c'),
             Action::Begin { number, .. } => text.push_str(&format!("+{number}")),
             Action::End { number } => text.push_str(&format!("-{number}")),
         }
     }
-    (text, plan)
+    text
 }
 
 fn api(at_end: AtEnd) -> Request {
@@ -111,6 +118,19 @@ fn steps_that_are_detected_need_records_until_they_are_over() {
 }
 
 #[test]
+fn bursts_begin_and_end_beside_commands() {
+    let begins = Event::BurstBegins(Trigger::Drift);
+    let auto = Request { range: Range::Bursts, ..Request::default() };
+    assert_eq!(
+        play(auto.clone(), &[TICK, START, begins, begins, Event::BurstEnds, Event::BurstEnds, begins]).0,
+        "..+1.-1.+2"
+    );
+    // A command's capture is no burst. What a command stops, only a command begins again.
+    assert_eq!(play(auto, &[BEGIN, begins, Event::BurstEnds, END, begins, END, begins]).0, "+1..-1+2-2.");
+    assert_eq!(play(Request::default(), &[TICK, begins, END, begins]).0, "+1.-1.");
+}
+
+#[test]
 fn commands_begin_and_end_beside_the_request() {
     // A whole run that was stopped does not begin again by itself.
     assert_eq!(play(Request::default(), &[TICK, END, TICK, BEGIN, BEGIN, END, END, TICK]).0, "+1-1.+2.-2..");
@@ -118,4 +138,112 @@ fn commands_begin_and_end_beside_the_request() {
     assert_eq!(play(api(AtEnd::Stop), &[BEGIN, START, STOP, END, START, STOP, BEGIN]).0, "+1..-1+2-2+3");
     // Nothing begins once measuring is over.
     assert_eq!(play(api(AtEnd::StopShutdown), &[START, STOP, BEGIN]).0, "+1-1.");
+}
+
+/// A program whose ranges `step` are steps, waiting for commands.
+fn for_commands() -> Plan {
+    Plan::new(Request { range: Range::Commands(RangeName::parse("step")), ..Request::default() }, at(0))
+}
+
+fn steps(first: u64, count: impl Into<Option<u64>>) -> AtStep {
+    AtStep { first, count: count.into() }
+}
+
+#[test]
+fn a_command_begins_at_its_step_and_ends_behind_the_last_one() {
+    for asked_before in 0..=2 {
+        let mut plan = for_commands();
+        let before = [OPEN, CLOSE].repeat(asked_before);
+        assert_eq!(played(&mut plan, &before), ".".repeat(before.len()));
+        assert_eq!(plan.start_at_step(steps(2, 2)), AtStepAnswer::Waits);
+        assert_eq!((plan.steps(), plan.awaited_step()), (Some(asked_before as u64), Some(2)));
+        let rest = [OPEN, CLOSE].repeat(6 - asked_before);
+        assert_eq!(played(&mut plan, &rest), ".".repeat(4 - before.len()) + "+1..-1....", "{asked_before}");
+        assert_eq!((plan.steps(), plan.awaited_step(), plan.taking()), (Some(6), None, None));
+    }
+    // Without a number of steps a command ends it, and another one may follow.
+    let mut plan = for_commands();
+    assert_eq!(plan.start_at_step(steps(0, None)), AtStepAnswer::Waits);
+    assert_eq!(played(&mut plan, &[OPEN, CLOSE, OPEN, END, CLOSE]), "+1..-1.");
+    assert_eq!(plan.start_at_step(steps(3, 1)), AtStepAnswer::Waits);
+    assert_eq!(played(&mut plan, &[OPEN, CLOSE, OPEN, CLOSE]), "..+2-2");
+}
+
+#[test]
+fn a_step_that_has_begun_is_past_and_a_capture_is_not_interrupted() {
+    let mut plan = for_commands();
+    played(&mut plan, &[OPEN, CLOSE, OPEN]);
+    assert_eq!([0, 1].map(|first| plan.start_at_step(steps(first, 1))), [AtStepAnswer::Past; 2]);
+    assert_eq!(plan.awaited_step(), None);
+    assert_eq!(plan.start_at_step(steps(2, 1)), AtStepAnswer::Waits);
+    assert_eq!(played(&mut plan, &[CLOSE, BEGIN]), ".+1");
+    assert_eq!(plan.start_at_step(steps(9, 1)), AtStepAnswer::Busy);
+    // The step comes while another capture is being taken: that one has it, and goes on behind it.
+    assert_eq!(played(&mut plan, &[OPEN, CLOSE, OPEN, CLOSE, END]), "....-1");
+    assert_eq!(plan.awaited_step(), None);
+}
+
+#[test]
+fn what_waits_for_a_step_can_be_replaced_and_canceled() {
+    let mut plan = for_commands();
+    plan.start_at_step(steps(5, 1));
+    plan.start_at_step(steps(1, 1));
+    assert_eq!(played(&mut plan, &[OPEN, CLOSE, OPEN, CLOSE]), "..+1-1");
+    plan.start_at_step(steps(3, 1));
+    assert_eq!(played(&mut plan, &[END, END, OPEN, CLOSE, OPEN, CLOSE]), "c.....");
+}
+
+#[test]
+fn steps_count_where_something_counts_them() {
+    let not_counted = [
+        Request::default(),
+        api(AtEnd::Stop),
+        Request { range: Range::Commands(None), ..Request::default() },
+        Request { range: Range::Nothing, ..Request::default() },
+    ];
+    for request in not_counted {
+        let whole = request.is_whole();
+        let mut plan = Plan::new(request, at(0));
+        assert_eq!(plan.start_at_step(steps(5, 1)), AtStepAnswer::NotCounted);
+        played(&mut plan, &[TICK]);
+        let expected = if whole { AtStepAnswer::Busy } else { AtStepAnswer::NotCounted };
+        assert_eq!((plan.start_at_step(steps(5, 1)), plan.steps()), (expected, None));
+    }
+    let mut over = Plan::new(api(AtEnd::StopShutdown), at(0));
+    played(&mut over, &[START, STOP]);
+    assert_eq!(over.start_at_step(steps(5, 1)), AtStepAnswer::Busy);
+}
+
+#[test]
+fn a_command_at_a_step_stands_beside_a_schedule() {
+    // Steps 1 and 4 are captured by the schedule, 2 and 3 by the command; the schedule counts them all.
+    let range = Range::Steps(Schedule::parse("1,0,0,1,1").unwrap(), RangeName::parse("step"));
+    let mut plan = Plan::new(Request { range, at_end: AtEnd::Stop, ..Request::default() }, at(0));
+    assert_eq!(plan.start_at_step(steps(2, 2)), AtStepAnswer::Waits);
+    assert_eq!(played(&mut plan, &[OPEN, CLOSE].repeat(5)), "..+1-1+2..-2..");
+    let range = Range::Steps(Schedule::parse("3,0,0,1,1").unwrap(), RangeName::parse("step"));
+    let mut plan = Plan::new(Request { range, at_end: AtEnd::Stop, ..Request::default() }, at(0));
+    assert_eq!(plan.start_at_step(steps(0, 2)), AtStepAnswer::Waits);
+    assert_eq!(played(&mut plan, &[OPEN, CLOSE].repeat(5)), "+1..-1..+2-2..");
+}
+
+#[test]
+fn detected_steps_begin_and_end_when_they_are_known() {
+    let range = Range::Steps(Schedule::parse("1000,0,0,1").unwrap(), None);
+    let mut plan = Plan::new(Request { range, at_end: AtEnd::Stop, ..Request::default() }, at(0));
+    let seen = Event::StepsDetected;
+    assert_eq!(played(&mut plan, &[seen(3)]), ".");
+    assert_eq!(plan.start_at_step(steps(2, 4)), AtStepAnswer::Past);
+    assert_eq!(plan.start_at_step(steps(8, 4)), AtStepAnswer::Waits);
+    // Ten are known when the eighth is: four more follow.
+    assert_eq!(played(&mut plan, &[seen(7), seen(10), seen(12), seen(15), seen(20)]), ".+1.-1.");
+    assert!(plan.wants_records(), "the schedule still waits for its own");
+    let range = Range::Steps(Schedule::parse("0,0,0,1,1").unwrap(), None);
+    let mut plan = Plan::new(Request { range, at_end: AtEnd::Stop, ..Request::default() }, at(0));
+    assert_eq!(plan.start_at_step(steps(8, 4)), AtStepAnswer::Waits);
+    assert_eq!(played(&mut plan, &[seen(0), seen(1)]), "+1-1");
+    assert!(plan.wants_records(), "steps are detected for the command");
+    assert_eq!(played(&mut plan, &[seen(9), seen(14), seen(14)]), "+2-2.");
+    assert!(!plan.wants_records());
+    assert_eq!(plan.start_at_step(steps(20, 1)), AtStepAnswer::NotCounted, "nothing detects any more");
 }

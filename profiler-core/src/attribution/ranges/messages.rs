@@ -90,7 +90,7 @@ pub(crate) fn template(text: &str) -> Option<String> {
     found.then_some(out)
 }
 
-fn is_step(text: &str) -> bool {
+pub(crate) fn is_step(text: &str) -> bool {
     let stem = text.trim_end_matches(|c: char| c.is_ascii_digit());
     let stem = stem.trim_end_matches(['#', ' ', '_', ':', '-', '=']).to_ascii_lowercase();
     STEPS.contains(&stem.as_str())

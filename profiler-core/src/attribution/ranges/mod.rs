@@ -15,8 +15,8 @@ mod table;
 use rustc_hash::FxHashMap;
 
 use self::lane::OpenRangeStack;
-pub(crate) use self::messages::template;
 use self::messages::{MessageClass, Messages};
+pub(crate) use self::messages::{is_step, template};
 use self::table::Table;
 pub use self::table::{RangeKey, RangeStyle, RangeTally, Spread};
 use super::host_cause::HostCause;

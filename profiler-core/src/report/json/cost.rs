@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::cost::Cost;
+use crate::cost::{Cost, Mode};
 use crate::report::Untraced;
 
 #[derive(Debug, Serialize)]
@@ -19,6 +19,14 @@ pub(super) struct CostJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     threads_cpu_ns: Option<u64>,
     share_at_most: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bursts: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    burst_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slowed_since_bursts_low: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slowed_since_bursts_high: Option<f64>,
     steps_down: Vec<StepDownJson>,
 }
 
@@ -41,6 +49,10 @@ pub(super) fn cost(cost: &Cost) -> CostJson {
         callback_ns: cost.callback_ns,
         threads_cpu_ns: Some(cost.threads_ns).filter(|&nanos| nanos > 0),
         share_at_most: cost.share(),
+        bursts: Some(cost.bursts).filter(|_| cost.mode == Mode::Auto),
+        burst_ns: Some(cost.burst_ns).filter(|_| cost.mode == Mode::Auto),
+        slowed_since_bursts_low: cost.slowed.map(|(low, _)| low),
+        slowed_since_bursts_high: cost.slowed.map(|(_, high)| high),
         steps_down: cost.steps_down().map(step).collect(),
     }
 }

@@ -3,6 +3,7 @@
 //! Times are integer nanoseconds and named `_ns`; shares are 0 to 1. `docs/reference/report.md` defines every field. A
 //! field may be added within a schema version; renaming or removing one, or changing its meaning, raises it.
 
+mod bursts;
 mod collectives;
 mod cost;
 mod device;
@@ -18,6 +19,7 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 
+use self::bursts::{BurstsJson, bursts};
 use self::collectives::CollectivesJson;
 use self::cost::{CostJson, cost};
 use self::device::{DeviceJson, device};
@@ -62,6 +64,8 @@ pub struct Document {
     utilization: Option<GaugesJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     monitored: Option<MonitoredJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bursts: Option<BurstsJson>,
     verdict: VerdictJson,
     capture: Option<u32>,
     captures: Vec<CaptureJson>,
@@ -204,6 +208,7 @@ impl Document {
             cost: report.cost.as_ref().map(cost),
             utilization: gauges(&report.gauges),
             monitored: report.monitored.as_ref().map(monitored),
+            bursts: report.bursts.as_ref().map(bursts),
             verdict: VerdictJson {
                 group: report.verdict.group.name(),
                 share: report.verdict.share,

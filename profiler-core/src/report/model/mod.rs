@@ -2,6 +2,7 @@
 //!
 //! Not here: how it is made (`build` and the files beside it) and how it is written (`text`, `tables`, `json`).
 
+mod bursts;
 mod captures;
 mod compute;
 mod copies;
@@ -15,6 +16,7 @@ mod ranges;
 mod sequence;
 mod verdict;
 
+pub use bursts::{BurstRow, BurstTable};
 pub use captures::{CaptureRow, CaptureTable};
 pub use compute::{ComputeSplit, GridClass, KernelGeometry};
 pub use copies::{CopyClass, CopyFit, CopyOverlap, CopyRow};
@@ -31,7 +33,7 @@ pub use verdict::{PlanStep, Ranked, RecoverableBy, StepBasis, Verdict};
 
 use crate::collective::CollectivesReport;
 use crate::completeness::Completeness;
-use crate::cost::{Cost, Mode};
+use crate::cost::Cost;
 use crate::counters::CounterLoss;
 use crate::kernels::KernelsReport;
 use crate::monitoring::MonitoredTime;
@@ -70,6 +72,8 @@ pub struct Report {
     /// How the time of a run without records of device work divides; `None` without hardware samples. Filled in by
     /// [`crate::capture`].
     pub monitored: Option<MonitoredTime>,
+    /// Bursts and changes of the bottleneck, of a run in mode auto. Filled in by [`crate::capture`].
+    pub bursts: Option<BurstTable>,
     /// What of the samples of hardware counters was lost, by device. Filled in by [`crate::capture`].
     pub counter_losses: Vec<CounterLoss>,
     /// Collectives by communicator; `None` when nothing communicated. Filled in by [`crate::capture`].
@@ -112,7 +116,7 @@ impl Report {
     /// Whether no device work was recorded on purpose: the verdict then rests on gauges and samples, and has no share.
     #[must_use]
     pub fn is_watched(&self) -> bool {
-        self.devices.is_empty() && self.cost.is_some_and(|cost| cost.mode == Mode::Monitor)
+        self.devices.is_empty() && self.cost.is_some_and(|cost| cost.mode.monitors())
     }
 
     /// How long the run was observed, nanoseconds: without records, for as long as tracing was on.

@@ -10,7 +10,10 @@ const DAMAGE_SHOWN: usize = 3;
 /// A complete trace takes one line.
 pub(super) fn write(out: &mut Page, report: &Report) {
     let completeness = &report.completeness;
-    let records = if report.is_watched() {
+    let bursts = report.cost.filter(|cost| report.bursts.is_some() && cost.bursts > 0);
+    let records = if let Some(cost) = bursts {
+        format!("Monitored: GPU work was recorded in {} alone", counted(cost.bursts.into(), "burst"))
+    } else if report.is_watched() {
         "Monitored only: no GPU work was recorded".to_owned()
     } else {
         let kernels = counted(completeness.kernels, "kernel");

@@ -8,10 +8,12 @@
 //! Memory is bounded: the engines of the captures that are still open, of one that is kept for the report, and one
 //! row for each of the first [`ROW_LIMIT`] others.
 
+mod auto;
+mod logs;
+
 use std::sync::Arc;
 
 use crate::attribution::Attributor;
-use crate::attribution::segments::Segment;
 use crate::collective::{CollectiveEngine, CollectiveEvent, CollectiveLog};
 use crate::cost::Cost;
 use crate::counters::{CounterEvent, CounterLog};
@@ -20,15 +22,13 @@ use crate::json_text::Object;
 use crate::kernels::source::PcWindow;
 use crate::kernels::{Choice, KernelProfile, KernelsReport, Pattern, candidates, choose, has_run_enough};
 use crate::metrics::{self, Totals};
-use crate::monitoring::{MonitoredTime, Monitoring};
+use crate::monitoring::{Changes, MonitoredTime, Monitoring};
 use crate::process_info::{End, ProcessInfo};
-use crate::record::{CaptureMark, DeviceId, Loss, Record, Timestamp, Trigger};
+use crate::record::{CaptureMark, Loss, Record, Timestamp, Trigger};
 use crate::report::monitor;
 use crate::report::verdict::LiveVerdict;
-use crate::report::{CaptureRow, CaptureTable, Report};
-use crate::steps::{LoggedStep, StepSeries};
+use crate::report::{BurstRow, CaptureRow, CaptureTable, Report};
 use crate::utilization::{Utilization, UtilizationReading};
-use crate::whatif::ReplayedOperation;
 
 /// Captures that get a row of their own in the report; those beyond are counted.
 pub const ROW_LIMIT: usize = 1_000;
@@ -40,6 +40,9 @@ pub const OPEN_LIMIT: usize = 64;
 /// those before it are over; what an engine holds grows with what it takes.
 const LARGE_LIMIT: usize = 4;
 const LARGE_RECORDS: u64 = 1 << 14;
+
+/// The capture of the whole run as mode auto monitors it: its captures are bursts beside it.
+pub const MONITORED: u32 = 0;
 
 /// Counter events that wait for the first record: as many samples as wait for their records.
 const EARLY_LIMIT: usize = 1 << 13;
@@ -56,6 +59,15 @@ struct Capture {
     live_verdict: LiveVerdict,
 }
 
+impl Capture {
+    #[inline]
+    fn push(&mut self, record: &Record, dictionary: &Dictionary) {
+        self.monitoring.push(record, dictionary);
+        self.attributor.push(record, dictionary);
+        self.collectives.push(record, dictionary);
+    }
+}
+
 /// All captures of a process. See the [module](self).
 #[derive(Debug, Default)]
 pub struct Captures {
@@ -64,6 +76,10 @@ pub struct Captures {
     kept: Option<Capture>,
     rows: Vec<CaptureRow>,
     beyond_rows: u64,
+    /// Bursts that have ended.
+    bursts: Vec<BurstRow>,
+    /// Bottlenecks of a run in mode auto.
+    changes: Changes,
     /// What the captures that have ended came to.
     ended: Totals,
     requested: Option<u32>,
@@ -89,6 +105,8 @@ pub struct Captures {
     priced_as: Option<ProcessInfo>,
     /// Whether captures keep the newest events of the simulation.
     events_kept: bool,
+    /// Whether captures keep forgotten steps until they are taken.
+    step_overflow_kept: bool,
 }
 
 impl Captures {
@@ -105,7 +123,8 @@ impl Captures {
             CaptureMark::Begin { number, at, trigger } => {
                 self.marked = true;
                 if self.open.len() >= OPEN_LIMIT {
-                    self.close(0, at, session, loss, dictionary);
+                    let oldest = usize::from(self.open[0].row.number == MONITORED);
+                    self.close(oldest, at, session, loss, dictionary);
                 }
                 self.begin(number, at, trigger);
             }
@@ -127,9 +146,13 @@ impl Captures {
         }
         let selected = self.selected;
         if let Some(capture) = self.open.iter_mut().find(|capture| capture.row.number == selected) {
-            capture.monitoring.push(record, dictionary);
-            capture.attributor.push(record, dictionary);
-            capture.collectives.push(record, dictionary);
+            capture.push(record, dictionary);
+        }
+        // The run as mode auto monitors it begins before its bursts, and has their samples and ranges too.
+        if let (true, Record::Sample(_) | Record::Range(_)) = (selected != MONITORED, record)
+            && let Some(monitored) = self.open.first_mut().filter(|capture| capture.row.number == MONITORED)
+        {
+            monitored.push(record, dictionary);
         }
     }
 
@@ -158,6 +181,7 @@ impl Captures {
             capture.attributor.flushed(at, dictionary);
             capture.collectives.flushed(at);
         }
+        self.watch_changes(at);
     }
 
     /// Nothing more will come: ends what is open, as of `at`.
@@ -337,20 +361,25 @@ impl Captures {
         }
         if report.is_watched() {
             report.monitored = self.monitored();
+            if shown.is_some_and(|capture| capture.row.number == MONITORED) {
+                report.bursts = Some(self.burst_table());
+            }
             report.verdict = monitor::verdict(&report, &attributor.sample_totals());
-            if let Some(recent) = shown.and_then(|capture| capture.monitoring.recent_time()) {
+            if let Some(bursts) = &report.bursts {
+                report.verdict.live = bursts.live();
+            } else if let Some(recent) = shown.and_then(|capture| capture.monitoring.recent_time()) {
                 report.verdict.live = monitor::live(&recent);
             }
         } else if let Some(capture) = shown {
             report.verdict.live = capture.live_verdict.clone().follow(attributor, &report.verdict);
         }
         if self.marked {
-            let open = self.open.iter().map(|capture| CaptureRow {
+            let open = self.open.iter().filter(|capture| capture.row.number != MONITORED).map(|capture| CaptureRow {
                 kernels: capture.attributor.completeness().kernels,
                 ..capture.row.clone()
             });
             report.captures = CaptureTable {
-                shown: shown.map(|capture| capture.row.number),
+                shown: shown.map(|capture| capture.row.number).filter(|&number| number != MONITORED),
                 rows: self.rows.iter().cloned().chain(open).collect(),
                 beyond_rows: self.beyond_rows,
             };
@@ -363,51 +392,11 @@ impl Captures {
         let mut newest_first = self.open.iter().rev().chain(&self.kept);
         match self.requested {
             Some(number) => newest_first.find(|capture| capture.row.number == number),
-            None => newest_first.next(),
+            // The whole run goes before its bursts.
+            None => {
+                newest_first.clone().find(|capture| capture.row.number == MONITORED).or_else(|| newest_first.next())
+            }
         }
-    }
-
-    /// The steps that are over since this was last asked, with the number of their capture, of all captures that are
-    /// still known; see [`Attributor::take_step_log`].
-    pub fn take_step_log(&mut self) -> Vec<(u32, DeviceId, LoggedStep)> {
-        let captures = self.open.iter_mut().chain(&mut self.kept);
-        let steps = captures.flat_map(|capture| {
-            let number = capture.row.number;
-            capture.attributor.take_step_log().into_iter().map(move |(device, step)| (number, device, step))
-        });
-        steps.collect()
-    }
-
-    /// Notes the timelines of the requested capture from its begin on; of all captures when none is requested.
-    pub fn log_segments(&mut self) {
-        self.segments_logged = true;
-    }
-
-    /// As [`log_segments`](Self::log_segments), and notes where operations in these parts of the run are in every
-    /// scenario of the simulation; see [`Attributor::log_replay`].
-    pub fn log_replay(&mut self, parts: Vec<(u64, u64)>) {
-        self.segments_logged = true;
-        self.replay_logged = parts;
-    }
-
-    /// What of the replay was noted since this was last asked.
-    pub fn take_replay(&mut self) -> Vec<ReplayedOperation> {
-        let captures = self.open.iter_mut().chain(&mut self.kept);
-        captures.flat_map(|capture| capture.attributor.take_replay()).collect()
-    }
-
-    /// What was noted since this was last asked, of the capture that the report is about; see
-    /// [`Attributor::take_segments`].
-    pub fn take_segments(&mut self) -> Vec<(DeviceId, Vec<Segment>)> {
-        let captures = self.open.iter_mut().chain(&mut self.kept);
-        captures.flat_map(|capture| capture.attributor.take_segments()).collect()
-    }
-
-    /// Which steps speak for `device` in the capture that the report is about.
-    #[must_use]
-    pub fn step_series(&self, device: DeviceId) -> Option<StepSeries> {
-        let mut accounts = self.shown()?.attributor.devices();
-        accounts.find(|account| account.id() == device).map(|account| account.step_series())
     }
 
     /// The verdict in one line, for a run that is still going, and the name that it gives is kept as long as
@@ -424,7 +413,9 @@ impl Captures {
 
     /// Closes the oldest of the large captures when there are too many. Between two marks only one of them grows.
     fn limit_large(&mut self, session: &ProcessInfo, loss: &Loss, dictionary: &Dictionary) {
-        let is_large = |capture: &Capture| capture.attributor.completeness().records() > LARGE_RECORDS;
+        let is_large = |capture: &Capture| {
+            capture.row.number != MONITORED && capture.attributor.completeness().records() > LARGE_RECORDS
+        };
         let mut large = (0..self.open.len()).filter(|&index| is_large(&self.open[index]));
         if let (Some(oldest), true) = (large.next(), large.count() >= LARGE_LIMIT) {
             let at = self.open[oldest].row.begin;
@@ -451,6 +442,9 @@ impl Captures {
         if self.what_if_stopped {
             attributor.stop_what_if();
         }
+        if self.step_overflow_kept {
+            attributor.keep_step_overflow();
+        }
         self.selected = number;
         if self.segments_logged && self.requested.is_none_or(|requested| requested == number) {
             attributor.log_segments();
@@ -472,13 +466,16 @@ impl Captures {
         capture.attributor.finish(at, dictionary);
         self.ended.add(&capture.attributor, dictionary);
         capture.collectives.finish(at);
-        if self.marked {
+        if self.marked && capture.row.number != MONITORED {
             let report = Report::live(session, &capture.attributor, dictionary, loss, End::Clean, Vec::new());
             capture.row.conclude(at, &report);
+            self.note_burst(&capture.row, &report);
             if self.rows.len() < ROW_LIMIT { self.rows.push(capture.row.clone()) } else { self.beyond_rows += 1 }
         }
         let keep = match (self.requested, &self.kept) {
             (Some(requested), _) => capture.row.number == requested,
+            (None, Some(kept)) if kept.row.number == MONITORED => false,
+            (None, Some(_)) if capture.row.number == MONITORED => true,
             (None, Some(kept)) => capture.row.number >= kept.row.number,
             (None, None) => true,
         };

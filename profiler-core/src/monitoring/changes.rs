@@ -1,0 +1,153 @@
+//! Which bottleneck a monitored run had when.
+//!
+//! The samples of the last 20 s name one, or leave it open; a burst names the one of its time. Where samples name one,
+//! it holds once they have named it for three seconds: while the bottleneck changes they see some of both.
+
+use crate::attribution::leaf::Group;
+use crate::monitoring::MonitoredTime;
+use crate::record::Timestamp;
+
+/// Between two looks at the samples, nanoseconds.
+const EVERY: u64 = 1_000_000_000;
+/// Looks in a row that have to name the same bottleneck.
+const CONFIRMED: u32 = 3;
+/// Changes that are kept, the newest.
+const KEPT: usize = 64;
+
+/// A bottleneck, from a moment on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Change {
+    /// Since when, as far as is known.
+    pub at: Timestamp,
+    /// The bottleneck.
+    pub group: Group,
+    /// Its share of the time, 0 to 1: the smallest by samples, or that of the burst.
+    pub share: f64,
+    /// The burst that tells; `None` for samples.
+    pub burst: Option<u32>,
+}
+
+/// The bottlenecks of a run in their order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Changes {
+    rows: Vec<Change>,
+    forgotten: u64,
+    due: u64,
+    names_one: bool,
+    /// What samples name, since when, and how often in a row.
+    named: Option<(Change, u32)>,
+}
+
+impl Changes {
+    /// Whether it is time to look at the samples.
+    pub(crate) fn is_due(&self, at: Timestamp) -> bool {
+        at.nanos() >= self.due
+    }
+
+    /// What the samples of the last 20 s before `at` say.
+    pub(crate) fn sampled(&mut self, at: Timestamp, recent: Option<&MonitoredTime>) {
+        self.due = at.nanos().saturating_add(EVERY);
+        let bottleneck = recent.map_or(Group::CannotTell, |recent| recent.bottleneck);
+        self.names_one = bottleneck != Group::CannotTell;
+        if !self.names_one {
+            self.named = None;
+            return;
+        }
+        let share = recent.and_then(|recent| recent.part(bottleneck)).map_or(0.0, |part| part.low);
+        let (mut change, times) = match self.named {
+            Some((change, times)) if change.group == bottleneck => (change, times.saturating_add(1)),
+            _ => (Change { at, group: bottleneck, share, burst: None }, 1),
+        };
+        change.share = share;
+        self.named = Some((change, times));
+        if times >= CONFIRMED {
+            self.enter(change);
+        }
+    }
+
+    /// What a burst came to.
+    pub(crate) fn recorded(&mut self, change: Change) {
+        if !matches!(change.group, Group::CannotTell | Group::NoWork) {
+            self.enter(change);
+        }
+    }
+
+    fn enter(&mut self, change: Change) {
+        match self.rows.last_mut() {
+            Some(last) if last.group == change.group => last.share = change.share,
+            _ => {
+                if self.rows.len() >= KEPT {
+                    self.rows.remove(0);
+                    self.forgotten += 1;
+                }
+                self.rows.push(change);
+            }
+        }
+    }
+
+    /// Whether samples name a bottleneck now.
+    pub(crate) fn names_one(&self) -> bool {
+        self.names_one
+    }
+
+    /// The newest ones, in order.
+    pub(crate) fn rows(&self) -> &[Change] {
+        &self.rows
+    }
+
+    /// How many are not kept.
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::monitoring::MonitoredPart;
+
+    fn named(group: Group) -> MonitoredTime {
+        MonitoredTime {
+            window_ns: 1,
+            start_up_ns: 0,
+            parts: vec![MonitoredPart { group, nanos: 1, low: 0.5, high: 0.6 }],
+            not_told_ns: 0,
+            busy: (0.5, 0.5),
+            covered: 1.0,
+            samples: (1, 1),
+            bottleneck: group,
+        }
+    }
+
+    #[test]
+    fn samples_count_once_they_have_said_the_same_thrice_and_bursts_at_once() {
+        let mut changes = Changes::default();
+        let mut second = 0;
+        let mut see = |changes: &mut Changes, group: Group, times: u64| {
+            for _ in 0..times {
+                second += 1;
+                let at = Timestamp::from_nanos(second * EVERY);
+                assert!(changes.is_due(at));
+                changes.sampled(at, Some(&named(group)));
+                assert!(!changes.is_due(at));
+            }
+        };
+        see(&mut changes, Group::Launch, 2);
+        see(&mut changes, Group::CannotTell, 1);
+        assert!(changes.rows().is_empty() && !changes.names_one());
+        let burst = |group, number| Change { at: Timestamp::from_nanos(1), group, share: 0.4, burst: Some(number) };
+        changes.recorded(burst(Group::CannotTell, 1));
+        changes.recorded(burst(Group::Launch, 2));
+        see(&mut changes, Group::Launch, 5);
+        see(&mut changes, Group::DataLoading, 2);
+        see(&mut changes, Group::GpuCompute, 4);
+        let rows: Vec<_> = changes.rows().iter().map(|row| (row.group, row.burst, row.at.nanos() / EVERY)).collect();
+        assert_eq!(rows, [(Group::Launch, Some(2), 0), (Group::GpuCompute, None, 11)]);
+        assert_eq!(changes.rows()[0].share, 0.5, "the newest share of it");
+        assert!(changes.names_one());
+        for number in 0..100 {
+            changes.recorded(burst(if number % 2 == 0 { Group::Copy } else { Group::Sync }, number));
+        }
+        assert_eq!((changes.rows().len(), changes.forgotten()), (KEPT, 38));
+    }
+}

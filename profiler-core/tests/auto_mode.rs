@@ -1,0 +1,157 @@
+//! Mode auto: the whole run is capture 0, and what is recorded in bursts stands beside it.
+
+use crate::support::{Scenario, ZERO, gpu};
+use profiler_core::attribution::leaf::Group;
+use profiler_core::capture::{Captures, MONITORED};
+use profiler_core::cost::{Cost, Mode};
+use profiler_core::dictionary::Dictionary;
+use profiler_core::process_info::{End, ProcessInfo};
+use profiler_core::record::*;
+use profiler_core::report::Report;
+use profiler_core::trace::{Item, TraceReader, TraceWriter};
+
+fn at(micros: u64) -> Timestamp {
+    Timestamp::from_nanos(ZERO + micros * 1_000)
+}
+
+fn begin(number: u32, micros: u64, trigger: Trigger) -> Item {
+    Item::Capture(CaptureMark::Begin { number, at: at(micros), trigger })
+}
+
+fn range(kind: RangeEventKind, micros: u64, message: NameId) -> Item {
+    let thread = ThreadId(1);
+    Item::Record(Record::Range(RangeEvent { at: at(micros), thread, kind, message, ..RangeEvent::default() }))
+}
+
+fn cost() -> Cost {
+    Cost {
+        mode: Mode::Auto,
+        observed_ns: 1_000_000,
+        records_ns: 5_000,
+        bursts: 2,
+        burst_ns: 200_000,
+        slowed: Some((0.99, 1.025)),
+        ..Cost::default()
+    }
+}
+
+/// A run with a range outside, and two bursts with a range and kernels each: launches too late, and one long kernel.
+fn items() -> (Vec<Item>, Dictionary) {
+    let mut scenario = Scenario::default();
+    for (name, launch, start, lasting) in [("small", 110, 120, 1), ("small", 180, 190, 1), ("large", 310, 320, 70)] {
+        gpu(0).kernel(name).at(start).lasting(lasting).launched(&mut scenario, 1, launch, 5);
+    }
+    let name = scenario.dictionary.intern_name("forward");
+    let none = scenario.dictionary.intern_name("");
+    let records: Vec<Item> = scenario.records.iter().map(|(_, record)| Item::Record(*record)).collect();
+    let push_pop = |from: u64| [range(RangeEventKind::Push, from, name), range(RangeEventKind::Pop, from + 5, none)];
+    let end = |number, micros| Item::Capture(CaptureMark::End { number, at: at(micros) });
+    let mut items = vec![begin(MONITORED, 0, Trigger::Start)];
+    items.extend(push_pop(10));
+    items.push(begin(1, 100, Trigger::Open));
+    items.extend(push_pop(130));
+    items.extend(&records[..4]);
+    items.extend([Item::Flush(at(250)), end(1, 200), begin(2, 300, Trigger::Drift)]);
+    items.extend(push_pop(305));
+    items.extend(&records[4..]);
+    items.extend([Item::Flush(at(450)), end(2, 400), Item::Capture(CaptureMark::Select { number: MONITORED })]);
+    items.extend(push_pop(500));
+    items.extend([Item::Cost(cost()), Item::Flush(at(600))]);
+    (items, scenario.dictionary)
+}
+
+fn report(wished: Option<u32>, items: &[Item], dictionary: &Dictionary) -> Report {
+    let (session, loss) = (ProcessInfo { start: at(0), ..ProcessInfo::default() }, Loss::default());
+    let mut captures = Captures::new(wished);
+    for item in items {
+        match item {
+            Item::Record(record) => captures.push(record, dictionary),
+            Item::Flush(at) => captures.flushed(*at, dictionary),
+            Item::Capture(mark) => captures.mark(*mark, &session, &loss, dictionary),
+            Item::Cost(cost) => captures.cost(*cost),
+            _ => {}
+        }
+    }
+    captures.finish(at(700), &session, &loss, dictionary);
+    captures.report(&session, dictionary, &loss, End::Clean, Vec::new())
+}
+
+#[test]
+fn the_report_is_about_the_whole_run_with_its_bursts_beside_it() {
+    let (items, dictionary) = items();
+    let whole = report(None, &items, &dictionary);
+    assert!(whole.devices.is_empty() && whole.captures.shown.is_none() && whole.is_watched());
+    assert_eq!((whole.completeness.kernels, whole.completeness.ranges), (0, 8), "ranges of bursts are the run's, too");
+    assert_eq!(whole.captures.rows.iter().map(|row| row.number).collect::<Vec<_>>(), [1, 2]);
+    let bursts = whole.bursts.as_ref().unwrap();
+    let rows: Vec<_> =
+        bursts.rows.iter().map(|row| (row.number, row.trigger, row.begin, row.end, row.kernels)).collect();
+    assert_eq!(rows, [(1, Trigger::Open, at(100), at(200), 2), (2, Trigger::Drift, at(300), at(400), 1)]);
+    for row in &bursts.rows {
+        assert_eq!(row.groups.iter().map(|group| group.1).sum::<u64>(), row.window_ns, "{row:?}");
+    }
+    let text = whole.full();
+    for wanted in ["2 bursts, 200.0 us of the run", "as samples left the bottleneck open", "as the step time changed"] {
+        assert!(text.contains(wanted), "no {wanted:?} in {text}");
+    }
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("since the first burst steps take -1.0 to 2.5 % longer"), "{words}");
+}
+
+#[test]
+fn a_burst_has_a_report_of_its_own() {
+    let (items, dictionary) = items();
+    for (number, kernels, ranges) in [(1, 2, 2), (2, 1, 2)] {
+        let one = report(Some(number), &items, &dictionary);
+        assert_eq!((one.completeness.kernels, one.completeness.ranges), (kernels, ranges));
+        assert!(one.bursts.is_none() && one.monitored.is_none() && !one.is_watched());
+        assert_eq!(one.captures.shown, Some(number));
+    }
+    assert!(report(Some(3), &items, &dictionary).devices.is_empty());
+}
+
+#[test]
+fn bottlenecks_of_bursts_are_entered_where_samples_name_none() {
+    let (items, dictionary) = items();
+    let whole = report(None, &items, &dictionary);
+    let bursts = whole.bursts.as_ref().unwrap();
+    let named: Vec<_> =
+        bursts.rows.iter().filter(|row| !matches!(row.group, Group::CannotTell | Group::NoWork)).collect();
+    assert!(!named.is_empty(), "{bursts:?}");
+    let told: Vec<_> = bursts.changes.iter().map(|change| (change.at, change.group, change.burst)).collect();
+    let mut expected: Vec<_> = named.iter().map(|row| (row.begin, row.group, Some(row.number))).collect();
+    expected.dedup_by_key(|change| change.1);
+    assert_eq!(told, expected);
+    assert_ne!(whole.verdict.group, Group::CannotTell);
+    assert_eq!(whole.verdict.live.0, told.last().unwrap().1, "a display names the newest");
+}
+
+#[test]
+fn a_trace_gives_capture_0_its_triggers_and_the_cost_of_bursts_back() {
+    let (items, dictionary) = items();
+    let loss = Loss::default();
+    let mut writer = TraceWriter::new(Vec::new(), &ProcessInfo::default()).unwrap();
+    for item in &items {
+        match item {
+            Item::Record(record) => writer.push(record, &dictionary).unwrap(),
+            Item::Flush(at) => writer.flush(*at, &loss, &dictionary).unwrap(),
+            Item::Capture(mark) => writer.capture(*mark, &dictionary).unwrap(),
+            Item::Cost(cost) => writer.cost(at(600), cost, &dictionary).unwrap(),
+            _ => {}
+        }
+    }
+    let bytes = writer.finish(End::Clean, at(700), &loss, &dictionary).unwrap();
+    let mut reader = TraceReader::new(&bytes[..]).unwrap();
+    let (mut marks, mut costs) = (Vec::new(), Vec::new());
+    while let Some(item) = reader.next_item().unwrap() {
+        match item {
+            Item::Capture(mark) => marks.push(mark),
+            Item::Cost(cost) => costs.push(cost),
+            _ => {}
+        }
+    }
+    let written: Vec<_> =
+        items.iter().filter_map(|item| if let Item::Capture(mark) = item { Some(*mark) } else { None }).collect();
+    assert_eq!(marks, written);
+    assert_eq!(costs, [cost()]);
+}
