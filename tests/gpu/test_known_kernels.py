@@ -52,6 +52,12 @@ class KnownKernels(unittest.TestCase):
         self.assertEqual(self.judged(0.80, 80.0, count=4), [Status.FAIL, Status.FAIL], "too few for a median")
         self.assertEqual([line.status for line in known_kernels.judged("kernels.live", [], None, "why")], [Status.FAIL, Status.SKIPPED])
 
+    def test_a_cost_is_judged_where_rounds_tell(self) -> None:
+        status = lambda *ratios: counters.judged_cost("counters.cost.launch.on", list(ratios)).status
+        self.assertEqual(status(0.99, 1.0, 1.004, 1.03, 1.08), Status.PASS)
+        self.assertEqual(status(0.97, 1.0, 1.02, 1.03, 1.08), Status.SKIPPED)
+        self.assertEqual(status(1.006, 1.01, 1.02, 1.03, 1.08), Status.FAIL)
+
     def test_memory_of_a_process(self) -> None:
         self.assertGreater(counters.peak_bytes(os.getpid()), 1 << 20)
         self.assertEqual(counters.peak_bytes(2**22 + 1), 0)
