@@ -276,8 +276,9 @@ fn the_command_asks_for_samples_where_a_person_does() {
     assert_eq!(says(&[], Some("gauges")).0, "gauges");
     assert_eq!(says(&["--gpu-metrics"], Some("gauges")).0, "on");
     assert_eq!(says(&["--gpu-metrics=on:500"], None).0, "on:500");
-    let (stdout, stderr) = says(&["--gpu-metrics=on:5000"], None);
-    assert!(stdout.is_empty() && stderr.contains("10 to 1000 samples a second"), "{stderr}");
+    assert_eq!(says(&["--gpu-metrics=on:10000"], None).0, "on:10000");
+    let (stdout, stderr) = says(&["--gpu-metrics=on:50000"], None);
+    assert!(stdout.is_empty() && stderr.contains("10 to 10000 samples a second"), "{stderr}");
 }
 
 /// A GPT in training, sampled at 1 kHz on an H100 (driver 580.159.04, CUPTI 13.0.85). What single kernels use was
