@@ -111,19 +111,16 @@ fn a_burst_has_a_report_of_its_own() {
 }
 
 #[test]
-fn bottlenecks_of_bursts_are_entered_where_samples_name_none() {
+fn bursts_without_a_verdict_enter_no_bottleneck() {
     let (items, dictionary) = items();
     let whole = report(None, &items, &dictionary);
     let bursts = whole.bursts.as_ref().unwrap();
-    let named: Vec<_> =
-        bursts.rows.iter().filter(|row| !matches!(row.group, Group::CannotTell | Group::NoWork)).collect();
-    assert!(!named.is_empty(), "{bursts:?}");
-    let told: Vec<_> = bursts.changes.iter().map(|change| (change.at, change.group, change.burst)).collect();
-    let mut expected: Vec<_> = named.iter().map(|row| (row.begin, row.group, Some(row.number))).collect();
-    expected.dedup_by_key(|change| change.1);
-    assert_eq!(told, expected);
-    assert_ne!(whole.verdict.group, Group::CannotTell);
-    assert_eq!(whole.verdict.live.0, told.last().unwrap().1, "a display names the newest");
+    assert!(
+        bursts.rows.iter().all(|row| row.group == Group::CannotTell),
+        "some microseconds say too little: {bursts:?}"
+    );
+    assert_eq!((bursts.changes.len(), whole.verdict.group), (0, Group::CannotTell));
+    assert_eq!(whole.verdict.live.0, Group::CannotTell);
 }
 
 #[test]

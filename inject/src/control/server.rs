@@ -347,7 +347,8 @@ impl<'a> CommandHandler<'a> {
     }
 
     fn phase(&self) -> &'static str {
-        match (Profiler::is_measuring(), self.controller.is_capturing()) {
+        // In mode auto the run is captured by samples while no burst is.
+        match (Profiler::is_measuring(), self.controller.is_capturing() || self.controller.monitors()) {
             (false, _) => "finished",
             (true, true) => "capturing",
             (true, false) => "waiting",

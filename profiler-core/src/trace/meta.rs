@@ -186,7 +186,8 @@ pub(super) fn encode_cost(cost: &Cost, body: &mut Vec<u8>) {
         varint::put(body, number);
     }
     let steps = cost.steps_down().map(|step| (mode_number(step.to), step.at.nanos()));
-    let slowed = cost.slowed.map_or((0, 0), |(low, high)| ((low * MILLION) as u64, (high * MILLION) as u64));
+    let millionths = |ratio: f64| (ratio * MILLION).round() as u64;
+    let slowed = cost.slowed.map_or((0, 0), |(low, high)| (millionths(low), millionths(high)));
     let others = [
         (NODES_SINCE, cost.nodes_since.nanos()),
         (UNRECORDED_NODES, cost.unrecorded_nodes_ns),

@@ -18,6 +18,9 @@ use crate::layout;
 /// Correlation ids of sessions that follow each other are so far apart; a recording has less than a million.
 const IDS_OF_A_SESSION: u32 = 1 << 24;
 
+/// `CUPTI_ACTIVITY_KIND_INVALID`
+const NO_KIND: u32 = 0;
+
 /// What the recording says about the library it was made with.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
@@ -323,15 +326,20 @@ impl Session {
     }
 
     /// Another program's session follows this one as if it were the same program: its times begin where these end, and
-    /// its correlation ids are others. [`order`](Self::order) is to follow.
+    /// its correlation ids are others. Only the time of its device work counts, without its start and its end.
+    /// [`order`](Self::order) is to follow.
     pub fn then(&mut self, next: &mut Self) {
-        let (from, begin) = (next.origin.start, self.end());
+        let ((from, to), begin) = (next.span_of_work(), self.end());
         self.followed += 1;
         let ids = self.followed.wrapping_mul(IDS_OF_A_SESSION);
-        let later = |time: u64| if time == 0 { 0 } else { time.saturating_sub(from).saturating_add(begin) };
+        let later = |time: u64| if time == 0 { 0 } else { begin.saturating_add(time.clamp(from, to) - from) };
         let (first, first_graph) = (self.items.len(), self.graphs.len());
         for item in &next.items {
             let mut moved = self.again(next.with_other_ids(item, ids), item, later);
+            if !(from..=to).contains(&item.decided) {
+                // No client wants it.
+                moved.kind = NO_KIND;
+            }
             if let Place::Last(whole) = &mut moved.graph {
                 *whole += first_graph;
             }
@@ -353,6 +361,13 @@ impl Session {
         self.nodes.extend(&next.nodes);
         // Records point to them.
         self.kept.append(&mut next.kept);
+    }
+
+    /// From the first launch of device work to its last end.
+    fn span_of_work(&self) -> (u64, u64) {
+        let work = self.items.iter().filter(|item| layout::is_device_work(item.kind));
+        let from = work.clone().map(|item| item.decided).min().unwrap_or(self.origin.start);
+        (from, work.map(|item| item.complete).max().unwrap_or(from).max(from))
     }
 
     /// The record of an item, with so much added to its correlation id.
