@@ -276,3 +276,35 @@ fn ranks_of_one_run_and_children_of_a_rank_are_told_apart() {
     first.child.kill().unwrap();
     first.child.wait().unwrap();
 }
+
+#[test]
+fn collectives_have_the_operations_and_bytes_that_nccl_told_and_their_exposed_time() {
+    let stage = Stage::new();
+    let exporter = Exporter::start(&stage, &["--listen", "127.0.0.1:0"]);
+    wait_for("the announcement", || stage.path("gpuwhy/exporter").exists());
+    let mut host = stage.host("multi_stream");
+    host.env("GPUWHY_REPLAY", stage.path("nccl.cupti")).env("NCCL_PROFILER_PLUGIN", "libprof.so");
+    host.args(["--nccl", "5"]).env("XDG_RUNTIME_DIR", stage.folder.path()).envs(RANK);
+    assert!(host.stderr(Stdio::null()).stdout(Stdio::null()).status().unwrap().success());
+    wait_for("the end", || exporter.scrape().state("ended") == 1.0);
+    let page = exporter.scrape();
+    let report = stage.report();
+    let rows = report["collectives"]["rows"].as_array().unwrap();
+    let total = |field: &str, function: Option<&str>| -> f64 {
+        let of = rows.iter().filter(|row| function.is_none_or(|function| row["function"] == function));
+        of.map(|row| row[field].as_f64().unwrap_or(0.0)).sum()
+    };
+    assert!(total("operations", None) > 70.0 && total("bytes", None) > f64::from(50 << 22), "{rows:?}");
+    for (metric, field, unit) in [
+        ("collective_operations_total", "operations", 1.0),
+        ("collective_bytes_total", "bytes", 1.0),
+        ("collective_exposed_seconds_total", "exposed_ns", 1e-9),
+    ] {
+        for (labels, function) in [(&[][..], None), (&["function=\"all_reduce\""], Some("all_reduce"))] {
+            let (shown, expected) = (page.sum(metric, labels), total(field, function) * unit);
+            assert!((shown - expected).abs() <= expected * 1e-9, "{metric} {function:?}: {shown} {expected}");
+        }
+    }
+    let sent = page.sum("collective_bytes_total", &["function=\"send_recv\""]);
+    assert_eq!(sent, total("bytes", Some("send_receive")), "both directions are one function");
+}

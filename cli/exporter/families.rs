@@ -41,6 +41,11 @@ const COPIED: Family = counter("copied_bytes_total", "Bytes copied by direction.
 const COLLECTIVES: Family = counter("collectives_total", "Communication kernels, by what their names say.");
 const COLLECTIVE_SECONDS: Family =
     counter("collective_seconds_total", "Time of communication kernels, hidden behind computation or not.");
+const OPERATIONS: Family =
+    counter("collective_operations_total", "Operations of communicators that NCCL told and that have run.");
+const OPERATION_BYTES: Family = counter("collective_bytes_total", "Their bytes, as nccl-tests counts them.");
+const EXPOSED_SECONDS: Family =
+    counter("collective_exposed_seconds_total", "Time of communication kernels in which nothing computed.");
 const VERDICT: Family = gauge("verdict", "1 for the cause that matters most now.");
 const RECOVERABLE: Family =
     gauge("recoverable_ratio", "Part of the steady time that could be had back at most without the cause, 0 to 1.");
@@ -60,7 +65,7 @@ const FAILED_PUSHES: Family = counter("exporter_failed_pushes_total", "Numbers o
 
 /// All of them.
 #[cfg(test)]
-pub const FAMILIES: [&Family; 22] = [
+pub const FAMILIES: [&Family; 25] = [
     &DEVICE_SECONDS,
     &LEAF_SECONDS,
     &STEPS,
@@ -69,6 +74,9 @@ pub const FAMILIES: [&Family; 22] = [
     &COPIED,
     &COLLECTIVES,
     &COLLECTIVE_SECONDS,
+    &OPERATIONS,
+    &OPERATION_BYTES,
+    &EXPOSED_SECONDS,
     &VERDICT,
     &RECOVERABLE,
     &LOST,
@@ -141,6 +149,14 @@ fn devices<'a>(page: &mut Page, processes: impl Iterator<Item = &'a Known> + Clo
         for (known, device) in all() {
             for (function, (count, nanos)) in FUNCTIONS.iter().zip(device.collectives).filter(|(_, (n, _))| *n > 0) {
                 let value = if time { seconds(nanos) } else { count as f64 };
+                page.with(family, &Labels::of_device(known, device), &[("function", function)], value);
+            }
+        }
+    }
+    for (place, family) in [&OPERATIONS, &OPERATION_BYTES, &EXPOSED_SECONDS].into_iter().enumerate() {
+        for (known, device) in all() {
+            for (function, numbers) in FUNCTIONS.iter().zip(device.operations).filter(|(_, all)| all[place] > 0) {
+                let value = if place == 2 { seconds(numbers[place]) } else { numbers[place] as f64 };
                 page.with(family, &Labels::of_device(known, device), &[("function", function)], value);
             }
         }

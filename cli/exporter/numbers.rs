@@ -73,6 +73,8 @@ pub struct Device {
     pub copied: [u64; DIRECTIONS.len()],
     /// Count and nanoseconds, in the order of [`FUNCTIONS`].
     pub collectives: [(u64, u64); FUNCTIONS.len()],
+    /// Count, bytes and exposed nanoseconds, in the order of [`FUNCTIONS`].
+    pub operations: [[u64; 3]; FUNCTIONS.len()],
 }
 
 impl Numbers {
@@ -143,6 +145,9 @@ impl Numbers {
                 most(&mut new.0, old.0);
                 most(&mut new.1, old.1);
             }
+            for (new, old) in new.operations.iter_mut().flatten().zip(old.operations.into_iter().flatten()) {
+                most(new, old);
+            }
             most(&mut new.kernels, old.kernels);
             most(&mut new.steps, old.steps);
         }
@@ -157,10 +162,14 @@ fn device(json: &Value) -> Device {
     }
     let mut collectives = [(0, 0); FUNCTIONS.len()];
     for row in json["collectives"].as_array().into_iter().flatten().take(FUNCTIONS.len()) {
-        let other = FUNCTIONS.len() - 1;
-        let place = FUNCTIONS.iter().position(|&name| row["function"] == name).unwrap_or(other);
+        let place = function(row);
         collectives[place].0 += number(row, "count");
         collectives[place].1 += number(row, "total_ns");
+    }
+    let mut operations = [[0; 3]; FUNCTIONS.len()];
+    for row in json["operations"].as_array().into_iter().flatten().take(FUNCTIONS.len()) {
+        let numbers = ["count", "bytes", "exposed_ns"].map(|name| number(row, name));
+        operations[function(row)].iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
     }
     Device {
         id: number(json, "id"),
@@ -171,7 +180,13 @@ fn device(json: &Value) -> Device {
         step_median_ns: json["step_median_ns"].as_u64(),
         copied: DIRECTIONS.map(|name| number(&json["copied_bytes"], name)),
         collectives,
+        operations,
     }
+}
+
+/// The place of a row's function; one of another version is with the last.
+fn function(row: &Value) -> usize {
+    FUNCTIONS.iter().position(|&name| row["function"] == name).unwrap_or(FUNCTIONS.len() - 1)
 }
 
 fn group(name: &Value) -> Option<Group> {
@@ -206,13 +221,15 @@ mod tests {
             "type": "metrics", "pid": -1, "run": "a\n\u{7}b".repeat(1_000), "rank": "x", "loss": 3, "tracing": [],
             "live_verdict": "of_tomorrow", "ranking": [{"group": "sync", "recoverable": 7}, 3],
             "devices": [3, {"leaves": {"compute": u64::MAX, "of_tomorrow": 1},
-                            "collectives": [{"function": "of_tomorrow", "count": 2}, 1]}],
+                            "collectives": [{"function": "of_tomorrow", "count": 2}, 1],
+                            "operations": [{"function": "of_tomorrow", "bytes": 7}, {"function": 3, "bytes": -1}]}],
         });
         let numbers = Numbers::of(&hostile).unwrap();
         assert_eq!((numbers.pid, numbers.rank, numbers.verdict, numbers.recoverable.len()), (0, None, None, 0));
         assert_eq!(numbers.run.as_ref().unwrap().len(), LABEL);
         assert_eq!(numbers.devices[1].leaves[0], u64::MAX / 2);
         assert_eq!(numbers.devices[1].collectives[FUNCTIONS.len() - 1], (2, 0), "of another version");
+        assert_eq!(numbers.devices[1].operations[FUNCTIONS.len() - 1], [0, 7, 0]);
         assert_eq!(numbers.lost.len(), losses().count());
     }
 

@@ -13,7 +13,8 @@ fn text(labels: serde_json::Value, with_leaves: bool) -> String {
         "tracing": {"records_ns": 5}, "loss": {"dropped_by_cupti": 3},
         "devices": [{"id": 0, "uuid": "GPU-1", "leaves": {"compute": 1_500_000_000_u64, "host_cpu": 1},
             "kernels": 2, "steps": 3, "step_median_ns": 4_000_000, "copied_bytes": {"host_to_device": 9},
-            "collectives": [{"function": "all_reduce", "count": 5, "total_ns": 500_000_000}]}]});
+            "collectives": [{"function": "all_reduce", "count": 5, "total_ns": 500_000_000}],
+            "operations": [{"function": "all_reduce", "count": 6, "bytes": 4096, "exposed_ns": 250_000_000}]}]});
     json.as_object_mut().unwrap().extend(labels.as_object().unwrap().clone());
     let mut node = Node::default();
     node.insert("/s/7.sock", Numbers::of(&json).unwrap());
@@ -32,6 +33,9 @@ fn metrics_are_written_as_prometheus_reads_them() {
         format!("gpuwhy_steps_total{{{device}}} 3"),
         format!("gpuwhy_step_seconds{{{device}}} 0.004"),
         format!("gpuwhy_collective_seconds_total{{{device},function=\"all_reduce\"}} 0.5"),
+        format!("gpuwhy_collective_operations_total{{{device},function=\"all_reduce\"}} 6"),
+        format!("gpuwhy_collective_bytes_total{{{device},function=\"all_reduce\"}} 4096"),
+        format!("gpuwhy_collective_exposed_seconds_total{{{device},function=\"all_reduce\"}} 0.25"),
         format!("gpuwhy_verdict{{{labels},verdict=\"sync\"}} 1"),
         format!("gpuwhy_verdict{{{labels},verdict=\"copy\"}} 0"),
         format!("gpuwhy_recoverable_ratio{{{labels},cause=\"sync\"}} 0.25"),

@@ -6,6 +6,7 @@
 
 use crate::attribution::Attributor;
 use crate::attribution::leaf::{LEAF_COUNT, Leaf, Leaves};
+use crate::collective::{self, CollectiveEngine, FunctionTotal};
 use crate::dictionary::Dictionary;
 use crate::json_text::Object;
 use crate::record::{CopyKind, Device, DeviceId};
@@ -55,6 +56,21 @@ impl Function {
         (Self::Other, "other", ""),
     ];
 
+    /// The function with the same name in metrics. Sends and receives are one, as their kernels are.
+    const fn of_operation(function: collective::Function) -> Self {
+        use collective::Function as Told;
+        match function {
+            Told::AllReduce => Self::AllReduce,
+            Told::AllGather => Self::AllGather,
+            Told::ReduceScatter => Self::ReduceScatter,
+            Told::Broadcast => Self::Broadcast,
+            Told::Reduce => Self::Reduce,
+            Told::AllToAll => Self::AllToAll,
+            Told::Send | Told::Receive | Told::SendReceive => Self::SendRecv,
+            Told::Gather | Told::Scatter | Told::Unknown => Self::Other,
+        }
+    }
+
     fn of_kernel(name: &str) -> Self {
         let plain: String = name.chars().filter(|&letter| letter != '_').collect::<String>().to_ascii_lowercase();
         let found = Self::ALL.iter().find(|(_, _, part)| plain.contains(part));
@@ -78,6 +94,8 @@ struct DeviceTotals {
     steps: u64,
     copied: [u64; DIRECTIONS.len()],
     collectives: [Tally; Function::ALL.len()],
+    /// As NCCL told, else as names of kernels say.
+    operations: [FunctionTotal; Function::ALL.len()],
 }
 
 /// What all devices of a process have done in all captures so far.
@@ -112,6 +130,16 @@ impl Totals {
         }
     }
 
+    /// Adds the operations of a capture, or of what it has come to so far.
+    pub fn add_collectives(&mut self, collectives: &CollectiveEngine) {
+        for ((device, function), total) in collectives.totals() {
+            let sum = &mut self.device(device).operations[Function::of_operation(function) as usize];
+            sum.operations += total.operations;
+            sum.bytes = sum.bytes.saturating_add(total.bytes);
+            sum.exposed_ns = sum.exposed_ns.saturating_add(total.exposed_ns);
+        }
+    }
+
     fn device(&mut self, id: DeviceId) -> &mut DeviceTotals {
         let index = self.devices.iter().position(|device| device.id == id).unwrap_or_else(|| {
             self.devices.push(DeviceTotals {
@@ -121,6 +149,7 @@ impl Totals {
                 steps: 0,
                 copied: [0; DIRECTIONS.len()],
                 collectives: Default::default(),
+                operations: Default::default(),
             });
             self.devices.len() - 1
         });
@@ -179,6 +208,7 @@ fn of_device(totals: &DeviceTotals, report: &Report, dictionary: &Dictionary) ->
     let copied = DIRECTIONS.iter().zip(totals.copied).filter(|&(_, bytes)| bytes > 0);
     let collectives =
         Function::ALL.into_iter().map(|(function, name, _)| (name, totals.collectives[function as usize]));
+    let operations = Function::ALL.into_iter().map(|(function, name, _)| (name, totals.operations[function as usize]));
     Object::new()
         .number("id", totals.id.0.into())
         .optional_text("uuid", dictionary.device(totals.id).and_then(Device::uuid_text).as_deref())
@@ -194,6 +224,16 @@ fn of_device(totals: &DeviceTotals, report: &Report, dictionary: &Dictionary) ->
             "collectives",
             collectives.filter(|(_, tally)| tally.count > 0).map(|(name, tally)| {
                 Object::new().text("function", name).number("count", tally.count).number("total_ns", tally.total_ns)
+            }),
+        )
+        .objects(
+            "operations",
+            operations.filter(|(_, total)| *total != FunctionTotal::default()).map(|(name, total)| {
+                Object::new()
+                    .text("function", name)
+                    .number("count", total.operations)
+                    .number("bytes", total.bytes)
+                    .number("exposed_ns", total.exposed_ns)
             }),
         )
 }

@@ -333,7 +333,10 @@ impl Captures {
     pub fn metrics(&self, session: &ProcessInfo, dictionary: &Dictionary, loss: &Loss) -> Object {
         let report = self.report_of(session, dictionary, loss, (End::Abrupt, Vec::new()), false);
         let mut totals = self.ended.clone();
-        self.open.iter().for_each(|capture| totals.add(&capture.attributor, dictionary));
+        for capture in &self.open {
+            totals.add(&capture.attributor, dictionary);
+            totals.add_collectives(&capture.collectives);
+        }
         metrics::state(&report, &totals, dictionary)
     }
 
@@ -466,6 +469,7 @@ impl Captures {
         capture.attributor.finish(at, dictionary);
         self.ended.add(&capture.attributor, dictionary);
         capture.collectives.finish(at);
+        self.ended.add_collectives(&capture.collectives);
         if self.marked && capture.row.number != MONITORED {
             let report = Report::live(session, &capture.attributor, dictionary, loss, End::Clean, Vec::new());
             capture.row.conclude(at, &report);

@@ -1,8 +1,10 @@
 //! Collectives of one capture: rows from events and records, added up.
 
-use super::{CollectiveEvent, CollectiveRow, CollectiveTable, Joiner, Pending, Unjoined};
+use std::collections::BTreeMap;
+
+use super::{CollectiveEvent, CollectiveRow, CollectiveTable, Function, FunctionTotal, Joiner, Pending, Unjoined};
 use crate::dictionary::Dictionary;
-use crate::record::{Record, Timestamp};
+use crate::record::{DeviceId, Record, Timestamp};
 
 /// Operations that wait for the first record.
 const EARLY_LIMIT: usize = 1 << 14;
@@ -79,6 +81,12 @@ impl CollectiveEngine {
     #[must_use]
     pub fn pending(&self) -> &Pending {
         &self.pending
+    }
+
+    /// Totals of each device and function so far.
+    #[must_use]
+    pub fn totals(&self) -> BTreeMap<(DeviceId, Function), FunctionTotal> {
+        self.table.totals()
     }
 
     /// What it came to; `None` when nothing communicated.

@@ -21,7 +21,7 @@ pub use join::{Joiner, Unjoined};
 pub use names::{Algorithm, DataType, Function, Protocol};
 pub use overlap::Overlap;
 pub use pending::Pending;
-pub use table::{CollectiveRow, CollectiveTable, ROW_LIMIT};
+pub use table::{CollectiveRow, CollectiveTable, FunctionTotal, ROW_LIMIT};
 
 use crate::record::{CorrelationId, DeviceId, NameId, StreamId, ThreadId, Timestamp};
 

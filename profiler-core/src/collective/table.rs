@@ -1,5 +1,7 @@
 //! Collectives added up by communicator, function and algorithm.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 
 use super::{Algorithm, Basis, Collective, Function, arithmetic};
@@ -82,6 +84,17 @@ impl CollectiveRow {
     }
 }
 
+/// Operations of one function on one device, of all communicators.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FunctionTotal {
+    /// Operations that NCCL told and whose kernel has run.
+    pub operations: u64,
+    /// Their size as nccl-tests counts it, bytes.
+    pub bytes: u64,
+    /// Time in kernels in which nothing computed on the device, nanoseconds; also of kernels that rest on their names.
+    pub exposed_ns: u64,
+}
+
 /// Takes rows of one process in the order in which a [`Joiner`](super::Joiner) gives them.
 #[derive(Clone, Debug, Default)]
 pub struct CollectiveTable {
@@ -89,6 +102,8 @@ pub struct CollectiveTable {
     /// Rows of the newest kernel.
     newest: Vec<Collective>,
     beyond: u64,
+    /// At most one for each device and function, whatever the number of rows.
+    totals: BTreeMap<(DeviceId, Function), FunctionTotal>,
 }
 
 impl CollectiveTable {
@@ -119,6 +134,10 @@ impl CollectiveTable {
             // Different functions in one kernel: a time, and no size that would mean anything.
             (Function::Unknown, 0)
         };
+        let total = self.totals.entry((first.device, function)).or_default();
+        total.operations += if first.basis == Basis::KernelName { 0 } else { rows.len() as u64 };
+        total.bytes = total.bytes.saturating_add(bytes);
+        total.exposed_ns = total.exposed_ns.saturating_add(first.exposed_ns);
         let known = self.rows.len();
         let key = (first.communicator, function, first.algorithm);
         if known >= ROW_LIMIT && !self.rows.contains_key(&key) {
@@ -143,6 +162,14 @@ impl CollectiveTable {
         let mut rows: Vec<_> = all.rows.into_values().collect();
         rows.sort_by_key(|row| (std::cmp::Reverse(row.time_ns), row.communicator, row.function, row.algorithm));
         rows
+    }
+
+    /// Totals of each device and function.
+    #[must_use]
+    pub fn totals(&self) -> BTreeMap<(DeviceId, Function), FunctionTotal> {
+        let mut all = Self { newest: self.newest.clone(), totals: self.totals.clone(), ..Self::default() };
+        all.complete_newest();
+        all.totals
     }
 
     /// Kernels that found no row.

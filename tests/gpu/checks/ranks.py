@@ -152,6 +152,32 @@ def planted(suite: Suite, case: str, dose: float, leaves: tuple[str, ...]) -> It
         f"the critical path of {path['total_ns'] / 1e6:.1f} ms is the sum of its causes")
 
 
+# As in workloads/ranks.py: steps 120 to 122 add 2, 3 and 4 times; each step reduces once.
+AT_STEP_KERNELS = (2 + 3 + 4) + 3
+
+
+def at_step(suite: Suite) -> Iterator[Result]:
+    """`gpuwhy start --all --at-step` captures the same steps of all ranks, and nothing else."""
+    if (devices := device_count(suite)) < 2:
+        yield skipped("ranks.at_step", f"needs two GPUs, there are {devices}")
+        return
+    program = suite.python("ranks.py", "at_step", "--dose", "20", "--gpuwhy", str(suite.gpuwhy))
+    extra = {"GPUWHY_CAPTURE_RANGE": "command", "GPUWHY_NVTX_CAPTURE": "step", "NVTX_INJECTION64_PATH": str(suite.library)}
+    run = suite.run("ranks-at-step", program, Mode.VARIABLE, extra)
+    lines = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+    told = next((line for line in lines if "code" in line), None)
+    if told is None:
+        raise Unreadable(f"at_step: {run.ending()}: {run.stderr.strip()[-300:]}")
+    yield expect(
+        "ranks.at_step.told", told["code"] == 0 and told["stdout"].count("begins at step 120") == 2,
+        f"{told['stdout'].strip()}; {told['stderr'].strip()[-300:]}")
+    captures = {path.stem: Trace(suite, path).report["captures"] for path in run.traces()}
+    kernels = [[capture["kernels"] for capture in of_rank] for of_rank in captures.values()]
+    yield expect(
+        "ranks.at_step.kernels", kernels == [[AT_STEP_KERNELS]] * 2,
+        f"kernels of each rank's captures: {kernels}, launched in steps 120 to 122: {AT_STEP_KERNELS}")
+
+
 def hang(suite: Suite) -> Iterator[Result]:
     """`gpuwhy hang` names the rank that left out a collective, and where it is."""
     if (devices := device_count(suite)) < 2:
@@ -180,4 +206,5 @@ def device_count(suite: Suite) -> int:
 def checks() -> list[Check]:
     return [*(one_case(case) for case in CASES), Check("ranks.buckets", buckets), Check("ranks.straggler", straggler),
             *(Check(f"ranks.{case}", functools.partial(planted, case=case, dose=dose, leaves=leaves))
-              for case, (dose, leaves) in PLANTED.items()), Check("ranks.hang", hang)]
+              for case, (dose, leaves) in PLANTED.items()), Check("ranks.at_step", at_step),
+            Check("ranks.hang", hang)]

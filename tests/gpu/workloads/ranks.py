@@ -6,6 +6,8 @@
     buckets  DistributedDataParallel with buckets of --dose MB
     extra    the last rank multiplies --dose matrices more than the others before each all-reduce
     loader   the last rank takes its batches from a data loader that needs --dose milliseconds for each
+    at_step  --dose milliseconds a step, in a range `step`; step k adds k % 7 + 1 times. `gpuwhy start --all --at-step` is told
+             (--gpuwhy) once the ranks count steps
     skip     the last rank leaves out an all-reduce and sleeps; after --dose seconds `gpuwhy hang` is asked (--gpuwhy)
 
 Each rank prints one line of JSON: its process, its number, and the time of a step by its own clock.
@@ -42,6 +44,15 @@ class SlowBatches(torch.utils.data.Dataset):
         return torch.full((1,), float(index))
 
 
+# Of the case at_step: the first step that is captured, and how many are.
+AT_STEP, STEPS_CAPTURED = 120, 3
+
+
+def added(number: int) -> int:
+    """Kernels of step `number` beside its all-reduce: neighboring steps differ."""
+    return number % 7 + 1
+
+
 def never_come() -> None:
     """Where the rank stays that leaves out an all-reduce."""
     time.sleep(3600)
@@ -66,6 +77,15 @@ def work(options: argparse.Namespace, rank: int):
         for _ in range(4):
             matrix @ matrix
 
+    def numbered_step() -> None:
+        nonlocal number
+        with torch.cuda.nvtx.range("step"):
+            for _ in range(added(number)):
+                gradients.add_(1)
+            distributed.all_reduce(gradients)
+        number += 1
+        time.sleep(options.dose / 1e3)
+
     def step() -> None:
         nonlocal number
         number += 1
@@ -87,7 +107,7 @@ def work(options: argparse.Namespace, rank: int):
             reduction.wait()
             compute()
 
-    return step
+    return numbered_step if options.case == "at_step" else step
 
 
 def run(rank: int, options: argparse.Namespace) -> None:
@@ -109,9 +129,22 @@ def run(rank: int, options: argparse.Namespace) -> None:
     distributed.destroy_process_group()
 
 
+def start_at_step(options: argparse.Namespace) -> subprocess.CompletedProcess[str]:
+    """Tells all ranks to capture some steps, as soon as each of them counts its steps."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        status = subprocess.run([options.gpuwhy, "status", "--json"], capture_output=True, text=True, check=False)
+        counting = [line for line in map(json.loads, status.stdout.splitlines()) if line.get("steps") is not None]
+        if len(counting) >= options.ranks:
+            break
+        time.sleep(0.1)
+    command = [options.gpuwhy, "start", "--all", "--at-step", str(AT_STEP), "--steps", str(STEPS_CAPTURED)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("case", choices=["late", "serial", "beside", "buckets", "extra", "loader", "skip"])
+    parser.add_argument("case", choices=["late", "serial", "beside", "buckets", "extra", "loader", "at_step", "skip"])
     parser.add_argument("--gpuwhy", default="gpuwhy")
     parser.add_argument("--dose", type=float, required=True)
     parser.add_argument("--ranks", type=int, default=2)
@@ -120,6 +153,13 @@ def main() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         options.port = free.getsockname()[1]
+    if options.case == "at_step":
+        ranks = torch.multiprocessing.spawn(run, (options,), nprocs=options.ranks, join=False)
+        told = start_at_step(options)
+        print(json.dumps({"code": told.returncode, "stdout": told.stdout, "stderr": told.stderr}), flush=True)
+        while not ranks.join():
+            pass
+        return
     if options.case != "skip":
         torch.multiprocessing.spawn(run, (options,), nprocs=options.ranks)
         return
