@@ -29,4 +29,4 @@ class CommandFailed(RuntimeError):
 
 
 class LateStart(UserWarning):
-    """Measuring starts after CUDA was used: device work is recorded, but not the calls that launched it."""
+    """Measuring starts when CUDA has a context: CUPTI records nothing, or device work without its launches."""

@@ -156,10 +156,19 @@ def loaded() -> Functions:
 
 
 def cuda_is_used() -> bool:
-    """Whether CUDA has been initialized in this process. Loads nothing."""
+    """Whether CUDA has a context in this process: on this thread, or the primary one of a device. Loads and creates
+    nothing. `cuInit` alone is no use: a session after `torch.cuda.is_available()` is complete (H100, CUPTI 13.0)."""
     try:
         driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOW | os.RTLD_NOLOAD)
-        count = ctypes.c_int(0)
-        return int(driver.cuDeviceGetCount(ctypes.byref(count))) == 0
+        count, context = ctypes.c_int(0), ctypes.c_void_p()
+        if driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+            return False
+        if driver.cuCtxGetCurrent(ctypes.byref(context)) == 0 and context:
+            return True
+        flags, active = ctypes.c_uint(0), ctypes.c_int(0)
+        for device in range(count.value):
+            if driver.cuDevicePrimaryCtxGetState(device, ctypes.byref(flags), ctypes.byref(active)) == 0 and active.value:
+                return True
+        return False
     except (OSError, AttributeError):
         return False

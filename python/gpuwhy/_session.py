@@ -41,9 +41,9 @@ class State(enum.Enum):
     INJECTED = "injected"
     """The process runs under gpuwhy; a session is one trace more."""
     COMPLETE = "complete"
-    """Measuring began before CUDA was used."""
+    """Measuring began before CUDA had a context."""
     LATE = "late"
-    """Measuring began after CUDA was used: the calls of the host are missing."""
+    """Measuring began when CUDA had a context: the calls of the host are missing, or everything."""
 
 
 @dataclass(frozen=True)
@@ -354,9 +354,9 @@ class Profile:
     def _warn_if_late(self) -> None:
         if self.state is not State.LATE:
             return
-        text = ("CUDA was used before measuring began: device work is recorded, but not the calls that launched it. Call "
-                "gpuwhy.prepare() before the first CUDA call (%load_ext gpuwhy in the first cell of a notebook), or use "
-                "`python -m gpuwhy`")
+        text = ("CUDA was used before measuring began: CUPTI may record nothing then (on an H100 it did not), and at most "
+                "device work without the calls that launched it. Call gpuwhy.prepare() before the first CUDA call "
+                "(%load_ext gpuwhy in the first cell of a notebook), or use `python -m gpuwhy`")
         if self._strict:
             raise NotMeasured("refused", text)
         warnings.warn(text, LateStart, stacklevel=_outside())

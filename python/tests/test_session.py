@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 
+from gpuwhy import _native
+
 
 def test_a_session_reports_what_the_device_did(program):
     done = program("""
@@ -183,6 +185,29 @@ def test_a_late_start_warns_and_strict_refuses(program):
         assert caught[0].filename.endswith("program.py"), caught[0]
         assert p.state is gpuwhy.State.LATE
         """)
+
+
+def test_cuda_is_used_once_it_has_a_context(monkeypatch):
+    class Driver:
+        def __init__(self, initialized=True, current=None, active=()):
+            self.initialized, self.current, self.active = initialized, current, active
+
+        def cuDeviceGetCount(self, count):
+            count._obj.value = 2
+            return 0 if self.initialized else 3
+
+        def cuCtxGetCurrent(self, context):
+            context._obj.value = self.current
+            return 0
+
+        def cuDevicePrimaryCtxGetState(self, device, flags, active):
+            active._obj.value = int(device in self.active)
+            return 0
+
+    for driver, used in ((Driver(initialized=False, active=(0,)), False), (Driver(), False), (Driver(active=(1,)), True),
+                         (Driver(current=0x1000), True), (object(), False)):
+        monkeypatch.setattr(_native.ctypes, "CDLL", lambda *_, driver=driver, **__: driver)
+        assert _native.cuda_is_used() is used, vars(driver) if isinstance(driver, Driver) else driver
 
 
 def test_an_injected_library_is_joined(program):
