@@ -140,16 +140,14 @@ impl Collector {
         let Some((planner, view)) = self.bursts.as_mut().zip(self.captures.monitor_view()) else { return };
         // Not the time of the mark, which is a flush behind: a burst would last so much longer.
         let decision = planner.decide(clock::now(self.cupti), &view, &self.account.cost());
-        match decision {
-            Some(BurstDecision::Begin(trigger)) => {
-                if !self.controller.event(Event::BurstBegins(trigger)) {
-                    planner.refused();
-                }
-            }
-            Some(BurstDecision::End) => {
-                self.controller.event(Event::BurstEnds);
-            }
-            None => {}
+        let event = match decision {
+            Some(BurstDecision::Begin(trigger)) => Some(Event::BurstBegins(trigger)),
+            Some(BurstDecision::End) => Some(Event::BurstEnds),
+            None => None,
+        };
+        // One that did not begin gives its credit back; one that somebody else has ended has ended.
+        if event.is_some_and(|event| !self.controller.event(event)) {
+            planner.refused();
         }
         self.account.bursts(planner.summary());
     }
