@@ -8,7 +8,7 @@ use crate::whatif::ReplayedOperation;
 
 impl Captures {
     /// The steps that are over since this was last asked, with the number of their capture, of all captures that are
-    /// still known; see [`Attributor::take_step_log`].
+    /// still known; see [`take_step_log`](crate::attribution::Attributor::take_step_log).
     pub fn take_step_log(&mut self) -> Vec<(u32, DeviceId, LoggedStep)> {
         let captures = self.open.iter_mut().chain(&mut self.kept);
         let steps = captures.flat_map(|capture| {
@@ -19,7 +19,7 @@ impl Captures {
     }
 
     /// Keeps steps that are not remembered any more, of captures from here on; see
-    /// [`Attributor::keep_step_overflow`].
+    /// [`keep_step_overflow`](crate::attribution::Attributor::keep_step_overflow).
     pub fn keep_step_overflow(&mut self) {
         self.step_overflow_kept = true;
     }
@@ -34,7 +34,8 @@ impl Captures {
         steps.collect()
     }
 
-    /// The capture that the report is about, and [`Attributor::step_overflow_series`] of it.
+    /// The capture that the report is about, and the series that its devices' steps are from; see
+    /// [`step_overflow_series`](crate::attribution::Attributor::step_overflow_series).
     #[must_use]
     pub fn step_overflow_series(&self) -> Option<(u32, Vec<OverflowSeries>)> {
         self.shown().map(|capture| (capture.row.number, capture.attributor.step_overflow_series()))
@@ -46,7 +47,7 @@ impl Captures {
     }
 
     /// As [`log_segments`](Self::log_segments), and notes where operations in these parts of the run are in every
-    /// scenario of the simulation; see [`Attributor::log_replay`].
+    /// scenario of the simulation; see [`log_replay`](crate::attribution::Attributor::log_replay).
     pub fn log_replay(&mut self, parts: Vec<(u64, u64)>) {
         self.segments_logged = true;
         self.replay_logged = parts;
@@ -59,7 +60,7 @@ impl Captures {
     }
 
     /// What was noted since this was last asked, of the capture that the report is about; see
-    /// [`Attributor::take_segments`].
+    /// [`take_segments`](crate::attribution::Attributor::take_segments).
     pub fn take_segments(&mut self) -> Vec<(DeviceId, Vec<Segment>)> {
         let captures = self.open.iter_mut().chain(&mut self.kept);
         captures.flat_map(|capture| capture.attributor.take_segments()).collect()
