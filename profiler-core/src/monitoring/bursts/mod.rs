@@ -80,7 +80,7 @@ struct Burst {
     trigger: Trigger,
 }
 
-/// Decides. See the [module](self).
+/// Decides when a burst begins and ends.
 #[derive(Debug)]
 pub struct BurstPlanner {
     limits: BurstLimits,
