@@ -120,7 +120,7 @@ fn whatever_the_program_does_bursts_are_bounded_in_number_length_and_cost() {
         let limits = BurstLimits { every_ns: every * SECOND, longest_ns: longest * SECOND, ..LIMITS };
         // Always open, and never the same for long.
         let run = Run::of(900, limits, |time, _| Moment {
-            busy: if (time / 25.0) as u64 % 2 == 0 { 0.2 } else { 0.8 },
+            busy: if ((time / 25.0) as u64).is_multiple_of(2) { 0.2 } else { 0.8 },
             ..steady(false, price)
         });
         assert!(run.bursts.len() as u64 <= 2 + 900 / every, "{every}: {} bursts", run.bursts.len());
@@ -144,7 +144,7 @@ fn launches_that_stay_slow_are_measured_and_end_bursts() {
     let (low, high) = slowed.unwrap();
     assert!(low <= 1.0401 && high >= 1.0399 && high - low < 0.02, "{low} {high}");
     assert_eq!((bursts, run.bursts.len()), (1, 1), "what it costs for the rest of the run is more than the budget");
-    assert!(nanos >= SHORTEST && nanos <= 3 * SECOND);
+    assert!((SHORTEST..=3 * SECOND).contains(&nanos));
     let (bursts, _, slowed) = slower(1.0).planner.summary();
     assert!(bursts >= 6 && slowed.is_some_and(|(low, high)| low <= 1.0 && high >= 1.0), "{bursts} {slowed:?}");
 }
