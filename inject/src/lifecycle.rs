@@ -132,6 +132,7 @@ pub fn start(settings: &Settings) -> Result<(), StartError> {
 
 fn start_once(settings: &Settings) -> Result<(), StartError> {
     command_line::keep(settings.command_line);
+    let late = cupti_sys::devices_in_use() != 0;
     // First of all: CUPTI brings threads.
     let ranges_note = nvtx::invite();
     let collectives_note = nccl::other_plugin();
@@ -207,7 +208,7 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
     let safe = recorder::whole_graphs_are_safe(cupti);
     let whole_graphs = safe && settings.whole_graphs(sharing);
     let (switch, mut notes) =
-        ActivityRecorder::prepare(cupti, ownership, settings.mode, whole_graphs, &requested, managed)
+        ActivityRecorder::prepare(cupti, ownership, settings.mode, whole_graphs, &requested, managed, late)
             .map_err(failed)?;
     notes.extend(told.and_then(Result::err).map(|error| format!("{NO_UNIFIED_MEMORY}: {error}")));
     notes.extend(listening.and_then(Result::err).map(|error| format!("no source lines of kernels: {error}")));
@@ -226,6 +227,7 @@ fn start_once(settings: &Settings) -> Result<(), StartError> {
         report: settings.report,
         history: settings.history.clone(),
         kill: settings.capture.kill,
+        late,
     };
     if !profiler.install() {
         return Err(StartError::AlreadyStarted);

@@ -80,6 +80,8 @@ pub struct Profiler {
     pub history: Option<PathBuf>,
     /// Sent to the process when measuring ended before it.
     pub kill: Option<i32>,
+    /// Whether CUDA had a context before measuring began.
+    pub late: bool,
 }
 
 impl Profiler {

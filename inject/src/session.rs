@@ -105,7 +105,7 @@ fn begin_alone(start: Start, file: File) -> Result<(), SessionError> {
     let at = clock::now(profiler.cupti());
     let notes = vec!["measured: a session of the program".to_owned()];
     let (done, answer) = bounded(1);
-    let begun = SessionTrace::new(file, &process_info::describe(profiler.cupti(), at, None, notes), at)
+    let begun = SessionTrace::new(file, &process_info::describe(profiler.cupti(), at, None, notes), at, profiler.late)
         .map_err(|error| SessionError::Write(error.to_string()))
         .and_then(|trace| tell(profiler, SessionCommand::Begin(Box::new(trace), done)))
         .and_then(|()| wait(&answer));

@@ -29,4 +29,4 @@ class CommandFailed(RuntimeError):
 
 
 class LateStart(UserWarning):
-    """Measuring starts when CUDA has a context: CUPTI records nothing, or device work without its launches."""
+    """Measuring starts when CUDA has a context: the calls that launch device work may be missing."""

@@ -43,7 +43,7 @@ class State(enum.Enum):
     COMPLETE = "complete"
     """Measuring began before CUDA had a context."""
     LATE = "late"
-    """Measuring began when CUDA had a context: the calls of the host are missing, or everything."""
+    """Measuring began when CUDA had a context: calls of the host may be missing."""
 
 
 @dataclass(frozen=True)
@@ -354,9 +354,9 @@ class Profile:
     def _warn_if_late(self) -> None:
         if self.state is not State.LATE:
             return
-        text = ("CUDA was used before measuring began: CUPTI may record nothing then (on an H100 it did not), and at most "
-                "device work without the calls that launched it. Call gpuwhy.prepare() before the first CUDA call "
-                "(%load_ext gpuwhy in the first cell of a notebook), or use `python -m gpuwhy`")
+        text = ("CUDA was used before measuring began: calls that launch device work may be missing, and recording costs "
+                "more. Call gpuwhy.prepare() before the first CUDA call (%load_ext gpuwhy in the first cell of a notebook), or use "
+                "`python -m gpuwhy`")
         if self._strict:
             raise NotMeasured("refused", text)
         warnings.warn(text, LateStart, stacklevel=_outside())

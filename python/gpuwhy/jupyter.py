@@ -152,7 +152,7 @@ def load(shell: Any) -> None:
 
     try:
         if prepare() is State.LATE:
-            print("gpuwhy: CUDA was used before %load_ext gpuwhy, so reports will miss the calls of the host, or all. "
+            print("gpuwhy: CUDA was used before %load_ext gpuwhy, so reports may miss calls of the host. "
                   "Restart the kernel and load the extension in the first cell.", file=sys.stderr)
     except (NotMeasured, NotFound, VersionMismatch) as error:
         print(f"gpuwhy: nothing can be measured here: {error}", file=sys.stderr)

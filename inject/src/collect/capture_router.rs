@@ -28,6 +28,8 @@ pub struct CaptureRouter {
     /// The newest flush mark.
     mark: Timestamp,
     rejected: Vec<Record>,
+    /// See [`calls_may_be_missing`](Self::calls_may_be_missing).
+    without_calls: bool,
 }
 
 impl CaptureRouter {
@@ -38,6 +40,12 @@ impl CaptureRouter {
         Self { open, ..Self::default() }
     }
 
+    /// From the next capture on, device work of a capture without calls belongs to it by its own time: CUPTI may record
+    /// no calls where CUDA had a context before.
+    pub fn calls_may_be_missing(&mut self, may: bool) {
+        self.without_calls = may;
+    }
+
     /// Whether the oldest capture has to be concluded before another begins.
     #[must_use]
     pub fn is_full(&self) -> bool {
@@ -46,7 +54,7 @@ impl CaptureRouter {
 
     /// A capture begins.
     pub fn begin(&mut self, number: u32, at: Timestamp) {
-        self.open.push_back((number, CaptureFilter::new(Some(at))));
+        self.open.push_back((number, CaptureFilter::new(Some(at)).without_calls(self.without_calls)));
     }
 
     /// The range of a capture ended.

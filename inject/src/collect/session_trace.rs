@@ -62,14 +62,15 @@ impl std::fmt::Debug for SessionTrace {
 }
 
 impl SessionTrace {
-    /// A session that begins at `at`.
+    /// A session that begins at `at`; `late` says that CUDA had a context before measuring began.
     ///
     /// # Errors
     /// When the header cannot be written.
-    pub fn new(file: File, session: &ProcessInfo, at: Timestamp) -> io::Result<Self> {
+    pub fn new(file: File, session: &ProcessInfo, at: Timestamp, late: bool) -> io::Result<Self> {
         let mut attributor = Attributor::new();
         attributor.stop_what_if();
         let mut router = CaptureRouter::new(false);
+        router.calls_may_be_missing(late);
         router.begin(1, at);
         Ok(Self {
             router,

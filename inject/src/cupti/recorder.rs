@@ -65,6 +65,9 @@ pub struct ActivityRecorder {
     whole_graphs: AtomicBool,
     /// Kinds that stay on once they were.
     stays: Vec<Kind>,
+    /// Whether CUDA had a context before: then API functions chosen one by one bring no records, and whole kinds are
+    /// needed.
+    late: bool,
     turn: TracingSwitch,
 }
 
@@ -82,7 +85,8 @@ struct Calls {
 impl ActivityRecorder {
     /// Registers the callbacks and looks up what there is to switch; nothing is on yet but one function of each domain,
     /// which programs hardly call, and whole graphs if they are wanted. `on_request` are kinds beyond the usual ones;
-    /// those that `mode` brings go with it when it is lowered; `unified_memory` is what is wanted of managed memory.
+    /// those that `mode` brings go with it when it is lowered; `unified_memory` is what is wanted of managed memory;
+    /// `late` says that CUDA has a context already.
     /// Also returns notes for the report. When it fails the subscriber is released: it would only keep other tools out.
     pub fn prepare(
         cupti: &'static Cupti,
@@ -91,6 +95,7 @@ impl ActivityRecorder {
         whole_graphs: bool,
         on_request: &[Kind],
         unified_memory: Vec<UnifiedMemoryCounter>,
+        late: bool,
     ) -> Result<(Self, Vec<String>), Error> {
         let mut notes = Vec::new();
         let records = mode != Mode::Monitor;
@@ -146,6 +151,7 @@ impl ActivityRecorder {
             level: AtomicU8::new(mode as u8),
             records,
             stays: if old { vec![Kind::CONCURRENT_KERNEL] } else { Vec::new() },
+            late,
             turn: TracingSwitch::new(),
         };
         Ok((switch, notes))
@@ -304,14 +310,17 @@ impl ActivityRecorder {
             result => note(&mut notes, NO_UNIFIED_MEMORY, result),
         }
         for Calls { domain, ids, rest, all } in &self.calls {
-            let shared = self.ownership.was_shared();
-            let wanted = ids.iter().chain(rest.iter().filter(|_| full)).filter(|_| !shared);
+            let in_vain = if self.late {
+                Some("CUDA was used before measuring began")
+            } else {
+                self.ownership.was_shared().then_some("another tool may have used CUPTI")
+            };
+            let wanted = ids.iter().chain(rest.iter().filter(|_| full)).filter(|_| in_vain.is_none());
             let enabled = wanted.filter(|&&id| self.cupti.enable_api(*domain, id).is_ok()).count();
             all.store(enabled == 0, Ordering::Relaxed);
             if enabled == 0 {
                 let kind = whole(*domain);
-                let why =
-                    if shared { "another tool may have used CUPTI" } else { "this CUPTI cannot select API calls" };
+                let why = in_vain.unwrap_or("this CUPTI cannot select API calls");
                 notes.push(format!("{why}: all {kind} calls are recorded, which costs more"));
                 note(&mut notes, &format!("no {kind} records"), self.cupti.enable(kind));
             }

@@ -44,6 +44,8 @@ pub struct CaptureFilter {
     waiting: Vec<Record>,
     /// Those that have waited through a flush mark already.
     waited: Vec<Record>,
+    /// Calls may not be recorded at all: work of a capture that has seen none belongs to it by its own time.
+    without_calls: bool,
 }
 
 impl CaptureFilter {
@@ -58,7 +60,14 @@ impl CaptureFilter {
             beyond: None,
             waiting: Vec::new(),
             waited: Vec::new(),
+            without_calls: false,
         }
+    }
+
+    /// Calls may not be recorded at all.
+    #[must_use]
+    pub fn without_calls(self, may_be: bool) -> Self {
+        Self { without_calls: may_be, ..self }
     }
 
     /// The range ended. What belongs to it may still come.
@@ -115,7 +124,9 @@ impl CaptureFilter {
                     Membership::In => release(record, true),
                     Membership::Out => release(record, false),
                     // Before the first call: its own call has had two marks of time to come.
-                    Membership::Waits if waited && self.is_before_first(&record) => release(record, false),
+                    Membership::Waits if waited && self.is_before_first(&record) => {
+                        release(record, self.is_in_by_time(&record));
+                    }
                     Membership::Waits => self.waited.push(record),
                 }
             }
@@ -132,7 +143,12 @@ impl CaptureFilter {
     /// to the capture, unless it comes from before the first call.
     pub fn close(&mut self, mut release: impl FnMut(Record, bool)) {
         for record in mem::take(&mut self.waited).into_iter().chain(mem::take(&mut self.waiting)) {
-            release(record, !self.is_before_first(&record) && self.judge_again(&record) != Membership::Out);
+            let is_in = if self.is_before_first(&record) {
+                self.is_in_by_time(&record)
+            } else {
+                self.judge_again(&record) != Membership::Out
+            };
+            release(record, is_in);
         }
     }
 
@@ -194,6 +210,18 @@ impl CaptureFilter {
             _ => return false,
         };
         self.begin.is_some() && self.first.is_none_or(|first| is_before(id, first))
+    }
+
+    /// Whether work belongs to a capture whose calls are not recorded. That without a time came while it was open.
+    fn is_in_by_time(&self, record: &Record) -> bool {
+        let start = match record {
+            Record::Kernel(work) => work.start.nanos(),
+            Record::Copy(work) => work.start.nanos(),
+            Record::Memset(work) => work.start.nanos(),
+            _ => 0,
+        };
+        let calls_are_missing = self.without_calls && self.first.is_none();
+        calls_are_missing && (start == 0 || self.judge_time(start) == Membership::In)
     }
 }
 

@@ -54,6 +54,29 @@ fn calls_belong_by_their_begin_and_their_kernels_with_them() {
 }
 
 #[test]
+fn where_calls_may_be_missing_kernels_belong_by_their_own_time() {
+    for (may_be, belongs) in [(true, true), (false, false)] {
+        let mut filter = filter().without_calls(may_be);
+        assert_eq!(filter.judge(&kernel(5, BEGIN - 500_000)), Membership::Out);
+        assert_eq!(filter.judge(&kernel(6, BEGIN + 500_000)), Membership::Waits);
+        assert_eq!(released(&mut filter), []);
+        assert_eq!(released(&mut filter), [(6, belongs)], "its call has had its time to come");
+        assert_eq!(filter.judge(&kernel(7, BEGIN + 600_000)), Membership::Waits);
+        assert_eq!(filter.judge(&kernel(8, END + 500_000)), Membership::Waits);
+        filter.end(time(END));
+        let mut got = Vec::new();
+        filter.close(|record, inside| got.push((id_of(&record), inside)));
+        assert_eq!(got, [(7, belongs), (8, false)]);
+    }
+    // One call is enough to know that they are recorded.
+    let mut filter = filter().without_calls(true);
+    assert_eq!(filter.judge(&kernel(6, BEGIN + 500_000)), Membership::Waits);
+    assert_eq!(filter.judge(&call(10, BEGIN + 600_000)), Membership::In);
+    assert_eq!(released(&mut filter), []);
+    assert_eq!(released(&mut filter), [(6, false)]);
+}
+
+#[test]
 fn kernels_launched_before_the_begin_stay_out_whenever_they_run() {
     let mut filter = filter();
     assert_eq!(filter.judge(&kernel(5, BEGIN - 500_000)), Membership::Out, "it ran before the begin");
