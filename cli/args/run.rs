@@ -76,7 +76,7 @@ pub struct RunArgs {
     /// Measure none (the whole run), cudaProfilerApi, nvtx or command [default: none]
     #[arg(short = 'c', long, value_name = "WHAT", help_heading = "What is measured", value_parser = value_of(config::CAPTURE_RANGE))]
     capture_range: Option<String>,
-    /// Name the range of -c nvtx, -c command or --steps: range, range@domain, *@domain
+    /// Name the range of -c nvtx, -c command, --steps: range, range@domain
     #[arg(short = 'p', long, value_name = "RANGE", help_heading = "What is measured", value_parser = value_of(config::NVTX_CAPTURE))]
     nvtx_capture: Option<String>,
     /// Do this after a capture: none, stop, stop-shutdown, repeat, repeat:N [default: stop-shutdown]

@@ -109,14 +109,19 @@ static void closed_streams(void) {
     play(END);
 }
 
-// Closes everything that it does not know, as daemons do, and opens files of its own.
-static void closes_all(void) {
-    init();
+// Plays a part, and waits until the library has opened its file.
+static void play_until_trace(void) {
     play(MIDDLE_MS);
     for (int tries = 0; access("trace.gpuwhy", F_OK); tries++) {
         must(tries < 3000, "there is a trace");
         pause_ms(10);
     }
+}
+
+// Closes everything that it does not know, as daemons do, and opens files of its own.
+static void closes_all(void) {
+    init();
+    play_until_trace();
     for (int file = 3; file < 256; file++) close(file);
     char name[32];
     int files[32];
@@ -150,7 +155,7 @@ static void closes_all(void) {
 // Has no descriptor left while somebody waits to be let in.
 static void no_descriptor_left(void) {
     init();
-    play(MIDDLE_MS);
+    play_until_trace();
     int control = thread_called("gpuwhy-control");
     must(control != 0, "there is a control thread");
     struct sockaddr_un address = {.sun_family = AF_UNIX};
