@@ -53,7 +53,8 @@ pub fn start_from_env() -> Result<(), StartError> {
     let (settings, errors) = Settings::from_env();
     log::begin(settings.log);
     warn_of(&errors);
-    let started = start(&settings);
+    // The driver calls this within `cuInit`: there is no context yet, and nothing may be asked of the driver.
+    let started = start(&settings, false);
     if let Some(other) = &settings.chain {
         match process::initialize_other(other) {
             Ok(1) => tracing::info!("{}: initialized", other.display()),
@@ -102,22 +103,24 @@ pub fn start_for_sessions(how: Start) -> Result<(), StartError> {
         tracing::warn!("CUDA had started before the first session: CUDA graphs are recorded by nodes, not as a whole");
         graphs = Graphs::Nodes;
     }
-    start(&Settings { capture, chain: None, mode, graphs, max_overhead: None, bursts: None, ..silent })?;
+    let late = cupti_sys::devices_in_use() != 0;
+    start(&Settings { capture, chain: None, mode, graphs, max_overhead: None, bursts: None, ..silent }, late)?;
     if let Some(profiler) = Profiler::measuring() {
         profiler.controller.hold();
     }
     Ok(())
 }
 
-/// Starts measuring. A second call in the same process is an error and changes nothing.
+/// Starts measuring; `late` says that CUDA has a context already. A second call in the same process is an error and
+/// changes nothing.
 ///
 /// # Errors
 /// When no usable libcupti is found, when another tool holds CUPTI, or when the library was started before.
-pub fn start(settings: &Settings) -> Result<(), StartError> {
+fn start(settings: &Settings, late: bool) -> Result<(), StartError> {
     if !State::Idle.advance(State::Starting) {
         return Err(StartError::AlreadyStarted);
     }
-    let started = start_once(settings);
+    let started = start_once(settings, late);
     let state = if started.is_ok() { State::Running } else { State::Finished };
     if let Err(error) = &started {
         nvtx::stop();
@@ -130,9 +133,8 @@ pub fn start(settings: &Settings) -> Result<(), StartError> {
     started
 }
 
-fn start_once(settings: &Settings) -> Result<(), StartError> {
+fn start_once(settings: &Settings, late: bool) -> Result<(), StartError> {
     command_line::keep(settings.command_line);
-    let late = cupti_sys::devices_in_use() != 0;
     // First of all: CUPTI brings threads.
     let ranges_note = nvtx::invite();
     let collectives_note = nccl::other_plugin();
