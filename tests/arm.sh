@@ -19,7 +19,9 @@ if ! python3 -c "import sys; sys.path.insert(0, 'python'); import pathlib, wheel
     echo "SKIPPED: zig cannot be installed from PyPI"
     exit
 fi
-PATH=$target/wheel-tools/bin:$PATH cargo zigbuild --profile "$profile" --target aarch64-unknown-linux-gnu.2.17 --locked \
+# Without optimization Rust's standard library wants gettid of glibc 2.30; a release build does with that of the wheel.
+[ "$profile" = dev ] && glibc=2.31 || glibc=2.17
+PATH=$target/wheel-tools/bin:$PATH cargo zigbuild --profile "$profile" --target "aarch64-unknown-linux-gnu.$glibc" --locked \
     -p gpuwhy -p gpuwhy-inject -p cupti-replay
 built=$CARGO_TARGET_DIR/aarch64-unknown-linux-gnu/$([ "$profile" = dev ] && echo debug || echo "$profile")
 library=$built/deps/libprof.so
