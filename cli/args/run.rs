@@ -15,8 +15,9 @@ use crate::run;
 // The modes with their prices come from measurements: benches/gpu/publish.py writes the file.
 pub(super) const RUN_HELP: &str = concat!(
     "\
-gpuwhy sets CUDA_INJECTION64_PATH, NVTX_INJECTION64_PATH and its own variables, and then becomes the command (exec): process id, terminal, signals and exit status are those of the command. Each option sets a GPUWHY_*
-variable of libprof.so; without the option the variable stays as it is.
+gpuwhy sets CUDA_INJECTION64_PATH, NVTX_INJECTION64_PATH and its own variables, and then becomes the command (exec):
+process id, terminal, signals and exit status are those of the command. Each option but --nccl, which sets
+NCCL_PROFILER_PLUGIN, sets a GPUWHY_* variable of libprof.so; without the option the variable stays as it is.
 
 ",
     include_str!("prices.txt"),
