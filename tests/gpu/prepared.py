@@ -13,9 +13,9 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from harness import Mode, Run, Suite, TimeUp
+from harness import Check, Mode, Result, Run, Suite, TimeUp, expect, skipped
 
 # Time for all programs of a group to load their libraries, seconds. Some compile their kernels meanwhile.
 READY_LIMIT = 240.0
@@ -155,6 +155,20 @@ class Group:
     names: Sequence[str]
     size: int
     _started: dict[str, dict[str, Prepared] | Exception] = dataclasses.field(default_factory=dict)
+
+    def check(self, name: str, judge: Callable[[Suite, str, dict[str, Prepared]], Iterator[Result]], credit: float) -> Check:
+        """The check of one program, which `judge` judges; see `Check` for `credit`. A missing library skips it."""
+        title = f"{self.prefix}.{name}"
+
+        def check(suite: Suite) -> Iterator[Result]:
+            try:
+                yield from judge(suite, name, self.take(suite, name))
+            except Missing as error:
+                yield skipped(title, str(error))
+            except Failed as error:
+                yield expect(title, False, str(error))
+
+        return Check(title, check, credit=credit)
 
     def take(self, suite: Suite, name: str) -> dict[str, Prepared]:
         """The programs of one check, ready.

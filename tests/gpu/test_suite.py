@@ -15,14 +15,14 @@ import pathlib
 import sys
 import tempfile
 import time
-import types
 import unittest
+from collections.abc import Iterator
 
 import gains
 import suite
 from checks import auto, counters, inside, interventions, monitor, native_cost, real, untraced
 from gains_table import main as print_tables
-from harness import Mode, Run, Status, Suite, read_lines
+from harness import Mode, Result, Run, Status, Suite, read_lines
 from intervention_table import FIXES, INTERVENTIONS, SCENARIOS
 from prepared import Failed, Group, Missing, Plan, Prepared, finish_all
 from record_counters import convert
@@ -269,12 +269,21 @@ class Turns(unittest.TestCase):
         self.assertEqual([line.status.value for line in lines], ["PASS", "SKIPPED", "SKIPPED"])
         self.assertIn("another tool", lines[1].detail)
 
+    def test_a_missing_library_skips_a_check_and_a_failed_program_fails_it(self) -> None:
+        def judge(suite: Suite, name: str, programs: dict[str, Prepared]) -> Iterator[Result]:
+            raise {"old": Missing, "broken": Failed}[name]("no such module")
+            yield
+
+        group = Group("made", lambda suite, name: {}, ["old", "broken"], 2)
+        self.suite.selected = ["made.old", "made.broken"]
+        lines = [line for name in group.names for line in group.check(name, judge, 1.0).function(self.suite)]
+        self.assertEqual([(line.name, line.status, line.detail) for line in lines], [
+            ("made.old", Status.SKIPPED, "no such module"), ("made.broken", Status.FAIL, "no such module")])
+
     def test_an_untraced_step_is_compared_with_the_bare_one(self) -> None:
         traced = {f"traced-{number}": Plan(self.script, (), "json", Mode.VARIABLE) for number in range(untraced.ROUNDS)}
         bare = self.started(bare=Plan(self.script, (), "json"), **traced)
-        group, untraced.GROUP = untraced.GROUP, types.SimpleNamespace(take=lambda suite, name: bare)
-        self.addCleanup(setattr, untraced, "GROUP", group)
-        (line,) = untraced.one_program("launch").function(self.suite)
+        (line,) = untraced.compare(self.suite, "launch", bare)
         # Bare turns print 10 to 50 steps/s, traced ones 10 each, of which a tenth is tracing.
         self.assertEqual(line.status, Status.FAIL)
         self.assertIn("bare 33333.3 us, traced 100000.0 us (+200.0%), predicted without tracing 90000.0 us (+170.0%) by 5", line.detail)

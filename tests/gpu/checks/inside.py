@@ -17,7 +17,7 @@ import gains
 from checks.interventions import rate, turns
 from harness import Check, Mode, Result, Suite, expect, skipped
 from intervention_table import FIXES
-from prepared import Failed, Group, Missing, Plan, Prepared, finish_all
+from prepared import Failed, Group, Plan, Prepared, finish_all
 from trace_report import single
 
 # Length of a turn of the bare programs, and of the traced one: kernels are measured after some 250 ms of work, a launch
@@ -210,19 +210,6 @@ def write_table(suite: Suite) -> Iterator[Result]:
 GROUP = Group("inside", plans, list(CASES), len(CASES))
 
 
-def one_case(name: str) -> Check:
-    def check(suite: Suite) -> Iterator[Result]:
-        try:
-            programs = GROUP.take(suite, name)
-            yield from judge(suite, name, programs)
-        except Missing as error:
-            yield skipped(f"inside.{name}", str(error))
-        except Failed as error:
-            yield expect(f"inside.{name}", False, str(error))
-
-    return Check(f"inside.{name}", check, credit=CREDIT)
-
-
 def checks() -> list[Check]:
     # The last one measures nothing: it needs no time of its own.
-    return [*(one_case(name) for name in CASES), Check("inside.table", write_table, credit=-1e9)]
+    return [*(GROUP.check(name, judge, CREDIT) for name in CASES), Check("inside.table", write_table, credit=-1e9)]

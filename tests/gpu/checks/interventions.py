@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import gains
 from harness import Check, Mode, Result, Suite, expect, skipped
 from intervention_table import INTERVENTIONS, Intervention
-from prepared import Failed, Group, Missing, Plan, Prepared, finish_all
+from prepared import Group, Plan, Prepared, finish_all
 from trace_report import Trace, single
 
 ROUNDS = 3
@@ -118,19 +118,6 @@ def judge(suite: Suite, name: str, programs: dict[str, Prepared]) -> Iterator[Re
 GROUP = Group("interventions", plans, list(INTERVENTIONS), SIZE)
 
 
-def one_intervention(name: str) -> Check:
-    def check(suite: Suite) -> Iterator[Result]:
-        try:
-            programs = GROUP.take(suite, name)
-            yield from judge(suite, name, programs)
-        except Missing as error:
-            yield skipped(f"interventions.{name}", str(error))
-        except Failed as error:
-            yield expect(f"interventions.{name}", False, str(error))
-
-    return Check(f"interventions.{name}", check, credit=CREDIT)
-
-
 def calibration(suite: Suite) -> Iterator[Result]:
     """Whether intervals and predictions of this run keep what they promise; the held-out half is told apart."""
     found = gains.gains(suite.recorded("intervention"))
@@ -147,4 +134,4 @@ def calibration(suite: Suite) -> Iterator[Result]:
 
 def checks() -> list[Check]:
     # The last one measures nothing: it needs no time of its own.
-    return [*(one_intervention(name) for name in INTERVENTIONS), Check("interventions.calibration", calibration, credit=-1e9)]
+    return [*(GROUP.check(name, judge, CREDIT) for name in INTERVENTIONS), Check("interventions.calibration", calibration, credit=-1e9)]

@@ -10,9 +10,9 @@ import statistics
 from collections.abc import Iterator
 
 from checks.interventions import rate
-from harness import Check, Mode, Result, Suite, expect, skipped
+from harness import Check, Mode, Result, Suite, expect
 from intervention_table import FIXES
-from prepared import Failed, Group, Missing, Plan, Prepared, finish_all
+from prepared import Group, Plan, Prepared, finish_all
 
 ROUNDS = 5
 SIZE = 2
@@ -69,20 +69,8 @@ def compare(suite: Suite, name: str, programs: dict[str, Prepared]) -> Iterator[
         f"exit codes {sorted(set(codes), key=str)}, {len(set(outputs))} different outputs")
 
 
-def one_program(name: str) -> Check:
-    def check(suite: Suite) -> Iterator[Result]:
-        try:
-            yield from compare(suite, name, GROUP.take(suite, name))
-        except Missing as error:
-            yield skipped(f"native-cost.{name}", str(error))
-        except Failed as error:
-            yield expect(f"native-cost.{name}", False, str(error))
-
-    return Check(f"native-cost.{name}", check, credit=CREDIT)
-
-
 GROUP = Group("native-cost", plans, list(PROGRAMS), SIZE)
 
 
 def checks() -> list[Check]:
-    return [one_program(name) for name in PROGRAMS]
+    return [GROUP.check(name, compare, CREDIT) for name in PROGRAMS]

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 
 import gains
-from harness import HERE, Check, Mode, Result, Suite, expect, skipped
-from prepared import Failed, Group, Missing, Plan, Prepared, finish_all
+from harness import HERE, Check, Mode, Result, Suite, expect
+from prepared import Group, Plan, Prepared, finish_all
 from trace_report import Trace, Unreadable
 
 SCRIPT = HERE / "workloads" / "frameworks" / "programs.py"
@@ -145,20 +145,8 @@ def judge(suite: Suite, name: str, programs: dict[str, Prepared]) -> Iterator[Re
     yield expect(f"{prefix}.report", not found, "; ".join([*found, trace.verdict_line()]))
 
 
-def one_program(name: str) -> Check:
-    def check(suite: Suite) -> Iterator[Result]:
-        try:
-            yield from judge(suite, name, GROUP.take(suite, name))
-        except Missing as error:
-            yield skipped(f"real.{name}", str(error))
-        except Failed as error:
-            yield expect(f"real.{name}", False, str(error))
-
-    return Check(f"real.{name}", check, credit=CREDIT)
-
-
 GROUP = Group("real", plans, list(PROGRAMS), SIZE)
 
 
 def checks() -> list[Check]:
-    return [one_program(name) for name in PROGRAMS]
+    return [GROUP.check(name, judge, CREDIT) for name in PROGRAMS]

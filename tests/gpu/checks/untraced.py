@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from checks.interventions import rate
 from harness import Check, Mode, Result, Suite, expect, skipped
 from intervention_table import EXAMPLES, FIXES
-from prepared import Failed, Group, Missing, Plan, Prepared, finish_all
+from prepared import Failed, Group, Plan, Prepared, finish_all
 from trace_report import Trace, single
 
 ROUNDS = 5
@@ -62,42 +62,30 @@ def rounds(suite: Suite, programs: dict[str, Prepared]) -> tuple[list[float], li
     return bare, traced
 
 
-def one_program(name: str) -> Check:
+def compare(suite: Suite, name: str, programs: dict[str, Prepared]) -> Iterator[Result]:
     prefix = f"untraced.{name}"
-
-    def compare(suite: Suite, programs: dict[str, Prepared]) -> Iterator[Result]:
-        try:
-            bare, traced = rounds(suite, programs)
-        finally:
-            finish_all(programs.values())
-        found = [prediction for own, trace in traced if (prediction := trace.predicted_step(own)) is not None]
-        measured, own = statistics.median(bare), statistics.median(own for own, _ in traced)
-        predicted = statistics.median(found) if found else None
-        suite.record("untraced", {
-            "name": name, "bare_ns": measured, "traced_ns": own, "predicted_untraced_ns": predicted, "bare": bare,
-            "traced": [own for own, _ in traced], "predictions": found, "untraced": [trace.untraced() for _, trace in traced],
-            "verdicts": [trace.verdict for _, trace in traced]})
-        text = f"bare {measured / 1e3:.1f} us, traced {own / 1e3:.1f} us ({own / measured - 1:+.1%})"
-        if predicted is None:
-            yield skipped(prefix, f"no report has a step without tracing; {text}")
-            return
-        error = predicted / measured - 1
-        yield expect(prefix, abs(error) <= TOLERANCE,
-                     f"{text}, predicted without tracing {predicted / 1e3:.1f} us ({error:+.1%}) by {len(found)} of {ROUNDS} reports")
-
-    def check(suite: Suite) -> Iterator[Result]:
-        try:
-            yield from compare(suite, GROUP.take(suite, name))
-        except Missing as error:
-            yield skipped(prefix, str(error))
-        except Failed as error:
-            yield expect(prefix, False, str(error))
-
-    return Check(prefix, check, credit=CREDIT)
+    try:
+        bare, traced = rounds(suite, programs)
+    finally:
+        finish_all(programs.values())
+    found = [prediction for own, trace in traced if (prediction := trace.predicted_step(own)) is not None]
+    measured, own = statistics.median(bare), statistics.median(own for own, _ in traced)
+    predicted = statistics.median(found) if found else None
+    suite.record("untraced", {
+        "name": name, "bare_ns": measured, "traced_ns": own, "predicted_untraced_ns": predicted, "bare": bare,
+        "traced": [own for own, _ in traced], "predictions": found, "untraced": [trace.untraced() for _, trace in traced],
+        "verdicts": [trace.verdict for _, trace in traced]})
+    text = f"bare {measured / 1e3:.1f} us, traced {own / 1e3:.1f} us ({own / measured - 1:+.1%})"
+    if predicted is None:
+        yield skipped(prefix, f"no report has a step without tracing; {text}")
+        return
+    error = predicted / measured - 1
+    yield expect(prefix, abs(error) <= TOLERANCE,
+                 f"{text}, predicted without tracing {predicted / 1e3:.1f} us ({error:+.1%}) by {len(found)} of {ROUNDS} reports")
 
 
 GROUP = Group("untraced", plans, list(PROGRAMS), SIZE)
 
 
 def checks() -> list[Check]:
-    return [one_program(name) for name in PROGRAMS]
+    return [GROUP.check(name, compare, CREDIT) for name in PROGRAMS]
