@@ -112,8 +112,9 @@ static void closed_streams(void) {
 // Plays a part, and waits until the library has opened its file.
 static void play_until_trace(void) {
     play(MIDDLE_MS);
-    for (int tries = 0; access("trace.gpuwhy", F_OK); tries++) {
-        must(tries < 3000, "there is a trace");
+    struct stat trace = {0};
+    for (int tries = 0; stat("trace.gpuwhy", &trace) || trace.st_size == 0; tries++) {
+        must(tries < 3000, "there is a trace with its header");
         pause_ms(10);
     }
 }
