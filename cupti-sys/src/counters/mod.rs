@@ -1,8 +1,8 @@
 //! Hardware counters: which metrics a chip has, samples of the whole device, ranges, program counters.
 //!
-//! The interfaces came with CUDA 12.6. Each needs `libnvperf_host.so` beside libcupti, which CUPTI finds by name alone; so
-//! it is loaded here by the absolute path of the libcupti in use, before CUPTI asks for it. No libcupti from CUDA 12.4 to
-//! 13.4 names `libnvperf_target.so`, whose tables would take another 101 MB.
+//! The interfaces came with CUDA 12.6. Each needs `libnvperf_host.so` beside libcupti, which CUPTI finds by name alone,
+//! so it is loaded here by the absolute path of the libcupti in use, before CUPTI asks for it. No libcupti of CUDA 12.4
+//! to 13.4 names `libnvperf_target.so`, whose tables would take another 101 MB.
 //!
 //! | module | what it promises |
 //! |---|---|
