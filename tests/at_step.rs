@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::captured::{Truth, read};
-use crate::support::{GPUWHY, Stage, report, stays, stderr};
+use crate::support::{GPUWHY, Stage, keeps_up, report, stays, stderr};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -177,10 +177,10 @@ fn detected_steps_can_be_named_where_a_schedule_detects_them() {
     let runtime = tempfile::tempdir().unwrap();
     /// Before step 1000 of 8,000, milliseconds.
     const EARLY: u64 = 100;
-    // A step has one kernel. A tenth of the recorded speed, so that a step is known soon after it is over.
+    // A step has one kernel.
     let mut host = stage.host("sync_item");
     stays(&mut host, EARLY, "go").env("GPUWHY_CONTROL", sockets(runtime.path()));
-    host.env("GPUWHY_REPLAY_SPEED", "0.1").env("GPUWHY_FLUSH", "10ms");
+    keeps_up(&mut host, (2..22).map(|slice| slice * 50)).env("GPUWHY_REPLAY_SPEED", "1").env("GPUWHY_FLUSH", "10ms");
     host.env("GPUWHY_STEPS", "1000000").stderr(Stdio::null()).stdout(Stdio::null());
     let child = host.spawn().unwrap();
     let job = Job { ranks: vec![(stage, child)], runtime };

@@ -1,10 +1,12 @@
 //! Captures end to end: the recorded programs call cudaProfilerStart and cudaProfilerStop, and exactly what they
 //! launched in between is in the trace.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
 
 use crate::support::captured::{Truth, read, run};
-use crate::support::{GPUWHY, Stage, counted, stderr};
+use crate::support::program::Program;
+use crate::support::{END, GPUWHY, Stage, counted, keeps_up, stays, stderr};
 use serde_json::Value;
 
 const MS: u64 = 1_000_000;
@@ -107,7 +109,12 @@ fn a_range_that_begins_while_tracing_is_switched_off_calls_it_back() {
     // Tracing lingers for 0.2 s after the first range; then each of six kinds takes 60 ms to be switched off.
     let edges = [520, 560, 900, 1100, 1110, 1300];
     let stage = Stage::new();
-    let mut host = host(&stage, "multi_stream", &edges);
+    let mut host = host(&stage, "multi_stream", &edges[..2]);
+    // Play waits for the first of them.
+    host.args(["--call", "899:programCounters=refused"]);
+    for (at, function) in edges[2..].iter().zip(["cudaProfilerStart", "cudaProfilerStop"].into_iter().cycle()) {
+        host.args(["--call", &format!("{at}:{function}")]);
+    }
     host.env("GPUWHY_CAPTURE_RANGE_END", "repeat").env("GPUWHY_REPLAY_SPEED", "1").env("GPUWHY_LOG", "debug");
     let output = run(host.env("GPUWHY_REPLAY_FAULT", "cuptiActivityDisable=60ms@running"));
     let text = stderr(&output);
@@ -176,12 +183,19 @@ fn the_driver_describes_the_devices_of_a_program_that_waited_for_its_capture() {
 #[test]
 fn after_the_shutdown_the_report_is_out_and_nothing_is_recorded_any_more() {
     let stage = Stage::new();
-    // At the recorded speed, so that there is a program left to go on; it ends with a status of its own.
+    // It goes on once the report is out, and ends with a status of its own.
     let mut host = host(&stage, "multi_stream", &[300, 500]);
-    host.env("GPUWHY_REPLAY_SPEED", "1").args(["--counts", "--print", "done", "--exit-code", "5"]);
-    let output = host.output().unwrap();
-    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(5), &b"done\n"[..]), "{}", stderr(&output));
-    let text = stderr(&output);
+    stays(&mut host, 720, "reported").args(["--counts", "--print", "done", "--exit-code", "5"]);
+    let mut child = host.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut text = String::new();
+    while !text.contains("trace: ") {
+        assert!(said.read_line(&mut text).unwrap() > 0, "{text}");
+    }
+    stage.go_on("reported");
+    said.read_to_string(&mut text).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(5), &b"done\n"[..]), "{text}");
     assert_eq!(text.matches("trace: ").count(), 1, "{text}");
     assert!(text.find("trace: ") < text.find("Counts"), "the report comes before the program ends: {text}");
     assert_eq!(report(&stage, &[])["completeness"]["end"], "clean");
@@ -205,7 +219,8 @@ fn a_signal_ends_the_program_when_it_was_asked_for() {
     use std::os::unix::process::ExitStatusExt;
     let stage = Stage::new();
     let mut host = host(&stage, "multi_stream", &[300, 500]);
-    let output = host.env("GPUWHY_REPLAY_SPEED", "1").env("GPUWHY_KILL", "sigterm").output().unwrap();
+    // Without the signal it would stay.
+    let output = stays(&mut host, END, "never").env("GPUWHY_KILL", "sigterm").output().unwrap();
     assert_eq!(output.status.signal(), Some(15), "{}", stderr(&output));
     assert_eq!(report(&stage, &[])["completeness"]["end"], "clean", "the trace is whole before the signal");
 }
@@ -213,11 +228,18 @@ fn a_signal_ends_the_program_when_it_was_asked_for() {
 #[test]
 fn delay_and_duration_choose_by_time() {
     let truth = Truth::of("multi_stream");
+    // It stays until the capture has begun. Then a third of the recorded speed, so that its end is known before the end
+    // of play.
     let stage = Stage::new();
     let mut host = stage.host("multi_stream");
-    host.env("GPUWHY_REPLAY_SPEED", "1");
+    stays(&mut host, 700, "begun").env("GPUWHY_REPLAY_SPEED", "0.3");
     host.env("GPUWHY_DELAY", "600ms").env("GPUWHY_DURATION", "300ms");
-    run(&mut host);
+    let child = host.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let program = Program { stage, child };
+    program.wait_for(|| program.socket().exists());
+    program.wait_for(|| program.ask("status")["state"] == "capturing");
+    program.stage.go_on("begun");
+    let (stage, _) = program.end();
     let report = report(&stage, &[]);
     let row = &report["captures"][0];
     let start = report["process"]["start_time_unix_ns"].as_u64().unwrap();
@@ -232,9 +254,9 @@ fn delay_and_duration_choose_by_time() {
 #[test]
 fn steps_that_are_detected_are_captured() {
     let stage = Stage::new();
-    // A third of the recorded speed, so that a debug build knows of a step soon after it is over.
     let mut host = stage.host("sync_item");
-    host.env("GPUWHY_FLUSH", "10ms");
+    // Behind the end of the capture there are no flushes.
+    keeps_up(&mut host, (0..9).map(|slice| slice * 50)).env("GPUWHY_FLUSH", "10ms");
     run(host.env("GPUWHY_STEPS", "1000,0,0,1000,1").env("GPUWHY_REPLAY_SPEED", "0.3"));
     let report = report(&stage, &[]);
     let captures = &report["captures"];

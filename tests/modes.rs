@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Instant;
 
-use crate::support::{GPUWHY, Stage, stderr};
+use crate::support::{GPUWHY, Stage, keeps_up, stderr};
 use serde_json::Value;
 
 #[test]
@@ -145,8 +145,9 @@ fn a_mode_is_named_with_its_price_in_report_and_json() {
 fn a_budget_steps_down_and_the_report_says_when() {
     let stage = Stage::new();
     let mut host = stage.host("copy_pageable");
-    // The recording is a second long.
-    host.env("GPUWHY_REPLAY_REPEAT", "12").env("GPUWHY_REPLAY_SPEED", "4").env("GPUWHY_MAX_OVERHEAD", "0.01%");
+    // The recording is three quarters of a second long, and three seconds decide.
+    keeps_up(&mut host, (1..=6).map(|half| half * 500)).env("GPUWHY_MAX_OVERHEAD", "0.01%");
+    host.env("GPUWHY_REPLAY_REPEAT", "12").env("GPUWHY_REPLAY_SPEED", "2");
     let output = host.output().unwrap();
     let text = stderr(&output);
     assert!(text.contains("Recording was reduced to mode monitor after"), "{text}");
@@ -230,7 +231,7 @@ fn nodes_are_recorded_once_they_are_known_to_be_cheap() {
     let stage = Stage::new();
     // Four seconds: half of one is long enough to judge, and marks may be two late.
     let mut host = stage.with_whole_graphs("graph_torch");
-    let output = host
+    let output = keeps_up(&mut host, (1..=8).map(|half| half * 500))
         .env("GPUWHY_REPLAY_SPEED", "1")
         .env("GPUWHY_REPLAY_REPEAT", "4")
         .env("GPUWHY_CUDA_GRAPH_TRACE", "auto")

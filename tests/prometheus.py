@@ -48,7 +48,7 @@ class Stage:
     def start(self, command, **variables):
         log = open(self.folder / f"{Path(command[0]).name}-{len(self.running)}.log", "w")
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("GPUWHY_", "SLURM_", "RANK"))}
-        environment = clean | {"XDG_RUNTIME_DIR": str(self.folder)} | variables
+        environment = clean | {"GPUWHY_CONTROL": str(self.folder / "gpuwhy")} | variables
         process = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log)
         self.running.append(process)
         return process

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::process::Command;
 
 use crate::support::record::record;
-use crate::support::{GPUWHY, Stage, counted, fixtures, report, stderr, sum};
+use crate::support::{GPUWHY, Stage, counted, fixtures, keeps_up, report, stderr, sum};
 use cupti_sys::recording::{Meta, RecordingWriter};
 use cupti_sys::{CompletedBuffer, Domain, Kind, RecordSizes};
 use serde_json::Value;
@@ -171,7 +171,8 @@ fn whoever_leaves_without_an_exit_handler_leaves_a_trace_that_reads() {
     for leave in ["_exit", "abort", "kill"] {
         let stage = Stage::new();
         let mut host = stage.host("sync_item");
-        host.args(["--exit", leave, "--until", "900"]).env("GPUWHY_REPLAY_SPEED", "1").env("GPUWHY_FLUSH", "20ms");
+        keeps_up(&mut host, (1..=8).map(|tenth| tenth * 100)).env("GPUWHY_REPLAY_SPEED", "1");
+        host.args(["--exit", leave, "--until", "900"]).env("GPUWHY_FLUSH", "20ms");
         let _ = host.output().unwrap();
         let (code, report) = report(&stage.path("trace.gpuwhy"));
         assert_eq!(report["completeness"]["end"], "abrupt", "{leave}");
@@ -197,7 +198,9 @@ fn a_forked_child_is_left_alone() {
 fn a_live_verdict_appears_while_the_program_runs() {
     let stage = Stage::new();
     let mut host = stage.host("mlp");
-    let output = host.env("GPUWHY_LIVE", "200ms").env("GPUWHY_REPLAY_SPEED", "1").output().unwrap();
+    // The device has work from 2.5 to 3.5 s.
+    keeps_up(&mut host, (26..35).map(|tenth| tenth * 100)).env("GPUWHY_LIVE", "200ms").env("GPUWHY_REPLAY_SPEED", "1");
+    let output = host.output().unwrap();
     let text = stderr(&output);
     let live: Vec<_> = text.lines().filter(|line| line.starts_with("gpuwhy [") && line.contains("GPU busy")).collect();
     assert!(live.len() >= 2, "{text}");

@@ -108,7 +108,7 @@ mod tests {
         }
         let mut workers = [start("while :; do :; done"), start("read line"), start("exec sleep 60")];
         let mut children = Children::of(process);
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(60);
         let mut census = children.census();
         // Other tests of this binary start no children, so these are all.
         while census != (Census { all: 3, running: 1, in_io: 1 }) && Instant::now() < deadline {

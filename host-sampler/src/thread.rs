@@ -227,7 +227,7 @@ mod tests {
     }
 
     fn until(mut condition: impl FnMut() -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while !condition() {
             assert!(Instant::now() < deadline);
             std::thread::sleep(Duration::from_millis(1));

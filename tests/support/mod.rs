@@ -27,6 +27,15 @@ pub fn stays<'a>(host: &'a mut Command, at: u64, name: &str) -> &'a mut Command 
     host.args(["--call", &format!("{at}:waitFor={name}")])
 }
 
+/// Has a program of [`Stage::host`] wait at each of these times of its recording, milliseconds, until what was played
+/// has been flushed: the profiler keeps up with it, however busy the machine is.
+pub fn keeps_up(host: &mut Command, times: impl IntoIterator<Item = u64>) -> &mut Command {
+    for at in times {
+        host.args(["--call", &format!("{at}:flushes=2")]);
+    }
+    host
+}
+
 /// A folder to play in.
 pub struct Stage {
     pub folder: TempDir,

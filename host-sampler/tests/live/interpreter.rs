@@ -116,7 +116,7 @@ impl Program {
     fn settle(&self) {
         let thread = Thread::open(&Process::with_id(self.child.id()), self.last_thread).unwrap();
         let mut still = 0;
-        for _ in 0..10_000 {
+        for _ in 0..60_000 {
             // A thread on its way into the wait may sleep for a moment before, for the interpreter lock.
             still = if thread.state().unwrap() == ThreadState::Io { still + 1 } else { 0 };
             if still == 5 {

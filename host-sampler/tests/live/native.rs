@@ -68,7 +68,7 @@ impl Waits {
     /// The stack of a thread once it waits.
     fn stack(&self, native: &mut Native, thread: u32) -> NativeStack {
         let files = Thread::open(&self.process(), thread).unwrap();
-        let deadline = Instant::now() + std::time::Duration::from_secs(20);
+        let deadline = Instant::now() + std::time::Duration::from_secs(60);
         loop {
             assert!(Instant::now() < deadline);
             let Some((sp, pc)) = files.place() else { continue };

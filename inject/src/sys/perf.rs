@@ -274,7 +274,7 @@ mod tests {
             });
             let (id, local) = id.recv().unwrap();
             let mut samples = ThreadSamples::start(id).unwrap();
-            let deadline = Instant::now() + Duration::from_secs(20);
+            let deadline = Instant::now() + Duration::from_secs(60);
             let (mut seen, mut wrong) = (0, 0);
             while seen < 100 && Instant::now() < deadline {
                 if let Some(copied) = samples.newest(threads::thread_cpu_time(id).unwrap()) {

@@ -9,7 +9,7 @@ use cupti_replay::player::Counts;
 use libloading::os::unix::{Library, RTLD_LAZY, Symbol};
 
 /// How long launches wait for somebody who listens, milliseconds.
-const PATIENCE_MS: u32 = 20_000;
+const PATIENCE_MS: u32 = 60_000;
 /// How long flushes are waited for, milliseconds: there are many in a second, but the machine may be busy.
 const FLUSH_PATIENCE_MS: u32 = 120_000;
 /// Longest text that is shown of an error or a violation.

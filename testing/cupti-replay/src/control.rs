@@ -164,8 +164,8 @@ pub extern "C" fn gpuwhy_replay_program_counters(step: u32, patience_ms: u32) ->
 }
 
 /// Waits until the client has flushed so many times from here on, as a part of play: what the flushes before the last
-/// one bring has come by then. Returns at once where the client has lent no buffer or a fault has struck, such as a
-/// flush that hangs. 0 is success; 1 after `patience_ms`.
+/// one bring has come by then. Returns at once where the client has lent no buffer, has nothing enabled any more, or
+/// has met a fault, such as a flush that hangs. 0 is success; 1 after `patience_ms`.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpuwhy_replay_flushes(times: u32, patience_ms: u32) -> i32 {
     guard(1, || match instance::player() {
@@ -173,7 +173,7 @@ pub extern "C" fn gpuwhy_replay_flushes(times: u32, patience_ms: u32) -> i32 {
             player.faults.enter(Phase::Running);
             let (begun, patience) = (Instant::now(), Duration::from_millis(patience_ms.into()));
             let before = player.counts().flushes;
-            while player.has_begun() && player.faults.struck() == 0 {
+            while player.has_begun() && player.records() && player.faults.struck() == 0 {
                 if player.counts().flushes >= before + u64::from(times) {
                     return 0;
                 }

@@ -30,6 +30,15 @@ impl Filter {
         self.push(kind, Change { at, function: Some(function), on });
     }
 
+    /// Whether nothing is wanted from play time `at` on.
+    #[must_use]
+    pub fn is_idle(&self, at: u64) -> bool {
+        self.0.iter().all(|(&kind, changes)| {
+            let functions = changes.iter().map(|change| change.function);
+            !functions.chain([None]).any(|function| self.wants(kind, function, at))
+        })
+    }
+
     /// Whether a record of this kind, and of this function if it is an API record, was wanted at play time `at`.
     #[must_use]
     pub fn wants(&self, kind: u32, function: Option<u32>, at: u64) -> bool {
@@ -55,6 +64,18 @@ impl Filter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_turned_off_again_leaves_it_idle() {
+        let mut filter = Filter::default();
+        assert!(filter.is_idle(5));
+        filter.set_function(4, 211, true, 1);
+        filter.set_kind(10, true, 2);
+        filter.set_kind(10, false, 3);
+        assert!(!filter.is_idle(3));
+        filter.set_function(4, 211, false, 4);
+        assert!(filter.is_idle(4) && !filter.is_idle(2));
+    }
 
     #[test]
     fn nothing_is_wanted_until_enabled() {

@@ -142,6 +142,11 @@ impl Player {
         Counts { faults: self.faults.struck(), ..self.delivery().counts }
     }
 
+    /// Whether the client wants any record now.
+    pub fn records(&self) -> bool {
+        !self.client().filter.is_idle(self.clock.now())
+    }
+
     /// Whether the first buffer was asked for: too late for some attributes.
     pub fn has_begun(&self) -> bool {
         self.begun.load(Ordering::SeqCst)
