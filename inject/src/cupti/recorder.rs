@@ -68,6 +68,9 @@ pub struct ActivityRecorder {
     /// Whether CUDA had a context before: then API functions chosen one by one bring no records, and whole kinds are
     /// needed.
     late: bool,
+    /// Whether API calls are recorded while it is on. `Relaxed`: written where [`TracingSwitch`] orders it, and on the
+    /// flushing thread.
+    calls_on: AtomicBool,
     turn: TracingSwitch,
 }
 
@@ -152,6 +155,7 @@ impl ActivityRecorder {
             records,
             stays: if old { vec![Kind::CONCURRENT_KERNEL] } else { Vec::new() },
             late,
+            calls_on: AtomicBool::new(false),
             turn: TracingSwitch::new(),
         };
         Ok((switch, notes))
@@ -252,6 +256,32 @@ impl ActivityRecorder {
         }
     }
 
+    /// Whether API calls are recorded while it is on.
+    pub fn records_calls(&self) -> bool {
+        self.calls_on.load(Ordering::Relaxed)
+    }
+
+    /// Records API calls or leaves them out, while everything else is recorded. Only from the flushing thread, while it
+    /// is on. Calls that could not be chosen one by one, and those by which other tools are noticed, are never left out.
+    pub fn record_calls(&self, on: bool) {
+        if !self.can_leave_calls_out() || self.records_calls() == on {
+            return;
+        }
+        for Calls { domain, ids, .. } in &self.calls {
+            for &id in ids {
+                // What this CUPTI does not know was refused from the start.
+                let _ = if on { self.cupti.enable_api(*domain, id) } else { self.cupti.disable_api(*domain, id) };
+            }
+        }
+        self.calls_on.store(on, Ordering::Relaxed);
+    }
+
+    /// Whether [`record_calls`](Self::record_calls) has an effect.
+    pub fn can_leave_calls_out(&self) -> bool {
+        let chosen = self.calls.iter().all(|calls| !calls.all.load(Ordering::Relaxed) && calls.rest.is_empty());
+        chosen && !self.late && !self.ownership.is_yielded()
+    }
+
     /// Records the nodes of CUDA graphs from here on. Only from the flushing thread. It holds for good: see
     /// [`prepare`](Self::prepare).
     pub fn record_nodes(&self) {
@@ -309,6 +339,7 @@ impl ActivityRecorder {
             Err(error) if error.code == CuptiResult::NOT_READY => {}
             result => note(&mut notes, NO_UNIFIED_MEMORY, result),
         }
+        self.calls_on.store(true, Ordering::Relaxed);
         for Calls { domain, ids, rest, all } in &self.calls {
             let in_vain = if self.late {
                 Some("CUDA was used before measuring began")
