@@ -26,27 +26,6 @@ impl Graphs {
     }
 }
 
-/// When API calls are recorded: `GPUWHY_API_CALLS`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ApiCalls {
-    /// Whenever anything is.
-    Always,
-    /// In stretches.
-    Stretches,
-}
-
-impl ApiCalls {
-    /// From its text.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "always" => Some(Self::Always),
-            "stretches" => Some(Self::Stretches),
-            _ => None,
-        }
-    }
-}
-
 /// Whether other tools can use CUPTI: `GPUWHY_CUPTI_SHARING`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CuptiSharing {

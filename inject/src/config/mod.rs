@@ -4,6 +4,7 @@
 //! stderr names the variable. The variables themselves are in `variable`, the ways to write a value in `value`, and
 //! what is wrong with one, and in which words, in `error`.
 
+mod api_calls;
 pub(crate) mod bursts;
 mod choices;
 mod error;
@@ -27,9 +28,8 @@ use crate::config::pattern::Pattern;
 use crate::config::request::{AtEnd, Range, RangeKind, Request};
 use crate::config::setting::Setting;
 
-pub use choices::{
-    ApiCalls, CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, ReportStyle, Sampling, WhatIf,
-};
+pub use api_calls::ApiCalls;
+pub use choices::{CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, ReportStyle, Sampling, WhatIf};
 pub use error::{SettingsError, warned};
 pub use kernels::KernelRequest;
 pub use request::MAX_STEPS;
@@ -139,7 +139,7 @@ impl Settings {
             record: reader.get(&table::RAW_RECORDING),
             record_limit: reader.get(&table::RAW_RECORDING_LIMIT),
             exit_timeout: reader.get(&table::EXIT_TIMEOUT),
-            api_calls: reader.get(&table::API_CALLS),
+            api_calls: reader.get(&api_calls::API_CALLS),
             dependencies: reader.get(&table::DEPENDENCIES),
             memory_usage: reader.get(&table::MEMORY_USAGE),
             um_cpu_page_faults: reader.get(&table::UM_CPU_PAGE_FAULTS),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use profiler_core::cost::Mode;
 
 use crate::config::choices::{
-    ApiCalls, CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, ReportStyle, Sampling, WhatIf,
+    CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, ReportStyle, Sampling, WhatIf,
 };
 use crate::config::pattern::Pattern;
 use crate::config::request::{AtEnd, RangeKind, RangeName, Schedule, parse_signal};
@@ -17,7 +17,7 @@ use crate::config::setting::Setting;
 pub use crate::config::setting::Variable;
 use crate::config::value::{is_off, on_or_off, or_off, parse_bytes, parse_duration, parse_percent};
 use crate::config::variable;
-use crate::config::{bursts, kernels};
+use crate::config::{api_calls, bursts, kernels};
 use crate::log::Level;
 
 fn optional_pattern(text: &str) -> Option<Option<Pattern>> {
@@ -152,18 +152,6 @@ pub const EXIT_TIMEOUT: Setting<Duration> = Setting {
     meaning: "Longest time that the end of the program may wait for the last records, at most `1h`. What did not \
                   arrive by then is counted in the report.",
     parse: |text| parse_duration(text).filter(|&wait| wait <= Duration::from_secs(3600)),
-};
-
-/// [`variable::API_CALLS`]
-pub const API_CALLS: Setting<ApiCalls> = Setting {
-    name: variable::API_CALLS,
-    default: "always",
-    expected: "always or stretches",
-    meaning: "`stretches` records API calls an eighth of the time, which lowers the cost of GPUWHY_MODE=light for programs limited by \
-                  launches; device work is always recorded. Causes of idle time elsewhere are estimated from the stretches, and the \
-                  report says so, with intervals ([how](../design/attribution.md#calls-in-stretches)). Only runs that are measured \
-                  as a whole in mode `light`, with GPUWHY_CUPTI_SHARING=exclusive, have stretches. Not measured on a GPU yet.",
-    parse: ApiCalls::parse,
 };
 
 /// [`variable::DEPENDENCIES`]
@@ -425,7 +413,7 @@ pub const VARIABLES: &[Variable] = &[
     RAW_RECORDING.variable(),
     RAW_RECORDING_LIMIT.variable(),
     EXIT_TIMEOUT.variable(),
-    API_CALLS.variable(),
+    api_calls::API_CALLS.variable(),
     DEPENDENCIES.variable(),
     MEMORY_USAGE.variable(),
     UM_CPU_PAGE_FAULTS.variable(),

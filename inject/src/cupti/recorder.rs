@@ -47,15 +47,15 @@ pub fn whole_graphs_are_safe(cupti: &Cupti) -> bool {
 /// What is wanted of CUPTI, and whether it is on.
 #[derive(Debug)]
 pub struct ActivityRecorder {
-    cupti: &'static Cupti,
-    ownership: CuptiOwnership,
+    pub(super) cupti: &'static Cupti,
+    pub(super) ownership: CuptiOwnership,
     /// Kinds that cost: off until the first capture.
     kinds: Vec<Kind>,
     /// Those of them that only the fullest mode records.
     full_kinds: Vec<Kind>,
     /// What is recorded of managed memory.
     unified_memory: Vec<UnifiedMemoryCounter>,
-    calls: [Calls; 2],
+    pub(super) calls: [Calls; 2],
     /// A [`Mode`] as a number: what is recorded at most. `Relaxed`: written on the flushing thread only.
     level: AtomicU8,
     /// Whether anything of CUPTI's is ever recorded: not in a run that is only watched from its beginning.
@@ -67,22 +67,22 @@ pub struct ActivityRecorder {
     stays: Vec<Kind>,
     /// Whether CUDA had a context before: then API functions chosen one by one bring no records, and whole kinds are
     /// needed.
-    late: bool,
+    pub(super) late: bool,
     /// Whether API calls are recorded while it is on. `Relaxed`: written where [`TracingSwitch`] orders it, and on the
     /// flushing thread.
-    calls_on: AtomicBool,
+    pub(super) calls_on: AtomicBool,
     turn: TracingSwitch,
 }
 
 /// The API functions of a domain, chosen one by one.
 #[derive(Debug)]
-struct Calls {
-    domain: Domain,
-    ids: Vec<u32>,
+pub(super) struct Calls {
+    pub(super) domain: Domain,
+    pub(super) ids: Vec<u32>,
     /// The others, which only the fullest mode records; empty in a run that did not begin with it.
-    rest: Vec<u32>,
+    pub(super) rest: Vec<u32>,
     /// None could be chosen, so all of the domain are recorded. `Relaxed`: [`TracingSwitch`] orders it.
-    all: AtomicBool,
+    pub(super) all: AtomicBool,
 }
 
 impl ActivityRecorder {
@@ -254,32 +254,6 @@ impl ActivityRecorder {
         for kind in kinds.iter().copied().filter(|kind| !self.stays.contains(kind)).chain(managed) {
             let _ = self.cupti.disable(kind);
         }
-    }
-
-    /// Whether API calls are recorded while it is on.
-    pub fn records_calls(&self) -> bool {
-        self.calls_on.load(Ordering::Relaxed)
-    }
-
-    /// Records API calls or leaves them out, while everything else is recorded. Only from the flushing thread, while it
-    /// is on. Calls that could not be chosen one by one, and those by which other tools are noticed, are never left out.
-    pub fn record_calls(&self, on: bool) {
-        if !self.can_leave_calls_out() || self.records_calls() == on {
-            return;
-        }
-        for Calls { domain, ids, .. } in &self.calls {
-            for &id in ids {
-                // What this CUPTI does not know was refused from the start.
-                let _ = if on { self.cupti.enable_api(*domain, id) } else { self.cupti.disable_api(*domain, id) };
-            }
-        }
-        self.calls_on.store(on, Ordering::Relaxed);
-    }
-
-    /// Whether [`record_calls`](Self::record_calls) has an effect.
-    pub fn can_leave_calls_out(&self) -> bool {
-        let chosen = self.calls.iter().all(|calls| !calls.all.load(Ordering::Relaxed) && calls.rest.is_empty());
-        chosen && !self.late && !self.ownership.is_yielded()
     }
 
     /// Records the nodes of CUDA graphs from here on. Only from the flushing thread. It holds for good: see

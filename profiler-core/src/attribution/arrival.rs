@@ -21,8 +21,8 @@ use crate::whatif::{MOST_BYTES, SmallGrid};
 /// An operation waits for its launching call for as long as a launch waits for its operation.
 const JOIN_TIMEOUT_NANOS: u64 = 2_000_000_000;
 const JOIN_TIMEOUT_FLUSHES: u64 = 3;
-/// Where calls are recorded in stretches most operations wait in vain. A call has been delivered by the flush that passes
-/// its return, and it returns at most this long after its operation is over, but for calls that block.
+/// Where calls are recorded in stretches most operations wait in vain. A call has been delivered by the flush that
+/// passes its return, and it returns at most this long after its operation is over, but for calls that block.
 const STRETCH_JOIN_NANOS: u64 = 50_000_000;
 
 impl Attributor {

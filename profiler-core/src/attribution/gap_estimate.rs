@@ -2,9 +2,10 @@
 //!
 //! A gap outside of a stretch has a length and the operations around it, which are recorded all the time. So it is
 //! divided as the gaps of the same length (half an octave) between the same operations were on average; without enough
-//! of these as gaps before the same operation, of that length or up to an octave apart; then as any gaps of that length.
-//! Without any it stays without a cause. This is post-stratification (W. G. Cochran, *Sampling Techniques*, 1977, section
-//! 5A.9): lengths and operations are known for the whole run, so only the division within a stratum is estimated.
+//! of these as gaps before the same operation, of that length or up to an octave apart; then as any gap of that length.
+//! Without any it stays without a cause. This is post-stratification (W. G. Cochran, *Sampling Techniques*, 1977,
+//! section 5A.9): lengths and operations are known for the whole run, so only the division within a stratum is
+//! estimated.
 //!
 //! Only earlier stretches count, so that a time is entered once and for good. The same way gaps inside a stretch are
 //! estimated before they are learned from: the differences between estimate and record tell how far off the estimates

@@ -238,8 +238,8 @@ impl Attributor {
         self.counters.take(event);
     }
 
-    /// API calls are recorded from here on, or left out; the first mark says that they will be: to be told before the flush that passes it. Where they are left
-    /// out, idle time is estimated.
+    /// API calls are recorded from here on, or left out; the first mark says that they will be. To be told before the
+    /// flush that passes it. Where they are left out, idle time is estimated.
     pub fn call_recording(&mut self, mark: CallRecording) {
         let first = self.stretches.mark(mark);
         self.timelines.iter_mut().for_each(|timeline| timeline.account.estimate_gaps());

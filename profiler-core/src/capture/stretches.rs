@@ -1,8 +1,8 @@
 //! API calls in stretches: when they are recorded, while device work always is.
 //!
-//! Records of calls are what costs second most (docs/design/overhead.md). The first stretch begins with the first kernel
-//! and is long enough for steps to be found in it. The pauses between later ones differ in length, so that they never
-//! keep step with the program; their lengths are drawn from a fixed sequence, so that runs are alike.
+//! Records of calls are what costs second most (docs/design/overhead.md). The first stretch begins with the first
+//! kernel and is long enough for steps to be found in it. The pauses between later ones differ in length, so that they
+//! never keep step with the program; their lengths are drawn from a fixed sequence, so that runs are alike.
 //!
 //! What is made of such records is in [`crate::attribution`].
 
@@ -68,7 +68,7 @@ impl Stretches {
 fn pause(number: u64) -> u64 {
     let [shortest, longest] = PAUSE_NANOS;
     let part = u128::from(number.wrapping_mul(GOLDEN));
-    shortest + (part * u128::from(longest - shortest) >> 64) as u64
+    shortest + ((part * u128::from(longest - shortest)) >> 64) as u64
 }
 
 #[cfg(test)]

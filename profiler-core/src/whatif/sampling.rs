@@ -28,9 +28,9 @@ const BURST_NANOS: u64 = 10_000_000;
 const BURST_PART: u64 = 8;
 /// The longest pause lasts this many times as long as the burst before it.
 const LONGEST_PAUSE: u64 = 7;
-/// Behind a time without calls steps settle for so long, too: where many launches are queued, most of a step waits for
+/// Behind a time without calls no step counts for so long, either: where many launches are queued, a step waits for
 /// launches of before.
-const SETTLING_NANOS: u64 = 20_000_000;
+const WARM_UP_NANOS: u64 = 20_000_000;
 /// A time without calls counts for so many times as long as the time with calls before it.
 const LONGEST_BLIND: u64 = 16;
 /// Steps of a device after a pause that do not count.
@@ -45,8 +45,8 @@ pub(super) struct Sampling {
     passed: usize,
     /// When the time without calls before the newest one that was passed had ended.
     sighted: u64,
-    /// Steps settle before they count, as behind a pause.
-    settles: bool,
+    /// The first steps do not count, as behind a pause.
+    warms_up: bool,
     /// All steps are simulated.
     whole: bool,
     /// The newest pause: nothing that happens in it is simulated.
@@ -133,8 +133,10 @@ impl Sampling {
         {
             self.sighted = to;
         }
-        self.passed = 1;
-        (self.counted, self.settled, self.caught_up, self.settles) = (0, 0, false, true);
+        let before = std::mem::take(self);
+        let Self { whole, from, to, pause, weight, left_out, blind, sighted, .. } = before;
+        *self = Self { whole, from, to, pause, weight, left_out, blind, sighted, ..Self::default() };
+        (self.passed, self.since, self.warms_up) = (1, at, true);
         true
     }
 
@@ -156,20 +158,20 @@ impl Sampling {
             self.left_out -= 1;
             return false;
         }
-        if self.pause == 0 && !self.settles {
+        if self.pause == 0 && !self.warms_up {
             return true;
         }
         if self.settled < SETTLING * devices {
-            if self.settled == 0 {
+            if !self.caught_up {
                 self.since = at;
             }
             self.settled += u64::from(self.caught_up);
             return false;
         }
-        if self.settles && at.saturating_sub(self.since) < SETTLING_NANOS {
+        if self.warms_up && at.saturating_sub(self.since) < WARM_UP_NANOS {
             return false;
         }
-        self.settles = false;
+        self.warms_up = false;
         true
     }
 
