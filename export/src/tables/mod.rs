@@ -303,7 +303,7 @@ pub(crate) fn collective(row: &Collective, sink: &mut dyn Sink) -> Result<(), Ex
         return Ok(());
     }
     let (id, mut cells) = (collectives::id_text(row.communicator), Vec::new());
-    collectives::collective(row, Some(id.as_str()).filter(|_| row.ranks > 0), &mut cells);
+    collectives::collective(row, Some(id.as_str()).filter(|_| row.communicator != 0), &mut cells);
     sink.row(Table::Collectives, &cells)
 }
 

@@ -31,7 +31,7 @@ use crate::config::setting::Setting;
 pub use api_calls::ApiCalls;
 pub use choices::{CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, ReportStyle, Sampling, WhatIf};
 pub use error::{SettingsError, warned};
-pub use kernels::KernelRequest;
+pub use kernels::{KernelRequest, SOURCE_MAY_HANG, SourceRequest};
 pub use request::MAX_STEPS;
 pub use table::{VARIABLES, Variable, markdown};
 pub use value::{parse_bytes, parse_duration};
@@ -275,7 +275,14 @@ fn read_kernels(reader: &mut Reader<'_>) -> Option<KernelRequest> {
     let groups = reader.get(&kernels::KERNEL_METRICS);
     let launches = reader.get(&kernels::KERNEL_LAUNCHES);
     let stall = reader.get(&kernels::KERNEL_STALL);
-    let source = reader.get(&kernels::KERNEL_SOURCE);
+    let source = match reader.get(&kernels::KERNEL_SOURCE) {
+        SourceRequest::MayHang(length) => Some(length),
+        SourceRequest::Off => None,
+        SourceRequest::Refused => {
+            reader.errors.push(SettingsError::SourceMayHang);
+            None
+        }
+    };
     let is_wanted = most.is_some() || source.is_some();
     is_wanted.then(|| KernelRequest { most: most.unwrap_or(0), names, groups, launches, stall, source })
 }
@@ -319,6 +326,27 @@ mod tests {
     fn parse(pairs: &[(&'static str, &str)]) -> (Settings, Vec<SettingsError>) {
         let variables: Vec<_> = pairs.iter().map(|&(name, value)| (name.into(), value.into())).collect();
         Settings::from_variables(&variables)
+    }
+
+    #[test]
+    fn program_counters_are_sampled_for_those_who_know_that_the_program_may_hang() {
+        let source = |value| {
+            let (settings, errors) = parse(&[(KERNEL_SOURCE, value)]);
+            (settings.kernels.and_then(|kernels| kernels.source), errors)
+        };
+        assert_eq!(source("may-hang"), (Some(Duration::from_secs(1)), vec![]));
+        assert_eq!(source("may-hang:200ms"), (Some(Duration::from_millis(200)), vec![]));
+        for off in ["off", "0", ""] {
+            assert_eq!(source(off), (None, vec![]));
+        }
+        for refused in ["on", "2s", "1"] {
+            assert_eq!(source(refused), (None, vec![SettingsError::SourceMayHang]), "{refused}");
+        }
+        assert!(SettingsError::SourceMayHang.is_serious());
+        assert!(SettingsError::SourceMayHang.to_string().contains("may-hang"));
+        for wrong in ["may-hang:", "may-hang:1ms", "may-hang:2h", "may", "1h"] {
+            assert!(matches!(source(wrong), (None, errors) if matches!(errors[..], [SettingsError::Value { .. }])));
+        }
     }
 
     #[test]

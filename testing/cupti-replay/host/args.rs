@@ -34,13 +34,18 @@ Usage: gpuwhy-replay-host [options]
   --no-replay           play nothing, and do not mind when the profiler has not loaded the replay library
   --ranges WHEN         say something through NVTX, for the first time before the profiler is loaded for CUDA, or after
   --nccl VERSION        before CUDA is initialized, do to the plugin that NCCL_PROFILER_PLUGIN names what NCCL does with
-                        version 4, 5 or 6 of its interface, and make the recording of it that is then played
+                        version 4, 5 or 6 of its interface, and make the recording of it that is then played; ranges:
+                        what NCCL without a plugin does to NVTX
+  --nccl-ranges         the same beside the plugin, and after it
   --counts              print what became of the records on stderr
 
 Environment: CUDA_INJECTION64_PATH (the profiler), GPUWHY_CUPTI_PATH (the replay library, which the profiler loads),
 GPUWHY_REPLAY (the recording), GPUWHY_REPLAY_SPEED (max, or 1 for real time).
 
 Exit codes: 2 wrong set-up, 3 the profiler broke a rule of CUPTI or a forked child failed, otherwise --exit-code.";
+
+/// In place of a version: NCCL without a plugin.
+pub const NCCL_RANGES: u32 = 0;
 
 /// How to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +120,8 @@ pub struct Args {
     pub ranges: Option<Ranges>,
     /// Version of the interface, if NCCL is to be played.
     pub nccl: Option<u32>,
+    /// Whether NCCL says something through NVTX beside the plugin.
+    pub nccl_ranges: bool,
     /// Whether to print counts.
     pub counts: bool,
 }
@@ -133,6 +140,7 @@ pub fn parse(given: impl IntoIterator<Item = OsString>) -> Result<Option<Args>, 
         replay: true,
         ranges: None,
         nccl: None,
+        nccl_ranges: false,
         counts: false,
     };
     let mut given = given.into_iter().map(|text| text.to_string_lossy().into_owned());
@@ -178,7 +186,10 @@ pub fn parse(given: impl IntoIterator<Item = OsString>) -> Result<Option<Args>, 
                     [("nothing", Child::Nothing), ("exit", Child::Exit), ("exec", Child::Exec), ("play", Child::Play)];
                 args.child = choose(&option, &value()?, &choices)?;
             }
-            "--nccl" => args.nccl = Some(choose(&option, &value()?, &[("4", 4), ("5", 5), ("6", 6)])?),
+            "--nccl" => {
+                args.nccl = Some(choose(&option, &value()?, &[("4", 4), ("5", 5), ("6", 6), ("ranges", NCCL_RANGES)])?)
+            }
+            "--nccl-ranges" => args.nccl_ranges = true,
             "--start-on-thread" => args.start_on_thread = true,
             "--no-replay" => args.replay = false,
             "--ranges" => {

@@ -8,6 +8,7 @@ mod args;
 mod exit;
 mod libraries;
 mod nccl;
+mod nccl_ranges;
 mod other_tool;
 mod ranges;
 mod recording;
@@ -70,7 +71,13 @@ fn run(args: &Args) -> Result<(), Failure> {
     if let Some(version) = args.nccl {
         libraries::load_profiler()?;
         let recording = env::var_os("GPUWHY_REPLAY").ok_or_else(|| "GPUWHY_REPLAY is not set".to_owned())?;
-        nccl::communicate(version, &recording)?;
+        match version {
+            args::NCCL_RANGES => nccl_ranges::communicate(&recording)?,
+            version => nccl::communicate(version, &recording)?,
+        }
+        if args.nccl_ranges {
+            nccl_ranges::communicate("/dev/null".as_ref())?;
+        }
     }
     let injected = if args.start_on_thread {
         thread::spawn(inject).join().map_err(|_| "the thread that loads the profiler panicked".to_owned())??
