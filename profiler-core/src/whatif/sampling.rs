@@ -212,3 +212,57 @@ impl Sampling {
         self.counted = 0;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_simulated_without_calls_and_the_first_steps_behind_do_not_count() {
+        let mut sampling = Sampling::whole();
+        assert!(sampling.counts(10, 1));
+        sampling.blind(1_000, true);
+        assert_eq!([999, 1_000, u64::MAX - 1].map(|at| sampling.is_paused(at)), [false, true, true]);
+        sampling.blind(2_000, false);
+        assert_eq!([1_999, 2_000].map(|at| sampling.is_paused(at)), [true, false]);
+        assert_eq!(sampling.paused_until(1_500), 2_000);
+        assert!(!sampling.passes_blind(999));
+        assert!(sampling.passes_blind(2_100), "once, however late");
+        assert!(!sampling.passes_blind(2_200));
+        assert!(!sampling.knows(1_999) && sampling.knows(2_000));
+        // No launch of this time was seen yet.
+        assert!((0..100).all(|step| !sampling.counts(3_000 + step, 1)));
+        sampling.caught_up();
+        assert!((0..100).all(|step| !sampling.counts(4_000 + step, 1)), "they wait for launches of before");
+        assert!(sampling.counts(4_000 + WARM_UP_NANOS, 1));
+        assert!(sampling.counts(4_001 + WARM_UP_NANOS, 1));
+    }
+
+    #[test]
+    fn steps_stand_for_those_without_calls() {
+        let mut sampling = Sampling::whole();
+        for (from, to) in [(1_000, 2_000), (2_100, 2_800)] {
+            sampling.blind(from, true);
+            sampling.blind(to, false);
+        }
+        assert_eq!(sampling.stands_for(), 1);
+        assert!(sampling.passes_blind(2_050));
+        assert_eq!(sampling.stands_for(), 1, "what came before the first is not known");
+        assert!(sampling.passes_blind(2_900));
+        assert_eq!(sampling.stands_for(), 8, "700 ns behind 100 ns with calls");
+    }
+
+    #[test]
+    fn an_operation_without_launch_begins_it_anew() {
+        let mut sampling = Sampling::whole();
+        sampling.blind(1_000, true);
+        sampling.blind(2_000, false);
+        assert!(sampling.passes_blind(2_000));
+        sampling.blind_at(2_500);
+        assert_eq!([2_500, 2_501].map(|at| sampling.is_paused(at)), [true, false]);
+        assert!(sampling.passes_blind(2_600));
+        assert!(!sampling.knows(2_500) && sampling.knows(2_501), "launches of before count no more");
+        sampling.blind_at(2_400);
+        assert!(!sampling.passes_blind(2_700), "it lies in what was passed");
+    }
+}
