@@ -2,8 +2,10 @@
 # Every recipe on several SQL engines: the answers are equal cell by cell, and name what was planted.
 #
 #   tests/lake.sh                 SQLite, DuckDB, and Sail, a server that speaks Spark's protocol
-#   tests/lake.sh --spark         also Apache Spark with two executors of their own (GPUWHY_TEST_SPARK_MASTER: another
-#                                 master); it needs Java 17, which is fetched from Debian if there is none and apt works
+#   tests/lake.sh --spark         also Apache Spark with two executors that are processes of their own
+#                                 (GPUWHY_TEST_SPARK_MASTER: another master); it needs Java 17, which is fetched from
+#                                 Debian if there is none and apt works. One Spark Connect server answers all recipes,
+#                                 and one recipe starts a Spark of its own
 #   tests/lake.sh --trino URL     also a running Trino, whose catalog GPUWHY_TEST_TRINO (CATALOG.SCHEMA) has the tables
 #
 # Engines come from PyPI, into target/lake-engines. What cannot be had is SKIPPED. The lake has recorded sessions and a
@@ -13,12 +15,12 @@ cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-$PWD/target}
 gpuwhy=$target/debug/gpuwhy
 tools=$target/lake-engines
-spark='' trino=''
+spark='' trino='' alone=''
 case ${1:-} in
     '') ;;
     --spark) spark=yes ;;
     --trino) trino=${2:?"a URL"} ;;
-    *) sed -n '2,11s/^# \?//p' "$0"; exit 2 ;;
+    *) sed -n '2,13s/^# \?//p' "$0"; exit 2 ;;
 esac
 [ -x "$gpuwhy" ] || { echo "$gpuwhy is missing: cargo build" >&2; exit 2; }
 mkdir -p "$tools"
@@ -31,9 +33,29 @@ environment() { # folder, requirements
 }
 
 scratch=$(mktemp -d)
-sail=''
-trap '[ -z "$sail" ] || kill "$sail" 2>/dev/null; rm -rf "$scratch"' EXIT
 lake=$scratch/lake
+servers=()
+cleanup() {
+    for server in "${servers[@]}"; do kill "$server" 2>/dev/null || true; done
+    for server in "${servers[@]}"; do wait "$server" 2>/dev/null || true; done
+    rm -rf "$scratch"
+}
+trap cleanup EXIT
+
+free_port() {
+    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+# Waits until a server listens; ends the test with the server's words if it ends or takes five minutes.
+await() { # process, port, log
+    for _ in $(seq 1500); do
+        (exec 3<>"/dev/tcp/127.0.0.1/$2") 2>/dev/null && return
+        kill -0 "$1" 2>/dev/null || break
+        sleep 0.2
+    done
+    tail -n 40 "$3" >&2
+    exit 1
+}
 
 # Recorded sessions in full, a rank each of one run and alone; a simulated job beside them.
 "$gpuwhy" --quiet demo --fast --all --output "$scratch/traces" >/dev/null
@@ -44,17 +66,18 @@ CARGO_INCREMENTAL=0 cargo build --quiet -p gpuwhy-export --features testing --ex
 "$target/debug/examples/simulated_lake" "$lake" 64 20 2 >"$scratch/truth"
 
 engines=("--engine sqlite")
+if environment "$tools/parser" tests/lake/requirements-parser.txt; then
+    "$tools/parser/bin/python" tests/lake/parsed.py "$gpuwhy"
+else
+    echo "SKIPPED: sqlglot cannot be installed from PyPI"
+fi
 if environment "$tools/engines" tests/lake/requirements.txt; then
     python=$tools/engines/bin/python
     engines+=("--engine duckdb --with $python")
-    port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    port=$(free_port)
     "$tools/engines/bin/sail" spark server --port "$port" >"$scratch/sail.log" 2>&1 &
-    sail=$!
-    for _ in $(seq 100); do
-        (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break
-        kill -0 "$sail" 2>/dev/null || { cat "$scratch/sail.log" >&2; exit 1; }
-        sleep 0.2
-    done
+    servers+=($!)
+    await $! "$port" "$scratch/sail.log"
     engines+=("--engine spark --with $python --server sc://127.0.0.1:$port")
 else
     echo "SKIPPED: DuckDB and Sail cannot be installed from PyPI"
@@ -63,11 +86,22 @@ if [ -n "$spark" ]; then
     if ! command -v java >/dev/null && [ "$(id -u)" = 0 ]; then
         apt-get install --yes --quiet openjdk-17-jre-headless >/dev/null 2>&1 || true
     fi
-    if command -v java >/dev/null && environment "$tools/spark" tests/lake/requirements-spark.txt; then
+    if command -v java >/dev/null && [ -n "${python:-}" ] && environment "$tools/spark" tests/lake/requirements-spark.txt; then
         # Executors are processes of their own; they need the home of the package.
         export SPARK_HOME
         SPARK_HOME=$("$tools/spark/bin/python" -c 'import os, pyspark; print(os.path.dirname(pyspark.__file__))')
-        engines+=("--engine spark --with $tools/spark/bin/python --server ${GPUWHY_TEST_SPARK_MASTER:-local-cluster[2,1,1024]}")
+        master=${GPUWHY_TEST_SPARK_MASTER:-local-cluster[2,1,1024]}
+        port=$(free_port)
+        # What sbin/start-connect-server.sh runs, as a process that can be ended. The tables are small: the default of
+        # 200 partitions would be 200 tasks for each join.
+        (cd "$scratch" && exec "$SPARK_HOME/bin/spark-submit" --master "$master" \
+            --class org.apache.spark.sql.connect.service.SparkConnectServer \
+            --conf spark.connect.grpc.binding.address=127.0.0.1 --conf "spark.connect.grpc.binding.port=$port" \
+            --conf spark.ui.enabled=false --conf spark.sql.shuffle.partitions=2) >"$scratch/spark.log" 2>&1 &
+        servers+=($!)
+        await $! "$port" "$scratch/spark.log"
+        engines+=("--engine spark --with $python --server sc://127.0.0.1:$port")
+        alone="--engine spark --with $tools/spark/bin/python --server $master"
     else
         echo "SKIPPED: Apache Spark: there is no Java, or PyPI cannot be reached"
     fi
@@ -76,6 +110,13 @@ if [ -n "$trino" ]; then
     engines+=("--catalog ${GPUWHY_TEST_TRINO:-hive.gpuwhy} --engine trino --server $trino")
 fi
 python3 tests/lake/compare.py "$gpuwhy" "$lake" "$scratch/truth" "${engines[@]}"
+if [ -n "$alone" ]; then
+    # As a user runs it, with a Spark that begins and ends with the recipe.
+    python3 tests/lake/compare.py --only late_because "$gpuwhy" "$lake" "$scratch/truth" "--engine sqlite" "$alone"
+    tasks=$(grep -oE 'Starting task .*executor [0-9]+' "$scratch/spark.log" | grep -oE 'executor [0-9]+' | sort | uniq -c)
+    echo "tasks of Apache Spark: ${tasks//$'\n'/,}"
+    [ -n "${GPUWHY_TEST_SPARK_MASTER:-}" ] || [ "$(grep -c . <<<"$tasks")" -ge 2 ] || { echo "one executor did it all" >&2; exit 1; }
+fi
 # The same after compaction.
 before=$(find "$lake" -name '*.parquet' | wc -l)
 "$gpuwhy" lake compact "$lake"

@@ -98,7 +98,7 @@ fn the_report_adds_up_what_nccl_told() {
         ("max_bytes", json!(4 << 20)),
         ("time_ns", json!(510_000)),
         ("exposed_ns", json!(510_000)),
-        ("basis", json!({"plugin": 51, "order": 0, "kernel_name": 0})),
+        ("basis", json!({"plugin": 51, "order": 0, "nvtx": 0, "kernel_name": 0})),
     ] {
         assert_eq!(reduce[field], expected, "{field}");
     }
@@ -130,6 +130,59 @@ fn the_report_adds_up_what_nccl_told() {
     for part in ["== collectives", "all_reduce, ring, dp, 4 ranks", "5 operations went into CUDA graphs"] {
         assert!(text.contains(part), "{part}: {text}");
     }
+}
+
+#[test]
+fn without_a_plugin_the_ranges_of_nccl_tell_communicator_and_bytes() {
+    let stage = Stage::new();
+    let mut host = stage.host("multi_stream");
+    host.env("GPUWHY_REPLAY", stage.path("nccl.cupti")).args(["--nccl", "ranges"]);
+    let output = host.output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let (operations, rows) = rows(&stage);
+    assert_eq!((operations.len(), operations.iter().filter(|of| of.by_range).count()), (77, 77));
+    let told: Vec<_> = rows.iter().filter(|row| row.basis == Basis::Range).collect();
+    let by_name = rows.iter().filter(|row| row.basis == Basis::KernelName).count();
+    // Named only: two communicators in a group, a struct without communicator, and one of unknown size.
+    assert_eq!((told.len(), by_name, rows.len()), (75, 4, 79));
+    let dp: Vec<_> = told.iter().filter(|row| row.communicator == 0xd0_0000_0001).collect();
+    for (index, row) in dp[..50].iter().enumerate() {
+        assert_eq!((row.correlation.0, row.ordinal, row.sequence), (2 * index as u32 + 1, index as u64, None));
+        assert_eq!((row.function, row.bytes, row.operations_in_kernel), (Function::AllReduce, 4 << 20, 1));
+    }
+    assert!(dp[50..53].iter().all(|row| (row.correlation.0, row.operations_in_kernel, row.bytes) == (101, 3, 1 << 10)));
+    let both: Vec<_> =
+        dp[53..].iter().map(|row| (row.function, row.bytes, row.root_or_peer, row.correlation.0)).collect();
+    assert_eq!(both, [(Function::Send, 1000, 3, 102), (Function::Receive, 3000, 3, 102)]);
+    // The size of the whole needs the number of ranks, which no range tells.
+    let tp: Vec<_> = told.iter().filter(|row| row.communicator == 0x7_0000_0002).collect();
+    assert!(tp.len() == 20 && tp.iter().all(|row| (row.function, row.bytes, row.ranks) == (Function::AllGather, 0, 0)));
+    assert!(told.iter().all(|row| row.queued < row.start && row.exposed_ns == 10_000), "{told:?}");
+
+    let collectives = &stage.report()["collectives"];
+    let found = collectives["rows"].as_array().unwrap();
+    let reduce = found.iter().find(|row| row["basis"]["nvtx"] == 51).unwrap_or_else(|| panic!("{collectives}"));
+    for (field, expected) in [
+        ("communicator", json!("000000d000000001")),
+        ("ranks", Value::Null),
+        ("algorithm", json!("unknown")),
+        ("bytes", json!(50 * (4 << 20) + 3 * (1 << 10))),
+        ("grouped_kernels", json!(1)),
+    ] {
+        assert_eq!(reduce[field], expected, "{field}: {reduce}");
+    }
+    assert_eq!(
+        (&collectives["operations_without_kernel"], &collectives["kernels_without_operation"]),
+        (&json!(2), &json!(4))
+    );
+
+    // With the plugin the ranges add nothing; a program sends both.
+    let both = Stage::new();
+    let mut host = both.host("multi_stream");
+    host.env("GPUWHY_REPLAY", both.path("nccl.cupti")).env("NCCL_PROFILER_PLUGIN", "libprof.so");
+    assert!(host.args(["--nccl", "5", "--nccl-ranges"]).status().unwrap().success());
+    let (operations, _) = self::rows(&both);
+    assert!(operations.len() == 81 && operations.iter().all(|of| !of.by_range), "{operations:?}");
 }
 
 #[test]

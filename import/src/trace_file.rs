@@ -69,9 +69,9 @@ pub struct Passed {
     /// How the trace ended.
     pub end: End,
     /// What the file lacks.
-    damage: Damage,
+    pub(crate) damage: Damage,
     /// Why reading ended early, if it did.
-    stopped: Option<String>,
+    pub(crate) stopped: Option<String>,
 }
 
 impl Passed {

@@ -116,7 +116,7 @@ pub struct EventAttributes {
     pub color: u32,
     /// See [`payload_type`].
     pub payload_type: i32,
-    /// Nothing.
+    /// Entries of an extended payload; else nothing.
     pub reserved: i32,
     /// Bits of the payload; 32-bit payloads are in the low half.
     pub payload: u64,
@@ -141,7 +141,24 @@ pub mod payload_type {
     pub const UNSIGNED_INT32: i32 = 4;
     pub const INT32: i32 = 5;
     pub const FLOAT: i32 = 6;
+    /// An array of [`PayloadData`](super::PayloadData): `NVTX_PAYLOAD_TYPE_EXT` of `nvToolsExtPayload.h`.
+    pub const EXTENDED: i32 = 0xDFBD_0009_u32.cast_signed();
 }
+
+/// `nvtxPayloadData_t`: a struct of the program whose layout was registered as a schema.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PayloadData {
+    /// The schema. Numbers from [`STATIC_SCHEMAS`] on are the program's choice, of its domain.
+    pub schema: u64,
+    /// Bytes of the struct; `usize::MAX` when the schema tells them.
+    pub size: usize,
+    /// The struct.
+    pub payload: *const c_void,
+}
+
+/// The first schema whose number a program chooses: `NVTX_PAYLOAD_ENTRY_TYPE_SCHEMA_ID_STATIC_START`.
+pub const STATIC_SCHEMAS: u64 = 1 << 24;
 
 /// Values of [`EventAttributes::message_type`].
 pub mod message_type {
@@ -153,4 +170,4 @@ pub mod message_type {
     pub const REGISTERED: i32 = 3;
 }
 
-const _: () = assert!(size_of::<EventAttributes>() == 48);
+const _: () = assert!(size_of::<EventAttributes>() == 48 && size_of::<PayloadData>() == 24);

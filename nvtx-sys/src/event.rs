@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::ffi::c_char;
 use std::mem::{offset_of, zeroed};
 
-use crate::abi::{EventAttributes, color_type, message_type, payload_type};
+use crate::abi::{EventAttributes, PayloadData, STATIC_SCHEMAS, color_type, message_type, payload_type};
 
 /// Longest text, characters; NVIDIA's tools show a few hundred.
 pub const MAX_TEXT: usize = 4096;
@@ -82,7 +82,7 @@ pub enum Message<'a> {
 /// The number that came with a range or mark.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Payload {
-    /// None, or of a type that this version does not know, such as those of the payload extension.
+    /// None, or of a type that this version does not know.
     #[default]
     None,
     /// Unsigned, 32 or 64 bits.
@@ -91,7 +91,26 @@ pub enum Payload {
     Signed(i64),
     /// Floating point, 32 or 64 bits.
     Float(f64),
+    /// A struct of the payload extension.
+    Extended(Extended),
 }
+
+/// The beginning of a struct of the payload extension, whose schema has a number that the program chose. Of several
+/// structs, the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extended {
+    /// Number of the schema less [`STATIC_SCHEMAS`](crate::abi::STATIC_SCHEMAS): it means something in its domain alone.
+    pub schema: u32,
+    /// Bytes of the struct, as the program says.
+    pub size: u32,
+    /// The first bytes of it, behind them zeros.
+    pub words: [u64; EXTENDED_WORDS],
+}
+
+/// Words of a struct that are kept.
+pub const EXTENDED_WORDS: usize = 3;
+/// Structs of one event that a program may name; with more, none is looked at.
+const MAX_STRUCTS: i32 = 64;
 
 /// What came with a range or mark.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -136,12 +155,13 @@ impl<'a> Event<'a> {
         }
         // SAFETY: a member is read when the program says that it exists, and zero is valid for each. Programs may pack
         // the struct into a buffer, so nothing is assumed about its alignment.
-        let (category, color_type, color, payload_type, payload, message_type, message) = unsafe {
+        let (category, color_type, color, payload_type, structs, payload, message_type, message) = unsafe {
             (
                 member!(category, category),
                 member!(color_type, color),
                 member!(color, color),
                 member!(payload_type, payload),
+                member!(reserved, payload),
                 member!(payload, payload),
                 member!(message_type, message),
                 member!(message, message),
@@ -158,7 +178,13 @@ impl<'a> Event<'a> {
             _ => Message::None,
         };
         let color = if color_type == color_type::ARGB { color } else { 0 };
-        Self { message, category, color, payload: Payload::from_bits(payload_type, payload) }
+        let payload = if payload_type == payload_type::EXTENDED && (1..=MAX_STRUCTS).contains(&structs) {
+            // SAFETY: the caller vouches for the payload's type: the address of at least one struct's place.
+            unsafe { Payload::extended(payload) }
+        } else {
+            Payload::from_bits(payload_type, payload)
+        };
+        Self { message, category, color, payload }
     }
 }
 
@@ -168,6 +194,35 @@ fn size_of_target<T>(_: *const T) -> usize {
 }
 
 impl Payload {
+    /// The first of the structs whose places are at `address`, if it says its size.
+    ///
+    /// # Safety
+    /// `address` is 0 or that of a [`PayloadData`], whose payload is null or points to as many bytes as its size says,
+    /// unchanged during the call.
+    unsafe fn extended(address: u64) -> Self {
+        let Ok(address) = usize::try_from(address) else { return Self::None };
+        let place = std::ptr::with_exposed_provenance::<PayloadData>(address);
+        if place.is_null() || !place.is_aligned() {
+            return Self::None;
+        }
+        // SAFETY: the caller vouches for one, and it is aligned.
+        let PayloadData { schema, size, payload } = unsafe { place.read() };
+        // Without a size of its own, only its schema tells how long it is, and schemas are not followed.
+        let (Some(schema), Ok(told)) = (schema.checked_sub(STATIC_SCHEMAS), u32::try_from(size)) else {
+            return Self::None;
+        };
+        let (Ok(schema), false) = (u32::try_from(schema), payload.is_null()) else { return Self::None };
+        let mut bytes = [0; EXTENDED_WORDS * 8];
+        let length = size.min(bytes.len());
+        // SAFETY: the caller vouches for `size` bytes, and no more than that is copied.
+        unsafe { std::ptr::copy_nonoverlapping(payload.cast::<u8>(), bytes.as_mut_ptr(), length) };
+        let mut words = [0; EXTENDED_WORDS];
+        for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
+        }
+        Self::Extended(Extended { schema, size: told, words })
+    }
+
     fn from_bits(payload_type: i32, bits: u64) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "32-bit payloads are in the low half")]
         let low = bits as u32;

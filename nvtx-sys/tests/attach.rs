@@ -5,9 +5,11 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::{Mutex, MutexGuard};
 
-use nvtx_sys::abi::{EventAttributes, color_type, export_table, message_type, payload_type};
+use nvtx_sys::abi::{
+    EventAttributes, PayloadData, STATIC_SCHEMAS, color_type, export_table, message_type, payload_type,
+};
 use nvtx_sys::program::Program;
-use nvtx_sys::{AttachError, Domain, Event, Handler, Message, Payload, RegisteredString, Text, attach};
+use nvtx_sys::{AttachError, Domain, Event, Extended, Handler, Message, Payload, RegisteredString, Text, attach};
 
 static HEARD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// The handler and the copies belong to the process, so the tests take turns.
@@ -240,5 +242,57 @@ fn a_copy_without_tables_is_refused() {
     for table in [nothing, short] {
         // SAFETY: behaves as a copy of NVTX that has no tables.
         assert_eq!(unsafe { attach::<Notebook>(table) }, Err(AttachError::NoCallbacks));
+    }
+}
+
+#[test]
+fn of_an_extended_payload_no_more_is_read_than_its_size_says() {
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let program = Program::<0>;
+    // SAFETY: the tables of this copy.
+    unsafe { attach::<Notebook>(program.export_tables()) }.unwrap();
+    heard();
+    let bytes: [u8; 32] = std::array::from_fn(|at| at as u8 + 1);
+    let place = |schema, size, payload: *const u8| [PayloadData { schema, size, payload: payload.cast() }; 2];
+    let push = |structs, address: u64| {
+        let attributes = EventAttributes {
+            payload_type: payload_type::EXTENDED,
+            reserved: structs,
+            payload: address,
+            ..EventAttributes::text(c"x")
+        };
+        // SAFETY: attributes as long as they say, with a payload of their type or none.
+        unsafe { program.push_ex(&raw const attributes) };
+        heard().remove(0)
+    };
+    let address = |places: &[PayloadData; 2]| places.as_ptr().expose_provenance() as u64;
+    let said = |size: u32, words: [u64; 3]| {
+        let payload = Payload::Extended(Extended { schema: 5, size, words });
+        format!("push 0 \"x\" 0 0 {payload:?}")
+    };
+    let word = |at: usize, length: usize| {
+        let mut word = [0; 8];
+        word[..length].copy_from_slice(&bytes[at..at + length]);
+        u64::from_ne_bytes(word)
+    };
+    let whole = [word(0, 8), word(8, 8), word(16, 8)];
+    for (size, words) in [(0, [0; 3]), (3, [word(0, 3), 0, 0]), (20, [whole[0], whole[1], word(16, 4)]), (32, whole)] {
+        // The struct lies anywhere.
+        let given = place(STATIC_SCHEMAS + 5, size, bytes.as_ptr());
+        assert_eq!(push(2, address(&given)), said(size as u32, words), "{size}");
+    }
+    let good = place(STATIC_SCHEMAS + 5, 8, bytes.as_ptr());
+    for (structs, address) in [
+        (0, address(&good)),
+        (-1, address(&good)),
+        (1 << 20, address(&good)),
+        (1, 0),
+        (1, address(&good) + 1),
+        (1, address(&place(STATIC_SCHEMAS + 5, usize::MAX, bytes.as_ptr()))),
+        (1, address(&place(STATIC_SCHEMAS - 1, 8, bytes.as_ptr()))),
+        (1, address(&place(u64::MAX, 8, bytes.as_ptr()))),
+        (1, address(&place(STATIC_SCHEMAS + 5, 8, ptr::null()))),
+    ] {
+        assert_eq!(push(structs, address), "push 0 \"x\" 0 0", "{structs} {address:x}");
     }
 }

@@ -17,6 +17,8 @@ use profiler_core::trace::{Item, TraceReader, TraceWriter};
 
 /// Never written again: a change of the format that breaks it needs a new major version.
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/collectives-1.5.bin");
+/// The same of operations that NVTX ranges tell.
+const GOLDEN_RANGES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/collectives-ranges-1.5.bin");
 const START: u64 = 1_790_000_000_000_000_000;
 const STEPS: u64 = 40;
 const STEP: u64 = 10_000_000;
@@ -67,6 +69,7 @@ fn program() -> (Vec<Item>, Dictionary) {
             sequence: Some(step),
             root_or_peer: 0,
             way: Way::Kernel,
+            by_range: false,
         })));
         for (config, correlation, stream, span) in
             [(gemm, first, 7, (50_000, 4_000_000)), (reduce, second, 9, (3_000_000, 5_000_000))]
@@ -81,6 +84,36 @@ fn program() -> (Vec<Item>, Dictionary) {
             })));
         }
         items.push(Item::Flush(at(begin + STEP)));
+    }
+    (items, dictionary)
+}
+
+/// The same program without the plugin.
+fn program_with_ranges() -> (Vec<Item>, Dictionary) {
+    let (mut items, dictionary) = program();
+    for item in &mut items {
+        match item {
+            Item::Collective(CollectiveEvent::Communicator(known)) => {
+                *known = Communicator { number: 1, id: known.id, ..Communicator::default() };
+            }
+            Item::Collective(CollectiveEvent::Operation(told)) => {
+                let QueuedOperation { communicator, thread, launch_begin, launch_end, function, .. } = *told;
+                let (at, count, by_range) = (launch_end, 32 << 20, true);
+                let ranged = QueuedOperation {
+                    communicator,
+                    thread,
+                    at,
+                    launch_begin,
+                    launch_end,
+                    function,
+                    count,
+                    by_range,
+                    ..Default::default()
+                };
+                *told = ranged;
+            }
+            _ => {}
+        }
     }
     (items, dictionary)
 }
@@ -131,7 +164,7 @@ fn the_trace_says_what_the_live_run_said() {
     let program = program();
     let live = report(&program.0, &program.1).collectives.unwrap();
     let [named] = &live.rows[..] else { panic!("{live:?}") };
-    assert_eq!((named.name.as_str(), named.row.kernels, named.row.bases), ("dp", STEPS, [STEPS, 0, 0]));
+    assert_eq!((named.name.as_str(), named.row.kernels, named.row.bases), ("dp", STEPS, [STEPS, 0, 0, 0]));
     assert_eq!((named.row.time_ns, named.row.exposed_ns), (STEPS * 2_000_000, STEPS * 1_000_000));
     // 32 MiB in 2 ms.
     assert_eq!((named.row.bytes, named.row.sized_ns), (STEPS * (32 << 20), STEPS * 2_000_000));
@@ -183,21 +216,42 @@ fn each_capture_has_the_operations_that_were_queued_in_it() {
         !outside(index - 1, item)
     });
     let report = report(&items, &dictionary).collectives.unwrap();
-    assert_eq!(report.rows[0].row.bases, [10, 0, 0]);
+    assert_eq!(report.rows[0].row.bases, [10, 0, 0, 0]);
     assert_eq!(report.unjoined, Default::default(), "operations outside are not missed");
 }
 
 #[test]
-fn a_file_that_was_written_once_is_read() {
-    let golden = fs::read(GOLDEN).unwrap();
-    let program = program();
-    let (items, dictionary) = read(&golden);
-    assert_eq!(events(&items), events(&program.0));
-    assert_eq!(report(&items, &dictionary).collectives, report(&program.0, &program.1).collectives);
+fn ranges_tell_less_and_the_trace_says_what_the_live_run_said() {
+    let program = program_with_ranges();
+    let live = report(&program.0, &program.1).collectives.unwrap();
+    let [named] = &live.rows[..] else { panic!("{live:?}") };
+    let row = &named.row;
+    assert_eq!((named.name.as_str(), row.communicator, row.ranks), ("", 0xfeed_0000_0000_0001, 0));
+    assert_eq!((row.kernels, row.bases, row.bytes), (STEPS, [0, 0, STEPS, 0], STEPS * (32 << 20)));
+    assert_eq!(live.unjoined, Default::default());
+    let bytes = written(&program);
+    for bytes in [&compact(&bytes[..], Vec::new()).unwrap().1, &bytes] {
+        let (items, dictionary) = read(bytes);
+        assert_eq!(events(&items), events(&program.0));
+        assert_eq!(report(&items, &dictionary).collectives.as_ref(), Some(&live));
+    }
 }
 
 #[test]
-#[ignore = "writes the golden file; refuses when it is there"]
-fn write_golden_file() {
-    File::create_new(GOLDEN).unwrap().write_all(&written(&program())).unwrap();
+fn files_that_were_written_once_are_read() {
+    for (golden, program) in [(GOLDEN, program()), (GOLDEN_RANGES, program_with_ranges())] {
+        let (items, dictionary) = read(&fs::read(golden).unwrap());
+        assert_eq!(events(&items), events(&program.0));
+        assert_eq!(report(&items, &dictionary).collectives, report(&program.0, &program.1).collectives);
+    }
+}
+
+#[test]
+#[ignore = "writes the golden files that are not there"]
+fn write_golden_files() {
+    for (golden, program) in [(GOLDEN, program()), (GOLDEN_RANGES, program_with_ranges())] {
+        if let Ok(mut file) = File::create_new(golden) {
+            file.write_all(&written(&program)).unwrap();
+        }
+    }
 }

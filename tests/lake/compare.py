@@ -1,9 +1,10 @@
 """Asks every recipe of several engines and compares the answers cell by cell; checks them against a planted truth.
 
-usage: compare.py GPUWHY LAKE TRUTH ENGINE...
+usage: compare.py [--only RECIPE] GPUWHY LAKE TRUTH ENGINE...
 
 TRUTH is what the example simulated_lake printed about the runs that are in the lake beside others. An ENGINE is the
 options that choose it, such as "--engine duckdb --with PYTHON"; the first is what the others are compared with.
+--only: this recipe alone, and not the truth.
 Whole numbers and texts must be equal, fractions but for a part in 10^9, since engines add them in another order.
 """
 
@@ -14,7 +15,9 @@ import subprocess
 import sys
 import time
 
-gpuwhy, lake, truth, *engines = sys.argv[1:]
+arguments = sys.argv[1:]
+only = arguments[1] if arguments[0] == "--only" else None
+gpuwhy, lake, truth, *engines = arguments[2 if only else 0 :]
 failures = []
 
 
@@ -69,7 +72,7 @@ def planted():
 
 
 VARIANTS = {"heatmap": ["--set", "leaf=host_cpu", "--set", "steps=7"], "pace": ["--set", "milliseconds=250"]}
-recipes = listed()
+recipes = [only] if only else listed()
 rows = 0
 seconds = dict.fromkeys(engines, 0.0)
 for recipe in recipes:
@@ -84,7 +87,8 @@ for recipe in recipes:
         rows += len(answers[0])
         if not answers[0]:
             print(f"{recipe}: no rows in this lake")
-planted()
+if not only:
+    planted()
 for engine in engines:
     print(f"{seconds[engine]:6.1f} s  {engine}")
 print(f"{len(recipes)} recipes, {rows} rows, {len(engines)} engines: {len(failures)} differences")

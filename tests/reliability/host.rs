@@ -9,7 +9,7 @@ use super::program::{CODE, EXIT_TIMEOUT, FIXTURE, outcome, program};
 use crate::support::{GPUWHY, Stage, built, report, stderr, sum};
 
 /// After so many seconds a program counts as hanging.
-const HANGS: &str = "60";
+const HANGS: &str = "180";
 
 /// The program in a folder of its own, built there, with a limit on its time.
 fn host(stage: &Stage, habit: &str) -> Command {
@@ -22,11 +22,10 @@ fn host(stage: &Stage, habit: &str) -> Command {
         .args(["-k", "1", HANGS])
         .arg(binary)
         .arg(habit)
-        .env("XDG_RUNTIME_DIR", stage.folder.path())
         .env("GPUWHY_REPLAY_SPEED", "max")
         .env("GPUWHY_FLUSH", "10ms")
         .env("GPUWHY_REPORT", "off")
-        .env("GPUWHY_EXIT_TIMEOUT", format!("{}ms", EXIT_TIMEOUT.as_millis()));
+        .env("GPUWHY_EXIT_TIMEOUT", EXIT_TIMEOUT);
     command
 }
 
@@ -65,7 +64,7 @@ fn a_program_that_closes_all_descriptors_keeps_its_own_files_to_itself() {
     let said = stderr(&output);
     assert_eq!(said.matches("the program has closed this descriptor; the trace ends here").count(), 1, "{said}");
     assert_eq!(trace(&stage).1, "abrupt");
-    assert!(fs::read_dir(stage.path("gpuwhy")).unwrap().next().is_none(), "the socket's file is gone");
+    assert!(fs::read_dir(stage.sockets()).unwrap().next().is_none(), "the socket's file is gone");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::part::Part;
+use super::part::{Part, plain};
 use super::place::{Lake, date};
 use crate::error::ExportError;
 use crate::tables::{Cell, Label, STEPS_LEFT_OUT, Sink, Table, produce};
@@ -110,9 +110,7 @@ pub(super) fn refuse_known(lake: &Lake, run: &str, ranks: &[(&TraceFile, u32)]) 
 
 /// `part-HOST-N`: N is the time of the first process in milliseconds, so that parts of a host sort by time.
 pub(super) fn part_name(host: &str, start: u64) -> String {
-    let plain = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
-    let host: String = host.chars().take(64).map(plain).collect();
-    format!("part-{}-{}", if host.is_empty() { "unknown" } else { &host }, start / 1_000_000)
+    format!("part-{}-{}", plain(host), start / 1_000_000)
 }
 
 /// Hands the rows of a trace to a part.
@@ -120,13 +118,21 @@ pub(super) struct Rows<'p> {
     part: &'p mut Part,
     rank: u32,
     options: AddOptions,
+    /// Whether the process still runs.
+    runs: bool,
     steps: u64,
     steps_left_out: u64,
 }
 
 impl<'p> Rows<'p> {
     pub(super) fn new(part: &'p mut Part, rank: u32, options: AddOptions) -> Self {
-        Self { part, rank, options, steps: 0, steps_left_out: 0 }
+        Self { part, rank, options, runs: false, steps: 0, steps_left_out: 0 }
+    }
+
+    /// Rows of a process that still runs.
+    pub(super) fn running(mut self, runs: bool) -> Self {
+        self.runs = runs;
+        self
     }
 }
 
@@ -148,6 +154,7 @@ impl Sink for Rows<'_> {
         }
         let shown = table.columns().iter().zip(cells).map(|(column, cell)| match (column.name, cell) {
             ("command", _) if !self.options.with_command => Cell::Empty,
+            ("ending", _) if self.runs => Cell::Text("running"),
             // Folders may name users and projects.
             ("file", Cell::Text(path)) => {
                 Cell::Text(Path::new(*path).file_name().and_then(|name| name.to_str()).unwrap_or(""))

@@ -23,8 +23,10 @@ pub struct Part {
     run: String,
     name: String,
     group_rows: usize,
+    /// Whether files of this name are replaced.
+    replaces: bool,
     /// In the order of [`Table::ALL`].
-    files: Vec<Option<(TableFile, TempPath, PathBuf)>>,
+    files: Vec<Option<(TableFile, TempPath)>>,
     texts: Texts,
     written: u64,
 }
@@ -39,16 +41,31 @@ impl Part {
             run: run.to_owned(),
             name,
             group_rows: GROUP_ROWS,
+            replaces: false,
             files: Table::ALL.iter().map(|_| None).collect(),
             texts: Texts::default(),
             written: 0,
         }
     }
 
+    /// Under another name.
+    #[must_use]
+    pub(super) fn named(mut self, name: String) -> Self {
+        self.name = name;
+        self
+    }
+
     /// With row groups of this many rows.
     #[must_use]
     pub(super) fn grouped(mut self, rows: usize) -> Self {
         self.group_rows = rows;
+        self
+    }
+
+    /// In place of the part of the same name, file by file. Tables that have no rows any more lose their file.
+    #[must_use]
+    pub(super) fn replacing(mut self) -> Self {
+        self.replaces = true;
         self
     }
 
@@ -62,7 +79,7 @@ impl Part {
             self.files[table as usize] = Some(self.create(table)?);
         }
         self.written += 1;
-        let Some((file, ..)) = &mut self.files[table as usize] else { return Ok(()) };
+        let Some((file, _)) = &mut self.files[table as usize] else { return Ok(()) };
         file.row([Cell::Integer(rank.into())].iter().chain(cells), &mut self.texts)
     }
 
@@ -72,18 +89,23 @@ impl Part {
         self.written
     }
 
-    fn create(&self, table: Table) -> Result<(TableFile, TempPath, PathBuf), ExportError> {
-        let folder = self.lake.partition(table, &self.date, &self.run);
+    /// The file of a table.
+    fn path(&self, table: Table) -> PathBuf {
+        self.lake.partition(table, &self.date, &self.run).join(format!("{}.parquet", self.name))
+    }
+
+    fn create(&self, table: Table) -> Result<(TableFile, TempPath), ExportError> {
+        let path = self.path(table);
+        let folder = path.parent().unwrap_or_else(|| self.lake.root()).to_owned();
         let failed = |error| ExportError::io(&folder, error);
         fs::create_dir_all(&folder).map_err(failed)?;
-        let path = folder.join(format!("{}.parquet", self.name));
-        if path.exists() {
+        if path.exists() && !self.replaces {
             return Err(ExportError::foreign(&path, EXISTS));
         }
         let made = unfinished_name().permissions(Permissions::from_mode(0o666)).tempfile_in(&folder).map_err(failed)?;
         let (file, temporary): (File, TempPath) = made.into_parts();
         let layout = Layout::of(table).behind(&RANK).sorted(self.group_rows, order(table));
-        Ok((TableFile::create(file, path.clone(), layout)?, temporary, path))
+        Ok((TableFile::create(file, path, layout)?, temporary))
     }
 
     /// Completes the files and gives them their names: answers with them. The file of the processes comes last, because
@@ -96,15 +118,21 @@ impl Part {
         let mut complete = Vec::new();
         let files = std::mem::take(&mut self.files);
         for (&table, file) in Table::ALL.iter().zip(files) {
-            let Some((file, temporary, path)) = file else { continue };
+            let path = self.path(table);
+            let Some((file, temporary)) = file else {
+                if self.replaces && path.exists() {
+                    fs::remove_file(&path).map_err(|error| ExportError::io(&path, error))?;
+                }
+                continue;
+            };
             file.finish()?;
             complete.push((table == Table::Processes, temporary, path));
         }
         complete.sort_by_key(|&(is_last, ..)| is_last);
         let mut named: Vec<PathBuf> = Vec::new();
         for (_, temporary, path) in complete {
-            if let Err(error) = name(temporary, &path) {
-                for path in named {
+            if let Err(error) = name(temporary, &path, self.replaces) {
+                for path in named.into_iter().filter(|_| !self.replaces) {
                     // It was made here a moment ago; what cannot be removed is told by the error below.
                     let _ = fs::remove_file(path);
                 }
@@ -117,9 +145,16 @@ impl Part {
 }
 
 /// Gives a file its name.
-fn name(temporary: TempPath, path: &Path) -> Result<(), ExportError> {
-    if path.exists() {
+fn name(temporary: TempPath, path: &Path, replaces: bool) -> Result<(), ExportError> {
+    if path.exists() && !replaces {
         return Err(ExportError::foreign(path, EXISTS));
     }
     temporary.persist(path).map_err(|error| ExportError::io(path, error.error))
+}
+
+/// What of the name of a host a file's name has.
+pub(super) fn plain(host: &str) -> String {
+    let plain = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
+    let host: String = host.chars().take(64).map(plain).collect();
+    if host.is_empty() { "unknown".to_owned() } else { host }
 }

@@ -32,7 +32,7 @@ table! {
         "correlation" Integer "joins with kernels.correlation" = row.correlation.0;
         "graph" Integer "executable CUDA graph; empty without" = known(u64::from(row.graph));
         "graph_node" Integer "node of the graph; empty without" = known(row.graph_node);
-        "basis" Text "what the row rests on: plugin, order, kernel_name" = row.basis.name();
+        "basis" Text "what the row rests on: plugin, order, nvtx, kernel_name" = row.basis.name();
     }
 }
 
@@ -79,6 +79,11 @@ impl CollectiveRows {
             _ => {}
         }
         rows.drain(..)
+    }
+
+    /// All communicators so far.
+    pub fn communicators(&self) -> Vec<Communicator> {
+        self.joiner.communicators()
     }
 
     /// Nothing more will come. Answers the rows that are left, and all communicators.

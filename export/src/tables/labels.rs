@@ -28,7 +28,7 @@ pub fn labels(traces: &[TraceFile], run: Option<&str>) -> Vec<Label> {
     let mut taken: BTreeMap<Label, usize> = BTreeMap::new();
     for index in order {
         let trace = &traces[index];
-        let mut label = wished(trace, run);
+        let mut label = wished(trace.path(), trace.session().rank(), run);
         if taken.contains_key(&label) {
             label.run = format!("{}-{}", label.run, stem(trace.path()));
         }
@@ -47,11 +47,11 @@ pub fn labels(traces: &[TraceFile], run: Option<&str>) -> Vec<Label> {
     labels.into_iter().map(|(_, label)| label).collect()
 }
 
-fn wished(trace: &TraceFile, run: Option<&str>) -> Label {
-    let rank = trace.session().rank();
+/// The label of a trace that has no other beside it.
+pub(crate) fn wished(path: &Path, rank: Option<u32>, run: Option<&str>) -> Label {
     let of_its_own = || match rank {
-        Some(_) => folder(trace.path()).unwrap_or_else(|| stem(trace.path())),
-        None => stem(trace.path()),
+        Some(_) => folder(path).unwrap_or_else(|| stem(path)),
+        None => stem(path),
     };
     Label { run: run.map_or_else(of_its_own, str::to_owned), rank: rank.unwrap_or(0) }
 }

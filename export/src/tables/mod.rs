@@ -13,7 +13,8 @@ mod records;
 mod reported;
 
 use profiler_core::attribution::api::without_suffix;
-use profiler_core::collective::Collective;
+use profiler_core::collective::{Collective, Communicator};
+use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{NameId, RangeEventKind, Record, Timestamp};
 use profiler_core::trace::Item;
 use rustc_hash::FxHashMap;
@@ -26,10 +27,12 @@ use crate::ranges::OpenRanges;
 use gpuwhy_import::{Progress, TraceFile};
 
 pub use cell::{Cell, Column, Kind};
-use collectives::CollectiveRows;
+pub(crate) use collectives::CollectiveRows;
+pub(crate) use labels::wished;
 pub use labels::{Label, labels};
 use records::KernelName;
-pub(crate) use reported::STEPS_LEFT_OUT;
+pub(crate) use reported::rows as reported_rows;
+pub(crate) use reported::{About, STEPS_LEFT_OUT, step_rows};
 
 macro_rules! all {
     ($(#[doc = $about:literal] $variant:ident = $name:literal, $columns:path;)*) => {
@@ -180,7 +183,11 @@ pub fn produce(
     if !reported.is_empty() {
         let mut progress = |done, total| progress(total / passes * (passes - 1) + done / passes, total);
         let (report, passed, earlier) = attributed_with_steps(trace, &mut progress)?;
-        reported::rows(trace, (&report, &earlier), &passed, &reported, sink)?;
+        let devices = report.devices.iter().filter_map(|row| Some((row.device.id, row.steps.as_ref()?)));
+        let left_out: u64 = devices.map(|(device, steps)| earlier.left_out(device, steps)).sum();
+        let counters = [(STEPS_LEFT_OUT, left_out)];
+        let about = About { path: trace.path(), report: &report, dictionary: &passed.dictionary, counters: &counters };
+        reported::rows(&about, &earlier, &reported, sink)?;
         if recorded.is_empty() {
             notes = passed.notes();
         }
@@ -265,13 +272,10 @@ fn records_of(trace: &TraceFile, sink: &mut dyn Sink, progress: &mut Progress<'_
         sink.row(Table::Nvtx, &cells)?;
     }
     if let Some(collectives) = collectives {
-        let (rows, communicators) = collectives.finish();
+        let (rows, told) = collectives.finish();
         rows.iter().try_for_each(|row| collective(row, sink))?;
-        let wanted = sink.wants(Table::Communicators);
-        for row in communicators.iter().filter(|_| wanted) {
-            let (id, mut cells) = (collectives::id_text(row.id), Vec::new());
-            collectives::communicator(row, &id, &passed.dictionary, &mut cells);
-            sink.row(Table::Communicators, &cells)?;
+        if sink.wants(Table::Communicators) {
+            communicators(&told, &passed.dictionary, sink)?;
         }
     }
     let mut notes = passed.notes();
@@ -279,13 +283,27 @@ fn records_of(trace: &TraceFile, sink: &mut dyn Sink, progress: &mut Progress<'_
     Ok(notes)
 }
 
+/// Writes communicators.
+pub(crate) fn communicators(
+    rows: &[Communicator],
+    dictionary: &Dictionary,
+    sink: &mut dyn Sink,
+) -> Result<(), ExportError> {
+    for row in rows {
+        let (id, mut cells) = (collectives::id_text(row.id), Vec::new());
+        collectives::communicator(row, &id, dictionary, &mut cells);
+        sink.row(Table::Communicators, &cells)?;
+    }
+    Ok(())
+}
+
 /// Writes an operation, if anybody wants it.
-fn collective(row: &Collective, sink: &mut dyn Sink) -> Result<(), ExportError> {
+pub(crate) fn collective(row: &Collective, sink: &mut dyn Sink) -> Result<(), ExportError> {
     if !sink.wants(Table::Collectives) {
         return Ok(());
     }
     let (id, mut cells) = (collectives::id_text(row.communicator), Vec::new());
-    collectives::collective(row, Some(id.as_str()).filter(|_| row.ranks > 0), &mut cells);
+    collectives::collective(row, Some(id.as_str()).filter(|_| row.communicator != 0), &mut cells);
     sink.row(Table::Collectives, &cells)
 }
 

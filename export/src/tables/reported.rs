@@ -1,5 +1,7 @@
 //! The tables that the engine fills: what `gpuwhy report` says, as rows.
 
+use std::path::Path;
+
 use profiler_core::attribution::leaf::{Leaf, Leaves};
 use profiler_core::counters::roofs::Limit;
 use profiler_core::dictionary::Dictionary;
@@ -17,7 +19,6 @@ use super::{Sink, Table};
 use crate::earlier_steps::EarlierSteps;
 use crate::error::ExportError;
 use crate::process_names;
-use gpuwhy_import::{Passed, TraceFile};
 
 table! {
     /// A row of [`PROCESSES`].
@@ -31,7 +32,7 @@ table! {
         "world_size" Integer "processes of the job; empty when unknown" = session.world_size();
         "start_ns" Integer "begin of tracing" = session.start.nanos();
         "observed_ns" Integer "from the first record to the last" = report.observed_ns;
-        "ending" Text "how the trace ended: clean, timed_out, abrupt" = match report.completeness.end {
+        "ending" Text "how the trace ended: clean, timed_out, abrupt; running if it had not when the row was written" = match report.completeness.end {
             End::Clean => "clean",
             End::TimedOut => "timed_out",
             End::Abrupt => "abrupt",
@@ -189,7 +190,7 @@ table! {
 table! {
     /// A row of [`COMPLETENESS`].
     COMPLETENESS, counter(name: &'a str, value: i64) {
-        "counter" Text "as `gpuwhy report --json` names it, with a dot where it nests; `steps_left_out`: steps without a row" = name;
+        "counter" Text "as `gpuwhy report --json` names it, with a dot where it nests; `steps_left_out`: steps without a row; `steps_changed_ns`: time of steps that was attributed anew after their rows were written" = name;
         "value" Integer "its value" = value;
     }
 }
@@ -197,32 +198,43 @@ table! {
 /// Counter of the steps that the engine has found and that no row of the table `steps` is about.
 pub(crate) const STEPS_LEFT_OUT: &str = "steps_left_out";
 
+/// What the rows are about.
+pub struct About<'a> {
+    /// The trace.
+    pub path: &'a Path,
+    /// What the engine says of it.
+    pub report: &'a Report,
+    /// Its names.
+    pub dictionary: &'a Dictionary,
+    /// Rows of the table `completeness` beside those of the report.
+    pub counters: &'a [(&'static str, u64)],
+}
+
 /// Hands the rows of the `wanted` tables to `sink`.
 pub fn rows(
-    trace: &TraceFile,
-    (report, earlier): (&Report, &EarlierSteps),
-    passed: &Passed,
+    about: &About<'_>,
+    earlier: &EarlierSteps,
     wanted: &[Table],
     sink: &mut dyn Sink,
 ) -> Result<(), ExportError> {
-    let file = trace.path().to_string_lossy();
+    let &About { path, report, dictionary, counters: beside } = about;
+    let file = path.to_string_lossy();
     let command = report.process.command.join(" ");
     let mut counters = counters(report);
-    let devices = report.devices.iter().filter_map(|row| Some((row.device.id, row.steps.as_ref()?)));
-    let left_out: u64 = devices.map(|(device, steps)| earlier.left_out(device, steps)).sum();
-    counters.push((STEPS_LEFT_OUT.to_owned(), i64::try_from(left_out).unwrap_or(i64::MAX)));
+    let beside = beside.iter().map(|&(name, value)| (name.to_owned(), i64::try_from(value).unwrap_or(i64::MAX)));
+    counters.extend(beside);
     for &table in wanted {
         let mut rows = Rows { cells: Vec::with_capacity(table.columns().len()), table, sink };
         match table {
             Table::Processes => rows.hand(|cells| process(&report.process, report, &file, &command, cells))?,
             Table::Threads => {
-                for row in passed.dictionary.thread_names() {
-                    rows.hand(|cells| thread(row, &passed.dictionary, cells))?;
+                for row in dictionary.thread_names() {
+                    rows.hand(|cells| thread(row, dictionary, cells))?;
                 }
             }
             Table::Devices => {
-                for row in passed.dictionary.devices() {
-                    rows.hand(|cells| device(row, passed.dictionary.link(row.id), cells))?;
+                for row in dictionary.devices() {
+                    rows.hand(|cells| device(row, dictionary.link(row.id), cells))?;
                 }
             }
             Table::Leaves => {
@@ -290,6 +302,20 @@ impl<'a> Rows<'a, '_> {
         fill(&mut self.cells);
         self.sink.row(self.table, &self.cells)
     }
+}
+
+/// Hands the rows of a step to `sink`.
+pub fn step_rows(
+    device: u32,
+    number: u64,
+    source: StepSource,
+    row: &Step,
+    sink: &mut dyn Sink,
+) -> Result<(), ExportError> {
+    Rows { cells: Vec::new(), table: Table::Steps, sink }.hand(|cells| step(device, number, source, row, cells))?;
+    let mut rows = Rows { cells: Vec::new(), table: Table::StepLeaves, sink };
+    let mut leaves = Leaf::ALL.into_iter().filter(|&of| row.leaves[of as usize] > 0);
+    leaves.try_for_each(|of| rows.hand(|cells| step_leaf(device, number, of, &row.leaves, cells)))
 }
 
 /// Hands device, number, source and step to `visit`: those of all devices, that the engine remembers and before.

@@ -3,7 +3,7 @@
 //! The default is a value like any other, read by the same parser. `docs/guide/environment.md` is made from this table,
 //! and a test compares them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use profiler_core::cost::Mode;
@@ -17,7 +17,7 @@ use crate::config::setting::Setting;
 pub use crate::config::setting::Variable;
 use crate::config::value::{is_off, on_or_off, or_off, parse_bytes, parse_duration, parse_percent};
 use crate::config::variable;
-use crate::config::{bursts, kernels};
+use crate::config::{api_calls, bursts, kernels};
 use crate::log::Level;
 
 fn optional_pattern(text: &str) -> Option<Option<Pattern>> {
@@ -276,9 +276,10 @@ pub const DELAY: Setting<Duration> = Setting {
 pub const CONTROL: Setting<bool> = Setting {
     name: variable::CONTROL,
     default: "on",
-    expected: "on or off",
-    meaning: "`off` opens no socket for `gpuwhy status`, `start`, `stop`, `snapshot`, `watch`, `top` and `exporter` (docs/guide/control.md).",
-    parse: on_or_off,
+    expected: "on, off or an absolute folder name",
+    meaning: "`off` opens no socket for `gpuwhy status`, `start`, `stop`, `snapshot`, `watch`, `top` and `exporter` \
+                  (docs/guide/control.md). A folder: the socket is there, and commands with the same setting look only there.",
+    parse: |text| on_or_off(text).or_else(|| Path::new(text).is_absolute().then_some(true)),
 };
 
 /// Characters of a run's name: that of a label in metrics.
@@ -412,6 +413,7 @@ pub const VARIABLES: &[Variable] = &[
     RAW_RECORDING.variable(),
     RAW_RECORDING_LIMIT.variable(),
     EXIT_TIMEOUT.variable(),
+    api_calls::API_CALLS.variable(),
     DEPENDENCIES.variable(),
     MEMORY_USAGE.variable(),
     UM_CPU_PAGE_FAULTS.variable(),

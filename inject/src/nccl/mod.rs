@@ -10,10 +10,12 @@
 //! | `mod` | receives; keeps communicators | the program's threads, NCCL's |
 //! | `variable` | which plugin NCCL takes | the thread that calls `cuInit` |
 //! | `operations` | events of a ring become operations | `gpuwhy-collect` |
+//! | `ranges` | NVTX ranges of NCCL become operations, where it has no plugin | `gpuwhy-collect` |
 //!
 //! Only calls and launches are asked for: never times on the device, nor the work of proxy threads.
 
 mod operations;
+pub mod ranges;
 mod variable;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,6 +53,11 @@ pub fn dropped() -> u64 {
 /// Communicators from this place on.
 pub fn communicators(from: usize) -> impl Iterator<Item = &'static CommunicatorRow> {
     COMMUNICATORS.from(from)
+}
+
+/// Whether NCCL has told a communicator: its NVTX ranges then tell nothing new.
+pub fn is_told() -> bool {
+    COMMUNICATORS.from(0).next().is_some()
 }
 
 /// What NCCL calls.

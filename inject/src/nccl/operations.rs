@@ -3,11 +3,13 @@
 //! A launch begins and ends, and the operations of its kernel follow on the same thread, with the number of that
 //! launch. So an operation never gets a launch that it does not belong to, whatever was dropped in between.
 
+use nvtx_sys::Extended;
 use profiler_core::collective::{CollectiveEvent, Communicator, QueuedOperation};
 use profiler_core::dictionary::Dictionary;
-use profiler_core::record::{ThreadId, Timestamp};
+use profiler_core::record::{RangeEventKind, ThreadId, Timestamp};
 
 use crate::nccl;
+use crate::nccl::ranges::Ranges;
 use crate::nvtx::nccl_ring::{NcclEvent, ReadEvent};
 
 /// The newest launch of a thread.
@@ -25,6 +27,7 @@ pub struct Operations {
     /// By ring: its thread, and what that launched last.
     launches: Vec<(u32, Launch)>,
     communicators: usize,
+    ranges: Ranges,
     made: Vec<CollectiveEvent>,
 }
 
@@ -78,8 +81,16 @@ impl Operations {
                     sequence: words.sequence,
                     root_or_peer: words.root_or_peer,
                     way: words.way,
+                    by_range: false,
                 }));
             }
+        }
+    }
+
+    /// Takes a range of NCCL's domain, unless the plugin tells all of it.
+    pub fn range(&mut self, thread: u32, what: (RangeEventKind, Timestamp), name: &str, payload: Option<&Extended>) {
+        if !nccl::is_told() {
+            self.ranges.take(thread, what, name, payload, &mut self.made);
         }
     }
 

@@ -11,7 +11,7 @@ use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{NameId, Payload, RangeEvent, RangeEventKind, ThreadId, ThreadName, Timestamp};
 use rustc_hash::FxBuildHasher;
 
-use crate::nccl::Operations;
+use crate::nccl::{self, Operations};
 use crate::nvtx::message::{self, Names};
 use crate::nvtx::nccl_ring::ReadEvent;
 use crate::nvtx::packed::{self, Next, Packed};
@@ -85,7 +85,8 @@ impl Drain {
     fn event(&mut self, thread: u32, event: &Packed, dictionary: &mut Dictionary) -> RangeEvent {
         let none = dictionary.intern_name("");
         let mut payload = match event.payload {
-            nvtx_sys::Payload::None => Payload::None,
+            // Its layout is known of one domain alone: below.
+            nvtx_sys::Payload::None | nvtx_sys::Payload::Extended(_) => Payload::None,
             nvtx_sys::Payload::Unsigned(value) => Payload::Unsigned(value),
             nvtx_sys::Payload::Signed(value) => Payload::Signed(value),
             nvtx_sys::Payload::Float(value) => Payload::Float(value),
@@ -110,6 +111,10 @@ impl Drain {
                 self.names.intern(&name, dictionary)
             }),
         };
+        if domain_name(event.domain) == nccl::ranges::DOMAIN {
+            let payload = if let nvtx_sys::Payload::Extended(of) = &event.payload { Some(of) } else { None };
+            self.operations.range(thread, (event.kind, event.at), dictionary.name(message), payload);
+        }
         let domain = dictionary.intern_name(domain_name(event.domain));
         if matches!(event.kind, RangeEventKind::Push | RangeEventKind::Start) {
             self.remember(domain, message);

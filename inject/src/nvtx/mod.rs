@@ -16,7 +16,8 @@
 //! ring has its memory, no hashing. Events from before CUDA is used wait in the rings; when a ring is full, ranges are
 //! dropped as a whole and counted.
 //!
-//! Not recorded: names of CUDA objects and resources, payloads of the extension, `nvtxDomainDestroy`.
+//! Not recorded: names of CUDA objects and resources, payloads of the extension but for those of NCCL (`nccl::ranges`),
+//! `nvtxDomainDestroy`.
 
 mod autoload;
 mod drain;

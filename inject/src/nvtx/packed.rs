@@ -4,9 +4,10 @@
 //! head: kind 4 bits | payload type 4 | parts 8 | domain 16 | length of the text in bytes 32
 //! time | category, color | range | registered string | payload | text
 //! ```
+//! The payload is one word, or four for a struct of the payload extension: number and size of its schema, its begin.
 //! A pop takes two words, a push with a name of 24 characters five.
 
-use nvtx_sys::{Event, Message, Payload, Text};
+use nvtx_sys::{EXTENDED_WORDS, Event, Extended, Message, Payload, Text};
 use profiler_core::record::{RangeEventKind, Timestamp};
 
 use crate::nvtx::ring::{Fill, Ring};
@@ -15,6 +16,9 @@ use crate::nvtx::ring::{Fill, Ring};
 const CATEGORY: u64 = 1;
 const RANGE: u64 = 2;
 const REGISTERED: u64 = 4;
+
+/// Type of a payload that is a struct.
+const EXTENDED: u64 = 4;
 
 /// In place of a kind: the events that follow are of another thread, whose id is in place of the time.
 const THREAD: u64 = 15;
@@ -77,13 +81,18 @@ impl Packed {
                 wide.as_bytes()
             }
         };
+        let mut extended = [0; EXTENDED_WORDS];
         let (payload_type, payload) = match self.payload {
             Payload::None => (0, 0),
+            Payload::Extended(Extended { schema, size, words }) => {
+                extended = words;
+                (EXTENDED, u64::from(size) << 32 | u64::from(schema))
+            }
             Payload::Unsigned(value) => (1, value),
             Payload::Signed(value) => (2, value.cast_unsigned()),
             Payload::Float(value) => (3, value.to_bits()),
         };
-        let mut words = [0; 6];
+        let mut words = [0; 6 + EXTENDED_WORDS];
         let mut length = 2;
         let mut parts = 0;
         let mut add = |present: bool, part: u64, word: u64| {
@@ -97,6 +106,7 @@ impl Packed {
         add(self.range != 0, RANGE, self.range);
         add(self.registered != 0, REGISTERED, self.registered.into());
         add(payload_type != 0, 0, payload);
+        extended.iter().for_each(|&word| add(payload_type == EXTENDED, 0, word));
         words[0] = kind_number(self.kind)
             | payload_type << 4
             | parts << 8
@@ -136,6 +146,11 @@ pub fn read(ring: &Ring, at: &mut u64, text: &mut Vec<u8>) -> Next {
         0 => Payload::None,
         1 => Payload::Unsigned(word()),
         2 => Payload::Signed(word().cast_signed()),
+        EXTENDED => {
+            let head = word();
+            let (schema, size) = (low(head & 0xffff_ffff), low(head >> 32));
+            Payload::Extended(Extended { schema, size, words: std::array::from_fn(|_| word()) })
+        }
         _ => Payload::Float(f64::from_bits(word())),
     };
     let length = low(head >> 32) as usize;
@@ -196,10 +211,13 @@ mod tests {
             registered: 9,
             payload: Payload::Signed(-3),
         };
+        let extended = Extended { schema: 5, size: u32::MAX, words: [u64::MAX, 0, 7] };
+        let extended = Packed { payload: Payload::Extended(extended), category: 1, range: 2, registered: 3, ..full };
         let float = Packed { kind: RangeEventKind::Mark, payload: Payload::Float(0.5), color: 1, ..plain };
         let written = [
             (plain, Text::Narrow(b""), ""),
             (full, Text::Narrow("größe".as_bytes()), "größe"),
+            (extended, Text::Narrow(b"x"), "x"),
             (float, Text::Wide(&[0x41, 0x1f600]), "A\u{1f600}"),
         ];
         assert!(write_thread(&ring, 4711));

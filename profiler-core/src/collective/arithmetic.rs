@@ -2,11 +2,16 @@
 
 use super::{DataType, Function};
 
-/// The size of an operation, bytes: the buffer, and of operations in which each rank has a part of the whole, the
-/// whole. 0 when type or function is not known.
+/// The size of an operation of so many elements, bytes: see [`bytes_of_buffer`]. 0 when type or function is not known.
 #[must_use]
 pub const fn bytes(function: Function, data_type: DataType, count: u64, ranks: u32) -> u64 {
-    let buffer = count.saturating_mul(data_type.bytes());
+    bytes_of_buffer(function, count.saturating_mul(data_type.bytes()), ranks)
+}
+
+/// The size of an operation, bytes: the buffer, and of operations in which each rank has a part of the whole, the
+/// whole. 0 when the function is not known, and when the whole depends on ranks that are not known.
+#[must_use]
+pub const fn bytes_of_buffer(function: Function, buffer: u64, ranks: u32) -> u64 {
     match function {
         Function::Unknown => 0,
         Function::AllGather | Function::ReduceScatter | Function::AllToAll | Function::Gather | Function::Scatter => {

@@ -6,6 +6,9 @@
 //! is told by a thread that launched nothing (host functions of CUDA) joins by order: the first operation of a function
 //! that waits goes to the next kernel of that function without operations.
 //!
+//! Without the plugin, NCCL's NVTX ranges tell operations. A range is taken for a launch only if one kernel was
+//! launched within it; another operation is never guessed.
+//!
 //! Records come in any order up to a flush mark. So everything waits for one, and kernels a little longer
 //! ([`HOLD_NANOS`]): kernels that computed beside them may end later. Memory is bounded; what is thrown away is
 //! counted.
@@ -220,6 +223,7 @@ impl Joiner {
                     }
                     self.placed.entry(launch.correlation).or_default().push((operation, basis));
                 }
+                None if operation.by_range => self.unjoined.operations += 1,
                 None => self.unplaced.push_back(*operation),
             }
             false
@@ -236,6 +240,10 @@ impl Joiner {
             self.launches.partition_point(|launch| (launch.thread, launch.start) < (operation.thread, time))
         };
         if operation.launch_begin == Timestamp::ZERO {
+            // Of several kernels of a group nobody tells which is its own.
+            if operation.by_range {
+                return None;
+            }
             let last = key(operation.at.nanos()).checked_sub(1)?;
             let launch = self.launches.get(last).filter(of_thread)?;
             return (launch.end <= operation.at.nanos() + CLOCK_SLACK_NANOS).then_some((*launch, Basis::Order));
@@ -244,6 +252,16 @@ impl Joiner {
         let end = if operation.launch_end == Timestamp::ZERO { operation.at } else { operation.launch_end }.nanos();
         let near = self.launches.get(key(begin.saturating_sub(CLOCK_SLACK_NANOS))..)?.iter();
         let near = near.take_while(of_thread).take_while(|launch| launch.start <= end + CLOCK_SLACK_NANOS);
+        if operation.by_range {
+            // The only one; where clocks are apart by an error, the only one near it.
+            let only = |slack: u64| {
+                let inside = |launch: &&Launch| launch.start + slack >= begin && launch.end <= end + slack;
+                let mut inside = near.clone().filter(inside);
+                let first = inside.next()?;
+                inside.all(|launch| launch.correlation == first.correlation).then_some((*first, Basis::Range))
+            };
+            return only(CLOCK_SLACK_NANOS).or_else(|| only(0));
+        }
         let outside = |launch: &&Launch| begin.saturating_sub(launch.start) + launch.end.saturating_sub(end);
         near.min_by_key(outside).map(|launch| (*launch, Basis::Plugin))
     }
@@ -305,7 +323,10 @@ impl Joiner {
                 function,
                 sequence: operation.sequence,
                 ordinal: self.count(communicator.id, function),
-                bytes: arithmetic::bytes(function, data_type, count, communicator.ranks),
+                bytes: match operation.by_range {
+                    true => arithmetic::bytes_of_buffer(function, count, communicator.ranks),
+                    false => arithmetic::bytes(function, data_type, count, communicator.ranks),
+                },
                 data_type,
                 algorithm: operation.algorithm,
                 protocol: operation.protocol,

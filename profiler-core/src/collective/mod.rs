@@ -1,6 +1,7 @@
 //! Collective operations: what a program asked of a communicator, and the kernel that did it.
 //!
-//! NCCL's profiler plugin says what was queued ([`QueuedOperation`]): communicator, function, bytes, algorithm. CUPTI
+//! NCCL's profiler plugin says what was queued ([`QueuedOperation`]): communicator, function, bytes, algorithm; without
+//! it NCCL's NVTX ranges say some of this. CUPTI
 //! says when a kernel ran. [`Joiner`] brings the two together, and says of each row what it rests on ([`Basis`]).
 //! [`CollectiveTable`] adds up the rows of a run, with bandwidths.
 //!
@@ -42,7 +43,7 @@ pub struct Communicator {
     pub rank: u32,
 }
 
-/// An operation as the profiler plugin told it.
+/// An operation as NCCL told it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueuedOperation {
     /// Number of the [`Communicator`] in this process; 0 when it is not known.
@@ -73,6 +74,9 @@ pub struct QueuedOperation {
     pub root_or_peer: i32,
     /// What became of it.
     pub way: Way,
+    /// An NVTX range of NCCL told it, and not the plugin. `count` is then the size of the buffer in bytes, the launch
+    /// is the range, and type, algorithm and sequence are not known.
+    pub by_range: bool,
 }
 
 /// What became of an operation.
@@ -115,18 +119,24 @@ pub enum Basis {
     /// The profiler plugin, without the launch: the last launch of the thread before the operation was told, or the
     /// order of operations and kernels.
     Order,
+    /// An NVTX range of NCCL: the one launch of the thread within it. Communicator and bytes, no algorithm.
+    Range,
     /// The name of the kernel alone: no communicator, bytes or algorithm.
     #[default]
     KernelName,
 }
 
 impl Basis {
+    /// All of them, in their order.
+    pub const ALL: [Self; 4] = [Self::Plugin, Self::Order, Self::Range, Self::KernelName];
+
     /// Stable name in JSON and tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Plugin => "plugin",
             Self::Order => "order",
+            Self::Range => "nvtx",
             Self::KernelName => "kernel_name",
         }
     }

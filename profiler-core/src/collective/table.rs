@@ -42,7 +42,7 @@ pub struct CollectiveRow {
     /// The longest kernel, nanoseconds.
     pub longest_ns: u64,
     /// Kernels by what they rest on, in the order of [`Basis`].
-    pub bases: [u64; 3],
+    pub bases: [u64; Basis::ALL.len()],
 }
 
 impl CollectiveRow {

@@ -87,6 +87,23 @@ impl Program {
             sequence: Some(sequence),
             root_or_peer: 0,
             way: Way::Kernel,
+            by_range: false,
+        }));
+    }
+
+    /// An all-reduce of 4,096 bytes, as an NVTX range tells it.
+    fn range(&mut self, thread: u32, launch: Option<(u64, u64)>) {
+        let (begin, end) = launch.map_or_else(Default::default, |(begin, end)| (at(begin), at(end)));
+        self.joiner.event(&CollectiveEvent::Operation(QueuedOperation {
+            communicator: 1,
+            thread: ThreadId(thread),
+            at: launch.map_or(at(5 * MS), |(_, end)| at(end)),
+            launch_begin: begin,
+            launch_end: end,
+            function: Function::AllReduce,
+            count: 4_096,
+            by_range: true,
+            ..QueuedOperation::default()
         }));
     }
 
@@ -145,6 +162,36 @@ fn the_launch_that_nccl_tells_leads_to_the_kernel_among_launches_of_other_kernel
 }
 
 #[test]
+fn an_operation_of_a_range_has_the_only_launch_in_it_and_is_guessed_nowhere_else() {
+    let mut program = Program::new();
+    program.joiner.event(&CollectiveEvent::Communicator(Communicator { number: 1, id: 0xabc, ..Default::default() }));
+    let (launch, nccl) = (program.launch, program.nccl);
+    // One launch, told twice as runtime and driver are; a launch of the thread behind it.
+    program.call(launch, 5, 110_000, 1);
+    program.call(launch, 5, 110_500, 1);
+    program.call(launch, 5, 200_000, 2);
+    program.range(5, Some((100_000, 120_000)));
+    // Two launches; none; the launch of another thread; a range without a launch of its own.
+    program.call(launch, 5, MS + 10_000, 3);
+    program.call(launch, 5, MS + 20_000, 4);
+    program.range(5, Some((MS, MS + 50_000)));
+    program.range(5, Some((2 * MS, 2 * MS + 10_000)));
+    program.call(launch, 6, 3 * MS + 1_000, 5);
+    program.range(5, Some((3 * MS, 3 * MS + 10_000)));
+    program.range(5, None);
+    for correlation in 1..=5 {
+        let start = (10 + u64::from(correlation)) * MS;
+        program.kernel(nccl, (start, start + 500_000), correlation, 0);
+    }
+    let rows = program.finish();
+    let told: Vec<_> = rows.iter().map(|row| (row.correlation.0, row.basis, row.communicator, row.bytes)).collect();
+    let by_name = |correlation| (correlation, Basis::KernelName, 0, 0);
+    assert_eq!(told, [(1, Basis::Range, 0xabc, 4_096), by_name(2), by_name(3), by_name(4), by_name(5)]);
+    assert_eq!((rows[0].ranks, rows[0].data_type, rows[0].sequence), (0, DataType::Unknown, None));
+    assert_eq!(program.joiner.unjoined(), Unjoined { operations: 4, kernels: 4, ..Unjoined::default() });
+}
+
+#[test]
 fn without_launches_the_last_launch_of_the_thread_is_taken_and_said_to_rest_on_order() {
     let mut program = Program::new();
     let (launch, nccl) = (program.launch, program.nccl);
@@ -176,7 +223,7 @@ fn operations_of_one_launch_are_one_kernel_and_its_time_counts_once() {
     rows.iter().for_each(|row| table.add(row));
     let [row] = table.rows()[..] else { panic!("{:?}", table.rows()) };
     assert_eq!((row.kernels, row.grouped, row.operations, row.bytes), (1, 1, 3, 12 << 20));
-    assert_eq!((row.time_ns, row.exposed_ns, row.hidden_ns(), row.bases), (600_000, 600_000, 0, [1, 0, 0]));
+    assert_eq!((row.time_ns, row.exposed_ns, row.hidden_ns(), row.bases), (600_000, 600_000, 0, [1, 0, 0, 0]));
     // 12 MiB in 600 us, of which a ring of four moves one and a half times as much over each link.
     let (algorithm, bus) = (row.algorithm_bandwidth().unwrap(), row.bus_bandwidth().unwrap());
     assert!((algorithm - f64::from(12 << 20) / 600e-6).abs() < 1.0, "{algorithm}");

@@ -141,7 +141,7 @@ impl RanksReport {
                 "{apart} collectives do not overlap on all ranks: those of groups of ranks. CUPTI does not name the \
                  group, so who waits in them cannot be told."
             )),
-            Basis::Plugin | Basis::Order => self.doubts.push(format!(
+            Basis::Plugin | Basis::Order | Basis::Range => self.doubts.push(format!(
                 "{apart} collectives ended on a rank before another one began: not everybody waits for everybody in \
                  them (send, receive, broadcast)."
             )),

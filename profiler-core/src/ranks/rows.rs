@@ -13,7 +13,7 @@ pub(super) const fn needs_everybody(function: Function) -> bool {
 }
 
 /// All of them, by their numbers between [`RankRows::encode`] and [`RankRows::decode`].
-const BASES: [Basis; 3] = [Basis::KernelName, Basis::Order, Basis::Plugin];
+const BASES: [Basis; 4] = [Basis::KernelName, Basis::Order, Basis::Plugin, Basis::Range];
 
 /// Rows of one communicator and function on one rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

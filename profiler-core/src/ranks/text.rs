@@ -55,10 +55,7 @@ pub(super) fn text(report: &RanksReport, style: Style) -> String {
     if report.collectives > 0 {
         let waited: u64 = report.rows.iter().map(|row| row.waited_ns).sum();
         let share = 100.0 * waited as f64 / report.collective_ns.max(1) as f64;
-        let how = match report.basis {
-            Basis::KernelName => "matched by names and order of kernels, ",
-            Basis::Plugin | Basis::Order => "",
-        };
+        let how = matched(report.basis);
         let sentence = format!(
             "{} compared, {how}{share:.1} % of their time is spent waiting for the last rank, the rest moves data.",
             report.collectives
@@ -118,6 +115,15 @@ pub(super) fn text(report: &RanksReport, style: Style) -> String {
         wrapped(&mut out, "not known: ", doubt);
     }
     out.into_text()
+}
+
+/// How collectives of ranks were brought together, where NCCL does not count them.
+fn matched(basis: Basis) -> &'static str {
+    match basis {
+        Basis::KernelName => "matched by names and order of kernels, ",
+        Basis::Range => "matched by NCCL's NVTX ranges and their order, ",
+        Basis::Plugin | Basis::Order => "",
+    }
 }
 
 /// The drift in parts per million.

@@ -94,9 +94,8 @@ fn write_row(out: &mut Page, named: &NamedRow) {
 }
 
 /// What most kernels of a row rest on.
-fn basis(bases: [u64; 3]) -> &'static str {
-    let all = [Basis::Plugin, Basis::Order, Basis::KernelName];
-    let most = all.into_iter().max_by_key(|&basis| (bases[basis as usize], std::cmp::Reverse(basis)));
+fn basis(bases: [u64; Basis::ALL.len()]) -> &'static str {
+    let most = Basis::ALL.into_iter().max_by_key(|&basis| (bases[basis as usize], std::cmp::Reverse(basis)));
     most.unwrap_or_default().name()
 }
 
@@ -112,6 +111,9 @@ fn operation(named: &NamedRow) -> String {
     }
     if !named.name.is_empty() {
         let _ = write!(text, ", {}", shortened(&named.name, NAME_WIDTH));
+    }
+    if row.ranks == 0 && row.communicator != 0 {
+        let _ = write!(text, ", {:016x}", row.communicator);
     }
     if row.ranks > 0 {
         let _ = write!(text, ", {}", counted(row.ranks.into(), "rank"));

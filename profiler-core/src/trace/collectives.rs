@@ -11,6 +11,8 @@ use crate::record::{NameId, ThreadId, Timestamp};
 mod what {
     pub(super) const COMMUNICATOR: u8 = 1;
     pub(super) const OPERATIONS: u8 = 2;
+    /// As those, told by NVTX ranges.
+    pub(super) const RANGES: u8 = 3;
 }
 
 /// Bits of an operation's flags.
@@ -49,14 +51,14 @@ pub(super) fn encode(events: &[CollectiveEvent], base: u64, body: &mut Vec<u8>) 
                 put_communicator(communicator, &mut group);
                 (what::COMMUNICATOR, 1)
             }
-            CollectiveEvent::Operation(_) => {
+            CollectiveEvent::Operation(QueuedOperation { by_range, .. }) => {
                 let operation = |event: &CollectiveEvent| match event {
-                    CollectiveEvent::Operation(operation) => Some(*operation),
+                    CollectiveEvent::Operation(operation) => Some(*operation).filter(|told| told.by_range == *by_range),
                     CollectiveEvent::Communicator(_) => None,
                 };
                 let operations: Vec<_> = rest.iter().map_while(operation).collect();
                 put_operations(&operations, base, &mut group);
-                (what::OPERATIONS, operations.len())
+                (if *by_range { what::RANGES } else { what::OPERATIONS }, operations.len())
             }
         };
         body.push(kind);
@@ -76,7 +78,7 @@ pub(super) fn decode(body: &[u8], base: u64, give: impl FnMut(CollectiveEvent)) 
         let mut group = Cursor::new(cursor.bytes()?);
         match kind {
             what::COMMUNICATOR => events.push(CollectiveEvent::Communicator(communicator(&mut group)?)),
-            what::OPERATIONS => operations(&mut group, base, &mut events)?,
+            what::OPERATIONS | what::RANGES => operations(&mut group, base, kind == what::RANGES, &mut events)?,
             _ => unknown += 1,
         }
     }
@@ -141,7 +143,12 @@ fn put_operations(operations: &[QueuedOperation], base: u64, group: &mut Vec<u8>
     }
 }
 
-fn operations(group: &mut Cursor<'_>, base: u64, events: &mut Vec<CollectiveEvent>) -> Result<(), Malformed> {
+fn operations(
+    group: &mut Cursor<'_>,
+    base: u64,
+    by_range: bool,
+    events: &mut Vec<CollectiveEvent>,
+) -> Result<(), Malformed> {
     let count = group.varint()?;
     if count > group.rest() as u64 / LEAST_BYTES {
         return Err(Malformed);
@@ -162,6 +169,7 @@ fn operations(group: &mut Cursor<'_>, base: u64, events: &mut Vec<CollectiveEven
             channels: group.varint()?.try_into().map_err(|_| Malformed)?,
             count: group.varint()?,
             root_or_peer: unzigzag(group.varint()?).cast_signed().try_into().map_err(|_| Malformed)?,
+            by_range,
             ..QueuedOperation::default()
         };
         if flags & flag::SEQUENCE != 0 {
@@ -212,11 +220,13 @@ mod tests {
             sequence: Some(5),
             root_or_peer: -1,
             way: Way::Kernel,
+            by_range: false,
         };
+        let range = QueuedOperation { by_range: true, sequence: None, ..full };
         let bare = QueuedOperation { at: at(5), way: Way::Captured, ..QueuedOperation::default() };
         let back = QueuedOperation { sequence: Some(0), root_or_peer: i32::MAX, way: Way::CopyEngine, ..full };
         let largest = QueuedOperation { count: u64::MAX, sequence: Some(u64::MAX), launch_end: at(0), ..full };
-        let operations = [full, bare, back, largest].map(CollectiveEvent::Operation);
+        let operations = [full, range, bare, back, largest].map(CollectiveEvent::Operation);
         let mut events = vec![CollectiveEvent::Communicator(communicator)];
         events.extend(operations);
         events.push(CollectiveEvent::Communicator(Communicator { number: 2, ..Communicator::default() }));

@@ -15,7 +15,6 @@ Usage: gpuwhy-replay-host [options]
   --exit-code N         exit code, 0 to 255 (default 0)
   --exit HOW            exit: return from main (default); _exit; abort; segfault; or a signal to itself, which is
                         left at its default: kill, term, int
-  --exit-after MS       another thread calls exit after this time, in the middle of play
   --call MS:FUNCTION    at this time of the recording call an API function, such as 200:cudaProfilerStart; repeatable,
                         in the order of time; nvtxRangePushA=NAME and nvtxRangePop need --ranges; otherTool=begin takes
                         CUPTI as another profiler of the program does and says what came of it on stderr, otherTool=pause
@@ -24,7 +23,9 @@ Usage: gpuwhy-replay-host [options]
                         shared memory, once somebody listens to launches; programCounters=begun launches until somebody
                         samples program counters, programCounters=over until nobody does any more,
                         programCounters=endContext ends the context, programCounters=refused waits until a fault has
-                        struck that was asked for
+                        struck that was asked for; waitFor=FILE waits until that file is there;
+                        flushes=N waits until the profiler has flushed so many times; exitOnThread has another thread
+                        call exit while play goes on
   --until MILLISECONDS  leave at this time of the recording instead of its end
   --fork WHEN           fork a child: before the library is loaded, after that, or at the end of play
   --child HOW           what the child does: nothing: _exit (default); exit: run the exit handlers; exec: become this
@@ -33,13 +34,18 @@ Usage: gpuwhy-replay-host [options]
   --no-replay           play nothing, and do not mind when the profiler has not loaded the replay library
   --ranges WHEN         say something through NVTX, for the first time before the profiler is loaded for CUDA, or after
   --nccl VERSION        before CUDA is initialized, do to the plugin that NCCL_PROFILER_PLUGIN names what NCCL does with
-                        version 4, 5 or 6 of its interface, and make the recording of it that is then played
+                        version 4, 5 or 6 of its interface, and make the recording of it that is then played; ranges:
+                        what NCCL without a plugin does to NVTX
+  --nccl-ranges         the same beside the plugin, and after it
   --counts              print what became of the records on stderr
 
 Environment: CUDA_INJECTION64_PATH (the profiler), GPUWHY_CUPTI_PATH (the replay library, which the profiler loads),
 GPUWHY_REPLAY (the recording), GPUWHY_REPLAY_SPEED (max, or 1 for real time).
 
 Exit codes: 2 wrong set-up, 3 the profiler broke a rule of CUPTI or a forked child failed, otherwise --exit-code.";
+
+/// In place of a version: NCCL without a plugin.
+pub const NCCL_RANGES: u32 = 0;
 
 /// How to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,8 +112,6 @@ pub struct Args {
     pub fork: Option<Fork>,
     /// What the child does.
     pub child: Child,
-    /// When another thread calls `exit`, milliseconds.
-    pub exit_after: Option<u64>,
     /// Whether the profiler is loaded on a thread that ends.
     pub start_on_thread: bool,
     /// Whether there is something to play.
@@ -116,6 +120,8 @@ pub struct Args {
     pub ranges: Option<Ranges>,
     /// Version of the interface, if NCCL is to be played.
     pub nccl: Option<u32>,
+    /// Whether NCCL says something through NVTX beside the plugin.
+    pub nccl_ranges: bool,
     /// Whether to print counts.
     pub counts: bool,
 }
@@ -130,11 +136,11 @@ pub fn parse(given: impl IntoIterator<Item = OsString>) -> Result<Option<Args>, 
         calls: Vec::new(),
         fork: None,
         child: Child::Nothing,
-        exit_after: None,
         start_on_thread: false,
         replay: true,
         ranges: None,
         nccl: None,
+        nccl_ranges: false,
         counts: false,
     };
     let mut given = given.into_iter().map(|text| text.to_string_lossy().into_owned());
@@ -180,8 +186,10 @@ pub fn parse(given: impl IntoIterator<Item = OsString>) -> Result<Option<Args>, 
                     [("nothing", Child::Nothing), ("exit", Child::Exit), ("exec", Child::Exec), ("play", Child::Play)];
                 args.child = choose(&option, &value()?, &choices)?;
             }
-            "--nccl" => args.nccl = Some(choose(&option, &value()?, &[("4", 4), ("5", 5), ("6", 6)])?),
-            "--exit-after" => args.exit_after = Some(number(&option, &value()?)?),
+            "--nccl" => {
+                args.nccl = Some(choose(&option, &value()?, &[("4", 4), ("5", 5), ("6", 6), ("ranges", NCCL_RANGES)])?)
+            }
+            "--nccl-ranges" => args.nccl_ranges = true,
             "--start-on-thread" => args.start_on_thread = true,
             "--no-replay" => args.replay = false,
             "--ranges" => {

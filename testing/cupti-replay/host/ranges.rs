@@ -29,22 +29,7 @@ pub struct Ranges {
 impl Ranges {
     /// Uses NVTX for the first time, then begins ranges.
     pub fn begin() -> Result<Self, String> {
-        if let Some(path) = env::var_os("NVTX_INJECTION64_PATH").filter(|path| !path.is_empty()) {
-            let shown = path.to_string_lossy().into_owned();
-            // SAFETY: the caller of this program asks for this library's initialisers to run.
-            let library =
-                unsafe { Library::open(Some(&path), RTLD_LAZY) }.map_err(|error| format!("{shown}: {error}"))?;
-            // NVTX never unloads a library that answered 1, and the other answer ends this program.
-            let library = Box::leak(Box::new(library));
-            // SAFETY: the name stands for a function of this type: the contract of NVTX with injected libraries.
-            let initialize = unsafe { library.get::<Initialize>("InitializeInjectionNvtx2") }
-                .map_err(|error| format!("{shown}: {error}"))?;
-            // SAFETY: it was found under its name, in a library that stays.
-            let answers = unsafe { [MAIN.initialize(*initialize), LIBRARY.initialize(*initialize)] };
-            if answers != [1, 1] {
-                return Err(format!("{shown}: InitializeInjectionNvtx2 answered {answers:?}"));
-            }
-        }
+        attach()?;
         MAIN.push(c"main");
         let whole_run = MAIN.start(c"whole run");
         let worker = std::thread::Builder::new().name("worker".to_owned()).spawn(worker);
@@ -61,6 +46,26 @@ impl Ranges {
         MAIN.mark(c"done");
         Ok(())
     }
+}
+
+/// Uses NVTX for the first time, in both libraries.
+pub fn attach() -> Result<(), String> {
+    if let Some(path) = env::var_os("NVTX_INJECTION64_PATH").filter(|path| !path.is_empty()) {
+        let shown = path.to_string_lossy().into_owned();
+        // SAFETY: the caller of this program asks for this library's initialisers to run.
+        let library = unsafe { Library::open(Some(&path), RTLD_LAZY) }.map_err(|error| format!("{shown}: {error}"))?;
+        // NVTX never unloads a library that answered 1, and the other answer ends this program.
+        let library = Box::leak(Box::new(library));
+        // SAFETY: the name stands for a function of this type: the contract of NVTX with injected libraries.
+        let initialize = unsafe { library.get::<Initialize>("InitializeInjectionNvtx2") }
+            .map_err(|error| format!("{shown}: {error}"))?;
+        // SAFETY: it was found under its name, in a library that stays.
+        let answers = unsafe { [MAIN.initialize(*initialize), LIBRARY.initialize(*initialize)] };
+        if answers != [1, 1] {
+            return Err(format!("{shown}: InitializeInjectionNvtx2 answered {answers:?}"));
+        }
+    }
+    Ok(())
 }
 
 /// Pushes a range on this thread, if NVTX has found a library.

@@ -60,12 +60,10 @@ impl CollectivesJson {
 
 fn row(named: &NamedRow) -> RowJson {
     let row = &named.row;
-    let known = row.ranks > 0;
-    let bases = [Basis::Plugin, Basis::Order, Basis::KernelName];
     RowJson {
-        communicator: known.then(|| format!("{:016x}", row.communicator)),
+        communicator: (row.communicator != 0).then(|| format!("{:016x}", row.communicator)),
         name: Some(&named.name).filter(|name| !name.is_empty()).cloned(),
-        ranks: known.then_some(row.ranks),
+        ranks: (row.ranks > 0).then_some(row.ranks),
         function: row.function.name(),
         algorithm: row.algorithm.name(),
         kernels: row.kernels,
@@ -79,6 +77,6 @@ fn row(named: &NamedRow) -> RowJson {
         longest_ns: row.longest_ns,
         algorithm_bytes_per_second: row.algorithm_bandwidth(),
         bus_bytes_per_second: row.bus_bandwidth(),
-        basis: bases.into_iter().map(|basis| (basis.name(), row.bases[basis as usize])).collect(),
+        basis: Basis::ALL.into_iter().map(|basis| (basis.name(), row.bases[basis as usize])).collect(),
     }
 }
