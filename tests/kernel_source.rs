@@ -126,7 +126,7 @@ fn a_disassembler_puts_instructions_into_words() {
 fn kernels_are_measured_after_program_counters() {
     let shapes = kernels::shapes(kernels::ENOUGH);
     let stage = Stage::new();
-    let mut host = kernels::host(&stage, &shapes);
+    let mut host = kernels::host_after(&stage, &shapes, Some("programCounters=over"));
     play(&stage);
     let output = host.env("GPUWHY_KERNEL_SOURCE", "may-hang:100ms").output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));

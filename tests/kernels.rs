@@ -77,6 +77,11 @@ fn counters(stage: &Stage, [first, second]: &[Shape; 2]) {
 
 /// The host program, which plays the recorded GPT and then launches the two kernels.
 pub fn host(stage: &Stage, shapes: &[Shape; 2]) -> Command {
+    host_after(stage, shapes, None)
+}
+
+/// The same, which makes a call of the host program before it launches.
+pub fn host_after(stage: &Stage, shapes: &[Shape; 2], call: Option<&str>) -> Command {
     counters(stage, shapes);
     let mut host = stage.host("gpt");
     host.env("GPUWHY_REPLAY_COUNTERS", "counters.txt")
@@ -84,6 +89,9 @@ pub fn host(stage: &Stage, shapes: &[Shape; 2]) -> Command {
         .env("GPUWHY_KERNEL_METRICS", METRICS)
         .env("GPUWHY_KERNEL_NAMES", format!("^({}|{})$", shapes[0].symbol, shapes[1].symbol))
         .env("GPUWHY_GPU_METRICS", "off");
+    if let Some(call) = call {
+        host.args(["--call", &format!("{RECORDED_MS}:{call}")]);
+    }
     // In turns, whichever of the two comes first.
     for shape in shapes.iter().chain(shapes) {
         host.args(["--call", &format!("{RECORDED_MS}:{}", shape.launch)]);

@@ -2,7 +2,7 @@
 
 use crate::abi::{self, Domain, ResourceCallback};
 use crate::callbacks::{self, ActivityHandler, ResourceHandler};
-use crate::cupti::{Cupti, Error, check};
+use crate::cupti::{Cupti, Error, absent, check};
 use std::ffi::c_void;
 use std::fmt;
 use std::ptr;
@@ -86,6 +86,21 @@ impl Subscriber {
     /// When this library does not know the function.
     pub fn disable_api(&self, domain: Domain, callback_id: u32) -> Result<(), Error> {
         self.switch(0, domain, callback_id)
+    }
+
+    /// Has the handler told of all calls of the driver's and the runtime's API, before and after
+    /// ([`call_begins`](ResourceHandler::call_begins)), or of none any more.
+    ///
+    /// # Errors
+    /// When CUPTI refuses.
+    pub fn hear_all(&self, on: bool) -> Result<(), Error> {
+        let name = "cuptiEnableDomain";
+        let function = self.cupti.symbols.enable_domain.ok_or(absent(name))?;
+        for domain in [Domain::DRIVER, Domain::RUNTIME] {
+            // SAFETY: the handle came from `cuptiSubscribe` and is given up only by `unsubscribe`.
+            check(name, unsafe { function(on.into(), self.handle, domain) })?;
+        }
+        Ok(())
     }
 
     fn enable(&self, domain: Domain, callback_id: u32) -> Result<(), Error> {

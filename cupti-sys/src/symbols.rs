@@ -68,6 +68,7 @@ symbols! {
         set_thread_id_type: SetThreadIdType = "cuptiSetThreadIdType";
     }
     optional {
+        enable_domain: EnableDomain = "cuptiEnableDomain";
         enable_runtime_api: EnableApi = "cuptiActivityEnableRuntimeApi";
         enable_driver_api: EnableApi = "cuptiActivityEnableDriverApi";
         enable_all_sync_records: EnableAllSyncRecords = "cuptiActivityEnableAllSyncRecords";

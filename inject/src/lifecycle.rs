@@ -205,7 +205,9 @@ fn start_once(settings: &Settings, late: bool) -> Result<(), StartError> {
     let listening = ownership.with(|subscriber| match lines {
         true => [ResourceCallback::MODULE_LOADED, ResourceCallback::CONTEXT_DESTROY_STARTING]
             .into_iter()
-            .try_for_each(|callback| subscriber.enable_resource(callback)),
+            .try_for_each(|callback| subscriber.enable_resource(callback))
+            // From the first call on: the gate must know of all threads that are inside one.
+            .and_then(|()| subscriber.hear_all(true)),
         false => Ok(()),
     });
     let safe = recorder::whole_graphs_are_safe(cupti);

@@ -29,6 +29,8 @@ pub type Subscribe = unsafe extern "C" fn(*mut SubscriberHandle, Option<Callback
 pub type Unsubscribe = unsafe extern "C" fn(SubscriberHandle) -> CuptiResult;
 /// `cuptiEnableCallback`
 pub type EnableCallback = unsafe extern "C" fn(u32, SubscriberHandle, Domain, u32) -> CuptiResult;
+/// `cuptiEnableDomain`
+pub type EnableDomain = unsafe extern "C" fn(u32, SubscriberHandle, Domain) -> CuptiResult;
 /// `cuptiGetGraphExecId`
 pub type GetGraphExecId = unsafe extern "C" fn(GraphExec, *mut u32) -> CuptiResult;
 /// `cuptiActivityRegisterCallbacks`

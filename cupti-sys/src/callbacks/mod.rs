@@ -73,6 +73,13 @@ pub trait ResourceHandler {
         let _ = context;
     }
 
+    /// A call of the driver or runtime API begins, before anything else is told of it; only of those that are told. On
+    /// the calling thread, before the driver takes a lock. May wait.
+    fn call_begins() {}
+
+    /// The same call ends, after everything else was told of it.
+    fn call_ends() {}
+
     /// A function of the driver or runtime API is called; only those given to
     /// [`Subscriber::enable_api`](crate::Subscriber::enable_api). On the calling thread, in the middle of its call.
     fn api_called(domain: Domain, callback_id: u32, site: CallbackSite) {
@@ -202,19 +209,38 @@ pub(crate) unsafe extern "C" fn resource<H: ResourceHandler>(
             H::context_ends(ContextHandle::new(unsafe { (*data.cast::<ResourceData>()).context }));
         }
         (Domain::DRIVER | Domain::RUNTIME, _) if !data.is_null() && launch::is_launch(domain, callback) => {
-            // SAFETY: in these domains the data is a `CUpti_CallbackData`, and lives until the callback returns.
+            // SAFETY: in these domains the data is a `CUpti_CallbackData`, which begins with the site, and lives until
+            // the callback returns.
+            let site = unsafe { (*data.cast::<ApiCallbackData>()).site };
+            begin::<H>(site);
+            // SAFETY: as above.
             if let Some(launch) = unsafe { launch::launch(domain, callback, &*data.cast::<ApiCallbackData>()) } {
                 H::kernel_launched(&launch);
             }
+            end::<H>(site);
         }
         (Domain::DRIVER | Domain::RUNTIME, _) if !data.is_null() => {
             // SAFETY: in these domains the data is a `CUpti_CallbackData`, which begins with the site, and lives until
             // the callback returns.
             let site = unsafe { (*data.cast::<ApiCallbackData>()).site };
+            begin::<H>(site);
             H::api_called(domain, callback, site);
+            end::<H>(site);
         }
         _ => {}
     });
+}
+
+fn begin<H: ResourceHandler>(site: CallbackSite) {
+    if site == CallbackSite::ENTER {
+        H::call_begins();
+    }
+}
+
+fn end<H: ResourceHandler>(site: CallbackSite) {
+    if site == CallbackSite::EXIT {
+        H::call_ends();
+    }
 }
 
 /// What records call the graph that was made ready to run.

@@ -149,7 +149,14 @@ fn api_calls_reach_the_handler_with_their_site() {
         fn context_created() {}
         fn api_called(domain: Domain, callback_id: u32, site: CallbackSite) {
             assert_eq!((domain, callback_id), (Domain::DRIVER, 7));
-            CALLS.fetch_add(if site == CallbackSite::ENTER { 1 } else { 100 }, Ordering::Relaxed);
+            let before = CALLS.fetch_add(if site == CallbackSite::ENTER { 1 } else { 100 }, Ordering::Relaxed);
+            assert_eq!(before, if site == CallbackSite::ENTER { 10_000 } else { 10_001 }, "inside its call");
+        }
+        fn call_begins() {
+            CALLS.fetch_add(10_000, Ordering::Relaxed);
+        }
+        fn call_ends() {
+            CALLS.fetch_add(1_000_000, Ordering::Relaxed);
         }
     }
     for site in [CallbackSite::ENTER, CallbackSite::EXIT] {
@@ -160,7 +167,7 @@ fn api_calls_reach_the_handler_with_their_site() {
     }
     // SAFETY: data that is not there is not looked at.
     unsafe { resource::<Handler>(ptr::null_mut(), Domain::DRIVER, 7, ptr::null()) };
-    assert_eq!(CALLS.load(Ordering::Relaxed), 101);
+    assert_eq!(CALLS.load(Ordering::Relaxed), 1_010_101);
 }
 
 #[test]

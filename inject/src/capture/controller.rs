@@ -139,6 +139,16 @@ impl CaptureController {
         any
     }
 
+    /// Calls of the API are told no more, unless captures need some of them.
+    pub fn hear_no_more(&self) {
+        if !self.wants_profiler_calls() {
+            let told = self.switch.ownership().with(|subscriber| subscriber.hear_all(false));
+            if let Some(Err(error)) = told {
+                tracing::debug!("calls are still told: {error}");
+            }
+        }
+    }
+
     /// Has the handler told of a function, or no more; `None` while the subscriber is left to others.
     pub fn listen_to(&self, domain: Domain, id: u32, on: bool) -> Option<Result<(), Error>> {
         self.switch

@@ -91,6 +91,15 @@ impl ResourceHandler for Callbacks {
         }
     }
 
+    fn call_begins() {
+        // Before and after the profiler runs, too: whoever has closed the gate relies on it.
+        kernels::GATE.enter();
+    }
+
+    fn call_ends() {
+        kernels::GATE.leave();
+    }
+
     fn api_called(domain: Domain, callback_id: u32, site: CallbackSite) {
         if let Some(profiler) = Profiler::running() {
             profiler.controller().api_called(domain, callback_id, site);

@@ -88,6 +88,9 @@ pub fn kernel_launched(profiler: &KernelProfiler, launch: &KernelLaunch<'_>) {
         }
         return;
     }
+    if PASS.get().is_none() {
+        profiler.launch_begins(launch.context);
+    }
     let Some(symbol) = launch.symbol.map(CStr::to_bytes) else { return };
     // Refused only within itself, which does not happen.
     let behind = LATEST.with(|latest| {

@@ -9,12 +9,14 @@
 //! launches are enabled only while a kernel is wanted. Launches of other threads are not held up: what they launch into
 //! a pass makes CUPTI drop a range, and the pass is repeated.
 //!
-//! Before that, if it is asked for, the thread samples program counters for a while: `program_counters`, with `tally`
-//! for the sums and `modules` for what tells source lines.
+//! Before that, if it is asked for, launches of the program begin and end to sample program counters:
+//! `program_counters`, with `gate` that keeps other threads out of CUDA meanwhile, `tally` for the sums and `modules`
+//! for source lines.
 //!
 //! `measurement` decides, without a clock or a library; `hook` is what runs in the program's calls; `thread` does the
 //! rest.
 
+mod gate;
 mod hook;
 mod measurement;
 mod modules;
@@ -28,5 +30,6 @@ pub fn is_of_cupti(name: &str) -> bool {
     name == "WaitNs" || name.starts_with("_Z6WaitNs")
 }
 
+pub use gate::GATE;
 pub use hook::kernel_launched;
 pub use thread::KernelProfiler;

@@ -1,11 +1,16 @@
-//! Samples of program counters: one window in each device, before kernels are measured.
+//! Samples of program counters: one window in each device, one after the other, before kernels are measured.
 //!
 //! The order matters. After ranges were measured in a process samples had no program counters (seen once, H200, CUPTI
 //! 13.0), and beside sampling of whole devices the process crashed later: `turns` keeps them apart. Continuous mode
 //! alone: in the serialized one a program of many small kernels did not end.
 //!
-//! Whoever takes a device out of `open` closes it: the thread at the end of the window, the program's thread when the
-//! context goes, or the flushing thread when the program ends.
+//! CUPTI's functions of PC sampling deadlock with a launch of another thread (seen on an H100, CUPTI 13.0). So they are
+//! called where a launch of the program begins, on its thread, before the driver has taken a lock, and with no other
+//! thread inside a call: `gate`. If that cannot be had within [`PATIENCE`], the attempt is given up and made again at a
+//! later launch. A program that launches no more keeps its window until the context goes, or the program ends. Then the
+//! samples are taken behind the closed gate, or, if it cannot be closed, left.
+//!
+//! Whoever takes a device out of the state closes it.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,6 +30,7 @@ use profiler_core::record::{DeviceId, Timestamp};
 use crate::capture::controller::CaptureController;
 use crate::counters::close_before_libraries;
 use crate::counters::turns::{TURNS, Use};
+use crate::kernels::gate::GATE;
 use crate::kernels::modules::Modules;
 use crate::kernels::tally::Tally;
 use crate::message::{Message, SampledWindow};
@@ -33,12 +39,23 @@ use crate::sys::clock;
 /// The power of two of cycles between two samples: 2^18 cost nothing that could be measured, and 2^14 took a third of a
 /// core (H200, CUPTI 13.0).
 const PERIOD: u32 = 18;
-/// Between two fetches.
-const FETCH_EVERY: Duration = Duration::from_millis(50);
+/// Between two fetches of a long window: at 2^18 cycles CUPTI's buffer is far from full then.
+const FETCH_EVERY: Duration = Duration::from_secs(2);
+/// Between two looks at what launches have done.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How long sampling of whole devices has to give way.
 const TURN_TIMEOUT: Duration = Duration::from_secs(5);
-/// Attempts to start before the last one, and what is between them.
-const START_ATTEMPTS: u32 = 20;
+/// How long a launch, the end of a context or of the program waits until other threads have left their calls.
+const PATIENCE: Duration = Duration::from_millis(20);
+/// After an attempt that was given up, this long times their number, and [`MAX_PAUSE`] at most.
+const PAUSE: Duration = Duration::from_millis(100);
+const MAX_PAUSE: Duration = Duration::from_secs(2);
+/// Attempts to begin in a device.
+const ATTEMPTS: u32 = 20;
+/// How long a device is waited for beyond its window: nothing may be launched there any more.
+const GRACE: Duration = Duration::from_secs(30);
+/// Calls of CUPTI's to start, and what is between them: other profilers found that the device must be idle.
+const START_ATTEMPTS: u32 = 5;
 const START_AGAIN: Duration = Duration::from_millis(10);
 /// How long somebody else waits for a call of CUPTI's to return: the end of the program, or of a context.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -50,11 +67,50 @@ pub struct SourceSampler {
     length: Duration,
     /// What the program has loaded.
     pub modules: Modules,
-    open: Mutex<Vec<OpenWindow>>,
+    state: Mutex<State>,
+    /// Whether launches matter. `Acquire`/`Release`: whoever sees it sees the state behind it.
+    is_armed: AtomicBool,
     /// No more is opened. `Relaxed`: what matters is seen under the lock.
     is_over: AtomicBool,
     /// Whether a window was told about. `Relaxed`: asked when nobody else can change it.
     has_told: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Devices that are to be sampled.
+    waiting: Vec<(u32, ContextHandle)>,
+    open: Option<OpenWindow>,
+    /// What is to be told.
+    done: Vec<PcWindow>,
+    attempts: Attempts,
+    /// The window ends at the next launch.
+    is_stopping: bool,
+}
+
+/// Attempts to close the gate that were given up since the last one that was not.
+#[derive(Debug, Default)]
+struct Attempts {
+    given_up: u32,
+    /// When the next one may be made.
+    again: Option<Instant>,
+}
+
+impl Attempts {
+    fn is_due(&self, now: Instant) -> bool {
+        self.again.is_none_or(|again| now >= again)
+    }
+
+    /// Whether that were all.
+    fn give_up(&mut self, now: Instant) -> bool {
+        self.given_up += 1;
+        self.again = Some(now + (PAUSE * self.given_up).min(MAX_PAUSE));
+        self.given_up >= ATTEMPTS
+    }
+
+    fn reset(&mut self) {
+        *self = Self::default();
+    }
 }
 
 /// A device that is sampled.
@@ -64,16 +120,67 @@ struct OpenWindow {
     sampler: PcSampler,
     tally: Tally,
     window: PcWindow,
+    end: Instant,
+    next_fetch: Instant,
+}
+
+/// What a launch does before it goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work {
+    Open(u32),
+    Fetch,
+    Close,
+}
+
+impl State {
+    /// What is due at a launch in a context.
+    fn due(&self, context: ContextHandle, now: Instant) -> Option<Work> {
+        if !self.attempts.is_due(now) {
+            return None;
+        }
+        match &self.open {
+            Some(open) if open.context != context => None,
+            Some(open) if now >= open.end || self.is_stopping => Some(Work::Close),
+            Some(open) => (now >= open.next_fetch).then_some(Work::Fetch),
+            None => self.waiting.iter().find(|(_, known)| *known == context).map(|&(device, _)| Work::Open(device)),
+        }
+    }
+
+    /// Other threads were inside calls.
+    fn give_up(&mut self, work: Work, now: Instant, at: Timestamp) {
+        if self.attempts.give_up(now)
+            && let Work::Open(device) = work
+        {
+            tracing::warn!(
+                "program counters of device {device} are not sampled: other threads were always inside CUDA"
+            );
+            self.refuse(device, Outcome::Disturbed, at);
+        }
+    }
+
+    /// A device is not sampled.
+    fn refuse(&mut self, device: u32, outcome: Outcome, at: Timestamp) {
+        self.waiting.retain(|&(known, _)| known != device);
+        self.attempts.reset();
+        self.done.push(refused(device, outcome, at));
+    }
 }
 
 impl SourceSampler {
     /// One that samples for so long.
     pub fn new(cupti: &'static Cupti, length: Duration) -> Self {
-        let (is_over, has_told) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { cupti, length, modules: Modules::default(), open: Mutex::default(), is_over, has_told }
+        Self {
+            cupti,
+            length,
+            modules: Modules::default(),
+            state: Mutex::default(),
+            is_armed: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+            has_told: AtomicBool::new(false),
+        }
     }
 
-    /// Samples one window, on a thread of ours.
+    /// Has launches sample one window in each device, and hands on what comes; on a thread of ours.
     pub fn run(&self, controller: &CaptureController, messages: &Sender<Message>) {
         let contexts = self.modules.contexts(self.cupti);
         let Some(&(first, _)) = contexts.first() else {
@@ -83,35 +190,78 @@ impl SourceSampler {
         let Some(turn) = TURNS.take(Use::ProgramCounters, TURN_TIMEOUT) else {
             return self.send(refused(first, Outcome::Busy, clock::now(self.cupti)), messages);
         };
-        for (device, context) in contexts {
-            // The lock is held until a refusal is told, so that nobody believes that nothing was tried.
-            let mut open = self.open.lock();
-            if let Err(error) = self.open(&mut open, device, context) {
-                tracing::warn!("program counters of device {device} are not sampled: {error}");
-                let busy = error.code == CuptiResult::HARDWARE_BUSY;
-                let outcome = if busy { Outcome::Busy } else { Outcome::Refused(error.code.0) };
-                self.send(refused(device, outcome, clock::now(self.cupti)), messages);
+        let prepared = Counters::of(self.cupti).initialize();
+        close_before_libraries();
+        let most = (self.length + GRACE) * u32::try_from(contexts.len()).unwrap_or(1);
+        {
+            let mut state = self.state.lock();
+            state.waiting = contexts;
+            if let Err(error) = prepared {
+                self.refuse_all(&mut state, Outcome::Refused(error.code.0));
             }
         }
-        let deadline = Instant::now() + self.length;
-        while Instant::now() < deadline && controller.is_on() && self.fetch() {
-            thread::sleep(FETCH_EVERY.min(deadline.saturating_duration_since(Instant::now())));
+        self.is_armed.store(true, Ordering::Release);
+        let deadline = Instant::now() + most;
+        loop {
+            self.hand_on(messages);
+            let mut state = self.state.lock();
+            let is_over = self.is_over.load(Ordering::Relaxed);
+            if is_over || !controller.is_on() || Instant::now() >= deadline {
+                state.is_stopping = true;
+                self.refuse_all(&mut state, Outcome::NotLaunched);
+            }
+            if state.waiting.is_empty() && state.open.is_none() {
+                break;
+            }
+            drop(state);
+            thread::sleep(LOOK_EVERY);
         }
-        self.close_all(messages);
+        self.is_armed.store(false, Ordering::Release);
+        self.hand_on(messages);
         self.modules.close();
         drop(turn);
     }
 
-    /// Prepares a device and begins.
-    fn open(&self, open: &mut Vec<OpenWindow>, device: u32, context: ContextHandle) -> Result<(), Error> {
-        let counters = Counters::of(self.cupti);
-        let opened = clock::now(self.cupti);
-        if self.is_over.load(Ordering::Relaxed) {
-            return Ok(());
+    fn refuse_all(&self, state: &mut State, outcome: Outcome) {
+        for (device, _) in std::mem::take(&mut state.waiting) {
+            state.refuse(device, outcome, clock::now(self.cupti));
         }
-        counters.initialize()?;
-        let _current = context.make_current();
-        let sampler = PcSampler::open(counters, context, PcSettings { period: PERIOD });
+    }
+
+    /// A launch begins, on the program's thread: the one place where sampling begins and normally ends. The launch is
+    /// in no other call, and no lock of the driver's is held.
+    pub fn launch_begins(&self, context: ContextHandle) {
+        if !self.is_armed.load(Ordering::Acquire) || !GATE.is_outermost() {
+            return;
+        }
+        let Some(mut state) = self.state.try_lock() else { return };
+        let Some(work) = state.due(context, Instant::now()) else { return };
+        let Some(closed) = GATE.close(PATIENCE) else {
+            return state.give_up(work, Instant::now(), clock::now(self.cupti));
+        };
+        state.attempts.reset();
+        match work {
+            Work::Open(device) => {
+                if let Err(error) = self.open(&mut state, device, context) {
+                    tracing::warn!("program counters of device {device} are not sampled: {error}");
+                    let busy = error.code == CuptiResult::HARDWARE_BUSY;
+                    let outcome = if busy { Outcome::Busy } else { Outcome::Refused(error.code.0) };
+                    state.refuse(device, outcome, clock::now(self.cupti));
+                }
+            }
+            Work::Fetch => state.open.iter_mut().for_each(OpenWindow::fetch),
+            Work::Close => {
+                let taken = state.open.take();
+                state.done.extend(taken.map(|taken| self.close(taken)));
+            }
+        }
+        drop(closed);
+    }
+
+    /// Prepares a device and begins. The context is current.
+    fn open(&self, state: &mut State, device: u32, context: ContextHandle) -> Result<(), Error> {
+        let opened = clock::now(self.cupti);
+        let sampler = PcSampler::open(Counters::of(self.cupti), context, PcSettings { period: PERIOD });
         close_before_libraries();
         let mut sampler = sampler?;
         start(&mut sampler)?;
@@ -124,73 +274,94 @@ impl SourceSampler {
             period_cycles: sampler.period_cycles(),
             ..PcWindow::default()
         };
-        open.push(OpenWindow { context, sampler, tally: Tally::default(), window });
+        state.waiting.retain(|&(known, _)| known != device);
+        let (end, next_fetch) = (Instant::now() + self.length, Instant::now() + FETCH_EVERY);
+        state.open = Some(OpenWindow { context, sampler, tally: Tally::default(), window, end, next_fetch });
         Ok(())
     }
 
-    /// Takes over what has come. Whether it is worth going on.
-    fn fetch(&self) -> bool {
-        let mut goes_on = false;
-        for OpenWindow { sampler, tally, .. } in self.open.lock().iter_mut() {
-            match sampler.fetch(|sample| tally.take(&sample)) {
-                Ok(fetched) => {
-                    tally.add(fetched);
-                    // After that nothing comes any more.
-                    goes_on |= !fetched.full;
-                }
-                Err(error) => tracing::debug!("{error}"),
-            }
+    /// Ends sampling of a device, behind the closed gate, with its context current.
+    fn close(&self, mut taken: OpenWindow) -> PcWindow {
+        if let Err(error) = taken.sampler.stop() {
+            tracing::debug!("{error}");
         }
-        goes_on
+        taken.window.end = clock::now(self.cupti);
+        taken.fetch();
+        let OpenWindow { sampler, mut tally, mut window, .. } = taken;
+        let reasons = sampler.reasons().to_vec();
+        match sampler.close(|sample| tally.take(&sample)) {
+            Ok(fetched) => tally.add(fetched),
+            Err(error) => tracing::debug!("{error}"),
+        }
+        window.closed = clock::now(self.cupti);
+        tally.conclude(window, &reasons)
+    }
+
+    /// A window that cannot be closed: other threads are inside calls. CUPTI is not called, and keeps what it writes
+    /// to.
+    fn leave(&self, taken: OpenWindow) -> PcWindow {
+        let OpenWindow { sampler, tally, mut window, .. } = taken;
+        tracing::warn!("the last program counters are lost: other threads were inside CUDA at the end");
+        let reasons = sampler.reasons().to_vec();
+        sampler.abandon();
+        window.end = clock::now(self.cupti);
+        window.closed = window.end;
+        let window = tally.conclude(window, &reasons);
+        let outcome = if window.outcome == Outcome::NotLaunched { Outcome::Disturbed } else { window.outcome };
+        PcWindow { outcome, ..window }
     }
 
     /// A context is about to go. On the thread that destroys it, inside its call.
     pub fn context_ends(&self, context: ContextHandle, messages: &Sender<Message>) {
         self.modules.context_ends(context);
-        let Some(mut open) = self.open.try_lock_for(CLOSE_TIMEOUT) else { return };
-        let place = open.iter().position(|open| open.context == context);
-        let Some(taken) = place.map(|place| open.swap_remove(place)) else { return };
-        drop(open);
-        self.close(taken, messages);
+        let Some(mut state) = self.state.try_lock_for(CLOSE_TIMEOUT) else { return };
+        let gone: Vec<_> =
+            state.waiting.iter().filter(|(_, known)| *known == context).map(|&(device, _)| device).collect();
+        for device in gone {
+            state.refuse(device, Outcome::NotLaunched, clock::now(self.cupti));
+        }
+        let Some(taken) = state.open.take_if(|open| open.context == context) else { return };
+        // The context is current: it is the one that goes.
+        let window = match GATE.close(PATIENCE) {
+            Some(_closed) => self.close(taken),
+            None => self.leave(taken),
+        };
+        // Before the lock is given up: the thread of ours then forgets the modules.
+        self.send(window, messages);
+        drop(state);
     }
 
     /// The program ends, or measuring does.
     pub fn finish(&self, messages: &Sender<Message>) {
         self.is_over.store(true, Ordering::Relaxed);
-        self.close_all(messages);
+        self.is_armed.store(false, Ordering::Release);
+        let Some(mut state) = self.state.try_lock_for(CLOSE_TIMEOUT) else { return };
+        let waited = !state.waiting.is_empty();
+        self.refuse_all(&mut state, Outcome::NotLaunched);
+        // The lock is held until it is closed: whoever waits for it may end the process.
+        if let Some(taken) = state.open.take() {
+            let window = match GATE.close(PATIENCE) {
+                Some(_closed) => {
+                    let _current = taken.context.make_current();
+                    self.close(taken)
+                }
+                None => self.leave(taken),
+            };
+            state.done.push(window);
+        }
+        tracing::debug!("waited for launches: {waited}; calls that passed the closed gate: {}", GATE.passed());
+        std::mem::take(&mut state.done).into_iter().for_each(|window| self.send(window, messages));
+        drop(state);
         if !self.has_told.load(Ordering::Relaxed) {
             // It ended before enough had run.
             self.send(refused(0, Outcome::NotLaunched, clock::now(self.cupti)), messages);
         }
     }
 
-    fn close_all(&self, messages: &Sender<Message>) {
-        let Some(mut open) = self.open.try_lock_for(CLOSE_TIMEOUT) else { return };
-        // The lock is held until all are closed: whoever waits for it may end the process.
-        for taken in std::mem::take(&mut *open) {
-            let _current = taken.context.make_current();
-            self.close(taken, messages);
-        }
-    }
-
-    fn close(&self, mut taken: OpenWindow, messages: &Sender<Message>) {
-        let OpenWindow { sampler, tally, window, .. } = &mut taken;
-        if let Err(error) = sampler.stop() {
-            tracing::debug!("{error}");
-        }
-        window.end = clock::now(self.cupti);
-        match sampler.fetch(|sample| tally.take(&sample)) {
-            Ok(fetched) => tally.add(fetched),
-            Err(error) => tracing::debug!("{error}"),
-        }
-        let reasons = sampler.reasons().to_vec();
-        let OpenWindow { sampler, mut tally, mut window, .. } = taken;
-        match sampler.close(|sample| tally.take(&sample)) {
-            Ok(fetched) => tally.add(fetched),
-            Err(error) => tracing::debug!("{error}"),
-        }
-        window.closed = clock::now(self.cupti);
-        self.send(tally.conclude(window, &reasons), messages);
+    /// Sends what launches have left.
+    fn hand_on(&self, messages: &Sender<Message>) {
+        let done = self.state.try_lock_for(CLOSE_TIMEOUT).map(|mut state| std::mem::take(&mut state.done));
+        done.into_iter().flatten().for_each(|window| self.send(window, messages));
     }
 
     fn send(&self, mut window: PcWindow, messages: &Sender<Message>) {
@@ -203,9 +374,27 @@ impl SourceSampler {
     }
 }
 
-/// Begins to sample. Tried again for a moment: other profilers found that the device must be idle.
+impl OpenWindow {
+    /// Takes over what has come, behind the closed gate.
+    fn fetch(&mut self) {
+        let Self { sampler, tally, .. } = self;
+        match sampler.fetch(|sample| tally.take(&sample)) {
+            Ok(fetched) => {
+                tally.add(fetched);
+                if fetched.full {
+                    // After that nothing comes any more.
+                    self.end = Instant::now();
+                }
+            }
+            Err(error) => tracing::debug!("{error}"),
+        }
+        self.next_fetch = Instant::now() + FETCH_EVERY;
+    }
+}
+
+/// Begins to sample. Tried again for a moment.
 fn start(sampler: &mut PcSampler) -> Result<(), Error> {
-    for _ in 0..START_ATTEMPTS {
+    for _ in 1..START_ATTEMPTS {
         if sampler.start().is_ok() {
             return Ok(());
         }
@@ -216,4 +405,24 @@ fn start(sampler: &mut PcSampler) -> Result<(), Error> {
 
 fn refused(device: u32, outcome: Outcome, at: Timestamp) -> PcWindow {
     PcWindow { device: DeviceId(device), outcome, opened: at, closed: at, ..PcWindow::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_are_made_at_a_distance_and_not_for_ever() {
+        let mut attempts = Attempts::default();
+        let mut now = Instant::now();
+        for number in 1..ATTEMPTS {
+            assert!(attempts.is_due(now), "{number}");
+            assert!(!attempts.give_up(now), "{number}");
+            assert!(!attempts.is_due(now + PAUSE / 2), "not at the next launch");
+            now += MAX_PAUSE;
+        }
+        assert!(attempts.is_due(now) && attempts.give_up(now), "the last one");
+        attempts.reset();
+        assert!(attempts.is_due(now) && !attempts.give_up(now), "another device has attempts of its own");
+    }
 }

@@ -111,6 +111,7 @@ impl KernelProfiler {
         };
         if let Some(source) = &self.source {
             source.run(controller, messages);
+            controller.hear_no_more();
         }
         if chosen.choices.is_empty() || self.is_over.load(Ordering::Relaxed) {
             return;
@@ -211,6 +212,13 @@ impl KernelProfiler {
                 drop(open);
                 return;
             }
+        }
+    }
+
+    /// A launch is about to be made, on its thread. Program counters begin and end to be sampled there.
+    pub(super) fn launch_begins(&self, context: ContextHandle) {
+        if let Some(source) = &self.source {
+            source.launch_begins(context);
         }
     }
 

@@ -74,6 +74,11 @@ impl Outcome {
                  program counters were sampled"
                     .to_owned(),
             ),
+            Self::Disturbed => Some(
+                "other threads were inside CUDA calls whenever sampling was to begin, or at its end; sample it while \
+                 fewer threads call CUDA"
+                    .to_owned(),
+            ),
             outcome => outcome.sentence(),
         }
     }

@@ -20,7 +20,7 @@ Usage: gpuwhy-replay-host [options]
                         CUPTI as another profiler of the program does and says what came of it on stderr, otherTool=pause
                         stops recording and keeps CUPTI, otherTool=end lets go of it, otherTool=clock gives it a clock;
                         launch=SYMBOL;X,Y,Z;X,Y,Z;SHARED;TIMES launches a kernel with this grid, block and dynamic
-                        shared memory, once somebody listens to launches; programCounters=begun waits until somebody
+                        shared memory, once somebody listens to launches; programCounters=begun launches until somebody
                         samples program counters, programCounters=over until nobody does any more,
                         programCounters=endContext ends the context, programCounters=refused waits until a fault has
                         struck that was asked for; waitFor=FILE waits until that file is there;

@@ -134,7 +134,7 @@ pub unsafe extern "C" fn gpuwhy_replay_launch(
     })
 }
 
-/// With `step` 0 waits until program counters are sampled, with 1 until that is over, `patience_ms` at most; with 2
+/// With `step` 0 launches until program counters are sampled, with 1 until that is over, `patience_ms` at most; with 2
 /// ends the first context, as its destruction does; with 3 waits until a fault has struck. 0 is success.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpuwhy_replay_program_counters(step: u32, patience_ms: u32) -> i32 {
@@ -155,6 +155,8 @@ pub extern "C" fn gpuwhy_replay_program_counters(step: u32, patience_ms: u32) ->
                 if Instant::now() >= deadline {
                     return 1;
                 }
+                // Whoever samples may need launches of the program for it.
+                player.launch_something();
                 thread::sleep(Duration::from_millis(1));
             }
             0

@@ -140,6 +140,12 @@ pub extern "C" fn cuptiEnableCallback(
     })
 }
 
+/// `cuptiEnableDomain`: as [`cuptiEnableCallback`], for all calls of a domain.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuptiEnableDomain(enable: u32, subscriber: SubscriberHandle, domain: Domain) -> CuptiResult {
+    answer("cuptiEnableDomain", |player| player.client().enable_domain(enable != 0, subscriber.addr(), domain.0))
+}
+
 /// `cuptiGetGraphExecId`
 ///
 /// # Safety

@@ -121,8 +121,7 @@ pub fn tell_launch(subscriber: &Subscriber, domain: Domain, id: u32, site: Callb
     let mut pointers = [ptr::null_mut(); 5];
     pointers[1] = launch.parameters.cast_mut();
     pointers[3] = launch.symbol.cast_mut().cast();
-    // No context of a driver: a number that is only ever handed back.
-    pointers[4] = ptr::without_provenance_mut(launch.context as usize);
+    pointers[4] = token(launch.context);
     let data = ApiData {
         site,
         pointers,

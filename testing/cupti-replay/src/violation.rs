@@ -44,6 +44,9 @@ pub enum Rule {
     /// PC sampling was enabled while somebody samples or measures ranges: the process crashes later (seen with CUPTI
     /// 13.0).
     ProgramCountersInBetween,
+    /// PC sampling was enabled, configured, started, read, stopped or disabled while another thread could get into a
+    /// launch: the real library deadlocks with it (seen on an H100 with CUPTI 13.0).
+    ProgramCountersBesideLaunch,
     /// PC sampling that serializes kernels, or with a period that fills every buffer: programs come to a halt.
     HarmfulProgramCounters,
     /// A context was used that is gone: its memory may be another's.
@@ -75,6 +78,7 @@ impl Rule {
             Self::CountersInCallback => "counter function called from inside a callback",
             Self::OpenPass => "range profiler disabled while a pass was open",
             Self::ProgramCountersInBetween => "PC sampling enabled while the counters are in use",
+            Self::ProgramCountersBesideLaunch => "PC sampling called while another thread can launch",
             Self::HarmfulProgramCounters => "PC sampling in a way that stops programs",
             Self::GoneContext => "a context was used after its end",
             Self::MixedPasses => "passes of different kernels in one range",

@@ -1,5 +1,7 @@
 //! The C functions of PC sampling, and those about modules.
 //!
+//! While a function is called another thread launches, as threads of programs do; see `launch_beside`.
+//!
 //! Strict about order: enabled, configured, started, stopped, disabled, each in a context that there is. Samples come
 //! once for each start, a few program counters a call, with what is left told. After a range was measured they have no
 //! program counters, and PC sampling that is enabled while the counters are in use is noted: as on an H200 with CUPTI
@@ -16,7 +18,7 @@ use cupti_sys::counters::abi::{
     PcGetStallReasons, PcStart, PcStop, STALL_REASON_BYTES, attribute,
 };
 
-use super::parameters::{bytes, checked, checked_anywhere};
+use super::parameters::{bytes, checked_anywhere};
 use super::unit::PcObject;
 use crate::ffi;
 use crate::instance::answer;
@@ -94,8 +96,9 @@ pub unsafe extern "C" fn cuptiGetCubinCrc(parameters: *mut GetCubinCrc) -> Cupti
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiPCSamplingEnable(parameters: *mut PcEnable) -> CuptiResult {
     answer("cuptiPCSamplingEnable", |player| {
+        player.launch_beside("cuptiPCSamplingEnable");
         // SAFETY: as promised by the caller.
-        let parameters = unsafe { checked(player, "cuptiPCSamplingEnable", parameters, PcEnable::SIZE) }?;
+        let parameters = unsafe { checked_anywhere(parameters, PcEnable::SIZE) }?;
         player.unit.recorded()?;
         let context = context(player, parameters.context)?;
         let mut objects = player.unit.objects();
@@ -115,6 +118,7 @@ pub unsafe extern "C" fn cuptiPCSamplingEnable(parameters: *mut PcEnable) -> Cup
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiPCSamplingDisable(parameters: *mut PcDisable) -> CuptiResult {
     answer("cuptiPCSamplingDisable", |player| {
+        player.launch_beside("cuptiPCSamplingDisable");
         // SAFETY: as promised by the caller.
         let parameters = unsafe { checked_anywhere(parameters, PcDisable::SIZE) }?;
         let context = context(player, parameters.context)?;
@@ -172,6 +176,7 @@ pub unsafe extern "C" fn cuptiPCSamplingGetStallReasons(parameters: *mut PcGetSt
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiPCSamplingSetConfigurationAttribute(parameters: *mut PcConfiguration) -> CuptiResult {
     answer("cuptiPCSamplingSetConfigurationAttribute", |player| {
+        player.launch_beside("cuptiPCSamplingSetConfigurationAttribute");
         // SAFETY: as promised by the caller.
         let parameters = unsafe { checked_anywhere(parameters, PcConfiguration::SIZE) }?;
         let context = context(player, parameters.context)?;
@@ -208,8 +213,9 @@ pub unsafe extern "C" fn cuptiPCSamplingSetConfigurationAttribute(parameters: *m
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiPCSamplingStart(parameters: *mut PcStart) -> CuptiResult {
     answer("cuptiPCSamplingStart", |player| {
+        player.launch_beside("cuptiPCSamplingStart");
         // SAFETY: as promised by the caller.
-        let parameters = unsafe { checked(player, "cuptiPCSamplingStart", parameters, PcStart::SIZE) }?;
+        let parameters = unsafe { checked_anywhere(parameters, PcStart::SIZE) }?;
         let context = context(player, parameters.context)?;
         let mut objects = player.unit.objects();
         let object = objects.program_counters(context)?;
@@ -227,6 +233,7 @@ pub unsafe extern "C" fn cuptiPCSamplingStart(parameters: *mut PcStart) -> Cupti
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiPCSamplingStop(parameters: *mut PcStop) -> CuptiResult {
     answer("cuptiPCSamplingStop", |player| {
+        player.launch_beside("cuptiPCSamplingStop");
         // SAFETY: as promised by the caller.
         let parameters = unsafe { checked_anywhere(parameters, PcStop::SIZE) }?;
         let context = context(player, parameters.context)?;
@@ -242,6 +249,7 @@ pub unsafe extern "C" fn cuptiPCSamplingStop(parameters: *mut PcStop) -> CuptiRe
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiPCSamplingGetData(parameters: *mut PcGetData) -> CuptiResult {
     answer("cuptiPCSamplingGetData", |player| {
+        player.launch_beside("cuptiPCSamplingGetData");
         // SAFETY: as promised by the caller.
         let parameters = unsafe { checked_anywhere(parameters, PcGetData::SIZE) }?;
         let context = context(player, parameters.context)?;

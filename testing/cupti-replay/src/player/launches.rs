@@ -1,11 +1,25 @@
 //! Launches that the host program makes: callbacks with the kernel's name and shape, as the real library has them.
 
+use std::cell::Cell;
 use std::ffi::{CString, c_void};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::Duration;
 
 use cupti_sys::{CallbackSite, Domain, LAUNCHES};
 
 use super::Player;
 use crate::ffi::{self, LaunchData};
+use crate::violation::Rule;
+
+/// How long a thread has to get into the driver, where nobody holds it up.
+const BESIDE: Duration = Duration::from_millis(30);
+
+thread_local! {
+    /// Who is told that this thread is in the driver.
+    static DRIVER: Cell<Option<Sender<()>>> = const { Cell::new(None) };
+}
 
 /// A launch.
 #[derive(Clone, Debug)]
@@ -43,10 +57,33 @@ struct Runtime {
 }
 
 impl Player {
-    /// Whether somebody listens to launches.
+    /// Whether somebody listens to launches, and not to all calls.
     pub fn is_heard(&self) -> bool {
         let client = self.client();
-        LAUNCHES.iter().any(|&(domain, id, _)| client.listener(domain, id).is_some())
+        LAUNCHES.iter().any(|&(domain, id, _)| client.has_asked_for(domain, id))
+    }
+
+    /// A launch of the program's own, of no importance.
+    pub fn launch_something(&self) {
+        let symbol = c"something".to_owned();
+        let correlation = 2_000_000 + self.launches.fetch_add(1, Ordering::Relaxed);
+        self.launch(&Launch { symbol, grid: [1; 3], block: [32, 1, 1], shared_bytes: 0 }, correlation);
+    }
+
+    /// PC sampling is called, by `function`: another thread of the program launches just then. If it gets into the
+    /// driver, the real library can deadlock: it holds its own lock here and waits for the driver's, which a launch has
+    /// while it waits for that of the library.
+    pub fn launch_beside(&'static self, function: &'static str) {
+        let (tell, inside) = channel();
+        let launch = move || {
+            DRIVER.set(Some(tell));
+            self.launch_something();
+        };
+        // Without a thread nothing is found out.
+        let begun = thread::Builder::new().name("beside".to_owned()).spawn(launch);
+        if begun.is_ok() && inside.recv_timeout(BESIDE) == Ok(()) {
+            self.violations.note(Rule::ProgramCountersBesideLaunch, || function.to_owned());
+        }
     }
 
     /// Launches a kernel on this thread, as `cudaLaunchKernel` does: the driver's function is called within. What is
@@ -61,6 +98,10 @@ impl Player {
         let inner = |site| self.tell_launch((Domain::DRIVER, 307), site, launch, driver, correlation);
         outer(CallbackSite::ENTER);
         inner(CallbackSite::ENTER);
+        // This is where the driver has its lock.
+        if let Some(tell) = DRIVER.take() {
+            let _ = tell.send(());
+        }
         self.unit.launched(&launch.symbol.to_string_lossy());
         inner(CallbackSite::EXIT);
         outer(CallbackSite::EXIT);

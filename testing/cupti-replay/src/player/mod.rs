@@ -72,6 +72,8 @@ pub struct Player {
     initialized: AtomicBool,
     /// Dropped records that the client has not asked for yet.
     unreported: AtomicUsize,
+    /// Launches of no importance.
+    launches: AtomicU32,
 }
 
 #[derive(Debug)]
@@ -129,6 +131,7 @@ impl Player {
             begun: AtomicBool::new(false),
             initialized: AtomicBool::new(false),
             unreported: AtomicUsize::new(0),
+            launches: AtomicU32::new(0),
         }
     }
 

@@ -1,0 +1,214 @@
+//! Keeps threads of the program out of CUDA's calls for a moment.
+//!
+//! CUPTI's functions of PC sampling take a lock of CUPTI's and then one of the driver's; a launch takes them the other
+//! way round. So they are called only while no other thread is inside a call: all calls are counted where they begin
+//! and end, and those that begin while the gate is closed wait in front of it, where the driver has no lock yet.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+/// How long a call waits in front of the gate: CUPTI's functions take some 0.3 s once, in all. Whoever has waited so
+/// long goes on, because a program that stands still is the worse end.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// The gate of this process.
+pub static GATE: Gate = Gate::new();
+
+thread_local! {
+    /// Calls that this thread is in, one inside the other.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The gate.
+#[derive(Debug)]
+pub struct Gate {
+    state: Mutex<State>,
+    /// The gate was opened, or a thread has left its call.
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Threads inside a call.
+    inside: usize,
+    is_closed: bool,
+    /// Calls that have waited for too long.
+    passed: u64,
+}
+
+/// The gate is closed, and no other thread is inside a call, until this is dropped.
+#[derive(Debug)]
+pub struct Closed<'a>(&'a Gate);
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get().saturating_sub(1));
+        self.0.open();
+    }
+}
+
+impl Gate {
+    const fn new() -> Self {
+        let state = State { inside: 0, is_closed: false, passed: 0 };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// A call begins, on its thread. Waits while the gate is closed.
+    pub fn enter(&self) {
+        self.enter_within(WAIT);
+    }
+
+    fn enter_within(&self, wait: Duration) {
+        let depth = DEPTH.get();
+        DEPTH.set(depth.saturating_add(1));
+        if depth > 0 {
+            return;
+        }
+        let mut state = self.state.lock();
+        if state.is_closed {
+            let deadline = Instant::now() + wait;
+            while state.is_closed && !self.changed.wait_until(&mut state, deadline).timed_out() {}
+            state.passed += u64::from(state.is_closed);
+        }
+        state.inside += 1;
+    }
+
+    /// A call ends, on its thread. One whose begin was not seen changes nothing.
+    pub fn leave(&self) {
+        let depth = DEPTH.get();
+        DEPTH.set(depth.saturating_sub(1));
+        if depth == 1 {
+            let mut state = self.state.lock();
+            state.inside = state.inside.saturating_sub(1);
+            let is_closed = state.is_closed;
+            drop(state);
+            if is_closed {
+                self.changed.notify_all();
+            }
+        }
+    }
+
+    /// Whether this thread is in one call and in no other inside that.
+    pub fn is_outermost(&self) -> bool {
+        DEPTH.get() == 1
+    }
+
+    /// Calls that went on although the gate was closed.
+    pub fn passed(&self) -> u64 {
+        self.state.lock().passed
+    }
+
+    /// Closes the gate, and waits until no other thread is inside a call; `None` if one still is after `patience`, or
+    /// somebody else has closed it. This thread may be at the beginning of a call.
+    pub fn close(&self, patience: Duration) -> Option<Closed<'_>> {
+        let deadline = Instant::now() + patience;
+        let own = usize::from(DEPTH.get() > 0);
+        let mut state = self.state.lock();
+        if state.is_closed {
+            return None;
+        }
+        state.is_closed = true;
+        while state.inside > own && !self.changed.wait_until(&mut state, deadline).timed_out() {}
+        let is_empty = state.inside <= own;
+        drop(state);
+        if !is_empty {
+            self.open();
+            return None;
+        }
+        // What CUPTI calls in turn on this thread passes.
+        DEPTH.set(DEPTH.get().saturating_add(1));
+        Some(Closed(self))
+    }
+
+    fn open(&self) {
+        self.state.lock().is_closed = false;
+        self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn inside(gate: &Gate) -> usize {
+        gate.state.lock().inside
+    }
+
+    #[test]
+    fn the_gate_closes_when_the_last_call_of_another_thread_has_ended() {
+        let gate = Gate::new();
+        let (tell, hear) = channel();
+        let (go, end) = channel::<()>();
+        let gate = &gate;
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                gate.enter();
+                gate.enter();
+                gate.leave();
+                tell.send(()).unwrap();
+                end.recv().unwrap();
+                gate.leave();
+            });
+            hear.recv().unwrap();
+            gate.enter();
+            assert!(gate.is_outermost());
+            assert!(gate.close(Duration::from_millis(1)).is_none(), "the other thread is inside");
+            // A gate that could not be closed is open: nobody waits in front of it.
+            scope.spawn(|| {
+                gate.enter();
+                gate.leave();
+            });
+            go.send(()).unwrap();
+            assert!(gate.close(LONG).is_some());
+            gate.leave();
+        });
+        assert_eq!((inside(gate), gate.passed()), (0, 0));
+    }
+
+    #[test]
+    fn calls_wait_in_front_of_a_closed_gate_and_its_own_thread_passes() {
+        let gate = Gate::new();
+        gate.enter();
+        let closed = gate.close(LONG).unwrap();
+        assert!(gate.close(LONG).is_none(), "closed once");
+        gate.enter();
+        gate.leave();
+        let (tell, hear) = channel();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                gate.enter();
+                tell.send(()).unwrap();
+                gate.leave();
+            });
+            assert!(hear.recv_timeout(Duration::from_millis(50)).is_err(), "somebody has passed");
+            drop(closed);
+            hear.recv().unwrap();
+        });
+        gate.leave();
+        assert!(!gate.is_outermost());
+        assert_eq!((inside(&gate), gate.passed()), (0, 0));
+    }
+
+    #[test]
+    fn nobody_waits_for_ever_and_who_went_on_is_counted() {
+        let gate = Gate::new();
+        let closed = gate.close(LONG).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                gate.enter_within(Duration::from_millis(1));
+                gate.leave();
+            });
+        });
+        drop(closed);
+        assert_eq!(gate.passed(), 1);
+        // The end of a call whose begin was not seen.
+        gate.leave();
+        assert!(gate.close(LONG).is_some());
+    }
+}
