@@ -5,21 +5,34 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::captured::{Truth, read};
-use crate::support::{GPUWHY, Stage, report, stderr};
+use crate::support::{GPUWHY, Stage, report, stays, stderr};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A rank of a job, whose step `n` is the range from 300 + 100 n to 390 + 100 n milliseconds of the recording.
-fn rank(stage: &Stage, runtime: &Path, number: usize, speed: &str, arguments: &[(&str, &str)]) -> Child {
+/// Before the first step of the recording, and after four of them have begun, milliseconds.
+const BEFORE: u64 = 250;
+const AFTER_FOUR: u64 = 650;
+
+/// A rank of a job, whose step `n` is the range from 300 + 100 n to 390 + 100 n milliseconds of the recording. It stays
+/// at the time `stays_at` until it is let go on.
+fn rank(stage: &Stage, runtime: &Path, number: usize, stays_at: u64, arguments: &[(&str, &str)]) -> Child {
     let mut host = stage.host("multi_stream");
     host.args(["--ranges", "after"]);
-    for step in 0..9 {
-        let [open, close] = [300, 390].map(|at| at + step * 100);
-        host.args(["--call", &format!("{open}:nvtxRangePushA=step"), "--call", &format!("{close}:nvtxRangePop")]);
+    let step = |step: u64| [(300 + step * 100, "nvtxRangePushA=step"), (390 + step * 100, "nvtxRangePop")];
+    let mut calls: Vec<_> = (0..9).flat_map(step).chain([(stays_at, "waitFor=go")]).collect();
+    calls.sort_unstable();
+    for (at, call) in calls {
+        host.args(["--call", &format!("{at}:{call}")]);
     }
-    host.env("XDG_RUNTIME_DIR", runtime).env("GPUWHY_REPLAY_SPEED", speed).env("RANK", number.to_string());
+    // The second rank is a third as fast.
+    let speed = ["0.3", "0.1"][number];
+    host.env("GPUWHY_CONTROL", sockets(runtime)).env("GPUWHY_REPLAY_SPEED", speed).env("RANK", number.to_string());
     host.env("GPUWHY_CAPTURE_RANGE", "command").env("GPUWHY_NVTX_CAPTURE", "step").envs(arguments.iter().copied());
     host.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap()
+}
+
+fn sockets(runtime: &Path) -> PathBuf {
+    runtime.join("gpuwhy")
 }
 
 /// Ranks with their sockets, and the command for all of them.
@@ -29,47 +42,47 @@ struct Job {
 }
 
 impl Job {
-    fn start(speeds: &[&str], variables: &[(&str, &str)]) -> Self {
+    /// A rank for each of these times, at which it stays.
+    fn start(stays_at: &[u64], variables: &[(&str, &str)]) -> Self {
         let runtime = tempfile::tempdir().unwrap();
-        let start = |(number, speed): (usize, &&str)| {
+        let start = |(number, &stays_at): (usize, &u64)| {
             let stage = Stage::new();
-            let child = rank(&stage, runtime.path(), number, speed, variables);
+            let child = rank(&stage, runtime.path(), number, stays_at, variables);
             (stage, child)
         };
-        let ranks: Vec<_> = speeds.iter().enumerate().map(start).collect();
+        let ranks: Vec<_> = stays_at.iter().enumerate().map(start).collect();
         let job = Self { ranks, runtime };
         wait_until(|| job.ranks.iter().all(|(_, child)| job.socket(child).exists()));
         job
     }
 
     fn socket(&self, child: &Child) -> PathBuf {
-        self.runtime.path().join(format!("gpuwhy/{}.sock", child.id()))
+        sockets(self.runtime.path()).join(format!("{}.sock", child.id()))
     }
 
-    /// Exit code, the sorted lines of stdout about these ranks, stderr. In the user's second folder programs of other
-    /// tests listen, which decide about the exit code too: where one has answered there is none.
+    /// Exit code, the sorted lines of stdout, stderr.
     fn tell(&self, arguments: &[&str]) -> (Option<i32>, Vec<String>, String) {
-        let output = Command::new(GPUWHY).args(arguments).env("XDG_RUNTIME_DIR", self.runtime.path()).output().unwrap();
+        let mut command = Command::new(GPUWHY);
+        let output = command.args(arguments).env("GPUWHY_CONTROL", sockets(self.runtime.path())).output().unwrap();
         let mut lines: Vec<_> = String::from_utf8(output.stdout.clone()).unwrap().lines().map(str::to_owned).collect();
-        let all = lines.len();
-        if arguments.contains(&"--all") {
-            lines.retain(|line| self.ranks.iter().any(|(_, child)| line.contains(&format!("{}: ", child.id()))));
-        }
         lines.sort();
-        (output.status.code().filter(|_| lines.len() == all), lines, stderr(&output))
+        (output.status.code(), lines, stderr(&output))
     }
 
     fn steps(&self, rank: usize) -> u64 {
         let id = u64::from(self.ranks[rank].1.id());
-        let output =
-            Command::new(GPUWHY).args(["status", "--json"]).env("XDG_RUNTIME_DIR", self.runtime.path()).output();
-        let lines = String::from_utf8(output.unwrap().stdout).unwrap();
-        let all = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        all.into_iter().find(|status| status["pid"] == id).map_or(0, |status| status["steps"].as_u64().unwrap())
+        let (_, lines, _) = self.tell(&["status", "--json"]);
+        let mut all = lines.iter().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        all.find(|status| status["pid"] == id).map_or(0, |status| status["steps"].as_u64().unwrap())
     }
 
-    /// Waits for the end of all ranks; answers begin and end of their captures, milliseconds of the recording.
+    fn go_on(&self) {
+        self.ranks.iter().for_each(|(stage, _)| stage.go_on("go"));
+    }
+
+    /// Lets all ranks go on to their end; answers begin and end of their captures, milliseconds of the recording.
     fn end(self) -> Vec<Vec<(u64, u64)>> {
+        self.go_on();
         let captures = |(stage, mut child): (Stage, Child)| {
             assert!(child.wait().unwrap().success());
             let trace = stage.path("trace.gpuwhy");
@@ -96,11 +109,10 @@ fn wait_until(done: impl Fn() -> bool) {
 
 #[test]
 fn ranks_capture_the_same_steps_whenever_they_get_there() {
-    // The second rank is a third as fast.
-    let job = Job::start(&["0.15", "0.05"], &[]);
+    let job = Job::start(&[BEFORE, BEFORE], &[]);
     let via = format!("env {GPUWHY}");
     let (code, lines, said) = job.tell(&["start", "--all", "--at-step", "4", "--steps", "2", "--via", &via]);
-    assert!(code.is_none_or(|code| code == 0) && lines.len() == 2, "{lines:?} {said}");
+    assert!(code == Some(0) && lines.len() == 2, "{lines:?} {said}");
     for rank in 0..2 {
         let expected = format!("capture 1 begins at step 4 (rank {rank}), for 2 steps; ");
         assert!(lines.iter().any(|line| line.contains(&expected)), "{lines:?}");
@@ -115,22 +127,22 @@ fn ranks_capture_the_same_steps_whenever_they_get_there() {
 
 #[test]
 fn a_rank_that_is_past_the_step_says_so_with_its_number() {
-    let job = Job::start(&["0.3", "0.02"], &[]);
-    wait_until(|| job.steps(0) >= 3);
+    let job = Job::start(&[AFTER_FOUR, BEFORE], &[]);
+    wait_until(|| job.steps(0) == 4);
     assert_eq!(job.steps(1), 0, "the second rank is far behind");
-    for (via, code) in [(None, 1), (Some(format!("env {GPUWHY}")), 1)] {
+    for via in [None, Some(format!("env {GPUWHY}"))] {
         let mut arguments = vec!["start", "--all", "--at-step", "2"];
         arguments.extend(via.iter().flat_map(|via| ["--via", via]));
         let (found, lines, said) = job.tell(&arguments);
         let past = format!("process {} (rank 0) is past step 2: ", job.ranks[0].1.id());
         assert!(lines.iter().any(|line| line.contains(&past) && line.ends_with(" steps have begun")), "{lines:?}");
         assert!(lines.iter().any(|line| line.contains("capture 1 begins at step 2 (rank 1), until")), "{lines:?}");
-        assert!(found.is_none_or(|found| found == code));
+        assert_eq!(found, Some(1));
         assert!(said.contains("`gpuwhy stop --all` cancels those that do"), "{said}");
     }
-    // Not with --all: programs of other tests would be stopped.
-    let (code, lines, _) = job.tell(&["stop", &job.ranks[1].1.id().to_string()]);
-    assert_eq!((code, lines), (Some(0), vec!["the capture that waited for its step is canceled".to_owned()]));
+    let (_, lines, _) = job.tell(&["stop", "--all"]);
+    let canceled = format!("{}: the capture that waited for its step is canceled", job.ranks[1].1.id());
+    assert!(lines.contains(&canceled), "{lines:?}");
     let mut job = job;
     job.ranks[1].1.kill().unwrap();
     job.ranks[1].1.wait().unwrap();
@@ -141,11 +153,11 @@ fn a_rank_that_is_past_the_step_says_so_with_its_number() {
 #[test]
 fn a_process_that_cannot_count_steps_says_why() {
     let id = |job: &Job| job.ranks[0].1.id().to_string();
-    let whole = Job::start(&["0.3"], &[("GPUWHY_CAPTURE_RANGE", "none")]);
+    let whole = Job::start(&[BEFORE], &[("GPUWHY_CAPTURE_RANGE", "none")]);
     let (code, lines, _) = whole.tell(&["start", &id(&whole), "--at-step", "50"]);
     let why = "is capturing: a capture at a step can only begin while none is active";
     assert!(code == Some(1) && lines[0].starts_with("nothing changed: ") && lines[0].ends_with(why), "{lines:?}");
-    let unnamed = Job::start(&["0.3"], &[("GPUWHY_NVTX_CAPTURE", "")]);
+    let unnamed = Job::start(&[BEFORE], &[("GPUWHY_NVTX_CAPTURE", "")]);
     let (code, lines, _) = unnamed.tell(&["start", &id(&unnamed), "--at-step", "50"]);
     assert!(code == Some(1) && lines[0].contains("does not count steps: start it with `gpuwhy run -c"), "{lines:?}");
     // It waits for commands all the same.
@@ -163,16 +175,20 @@ fn a_process_that_cannot_count_steps_says_why() {
 fn detected_steps_can_be_named_where_a_schedule_detects_them() {
     let stage = Stage::new();
     let runtime = tempfile::tempdir().unwrap();
+    /// Before step 1000 of 8,000, milliseconds.
+    const EARLY: u64 = 100;
     // A step has one kernel. A tenth of the recorded speed, so that a step is known soon after it is over.
     let mut host = stage.host("sync_item");
-    host.env("XDG_RUNTIME_DIR", runtime.path()).env("GPUWHY_REPLAY_SPEED", "0.1").env("GPUWHY_FLUSH", "10ms");
+    stays(&mut host, EARLY, "go").env("GPUWHY_CONTROL", sockets(runtime.path()));
+    host.env("GPUWHY_REPLAY_SPEED", "0.1").env("GPUWHY_FLUSH", "10ms");
     host.env("GPUWHY_STEPS", "1000000").stderr(Stdio::null()).stdout(Stdio::null());
     let child = host.spawn().unwrap();
     let job = Job { ranks: vec![(stage, child)], runtime };
     wait_until(|| job.socket(&job.ranks[0].1).exists());
     let (code, lines, said) = job.tell(&["start", "--all", "--at-step", "1000", "--steps", "1000"]);
-    assert!(code.is_none_or(|code| code == 0), "{lines:?} {said}");
+    assert_eq!(code, Some(0), "{lines:?} {said}");
     assert!(lines[0].contains("capture 1 begins at step 1000, for 1000 steps; "), "{lines:?} {said}");
+    job.go_on();
     let Job { mut ranks, .. } = job;
     let (stage, mut child) = ranks.remove(0);
     assert!(child.wait().unwrap().success());

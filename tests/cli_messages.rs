@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 fn gpuwhy(folder: &Path, arguments: &[&str]) -> Command {
     let mut gpuwhy = Command::new(env!("CARGO_BIN_EXE_gpuwhy"));
-    gpuwhy.args(arguments).current_dir(folder).env("XDG_RUNTIME_DIR", folder).stdin(Stdio::null());
+    gpuwhy.args(arguments).current_dir(folder).env("GPUWHY_CONTROL", folder.join("gpuwhy")).stdin(Stdio::null());
     gpuwhy
 }
 
@@ -46,7 +46,7 @@ fn events_without_a_stderr_are_no_failure() {
     let folder = tempfile::tempdir().unwrap();
     let mut shell = Command::new("sh");
     shell.args(["-c", "exec \"$0\" -vv status 2>&-", env!("CARGO_BIN_EXE_gpuwhy")]);
-    let output = shell.current_dir(folder.path()).env("XDG_RUNTIME_DIR", folder.path()).output().unwrap();
+    let output = shell.current_dir(folder.path()).env("GPUWHY_CONTROL", folder.path().join("gpuwhy")).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
 }
 

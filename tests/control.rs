@@ -6,94 +6,24 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use crate::support::{GPUWHY, Stage, counted, report, stderr};
+use crate::support::program::Program;
+use crate::support::{END, GPUWHY, Stage, counted, report, stays, stderr};
 use serde_json::Value;
 use tempfile::TempDir;
-
-/// A program that runs for some seconds, with its own folder for sockets.
-struct Program {
-    stage: Stage,
-    child: Child,
-}
-
-impl Program {
-    fn start(speed: &str, variables: &[(&str, &str)]) -> Self {
-        Self::playing("multi_stream", speed, variables)
-    }
-
-    fn playing(fixture: &str, speed: &str, variables: &[(&str, &str)]) -> Self {
-        let stage = Stage::new();
-        let mut host = stage.host(fixture);
-        host.env("XDG_RUNTIME_DIR", stage.folder.path()).env("GPUWHY_REPLAY_SPEED", speed);
-        host.arg("--counts").envs(variables.iter().copied()).stderr(Stdio::piped()).stdout(Stdio::null());
-        let child = host.spawn().unwrap();
-        let program = Self { stage, child };
-        program.wait_for(|| program.socket().exists());
-        program
-    }
-
-    #[track_caller]
-    fn wait_for(&self, done: impl Fn() -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while !done() {
-            assert!(Instant::now() < deadline, "waited in vain");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.stage.path(&format!("gpuwhy/{}.sock", self.child.id()))
-    }
-
-    fn gpuwhy(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(GPUWHY);
-        command.args(arguments).env("XDG_RUNTIME_DIR", self.stage.folder.path()).output().unwrap()
-    }
-
-    /// The answer of a command for this program.
-    fn tell(&self, command: &str) -> String {
-        let output = self.gpuwhy(&[command, &self.child.id().to_string()]);
-        assert!(output.status.success(), "{command}: {}", stderr(&output));
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    fn connect(&self) -> UnixStream {
-        let stream = UnixStream::connect(self.socket()).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        stream
-    }
-
-    fn ask(&self, line: &str) -> Value {
-        let mut stream = self.connect();
-        stream.write_all(format!("{line}\n").as_bytes()).unwrap();
-        let mut answer = String::new();
-        BufReader::new(stream).read_line(&mut answer).unwrap();
-        serde_json::from_str(&answer).unwrap()
-    }
-
-    /// Waits for the end of the program; answers what it said on stderr.
-    fn end(mut self) -> (Stage, String) {
-        let mut text = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
-        assert!(self.child.wait().unwrap().success(), "{text}");
-        (self.stage, text)
-    }
-}
 
 const DORMANT: (&str, &str) = ("GPUWHY_CAPTURE_RANGE", "cudaProfilerApi");
 
 #[test]
 fn captures_begin_and_end_ten_times_in_one_run() {
-    let program = Program::start("0.1", &[DORMANT]);
+    let program = Program::start(&[DORMANT, ("GPUWHY_REPLAY_SPEED", "0.1")]);
     assert_eq!(program.ask("status")["state"], "waiting");
     for number in 1..=10 {
         assert_eq!(program.tell("start"), format!("capture {number} has begun\n"));
         assert!(program.tell("start").starts_with("nothing changed"), "it has begun already");
         assert_eq!(program.ask("status")["state"], "capturing");
-        std::thread::sleep(Duration::from_millis(20));
         assert_eq!(program.tell("stop"), format!("capture {number} has ended\n"));
         assert!(program.tell("stop").starts_with("nothing changed"));
     }
@@ -110,7 +40,7 @@ fn captures_begin_and_end_ten_times_in_one_run() {
 
 #[test]
 fn a_whole_run_can_be_stopped_and_a_second_capture_taken() {
-    let program = Program::start("0.3", &[]);
+    let program = Program::start(&[]);
     assert_eq!(program.ask("status")["state"], "capturing");
     program.wait_for(|| program.ask("status")["kernels"].as_u64().unwrap() > 10);
     assert_eq!(program.ask("stop")["changed"], true);
@@ -124,14 +54,17 @@ fn a_whole_run_can_be_stopped_and_a_second_capture_taken() {
 
 #[test]
 fn a_process_can_be_told_to_let_others_have_cupti() {
-    let program = Program::start("0.1", &[]);
+    // CUPTI is released a fifth of a second of play after the stop.
+    let program = Program::playing("multi_stream", &[(600, "told"), (900, "released")], &[]);
     program.wait_for(|| program.ask("status")["kernels"].as_u64().unwrap() > 10);
     let output = program.gpuwhy(&["stop", "--release", &program.child.id().to_string()]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("CUPTI is released"), "{}", stderr(&output));
+    program.stage.go_on("told");
     program.wait_for(|| program.ask("status")["holds_cupti"] == false);
     assert_eq!(program.tell("start"), "capture 2 has begun\n");
     let status = program.ask("status");
     assert_eq!((&status["holds_cupti"], &status["unobserved_ns"]), (&false.into(), &0.into()), "{status}");
+    program.stage.go_on("released");
     let (stage, _) = program.end();
     let captures = report(&stage.path("trace.gpuwhy")).1["captures"].clone();
     assert!(captures[1]["kernels"].as_u64().unwrap() > 10, "{captures}");
@@ -147,17 +80,23 @@ fn cupti_that_is_left_to_others_records_nodes_of_graphs() {
             ("GPUWHY_REPLAY_VERSION", "130200"),
             ("GPUWHY_REPORT", "full"),
         ];
-        let program = Program::playing("graph_torch", "0.1", &variables);
-        program.wait_for(|| program.ask("status")["kernels"].as_u64().unwrap() > 50);
+        // CUPTI is released a fifth of a second of play after the stop.
+        let program = Program::playing("graph_torch", &[(550, "told"), (770, "released")], &variables);
+        program.wait_for(|| program.ask("status")["kernels"].as_u64().unwrap() > 10);
         assert_eq!(program.ask("release")["changed"], true);
+        program.stage.go_on("told");
         program.wait_for(|| program.ask("status")["holds_cupti"] == false);
         program
     };
-    let (_, text) = released().end();
-    assert!(counted(&text, "delivered") < 800, "whole graphs are recorded on and on: {text}");
+    let program = released();
+    program.stage.go_on("released");
+    let (_, text) = program.end();
+    // Of 1,360, had it gone on to the end at 1,090 ms.
+    assert!(counted(&text, "delivered") < 1_100, "whole graphs are recorded on and on: {text}");
 
     let program = released();
     assert_eq!(program.tell("start"), "capture 2 has begun\n");
+    program.stage.go_on("released");
     let (stage, text) = program.end();
     let captures = report(&stage.path("trace.gpuwhy")).1["captures"].clone();
     let kernels = [0, 1].map(|capture| captures[capture]["kernels"].as_u64().unwrap());
@@ -168,17 +107,11 @@ fn cupti_that_is_left_to_others_records_nodes_of_graphs() {
 
 #[test]
 fn status_lists_all_processes_and_passes_over_dead_ones() {
-    let first = Program::start("0.3", &[]);
+    let first = Program::start(&[]);
     let folder = first.stage.path("gpuwhy");
     // Another process, one that was killed, and one that does not answer.
-    let second = Command::new(first.stage.host("multi_stream").get_program())
-        .envs(first.stage.host("multi_stream").get_envs().filter_map(|(name, value)| Some((name, value?))))
-        .env("XDG_RUNTIME_DIR", first.stage.folder.path())
-        .env("GPUWHY_REPLAY_SPEED", "0.3")
-        .current_dir(first.stage.folder.path())
-        .stderr(Stdio::null())
-        .spawn();
-    let mut second = second.unwrap();
+    let mut second = first.stage.host("multi_stream");
+    let mut second = stays(&mut second, END, "end").stderr(Stdio::null()).spawn().unwrap();
     drop(UnixListener::bind(folder.join("999999.sock")).unwrap());
     first.wait_for(|| folder.join(format!("{}.sock", second.id())).exists());
 
@@ -191,10 +124,7 @@ fn status_lists_all_processes_and_passes_over_dead_ones() {
         .collect();
     let mut processes: Vec<_> = lines.iter().map(|line| line["pid"].as_u64().unwrap()).collect();
     processes.sort_unstable();
-    assert!(!processes.contains(&999_999), "{processes:?}");
     let mut expected = [first.child.id(), second.id()].map(u64::from);
-    // Those in /tmp are listed too, and other tests run there.
-    processes.retain(|process| expected.contains(process));
     expected.sort_unstable();
     assert_eq!(processes, expected, "{}", stderr(&output));
     assert!(!folder.join("999999.sock").exists(), "what a killed process left behind is removed");
@@ -215,24 +145,41 @@ fn status_lists_all_processes_and_passes_over_dead_ones() {
 
 #[test]
 fn a_watcher_gets_lines_until_the_end_and_a_snapshot_is_the_report() {
-    let program = Program::start("0.3", &[]);
-    program.wait_for(|| program.ask("status")["kernels"].as_u64().unwrap() > 100);
+    // Behind 600 kernels of 800, most of which are final then.
+    let program = Program::playing("multi_stream", &[(1_200, "go")], &[]);
+    program.wait_for(|| program.ask("status")["kernels"].as_u64().unwrap() > 300);
     let snapshot = program.tell("snapshot");
     assert!(snapshot.starts_with("gpuwhy: process") && snapshot.contains("Bottleneck: "), "{snapshot}");
     assert!(snapshot.contains("trace: ") && snapshot.contains("The trace has no end"), "{snapshot}");
-    let output = program.gpuwhy(&["watch", "--interval", "100ms", &program.child.id().to_string()]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let lines: Vec<Value> =
-        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(lines.len() >= 3 && lines.iter().all(|line| line["type"] == "verdict"), "{lines:?}");
-    let kernels: Vec<_> = lines.iter().map(|line| line["kernels"].as_u64().unwrap()).collect();
-    assert!(kernels.is_sorted() && kernels.last() > kernels.first(), "{kernels:?}");
+    let mut watch = Command::new(GPUWHY);
+    watch.args(["watch", "--interval", "100ms", &program.child.id().to_string()]).stdout(Stdio::piped());
+    let mut watch = watch.env("GPUWHY_CONTROL", program.stage.path("gpuwhy")).spawn().unwrap();
+    let mut reader = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let mut kernels = || {
+        let line: Value = serde_json::from_str(&reader.next()?.unwrap()).unwrap();
+        assert_eq!(line["type"], "verdict");
+        Some(line["kernels"].as_u64().unwrap())
+    };
+    // Twice while the program stays, then until there are more of them, then to the end.
+    let first = kernels().unwrap();
+    let mut newest = kernels().unwrap();
+    program.stage.go_on("go");
+    while newest == first {
+        newest = kernels().unwrap();
+    }
+    program.stage.go_on("end");
+    while let Some(next) = kernels() {
+        assert!(next >= newest, "{next} after {newest}");
+        newest = next;
+    }
+    assert!(newest > first, "{first} {newest}");
+    assert_eq!(watch.wait().unwrap().code(), Some(0));
     let _ = program.end();
 }
 
 #[test]
 fn hostile_clients_neither_block_nor_harm() {
-    let program = Program::start("0.3", &[]);
+    let program = Program::start(&[]);
     // As many as there is room for: some say nothing, some talk without an end, some ask and never read.
     let mut clients: Vec<UnixStream> = (0..8).map(|_| program.connect()).collect();
     for client in &mut clients[..3] {
@@ -265,7 +212,7 @@ fn hostile_clients_neither_block_nor_harm() {
 
 #[test]
 fn nobody_else_can_listen_and_it_can_be_switched_off() {
-    let program = Program::start("1", &[]);
+    let program = Program::start(&[("GPUWHY_CONTROL", "on")]);
     let mode = |path: PathBuf| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(program.stage.path("gpuwhy")), mode(program.socket())), (0o700, 0o600));
     let _ = program.end();
@@ -281,7 +228,7 @@ fn nobody_else_can_listen_and_it_can_be_switched_off() {
     std::fs::create_dir(stage.path("gpuwhy")).unwrap();
     std::fs::set_permissions(stage.path("gpuwhy"), Permissions::from_mode(0o777)).unwrap();
     let mut host = stage.host("multi_stream");
-    host.env("XDG_RUNTIME_DIR", stage.folder.path());
+    host.env("XDG_RUNTIME_DIR", stage.folder.path()).env("GPUWHY_CONTROL", "on");
     assert!(host.output().unwrap().status.success());
     assert_eq!(std::fs::read_dir(stage.path("gpuwhy")).unwrap().count(), 0);
 }
@@ -380,14 +327,14 @@ fn answers_are_bounded_and_cannot_control_the_terminal() {
 #[test]
 fn a_process_whose_id_is_taken_in_a_shared_folder_gets_another_name() {
     let stage = Stage::new();
-    let host = stage.host("multi_stream");
+    let mut host = stage.host("multi_stream");
+    stays(&mut host, END, "end");
     // It has its process id before it becomes the program, as the first process of a second container would.
     let mut child = Command::new("sh")
-        .args(["-c", "read go; exec \"$0\""])
+        .args(["-c", "read go; exec \"$0\" \"$@\""])
         .arg(host.get_program())
+        .args(host.get_args())
         .envs(host.get_envs().filter_map(|(name, value)| Some((name, value?))))
-        .env("XDG_RUNTIME_DIR", stage.folder.path())
-        .env("GPUWHY_REPLAY_SPEED", "0.3")
         .current_dir(stage.folder.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -407,7 +354,8 @@ fn a_process_whose_id_is_taken_in_a_shared_folder_gets_another_name() {
     program.wait_for(|| second.exists());
     let output = program.gpuwhy(&["stop", &name]);
     assert!(output.status.success(), "{}", stderr(&output));
-    let Program { stage: _stage, mut child } = program;
+    let Program { stage, mut child } = program;
+    stage.go_on("end");
     assert!(child.wait().unwrap().success());
     assert_eq!((taken.exists(), second.exists()), (true, false), "each removes its own");
     drop(listener);
@@ -423,7 +371,7 @@ fn the_folder_of_another_user_is_left_alone() {
     }
     // As under `sudo -E`, with the variables of the user.
     let mut host = stage.host("multi_stream");
-    host.env("XDG_RUNTIME_DIR", runtime.path()).env("GPUWHY_REPLAY_SPEED", "0.3");
+    stays(&mut host, END, "end").env("XDG_RUNTIME_DIR", runtime.path()).env("GPUWHY_CONTROL", "on");
     let child = host.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let program = Program { stage, child };
     let socket = PathBuf::from(format!("/tmp/gpuwhy-0/{}.sock", program.child.id()));
@@ -443,10 +391,10 @@ fn what_is_no_process_id_is_said_in_words() {
 #[test]
 fn all_processes_are_told_at_once_here_and_through_a_launcher() {
     let waiting = ("GPUWHY_CAPTURE_RANGE", "cudaProfilerApi");
-    let first = Program::start("0.05", &[waiting]);
+    let first = Program::start(&[waiting]);
     let other = Stage::new();
     let mut host = other.host("multi_stream");
-    host.env("XDG_RUNTIME_DIR", first.stage.folder.path()).env("GPUWHY_REPLAY_SPEED", "0.05").envs([waiting]);
+    stays(&mut host, END, "end").env("GPUWHY_CONTROL", first.stage.path("gpuwhy")).envs([waiting]);
     let mut second = host.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
     first.wait_for(|| first.stage.path(&format!("gpuwhy/{}.sock", second.id())).exists());
     let told = |arguments: &[&str]| {

@@ -9,22 +9,30 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::{GPUWHY, Stage, stderr, sum};
+use crate::support::{END, GPUWHY, Stage, stays, stderr, sum};
 
-/// A recorded program that plays for some seconds, with its own folder for sockets.
+/// A recorded program that does not end before it is told to, with its own folder for sockets.
 struct Program {
     stage: Stage,
     child: Child,
 }
 
 impl Program {
-    fn start(speed: &str, variables: &[(&str, &str)]) -> Self {
+    fn start(variables: &[(&str, &str)]) -> Self {
+        Self::stopping(&[], variables)
+    }
+
+    /// One that also stays at these times, each with a name, until it is let go on.
+    fn stopping(stops: &[(u64, &str)], variables: &[(&str, &str)]) -> Self {
         let stage = Stage::new();
         let mut host = stage.host("multi_stream");
         for name in ["RANK", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "MASTER_ADDR"] {
             host.env_remove(name);
         }
-        host.env("XDG_RUNTIME_DIR", stage.folder.path()).env("GPUWHY_REPLAY_SPEED", speed);
+        for &(at, name) in [stops, &[(END, "end")]].concat().iter() {
+            stays(&mut host, at, name);
+        }
+        host.env("GPUWHY_REPLAY_SPEED", "1");
         host.envs(variables.iter().copied()).stderr(Stdio::null()).stdout(Stdio::null());
         let child = host.spawn().unwrap();
         let program = Self { stage, child };
@@ -33,6 +41,7 @@ impl Program {
     }
 
     fn end(mut self) -> Stage {
+        self.stage.go_on("end");
         assert!(self.child.wait().unwrap().success());
         self.stage
     }
@@ -47,7 +56,7 @@ struct Exporter {
 impl Exporter {
     fn start(stage: &Stage, arguments: &[&str]) -> Self {
         let mut command = Command::new(GPUWHY);
-        command.arg("exporter").args(arguments).env("XDG_RUNTIME_DIR", stage.folder.path());
+        command.arg("exporter").args(arguments).env("GPUWHY_CONTROL", stage.path("gpuwhy"));
         let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
         let mut address = String::new();
@@ -90,8 +99,7 @@ impl Page {
         Self(lines.map(|line| pair(line).unwrap()).collect())
     }
 
-    /// The sum of the values of a metric whose labels contain all of this, of the run of these tests: programs of other
-    /// tests listen in the user's second folder.
+    /// The sum of the values of a metric whose labels contain all of this, of the run of these tests.
     fn sum(&self, name: &str, labels: &[&str]) -> f64 {
         let start = format!("gpuwhy_{name}{{");
         let all =
@@ -117,7 +125,7 @@ const RANK: [(&str, &str); 3] = [("RANK", "3"), ("WORLD_SIZE", "8"), ("TORCHELAS
 
 #[test]
 fn a_scrape_has_what_the_report_has_and_the_last_numbers_stay() {
-    let program = Program::start("0.3", &RANK);
+    let program = Program::start(&RANK);
     let exporter = Exporter::start(&program.stage, &["--listen", "127.0.0.1:0", "--leaves"]);
     let mut before = 0.0;
     wait_for("kernels", || {
@@ -150,23 +158,25 @@ fn a_scrape_has_what_the_report_has_and_the_last_numbers_stay() {
 
 #[test]
 fn nothing_is_left_behind_without_an_exporter() {
-    let stage = Program::start("1", &RANK).end();
+    let stage = Program::start(&RANK).end();
     assert_eq!(fs::read_dir(stage.path("gpuwhy")).unwrap().count(), 0);
 }
 
 #[test]
 fn counters_go_on_over_captures() {
-    let program = Program::start("0.2", &[("GPUWHY_CAPTURE_RANGE", "cudaProfilerApi"), RANK[0], RANK[2]]);
+    let variables = [("GPUWHY_CAPTURE_RANGE", "cudaProfilerApi"), RANK[0], RANK[2]];
+    let program = Program::stopping(&[(400, "first"), (800, "second")], &variables);
     let exporter = Exporter::start(&program.stage, &["--listen", "127.0.0.1:0"]);
     let tell = |verb: &str| {
         let mut command = Command::new(GPUWHY);
-        command.args([verb, &program.child.id().to_string()]).env("XDG_RUNTIME_DIR", program.stage.folder.path());
+        command.args([verb, &program.child.id().to_string()]).env("GPUWHY_CONTROL", program.stage.path("gpuwhy"));
         assert!(command.output().unwrap().status.success());
     };
     assert_eq!(exporter.scrape().state("waiting"), 1.0);
     let mut kernels = 0.0;
-    for capture in 1..=2 {
+    for (capture, stop) in [(1, "first"), (2, "second")] {
         tell("start");
+        program.stage.go_on(stop);
         wait_for("kernels of the capture", || exporter.scrape().sum("kernels_total", &[]) > kernels + 5.0);
         tell("stop");
         wait_for("the count of captures", || exporter.scrape().sum("captures_total", &[]) == f64::from(capture));
@@ -177,7 +187,7 @@ fn counters_go_on_over_captures() {
 
 #[test]
 fn a_killed_process_is_lost_and_a_stopped_one_silent() {
-    let mut program = Program::start("0.05", &RANK);
+    let mut program = Program::start(&RANK);
     let exporter = Exporter::start(&program.stage, &["--listen", "127.0.0.1:0"]);
     wait_for("kernels", || exporter.scrape().sum("kernels_total", &[]) > 0.0);
     let signal = |name: &str| {
@@ -196,7 +206,7 @@ fn a_killed_process_is_lost_and_a_stopped_one_silent() {
 
 #[test]
 fn node_exporter_gets_a_whole_file() {
-    let program = Program::start("0.2", &RANK);
+    let program = Program::start(&RANK);
     let folder = tempfile::tempdir().unwrap();
     let exporter =
         Exporter::start(&program.stage, &["--textfile", folder.path().to_str().unwrap(), "--interval", "1s"]);
@@ -217,7 +227,7 @@ fn node_exporter_gets_a_whole_file() {
 fn the_last_numbers_are_pushed_once_at_the_end() {
     let gateway = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/base", gateway.local_addr().unwrap());
-    let program = Program::start("0.5", &RANK);
+    let program = Program::start(&RANK);
     let _exporter = Exporter::start(&program.stage, &["--push", &url]);
     wait_for("the announcement", || program.stage.path("gpuwhy/exporter").exists());
     let request = |status: &str| loop {
@@ -237,6 +247,7 @@ fn the_last_numbers_are_pushed_once_at_the_end() {
             break (head, String::from_utf8(body).unwrap());
         }
     };
+    program.stage.go_on("end");
     // The gateway is full at first.
     let (_, refused) = request("500 Internal Server Error");
     let (head, body) = request("200 OK");
@@ -253,13 +264,13 @@ fn the_last_numbers_are_pushed_once_at_the_end() {
 
 #[test]
 fn ranks_of_one_run_and_children_of_a_rank_are_told_apart() {
-    let first = Program::start("0.05", &RANK);
-    let root = first.stage.folder.path().to_owned();
+    let first = Program::start(&RANK);
+    let sockets = first.stage.path("gpuwhy");
     // A second process of rank 3, and rank 4, with the sockets of the first one.
     let other = |rank: &str| {
         let stage = Stage::new();
         let mut host = stage.host("multi_stream");
-        host.envs(RANK).env("RANK", rank).env("XDG_RUNTIME_DIR", &root).env("GPUWHY_REPLAY_SPEED", "0.05");
+        stays(&mut host, END, "end").envs(RANK).env("RANK", rank).env("GPUWHY_CONTROL", &sockets);
         (host.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap(), stage)
     };
     let mut others = [other("3"), other("4")];
@@ -284,7 +295,7 @@ fn collectives_have_the_operations_and_bytes_that_nccl_told_and_their_exposed_ti
     wait_for("the announcement", || stage.path("gpuwhy/exporter").exists());
     let mut host = stage.host("multi_stream");
     host.env("GPUWHY_REPLAY", stage.path("nccl.cupti")).env("NCCL_PROFILER_PLUGIN", "libprof.so");
-    host.args(["--nccl", "5"]).env("XDG_RUNTIME_DIR", stage.folder.path()).envs(RANK);
+    host.args(["--nccl", "5"]).envs(RANK);
     assert!(host.stderr(Stdio::null()).stdout(Stdio::null()).status().unwrap().success());
     wait_for("the end", || exporter.scrape().state("ended") == 1.0);
     let page = exporter.scrape();

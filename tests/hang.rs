@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{GPUWHY, Stage, stderr};
+use crate::support::{END, GPUWHY, Stage, stays, stderr};
 
 fn hang(stage: &Stage, arguments: &[&str]) -> Output {
     let mut command = Command::new(GPUWHY);
-    command.arg("hang").args(arguments).env("XDG_RUNTIME_DIR", stage.folder.path()).current_dir(stage.folder.path());
+    command.arg("hang").args(arguments).env("GPUWHY_CONTROL", stage.path("gpuwhy")).current_dir(stage.folder.path());
     command.output().unwrap()
 }
 
@@ -33,7 +33,7 @@ fn a_running_process_answers_and_the_command_collects_its_answer() {
     let stage = Stage::new();
     let mut host = stage.host("multi_stream");
     host.env("GPUWHY_REPLAY", stage.path("nccl.cupti")).env("NCCL_PROFILER_PLUGIN", "libprof.so");
-    host.args(["--nccl", "5"]).env("XDG_RUNTIME_DIR", stage.folder.path()).env("GPUWHY_REPLAY_SPEED", "0.02");
+    stays(&mut host, END, "end").args(["--nccl", "5"]).env("GPUWHY_REPLAY_SPEED", "0.02");
     host.env("RANK", "0").env("WORLD_SIZE", "2").stderr(Stdio::null()).stdout(Stdio::null());
     let mut child = host.spawn().unwrap();
     let socket = stage.path(&format!("gpuwhy/{}.sock", child.id()));

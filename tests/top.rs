@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::{GPUWHY, Stage, report, stderr, sum};
+use crate::support::{END, GPUWHY, Stage, report, stays, stderr, sum};
 
-/// A recorded program that plays for some seconds, with its own folder for sockets.
+/// A recorded program that does not end before it is told to, with its own folder for sockets.
 struct Program {
     stage: Stage,
     child: Child,
@@ -22,7 +22,7 @@ impl Program {
     fn start(fixture: &str, speed: &str) -> Self {
         let stage = Stage::new();
         let mut host = stage.host(fixture);
-        host.env("XDG_RUNTIME_DIR", stage.folder.path()).env("GPUWHY_REPLAY_SPEED", speed);
+        stays(&mut host, END, "end").env("GPUWHY_REPLAY_SPEED", speed);
         host.stderr(Stdio::null()).stdout(Stdio::null());
         let child = host.spawn().unwrap();
         let program = Self { stage, child };
@@ -55,11 +55,11 @@ impl Program {
 
     fn top(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(GPUWHY);
-        command.arg("top").args(arguments).env("XDG_RUNTIME_DIR", self.stage.folder.path()).stdin(Stdio::null());
+        command.arg("top").args(arguments).env("GPUWHY_CONTROL", self.stage.path("gpuwhy")).stdin(Stdio::null());
         command
     }
 
-    /// One that runs far longer than the test, however busy the machine is, until [`stop`](Self::stop).
+    /// One that plays longer than the test, where the machine is not busy.
     fn start_long() -> Self {
         Self::start("multi_stream", "0.05")
     }
@@ -70,6 +70,7 @@ impl Program {
     }
 
     fn end(mut self) -> Stage {
+        self.stage.go_on("end");
         assert!(self.child.wait().unwrap().success());
         self.stage
     }
@@ -157,6 +158,9 @@ fn lines_follow_until_a_process_ends_and_ctrl_c() {
     let mut reader = BufReader::new(follower.stdout.take().unwrap());
     let mut kinds = Vec::new();
     while kinds.last().map(String::as_str) != Some("ended") {
+        if ["live", "host"].iter().all(|seen| kinds.iter().any(|kind| kind == seen)) {
+            program.stage.go_on("end");
+        }
         let mut line = String::new();
         assert!(reader.read_line(&mut line).unwrap() > 0, "{kinds:?}");
         let json: Value = serde_json::from_str(&line).unwrap();
@@ -182,10 +186,10 @@ fn another_host_is_reached_through_its_launcher() {
     wait_for("kernels", || program.live()["kernels"].as_u64().unwrap() > 100);
     // The launcher sees the sockets of the program, and whoever asks does not.
     let elsewhere = tempfile::tempdir().unwrap();
-    let via = format!("env XDG_RUNTIME_DIR={} NODE={{host}} {GPUWHY}", program.stage.folder.path().display());
+    let via = format!("env GPUWHY_CONTROL={} NODE={{host}} {GPUWHY}", program.stage.path("gpuwhy").display());
     let mut command = Command::new(GPUWHY);
     let arguments = ["top", "--json", "--via", &via, "--host", "node7"];
-    command.args(arguments).env("XDG_RUNTIME_DIR", elsewhere.path()).stdin(Stdio::null());
+    command.args(arguments).env("GPUWHY_CONTROL", elsewhere.path().join("gpuwhy")).stdin(Stdio::null());
     let lines = lines(&command.output().unwrap());
     let ours = lines.iter().find(|line| line["process"] == program.id().as_str());
     assert_eq!(ours.unwrap()["on"], "node7", "{lines:?}");
@@ -254,7 +258,7 @@ fn old_libraries_and_hostile_ones_are_shown_as_far_as_they_go() {
     });
     let mut follower = Command::new(GPUWHY)
         .args(["top", "--json", "--follow", "4242", "4444"])
-        .env("XDG_RUNTIME_DIR", stage.folder.path())
+        .env("GPUWHY_CONTROL", stage.path("gpuwhy"))
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -272,7 +276,7 @@ fn old_libraries_and_hostile_ones_are_shown_as_far_as_they_go() {
     follower.kill().unwrap();
     follower.wait().unwrap();
     let arguments = ["top", "--once", "4343", "4444"];
-    let once = Command::new(GPUWHY).args(arguments).env("XDG_RUNTIME_DIR", stage.folder.path()).output().unwrap();
+    let once = Command::new(GPUWHY).args(arguments).env("GPUWHY_CONTROL", stage.path("gpuwhy")).output().unwrap();
     let text = String::from_utf8(once.stdout.clone()).unwrap();
     let silent = text.lines().any(|line| line.contains("   4343 ") && line.contains(" silent "));
     assert!(silent && !text.contains('\u{1b}'), "{text} {}", stderr(&once));
@@ -348,7 +352,8 @@ fn with_epilogue(command: &str) -> String {
 fn a_terminal_shows_steers_resizes_and_is_given_back() {
     let program = Program::start("multi_stream", "0.05");
     let folder = program.stage.folder.path();
-    let variables = [("XDG_RUNTIME_DIR", folder), ("XDG_CACHE_HOME", folder)];
+    let sockets = folder.join("gpuwhy");
+    let variables = [("GPUWHY_CONTROL", &*sockets), ("XDG_CACHE_HOME", folder)];
     let command = with_epilogue(&format!("{GPUWHY} top {}", program.id()));
     let Some(tmux) = Tmux::start("steers", (80, 24), &variables, &command) else { return };
     let screen = tmux.wait_for("capturing");
@@ -378,7 +383,8 @@ fn a_terminal_shows_steers_resizes_and_is_given_back() {
 #[test]
 fn a_process_that_is_killed_stays_on_the_display() {
     let mut program = Program::start("multi_stream", "0.05");
-    let variables = [("XDG_RUNTIME_DIR", program.stage.folder.path())];
+    let sockets = program.stage.path("gpuwhy");
+    let variables = [("GPUWHY_CONTROL", &*sockets)];
     let command = with_epilogue(&format!("{GPUWHY} top {}", program.id()));
     let Some(tmux) = Tmux::start("killed", (100, 30), &variables, &command) else { return };
     tmux.wait_for("capturing");
@@ -394,7 +400,7 @@ fn a_process_that_is_killed_stays_on_the_display() {
 #[test]
 fn a_panic_gives_the_terminal_back() {
     let folder = tempfile::tempdir().unwrap();
-    let variables = [("XDG_RUNTIME_DIR", folder.path()), ("GPUWHY_TOP_PANIC", Path::new("1"))];
+    let variables = [("GPUWHY_CONTROL", folder.path()), ("GPUWHY_TOP_PANIC", Path::new("1"))];
     let Some(tmux) = Tmux::start("panics", (100, 30), &variables, &with_epilogue(&format!("{GPUWHY} top 1"))) else {
         return;
     };
@@ -411,7 +417,7 @@ fn a_terminal_that_goes_away_ends_the_display() {
     // With and without the signal that tells it.
     for trap in ["", "trap '' HUP; "] {
         let command = format!("{trap}sh -c 'echo $$ >{}; exec {GPUWHY} top 1'; sleep 600", pid.display());
-        let variables = [("XDG_RUNTIME_DIR", folder.path())];
+        let variables = [("GPUWHY_CONTROL", folder.path())];
         let Some(tmux) = Tmux::start("hangs-up", (80, 24), &variables, &command) else { return };
         tmux.wait_for("No process of this user");
         let id = std::fs::read_to_string(&pid).unwrap();

@@ -11,7 +11,8 @@
 use std::ffi::{c_char, c_int};
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded};
 use nvtx_sys::GetExportTable;
@@ -29,6 +30,11 @@ static OPEN: AtomicBool = AtomicBool::new(false);
 /// Longest wait for the collector beyond what the last device work is waited for: it is late only when it is far
 /// behind or dead.
 const COLLECTOR_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A session waits so long for recording to resume behind another tool, which counts as done when it has recorded
+/// nothing for half a second (`OtherToolDetector`).
+const OTHER_TOOL_TIMEOUT: Duration = Duration::from_secs(2);
+const OTHER_TOOL_PERIOD: Duration = Duration::from_millis(5);
 
 /// What a program that finds this library in its process may call. `size` tells which functions there are: a later
 /// version only adds some at the end.
@@ -102,6 +108,10 @@ fn begin_alone(start: Start, file: File) -> Result<(), SessionError> {
     let controller = profiler.controller();
     sees_device_work(profiler)?;
     controller.hold();
+    if let Err(error) = has_cupti(profiler) {
+        controller.release();
+        return Err(error);
+    }
     let at = clock::now(profiler.cupti());
     let notes = vec!["measured: a session of the program".to_owned()];
     let (done, answer) = bounded(1);
@@ -155,6 +165,25 @@ fn sees_device_work(profiler: &Profiler) -> Result<(), SessionError> {
         return Ok(());
     }
     let why = "no device work is recorded (GPUWHY_MODE=monitor, or GPUWHY_MAX_OVERHEAD is spent): a session needs more";
+    Err(SessionError::Start(StartError::Refused(why.to_owned())))
+}
+
+/// Another tool may have CUPTI, or have left its clock there, and an empty session must not look like an idle device. A
+/// tool that has just finished is waited for.
+fn has_cupti(profiler: &Profiler) -> Result<(), SessionError> {
+    let deadline = Instant::now() + OTHER_TOOL_TIMEOUT;
+    let foreign_clock = || clock::is_on_foreign_clock(profiler.cupti());
+    while !foreign_clock() && !profiler.controller().is_recording() && Instant::now() < deadline {
+        thread::sleep(OTHER_TOOL_PERIOD);
+    }
+    let why = if foreign_clock() {
+        "another tool has left its own clock in CUPTI, as torch.profiler does: nothing more can be recorded in this \
+         process; measure before that tool is used, or in a process without it"
+    } else if profiler.controller().is_recording() {
+        return Ok(());
+    } else {
+        "another tool (such as torch.profiler) is recording with CUPTI: begin the session when it has finished"
+    };
     Err(SessionError::Start(StartError::Refused(why.to_owned())))
 }
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import importlib.util
 import io
 import json
@@ -251,11 +252,11 @@ class Turns(unittest.TestCase):
     def test_a_fix_inside_a_kernel_is_judged_by_its_advice_and_its_gain(self) -> None:
         lines = self.inside_lines("attention")
         self.assertEqual([line.name for line in lines], [f"inside.attention.{part}" for part in ("ends", "verdict", "advice", "gain")] + ["inside.table"])
-        # The made-up report has another verdict, a gain of 2 is more than the made-up 1.9, and four programs did not run.
-        self.assertEqual([line.status.value for line in lines], ["PASS", "FAIL", "PASS", "FAIL", "FAIL"])
+        # The made-up report has another verdict, and four programs did not run.
+        self.assertEqual([line.status.value for line in lines], ["PASS", "FAIL", "PASS", "PASS", "FAIL"])
         self.assertIn("fused attention: 2.00x (0.67 to 6.00 by turns); at_roof: at most 1.60x (1.40 to 1.90)", lines[3].detail)
         text = (self.folder / "inside.md").read_text()
-        self.assertIn("| `attention` | fused attention | copy | `at_roof`, 1 kernels | 1.60x | 1.40 to 1.90 | 2.00x | 0.67 to 6.00 | no |", text)
+        self.assertIn("| `attention` | fused attention | copy | `at_roof`, 1 kernels | 1.60x | 1.40 to 1.90 | 2.00x | 0.67 to 6.00 |  |", text)
 
     def test_a_step_of_more_work_counts_for_more(self) -> None:
         self.inside_lines("small_batch", "--plain")
@@ -400,16 +401,20 @@ class Advice(unittest.TestCase):
         case = inside.Inside("a fix", ("a",))
 
         def status(real: float, **more) -> Status:
-            return inside.judged("inside.one", case, {**row("one", real, 1.6, 1.4, 1.9), "scenario": "a", **more}).status
+            made = {**row("one", real, 1.6, 1.4, 1.9), "scenario": "a", "outcomes": ["measured"], **more}
+            return inside.judged("inside.one", case, made).status
 
         self.assertEqual((status(1.5), status(1.93), status(2.0)), (Status.PASS, Status.PASS, Status.FAIL))
         self.assertEqual(status(1.05), Status.FAIL, "the fix brings less than it claims")
         self.assertEqual(status(1.7, low=None, high=None), Status.FAIL)
         self.assertEqual(status(3.0, speedup=None, low=None, high=None), Status.PASS, "the line about the advice fails then")
+        self.assertEqual(status(2.0, outcomes=["measured", "not_launched"]), Status.SKIPPED, "not the bound of all kernels")
+        case = dataclasses.replace(case, alone=False)
+        self.assertEqual((status(2.0), status(1.05)), (Status.PASS, Status.FAIL), "other kernels change, too")
 
     def test_copies_stand_beside_the_programs(self) -> None:
         copy = {"where": "alone", "real": 1.42, "low": 1.2, "about": 1.4, "high": 1.7, "used": 0.5, "wanted": 0.86}
-        text = inside.table([{**row("bf16", 1.5, 1.6, 1.4, 1.9, verdict="gpu_compute"), "kernels": 2}], [copy])
+        text = inside.table([{**row("bf16", 1.5, 1.6, 1.4, 1.9, verdict="gpu_compute"), "kernels": 2, "outcomes": ["measured"]}], [copy])
         self.assertIn("| `bf16` | a fix | gpu_compute | `copies_overlapped`, 2 kernels | 1.60x | 1.40 to 1.90 | 1.50x | 1.44 to 1.56 | yes |", text)
         self.assertIn("| copy, alone | 50% to 86% of device memory |  | nearest roof | 1.40x | 1.20 to 1.70 | 1.42x |  | yes |", text)
 

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use super::program::{Outcome, outcome, program};
+use super::program::{EXIT_TIMEOUT_OF_HANGS, Outcome, outcome, program};
 use super::table;
 use crate::support::Stage;
 
@@ -49,7 +49,11 @@ fn run_all(faults: &[String]) -> Vec<Outcome> {
                     faults.get(index).map(|fault| (index, fault))
                 } {
                     let stage = Stage::new();
-                    let seen = outcome(program(&stage).env("GPUWHY_REPLAY_FAULT", fault), &stage.path("trace.gpuwhy"));
+                    let mut command = program(&stage);
+                    if fault.contains("=hang") {
+                        command.env("GPUWHY_EXIT_TIMEOUT", EXIT_TIMEOUT_OF_HANGS);
+                    }
+                    let seen = outcome(command.env("GPUWHY_REPLAY_FAULT", fault), &stage.path("trace.gpuwhy"));
                     seen.is_the_programs_own(fault);
                     outcomes.lock().unwrap().insert(index, seen);
                 }

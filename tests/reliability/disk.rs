@@ -5,9 +5,9 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use super::program::{Outcome, outcome, program};
+use super::program::{EXIT_TIMEOUT_OF_HANGS, Outcome, outcome, program};
 use super::table;
-use crate::support::{GPUWHY, Stage};
+use crate::support::{GPUWHY, Stage, stays};
 
 /// What is wrong with the disk.
 enum Disk {
@@ -57,6 +57,9 @@ fn run(disk: &Disk) -> Outcome {
             let library = std::path::Path::new(GPUWHY).parent().unwrap().join("examples/libfaulty_disk.so");
             assert!(library.is_file(), "{} was not built: run `cargo test --workspace`", library.display());
             command.env("LD_PRELOAD", library).env("FAULTY_DISK", fault);
+            if fault.starts_with("slow") {
+                command.env("GPUWHY_EXIT_TIMEOUT", EXIT_TIMEOUT_OF_HANGS);
+            }
         }
         Disk::SizeLimit(kibibytes) => {
             let mut shell = Command::new("bash");
@@ -75,13 +78,14 @@ fn run(disk: &Disk) -> Outcome {
             trace = stage.path("gone/trace.gpuwhy");
             let folder = stage.path("gone");
             fs::create_dir(&folder).unwrap();
-            command.env("GPUWHY_OUTPUT", &trace);
-            let seen = trace.clone();
+            stays(&mut command, 500, "gone.removed").env("GPUWHY_OUTPUT", &trace);
+            let (seen, removed) = (trace.clone(), stage.path("gone.removed"));
             thread::spawn(move || {
                 while !seen.exists() {
                     thread::sleep(Duration::from_millis(1));
                 }
                 fs::remove_dir_all(folder).unwrap();
+                fs::write(removed, "").unwrap();
             });
         }
     }

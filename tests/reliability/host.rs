@@ -9,7 +9,7 @@ use super::program::{CODE, EXIT_TIMEOUT, FIXTURE, outcome, program};
 use crate::support::{GPUWHY, Stage, built, report, stderr, sum};
 
 /// After so many seconds a program counts as hanging.
-const HANGS: &str = "60";
+const HANGS: &str = "180";
 
 /// The program in a folder of its own, built there, with a limit on its time.
 fn host(stage: &Stage, habit: &str) -> Command {
@@ -26,7 +26,7 @@ fn host(stage: &Stage, habit: &str) -> Command {
         .env("GPUWHY_REPLAY_SPEED", "max")
         .env("GPUWHY_FLUSH", "10ms")
         .env("GPUWHY_REPORT", "off")
-        .env("GPUWHY_EXIT_TIMEOUT", format!("{}ms", EXIT_TIMEOUT.as_millis()));
+        .env("GPUWHY_EXIT_TIMEOUT", EXIT_TIMEOUT);
     command
 }
 

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use super::program::{CODE, program};
+use super::program::{CODE, EXIT_TIMEOUT_OF_HANGS, program};
 use crate::support::{Stage, fixture, report, sum};
 
 /// Repetitions of the recording (0.78 s), all of which the replay library holds in memory from the start: 2,000 take
@@ -89,6 +89,7 @@ fn memory_stays_flat_while_a_flush_hangs_and_buffers_come() {
     command
         .env("GPUWHY_REPLAY", fixture("graph_dense"))
         .env("GPUWHY_REPLAY_FAULT", "cuptiActivityFlushAll=hang@running")
+        .env("GPUWHY_EXIT_TIMEOUT", EXIT_TIMEOUT_OF_HANGS)
         .env("GPUWHY_WHAT_IF", "off")
         .env("GPUWHY_BUFFER_MEMORY", "32M")
         // 22,200 kernels in 0.126 s.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gpuwhy::{Session, SessionErrorKind};
 
-use crate::support::play::{play_out, play_until, violation};
+use crate::support::play::{play_out, play_until, replace_clock, violation};
 
 #[test]
 #[ignore = "run by its outer half"]
@@ -159,6 +159,21 @@ fn unwatched() {
     let session = Session::start().unwrap();
     play_out();
     assert!(session.finish().unwrap().completeness.kernels > 1000);
+}
+
+#[test]
+#[ignore = "run by its outer half"]
+fn another_clock() {
+    let session = Session::start().unwrap();
+    play_until(3300);
+    assert!(session.finish().unwrap().completeness.kernels > 100);
+    replace_clock();
+    for _ in 0..2 {
+        let error = Session::start().unwrap_err();
+        assert_eq!(error.kind(), SessionErrorKind::Refused);
+        assert!(error.to_string().contains("left its own clock in CUPTI"), "{error}");
+    }
+    play_out();
 }
 
 fn open() -> Session {

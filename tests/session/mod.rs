@@ -75,6 +75,11 @@ fn a_collector_that_only_watches_gives_no_session() {
 }
 
 #[test]
+fn a_session_behind_a_tool_that_leaves_its_clock_is_refused() {
+    passes(&Stage::new(), "mlp", "session::inner::another_clock", |_| {});
+}
+
+#[test]
 fn without_a_library_the_error_says_what_to_do() {
     let stage = Stage::new();
     passes(&stage, "mlp", "session::inner::no_cupti", |command| {

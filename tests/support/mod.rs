@@ -2,6 +2,7 @@
 
 pub mod captured;
 pub mod play;
+pub mod program;
 pub mod record;
 pub mod trace;
 
@@ -15,6 +16,15 @@ use tempfile::TempDir;
 /// The `gpuwhy` binary.
 pub const GPUWHY: &str = env!("CARGO_BIN_EXE_gpuwhy");
 
+/// A time of the recording, milliseconds, at which each of them is over.
+pub const END: u64 = 3_600_000;
+
+/// Has a program of [`Stage::host`] stay at a time of its recording, milliseconds, until its stage lets it go on by
+/// this name. Several in the order of time.
+pub fn stays<'a>(host: &'a mut Command, at: u64, name: &str) -> &'a mut Command {
+    host.args(["--call", &format!("{at}:waitFor={name}")])
+}
+
 /// A folder to play in.
 pub struct Stage {
     pub folder: TempDir,
@@ -27,6 +37,11 @@ impl Stage {
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
+    }
+
+    /// Lets a program go on that [`stays`].
+    pub fn go_on(&self, name: &str) {
+        std::fs::write(self.path(name), "").unwrap();
     }
 
     /// The host program with libprof.so injected, playing `fixture` as fast as possible; the trace goes to
@@ -56,6 +71,8 @@ impl Stage {
             // As they were recorded; what is chosen where nothing is said: modes.rs.
             .env("GPUWHY_CUDA_GRAPH_TRACE", "node")
             .env("GPUWHY_OUTPUT", "trace.gpuwhy")
+            // No command reaches the programs of another test, or of this machine's user.
+            .env("GPUWHY_CONTROL", self.path("gpuwhy"))
             // What was measured on this machine is not what the recordings are about.
             .env("XDG_CACHE_HOME", self.folder.path());
         command

@@ -288,7 +288,7 @@ impl CaptureController {
     }
 
     /// Whether what a capture wants is recorded.
-    pub(super) fn is_recording(&self) -> bool {
+    pub fn is_recording(&self) -> bool {
         self.switch.is_on() && !self.switch.ownership().is_taken()
     }
 

@@ -3,7 +3,7 @@
 //! The default is a value like any other, read by the same parser. `docs/guide/environment.md` is made from this table,
 //! and a test compares them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use profiler_core::cost::Mode;
@@ -276,9 +276,10 @@ pub const DELAY: Setting<Duration> = Setting {
 pub const CONTROL: Setting<bool> = Setting {
     name: variable::CONTROL,
     default: "on",
-    expected: "on or off",
-    meaning: "`off` opens no socket for `gpuwhy status`, `start`, `stop`, `snapshot`, `watch`, `top` and `exporter` (docs/guide/control.md).",
-    parse: on_or_off,
+    expected: "on, off or an absolute folder name",
+    meaning: "`off` opens no socket for `gpuwhy status`, `start`, `stop`, `snapshot`, `watch`, `top` and `exporter` \
+                  (docs/guide/control.md). A folder: the socket is there, and commands with the same setting look only there.",
+    parse: |text| on_or_off(text).or_else(|| Path::new(text).is_absolute().then_some(true)),
 };
 
 /// Characters of a run's name: that of a label in metrics.

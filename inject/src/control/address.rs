@@ -1,6 +1,7 @@
 //! Where the sockets are: one folder for each user, one socket for each process.
 //!
-//! Server and client use this file, so they cannot disagree. `/tmp` belongs to everybody: whoever makes a folder of
+//! Server and client use this file, so they cannot disagree. Where `GPUWHY_CONTROL` names a folder it is the only one.
+//! `/tmp` belongs to everybody: whoever makes a folder of
 //! this name there first could learn who listens, answer in a process's name, or have the client delete files. So both
 //! sides use a folder only after the same check, and check the user at the other end of each connection too.
 
@@ -12,6 +13,7 @@ use std::str::FromStr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{env, fs, io, thread};
 
+use crate::config;
 use crate::sys::sockets;
 
 /// Processes with the same id, in containers that share a folder, that can all have a socket.
@@ -25,10 +27,15 @@ pub fn user() -> u32 {
     sockets::user_id()
 }
 
-/// Where a user's sockets may be, the preferred folder first: in `XDG_RUNTIME_DIR`, and in `/tmp`. An `XDG_RUNTIME_DIR`
-/// of another user, as under `sudo -E`, is left alone: a folder made there would shut that user out.
+/// Where a user's sockets may be, the preferred folder first: the folder that `GPUWHY_CONTROL` names and no other one,
+/// or in `XDG_RUNTIME_DIR`, and in `/tmp`. An `XDG_RUNTIME_DIR` of another user, as under `sudo -E`, is left alone: a
+/// folder made there would shut that user out.
 #[must_use]
 pub fn folders(user: u32) -> Vec<PathBuf> {
+    let named = env::var_os(config::CONTROL).map(PathBuf::from);
+    if let Some(folder) = named.filter(|folder| folder.is_absolute()) {
+        return vec![folder];
+    }
     let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let own = runtime.filter(|folder| fs::metadata(folder).is_ok_and(|found| found.uid() == user));
     let own = own.map(|folder| folder.join("gpuwhy"));

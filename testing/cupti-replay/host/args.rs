@@ -15,7 +15,6 @@ Usage: gpuwhy-replay-host [options]
   --exit-code N         exit code, 0 to 255 (default 0)
   --exit HOW            exit: return from main (default); _exit; abort; segfault; or a signal to itself, which is
                         left at its default: kill, term, int
-  --exit-after MS       another thread calls exit after this time, in the middle of play
   --call MS:FUNCTION    at this time of the recording call an API function, such as 200:cudaProfilerStart; repeatable,
                         in the order of time; nvtxRangePushA=NAME and nvtxRangePop need --ranges; otherTool=begin takes
                         CUPTI as another profiler of the program does and says what came of it on stderr, otherTool=pause
@@ -24,7 +23,9 @@ Usage: gpuwhy-replay-host [options]
                         shared memory, once somebody listens to launches; programCounters=begun waits until somebody
                         samples program counters, programCounters=over until nobody does any more,
                         programCounters=endContext ends the context, programCounters=refused waits until a fault has
-                        struck that was asked for
+                        struck that was asked for; waitFor=FILE waits until that file is there;
+                        flushes=N waits until the profiler has flushed so many times; exitOnThread has another thread
+                        call exit while play goes on
   --until MILLISECONDS  leave at this time of the recording instead of its end
   --fork WHEN           fork a child: before the library is loaded, after that, or at the end of play
   --child HOW           what the child does: nothing: _exit (default); exit: run the exit handlers; exec: become this
@@ -111,8 +112,6 @@ pub struct Args {
     pub fork: Option<Fork>,
     /// What the child does.
     pub child: Child,
-    /// When another thread calls `exit`, milliseconds.
-    pub exit_after: Option<u64>,
     /// Whether the profiler is loaded on a thread that ends.
     pub start_on_thread: bool,
     /// Whether there is something to play.
@@ -137,7 +136,6 @@ pub fn parse(given: impl IntoIterator<Item = OsString>) -> Result<Option<Args>, 
         calls: Vec::new(),
         fork: None,
         child: Child::Nothing,
-        exit_after: None,
         start_on_thread: false,
         replay: true,
         ranges: None,
@@ -192,7 +190,6 @@ pub fn parse(given: impl IntoIterator<Item = OsString>) -> Result<Option<Args>, 
                 args.nccl = Some(choose(&option, &value()?, &[("4", 4), ("5", 5), ("6", 6), ("ranges", NCCL_RANGES)])?)
             }
             "--nccl-ranges" => args.nccl_ranges = true,
-            "--exit-after" => args.exit_after = Some(number(&option, &value()?)?),
             "--start-on-thread" => args.start_on_thread = true,
             "--no-replay" => args.replay = false,
             "--ranges" => {

@@ -102,12 +102,9 @@ fn wait(child: i32) -> Result<(), String> {
     })
 }
 
-/// Has another thread call `exit` after so many milliseconds, whatever the rest of the program is in.
-pub fn exit_after(millis: u64, exit_code: u8) {
-    std::thread::spawn(move || {
-        std::thread::sleep(std::time::Duration::from_millis(millis));
-        process::exit(exit_code.into());
-    });
+/// Has another thread call `exit`, whatever the rest of the program is in.
+pub fn on_thread(exit_code: u8) {
+    std::thread::spawn(move || process::exit(exit_code.into()));
 }
 
 /// Ends the process, except for [`ExitKind::Exit`], where main is to return.

@@ -10,6 +10,8 @@ use libloading::os::unix::{Library, RTLD_LAZY, Symbol};
 
 /// How long launches wait for somebody who listens, milliseconds.
 const PATIENCE_MS: u32 = 20_000;
+/// How long flushes are waited for, milliseconds: there are many in a second, but the machine may be busy.
+const FLUSH_PATIENCE_MS: u32 = 120_000;
 /// Longest text that is shown of an error or a violation.
 const TEXT: usize = 4096;
 
@@ -46,6 +48,7 @@ pub struct Replay {
     call: unsafe extern "C" fn(*const c_char) -> i32,
     launch: unsafe extern "C" fn(*const c_char, *const u32, u32, u32) -> u32,
     program_counters: extern "C" fn(u32, u32) -> i32,
+    flushes: extern "C" fn(u32, u32) -> i32,
     error: Copy,
     violation: CopyAt,
     counts: unsafe extern "C" fn(*mut Counts) -> i32,
@@ -81,6 +84,7 @@ impl Replay {
                 call: *library.get("gpuwhy_replay_call").map_err(missing)?,
                 launch: *library.get("gpuwhy_replay_launch").map_err(missing)?,
                 program_counters: *library.get("gpuwhy_replay_program_counters").map_err(missing)?,
+                flushes: *library.get("gpuwhy_replay_flushes").map_err(missing)?,
                 error: *library.get("gpuwhy_replay_error").map_err(missing)?,
                 violation: *library.get("gpuwhy_replay_violation").map_err(missing)?,
                 counts: *library.get("gpuwhy_replay_counts").map_err(missing)?,
@@ -135,6 +139,15 @@ impl Replay {
         match (self.program_counters)(u32::try_from(step).unwrap_or(u32::MAX), PATIENCE_MS) {
             0 => Ok(()),
             _ => Err(format!("programCounters={what}: that did not happen")),
+        }
+    }
+
+    /// Waits until the profiler has flushed so many times.
+    pub fn flushes(&self, times: &str) -> Result<(), String> {
+        let number = times.parse().map_err(|_| format!("flushes={times}: give a number"))?;
+        match (self.flushes)(number, FLUSH_PATIENCE_MS) {
+            0 => Ok(()),
+            _ => Err(format!("flushes={times}: the profiler does not flush")),
         }
     }
 

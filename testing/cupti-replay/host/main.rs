@@ -15,7 +15,10 @@ mod recording;
 
 use std::env;
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use args::{Args, Fork};
 use libraries::Replay;
@@ -23,6 +26,9 @@ use ranges::Ranges;
 
 /// Exit code when nothing could be tested.
 const SET_UP: u8 = 2;
+
+/// So long a file is waited for: a test that has gone must not leave a program behind for ever.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Why this program does not go on.
 enum Failure {
@@ -74,16 +80,13 @@ fn run(args: &Args) -> Result<(), Failure> {
         }
     }
     let injected = if args.start_on_thread {
-        std::thread::spawn(inject).join().map_err(|_| "the thread that loads the profiler panicked".to_owned())??
+        thread::spawn(inject).join().map_err(|_| "the thread that loads the profiler panicked".to_owned())??
     } else {
         inject()?
     };
     let replay = if injected && args.replay { Some(Replay::find(&replay_path()?)?) } else { None };
     let after = ranges_at(args, args::Ranges::After)?;
     fork_at(args, Fork::After)?;
-    if let Some(millis) = args.exit_after {
-        exit::exit_after(millis, args.exit_code);
-    }
     if let Some(replay) = replay {
         for (at, function) in args.calls.iter().filter(|(at, _)| *at <= args.until) {
             replay.play(*at)?;
@@ -91,8 +94,11 @@ fn run(args: &Args) -> Result<(), Failure> {
                 Some(("nvtxRangePushA", name)) => ranges::push(name),
                 Some(("launch", what)) => replay.launch(what)?,
                 Some(("programCounters", what)) => replay.program_counters(what)?,
+                Some(("waitFor", file)) => wait_for(Path::new(file))?,
+                Some(("flushes", times)) => replay.flushes(times)?,
                 Some(("otherTool", does)) => other_tool::run_step(&replay_path()?, does)?,
                 _ if function == "nvtxRangePop" => ranges::pop(),
+                _ if function == "exitOnThread" => exit::on_thread(args.exit_code),
                 _ => replay.call(function)?,
             }
         }
@@ -102,6 +108,18 @@ fn run(args: &Args) -> Result<(), Failure> {
     fork_at(args, Fork::End)?;
     if let Some(text) = &args.print {
         println!("{text}");
+    }
+    Ok(())
+}
+
+/// Returns when there is such a file: whoever runs this program decides when it goes on.
+fn wait_for(file: &Path) -> Result<(), String> {
+    let begun = Instant::now();
+    while !file.exists() {
+        if begun.elapsed() > PATIENCE {
+            return Err(format!("waitFor={}: there is no such file after {PATIENCE:?}", file.display()));
+        }
+        thread::sleep(Duration::from_millis(2));
     }
     Ok(())
 }

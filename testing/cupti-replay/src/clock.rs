@@ -1,8 +1,10 @@
 //! The play clock: the recording's time, at which the replay stands.
 //!
 //! At a given speed it follows the wall clock. At maximum speed it jumps from step to step, so that every run sees
-//! the same times. In both cases it stands still at the start until play begins, at a step that is not carried out yet,
-//! and at the end when it is over, and never goes back.
+//! the same times. In both cases it stands still at the start until play begins, at a step that is not carried out
+//! yet, where play was to go no further, and at the end when it is over, and never goes back. Play that comes late to
+//! a step, because the machine was busy or because play stood, goes on from there at its speed: it does not hurry after
+//! the wall clock.
 
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -13,6 +15,9 @@ use std::time::{Duration, Instant};
 
 /// Speeds that can be asked for. Far beyond both ends of what is of use, and far from where times overflow.
 const SLOWEST_TO_FASTEST: RangeInclusive<f64> = 0.001..=1_000_000.0;
+
+/// So late play still catches up with the wall clock: sleeps are longer than they were asked for.
+const LATE: Duration = Duration::from_millis(50);
 
 /// How fast to play.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -54,6 +59,8 @@ pub struct Clock {
     step: AtomicU64,
     /// When play began, on the wall.
     begun: OnceLock<Instant>,
+    /// What the wall clock is ahead of play, nanoseconds of the recording.
+    ahead: AtomicU64,
     /// A tool's own clock, which the others are told the time by too.
     replaced: OnceLock<TimestampCallback>,
 }
@@ -72,6 +79,7 @@ impl Clock {
             reached: AtomicU64::new(start),
             step: AtomicU64::new(u64::MAX),
             begun: OnceLock::new(),
+            ahead: AtomicU64::new(0),
             replaced: OnceLock::new(),
         }
     }
@@ -101,13 +109,18 @@ impl Clock {
     /// The time, nanoseconds.
     pub fn now(&self) -> u64 {
         if let (Speed::Factor(factor), Some(begun)) = (self.speed, self.begun.get()) {
-            let played = begun.elapsed().mul_f64(factor).as_nanos();
-            let now = self.start.saturating_add(u64::try_from(played).unwrap_or(u64::MAX)).min(self.end);
+            let now = self.start.saturating_add(self.played(begun, factor)).min(self.end);
             let now = now.min(self.step.load(Ordering::SeqCst));
             self.reached.fetch_max(now, Ordering::SeqCst).max(now)
         } else {
             self.reached.load(Ordering::SeqCst)
         }
+    }
+
+    /// What was played since `begun`, nanoseconds of the recording.
+    fn played(&self, begun: &Instant, factor: f64) -> u64 {
+        let wall = u64::try_from(begun.elapsed().mul_f64(factor).as_nanos()).unwrap_or(u64::MAX);
+        wall.saturating_sub(self.ahead.load(Ordering::SeqCst))
     }
 
     /// Lets time go on to the next step, at `at`.
@@ -127,6 +140,12 @@ impl Clock {
                 self.reached.fetch_max(at, Ordering::SeqCst);
             }
             Speed::Factor(factor) => {
+                if let Some(begun) = self.begun.get() {
+                    let late = self.played(begun, factor).saturating_sub(at.min(self.end).saturating_sub(self.start));
+                    if Duration::from_nanos(late) > LATE.mul_f64(factor) {
+                        self.ahead.fetch_add(late, Ordering::SeqCst);
+                    }
+                }
                 while let Some(left) = at.min(self.end).checked_sub(self.now()).filter(|&left| left > 0) {
                     // At least a microsecond: a sleep of nothing would spin.
                     thread::sleep(Duration::from_nanos(left).div_f64(factor).max(Duration::from_micros(1)));
@@ -169,6 +188,22 @@ mod tests {
         clock.allow(9);
         clock.wait_until(9);
         assert_eq!(clock.now(), 9);
+    }
+
+    #[test]
+    fn play_that_comes_late_to_a_step_does_not_hurry() {
+        const MILLISECOND: u64 = 1_000_000;
+        let clock = Clock::new(Speed::Factor(1.0), 0, 3_600_000 * MILLISECOND);
+        let begun = Instant::now();
+        clock.allow(MILLISECOND);
+        clock.begin();
+        thread::sleep(LATE * 4);
+        for step in [MILLISECOND, 100 * MILLISECOND] {
+            clock.allow(step);
+            clock.wait_until(step);
+        }
+        // A clock that hurries would be there with the end of the sleep.
+        assert!(begun.elapsed() >= LATE * 4 + Duration::from_millis(99), "{:?}", begun.elapsed());
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::fault::Phase;
 use crate::instance;
 use crate::player::{Counts, Launch};
 use crate::violation::{Rule, Violation};
@@ -152,6 +153,31 @@ pub extern "C" fn gpuwhy_replay_program_counters(step: u32, patience_ms: u32) ->
             };
             while !is_there() {
                 if Instant::now() >= deadline {
+                    return 1;
+                }
+                thread::sleep(Duration::from_millis(1));
+            }
+            0
+        }
+        _ => 1,
+    })
+}
+
+/// Waits until the client has flushed so many times from here on, as a part of play: what the flushes before the last
+/// one bring has come by then. Returns at once where the client has lent no buffer or a fault has struck, such as a
+/// flush that hangs. 0 is success; 1 after `patience_ms`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gpuwhy_replay_flushes(times: u32, patience_ms: u32) -> i32 {
+    guard(1, || match instance::player() {
+        Ok(player) if !instance::is_forked() => {
+            player.faults.enter(Phase::Running);
+            let (begun, patience) = (Instant::now(), Duration::from_millis(patience_ms.into()));
+            let before = player.counts().flushes;
+            while player.has_begun() && player.faults.struck() == 0 {
+                if player.counts().flushes >= before + u64::from(times) {
+                    return 0;
+                }
+                if begun.elapsed() > patience {
                     return 1;
                 }
                 thread::sleep(Duration::from_millis(1));

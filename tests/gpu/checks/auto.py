@@ -101,7 +101,8 @@ def after(suite: Suite) -> Iterator[Result]:
     # Nothing sampled: the verdict is open, so a burst begins after 20 s, in the second third.
     extra = {**SETTINGS, "GPUWHY_GPU_METRICS": "off", "GPUWHY_BURST_EVERY": "1h"}
     bare = parts_of(suite.run("auto-after-bare", command, Mode.BARE))
-    run = suite.run("auto-after", command, Mode.VARIABLE, extra=extra)
+    # By the command: it lets NVTX know, and without named steps the report cannot tell.
+    run = suite.run("auto-after", command, Mode.COMMAND, extra=extra)
     found = parts_of(run)
     yield expect("auto.after.exit", run.code == 0 and "launch" in found and "launch" in bare, run.ending())
     if "launch" not in found or "launch" not in bare:

@@ -39,10 +39,12 @@ def settings(suite: Suite) -> dict[str, dict[str, str]]:
     """The variables of each run, by its name."""
     found: dict[str, dict[str, str]] = {
         "default": {}, "node": {"GPUWHY_CUDA_GRAPH_TRACE": "node"}, "graph": {"GPUWHY_CUDA_GRAPH_TRACE": "graph"},
-        "full": {"GPUWHY_MODE": "full"}, "monitor": {"GPUWHY_MODE": "monitor"}, "counters": {"GPUWHY_GPU_METRICS": "on"}}
+        "full": {"GPUWHY_MODE": "full"}, "monitor": {"GPUWHY_MODE": "monitor"}, "counters": {"GPUWHY_GPU_METRICS": "on"},
+        # Bursts as often as may be.
+        "auto": {"GPUWHY_MODE": "auto", "GPUWHY_BURST_EVERY": "2s", "GPUWHY_BURST_LENGTH": "1s", "GPUWHY_MAX_OVERHEAD": "20%"}}
     if suite.other_cupti:
         # With the library of the program `node` and `graph` may both be what the default is.
-        found = {name: found[name] for name in ("default", "full", "monitor", "counters")}
+        found = {name: found[name] for name in ("default", "full", "monitor", "counters", "auto")}
         found["graph, other CUPTI"] = {"GPUWHY_CUDA_GRAPH_TRACE": "graph", "GPUWHY_CUPTI_PATH": suite.other_cupti}
     return found
 
@@ -95,7 +97,7 @@ def program(name: str, command: list[str], ends_with: int = 0, uses_nccl: bool =
         yield expect(f"frameworks.{name}.bare", True, f"{bare.ending()}, {bare.stdout.strip()!r}")
         plugin = {"nccl": {"NCCL_PROFILER_PLUGIN": "libprof.so"}} if uses_nccl else {}
         for setting, variables in {**settings(suite), **plugin}.items():
-            with COUNTERS if setting == "counters" else contextlib.nullcontext():
+            with COUNTERS if setting in ("counters", "auto") else contextlib.nullcontext():
                 traced = suite.run(f"{name}-{setting}", command, Mode.VARIABLE, variables)
             yield compare(suite, name, setting, bare, traced)
 

@@ -171,7 +171,7 @@ impl Player {
                 let next = delivery.next_step;
                 delivery.paused = None;
                 self.request_ahead(&mut delivery);
-                self.clock.allow(self.session.steps().get(next).map_or(u64::MAX, |step| step.at));
+                self.clock.allow(self.session.steps().get(next).map_or(u64::MAX, |step| step.at).min(until));
                 self.clock.begin();
                 next
             };

@@ -50,9 +50,12 @@ def main(order: str) -> dict:
         with torch.profiler.profile() as other:
             work(torch, x)
         said["torch_kernels"] = sum(event.count for event in other.key_averages() if event.device_type.name == "CUDA")
-        with gpuwhy.profile(quiet=True) as again:
-            work(torch, x)
-        said["kernels_after"] = again.report.completeness["records"]["kernels"]
+        try:
+            with gpuwhy.profile(quiet=True) as again:
+                work(torch, x)
+            said["kernels_after"] = again.report.completeness["records"]["kernels"]
+        except gpuwhy.NotMeasured as error:
+            said["refused_after"] = str(error)
     calls = {row["name"]: row["calls"] for row in report.api}
     return {
         **said, "state": p.state.value, "late_warnings": sum(issubclass(w.category, gpuwhy.LateStart) for w in caught),
