@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use gpuwhy::Report;
 use gpuwhy_import::Request;
+use gpuwhy_inject::config;
 use profiler_core::kernels::json::KernelsJson;
 use profiler_core::kernels::source::source_text;
 use profiler_core::kernels::{CsvPage, csv, query_text, svg, text};
@@ -22,6 +23,8 @@ use crate::{inputs, interrupt, message, progress, run, source, terminal};
 
 /// Exit code when the command made no trace.
 const NO_TRACE: u8 = 1;
+/// Exit code when an option is refused.
+const REFUSED: u8 = 2;
 /// Exit code when a trace could not be read.
 const UNREADABLE: u8 = 2;
 
@@ -71,6 +74,13 @@ pub fn run(props: &Props) -> Result<u8> {
     if props.command.is_empty() {
         return show(props, &inputs::expanded(&props.files)?);
     }
+    if props.source && !is_sampled(props) {
+        message::say(&format!(
+            "--source is refused with a COMMAND: {}; --source-may-hang does it all the same",
+            config::SOURCE_MAY_HANG
+        ));
+        return Ok(REFUSED);
+    }
     let made = TempDir::new().context("cannot make a folder for traces")?;
     let folder = props.output.as_deref().unwrap_or(made.path());
     fs::create_dir_all(folder).with_context(|| format!("--output {}: cannot make this folder", folder.display()))?;
@@ -87,6 +97,13 @@ pub fn run(props: &Props) -> Result<u8> {
     }
     let shown = show(props, &new)?;
     Ok(if code == 0 { shown } else { code })
+}
+
+/// Whether somebody has agreed to sample the command. What a variable says is checked before the command starts.
+fn is_sampled(props: &Props) -> bool {
+    let has_agreed = |value: OsString| value.to_string_lossy().trim().starts_with("may-hang");
+    props.variables.iter().any(|(name, _)| *name == config::KERNEL_SOURCE)
+        || std::env::var_os(config::KERNEL_SOURCE).is_some_and(has_agreed)
 }
 
 /// Runs the command to its end: `Ok` with its exit code, `Err` with ours if it did not start.

@@ -108,7 +108,7 @@ fn cupti_that_is_left_to_others_records_nodes_of_graphs() {
 #[test]
 fn status_lists_all_processes_and_passes_over_dead_ones() {
     let first = Program::start(&[]);
-    let folder = first.stage.path("gpuwhy");
+    let folder = first.stage.sockets();
     // Another process, one that was killed, and one that does not answer.
     let mut second = first.stage.host("multi_stream");
     let mut second = stays(&mut second, END, "end").stderr(Stdio::null()).spawn().unwrap();
@@ -153,7 +153,7 @@ fn a_watcher_gets_lines_until_the_end_and_a_snapshot_is_the_report() {
     assert!(snapshot.contains("trace: ") && snapshot.contains("The trace has no end"), "{snapshot}");
     let mut watch = Command::new(GPUWHY);
     watch.args(["watch", "--interval", "100ms", &program.child.id().to_string()]).stdout(Stdio::piped());
-    let mut watch = watch.env("GPUWHY_CONTROL", program.stage.path("gpuwhy")).spawn().unwrap();
+    let mut watch = watch.env("GPUWHY_CONTROL", program.stage.sockets()).spawn().unwrap();
     let mut reader = BufReader::new(watch.stdout.take().unwrap()).lines();
     let mut kernels = || {
         let line: Value = serde_json::from_str(&reader.next()?.unwrap()).unwrap();
@@ -212,9 +212,21 @@ fn hostile_clients_neither_block_nor_harm() {
 
 #[test]
 fn nobody_else_can_listen_and_it_can_be_switched_off() {
-    let program = Program::start(&[("GPUWHY_CONTROL", "on")]);
-    let mode = |path: PathBuf| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!((mode(program.stage.path("gpuwhy")), mode(program.socket())), (0o700, 0o600));
+    let program = Program::start(&[]);
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(program.stage.sockets()), mode(&program.socket())), (0o700, 0o600));
+    let _ = program.end();
+
+    // Where the user's own folder is.
+    let stage = Stage::new();
+    let mut host = stage.host("multi_stream");
+    stays(&mut host, END, "end").env("XDG_RUNTIME_DIR", stage.folder.path()).env("GPUWHY_CONTROL", "on");
+    let child = host.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let program = Program { stage, child };
+    let folder = program.stage.path("gpuwhy");
+    let socket = folder.join(format!("{}.sock", program.child.id()));
+    program.wait_for(|| socket.exists());
+    assert_eq!((mode(&folder), mode(&socket)), (0o700, 0o600));
     let _ = program.end();
 
     let stage = Stage::new();
@@ -341,16 +353,13 @@ fn a_process_whose_id_is_taken_in_a_shared_folder_gets_another_name() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let folder = stage.path("gpuwhy");
-    std::fs::create_dir(&folder).unwrap();
-    std::fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
-    let taken = folder.join(format!("{}.sock", child.id()));
+    let taken = stage.socket(child.id());
     let listener = UnixListener::bind(&taken).unwrap();
     child.stdin.take().unwrap().write_all(b"go\n").unwrap();
 
     let program = Program { stage, child };
     let name = format!("{}-2", program.child.id());
-    let second = folder.join(format!("{name}.sock"));
+    let second = program.stage.sockets().join(format!("{name}.sock"));
     program.wait_for(|| second.exists());
     let output = program.gpuwhy(&["stop", &name]);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -394,9 +403,9 @@ fn all_processes_are_told_at_once_here_and_through_a_launcher() {
     let first = Program::start(&[waiting]);
     let other = Stage::new();
     let mut host = other.host("multi_stream");
-    stays(&mut host, END, "end").env("GPUWHY_CONTROL", first.stage.path("gpuwhy")).envs([waiting]);
+    stays(&mut host, END, "end").env("GPUWHY_CONTROL", first.stage.sockets()).envs([waiting]);
     let mut second = host.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-    first.wait_for(|| first.stage.path(&format!("gpuwhy/{}.sock", second.id())).exists());
+    first.wait_for(|| first.stage.socket(second.id()).exists());
     let told = |arguments: &[&str]| {
         let output = first.gpuwhy(arguments);
         let mut lines: Vec<_> = String::from_utf8(output.stdout.clone()).unwrap().lines().map(str::to_owned).collect();

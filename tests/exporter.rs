@@ -36,7 +36,7 @@ impl Program {
         host.envs(variables.iter().copied()).stderr(Stdio::null()).stdout(Stdio::null());
         let child = host.spawn().unwrap();
         let program = Self { stage, child };
-        wait_for("the socket", || program.stage.path(&format!("gpuwhy/{}.sock", program.child.id())).exists());
+        wait_for("the socket", || program.stage.socket(program.child.id()).exists());
         program
     }
 
@@ -56,7 +56,7 @@ struct Exporter {
 impl Exporter {
     fn start(stage: &Stage, arguments: &[&str]) -> Self {
         let mut command = Command::new(GPUWHY);
-        command.arg("exporter").args(arguments).env("GPUWHY_CONTROL", stage.path("gpuwhy"));
+        command.arg("exporter").args(arguments).env("GPUWHY_CONTROL", stage.sockets());
         let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
         let mut address = String::new();
@@ -150,8 +150,7 @@ fn a_scrape_has_what_the_report_has_and_the_last_numbers_stay() {
     assert_eq!(page.sum("kernels_total", &[]), kernels);
     assert_eq!(page.sum("verdict", &[]), 1.0, "one cause");
     assert_eq!(page.sum("process_info", &["program=\"gpuwhy-replay-host\"", "mode=\"light\""]), 1.0);
-    let folder = stage.path("gpuwhy");
-    let left: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let left: Vec<_> = fs::read_dir(stage.sockets()).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(left.len(), 2, "the announcement and the last numbers: {left:?}");
     assert!(left.iter().all(|path| fs::metadata(path).unwrap().permissions().mode() & 0o077 == 0), "{left:?}");
 }
@@ -159,7 +158,7 @@ fn a_scrape_has_what_the_report_has_and_the_last_numbers_stay() {
 #[test]
 fn nothing_is_left_behind_without_an_exporter() {
     let stage = Program::start(&RANK).end();
-    assert_eq!(fs::read_dir(stage.path("gpuwhy")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(stage.sockets()).unwrap().count(), 0);
 }
 
 #[test]
@@ -169,7 +168,7 @@ fn counters_go_on_over_captures() {
     let exporter = Exporter::start(&program.stage, &["--listen", "127.0.0.1:0"]);
     let tell = |verb: &str| {
         let mut command = Command::new(GPUWHY);
-        command.args([verb, &program.child.id().to_string()]).env("GPUWHY_CONTROL", program.stage.path("gpuwhy"));
+        command.args([verb, &program.child.id().to_string()]).env("GPUWHY_CONTROL", program.stage.sockets());
         assert!(command.output().unwrap().status.success());
     };
     assert_eq!(exporter.scrape().state("waiting"), 1.0);
@@ -229,7 +228,7 @@ fn the_last_numbers_are_pushed_once_at_the_end() {
     let url = format!("http://{}/base", gateway.local_addr().unwrap());
     let program = Program::start(&RANK);
     let _exporter = Exporter::start(&program.stage, &["--push", &url]);
-    wait_for("the announcement", || program.stage.path("gpuwhy/exporter").exists());
+    wait_for("the announcement", || program.stage.sockets().join("exporter").exists());
     let request = |status: &str| loop {
         let (mut stream, _) = gateway.accept().unwrap();
         let mut reader = BufReader::new(stream.try_clone().unwrap());
@@ -265,7 +264,7 @@ fn the_last_numbers_are_pushed_once_at_the_end() {
 #[test]
 fn ranks_of_one_run_and_children_of_a_rank_are_told_apart() {
     let first = Program::start(&RANK);
-    let sockets = first.stage.path("gpuwhy");
+    let sockets = first.stage.sockets().to_owned();
     // A second process of rank 3, and rank 4, with the sockets of the first one.
     let other = |rank: &str| {
         let stage = Stage::new();
@@ -292,7 +291,7 @@ fn ranks_of_one_run_and_children_of_a_rank_are_told_apart() {
 fn collectives_have_the_operations_and_bytes_that_nccl_told_and_their_exposed_time() {
     let stage = Stage::new();
     let exporter = Exporter::start(&stage, &["--listen", "127.0.0.1:0"]);
-    wait_for("the announcement", || stage.path("gpuwhy/exporter").exists());
+    wait_for("the announcement", || stage.sockets().join("exporter").exists());
     let mut host = stage.host("multi_stream");
     host.env("GPUWHY_REPLAY", stage.path("nccl.cupti")).env("NCCL_PROFILER_PLUGIN", "libprof.so");
     host.args(["--nccl", "5"]).envs(RANK);

@@ -11,7 +11,7 @@ use crate::support::{END, GPUWHY, Stage, stays, stderr};
 
 fn hang(stage: &Stage, arguments: &[&str]) -> Output {
     let mut command = Command::new(GPUWHY);
-    command.arg("hang").args(arguments).env("GPUWHY_CONTROL", stage.path("gpuwhy")).current_dir(stage.folder.path());
+    command.arg("hang").args(arguments).env("GPUWHY_CONTROL", stage.sockets()).current_dir(stage.folder.path());
     command.output().unwrap()
 }
 
@@ -36,7 +36,7 @@ fn a_running_process_answers_and_the_command_collects_its_answer() {
     stays(&mut host, END, "end").args(["--nccl", "5"]).env("GPUWHY_REPLAY_SPEED", "0.02");
     host.env("RANK", "0").env("WORLD_SIZE", "2").stderr(Stdio::null()).stdout(Stdio::null());
     let mut child = host.spawn().unwrap();
-    let socket = stage.path(&format!("gpuwhy/{}.sock", child.id()));
+    let socket = stage.socket(child.id());
     let deadline = Instant::now() + Duration::from_secs(60);
     let ask = || {
         let mut stream = UnixStream::connect(&socket).ok()?;

@@ -44,7 +44,7 @@ fn play(stage: &Stage) {
 fn host(stage: &Stage) -> Command {
     play(stage);
     let mut host = stage.host("gpt");
-    host.env("GPUWHY_REPLAY_COUNTERS", "counters.txt").env("GPUWHY_KERNEL_SOURCE", "200ms");
+    host.env("GPUWHY_REPLAY_COUNTERS", "counters.txt").env("GPUWHY_KERNEL_SOURCE", "may-hang:200ms");
     host.env("GPUWHY_GPU_METRICS", "off");
     host
 }
@@ -128,7 +128,7 @@ fn kernels_are_measured_after_program_counters() {
     let stage = Stage::new();
     let mut host = kernels::host(&stage, &shapes);
     play(&stage);
-    let output = host.env("GPUWHY_KERNEL_SOURCE", "100ms").output().unwrap();
+    let output = host.env("GPUWHY_KERNEL_SOURCE", "may-hang:100ms").output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let report = json(&stage);
     assert_eq!((&report["source"]["samples"], &report["source"]["foreign_samples"]), (&1_200.into(), &0.into()));
@@ -177,7 +177,7 @@ fn a_context_or_a_program_that_ends_early_leaves_what_was_sampled() {
     for end in [Some("10000:programCounters=endContext"), None] {
         let stage = Stage::new();
         let mut host = host(&stage);
-        host.env("GPUWHY_KERNEL_SOURCE", "30s").args(["--call", "10000:programCounters=begun"]);
+        host.env("GPUWHY_KERNEL_SOURCE", "may-hang:30s").args(["--call", "10000:programCounters=begun"]);
         if let Some(end) = end {
             host.args(["--call", end]);
         }
@@ -200,8 +200,44 @@ fn nothing_is_sampled_or_kept_unless_it_is_asked_for() {
     assert!(!stage.path("trace.gpuwhy.cubins").exists());
     let report = json(&stage);
     assert!(report["source"]["outcomes"].as_array().unwrap().is_empty());
-    assert!(text(&stage).contains("--source -- COMMAND"));
+    assert!(text(&stage).contains("--source-may-hang"));
     let plain = shown(&stage, &["--json"]);
     let plain: Value = serde_json::from_slice(&plain.stdout).unwrap();
     assert!(plain.get("source").is_none() && plain["unmeasured"][0].get("lines").is_none());
+}
+
+#[test]
+fn nobody_samples_without_having_agreed_that_the_program_may_hang() {
+    let stage = Stage::new();
+    // The bare variable: the program runs and is traced, nothing is sampled, and stderr says why.
+    for value in ["on", "200ms"] {
+        let output = host(&stage).env("GPUWHY_KERNEL_SOURCE", value).output().unwrap();
+        let said = stderr(&output);
+        assert!(output.status.success() && said.contains("deadlock") && said.contains("=may-hang"), "{said}");
+        assert!(json(&stage)["source"]["outcomes"].as_array().unwrap().is_empty());
+    }
+    // The command does not start the program.
+    let kernels = |options: &[&str]| {
+        let mut command = Command::new(GPUWHY);
+        command.arg("kernels").args(options).args(["--", "sh", "-c", "touch started"]).current_dir(stage.path("."));
+        command.env_remove("GPUWHY_KERNEL_SOURCE");
+        command
+    };
+    for (mut command, option) in [
+        (kernels(&["--source"]), "--source-may-hang"),
+        (kernels(&["--source", "--json"]), "--source-may-hang"),
+        (kernels(&[]), "=may-hang"),
+    ] {
+        if option == "=may-hang" {
+            command.env("GPUWHY_KERNEL_SOURCE", "1s");
+        }
+        let output = command.output().unwrap();
+        let said = stderr(&output);
+        assert!(matches!(output.status.code(), Some(2 | 125)), "{said}");
+        assert!(said.contains("deadlock") && said.contains("H100") && said.contains(option), "{said}");
+        assert!(!stage.path("started").exists());
+    }
+    // Whoever agrees gets on: the command runs, and has no trace because it does not use CUDA.
+    let output = kernels(&["--source-may-hang"]).output().unwrap();
+    assert!(stage.path("started").exists(), "{}", stderr(&output));
 }

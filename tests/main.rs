@@ -45,6 +45,7 @@ mod reliability;
 mod replay;
 mod sampling;
 mod session;
+mod stretches;
 mod support;
 mod top;
 mod trace_file;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -35,7 +34,7 @@ impl Program {
     }
 
     fn socket(&self) -> PathBuf {
-        self.stage.path(&format!("gpuwhy/{}.sock", self.id()))
+        self.stage.socket(self.child.id())
     }
 
     fn connect(&self) -> BufReader<UnixStream> {
@@ -55,7 +54,7 @@ impl Program {
 
     fn top(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(GPUWHY);
-        command.arg("top").args(arguments).env("GPUWHY_CONTROL", self.stage.path("gpuwhy")).stdin(Stdio::null());
+        command.arg("top").args(arguments).env("GPUWHY_CONTROL", self.stage.sockets()).stdin(Stdio::null());
         command
     }
 
@@ -186,7 +185,7 @@ fn another_host_is_reached_through_its_launcher() {
     wait_for("kernels", || program.live()["kernels"].as_u64().unwrap() > 100);
     // The launcher sees the sockets of the program, and whoever asks does not.
     let elsewhere = tempfile::tempdir().unwrap();
-    let via = format!("env GPUWHY_CONTROL={} NODE={{host}} {GPUWHY}", program.stage.path("gpuwhy").display());
+    let via = format!("env GPUWHY_CONTROL={} NODE={{host}} {GPUWHY}", program.stage.sockets().display());
     let mut command = Command::new(GPUWHY);
     let arguments = ["top", "--json", "--via", &via, "--host", "node7"];
     command.args(arguments).env("GPUWHY_CONTROL", elsewhere.path().join("gpuwhy")).stdin(Stdio::null());
@@ -226,11 +225,7 @@ fn a_trace_plays_back_to_what_its_report_says() {
 
 /// A process that answers in a way of its own.
 fn impostor(stage: &Stage, name: &str, answer: impl Fn(&str, &mut UnixStream) + Send + 'static) {
-    let folder = stage.path("gpuwhy");
-    if !folder.exists() {
-        std::fs::DirBuilder::new().mode(0o700).create(&folder).unwrap();
-    }
-    let listener = UnixListener::bind(folder.join(format!("{name}.sock"))).unwrap();
+    let listener = UnixListener::bind(stage.sockets().join(format!("{name}.sock"))).unwrap();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let mut writer = stream.try_clone().unwrap();
@@ -258,7 +253,7 @@ fn old_libraries_and_hostile_ones_are_shown_as_far_as_they_go() {
     });
     let mut follower = Command::new(GPUWHY)
         .args(["top", "--json", "--follow", "4242", "4444"])
-        .env("GPUWHY_CONTROL", stage.path("gpuwhy"))
+        .env("GPUWHY_CONTROL", stage.sockets())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -276,7 +271,7 @@ fn old_libraries_and_hostile_ones_are_shown_as_far_as_they_go() {
     follower.kill().unwrap();
     follower.wait().unwrap();
     let arguments = ["top", "--once", "4343", "4444"];
-    let once = Command::new(GPUWHY).args(arguments).env("GPUWHY_CONTROL", stage.path("gpuwhy")).output().unwrap();
+    let once = Command::new(GPUWHY).args(arguments).env("GPUWHY_CONTROL", stage.sockets()).output().unwrap();
     let text = String::from_utf8(once.stdout.clone()).unwrap();
     let silent = text.lines().any(|line| line.contains("   4343 ") && line.contains(" silent "));
     assert!(silent && !text.contains('\u{1b}'), "{text} {}", stderr(&once));
@@ -352,8 +347,7 @@ fn with_epilogue(command: &str) -> String {
 fn a_terminal_shows_steers_resizes_and_is_given_back() {
     let program = Program::start("multi_stream", "0.05");
     let folder = program.stage.folder.path();
-    let sockets = folder.join("gpuwhy");
-    let variables = [("GPUWHY_CONTROL", &*sockets), ("XDG_CACHE_HOME", folder)];
+    let variables = [("GPUWHY_CONTROL", program.stage.sockets()), ("XDG_CACHE_HOME", folder)];
     let command = with_epilogue(&format!("{GPUWHY} top {}", program.id()));
     let Some(tmux) = Tmux::start("steers", (80, 24), &variables, &command) else { return };
     let screen = tmux.wait_for("capturing");
@@ -383,8 +377,7 @@ fn a_terminal_shows_steers_resizes_and_is_given_back() {
 #[test]
 fn a_process_that_is_killed_stays_on_the_display() {
     let mut program = Program::start("multi_stream", "0.05");
-    let sockets = program.stage.path("gpuwhy");
-    let variables = [("GPUWHY_CONTROL", &*sockets)];
+    let variables = [("GPUWHY_CONTROL", program.stage.sockets())];
     let command = with_epilogue(&format!("{GPUWHY} top {}", program.id()));
     let Some(tmux) = Tmux::start("killed", (100, 30), &variables, &command) else { return };
     tmux.wait_for("capturing");

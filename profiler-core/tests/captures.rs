@@ -64,6 +64,7 @@ fn feed(captures: &mut Captures, items: &[Item], dictionary: &Dictionary) {
             | Item::Utilization(_)
             | Item::Counters(_)
             | Item::Collective(_)
+            | Item::CallRecording(_)
             | Item::End(..) => {}
         }
     }
@@ -141,6 +142,7 @@ fn a_trace_gives_the_marks_back_where_they_were() {
             | Item::Utilization(_)
             | Item::Counters(_)
             | Item::Collective(_)
+            | Item::CallRecording(_)
             | Item::End(..) => {}
         }
     }

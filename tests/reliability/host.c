@@ -160,7 +160,7 @@ static void no_descriptor_left(void) {
     int control = thread_called("gpuwhy-control");
     must(control != 0, "there is a control thread");
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    snprintf(address.sun_path, sizeof address.sun_path, "%s/gpuwhy/%d.sock", getenv("XDG_RUNTIME_DIR"), getpid());
+    snprintf(address.sun_path, sizeof address.sun_path, "%s/%d.sock", getenv("GPUWHY_CONTROL"), getpid());
     struct rlimit limit = {64, 64};
     must(setrlimit(RLIMIT_NOFILE, &limit) == 0, "descriptors are limited");
     int all[64], count = 0;

@@ -22,7 +22,6 @@ fn host(stage: &Stage, habit: &str) -> Command {
         .args(["-k", "1", HANGS])
         .arg(binary)
         .arg(habit)
-        .env("XDG_RUNTIME_DIR", stage.folder.path())
         .env("GPUWHY_REPLAY_SPEED", "max")
         .env("GPUWHY_FLUSH", "10ms")
         .env("GPUWHY_REPORT", "off")
@@ -65,7 +64,7 @@ fn a_program_that_closes_all_descriptors_keeps_its_own_files_to_itself() {
     let said = stderr(&output);
     assert_eq!(said.matches("the program has closed this descriptor; the trace ends here").count(), 1, "{said}");
     assert_eq!(trace(&stage).1, "abrupt");
-    assert!(fs::read_dir(stage.path("gpuwhy")).unwrap().next().is_none(), "the socket's file is gone");
+    assert!(fs::read_dir(stage.sockets()).unwrap().next().is_none(), "the socket's file is gone");
 }
 
 #[test]

@@ -138,10 +138,6 @@ fn each_process_that_uses_cuda_has_a_file_and_no_other() {
         let mut processes = Vec::new();
         for entry in stage.folder.path().read_dir().unwrap() {
             let path = entry.unwrap().path();
-            // The folder of the sockets.
-            if path.is_dir() {
-                continue;
-            }
             let (_, json) = report(&path);
             assert_eq!(json["completeness"]["end"], "clean", "{when} {child}");
             let process = json["process"]["pid"].to_string();

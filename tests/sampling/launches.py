@@ -7,7 +7,6 @@ import ctypes
 import os
 import sys
 import threading
-import time
 
 
 def play(until):
@@ -15,14 +14,21 @@ def play(until):
     replay.gpuwhy_replay_play(ctypes.c_uint64(until))
 
 
-def first_phase(end):
-    while time.monotonic() < end:
+def playing(until):
+    """Plays on another thread: what this one does meanwhile lasts as long, however busy the machine is."""
+    player = threading.Thread(target=play, args=(until,))
+    player.start()
+    return player
+
+
+def first_phase(player):
+    while player.is_alive():
         pass
 
 
 class Second:
-    def forward(self, end):
-        while time.monotonic() < end:
+    def forward(self, player):
+        while player.is_alive():
             pass
 
 
@@ -30,12 +36,8 @@ def main():
     print(os.getpid(), flush=True)
     sys.stdin.readline()
     ctypes.CDLL(os.environ["CUDA_INJECTION64_PATH"]).InitializeInjection()
-    player = threading.Thread(target=play, args=(1_600_000_000,))
-    player.start()
-    begin = time.monotonic()
-    first_phase(begin + 0.8)
-    Second().forward(begin + 1.6)
-    player.join()
+    first_phase(playing(800_000_000))
+    Second().forward(playing(1_600_000_000))
 
 
 main()

@@ -7,6 +7,8 @@ pub mod record;
 pub mod trace;
 
 use std::ffi::OsStr;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -28,15 +30,29 @@ pub fn stays<'a>(host: &'a mut Command, at: u64, name: &str) -> &'a mut Command 
 /// A folder to play in.
 pub struct Stage {
     pub folder: TempDir,
+    sockets: TempDir,
 }
 
 impl Stage {
     pub fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        let sockets = tempfile::tempdir().unwrap();
+        // Only then it is used.
+        std::fs::set_permissions(sockets.path(), Permissions::from_mode(0o700)).unwrap();
+        Self { folder: tempfile::tempdir().unwrap(), sockets }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
+    }
+
+    /// The folder of control sockets, of the programs of this stage and of no others.
+    pub fn sockets(&self) -> &Path {
+        self.sockets.path()
+    }
+
+    /// The socket of a process.
+    pub fn socket(&self, process: u32) -> PathBuf {
+        self.sockets().join(format!("{process}.sock"))
     }
 
     /// Lets a program go on that [`stays`].
@@ -72,7 +88,7 @@ impl Stage {
             .env("GPUWHY_CUDA_GRAPH_TRACE", "node")
             .env("GPUWHY_OUTPUT", "trace.gpuwhy")
             // No command reaches the programs of another test, or of this machine's user.
-            .env("GPUWHY_CONTROL", self.path("gpuwhy"))
+            .env("GPUWHY_CONTROL", self.sockets())
             // What was measured on this machine is not what the recordings are about.
             .env("XDG_CACHE_HOME", self.folder.path());
         command

@@ -25,7 +25,7 @@ impl Program {
     pub fn playing(fixture: &str, stops: &[(u64, &str)], variables: &[(&str, &str)]) -> Self {
         let stage = Stage::new();
         let mut host = stage.host(fixture);
-        host.env("GPUWHY_REPLAY_SPEED", "1").env("XDG_RUNTIME_DIR", stage.folder.path());
+        host.env("GPUWHY_REPLAY_SPEED", "1");
         for &(at, name) in [stops, &[(END, "end")]].concat().iter() {
             stays(&mut host, at, name);
         }
@@ -46,12 +46,12 @@ impl Program {
     }
 
     pub fn socket(&self) -> PathBuf {
-        self.stage.path(&format!("gpuwhy/{}.sock", self.child.id()))
+        self.stage.socket(self.child.id())
     }
 
     pub fn gpuwhy(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(GPUWHY);
-        command.args(arguments).env("GPUWHY_CONTROL", self.stage.path("gpuwhy")).output().unwrap()
+        command.args(arguments).env("GPUWHY_CONTROL", self.stage.sockets()).output().unwrap()
     }
 
     /// The answer of a command for this program.

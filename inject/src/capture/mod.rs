@@ -5,3 +5,4 @@ pub mod cupti_sharing;
 pub mod drain;
 pub mod plan;
 pub mod state;
+pub mod stretches;

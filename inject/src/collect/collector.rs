@@ -19,7 +19,7 @@ use profiler_core::collective::CollectiveEvent;
 use profiler_core::counters::CounterEvent;
 use profiler_core::monitoring::{BurstLimits, BurstPlanner};
 use profiler_core::process_info::{End, ProcessInfo};
-use profiler_core::record::{ApiCall, Kernel, Loss, RangeEvent, Record, Timestamp};
+use profiler_core::record::{ApiCall, CallRecording, Kernel, Loss, RangeEvent, Record, Timestamp};
 use profiler_core::text_format::printable;
 use profiler_core::utilization::Utilization;
 
@@ -64,6 +64,8 @@ pub struct Collector {
     pub(super) communicators: Vec<CollectiveEvent>,
     /// The program's own session, while one is open.
     pub(super) own: Option<Box<SessionTrace>>,
+    /// Whether API calls are recorded just now, where that is not always so.
+    pub(super) call_recording: Option<CallRecording>,
     pub(super) account: CostTracker,
     /// Decides when mode auto records.
     pub(super) bursts: Option<BurstPlanner>,
@@ -134,6 +136,7 @@ impl Collector {
             known_counters: Vec::new(),
             communicators: Vec::new(),
             own: None,
+            call_recording: None,
             account,
             bursts: settings.bursts.map(|limits| {
                 // Without a budget there is none.
@@ -184,6 +187,7 @@ impl Collector {
                     question.answer(answer);
                 }
                 Message::Capture(mark) => self.capture(mark),
+                Message::CallRecording(mark) => self.call_recording(mark),
                 Message::Session(command) => self.own_session(command),
                 Message::Finish { at, end, dropped_by_cupti } => {
                     let _ = outcome.send(self.finish(at, end, dropped_by_cupti));
@@ -204,6 +208,7 @@ impl Collector {
         let mut records = buffer.records(&shared.sizes);
         let flusher = shared.flusher.load(Ordering::Relaxed);
         self.decoder.next_buffer();
+        let mut kernels = false;
         for record in &mut records {
             match self.decoder.decode(record) {
                 // How other tools are noticed is nothing that the program did.
@@ -211,6 +216,7 @@ impl Collector {
                 Decoded::Record(Record::Kernel(kernel)) if self.is_own_kernel(&kernel) => self.loss.own_kernels += 1,
                 Decoded::Record(record) => {
                     self.account.record(&record);
+                    kernels |= matches!(record, Record::Kernel(_));
                     if let Some(graph_nodes) = &mut self.graph_nodes
                         && let Record::Kernel(kernel) = &record
                     {
@@ -228,6 +234,9 @@ impl Collector {
         if let Some(broken) = records.remainder() {
             self.loss.broken_buffers += 1;
             self.loss.broken_bytes += broken.bytes as u64;
+        }
+        if kernels && !shared.kernel_came.load(Ordering::Relaxed) {
+            shared.kernel_came.store(true, Ordering::Relaxed);
         }
         self.shared.pool.put(buffer.into_buffer());
         self.catch_up();
@@ -303,7 +312,10 @@ impl Collector {
             self.ranges(clock::wall_clock());
         }
         self.count_loss(dropped_by_cupti);
-        self.calls.publish(&self.shared.launchers);
+        // Without calls nothing says who launches: those of before still count.
+        if self.call_recording.is_none_or(|mark| mark.on) {
+            self.calls.publish(&self.shared.launchers);
+        }
         self.release(before);
         let (loss, dictionary) = (self.loss, self.decoder.dictionary());
         self.captures.flushed(before, dictionary);

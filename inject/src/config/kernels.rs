@@ -5,7 +5,7 @@ use std::time::Duration;
 use profiler_core::kernels::{Pattern, sets};
 
 use crate::config::setting::Setting;
-use crate::config::value::{or_off, parse_duration};
+use crate::config::value::{is_off, or_off, parse_duration};
 use crate::config::variable;
 
 /// [`variable::KERNELS`]
@@ -61,21 +61,42 @@ pub const KERNEL_STALL: Setting<Duration> = Setting {
     },
 };
 
+/// Why nobody samples program counters without having agreed to it.
+pub const SOURCE_MAY_HANG: &str = "sampling program counters can hang the program for good: CUPTI can deadlock with a \
+     program that launches while the sampling starts (seen on an H100 with CUPTI 13.0)";
+
+/// What is asked for by [`KERNEL_SOURCE`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceRequest {
+    /// Nothing is sampled.
+    Off,
+    /// Sampling, without the word that says that the program may hang: refused.
+    Refused,
+    /// Sampling for so long.
+    MayHang(Duration),
+}
+
 /// [`variable::KERNEL_SOURCE`]
-pub const KERNEL_SOURCE: Setting<Option<Duration>> = Setting {
+pub const KERNEL_SOURCE: Setting<SourceRequest> = Setting {
     name: variable::KERNEL_SOURCE,
     default: "off",
-    expected: "`on`, `off`, or a duration from 50ms to 1m such as 2s",
-    meaning: "Samples program counters in all kernels, once enough has run, for this long (`on`: 1s), so that `gpuwhy kernels --source` \
-                  tells source lines. Kernels run as without it; the first launches wait up to 0.4 s. Modules (cubins) of the program in \
-                  which samples fall are kept in a folder beside the trace, 64 MiB at most.",
+    expected: "`off`, `may-hang`, or `may-hang:` with a duration from 50ms to 1m such as `may-hang:2s`",
+    meaning: "`may-hang` or `may-hang:TIME` samples program counters in all kernels, once enough has run, for this long (1s), so \
+                  that `gpuwhy kernels --source` tells source lines. **The program may hang for good**: CUPTI can deadlock with a \
+                  program that launches while the sampling starts (seen on an H100 with CUPTI 13.0); so `on` and a bare duration are \
+                  refused. The first launches wait up to 0.4 s. Modules (cubins) of the program in which samples fall are kept in a \
+                  folder beside the trace, 64 MiB at most.",
     parse: |text| {
-        or_off(text, |text| match text {
-            "on" => Some(Duration::from_secs(1)),
-            text => {
-                parse_duration(text).filter(|time| (Duration::from_millis(50)..=Duration::from_secs(60)).contains(time))
-            }
-        })
+        let duration = |text| {
+            parse_duration(text).filter(|time| (Duration::from_millis(50)..=Duration::from_secs(60)).contains(time))
+        };
+        match (text, text.strip_prefix("may-hang:")) {
+            ("may-hang", _) => Some(SourceRequest::MayHang(Duration::from_secs(1))),
+            (_, Some(time)) => duration(time).map(SourceRequest::MayHang),
+            ("on", _) => Some(SourceRequest::Refused),
+            _ if is_off(text) => Some(SourceRequest::Off),
+            _ => duration(text).map(|_| SourceRequest::Refused),
+        }
     },
 };
 

@@ -4,6 +4,7 @@
 //! stderr names the variable. The variables themselves are in `variable`, the ways to write a value in `value`, and
 //! what is wrong with one, and in which words, in `error`.
 
+mod api_calls;
 pub(crate) mod bursts;
 mod choices;
 mod error;
@@ -27,9 +28,10 @@ use crate::config::pattern::Pattern;
 use crate::config::request::{AtEnd, Range, RangeKind, Request};
 use crate::config::setting::Setting;
 
+pub use api_calls::ApiCalls;
 pub use choices::{CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, ReportStyle, Sampling, WhatIf};
 pub use error::{SettingsError, warned};
-pub use kernels::KernelRequest;
+pub use kernels::{KernelRequest, SOURCE_MAY_HANG, SourceRequest};
 pub use request::MAX_STEPS;
 pub use table::{VARIABLES, Variable, markdown};
 pub use value::{parse_bytes, parse_duration};
@@ -66,6 +68,8 @@ pub struct Settings {
     pub record_limit: u64,
     /// Longest wait at exit.
     pub exit_timeout: Duration,
+    /// When API calls are recorded.
+    pub api_calls: ApiCalls,
     /// Record stream dependencies.
     pub dependencies: bool,
     /// Record allocations.
@@ -135,6 +139,7 @@ impl Settings {
             record: reader.get(&table::RAW_RECORDING),
             record_limit: reader.get(&table::RAW_RECORDING_LIMIT),
             exit_timeout: reader.get(&table::EXIT_TIMEOUT),
+            api_calls: reader.get(&api_calls::API_CALLS),
             dependencies: reader.get(&table::DEPENDENCIES),
             memory_usage: reader.get(&table::MEMORY_USAGE),
             um_cpu_page_faults: reader.get(&table::UM_CPU_PAGE_FAULTS),
@@ -167,6 +172,13 @@ impl Settings {
         !self.mode.monitors() && self.graphs != Graphs::Nodes && cupti_sharing == CuptiSharing::Exclusive
     }
 
+    /// Whether API calls are recorded in stretches. Where only a part of the run is measured, a call says which work is
+    /// in it; and `full` is for who wants all calls.
+    pub fn calls_in_stretches(&self, cupti_sharing: CuptiSharing) -> bool {
+        let possible = self.mode == Mode::Light && self.capture.is_whole() && cupti_sharing == CuptiSharing::Exclusive;
+        self.api_calls == ApiCalls::Stretches && possible
+    }
+
     /// Notes for the report on what is not recorded, and why. `whole_graphs_are_safe` with the libcupti that was found.
     pub fn describe_tracing(&self, cupti_sharing: CuptiSharing, whole_graphs_are_safe: bool) -> Vec<String> {
         let mut notes = Vec::new();
@@ -187,6 +199,17 @@ impl Settings {
         }
         if self.mode == Mode::Auto && self.graphs != Graphs::Nodes {
             notes.push(format!("{CUDA_GRAPH_TRACE} has no effect with {MODE}=auto: CUDA graphs are recorded by nodes"));
+        }
+        if self.calls_in_stretches(cupti_sharing) {
+            notes.push(format!(
+                "{API_CALLS}=stretches: API calls are recorded an eighth of the time; causes of idle GPU time elsewhere are \
+                 estimated from these stretches, and calls, ranges and lines of launches are those of the stretches alone"
+            ));
+        } else if self.api_calls == ApiCalls::Stretches {
+            notes.push(format!(
+                "{API_CALLS}=stretches has no effect: it needs a run that is measured as a whole in mode light, and \
+                 {CUPTI_SHARING}=exclusive"
+            ));
         }
         if !self.mode.monitors() && self.graphs == Graphs::Whole {
             notes.push(match cupti_sharing {
@@ -252,7 +275,14 @@ fn read_kernels(reader: &mut Reader<'_>) -> Option<KernelRequest> {
     let groups = reader.get(&kernels::KERNEL_METRICS);
     let launches = reader.get(&kernels::KERNEL_LAUNCHES);
     let stall = reader.get(&kernels::KERNEL_STALL);
-    let source = reader.get(&kernels::KERNEL_SOURCE);
+    let source = match reader.get(&kernels::KERNEL_SOURCE) {
+        SourceRequest::MayHang(length) => Some(length),
+        SourceRequest::Off => None,
+        SourceRequest::Refused => {
+            reader.errors.push(SettingsError::SourceMayHang);
+            None
+        }
+    };
     let is_wanted = most.is_some() || source.is_some();
     is_wanted.then(|| KernelRequest { most: most.unwrap_or(0), names, groups, launches, stall, source })
 }
@@ -296,6 +326,27 @@ mod tests {
     fn parse(pairs: &[(&'static str, &str)]) -> (Settings, Vec<SettingsError>) {
         let variables: Vec<_> = pairs.iter().map(|&(name, value)| (name.into(), value.into())).collect();
         Settings::from_variables(&variables)
+    }
+
+    #[test]
+    fn program_counters_are_sampled_for_those_who_know_that_the_program_may_hang() {
+        let source = |value| {
+            let (settings, errors) = parse(&[(KERNEL_SOURCE, value)]);
+            (settings.kernels.and_then(|kernels| kernels.source), errors)
+        };
+        assert_eq!(source("may-hang"), (Some(Duration::from_secs(1)), vec![]));
+        assert_eq!(source("may-hang:200ms"), (Some(Duration::from_millis(200)), vec![]));
+        for off in ["off", "0", ""] {
+            assert_eq!(source(off), (None, vec![]));
+        }
+        for refused in ["on", "2s", "1"] {
+            assert_eq!(source(refused), (None, vec![SettingsError::SourceMayHang]), "{refused}");
+        }
+        assert!(SettingsError::SourceMayHang.is_serious());
+        assert!(SettingsError::SourceMayHang.to_string().contains("may-hang"));
+        for wrong in ["may-hang:", "may-hang:1ms", "may-hang:2h", "may", "1h"] {
+            assert!(matches!(source(wrong), (None, errors) if matches!(errors[..], [SettingsError::Value { .. }])));
+        }
     }
 
     #[test]

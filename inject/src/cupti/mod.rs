@@ -1,5 +1,6 @@
 //! All that CUPTI calls, and all that it is asked for.
 
+pub mod call_records;
 pub mod callbacks;
 pub mod decode;
 pub mod flush_backlog;

@@ -47,15 +47,15 @@ pub fn whole_graphs_are_safe(cupti: &Cupti) -> bool {
 /// What is wanted of CUPTI, and whether it is on.
 #[derive(Debug)]
 pub struct ActivityRecorder {
-    cupti: &'static Cupti,
-    ownership: CuptiOwnership,
+    pub(super) cupti: &'static Cupti,
+    pub(super) ownership: CuptiOwnership,
     /// Kinds that cost: off until the first capture.
     kinds: Vec<Kind>,
     /// Those of them that only the fullest mode records.
     full_kinds: Vec<Kind>,
     /// What is recorded of managed memory.
     unified_memory: Vec<UnifiedMemoryCounter>,
-    calls: [Calls; 2],
+    pub(super) calls: [Calls; 2],
     /// A [`Mode`] as a number: what is recorded at most. `Relaxed`: written on the flushing thread only.
     level: AtomicU8,
     /// Whether anything of CUPTI's is ever recorded: not in a run that is only watched from its beginning.
@@ -67,19 +67,22 @@ pub struct ActivityRecorder {
     stays: Vec<Kind>,
     /// Whether CUDA had a context before: then API functions chosen one by one bring no records, and whole kinds are
     /// needed.
-    late: bool,
+    pub(super) late: bool,
+    /// Whether API calls are recorded while it is on. `Relaxed`: written where [`TracingSwitch`] orders it, and on the
+    /// flushing thread.
+    pub(super) calls_on: AtomicBool,
     turn: TracingSwitch,
 }
 
 /// The API functions of a domain, chosen one by one.
 #[derive(Debug)]
-struct Calls {
-    domain: Domain,
-    ids: Vec<u32>,
+pub(super) struct Calls {
+    pub(super) domain: Domain,
+    pub(super) ids: Vec<u32>,
     /// The others, which only the fullest mode records; empty in a run that did not begin with it.
-    rest: Vec<u32>,
+    pub(super) rest: Vec<u32>,
     /// None could be chosen, so all of the domain are recorded. `Relaxed`: [`TracingSwitch`] orders it.
-    all: AtomicBool,
+    pub(super) all: AtomicBool,
 }
 
 impl ActivityRecorder {
@@ -152,6 +155,7 @@ impl ActivityRecorder {
             records,
             stays: if old { vec![Kind::CONCURRENT_KERNEL] } else { Vec::new() },
             late,
+            calls_on: AtomicBool::new(false),
             turn: TracingSwitch::new(),
         };
         Ok((switch, notes))
@@ -309,6 +313,7 @@ impl ActivityRecorder {
             Err(error) if error.code == CuptiResult::NOT_READY => {}
             result => note(&mut notes, NO_UNIFIED_MEMORY, result),
         }
+        self.calls_on.store(true, Ordering::Relaxed);
         for Calls { domain, ids, rest, all } in &self.calls {
             let in_vain = if self.late {
                 Some("CUDA was used before measuring began")

@@ -54,6 +54,8 @@ pub(super) mod kind {
     pub(in crate::trace) const PROGRAM_COUNTERS: u16 = 25;
     /// Communicators, and what was asked of them.
     pub(in crate::trace) const COLLECTIVES: u16 = 26;
+    /// From here on API calls are recorded, or left out.
+    pub(in crate::trace) const CALL_RECORDING: u16 = 27;
 }
 
 /// The header of a block. On disk: sync, then these in order, all little-endian, then the CRC-32 of all before it.

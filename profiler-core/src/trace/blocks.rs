@@ -135,7 +135,7 @@ impl<R: Read> BlockReader<R> {
     fn read_block(&mut self) -> Result<Option<Block>, TraceError> {
         let Some(header) = self.source.next_block()? else { return Ok(None) };
         let known = ((kind::SESSION..=kind::COUNTERS).contains(&header.kind)
-            || (kind::KERNEL_PROFILE..=kind::COLLECTIVES).contains(&header.kind))
+            || (kind::KERNEL_PROFILE..=kind::CALL_RECORDING).contains(&header.kind))
             && header.version == BLOCK_VERSION
             && header.flags & !(MUST_UNDERSTAND | ZSTD) == 0;
         if !known && header.flags & MUST_UNDERSTAND != 0 {
@@ -220,6 +220,7 @@ impl<R: Read> BlockReader<R> {
             kind::COST => Item::Cost(meta::decode_cost(body)?),
             kind::UTILIZATION => Item::Utilization(gauges::decode(body)?),
             kind::FLUSH => Item::Flush(at),
+            kind::CALL_RECORDING => Item::CallRecording(meta::decode_call_recording(body, at)?),
             _ => Item::End(meta::decode_end(body)?, at),
         };
         Ok(Content::Items(vec![item]))

@@ -231,6 +231,9 @@ int main(int count, char **words) {
                 memsets.load());
     std::vector<double> &repetitions = times.repetitions;
     if (!options.quiet && !repetitions.empty()) {
+        std::printf("repetitions_ns=");
+        for (size_t i = 0; i < repetitions.size(); ++i) std::printf("%s%.1f", i > 0 ? "," : "", repetitions[i]);
+        std::printf("\n");
         std::sort(repetitions.begin(), repetitions.end());
         std::printf("time_per_operation_ns=%.1f best_ns=%.1f", repetitions[repetitions.size() / 2], repetitions[0]);
         if (options.mode == "graph") std::printf(" launching_ns=%.1f", times.launching);
