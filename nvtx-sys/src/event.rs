@@ -99,7 +99,7 @@ pub enum Payload {
 /// structs, the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extended {
-    /// Number of the schema less [`STATIC_SCHEMAS`](crate::abi::STATIC_SCHEMAS): it means something in its domain alone.
+    /// Number of the schema less [`STATIC_SCHEMAS`]: it means something in its domain alone.
     pub schema: u32,
     /// Bytes of the struct, as the program says.
     pub size: u32,

@@ -65,7 +65,7 @@ pub const KERNEL_STALL: Setting<Duration> = Setting {
 pub const SOURCE_MAY_HANG: &str = "sampling program counters can hang the program for good: CUPTI can deadlock with a \
      program that launches while the sampling starts (seen on an H100 with CUPTI 13.0)";
 
-/// What is asked for by [`KERNEL_SOURCE`].
+/// What is asked for by `GPUWHY_KERNEL_SOURCE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceRequest {
     /// Nothing is sampled.
