@@ -321,14 +321,28 @@ impl Tmux {
 
     #[track_caller]
     fn wait_for(&self, text: &str) -> String {
-        let mut screen = String::new();
+        self.wait_while(text, |screen| !screen.contains(text))
+    }
+
+    /// Closes what shows `text`. Until it is gone no other key may follow: a terminal's Escape and the next letter, read
+    /// together, are Alt and that letter.
+    #[track_caller]
+    fn close(&self, text: &str) {
+        self.press("Escape");
+        self.wait_while(text, |screen| screen.contains(text));
+    }
+
+    #[track_caller]
+    fn wait_while(&self, text: &str, waits: impl Fn(&str) -> bool) -> String {
         let deadline = Instant::now() + Duration::from_secs(90);
-        while !screen.contains(text) {
-            assert!(Instant::now() < deadline, "{text:?} did not appear:\n{screen}");
+        loop {
+            let screen = self.screen();
+            if !waits(&screen) {
+                return screen;
+            }
+            assert!(Instant::now() < deadline, "waited for {text:?}:\n{screen}");
             std::thread::sleep(Duration::from_millis(50));
-            screen = self.screen();
         }
-        screen
     }
 }
 
@@ -357,11 +371,12 @@ fn a_terminal_shows_steers_resizes_and_is_given_back() {
     tmux.wait_for("── ranges, GPU time within ");
     tmux.press("?");
     tmux.wait_for("Keys and letters");
-    tmux.press("Escape");
+    tmux.close("Keys and letters");
     tmux.wait_for("── ranges, GPU time within ");
     tmux.press("n");
-    tmux.wait_for(&format!("report of {}", program.id()));
-    tmux.press("Escape");
+    let report = format!("report of {}", program.id());
+    tmux.wait_for(&report);
+    tmux.close(&report);
     tmux.press("s");
     tmux.wait_for("capture 1 has ended");
     tmux.wait_for(" waiting ");

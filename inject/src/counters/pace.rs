@@ -25,6 +25,12 @@ const WINDOW: Duration = Duration::from_secs(5);
 const LOWEST: u32 = 10;
 /// Samples that one decoding has room for at most: 29 to 57 KB each with 10 or more metrics (H200), and 4 us to clear.
 const MOST_ROOM: u32 = 1024;
+/// Bytes of a sample in the hardware's buffer: 11 to 14 KB (H200).
+const HARDWARE_SAMPLE: usize = 14 << 10;
+/// That buffer, which is page-locked memory of the host, holds the samples of so many seconds: a thread may be late.
+const SECONDS_BUFFERED: usize = 4;
+/// Its bytes at least and at most.
+const HARDWARE_BUFFER: [usize; 2] = [16 << 20, 64 << 20];
 /// Time between two decodings: few and large ones, as each takes half a millisecond by itself.
 pub const PERIOD: Duration = Duration::from_millis(300);
 
@@ -62,6 +68,12 @@ impl Pace {
     /// Samples may come as fast as they are decoded, so there is an end to it.
     pub fn decodings(&self) -> u32 {
         self.due().div_ceil(MOST_ROOM) + 1
+    }
+
+    /// Bytes of the hardware's buffer.
+    pub fn hardware_buffer(&self) -> usize {
+        let [least, most] = HARDWARE_BUFFER;
+        (self.rate as usize * SECONDS_BUFFERED * HARDWARE_SAMPLE).next_power_of_two().clamp(least, most)
     }
 
     fn due(&self) -> u32 {
@@ -115,6 +127,8 @@ mod tests {
         assert!(pace.room() <= 1024 && pace.room() * (pace.decodings() - 1) >= 3_000, "the samples of a period fit");
         let usual = Pace::new(Some(1000));
         assert_eq!((usual.room(), usual.decodings()), (496, 2));
+        let buffers = [None, Some(1000), Some(10_000)].map(|rate| Pace::new(rate).hardware_buffer() >> 20);
+        assert_eq!(buffers, [16, 64, 64]);
     }
 
     #[test]

@@ -11,8 +11,6 @@ use profiler_core::record::{DeviceId, Timestamp};
 use crate::counters::pace::Pace;
 use crate::counters::turns::Turn;
 
-/// Bytes of the hardware's buffer: some 5,000 samples (H200), five seconds at the highest rate.
-const HARDWARE_BUFFER: usize = 64 << 20;
 /// The first chips that sample by time; Turing and before count cycles of the system clock, at about this many Hz.
 const FIRST_TIMED: [u32; 2] = [8, 0];
 const SYSTEM_CLOCK_HZ: u64 = 1_000_000_000;
@@ -120,7 +118,7 @@ impl SampledDevice {
             Interval::SystemCycles(self.interval_nanos * (SYSTEM_CLOCK_HZ / 1_000_000) / 1_000)
         };
         let metrics: Vec<_> = set.quantities.iter().copied().map(metric).collect();
-        let settings = Settings { interval, hardware_buffer: HARDWARE_BUFFER, samples: pace.room() };
+        let settings = Settings { interval, hardware_buffer: pace.hardware_buffer(), samples: pace.room() };
         let mut sampler =
             Sampler::open(counters, ordinal, set.host, set.names, set.configuration, settings).map_err(refusal)?;
         sampler.start().map_err(refusal)?;
