@@ -185,6 +185,7 @@ fn record_of(kind: u8, n: &[u64]) -> Record {
             cause: n[8] as u32,
         }),
         7 => Record::Sample(HostSample {
+            earlier: n[8].is_multiple_of(3).then_some(StackId(n[8] as u32 >> 1)),
             since: start,
             at: end,
             thread: ThreadId(n[2] as u32),

@@ -25,8 +25,7 @@ pub enum Taken<'a> {
 /// The two as one, innermost first. `None` when they do not belong together.
 #[must_use]
 pub fn merge(native: &NativeStack, python: &[Frame], taken: Taken<'_>) -> Option<Vec<Frame>> {
-    let native_frames = native.functions.iter().map(|function| frame(function));
-    let Some(innermost) = python.first() else { return Some(native_frames.collect()) };
+    let Some(innermost) = python.first() else { return Some(native_frames(native)) };
     let (called, words) = match &native.end {
         End::Interpreter(words) => (native.functions.len().saturating_sub(1), words.as_slice()),
         // What is known are the innermost functions; the interpreter is somewhere below them.
@@ -39,7 +38,16 @@ pub fn merge(native: &NativeStack, python: &[Frame], taken: Taken<'_>) -> Option
             return None;
         }
     }
-    Some(native_frames.take(called).chain(python.iter().cloned()).collect())
+    let mut frames = native_frames(native);
+    frames.truncate(called);
+    frames.extend_from_slice(python);
+    Some(frames)
+}
+
+/// The functions of a native stack as frames, innermost first.
+#[must_use]
+pub fn native_frames(native: &NativeStack) -> Vec<Frame> {
+    native.functions.iter().map(|function| frame(function)).collect()
 }
 
 /// A native function in a stack: without a line.

@@ -50,6 +50,8 @@ pub struct Collector {
     pub(super) decoder: Decoder,
     pub(super) ranges: nvtx::Drain,
     pub(super) stacks: PythonStacks,
+    /// Interns the native functions that stand alone.
+    pub(super) earlier_stacks: PythonStacks,
     pub(super) calls: CallCounter,
     pub(super) router: CaptureRouter,
     pub(super) captures: Captures,
@@ -126,6 +128,7 @@ impl Collector {
             decoder,
             ranges: nvtx::Drain::default(),
             stacks: PythonStacks::new(),
+            earlier_stacks: PythonStacks::new(),
             calls: CallCounter::default(),
             controller,
             router: CaptureRouter::new(settings.capture.is_whole()),

@@ -67,7 +67,12 @@ impl Collector {
         for queued in &batch.samples {
             let stack = self.stacks.intern(&queued.frames, self.decoder.dictionary_mut());
             self.loss.failed_samples += u64::from(stack.is_none());
-            self.record(&Record::Sample(HostSample { stack: stack.unwrap_or(StackId::NONE), ..queued.sample }));
+            let stack = stack.unwrap_or(StackId::NONE);
+            let earlier = match queued.earlier.is_empty() {
+                true => None,
+                false => self.earlier_stacks.intern(&queued.earlier, self.decoder.dictionary_mut()),
+            };
+            self.record(&Record::Sample(HostSample { stack, earlier, ..queued.sample }));
         }
         self.append_routed();
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use host_sampler::native::merge::{Taken, merge};
+use host_sampler::native::merge::{Taken, merge, native_frames};
 use host_sampler::native::{End, Native, NativeStack, Registers, StackCopy};
 use host_sampler::python::{Bytecode, Frame};
 use host_sampler::thread::Thread;
@@ -55,7 +55,7 @@ pub struct Counts {
     pub whole: u64,
     /// With the innermost native functions.
     pub cut: u64,
-    /// Without, because the thread went on while it was looked at, or its two stacks are of different moments.
+    /// Without, because the thread went on while it was looked at; or alone, as the two stacks are of different moments.
     pub moved: u64,
     /// Without, because the system does not tell the thread's registers.
     pub unknown: u64,
@@ -72,6 +72,15 @@ impl fmt::Display for Counts {
              on, {unknown} of threads whose registers are not known, {spared} left out to save time"
         )
     }
+}
+
+/// The native functions of a sample.
+#[derive(Debug)]
+pub enum NativeFrames {
+    /// With the Python functions that called them.
+    Merged(Vec<Frame>),
+    /// Alone: they are of a moment before, and the thread was in other Python lines since.
+    Earlier(Vec<Frame>),
 }
 
 /// A thread when it was sampled.
@@ -127,7 +136,7 @@ impl NativeStackReader {
         moment: &Moment<'_>,
         files: &Thread,
         registers: Option<&mut ThreadSamples>,
-    ) -> Option<Vec<Frame>> {
+    ) -> Option<NativeFrames> {
         if !self.budget.allows_more(Instant::now()) {
             self.counts.spared += 1;
             return None;
@@ -142,7 +151,7 @@ impl NativeStackReader {
         stack
     }
 
-    fn waiting(&mut self, moment: &Moment<'_>, files: &Thread) -> Option<Vec<Frame>> {
+    fn waiting(&mut self, moment: &Moment<'_>, files: &Thread) -> Option<NativeFrames> {
         let Some((sp, pc)) = files.place() else {
             self.counts.unknown += 1;
             return None;
@@ -153,10 +162,10 @@ impl NativeStackReader {
             self.counts.moved += 1;
             return None;
         }
-        self.count(&stack, merge(&stack, moment.python, Taken::Together))
+        self.count(&stack, merge(&stack, moment.python, Taken::Together)).map(NativeFrames::Merged)
     }
 
-    fn running(&mut self, moment: &Moment<'_>, registers: Option<&mut ThreadSamples>) -> Option<Vec<Frame>> {
+    fn running(&mut self, moment: &Moment<'_>, registers: Option<&mut ThreadSamples>) -> Option<NativeFrames> {
         let copied = registers.and_then(|samples| samples.newest(moment.on_cpu)).filter(|copied| copied.age <= MAX_AGE);
         let Some(copied) = copied else {
             self.counts.unknown += 1;
@@ -166,8 +175,13 @@ impl NativeStackReader {
         let begin = registers.get(SP).unwrap_or(0);
         let copy = StackCopy { begin, bytes: copied.stack };
         let stack = self.unwinder.copied(registers, copy, !moment.python.is_empty());
-        let before = moment.before.filter(|(_, ago)| copied.age <= *ago).map_or(&[][..], |(frames, _)| frames);
-        self.count(&stack, merge(&stack, moment.python, Taken::Earlier(moment.bytecode, before)))
+        let before = moment.before.filter(|(_, ago)| copied.age <= *ago).map(|(frames, _)| frames);
+        let merged = merge(&stack, moment.python, Taken::Earlier(moment.bytecode, before.unwrap_or_default()));
+        match self.count(&stack, merged) {
+            Some(frames) => Some(NativeFrames::Merged(frames)),
+            // Of a moment since the last sample, so that none is taken twice.
+            None => before.map(|_| NativeFrames::Earlier(native_frames(&stack))),
+        }
     }
 
     fn count(&mut self, stack: &NativeStack, merged: Option<Vec<Frame>>) -> Option<Vec<Frame>> {

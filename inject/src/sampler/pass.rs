@@ -13,7 +13,7 @@ use host_sampler::python::{Bytecode, Frame, Lock, Miss, Python};
 use host_sampler::thread::Thread;
 use profiler_core::record::{HostSample, InterpreterLock, ThreadId, ThreadState, Timestamp};
 
-use crate::sampler::native::{Moment, NativeStackReader};
+use crate::sampler::native::{Moment, NativeFrames, NativeStackReader};
 use crate::sampler::queue::{QueuedSample, SampleBatch};
 use crate::sys::perf::ThreadSamples;
 use crate::sys::{clock, threads};
@@ -122,8 +122,10 @@ impl WatchedThread {
                 bytecode: bytecode.as_ref(),
                 before: last.map(|last| (&*last.python, on_cpu.saturating_sub(last.on_cpu))),
             };
-            if let Some(frames) = native.stack(&moment, &self.files, self.registers.as_mut()) {
-                seen.frames = frames.into();
+            match native.stack(&moment, &self.files, self.registers.as_mut()) {
+                Some(NativeFrames::Merged(frames)) => seen.frames = frames.into(),
+                Some(NativeFrames::Earlier(frames)) => seen.earlier = frames.into(),
+                None => {}
             }
         }
         seen.sample.at = now;
@@ -132,8 +134,10 @@ impl WatchedThread {
             seen.sample.since = last.newest.sample.at;
             seen.sample.on_cpu = clock::nanos(on_cpu.saturating_sub(last.on_cpu));
             seen.sample.runnable = times.runnable.saturating_sub(last.runnable);
-            if seen.frames == last.newest.frames {
-                seen.frames = Arc::clone(&last.newest.frames);
+            for (new, old) in [(&mut seen.frames, &last.newest.frames), (&mut seen.earlier, &last.newest.earlier)] {
+                if new == old {
+                    *new = Arc::clone(old);
+                }
             }
             // A clock that was set back gives no sample, only a new begin.
             if seen.sample.since < now {
@@ -193,5 +197,5 @@ fn take_sample(
         (sample.children, sample.children_running, sample.children_in_io) = (all, running, in_io);
         tools.census_due = Instant::now() + CENSUS_A_CHILD * all.max(1);
     }
-    (QueuedSample { sample, frames }, bytecode)
+    (QueuedSample { sample, frames, earlier: Arc::new([]) }, bytecode)
 }

@@ -21,6 +21,8 @@ pub struct QueuedSample {
     pub sample: HostSample,
     /// The stack, innermost first; empty when there is none.
     pub frames: Arc<[Frame]>,
+    /// Native functions of a moment before, where `frames` has none; see [`HostSample::earlier`].
+    pub earlier: Arc<[Frame]>,
 }
 
 /// Samples on their way.
@@ -82,6 +84,7 @@ mod tests {
         let queued = |at| QueuedSample {
             sample: HostSample { at: Timestamp::from_nanos(at), ..HostSample::default() },
             frames: Arc::new([]),
+            earlier: Arc::new([]),
         };
         SampleBatch { samples: times.into_iter().map(queued).collect(), failed: 0 }
     }

@@ -50,7 +50,11 @@ impl HostActivities {
     pub(crate) fn judge(&mut self, sample: &HostSample, dictionary: &Dictionary) -> HostActivity {
         let view = HostSampleView::new(sample, self.stacks.get(sample.stack, dictionary));
         let parts = view.split(sample.at.since(sample.since));
-        HostActivity { parts, call: self.call(sample.stack, dictionary) }
+        let call = match (self.call(sample.stack, dictionary), sample.earlier) {
+            (CallSeen::Unseen, Some(earlier)) => self.call(earlier, dictionary),
+            (seen, _) => seen,
+        };
+        HostActivity { parts, call }
     }
 
     fn call(&mut self, stack: StackId, dictionary: &Dictionary) -> CallSeen {

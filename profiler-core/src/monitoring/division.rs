@@ -175,6 +175,10 @@ fn intervals(parts: &[Sums], total: &Sums, shares: &Shares) -> Shares {
             let squares: f64 = without.iter().map(|shares| (bound(&shares[index]) - mean).powi(2)).sum();
             QUANTILE * ((count - 1.0) / count * squares).sqrt() + DEVICE_ERROR
         };
-        Between::new(share.low - error(|share| share.low), share.high + error(|share| share.high))
+        let found = Between::new(share.low - error(|share| share.low), share.high + error(|share| share.high));
+        match GROUPS[index] {
+            Group::GpuCompute => found,
+            _ => Between::new(found.low, found.high.min(1.0 - total.busy().low + shares[0].width() + DEVICE_ERROR)),
+        }
     })
 }

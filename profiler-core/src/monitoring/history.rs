@@ -94,6 +94,9 @@ mod tests {
                 end: at + 5_000_000,
                 busy: Between::new(0.5, 0.5),
                 copying: Between::default(),
+                staged: 0.0,
+                traffic: None,
+                has_engine: true,
             };
             history.add(at, |sums| sums.device(&span));
             at += 5_000_000;

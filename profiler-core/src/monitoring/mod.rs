@@ -41,15 +41,13 @@ const TRAFFIC_LIMIT: usize = 64;
 
 /// Bytes a nanosecond that no link to the host exceeds: PCI Express 5.0 with 16 lanes moves 63.
 const FASTEST_LINK: f64 = 64.0;
-/// A copy takes at least this much of a link's time for its bytes, bytes a nanosecond. From page-locked memory 12 to 55
-/// are moved, from pageable memory 3 and more; a loop of empty launches alone causes 0.5 (docs/design/overhead.md).
-const SLOWEST_COPY: f64 = 1.0;
-/// Bytes a nanosecond over that link without any copy, at most.
+/// Bytes a nanosecond that copies from page-locked memory move at least: 12 to 55 were measured
+/// (docs/design/overhead.md). For those from pageable memory a thread is in the call all the time.
+const SLOWEST_COPY: f64 = 12.0;
+/// The same for copies of whatever kind: 3 were measured.
+const SLOWEST_STAGED: f64 = 1.0;
+/// Bytes a nanosecond over that link without any copy, at most: a loop of empty launches alone causes so many.
 const LAUNCHING_TRAFFIC: f64 = 0.5;
-/// Part of the bandwidth of device memory that copies within the device use at least.
-const COPY_BANDWIDTH: f64 = 0.5;
-/// Part of that bandwidth that kernels are taken to use while they run: matrix products use 0.12 to 0.3.
-const KERNEL_BANDWIDTH: f64 = 0.2;
 /// A device without a sample for so long is no longer sampled, nanoseconds.
 const OVERDUE: u64 = 5_000_000_000;
 /// Part of the multiprocessors below which no kernel runs: samples are rounded.
@@ -254,18 +252,19 @@ impl Device {
         let rate = |metric| sample.value(&self.set, metric).map(|rate| f64::from(rate) / 1e9);
         let sampled = rate(Metric::PcieRead).zip(rate(Metric::PcieWrite)).map(|(read, write)| read + write);
         let idle = Between::new(1.0 - busy.high, 1.0 - busy.low);
-        let memory = part(Metric::Dram).unwrap_or(0.0) - KERNEL_BANDWIDTH * busy.low;
-        let copying = match sampled.or_else(|| self.traffic_at(begin.midpoint(end))) {
+        let traffic = sampled.or_else(|| self.traffic_at(begin.midpoint(end)));
+        let moved = traffic.map_or(f64::INFINITY, |rate| (rate - LAUNCHING_TRAFFIC).max(0.0));
+        let staged = (moved / SLOWEST_STAGED).min(idle.high);
+        let copying = match traffic {
             // Readings of gauges are too coarse to say that these bytes were moved within this sample.
             Some(rate) => {
                 let least = if sampled.is_some() { rate / FASTEST_LINK - busy.high } else { 0.0 };
-                let moved = (rate - LAUNCHING_TRAFFIC).max(0.0) / SLOWEST_COPY;
-                let within = memory.max(0.0) / COPY_BANDWIDTH;
-                Between::new(least.min(idle.low), (moved + within).min(idle.high))
+                Between::new(least.min(idle.low), (moved / SLOWEST_COPY).min(idle.high))
             }
             None => Between::new(0.0, idle.high),
         };
-        Some(DeviceSpan { begin, end, busy, copying })
+        let has_engine = part(Metric::EngineActive).is_some();
+        Some(DeviceSpan { begin, end, busy, copying, staged, traffic, has_engine })
     }
 
     fn traffic_at(&self, at: u64) -> Option<f64> {
@@ -301,7 +300,7 @@ impl Device {
             let Some(span) = self.spans.front().copied().filter(|span| span.begin <= at) else { return false };
             history.add(span.begin, |sums: &mut Sums| {
                 for (seen, nanos) in parts.parts {
-                    sums.host(&span, seen, nanos as f64);
+                    sums.host(&span, seen.with_traffic(span.traffic), nanos as f64);
                 }
             });
             return true;
@@ -309,7 +308,8 @@ impl Device {
         let mut found = false;
         for span in self.spans.iter().take_while(|span| span.begin < at) {
             let nanos = span.end.min(at).saturating_sub(span.begin.max(since)) as f64;
-            history.add(span.begin, |sums: &mut Sums| sums.host(span, parts.parts[2].0, nanos));
+            let seen = parts.parts[2].0.with_traffic(span.traffic);
+            history.add(span.begin, |sums: &mut Sums| sums.host(span, seen, nanos));
             found = true;
         }
         found

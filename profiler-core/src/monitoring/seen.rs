@@ -18,8 +18,10 @@ pub(super) enum Seen {
     Launching,
     /// In a call that waits for the device.
     Waiting,
-    /// In a call that copies.
+    /// In a call that copies; whether bytes crossed the link meanwhile is not known.
     Copying,
+    /// In a call that copies, while bytes crossed the link to the host.
+    Moving,
     /// In a call that allocates or frees.
     Allocating,
     /// On a core, outside CUDA.
@@ -32,6 +34,10 @@ pub(super) enum Seen {
 
 /// Number of states.
 pub(super) const SEEN_COUNT: usize = Seen::Unclear as usize + 1;
+
+/// Bytes a nanosecond over the link to the host, with which a call that copies is taken to move them: twice what
+/// launches alone cause. Copies from pageable memory move 3 to 12 (docs/design/monitoring.md).
+const MOVING_TRAFFIC: f64 = 1.0;
 
 /// Times by `Seen as usize`.
 pub(super) type SeenTimes = [f64; SEEN_COUNT];
@@ -70,6 +76,7 @@ impl Seen {
         Self::Launching,
         Self::Waiting,
         Self::Copying,
+        Self::Moving,
         Self::Allocating,
         Self::Code,
         Self::Unseen,
@@ -85,12 +92,23 @@ impl Seen {
             Self::Launching => Groups::of(Group::Launch),
             Self::Waiting => Groups::of(Group::Sync),
             Self::Copying => Groups::of(Group::Copy).with(Group::Launch).with(Group::Sync),
+            Self::Moving => Groups::of(Group::Copy),
             Self::Allocating => Groups::of(Group::Allocator),
             Self::Code => Groups::of(Group::HostCpu),
             Self::Unseen => Groups::of(Group::HostCpu).with(Group::Launch).with(Group::Allocator),
             Self::Unclear => Groups::ALL,
         };
         if partly { own.with(Group::Launch) } else { own }
+    }
+
+    /// What a call that copies was, by the bytes that crossed the link to the host (a nanosecond): with none it waits
+    /// for the device, as `.item()` does.
+    pub(super) fn with_traffic(self, traffic: Option<f64>) -> Self {
+        match (self, traffic) {
+            (Self::Copying, Some(rate)) if rate >= MOVING_TRAFFIC => Self::Moving,
+            (Self::Copying, Some(_)) => Self::Waiting,
+            (seen, _) => seen,
+        }
     }
 
     /// Whether the thread may have waited for the device.

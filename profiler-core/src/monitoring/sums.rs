@@ -15,11 +15,23 @@ const EDGES: [f64; 7] = [0.1, 0.25, 0.4, 0.6, 0.75, 0.9, 0.98];
 /// A sample is idle all the time when it may be busy for this part of it: launches take some microseconds to begin.
 pub(super) const IDLE: f64 = 0.02;
 
-/// A thread that launches without pause is in launching calls for this part of its time, or for more: eager PyTorch
-/// for 0.1 to 0.5 of it, loops of C++ for 0.9. Not measured for monitor mode yet.
-const CALLS_OF_LAUNCHING: f64 = 0.3;
+/// A thread that launches without pause is in launching calls for a part of its time between these, or for more: eager
+/// PyTorch for 0.1 to 0.5 of it, loops of C++ for 0.9.
+const CALLS_OF_LAUNCHING: [f64; 2] = [0.1, 0.3];
 /// Below this part there are at least some 200 us between two launching calls of 2 us, which is no dispatch.
 const NO_LAUNCHING: f64 = 0.01;
+
+/// While a thread waits for the device, the device is idle for this part of the time at most: it takes some 10 us until
+/// the thread goes on.
+const LATE_WAIT: f64 = 0.15;
+/// Of the smaller one of waiting and of idle time in samples of the same kind, this part is idle time after waits at
+/// least. Steps are not alike.
+const ALTERNATING: f64 = 0.7;
+/// The engine works for so much longer than kernels, as a part of the time in launching calls, at most: 1.4 us a kernel
+/// (H100), of calls of 3 us.
+const AROUND_LAUNCHES: f64 = 0.5;
+/// Above this, kernels do not wait for their launches.
+const BUSY: f64 = 0.98;
 
 /// The groups that a share is told of, and their order.
 pub(super) const GROUPS: [Group; 7] =
@@ -39,6 +51,10 @@ impl Between {
         let high = if high.is_finite() { high.clamp(low, 1.0) } else { 1.0 };
         Self { low, high }
     }
+
+    pub(super) fn width(self) -> f64 {
+        self.high - self.low
+    }
 }
 
 /// A sample of a device: the parts of its time with kernels, and with copies alone.
@@ -47,7 +63,14 @@ pub(super) struct DeviceSpan {
     pub(super) begin: u64,
     pub(super) end: u64,
     pub(super) busy: Between,
+    /// By calls that no thread is held up in.
     pub(super) copying: Between,
+    /// At most this part with copies by a thread in its call.
+    pub(super) staged: f64,
+    /// Bytes a nanosecond over the link to the host, where they are known.
+    pub(super) traffic: Option<f64>,
+    /// `busy` is the counter of the engine, which also works between queued kernels.
+    pub(super) has_engine: bool,
 }
 
 impl DeviceSpan {
@@ -59,8 +82,11 @@ impl DeviceSpan {
 #[derive(Clone, Copy, Debug, Default)]
 struct Stratum {
     nanos: f64,
+    /// Of that, with the counter of the engine.
+    with_engine: f64,
     busy: Between,
     copying: Between,
+    staged: f64,
     seen: SeenTimes,
 }
 
@@ -81,6 +107,8 @@ impl Sums {
         let nanos = span.end.saturating_sub(span.begin) as f64;
         let stratum = &mut self.strata[span.stratum()];
         stratum.nanos += nanos;
+        stratum.staged += span.staged * nanos;
+        stratum.with_engine += if span.has_engine { nanos } else { 0.0 };
         for (sum, part) in [(&mut stratum.busy, span.busy), (&mut stratum.copying, span.copying)] {
             sum.low += part.low * nanos;
             sum.high += part.high * nanos;
@@ -111,6 +139,8 @@ impl Sums {
         let add = |sum: &mut f64, part: f64| *sum = (*sum + part * factor).max(0.0);
         for (sum, part) in self.strata.iter_mut().zip(&other.strata) {
             add(&mut sum.nanos, part.nanos);
+            add(&mut sum.with_engine, part.with_engine);
+            add(&mut sum.staged, part.staged);
             for (sum, part) in [(&mut sum.busy, part.busy), (&mut sum.copying, part.copying)] {
                 add(&mut sum.low, part.low);
                 add(&mut sum.high, part.high);
@@ -145,49 +175,25 @@ impl Sums {
         if total <= 0.0 {
             return shares.map(|_| Between { low: 0.0, high: 1.0 });
         }
-        let launching = self.launching();
-        let unseen = (1.0 - self.covered()).max(0.0);
-        let (mut waited, mut synchronizing) = (0.0, 0.0);
+        let (launching, covered) = (self.launching(), self.covered());
+        let (mut waited, mut after_waits) = (0.0, 0.0);
         for (index, stratum) in self.strata.iter().enumerate().filter(|(_, stratum)| stratum.nanos > 0.0) {
-            let (weight, partly) = (stratum.nanos / total, index > 0);
-            let part = |sum: f64| sum / stratum.nanos;
-            let copying = Between::new(part(stratum.copying.low), part(stratum.copying.high));
-            let busy = Between::new(part(stratum.busy.low), part(stratum.busy.high));
-            // Idle without copies.
-            let idle = Between::new(1.0 - busy.high - copying.high, 1.0 - busy.low - copying.low);
-            let seen: f64 = stratum.seen.iter().sum();
-            let states = stratum.seen.map(|nanos| if seen > 0.0 { nanos / seen * (1.0 - unseen) } else { 0.0 });
-            let unknown = 1.0 - states.iter().sum::<f64>();
-            let may_wait: f64 =
-                Seen::ALL.iter().filter(|seen| seen.may_wait()).map(|&seen| states[seen as usize]).sum();
-            waited += weight * busy.high.min(may_wait + unknown);
-            synchronizing += weight * idle.high.min(1.0 - states[Seen::Loader as usize]);
-            for (group, share) in GROUPS.into_iter().zip(&mut shares) {
-                let found = match group {
-                    Group::GpuCompute => busy,
-                    // Small copies move too little to be seen by their bytes.
-                    Group::Copy => {
-                        let small = idle.high.min(states[Seen::Copying as usize]);
-                        Between::new(copying.low, (copying.high + small).min(1.0 - busy.low))
-                    }
-                    group => {
-                        let (certain, possible) = told(group, &states, partly, launching);
-                        Between::new(idle.low + certain - 1.0, idle.high.min(possible + unknown))
-                    }
-                };
+            let part = stratum.part(index > 0, covered, launching);
+            let weight = stratum.nanos / total;
+            waited += weight * part.waited;
+            after_waits += weight * part.after_waits;
+            for (share, found) in shares.iter_mut().zip(part.shares) {
                 share.low += weight * found.low;
                 share.high += weight * found.high;
             }
         }
         // A host that waited while the device was busy would have been that much further on: the idle time after it
-        // belongs to the wait, whatever the host did then (attribution, `Leaf::SyncDrain`).
-        for (group, share) in GROUPS.into_iter().zip(&mut shares) {
-            match group {
-                Group::HostCpu | Group::Launch => share.low = (share.low - waited).max(0.0),
-                Group::Sync => share.high = synchronizing.min(share.high + waited),
-                _ => {}
-            }
-        }
+        // belongs to the wait, whatever the host did then (attribution, `Leaf::SyncDrain`). A wait may be in a sample
+        // before, so at most all of them count.
+        let [_, _, _, host, launch, sync, _] = &mut shares;
+        sync.high = (sync.high + waited.min(host.high + launch.high)).min(after_waits);
+        host.low = (host.low - waited).max(0.0);
+        launch.low = (launch.low - waited).max(0.0);
         shares
     }
 
@@ -200,25 +206,97 @@ impl Sums {
     }
 }
 
+/// What a stratum divides into.
+struct Part {
+    /// In the order of [`GROUPS`]; what follows waits is still with the groups of what the host did.
+    shares: Shares,
+    /// Busy time in which the thread may have waited for the device.
+    waited: f64,
+    /// Idle time that may come after a wait, or be in one.
+    after_waits: f64,
+}
+
+impl Stratum {
+    /// Divides it. `partly`: the device may have been busy in it; `covered`: the part of the whole time for which the
+    /// thread was seen.
+    fn part(&self, partly: bool, covered: f64, launching: Option<f64>) -> Part {
+        let part = |sum: Between| Between::new(sum.low / self.nanos, sum.high / self.nanos);
+        let (busy, copying) = (part(self.busy), part(self.copying));
+        let seen: f64 = self.seen.iter().sum();
+        let states = self.seen.map(|nanos| if seen > 0.0 { nanos / seen * covered.min(1.0) } else { 0.0 });
+        let unknown = 1.0 - states.iter().sum::<f64>();
+        let state = |seen: Seen| states[seen as usize];
+        // Copies that the thread was not seen in: where it moves bytes itself, these explain the traffic.
+        let hidden = (self.staged / self.nanos).min(state(Seen::Unseen) + state(Seen::Unclear) + unknown);
+        let [low, high] = [copying.low, copying.high].map(|part| (part - state(Seen::Moving)).max(0.0));
+        let beside = Between::new(low, high + hidden);
+        // While a thread waits for the device it works, but for the moments until the thread goes on.
+        let idle = Between::new(1.0 - busy.high - beside.high, 1.0 - busy.low - beside.low);
+        let (waiting, free) = (state(Seen::Waiting), 1.0 - state(Seen::Waiting));
+        let in_wait = Between::new(idle.low - free, idle.high.min(LATE_WAIT * waiting).max(idle.low - free));
+        let freely = Between::new(idle.low - in_wait.high, idle.high - in_wait.low);
+        let of = |certain: f64, possible: f64| {
+            Between::new(freely.low + certain - free, freely.high.min(possible + unknown))
+        };
+        let gaps = partly && self.with_engine < self.nanos / 2.0;
+        // Code between launching calls, briefly: the framework's cost of an operation.
+        let code = match launching {
+            Some(calls) if partly && calls > NO_LAUNCHING => {
+                let [least, most] = CALLS_OF_LAUNCHING;
+                Between::new((calls / most).min(1.0), (calls / least).min(1.0))
+            }
+            _ => Between::default(),
+        };
+        // The engine works for a moment before and after each kernel. Where kernels wait for their launches, that is
+        // part of what launches cost.
+        let around = if busy.low < BUSY { (AROUND_LAUNCHES * state(Seen::Launching)).min(busy.low) } else { 0.0 };
+        let mut shares = GROUPS.map(|group| match group {
+            Group::GpuCompute => Between::new(busy.low - around, busy.high),
+            Group::Copy => {
+                let moving = of(state(Seen::Moving), state(Seen::Moving) + state(Seen::Copying));
+                Between::new(beside.low + moving.low, (beside.high + moving.high).min(1.0 - busy.low))
+            }
+            Group::Sync => {
+                let (_, possible) = told(group, &states, gaps, code);
+                Between::new(in_wait.low, in_wait.high + of(0.0, possible - waiting).high)
+            }
+            group => {
+                let (certain, possible) = told(group, &states, gaps, code);
+                of(certain, possible)
+            }
+        });
+        // Idle time after a wait. Here the thread took turns with the device, so it comes after waits in this stratum.
+        let own = [Seen::HostOnly, Seen::Launching, Seen::Code].map(state).iter().sum();
+        let after = ALTERNATING * (waiting - in_wait.high).min(busy.low).min(of(own, own).low).max(0.0);
+        let [_, _, _, host, launch, sync, _] = &mut shares;
+        let high = (host.high + launch.high).max(f64::MIN_POSITIVE);
+        for share in [host, launch] {
+            let rest = share.high * (1.0 - after / high);
+            *share = Between::new(share.low.min(rest), rest);
+        }
+        sync.low += after;
+        sync.high += after;
+        launch.high += around;
+        let may_wait: f64 = Seen::ALL.iter().filter(|seen| seen.may_wait()).map(|&seen| state(seen)).sum();
+        let after_waits = idle.high.min(1.0 - state(Seen::Loader));
+        Part { shares, waited: busy.high.min(may_wait + unknown), after_waits }
+    }
+}
+
 /// The parts of a time in states that leave `group` alone as the cause, and in those that leave it as one of several.
-fn told(group: Group, states: &[f64; SEEN_COUNT], partly: bool, launching: Option<f64>) -> (f64, f64) {
+/// `code` is the part of code outside of CUDA that belongs to launches.
+fn told(group: Group, states: &[f64; SEEN_COUNT], gaps: bool, code: Between) -> (f64, f64) {
     let (mut certain, mut possible) = (0.0, 0.0);
     for seen in Seen::ALL {
-        let (time, groups) = (states[seen as usize], seen.groups(partly));
-        // Between two launching calls, briefly: the framework's cost of an operation.
-        let of_launches = match launching {
-            Some(part) if seen == Seen::Code && partly => (part / CALLS_OF_LAUNCHING).min(1.0),
-            _ => 0.0,
+        let (time, groups) = (states[seen as usize], seen.groups(gaps));
+        let part = match (seen, group) {
+            (Seen::Code, Group::HostCpu) => Between::new(1.0 - code.high, 1.0 - code.low),
+            (Seen::Code, Group::Launch) if gaps => Between::new(code.low, 1.0),
+            (Seen::Code, Group::Launch) => code,
+            _ => Between::new(f64::from(u8::from(groups.is_only(group))), f64::from(u8::from(groups.has(group)))),
         };
-        let is_code = seen == Seen::Code && launching.is_some_and(|part| part <= NO_LAUNCHING);
-        if groups.has(group) {
-            possible += time * if group == Group::HostCpu { 1.0 - of_launches } else { 1.0 };
-        }
-        if groups.is_only(group) || (is_code && group == Group::HostCpu) {
-            certain += time;
-        } else if group == Group::Launch && !is_code {
-            certain += time * of_launches;
-        }
+        certain += time * part.low;
+        possible += time * part.high;
     }
     (certain, possible)
 }
@@ -227,9 +305,11 @@ fn told(group: Group, states: &[f64; SEEN_COUNT], partly: bool, launching: Optio
 mod tests {
     use super::*;
 
+    /// A sample with the counter of the engine.
     fn span(busy: f64) -> DeviceSpan {
         let copying = Between::default();
-        DeviceSpan { begin: 0, end: 1_000, busy: Between { low: busy, high: busy }, copying }
+        let busy = Between { low: busy, high: busy };
+        DeviceSpan { begin: 0, end: 1_000, busy, copying, staged: 0.0, traffic: None, has_engine: true }
     }
 
     fn share(sums: &Sums, group: Group) -> Between {
@@ -255,20 +335,23 @@ mod tests {
 
     #[test]
     fn where_it_is_partly_busy_only_bounds_are_known() {
-        let mut sums = Sums::default();
-        for _ in 0..10 {
-            sums.device(&span(0.5));
-            sums.host(&span(0.5), Seen::Loader, 700.0);
-            sums.host(&span(0.5), Seen::Launching, 300.0);
+        for has_engine in [true, false] {
+            let mut sums = Sums::default();
+            let span = DeviceSpan { has_engine, ..span(0.5) };
+            sums.device(&span);
+            sums.host(&span, Seen::Loader, 700.0);
+            sums.host(&span, Seen::Launching, 300.0);
+            // Without the engine's counter, the idle time may be the moments between kernels, beside the loader.
+            let (certain, most) = if has_engine { (0.2, 0.3 + 0.15) } else { (0.0, 0.5 + 0.15) };
+            near(share(&sums, Group::DataLoading), certain, 0.5);
+            near(share(&sums, Group::Launch), 0.0, most);
+            near(share(&sums, Group::GpuCompute), 0.35, 0.5);
         }
-        // The loader may have run beside kernels, with the moments between these as idle time.
-        near(share(&sums, Group::DataLoading), 0.0, 0.5);
-        near(share(&sums, Group::Launch), 0.0, 0.5);
         let mut launching = Sums::default();
         launching.device(&span(0.4));
         launching.host(&span(0.4), Seen::Launching, 300.0);
         launching.host(&span(0.4), Seen::Code, 700.0);
-        near(share(&launching, Group::Launch), 0.6, 0.6);
+        near(share(&launching, Group::Launch), 0.6, 0.6 + 0.15);
         near(share(&launching, Group::HostCpu), 0.0, 0.0);
     }
 
@@ -282,6 +365,33 @@ mod tests {
         }
         near(share(&sums, Group::HostCpu), 0.5, 0.75);
         near(share(&sums, Group::Sync), 0.0, 0.25);
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_the_device_leaves_its_idle_time_to_other_states() {
+        // As `.item()` in each step: half of the time the thread waits, and the device idles when it does not.
+        let mut sums = Sums::default();
+        sums.device(&span(0.5));
+        sums.host(&span(0.5), Seen::Waiting, 500.0);
+        sums.host(&span(0.5), Seen::Code, 500.0);
+        let late = LATE_WAIT * 0.5;
+        near(share(&sums, Group::Sync), ALTERNATING * (0.5 - late), 0.5);
+        near(share(&sums, Group::HostCpu), 0.0, 0.5 - ALTERNATING * (0.5 - late));
+    }
+
+    #[test]
+    fn a_call_that_copies_moves_bytes_or_waits() {
+        let mut copying = DeviceSpan { copying: Between::new(0.1, 0.6), staged: 0.9, traffic: Some(7.0), ..span(0.1) };
+        for (traffic, group) in [(7.0, Group::Copy), (0.2, Group::Sync)] {
+            copying.traffic = Some(traffic);
+            let mut sums = Sums::default();
+            sums.device(&DeviceSpan { copying: Between::default(), ..copying });
+            sums.host(&copying, Seen::Copying.with_traffic(copying.traffic), 1_000.0);
+            let found = share(&sums, group);
+            assert!((found.high - 0.9).abs() < 1e-9 && found.low > 0.89, "{group:?}: {found:?}");
+        }
+        assert_eq!(Seen::Copying.with_traffic(None), Seen::Copying);
+        assert_eq!(Seen::Launching.with_traffic(Some(7.0)), Seen::Launching);
     }
 
     #[test]

@@ -77,6 +77,9 @@ pub struct HostSample {
     pub runnable: u64,
     /// Its stack at `at`, or [`StackId::NONE`].
     pub stack: StackId,
+    /// Native functions that it was in at a moment between `since` and `at`, where `stack` has none: the thread went on
+    /// in between, so the two are not put together.
+    pub earlier: Option<StackId>,
     /// Who held the interpreter's lock at `at`.
     pub interpreter_lock: InterpreterLock,
     /// Whether the interpreter was collecting garbage at `at`.

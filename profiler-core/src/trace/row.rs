@@ -219,7 +219,7 @@ fn payload_from_bits(kind: u32, bits: u64) -> Payload {
 
 impl Row for HostSample {
     const KIND: u8 = 9;
-    const COLUMNS: usize = 12;
+    const COLUMNS: usize = 13;
 
     #[inline]
     fn transfer<C: Codec>(&mut self, codec: &mut C) {
@@ -234,6 +234,10 @@ impl Row for HostSample {
         codec.raw(9, &mut self.children);
         codec.raw(10, &mut self.children_running);
         codec.raw(11, &mut self.children_in_io);
+        // The id and 1: files without the column have none.
+        let mut earlier = self.earlier.map_or(0, |stack| stack.0.saturating_add(1));
+        codec.raw(12, &mut earlier);
+        self.earlier = earlier.checked_sub(1).map(StackId);
     }
 
     fn times(&self) -> [Timestamp; 2] {

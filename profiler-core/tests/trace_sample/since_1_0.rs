@@ -66,6 +66,7 @@ fn samples(names: &mut Dictionary) -> Vec<Record> {
     let samples = states.zip(0..).map(|(state, number)| {
         let at = |sample: u64| at(10_000 * sample);
         Record::Sample(HostSample {
+            earlier: None,
             since: at(number),
             at: at(number + 1),
             thread: ThreadId(4242),

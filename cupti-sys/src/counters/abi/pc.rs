@@ -142,7 +142,7 @@ parameters! {
         offset: u64 = "pcOffset" @ 16;
         /// Which function of the module.
         function_index: u32 = "functionIndex" @ 24;
-        /// Its name; to be freed with `free`.
+        /// Its name, shared by all program counters of the function and by activity records.
         function: *mut c_char = "functionName" @ 32;
         /// Stall reasons that were stored.
         reason_count: usize = "stallReasonCount" @ 40;
