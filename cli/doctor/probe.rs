@@ -108,7 +108,7 @@ fn counters(cupti: &'static Cupti) -> Result<String, String> {
     counters.initialize().map_err(refusal)?;
     counters.sampling_availability(FIRST).map_err(refusal)?;
     let chip = counters.chip_name(FIRST).map_err(refusal)?;
-    if let Some((library, problem)) = counters.missing_libraries().next() {
+    if let Some((library, problem)) = counters.missing_library() {
         return Err(format!("{}: {problem}; install the whole nvidia-cuda-cupti package", library.display()));
     }
     let links = Links { pcie: true, nvlink: true, engine: false };

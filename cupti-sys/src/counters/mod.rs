@@ -1,8 +1,8 @@
 //! Hardware counters: which metrics a chip has, samples of the whole device, ranges, program counters.
 //!
-//! The interfaces came with CUDA 12.6. Each needs two libraries beside libcupti, `libnvperf_host.so` and
-//! `libnvperf_target.so`, which CUPTI finds by name alone; so they are loaded here by the absolute path of the libcupti
-//! in use, before CUPTI asks for them.
+//! The interfaces came with CUDA 12.6. Each needs `libnvperf_host.so` beside libcupti, which CUPTI finds by name alone,
+//! so it is loaded here by the absolute path of the libcupti in use, before CUPTI asks for it. No libcupti of CUDA 12.4
+//! to 13.4 names `libnvperf_target.so`, whose tables would take another 101 MB.
 //!
 //! | module | what it promises |
 //! |---|---|
@@ -35,14 +35,16 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use crate::cupti::{Cupti, Error};
 use abi::{DeviceGetChipName, Functions, HostGetSupportedChips, PmGetCounterAvailability, ProfilerInitialize};
 
-/// The libraries that CUPTI computes metrics with, in the order in which they need each other.
-const METRIC_LIBRARIES: [&str; 2] = ["libnvperf_host.so", "libnvperf_target.so"];
+/// The library that CUPTI computes metrics with. Its tables take 101 MB (CUPTI 13.0).
+const METRIC_LIBRARY: &str = "libnvperf_host.so";
 
 /// The counter interfaces of the libcupti in use.
 #[derive(Debug)]
 pub struct Counters {
     functions: Functions,
-    companions: Vec<(PathBuf, Option<String>)>,
+    metric_library: PathBuf,
+    /// Why it could not be loaded.
+    missing: Option<String>,
     /// Whether CUPTI's profiler was initialized: once in a process, and never undone, because CUPTI does not count.
     initialized: Mutex<bool>,
 }
@@ -54,17 +56,9 @@ impl Counters {
     #[must_use]
     pub fn of(cupti: &'static Cupti) -> &'static Self {
         COUNTERS.get_or_init(|| {
-            let folder = cupti.path().parent().unwrap_or(Path::new("/"));
-            let companions = METRIC_LIBRARIES.map(|name| {
-                let path = folder.join(name);
-                let problem = keep_loaded(&path).err();
-                (path, problem)
-            });
-            Self {
-                functions: Functions::of(&cupti.library),
-                companions: companions.into(),
-                initialized: Mutex::new(false),
-            }
+            let metric_library = cupti.path().with_file_name(METRIC_LIBRARY);
+            let missing = keep_loaded(&metric_library).err();
+            Self { functions: Functions::of(&cupti.library), metric_library, missing, initialized: Mutex::new(false) }
         })
     }
 
@@ -74,9 +68,10 @@ impl Counters {
         &self.functions
     }
 
-    /// The libraries beside libcupti that could not be loaded, and why.
-    pub fn missing_libraries(&self) -> impl Iterator<Item = (&Path, &str)> {
-        self.companions.iter().filter_map(|(path, problem)| Some((path.as_path(), problem.as_deref()?)))
+    /// The library beside libcupti that metrics need, and why, if it could not be loaded.
+    #[must_use]
+    pub fn missing_library(&self) -> Option<(&Path, &str)> {
+        Some((&self.metric_library, self.missing.as_deref()?))
     }
 
     /// Whether the library is new enough to sample: CUDA 12.6 and later.

@@ -97,8 +97,7 @@ impl fmt::Display for Refusal {
             Self::Device => "CUPTI has no GPU counters for this kind of device or system",
             Self::OldLibrary => "this libcupti cannot sample GPU counters; use one of CUDA 12.6 or later",
             Self::NoMetricLibrary => {
-                "libnvperf_host.so and libnvperf_target.so are not beside libcupti; install the whole \
-                 nvidia-cuda-cupti package"
+                "libnvperf_host.so is not beside libcupti; install the whole nvidia-cuda-cupti package"
             }
             Self::NoMetrics => "this libcupti has no set of counters that fits one pass on this GPU; use a newer one",
             Self::Other(code) => return write!(f, "CUPTI answered {code} when asked for the GPU's counters"),

@@ -106,7 +106,7 @@ impl SampledDevice {
         let refusal = |error: Error| Refusal::of(&error);
         let chip = counters.chip_name(ordinal).map_err(refusal)?;
         let no_metrics = |error: Error| match Refusal::of(&error) {
-            _ if counters.missing_libraries().next().is_some() => Refusal::NoMetricLibrary,
+            _ if counters.missing_library().is_some() => Refusal::NoMetricLibrary,
             Refusal::Other(CuptiResult::NOT_SUPPORTED | CuptiResult::INVALID_PARAMETER) => Refusal::NoMetrics,
             refusal => refusal,
         };

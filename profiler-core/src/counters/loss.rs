@@ -43,8 +43,7 @@ impl Refusal {
                     .to_owned()
             }
             Self::NoLibrary => {
-                "libnvperf_host.so and libnvperf_target.so were not found beside libcupti: install the CUPTI \
-                                package of CUDA 12.6 or later"
+                "libnvperf_host.so was not found beside libcupti: install the CUPTI package of CUDA 12.6 or later"
                     .to_owned()
             }
             Self::TooOld => "the CUPTI in use cannot sample counters: use CUDA 12.6 or later".to_owned(),

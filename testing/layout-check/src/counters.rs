@@ -14,7 +14,7 @@ pub fn describe(path: &str) -> Result<(), Box<dyn Error>> {
     let cupti = Cupti::load(&Search { override_path: Some(path.into()), ..Search::default() })?;
     let counters = Counters::of(cupti);
     println!("missing {}", counters.functions().missing().join(" "));
-    for (path, problem) in counters.missing_libraries() {
+    if let Some((path, problem)) = counters.missing_library() {
         println!("library {}: {problem}", path.display());
     }
     if !counters.can_sample() {
