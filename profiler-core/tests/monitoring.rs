@@ -4,7 +4,7 @@
 use profiler_core::attribution::leaf::Group;
 use profiler_core::counters::{ChipName, CounterEvent, Metric, MetricList, MetricSet, Sample};
 use profiler_core::dictionary::Dictionary;
-use profiler_core::monitoring::{MonitoredTime, Monitoring};
+use profiler_core::monitoring::Monitoring;
 use profiler_core::record::*;
 
 const START: u64 = 1_790_000_000_000_000_000;
@@ -171,7 +171,7 @@ struct Sampling {
     engine: bool,
 }
 
-fn monitored(program: &Program, sampling: Sampling, seed: u64) -> MonitoredTime {
+fn monitored(program: &Program, sampling: Sampling, seed: u64) -> Monitoring {
     let mut random = Random(0x1234_5678_9abc_def1 ^ (seed + 7).wrapping_mul(0x9e37_79b9));
     let mut dictionary = Dictionary::new();
     let mut monitoring = Monitoring::default();
@@ -244,7 +244,7 @@ fn monitored(program: &Program, sampling: Sampling, seed: u64) -> MonitoredTime 
         monitoring.counters(&device(device_at));
         device_at += sampling.interval;
     }
-    monitoring.whole_time().expect("device samples came")
+    monitoring
 }
 
 /// Which part of the shares lies in its interval, the share that is not told on average, and the bottlenecks.
@@ -252,7 +252,7 @@ fn coverage(kind: Kind, sampling: Sampling) -> (f64, f64, Vec<Group>) {
     let (mut within, mut all, mut not_told, mut named) = (0.0, 0.0, 0.0, Vec::new());
     for seed in 0..PROGRAMS {
         let program = program(kind, seed);
-        let time = monitored(&program, sampling, seed);
+        let time = monitored(&program, sampling, seed).whole_time().expect("device samples came");
         let sum: u64 = time.parts.iter().map(|part| part.nanos).sum();
         assert_eq!(sum + time.not_told_ns, time.window_ns, "{time:?}");
         for part in &time.parts {
@@ -293,9 +293,30 @@ fn intervals_hold_the_truth_and_a_bottleneck_is_the_right_one() {
 
 #[test]
 fn faster_samples_tell_more_apart() {
-    let slow = coverage(Kind::Mixed, USUAL);
-    let fast = coverage(Kind::Mixed, Sampling { interval: MILLI, ..USUAL });
+    let slow = coverage(Kind::Loader, USUAL);
+    let fast = coverage(Kind::Loader, Sampling { interval: MILLI, ..USUAL });
     assert!(fast.0 >= 0.9 && fast.1 < slow.1, "{} {} {}", fast.0, fast.1, slow.1);
+}
+
+#[test]
+fn what_a_program_loads_and_its_end_do_not_count() {
+    const SECOND: u64 = 1000 * MILLI;
+    let mut started = Program::default();
+    started.add(7 * SECOND, false, Host::Computes, Group::HostCpu);
+    for _ in 0..100 {
+        started.wait(28 * MILLI);
+        started.late(2 * MILLI, Host::Computes, 28 * MILLI);
+    }
+    // Samples go on until 200 ms before the program ends.
+    started.add(SECOND + 200 * MILLI, false, Host::Computes, Group::HostCpu);
+    let time = monitored(&started, USUAL, 1).time().expect("device samples came");
+    let near = |nanos: u64, seconds: f64| (nanos as f64 / SECOND as f64 - seconds).abs() <= 0.2;
+    assert!(near(time.start_up_ns, 7.0) && near(time.window_ns, 3.0), "{time:?}");
+    assert_eq!(time.bottleneck, Group::GpuCompute, "{time:?}");
+    // Of a longer idle time at the end, all but two seconds count.
+    started.add(2 * SECOND, false, Host::Computes, Group::HostCpu);
+    let time = monitored(&started, USUAL, 1).time().expect("device samples came");
+    assert!(time.window_ns >= 4 * SECOND && time.bottleneck != Group::GpuCompute, "{time:?}");
 }
 
 #[test]

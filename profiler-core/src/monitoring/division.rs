@@ -1,6 +1,6 @@
 //! How a monitored time divides, and the bottleneck that follows where the intervals allow to name one.
 
-use super::sums::{Between, GROUPS, Shares, Sums};
+use super::sums::{Between, GROUPS, IDLE, Shares, Sums};
 use crate::attribution::leaf::Group;
 use crate::thresholds::WORTH_SHARE;
 
@@ -18,8 +18,12 @@ const SHORTEST: f64 = 2_500_000_000.0;
 const SEEN_SHARE: f64 = 0.5;
 /// Computation is the bottleneck only where it takes this part of the time at least.
 const MOSTLY: f64 = 0.5;
-/// Start-up is over with the first block that is busy for this part of what is usual in the second half.
+/// Start-up is over with the first block that is busy for this part of what is usual in the second half, and lasts for
+/// this part of the run at most.
 const WARM: f64 = 0.5;
+const LONGEST_START_UP: f64 = 0.75;
+/// The last idle blocks belong to the end of the program, up to this time: records end with the last work as well.
+const WIND_DOWN: f64 = 2e9;
 
 /// A part of a monitored time.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,7 +64,10 @@ pub struct MonitoredTime {
 impl MonitoredTime {
     /// From the blocks of a time; without start-up when `warm_up` is asked for. `None` without samples of a device.
     pub(super) fn of<'a>(blocks: impl Iterator<Item = &'a Sums>, warm_up: bool) -> Option<Self> {
-        let blocks: Vec<&Sums> = blocks.collect();
+        let mut blocks: Vec<&Sums> = blocks.collect();
+        if warm_up {
+            blocks.truncate(blocks.len() - winding_down(&blocks));
+        }
         let from = if warm_up { warm_from(&blocks) } else { 0 };
         let start_up: f64 = blocks[..from].iter().map(|block| block.nanos()).sum();
         let parts = joined(&blocks[from..]);
@@ -127,15 +134,26 @@ impl MonitoredTime {
     }
 }
 
-/// Where start-up is over: at most half of the time is.
+/// How many blocks at the end are idle, as far as the end of the program explains them.
+fn winding_down(blocks: &[&Sums]) -> usize {
+    let mut nanos = 0.0;
+    let idle = blocks.iter().rev().take_while(|block| {
+        nanos += block.nanos();
+        block.busy().high <= IDLE && nanos <= WIND_DOWN
+    });
+    idle.count()
+}
+
+/// Where start-up is over.
 fn warm_from(blocks: &[&Sums]) -> usize {
     let busy = |block: &Sums| block.busy().low.midpoint(block.busy().high);
     let half = blocks.len() / 2;
+    let most = (blocks.len() as f64 * LONGEST_START_UP) as usize;
     let mut usual: Vec<f64> =
         blocks[half..].iter().filter(|block| block.nanos() > 0.0).map(|block| busy(block)).collect();
     usual.sort_by(f64::total_cmp);
     let Some(&median) = usual.get(usual.len() / 2) else { return 0 };
-    blocks[..half].iter().position(|block| block.nanos() > 0.0 && busy(block) >= WARM * median).unwrap_or(half)
+    blocks[..most].iter().position(|block| block.nanos() > 0.0 && busy(block) >= WARM * median).unwrap_or(most)
 }
 
 /// The blocks in at most [`PARTS`] parts of about the same number of blocks.
