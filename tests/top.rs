@@ -324,8 +324,8 @@ impl Tmux {
         self.wait_while(text, |screen| !screen.contains(text))
     }
 
-    /// Closes what shows `text`. Until it is gone no other key may follow: a terminal's Escape and the next letter, read
-    /// together, are Alt and that letter.
+    /// Closes what shows `text`. Until it is gone no other key may follow: a terminal's Escape and the next letter,
+    /// read together, are Alt and that letter.
     #[track_caller]
     fn close(&self, text: &str) {
         self.press("Escape");

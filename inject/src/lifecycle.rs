@@ -269,7 +269,8 @@ fn start_once(settings: &Settings, late: bool) -> Result<(), StartError> {
     notes.extend(settings.capture.describe());
     notes.extend(ranges_note);
     notes.extend(collectives_note);
-    let (sampler, sampling_notes) = Sampler::prepare(settings.sampling, settings.native_stacks);
+    let (sampler, sampling_notes) =
+        Sampler::prepare(settings.sampling, settings.native_stacks, settings.mode.monitors());
     notes.extend(sampling_notes);
     notes.iter().for_each(|note| tracing::info!("{note}"));
     let session = process_info::describe(cupti, clock::now(cupti), settings.run.as_deref(), notes);

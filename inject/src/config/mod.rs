@@ -124,6 +124,8 @@ impl Settings {
         let (every, length) = (reader.get(&bursts::BURST_EVERY), reader.get(&bursts::BURST_LENGTH));
         let gpu_metrics = reader.get(&table::GPU_METRICS);
         let samples_unasked = mode == Mode::Auto && !reader.is_set(GPU_METRICS);
+        let native_stacks = reader.get(&table::NATIVE_STACKS);
+        let stacks_unasked = mode.monitors() && !reader.is_set(NATIVE_STACKS);
         let settings = Self {
             output: reader.get(&table::OUTPUT),
             mode,
@@ -149,7 +151,7 @@ impl Settings {
             cupti_sharing: reader.get(&table::CUPTI_SHARING),
             memory: reader.get(&table::BUFFER_MEMORY),
             sampling: reader.get(&table::SAMPLING),
-            native_stacks: reader.get(&table::NATIVE_STACKS),
+            native_stacks: if stacks_unasked { NativeStacks::Auto } else { native_stacks },
             kernels: read_kernels(&mut reader),
             gpu_metrics: if samples_unasked { GpuMetrics::Auto } else { gpu_metrics },
             what_if: reader.get(&table::WHAT_IF),
@@ -405,6 +407,9 @@ mod tests {
     fn mode_auto_has_limits_and_samples_and_no_captures_of_others() {
         let (settings, bad) = parse(&[(MODE, "auto")]);
         assert!(bad.is_empty() && settings.gpu_metrics == GpuMetrics::Auto, "{bad:?}");
+        assert_eq!(settings.native_stacks, NativeStacks::Auto);
+        assert_eq!(parse(&[(MODE, "light")]).0.native_stacks, NativeStacks::Off);
+        assert_eq!(parse(&[(MODE, "monitor"), (NATIVE_STACKS, "off")]).0.native_stacks, NativeStacks::Off);
         let limits = settings.bursts.unwrap();
         assert_eq!((limits.every_ns, limits.longest_ns, limits.budget), (120_000_000_000, 2_000_000_000, 0.01));
         let (settings, bad) = parse(&[

@@ -379,7 +379,8 @@ pub const NATIVE_STACKS: Setting<NativeStacks> = Setting {
     meaning: "`auto` adds functions of C and C++ to the stacks of host samples (x86-64): those of waiting threads from `/proc`, those of \
                   running threads from perf events, where the system allows them. The report notes what it does not allow. The limit of \
                   1 % of one core holds for all of it; a running thread is also interrupted by a timer 200 times a second of its \
-                  CPU time, and five programs took 1.04 to 1.24 times as long with it. Needs GPUWHY_SAMPLING.",
+                  CPU time, and five programs took 1.04 to 1.24 times as long with it. With GPUWHY_MODE=monitor or auto the default \
+                  is `auto`, with 50 times a second. Needs GPUWHY_SAMPLING.",
     parse: NativeStacks::parse,
 };
 

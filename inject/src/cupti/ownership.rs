@@ -107,8 +107,8 @@ impl CuptiOwnership {
     /// ours.
     ///
     /// # Errors
-    /// [`CuptiResult::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`] while another tool records, and for good once one has given CUPTI
-    /// its own clock.
+    /// [`CuptiResult::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`] while another tool records, and for good once one has given
+    /// CUPTI its own clock.
     pub fn claim(&self) -> Result<(), Error> {
         if !self.is_yielded() || self.ours.load(Ordering::Relaxed) {
             return Ok(());

@@ -48,8 +48,9 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Finds out what can be sampled, and notes what cannot. Takes a millisecond or two.
-    pub fn prepare(sampling: Sampling, native: NativeStacks) -> (Option<Self>, Vec<String>) {
+    /// Finds out what can be sampled, and notes what cannot. Takes a millisecond or two. `monitors`: all the time that a
+    /// program runs, so that native stacks have to cost less.
+    pub fn prepare(sampling: Sampling, native: NativeStacks, monitors: bool) -> (Option<Self>, Vec<String>) {
         if sampling == Sampling::Off {
             return (None, Vec::new());
         }
@@ -68,7 +69,7 @@ impl Sampler {
             NativeStacks::Off => None,
             NativeStacks::Auto => match Native::new(&process) {
                 Ok(unwinder) => {
-                    let (reader, note) = NativeStackReader::new(unwinder);
+                    let (reader, note) = NativeStackReader::new(unwinder, monitors);
                     notes.extend(note);
                     Some(reader)
                 }

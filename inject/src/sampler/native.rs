@@ -12,9 +12,14 @@ use profiler_core::record::ThreadState;
 use crate::sys::perf::ThreadSamples;
 use crate::sys::threads;
 
-/// The registers of a running thread are at most this old, in time on a core: a period of its perf event, and half of
+/// Time on a core between two copies of the registers of a running thread, and the same while programs are monitored:
+/// 200 and 50 a second. A copy took 30 to 80 us of the thread's time on a busy virtual machine of two cores, with any
+/// size of the stack: what timers cost there.
+const PERIOD: Duration = Duration::from_millis(5);
+const MONITORING_PERIOD: Duration = Duration::from_millis(20);
+/// A copy is merged with a Python stack that was taken at most this much later, in time on a core: a period, and half of
 /// one for a timer that comes late.
-const MAX_AGE: Duration = Duration::from_micros(7_500);
+const MERGED_AGE: Duration = Duration::from_micros(7_500);
 /// DWARF number of the stack pointer on x86-64.
 const SP: usize = 7;
 
@@ -45,6 +50,7 @@ pub struct NativeStackReader {
     budget: Budget,
     /// Whether the system gives the registers of running threads.
     has_registers: bool,
+    period: Duration,
     counts: Counts,
 }
 
@@ -55,7 +61,8 @@ pub struct Counts {
     pub whole: u64,
     /// With the innermost native functions.
     pub cut: u64,
-    /// Without, because the thread went on while it was looked at; or alone, as the two stacks are of different moments.
+    /// Without, because the thread went on while it was looked at; or alone, as the two stacks are of different
+    /// moments.
     pub moved: u64,
     /// Without, because the system does not tell the thread's registers.
     pub unknown: u64,
@@ -102,8 +109,9 @@ pub struct Moment<'a> {
 
 impl NativeStackReader {
     /// Finds out whether the system gives registers of running threads, and notes it if it does not.
-    pub fn new(unwinder: Native) -> (Self, Option<String>) {
-        let refused = ThreadSamples::start(0).err();
+    pub fn new(unwinder: Native, monitors: bool) -> (Self, Option<String>) {
+        let period = if monitors { MONITORING_PERIOD } else { PERIOD };
+        let refused = ThreadSamples::start(0, period).err();
         let note = refused.as_ref().map(|error| {
             format!(
                 "native stacks of waiting threads only: this system does not allow perf events ({error}), which give the registers \
@@ -112,12 +120,12 @@ impl NativeStackReader {
             )
         });
         let budget = Budget { since: None, spent: Duration::ZERO };
-        (Self { unwinder, budget, has_registers: refused.is_none(), counts: Counts::default() }, note)
+        (Self { unwinder, budget, has_registers: refused.is_none(), period, counts: Counts::default() }, note)
     }
 
     /// Begins to copy the registers of a thread while it runs, where the system allows that.
     pub fn start(&self, thread: u32) -> Option<ThreadSamples> {
-        self.has_registers.then(|| ThreadSamples::start(thread).ok())?
+        self.has_registers.then(|| ThreadSamples::start(thread, self.period).ok())?
     }
 
     /// What native stacks came to so far.
@@ -166,8 +174,8 @@ impl NativeStackReader {
     }
 
     fn running(&mut self, moment: &Moment<'_>, registers: Option<&mut ThreadSamples>) -> Option<NativeFrames> {
-        let copied = registers.and_then(|samples| samples.newest(moment.on_cpu)).filter(|copied| copied.age <= MAX_AGE);
-        let Some(copied) = copied else {
+        let newest = registers.and_then(|samples| samples.newest(moment.on_cpu));
+        let Some(copied) = newest.filter(|copied| copied.age <= self.period.mul_f32(1.5)) else {
             self.counts.unknown += 1;
             return None;
         };
@@ -176,7 +184,8 @@ impl NativeStackReader {
         let copy = StackCopy { begin, bytes: copied.stack };
         let stack = self.unwinder.copied(registers, copy, !moment.python.is_empty());
         let before = moment.before.filter(|(_, ago)| copied.age <= *ago).map(|(frames, _)| frames);
-        let merged = merge(&stack, moment.python, Taken::Earlier(moment.bytecode, before.unwrap_or_default()));
+        let taken = Taken::Earlier(moment.bytecode, before.unwrap_or_default());
+        let merged = (copied.age <= MERGED_AGE).then(|| merge(&stack, moment.python, taken)).flatten();
         match self.count(&stack, merged) {
             Some(frames) => Some(NativeFrames::Merged(frames)),
             // Of a moment since the last sample, so that none is taken twice.

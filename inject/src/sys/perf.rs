@@ -1,9 +1,10 @@
 //! Registers and stack of a running thread, as the kernel copies them: perf events on threads of this process.
 //!
 //! The event counts the thread's time on cores (`PERF_COUNT_SW_TASK_CLOCK`, a timer and no hardware counter) and takes
-//! a sample whenever another [`PERIOD`] is over while the thread runs its own code. The kernel copies registers and the
-//! newest part of the stack into a ring that is mapped here; the thread gets no signal and is not stopped. It pays for
-//! the timer's interrupt and the copy.
+//! a sample whenever another period is over. The kernel copies the registers that the thread's own code has, and
+//! the newest part of the stack, into a ring that is mapped here; the thread gets no signal and is not stopped. It pays
+//! for the timer's interrupt and the copy. Where `kernel.perf_event_paranoid` is 2 and the process has no privilege, no
+//! sample is taken while the thread is inside the kernel.
 //!
 //! The kernel overwrites the oldest samples (`write_backward`), so the newest one is always there and nobody has to
 //! keep up. The descriptor is closed at once: the mapping keeps the event alive, and a program that closes descriptors
@@ -19,9 +20,6 @@ use host_sampler::native::Registers;
 
 use crate::sys::threads;
 
-/// Time on a core between two samples of a thread: 200 a second. A sample took 30 to 80 us of the thread's time on a
-/// busy virtual machine of two cores, with any size of the stack: what timers cost there.
-const PERIOD: Duration = Duration::from_millis(5);
 /// Bytes of the stack that are copied. Operators of PyTorch are some fifty frames above Python.
 const STACK_BYTES: u32 = 16 << 10;
 /// Bytes of the ring: the newest sample, one that is being written, and room for one that begins meanwhile.
@@ -59,8 +57,10 @@ const PERF_TYPE_SOFTWARE: u32 = 1;
 const PERF_COUNT_SW_TASK_CLOCK: u64 = 1;
 /// `PERF_SAMPLE_READ | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER`
 const SAMPLE: u64 = 1 << 4 | 1 << 12 | 1 << 13;
-/// `exclude_kernel`, `exclude_hv`, `write_backward`
-const FLAGS: u64 = 1 << 5 | 1 << 6 | 1 << 27;
+/// `exclude_hv`, `write_backward`
+const FLAGS: u64 = 1 << 6 | 1 << 27;
+/// `exclude_kernel`: no samples while the thread is inside the kernel.
+const OWN_CODE_ONLY: u64 = 1 << 5;
 /// `PERF_FLAG_FD_CLOEXEC`
 const CLOSE_ON_EXEC: libc::c_ulong = 8;
 const PERF_RECORD_SAMPLE: u32 = 9;
@@ -127,35 +127,17 @@ impl EventClock {
 }
 
 impl ThreadSamples {
-    /// Begins to sample a thread of this process by its kernel id; 0 is the calling one.
+    /// Begins to sample a thread of this process by its kernel id, whenever it has been on a core for another `period`;
+    /// 0 is the calling one.
     ///
     /// # Errors
     /// When the kernel or a filter of system calls does not allow it, or there is no such thread.
-    pub fn start(thread: u32) -> io::Result<Self> {
+    pub fn start(thread: u32, period: Duration) -> io::Result<Self> {
         if !cfg!(target_arch = "x86_64") {
             return Err(io::Error::from(io::ErrorKind::Unsupported));
         }
-        let attributes = Attributes {
-            kind: PERF_TYPE_SOFTWARE,
-            size: size_of::<Attributes>() as u32,
-            config: PERF_COUNT_SW_TASK_CLOCK,
-            sample_period: PERIOD.as_nanos() as u64,
-            sample_type: SAMPLE,
-            flags: FLAGS,
-            sample_regs_user: REGISTER_MASK,
-            sample_stack_user: STACK_BYTES,
-            ..Attributes::default()
-        };
         let clock = threads::thread_cpu_time(if thread == 0 { threads::thread_id() } else { thread });
-        // SAFETY: the kernel reads as many bytes of the structure as it says it has, and answers with a descriptor or
-        // an error.
-        let descriptor = unsafe {
-            libc::syscall(libc::SYS_perf_event_open, &raw const attributes, thread, -1_i32, -1_i32, CLOSE_ON_EXEC)
-        };
-        if descriptor < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let descriptor = descriptor as i32;
+        let descriptor = open(thread, period, FLAGS).or_else(|_| open(thread, period, FLAGS | OWN_CODE_ONLY))?;
         let page = crate::sys::memory::page_bytes() as usize;
         let length = page + RING_BYTES;
         // SAFETY: a new mapping at an address of the kernel's choice.
@@ -224,6 +206,27 @@ impl Drop for ThreadSamples {
     }
 }
 
+/// A descriptor of the event of a thread.
+fn open(thread: u32, period: Duration, flags: u64) -> io::Result<i32> {
+    let attributes = Attributes {
+        kind: PERF_TYPE_SOFTWARE,
+        size: size_of::<Attributes>() as u32,
+        config: PERF_COUNT_SW_TASK_CLOCK,
+        sample_period: period.as_nanos() as u64,
+        sample_type: SAMPLE,
+        flags,
+        sample_regs_user: REGISTER_MASK,
+        sample_stack_user: STACK_BYTES,
+        ..Attributes::default()
+    };
+    // SAFETY: the kernel reads as many bytes of the structure as it says it has, and answers with a descriptor or an
+    // error.
+    let descriptor = unsafe {
+        libc::syscall(libc::SYS_perf_event_open, &raw const attributes, thread, -1_i32, -1_i32, CLOSE_ON_EXEC)
+    };
+    if descriptor < 0 { Err(io::Error::last_os_error()) } else { Ok(descriptor as i32) }
+}
+
 /// A record: header, the event's count, the registers behind a number that says whether there are any, the size of the
 /// stack, the stack, and how much of it was copied.
 fn parse(record: &[u8]) -> Option<(Duration, Registers, &[u8])> {
@@ -237,7 +240,8 @@ fn parse(record: &[u8]) -> Option<(Duration, Registers, &[u8])> {
     }
     let mut registers = Registers::default();
     for (index, number) in REGISTERS.into_iter().enumerate() {
-        registers.set(number, Some(word(REGISTERS_BEGIN + index * 8)?));
+        // All ones is what older versions of Linux say of registers that they do not know inside the kernel.
+        registers.set(number, Some(word(REGISTERS_BEGIN + index * 8)?).filter(|&value| value != u64::MAX));
     }
     let size = usize::try_from(word(STACK_SIZE)?).ok()?;
     let begin = STACK_SIZE + 8;
@@ -248,6 +252,8 @@ fn parse(record: &[u8]) -> Option<(Duration, Registers, &[u8])> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::io::Read;
     use std::sync::atomic::AtomicBool;
     use std::sync::mpsc;
     use std::time::Instant;
@@ -256,10 +262,12 @@ mod tests {
     use super::*;
     use crate::sys::threads;
 
+    const PERIOD: Duration = Duration::from_millis(5);
+
     #[test]
     fn a_running_thread_is_copied_at_its_stack() {
         // Where perf events are not allowed, `tests/sampling` says so.
-        if ThreadSamples::start(0).is_err() {
+        if ThreadSamples::start(0, PERIOD).is_err() {
             return;
         }
         let (tell, id) = mpsc::channel();
@@ -273,7 +281,7 @@ mod tests {
                 }
             });
             let (id, local) = id.recv().unwrap();
-            let mut samples = ThreadSamples::start(id).unwrap();
+            let mut samples = ThreadSamples::start(id, PERIOD).unwrap();
             let deadline = Instant::now() + Duration::from_secs(60);
             let (mut seen, mut wrong) = (0, 0);
             while seen < 100 && Instant::now() < deadline {
@@ -288,7 +296,40 @@ mod tests {
             stop.store(true, Ordering::Relaxed);
             assert_eq!((seen, wrong), (100, 0));
         });
-        assert!(ThreadSamples::start(u32::MAX >> 1).is_err());
+        assert!(ThreadSamples::start(u32::MAX >> 1, PERIOD).is_err());
+    }
+
+    #[test]
+    fn a_thread_inside_the_kernel_is_copied_where_that_is_allowed() {
+        let Ok(descriptor) = open(0, PERIOD, FLAGS) else { return };
+        // SAFETY: opened above and known to nobody else.
+        unsafe { libc::close(descriptor) };
+        let (tell, id) = mpsc::channel();
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut zero = File::open("/dev/zero").unwrap();
+                let mut bytes = vec![0; 256 << 20];
+                tell.send(threads::thread_id()).unwrap();
+                while !stop.load(Ordering::Relaxed) {
+                    zero.read_exact(&mut bytes).unwrap();
+                }
+            });
+            let id = id.recv().unwrap();
+            let mut samples = ThreadSamples::start(id, PERIOD).unwrap();
+            let deadline = Instant::now() + Duration::from_secs(60);
+            let (mut looks, mut fresh) = (0, 0);
+            while looks < 100 && Instant::now() < deadline {
+                if let Some(copied) = samples.newest(threads::thread_cpu_time(id).unwrap()) {
+                    looks += 1;
+                    fresh += u32::from(copied.age < 2 * PERIOD && copied.registers.get(16).is_some());
+                }
+                thread::sleep(Duration::from_millis(1));
+            }
+            stop.store(true, Ordering::Relaxed);
+            // Of the thread's own code alone there would be one in the time of a whole call.
+            assert!(looks == 100 && fresh > 80, "{fresh} of {looks}");
+        });
     }
 
     #[test]

@@ -21,7 +21,7 @@ QUANTILE = 2.776
 LIMIT = 1.005
 # Bare runs that scatter by more than this say nothing of so small a cost.
 SCATTER = 0.05
-SETTINGS = {"GPUWHY_MODE": "monitor", "GPUWHY_GPU_METRICS": "on", "GPUWHY_NATIVE_STACKS": "auto"}
+SETTINGS = {"GPUWHY_MODE": "monitor", "GPUWHY_GPU_METRICS": "on"}
 # Long enough for an interval: some eight seconds each on an H200.
 TRAINING = {
     "gpt": ["gpt", "--steps", "250"],
@@ -37,12 +37,10 @@ def cost(suite: Suite) -> Iterator[Result]:
     """Time of a program with samples over the time without gpuwhy, by rounds."""
     for name, program in counters.programs(suite).items():
         ratios, bare = [], []
-        # Native stacks have a price of their own (native_cost); here is that of the samples.
-        settings = {key: value for key, value in SETTINGS.items() if key != "GPUWHY_NATIVE_STACKS"}
         for number in range(ROUNDS):
             times = {}
             for mode in (Mode.BARE, Mode.VARIABLE) if number % 2 else (Mode.VARIABLE, Mode.BARE):
-                extra = settings if mode is Mode.VARIABLE else {}
+                extra = SETTINGS if mode is Mode.VARIABLE else {}
                 times[mode] = counters.time_of(suite.run(f"monitor-cost-{name}-{number}", program.command, mode, extra=extra))
             if min(times.values()) > 0:
                 ratios.append(times[Mode.VARIABLE] / times[Mode.BARE])
