@@ -104,8 +104,9 @@ impl Room {
             };
             let function = text(counter.function);
             take(PcSample { module: counter.cubin_crc, function: &function, offset: counter.offset, reasons });
-            // The name stays: CUPTI hands out the same memory for every program counter of a function, and shares it with
-            // activity records (`cupti_pcsampling.h`). Freed for each program counter, it crashed the program (H100).
+            // The name stays: CUPTI hands out the same memory for every program counter of a function, and shares it
+            // with activity records (`cupti_pcsampling.h`). Freed for each of them, it hung or crashed the program
+            // (H100).
             counter.function = std::ptr::null_mut();
             counter.reason_count = 0;
         }
