@@ -25,7 +25,7 @@ const WAITS: u8 = 1;
 pub const FAILED: u8 = 2;
 /// The command of the protocol.
 const QUESTION: &str = "hang";
-/// A launcher that has not ended after this time is ended: nodes of a job that hangs may hang, too.
+/// A launcher that has not ended after this time is ended: nodes of a job that hangs may not answer either.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A launcher that has closed its output ends within this time, else it is ended and counts as failed.
 const GRACE: Duration = Duration::from_secs(5);

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use gpuwhy::Report;
 use gpuwhy_import::Request;
-use gpuwhy_inject::config;
+use gpuwhy_inject::config::{self, Settings};
 use profiler_core::kernels::json::KernelsJson;
 use profiler_core::kernels::source::source_text;
 use profiler_core::kernels::{CsvPage, csv, query_text, svg, text};
@@ -23,8 +23,6 @@ use crate::{inputs, interrupt, message, progress, run, source, terminal};
 
 /// Exit code when the command made no trace.
 const NO_TRACE: u8 = 1;
-/// Exit code when an option is refused.
-const REFUSED: u8 = 2;
 /// Exit code when a trace could not be read.
 const UNREADABLE: u8 = 2;
 
@@ -74,13 +72,6 @@ pub fn run(props: &Props) -> Result<u8> {
     if props.command.is_empty() {
         return show(props, &inputs::expanded(&props.files)?);
     }
-    if props.source && !is_sampled(props) {
-        message::say(&format!(
-            "--source is refused with a COMMAND: {}; --source-may-hang does it all the same",
-            config::SOURCE_MAY_HANG
-        ));
-        return Ok(REFUSED);
-    }
     let made = TempDir::new().context("cannot make a folder for traces")?;
     let folder = props.output.as_deref().unwrap_or(made.path());
     fs::create_dir_all(folder).with_context(|| format!("--output {}: cannot make this folder", folder.display()))?;
@@ -99,11 +90,16 @@ pub fn run(props: &Props) -> Result<u8> {
     Ok(if code == 0 { shown } else { code })
 }
 
-/// Whether somebody has agreed to sample the command. What a variable says is checked before the command starts.
-fn is_sampled(props: &Props) -> bool {
-    let has_agreed = |value: OsString| value.to_string_lossy().trim().starts_with("may-hang");
-    props.variables.iter().any(|(name, _)| *name == config::KERNEL_SOURCE)
-        || std::env::var_os(config::KERNEL_SOURCE).is_some_and(has_agreed)
+/// What the options stand for, as variables of the library. `--source` keeps the duration that the environment sets;
+/// what is wrong there is told before the command starts.
+fn variables(props: &Props) -> Vec<(&'static str, String)> {
+    let mut variables = props.variables.clone();
+    let inherited = std::env::var_os(config::KERNEL_SOURCE).unwrap_or_default();
+    let (settings, errors) = Settings::from_variables(&[(config::KERNEL_SOURCE.into(), inherited)]);
+    if props.source && settings.kernels.is_none() && errors.is_empty() {
+        variables.push((config::KERNEL_SOURCE, "on".to_owned()));
+    }
+    variables
 }
 
 /// Runs the command to its end: `Ok` with its exit code, `Err` with ours if it did not start.
@@ -111,7 +107,7 @@ fn start(props: &Props, folder: &Path) -> Result<Result<u8, u8>> {
     let prepared = run::prepare(&run::Props {
         output: Some(folder.join("%p.gpuwhy").to_string_lossy().into_owned()),
         report: Some("off".to_owned()),
-        variables: props.variables.clone(),
+        variables: variables(props),
         command: props.command.clone(),
         ..run::Props::default()
     })?;

@@ -44,7 +44,7 @@ fn play(stage: &Stage) {
 fn host(stage: &Stage) -> Command {
     play(stage);
     let mut host = stage.host("gpt");
-    host.env("GPUWHY_REPLAY_COUNTERS", "counters.txt").env("GPUWHY_KERNEL_SOURCE", "may-hang:200ms");
+    host.env("GPUWHY_REPLAY_COUNTERS", "counters.txt").env("GPUWHY_KERNEL_SOURCE", "200ms");
     host.env("GPUWHY_GPU_METRICS", "off");
     host
 }
@@ -128,7 +128,7 @@ fn kernels_are_measured_after_program_counters() {
     let stage = Stage::new();
     let mut host = kernels::host_after(&stage, &shapes, Some("programCounters=over"));
     play(&stage);
-    let output = host.env("GPUWHY_KERNEL_SOURCE", "may-hang:100ms").output().unwrap();
+    let output = host.env("GPUWHY_KERNEL_SOURCE", "100ms").output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let report = json(&stage);
     assert_eq!((&report["source"]["samples"], &report["source"]["foreign_samples"]), (&1_200.into(), &0.into()));
@@ -177,7 +177,7 @@ fn a_context_or_a_program_that_ends_early_leaves_what_was_sampled() {
     for end in [Some("10000:programCounters=endContext"), None] {
         let stage = Stage::new();
         let mut host = host(&stage);
-        host.env("GPUWHY_KERNEL_SOURCE", "may-hang:30s").args(["--call", "10000:programCounters=begun"]);
+        host.env("GPUWHY_KERNEL_SOURCE", "30s").args(["--call", "10000:programCounters=begun"]);
         if let Some(end) = end {
             host.args(["--call", end]);
         }
@@ -200,44 +200,63 @@ fn nothing_is_sampled_or_kept_unless_it_is_asked_for() {
     assert!(!stage.path("trace.gpuwhy.cubins").exists());
     let report = json(&stage);
     assert!(report["source"]["outcomes"].as_array().unwrap().is_empty());
-    assert!(text(&stage).contains("--source-may-hang"));
+    assert!(text(&stage).contains("gpuwhy kernels --source -- COMMAND"));
     let plain = shown(&stage, &["--json"]);
     let plain: Value = serde_json::from_slice(&plain.stdout).unwrap();
     assert!(plain.get("source").is_none() && plain["unmeasured"][0].get("lines").is_none());
 }
 
 #[test]
-fn nobody_samples_without_having_agreed_that_the_program_may_hang() {
+fn the_command_samples_a_program_and_shows_its_lines() {
     let stage = Stage::new();
-    // The bare variable: the program runs and is traced, nothing is sampled, and stderr says why.
-    for value in ["on", "200ms"] {
-        let output = host(&stage).env("GPUWHY_KERNEL_SOURCE", value).output().unwrap();
-        let said = stderr(&output);
-        assert!(output.status.success() && said.contains("deadlock") && said.contains("=may-hang"), "{said}");
-        assert!(json(&stage)["source"]["outcomes"].as_array().unwrap().is_empty());
+    let mut host = sampled(&stage);
+    host.env_remove("GPUWHY_KERNEL_SOURCE");
+    let mut command = Command::new(GPUWHY);
+    command.args(["kernels", "--source", "--json", "--top", "1", "--output", "traces", "--"]);
+    command.arg(host.get_program()).args(host.get_args()).current_dir(stage.path("."));
+    for (name, value) in host.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
     }
-    // The command does not start the program.
-    let kernels = |options: &[&str]| {
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = shown.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("{shown}"));
+    let source = serde_json::from_str::<Value>(line).unwrap()["source"].clone();
+    assert_eq!((&source["outcomes"][0], &source["samples"]), (&"measured".into(), &1_200.into()), "{source:#}");
+    assert_eq!(source["functions"][0]["lines"][0]["line"], 5, "{source:#}");
+    let kept = fs::read_dir(stage.path("traces")).unwrap().flatten().map(|entry| entry.file_name());
+    let modules: Vec<_> = kept.map(|name| name.to_string_lossy().ends_with(".cubins")).collect();
+    assert_eq!((modules.len(), modules.contains(&true)), (2, true), "the trace and its modules are kept");
+}
+
+#[test]
+fn the_option_sets_the_variable_and_keeps_a_duration_that_is_set() {
+    let stage = Stage::new();
+    let told = |options: &[&str], set: Option<&str>| {
+        let _ = fs::remove_file(stage.path("told"));
         let mut command = Command::new(GPUWHY);
-        command.arg("kernels").args(options).args(["--", "sh", "-c", "touch started"]).current_dir(stage.path("."));
-        command.env_remove("GPUWHY_KERNEL_SOURCE");
-        command
+        command.arg("kernels").args(options).args(["--", "sh", "-c", "echo $GPUWHY_KERNEL_SOURCE > told"]);
+        command.env_remove("GPUWHY_KERNEL_SOURCE").envs(set.map(|value| ("GPUWHY_KERNEL_SOURCE", value)));
+        let output = command.current_dir(stage.path(".")).output().unwrap();
+        let told = fs::read_to_string(stage.path("told")).ok().map(|told| told.trim().to_owned());
+        (told, output.status.code(), stderr(&output))
     };
-    for (mut command, option) in [
-        (kernels(&["--source"]), "--source-may-hang"),
-        (kernels(&["--source", "--json"]), "--source-may-hang"),
-        (kernels(&[]), "=may-hang"),
+    for (options, set, wanted) in [
+        (&["--source"][..], None, "on"),
+        (&["--source", "--json"], Some(""), "on"),
+        (&["--source"], Some("off"), "on"),
+        (&["--source"], Some("200ms"), "200ms"),
+        (&[], Some("2s"), "2s"),
+        (&[], None, ""),
     ] {
-        if option == "=may-hang" {
-            command.env("GPUWHY_KERNEL_SOURCE", "1s");
-        }
-        let output = command.output().unwrap();
-        let said = stderr(&output);
-        assert!(matches!(output.status.code(), Some(2 | 125)), "{said}");
-        assert!(said.contains("deadlock") && said.contains("H100") && said.contains(option), "{said}");
-        assert!(!stage.path("started").exists());
+        let (told, _, said) = told(options, set);
+        assert_eq!(told.as_deref(), Some(wanted), "{options:?} {set:?}: {said}");
     }
-    // Whoever agrees gets on: the command runs, and has no trace because it does not use CUDA.
-    let output = kernels(&["--source-may-hang"]).output().unwrap();
-    assert!(stage.path("started").exists(), "{}", stderr(&output));
+    // What is not understood is told before the program starts.
+    let (told, code, said) = told(&["--source"], Some("2h"));
+    assert!(told.is_none() && code == Some(2), "{told:?} {code:?}");
+    assert!(said.contains("GPUWHY_KERNEL_SOURCE=\"2h\"") && said.contains("50ms to 1m"), "{said}");
 }

@@ -16,10 +16,9 @@ metrics; nothing is run twice, and no memory is saved. A launch that is measured
 launches are slow and are left out of the report. Kernels that communicate with other GPUs (NCCL, NVSHMEM), cooperative
 ones, those that run for a second or longer, and nodes of CUDA graphs are never measured.
 
-With --source-may-hang, gpuwhy first samples program counters of all kernels for a second: which line of which kernel
-waits, and for what. The command may hang for good: CUPTI can deadlock with a program that launches while the sampling
-starts (seen on an H100 with CUPTI 13.0). So --source alone only shows what is in a TRACE. Modules (cubins) of the program
-are kept beside the trace; the traces and these modules go with the command unless --output keeps them.
+With --source, gpuwhy first samples program counters of all kernels for a second: which line of which kernel waits, and
+for what. GPUWHY_KERNEL_SOURCE=TIME sets another duration. Modules (cubins) of the program are kept beside the trace; the
+traces and these modules go with the command unless --output keeps them.
 
 With a TRACE, gpuwhy shows the kernels that were measured in that run, or what its records tell without counters.
 
@@ -37,7 +36,7 @@ EXIT CODES:
 EXAMPLES:
   gpuwhy kernels -- python train.py
   gpuwhy kernels --kernel 'flash|softmax' --set stalls -- python train.py
-  gpuwhy kernels --source-may-hang -- python train.py
+  gpuwhy kernels --source -- python train.py
   gpuwhy kernels --output traces -- python train.py
   gpuwhy kernels traces/4711.gpuwhy
   gpuwhy kernels --source traces/4711.gpuwhy
@@ -71,9 +70,6 @@ pub struct KernelsArgs {
     /// Show where warps wait, by source line
     #[arg(long, conflicts_with = "csv")]
     source: bool,
-    /// Sample the COMMAND for --source, although it may hang for good
-    #[arg(long, requires = "command", conflicts_with = "csv")]
-    source_may_hang: bool,
     /// Keep the traces in this folder, a file per CUDA process
     #[arg(short, long, value_name = "FOLDER", requires = "command")]
     output: Option<PathBuf>,
@@ -125,7 +121,6 @@ impl From<KernelsArgs> for kernels::Props {
             (config::KERNEL_METRICS, metrics),
             (config::KERNEL_LAUNCHES, args.launches),
             (config::KERNEL_STALL, args.stall),
-            (config::KERNEL_SOURCE, args.source_may_hang.then(|| "may-hang".to_owned())),
         ];
         let show = match (args.csv, args.json, args.page) {
             (true, _, PageArg::Raw) => kernels::Show::Csv(CsvPage::Raw),
@@ -138,7 +133,7 @@ impl From<KernelsArgs> for kernels::Props {
             variables: variables.into_iter().filter_map(|(name, value)| Some((name, value?))).collect(),
             output: args.output,
             query_metrics: args.query_metrics,
-            source: args.source || args.source_may_hang,
+            source: args.source,
             show,
             svg: args.svg,
             command: args.command,

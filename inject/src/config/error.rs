@@ -7,7 +7,7 @@
 use std::ffi::OsStr;
 use std::fmt;
 
-use crate::config::{CAPTURE_RANGE, KERNEL_SOURCE, MODE, NVTX_CAPTURE, SOURCE_MAY_HANG, VARIABLES, WARNED};
+use crate::config::{CAPTURE_RANGE, MODE, NVTX_CAPTURE, VARIABLES, WARNED};
 
 /// What all of our variables begin with.
 const PREFIX: &str = "GPUWHY_";
@@ -68,8 +68,6 @@ pub enum SettingsError {
         /// The variable that asks for it.
         variable: &'static str,
     },
-    /// Program counters are to be sampled, without the word that says that the program may hang.
-    SourceMayHang,
 }
 
 impl SettingsError {
@@ -82,7 +80,6 @@ impl SettingsError {
             }
             Self::Name { name, .. } => name,
             Self::RangeWithoutName => NVTX_CAPTURE,
-            Self::SourceMayHang => KERNEL_SOURCE,
         }
     }
 
@@ -90,7 +87,7 @@ impl SettingsError {
     /// name that nothing reads may be for another version, or for somebody else.
     #[must_use]
     pub fn is_serious(&self) -> bool {
-        matches!(self, Self::Value { .. } | Self::RangeWithoutName | Self::CaptureWithAuto { .. } | Self::SourceMayHang)
+        matches!(self, Self::Value { .. } | Self::RangeWithoutName | Self::CaptureWithAuto { .. })
     }
 }
 
@@ -120,12 +117,6 @@ impl fmt::Display for SettingsError {
                 f,
                 "{variable} has no effect with {MODE}=auto, which chooses what it records: use {MODE}=light for captures"
             ),
-            Self::SourceMayHang => {
-                write!(
-                    f,
-                    "{KERNEL_SOURCE} is refused: {SOURCE_MAY_HANG}; {KERNEL_SOURCE}=may-hang does it all the same"
-                )
-            }
             Self::RangeWithoutName => write!(
                 f,
                 "-c nvtx needs -p RANGE[@DOMAIN], in the environment {CAPTURE_RANGE}=nvtx {NVTX_CAPTURE}=RANGE[@DOMAIN]"

@@ -5,7 +5,7 @@ use std::time::Duration;
 use profiler_core::kernels::{Pattern, sets};
 
 use crate::config::setting::Setting;
-use crate::config::value::{is_off, or_off, parse_duration};
+use crate::config::value::{on_or_off, or_off, parse_duration};
 use crate::config::variable;
 
 /// [`variable::KERNELS`]
@@ -61,41 +61,22 @@ pub const KERNEL_STALL: Setting<Duration> = Setting {
     },
 };
 
-/// Why nobody samples program counters without having agreed to it.
-pub const SOURCE_MAY_HANG: &str = "sampling program counters can hang the program for good: CUPTI can deadlock with a \
-     program that launches while the sampling starts (seen on an H100 with CUPTI 13.0)";
-
-/// What is asked for by `GPUWHY_KERNEL_SOURCE`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SourceRequest {
-    /// Nothing is sampled.
-    Off,
-    /// Sampling, without the word that says that the program may hang: refused.
-    Refused,
-    /// Sampling for so long.
-    MayHang(Duration),
-}
+/// How long program counters are sampled with `on`.
+const SOURCE_LENGTH: Duration = Duration::from_secs(1);
 
 /// [`variable::KERNEL_SOURCE`]
-pub const KERNEL_SOURCE: Setting<SourceRequest> = Setting {
+pub const KERNEL_SOURCE: Setting<Option<Duration>> = Setting {
     name: variable::KERNEL_SOURCE,
     default: "off",
-    expected: "`off`, `may-hang`, or `may-hang:` with a duration from 50ms to 1m such as `may-hang:2s`",
-    meaning: "`may-hang` or `may-hang:TIME` samples program counters in all kernels, once enough has run, for this long (1s), so \
-                  that `gpuwhy kernels --source` tells source lines. **The program may hang for good**: CUPTI can deadlock with a \
-                  program that launches while the sampling starts (seen on an H100 with CUPTI 13.0); so `on` and a bare duration are \
-                  refused. The first launches wait up to 0.4 s. Modules (cubins) of the program in which samples fall are kept in a \
-                  folder beside the trace, 64 MiB at most.",
-    parse: |text| {
-        let duration = |text| {
-            parse_duration(text).filter(|time| (Duration::from_millis(50)..=Duration::from_secs(60)).contains(time))
-        };
-        match (text, text.strip_prefix("may-hang:")) {
-            ("may-hang", _) => Some(SourceRequest::MayHang(Duration::from_secs(1))),
-            (_, Some(time)) => duration(time).map(SourceRequest::MayHang),
-            ("on", _) => Some(SourceRequest::Refused),
-            _ if is_off(text) => Some(SourceRequest::Off),
-            _ => duration(text).map(|_| SourceRequest::Refused),
+    expected: "`on`, `off`, or a duration from 50ms to 1m such as 2s",
+    meaning: "`on` or a duration samples program counters in all kernels, once enough has run, for this long (`on`: 1s), so that \
+                  `gpuwhy kernels --source` tells source lines. The first launches wait up to 0.4 s. Modules (cubins) of the \
+                  program in which samples fall are kept in a folder beside the trace, 64 MiB at most.",
+    parse: |text| match on_or_off(text) {
+        Some(is_on) => Some(is_on.then_some(SOURCE_LENGTH)),
+        None => {
+            let range = Duration::from_millis(50)..=Duration::from_secs(60);
+            parse_duration(text).filter(|length| range.contains(length)).map(Some)
         }
     },
 };

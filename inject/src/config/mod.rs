@@ -31,7 +31,7 @@ use crate::config::setting::Setting;
 pub use api_calls::ApiCalls;
 pub use choices::{CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, ReportStyle, Sampling, WhatIf};
 pub use error::{SettingsError, warned};
-pub use kernels::{KernelRequest, SOURCE_MAY_HANG, SourceRequest};
+pub use kernels::KernelRequest;
 pub use request::MAX_STEPS;
 pub use table::{VARIABLES, Variable, markdown};
 pub use value::{parse_bytes, parse_duration};
@@ -277,14 +277,7 @@ fn read_kernels(reader: &mut Reader<'_>) -> Option<KernelRequest> {
     let groups = reader.get(&kernels::KERNEL_METRICS);
     let launches = reader.get(&kernels::KERNEL_LAUNCHES);
     let stall = reader.get(&kernels::KERNEL_STALL);
-    let source = match reader.get(&kernels::KERNEL_SOURCE) {
-        SourceRequest::MayHang(length) => Some(length),
-        SourceRequest::Off => None,
-        SourceRequest::Refused => {
-            reader.errors.push(SettingsError::SourceMayHang);
-            None
-        }
-    };
+    let source = reader.get(&kernels::KERNEL_SOURCE);
     let is_wanted = most.is_some() || source.is_some();
     is_wanted.then(|| KernelRequest { most: most.unwrap_or(0), names, groups, launches, stall, source })
 }
@@ -331,23 +324,24 @@ mod tests {
     }
 
     #[test]
-    fn program_counters_are_sampled_for_those_who_know_that_the_program_may_hang() {
+    fn program_counters_are_sampled_for_those_who_ask_for_it() {
         let source = |value| {
             let (settings, errors) = parse(&[(KERNEL_SOURCE, value)]);
             (settings.kernels.and_then(|kernels| kernels.source), errors)
         };
-        assert_eq!(source("may-hang"), (Some(Duration::from_secs(1)), vec![]));
-        assert_eq!(source("may-hang:200ms"), (Some(Duration::from_millis(200)), vec![]));
+        assert_eq!(parse(&[]).0.kernels, None, "off unless asked for");
         for off in ["off", "0", ""] {
-            assert_eq!(source(off), (None, vec![]));
+            assert_eq!(source(off), (None, vec![]), "{off}");
         }
-        for refused in ["on", "2s", "1"] {
-            assert_eq!(source(refused), (None, vec![SettingsError::SourceMayHang]), "{refused}");
+        for (value, length) in
+            [("on", 1_000), ("1", 1_000), ("200ms", 200), ("2s", 2_000), ("50ms", 50), ("1m", 60_000)]
+        {
+            assert_eq!(source(value), (Some(Duration::from_millis(length)), vec![]), "{value}");
         }
-        assert!(SettingsError::SourceMayHang.is_serious());
-        assert!(SettingsError::SourceMayHang.to_string().contains("may-hang"));
-        for wrong in ["may-hang:", "may-hang:1ms", "may-hang:2h", "may", "1h"] {
-            assert!(matches!(source(wrong), (None, errors) if matches!(errors[..], [SettingsError::Value { .. }])));
+        for wrong in ["on:2s", "49ms", "61s", "2h", "maybe"] {
+            let (length, errors) = source(wrong);
+            assert!(matches!(errors[..], [SettingsError::Value { .. }]), "{wrong}: {errors:?}");
+            assert!(length.is_none() && errors[0].is_serious() && errors[0].to_string().contains("50ms"), "{wrong}");
         }
     }
 

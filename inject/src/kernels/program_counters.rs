@@ -4,9 +4,9 @@
 //! 13.0), and beside sampling of whole devices the process crashed later: `turns` keeps them apart. Continuous mode
 //! alone: in the serialized one a program of many small kernels did not end.
 //!
-//! CUPTI's functions of PC sampling deadlock with a launch of another thread (seen on an H100, CUPTI 13.0). So they are
-//! called where a launch of the program begins, on its thread, before the driver has taken a lock, and with no other
-//! thread inside a call: `gate`. If that cannot be had within [`PATIENCE`], the attempt is given up and made again at a
+//! CUPTI's functions of PC sampling take locks in another order than a launch does: `gate`. So they are called where a
+//! launch of the program begins, on its thread, before the driver has taken a lock, and with no other thread inside a
+//! call. If that cannot be had within [`PATIENCE`], the attempt is given up and made again at a
 //! later launch. A program that launches no more keeps its window until the context goes, or the program ends. Then the
 //! samples are taken behind the closed gate, or, if it cannot be closed, left.
 //!

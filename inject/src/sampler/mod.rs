@@ -48,8 +48,8 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Finds out what can be sampled, and notes what cannot. Takes a millisecond or two. `monitors`: all the time that a
-    /// program runs, so that native stacks have to cost less.
+    /// Finds out what can be sampled, and notes what cannot. Takes a millisecond or two. `monitors`: native stacks have
+    /// to cost little, as programs are sampled all the time.
     pub fn prepare(sampling: Sampling, native: NativeStacks, monitors: bool) -> (Option<Self>, Vec<String>) {
         if sampling == Sampling::Off {
             return (None, Vec::new());

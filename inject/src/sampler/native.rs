@@ -17,8 +17,8 @@ use crate::sys::threads;
 /// size of the stack: what timers cost there.
 const PERIOD: Duration = Duration::from_millis(5);
 const MONITORING_PERIOD: Duration = Duration::from_millis(20);
-/// A copy is merged with a Python stack that was taken at most this much later, in time on a core: a period, and half of
-/// one for a timer that comes late.
+/// A copy is merged with a Python stack that was taken at most this much later, in time on a core: a period, and half
+/// of one for a timer that comes late.
 const MERGED_AGE: Duration = Duration::from_micros(7_500);
 /// DWARF number of the stack pointer on x86-64.
 const SP: usize = 7;

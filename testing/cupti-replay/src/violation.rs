@@ -45,7 +45,7 @@ pub enum Rule {
     /// 13.0).
     ProgramCountersInBetween,
     /// PC sampling was enabled, configured, started, read, stopped or disabled while another thread could get into a
-    /// launch: the real library deadlocks with it (seen on an H100 with CUPTI 13.0).
+    /// launch: the real library takes its locks in another order there (stacks on an H100 with CUPTI 13.0).
     ProgramCountersBesideLaunch,
     /// PC sampling that serializes kernels, or with a period that fills every buffer: programs come to a halt.
     HarmfulProgramCounters,

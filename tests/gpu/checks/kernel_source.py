@@ -1,9 +1,10 @@
 """Source lines inside kernels: programs by nvcc, nvrtc and Triton whose kernels wait at a line that is marked. Sampling
-changes neither their output nor, measurably, their time.
+changes neither their output nor, measurably, their time, and no run of many hangs or crashes.
 """
 
 from __future__ import annotations
 
+import collections
 import importlib.util
 import json
 import os
@@ -13,11 +14,11 @@ import shutil
 import sys
 from collections.abc import Generator, Iterator, Sequence
 
-from harness import Check, Result, Suite, expect, skipped
+from harness import Check, Mode, Result, Run, Suite, expect, skipped
 
 ROUNDS = 4_000
 SECONDS = 6
-# Sampling can deadlock inside CUPTI, which is to be told at once: the programs take some 6 s.
+# One that hangs is to be told at once: the programs take some 6 to 9 s.
 LIMIT = 40.0
 # Of the waiting samples of a kernel, those at the marked line: the loop around it waits a little, too.
 AT_THE_LINE = 0.5
@@ -25,6 +26,14 @@ AT_THE_LINE = 0.5
 FEW = 1_000
 # Time that sampling may add in all: opening and closing hold launches up once.
 ADDED_SECONDS = 2.0
+# Of the check with many runs: runs, launching threads, rounds of them all, the window, and how many times as long as the
+# bare program a run may take before it is ended. Each thread launches an eighth of the work, so that all are out of CUDA
+# often enough to begin; the rounds take some 4 s.
+RUNS = 8
+LAUNCHING = 8
+SHORT_ROUNDS = 16_000
+WINDOW = "200ms"
+TIMES_BARE = 4.0
 
 
 def marked(source: pathlib.Path) -> dict[str, int]:
@@ -37,7 +46,7 @@ def marked(source: pathlib.Path) -> dict[str, int]:
 
 
 def judged(name: str, report: dict, source: pathlib.Path) -> Iterator[Result]:
-    """Lines about what `gpuwhy kernels --source-may-hang --json` says of the kernels of a source file."""
+    """Lines about what `gpuwhy kernels --source --json` says of the kernels of a source file."""
     told = report.get("source") or {}
     outcomes, samples = told.get("outcomes"), told.get("samples", 0)
     lost = told.get("lost_samples", 0) + told.get("foreign_samples", 0)
@@ -67,7 +76,7 @@ def judged(name: str, report: dict, source: pathlib.Path) -> Iterator[Result]:
 def sampled(suite: Suite, name: str, command: Sequence[object], source: pathlib.Path) -> Generator[Result, None, bool]:
     """Lines about a program; whether it ended."""
     folder = suite.folder(f"kernel-source-{name}")
-    run = suite.run(f"kernel-source-{name}", [suite.gpuwhy, "kernels", "--source-may-hang", "--top", "1", "--set", "core", "--output", folder,
+    run = suite.run(f"kernel-source-{name}", [suite.gpuwhy, "kernels", "--source", "--top", "1", "--set", "core", "--output", folder,
                                              "--json", "--", *command], limit=LIMIT)
     lines = [line for line in run.stdout.splitlines() if line.startswith("{")]
     yield expect(f"kernels.source.{name}.ends", run.code == 0 and bool(lines), f"{run.ending()}: {run.stderr.strip()[-300:]}")
@@ -81,15 +90,23 @@ def sampled(suite: Suite, name: str, command: Sequence[object], source: pathlib.
     return True
 
 
-def by_nvcc(suite: Suite) -> Iterator[Result]:
+def built(suite: Suite, check: str) -> Generator[Result, None, pathlib.Path | None]:
+    """The program by nvcc, compiled once; `None` where that is not possible, and a line about it."""
+    program = suite.scratch / "gather"
+    if program.exists():
+        return program
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     if not pathlib.Path(nvcc).exists():
-        yield skipped("kernels.source.nvcc", "nvcc is neither on the PATH nor in /usr/local/cuda/bin")
-        return
-    program = suite.scratch / "gather"
+        yield skipped(f"{check}.nvcc", "nvcc is neither on the PATH nor in /usr/local/cuda/bin")
+        return None
     build = suite.run("nvcc", [nvcc, "-O2", "-Xcompiler", "-pthread", "-lineinfo", "-arch=native", "-o", program, suite.workloads / "gather.cu"])
-    yield expect("kernels.source.build", build.code == 0, build.stderr.strip()[-300:])
-    if build.code != 0:
+    yield expect(f"{check}.build", build.code == 0, build.stderr.strip()[-300:])
+    return program if build.code == 0 else None
+
+
+def by_nvcc(suite: Suite) -> Iterator[Result]:
+    program = yield from built(suite, "kernels.source")
+    if program is None:
         return
     bare = suite.bare("kernel-source", [program, str(ROUNDS)])
     # What hangs with one thread is not tried with two, and its time is not taken.
@@ -99,7 +116,7 @@ def by_nvcc(suite: Suite) -> Iterator[Result]:
     took = lambda run: float(re.search(r"took ([\d.]+) s", run.stderr)[1])
     command = [suite.gpuwhy, "run", "--report", "off", "--", program, str(ROUNDS)]
     plain = suite.run("kernel-source-plain", command, limit=LIMIT)
-    with_them = suite.run("kernel-source-cost", command, extra={"GPUWHY_KERNEL_SOURCE": "may-hang:1s"}, limit=LIMIT)
+    with_them = suite.run("kernel-source-cost", command, extra={"GPUWHY_KERNEL_SOURCE": "on"}, limit=LIMIT)
     if with_them.code != 0 or plain.code != 0:
         yield expect("kernels.source.cost", False, f"plain: {plain.ending()}; with program counters: {with_them.ending()}")
         return
@@ -125,5 +142,48 @@ def kernel_source(suite: Suite) -> Iterator[Result]:
     yield from by_python(suite)
 
 
+def samples_of(suite: Suite, run: Run) -> tuple[list[str], int]:
+    """What became of sampling in each device, and samples, by the trace that a run left."""
+    traces = run.traces()
+    if len(traces) != 1:
+        return [f"{len(traces)} traces"], 0
+    shown = suite.run("kernel-source-shown", [suite.gpuwhy, "kernels", "--source", "--json", traces[0]])
+    if shown.code != 0:
+        return [f"not readable: {shown.stderr.strip()[-100:]}"], 0
+    told = json.loads(shown.stdout)["source"]
+    return told["outcomes"], told["samples"]
+
+
+def judged_runs(name: str, bare: Run, runs: Sequence[Run], found: Sequence[tuple[list[str], int]]) -> Iterator[Result]:
+    """Lines about runs with program counters beside one without, and what became of sampling in each."""
+    hung = sum(run.code is None for run in runs)
+    endings = collections.Counter(run.ending() for run in runs)
+    yield expect(f"{name}.ends", all(run.code == 0 for run in runs),
+                 f"{hung} of {len(runs)} did not end; " + ", ".join(f"{count} x {ending}" for ending, count in endings.items()))
+    other = sum(run.stdout != bare.stdout for run in runs)
+    yield expect(f"{name}.output", other == 0, f"{other} of {len(runs)} print something else than {bare.stdout.strip()!r}")
+    seconds = sorted(run.seconds for run in runs)
+    yield expect(f"{name}.time", seconds[-1] <= TIMES_BARE * bare.seconds,
+                 f"bare {bare.seconds:.2f} s, with program counters {seconds[0]:.2f} to {seconds[-1]:.2f} s")
+    told = ", ".join(f"{samples} ({' '.join(outcomes)})" for outcomes, samples in found)
+    yield expect(f"{name}.samples", all(outcomes == ["measured"] and samples >= FEW for outcomes, samples in found), told)
+
+
+def repeated(suite: Suite) -> Iterator[Result]:
+    """Short windows in a program with many launching threads, again and again."""
+    name = "kernels.source.repeated"
+    program = yield from built(suite, name)
+    if program is None:
+        return
+    command = [program, str(SHORT_ROUNDS), str(LAUNCHING), str(LAUNCHING)]
+    # The first run loads the driver's files; the second one is the measure.
+    _ = suite.bare("kernel-source-repeated-first", command)
+    bare = suite.bare("kernel-source-repeated", command)
+    extra = {"GPUWHY_KERNEL_SOURCE": WINDOW, "GPUWHY_REPORT": "off"}
+    runs = [suite.run(f"kernel-source-repeated-{number}", command, Mode.COMMAND, extra, limit=TIMES_BARE * bare.seconds)
+            for number in range(RUNS)]
+    yield from judged_runs(name, bare, runs, [samples_of(suite, run) for run in runs])
+
+
 def checks() -> list[Check]:
-    return [Check("kernels.source", kernel_source, credit=160.0)]
+    return [Check("kernels.source", kernel_source, credit=160.0), Check("kernels.source.repeated", repeated, credit=80.0)]

@@ -1,5 +1,6 @@
-// Kernels that wait at known lines, launched in turns by one thread or several: gather ROUNDS [THREADS]. The rounds are
-// shared out; each thread has a stream of its own. The time goes to stderr.
+// Kernels that wait at known lines, launched in turns by one thread or several: gather ROUNDS [THREADS [PARTS]]. The
+// rounds are shared out; each thread has a stream of its own. With PARTS a launch has that part of the blocks, so that no
+// thread stays in a call for long. The time goes to stderr.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -31,8 +32,8 @@ static void rounds_of_a_thread(int rounds, float *from, float *to, unsigned coun
 
 int main(int argc, char **argv) {
     int rounds = argc > 1 ? atoi(argv[1]) : 100;
-    const unsigned count = 128u << 20, threads = 1u << 20;
-    const int launching = argc > 2 ? atoi(argv[2]) : 1;
+    const int launching = argc > 2 ? atoi(argv[2]) : 1, parts = argc > 3 ? atoi(argv[3]) : 1;
+    const unsigned count = 128u << 20, threads = (1u << 20) / parts;
     float *from;
     std::vector<float *> to(launching);
     CHECK(cudaMalloc(&from, count * sizeof(float)));

@@ -1,4 +1,8 @@
-"""A Triton kernel that waits at one line, that with the mark: gather_triton.py SECONDS."""
+"""A Triton kernel that waits at one line, that with the mark: gather_triton.py SECONDS.
+
+The mark is not at the load: the hardware attributes a wait for memory to the instruction that needs the value. Two lines
+use it, that with the mark and the one below; the compiler decides which comes first.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +20,8 @@ def k_triton(source, indices, result, BLOCK: tl.constexpr):
     at = tl.load(indices + places)
     total = tl.zeros((BLOCK,), dtype=tl.float32)
     for step in range(64):
-        values = tl.load(source + (at * 7919 + step * 104729) % 134217728)  # HOT k_triton
-        total += values
+        values = tl.load(source + (at * 7919 + step * 104729) % 134217728)
+        total += values  # HOT k_triton
         at += (values > 1e30).to(tl.int64)
     tl.store(result + places, total)
 

@@ -23,7 +23,7 @@ pub fn source_text(report: &SourceReport, sass: bool, style: Style) -> String {
         wrapped(
             &mut out,
             "",
-            "Program counters were not sampled in this run: that takes `gpuwhy kernels --source-may-hang -- COMMAND`.",
+            "Program counters were not sampled in this run: `gpuwhy kernels --source -- COMMAND` does that.",
         );
         return out.into_text();
     }
@@ -277,6 +277,6 @@ mod tests {
         let refused = SourceReport { outcomes: vec![Outcome::Refused(999)], ..SourceReport::default() };
         let text = source_text(&refused, true, Style::default());
         assert!(text.contains("not sampled: CUPTI refused (error 999)"), "{text}");
-        assert!(source_text(&SourceReport::default(), true, Style::default()).contains("--source-may-hang"));
+        assert!(source_text(&SourceReport::default(), true, Style::default()).contains("kernels --source -- COMMAND"));
     }
 }
