@@ -10,7 +10,8 @@
 //   microbench sm N              N kernels of about 20 us that fill the device
 //   microbench threads S         8 threads, each with its own stream: kernels, copies and graphs for S seconds
 //   microbench init              a context and nothing else
-//   options: --reps R (default 5)   --wait (graph: for each launch, before the next one)
+//   options: --reps R (default 5)   --seconds S (no repetition begins later)   --wait (graph: for each launch, before the next one)
+//            --measure (launch: a line for each repetition, with its time and what the launching thread executed)
 //            --spin CYCLES (graph: how long a node keeps the device; default 0: it is an empty kernel)   --quiet-times (nothing that differs between runs)   --exit-code N
 #include <algorithm>
 #include <atomic>
@@ -23,6 +24,10 @@
 #include <vector>
 
 #include <cuda_runtime.h>
+#include <linux/perf_event.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #define CHECK(call)                                                                        \
     do {                                                                                   \
@@ -62,16 +67,19 @@ struct Options {
     std::vector<double> numbers;
     int repetitions = 5;
     int exit_code = 0;
-    bool quiet = false, wait = false;
+    bool quiet = false, wait = false, measure = false;
     long long spin = 0;
+    double limit = 0;
 
     Options(int count, char **words) {
         for (int i = 1; i < count; ++i) {
             const std::string word = words[i];
             if (word == "--quiet-times") quiet = true;
             else if (word == "--wait") wait = true;
+            else if (word == "--measure") measure = true;
             else if (word == "--spin" && i + 1 < count) spin = std::atoll(words[++i]);
             else if (word == "--reps" && i + 1 < count) repetitions = std::atoi(words[++i]);
+            else if (word == "--seconds" && i + 1 < count) limit = std::atof(words[++i]);
             else if (word == "--exit-code" && i + 1 < count) exit_code = std::atoi(words[++i]);
             else if (i == 1) mode = word;
             else numbers.push_back(std::atof(words[i]));
@@ -95,6 +103,46 @@ cudaGraphExec_t capture(cudaStream_t stream, int *sink, long nodes, long long sp
     return executable;
 }
 
+// What the calling thread executes between `begin` and `end`, and how long it is on a core. The noise of a machine moves
+// instructions least. Virtual machines often do not count them.
+struct ThreadMeter {
+    int counter = -1;
+    bool runs = false;
+    double begun_ns = 0, begun_instructions = 0;
+    double ns = 0, instructions = 0;
+
+    void open() {
+        perf_event_attr attributes{};
+        attributes.type = PERF_TYPE_HARDWARE;
+        attributes.size = sizeof attributes;
+        attributes.config = PERF_COUNT_HW_INSTRUCTIONS;
+        attributes.exclude_kernel = 1;
+        attributes.exclude_hv = 1;
+        counter = static_cast<int>(syscall(SYS_perf_event_open, &attributes, 0, -1, -1, PERF_FLAG_FD_CLOEXEC));
+    }
+    double count() const {
+        long long value = 0;
+        const bool known = counter >= 0 && read(counter, &value, sizeof value) == sizeof value;
+        return known ? static_cast<double>(value) : 0;
+    }
+    static double cpu_ns() {
+        timespec time{};
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+        return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_nsec);
+    }
+    void begin() {
+        begun_ns = cpu_ns();
+        begun_instructions = count();
+        runs = true;
+    }
+    void end() {
+        if (!runs) return;
+        instructions += count() - begun_instructions;
+        ns += cpu_ns() - begun_ns;
+        runs = false;
+    }
+};
+
 // Host and device memory, a stream, and the four operations on it.
 struct Bench {
     int *device = nullptr, *host = nullptr;
@@ -102,6 +150,8 @@ struct Bench {
     cudaGraphExec_t graph{};
     long nodes = 0;
     double launching = 0;  // seconds within cudaGraphLaunch
+    ThreadMeter meter;     // of launches, without the waits between them
+    bool measures = false;
 
     Bench() {
         CHECK(cudaMalloc(&device, 1 << 20));
@@ -118,9 +168,14 @@ struct Bench {
     }
     void launches(long count) {
         for (long i = 1; i <= count; ++i) {
+            if (measures && i % kSyncEvery == 1) meter.begin();
             empty_kernel<<<1, 1, 0, stream>>>(device);
-            if (i % kSyncEvery == 0) sync();
+            if (i % kSyncEvery == 0) {
+                meter.end();
+                sync();
+            }
         }
+        meter.end();
         sync();
         kernels += count;
     }
@@ -185,6 +240,11 @@ void occupy() {
 struct Times {
     std::vector<double> repetitions;  // nanoseconds per operation
     double launching = 0;             // nanoseconds per node within cudaGraphLaunch
+    struct Measured {
+        double begin, end;            // seconds of the monotonic clock
+        double thread_ns, instructions;  // per operation; instructions are 0 where they are not counted
+    };
+    std::vector<Measured> measured;
 };
 
 Times run_repetitions(const Options &options) {
@@ -201,8 +261,12 @@ Times run_repetitions(const Options &options) {
         bench.launching = 0;
         operations *= launches;
     }
+    bench.measures = options.measure;
+    if (options.measure) bench.meter.open();
     Times times;
-    for (int i = 0; i < options.repetitions; ++i) {
+    const double first = seconds();
+    for (int i = 0; i < options.repetitions && (options.limit <= 0 || seconds() - first < options.limit); ++i) {
+        bench.meter.ns = bench.meter.instructions = 0;
         const double start = seconds();
         if (options.mode == "launch") bench.launches(operations);
         else if (options.mode == "graph") bench.graphs(launches, options.wait);
@@ -212,7 +276,9 @@ Times run_repetitions(const Options &options) {
             std::fprintf(stderr, "unknown mode %s: launch, graph, copy, sm, threads or init\n", options.mode.c_str());
             std::exit(2);
         }
-        times.repetitions.push_back((seconds() - start) * 1e9 / static_cast<double>(operations));
+        const double end = seconds(), count = static_cast<double>(operations);
+        times.repetitions.push_back((end - start) * 1e9 / count);
+        if (options.measure) times.measured.push_back({start, end, bench.meter.ns / count, bench.meter.instructions / count});
     }
     times.launching = bench.launching * 1e9 / static_cast<double>(operations * options.repetitions);
     return times;
@@ -234,6 +300,11 @@ int main(int count, char **words) {
         std::printf("repetitions_ns=");
         for (size_t i = 0; i < repetitions.size(); ++i) std::printf("%s%.1f", i > 0 ? "," : "", repetitions[i]);
         std::printf("\n");
+        for (size_t i = 0; i < times.measured.size(); ++i) {
+            const Times::Measured &one = times.measured[i];
+            std::printf("repetition begin_s=%.6f end_s=%.6f ns=%.1f thread_ns=%.1f instructions=%.1f\n", one.begin, one.end,
+                        repetitions[i], one.thread_ns, one.instructions);
+        }
         std::sort(repetitions.begin(), repetitions.end());
         std::printf("time_per_operation_ns=%.1f best_ns=%.1f", repetitions[repetitions.size() / 2], repetitions[0]);
         if (options.mode == "graph") std::printf(" launching_ns=%.1f", times.launching);

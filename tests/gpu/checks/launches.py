@@ -1,0 +1,168 @@
+"""What an empty launch costs, in measures that the noise of a machine moves little.
+
+`launches.counted` counts instructions of the launching thread, which waits and other programs do not change, and its time
+on a core. Variants take turns, each in a process of its own, as CUPTI does not give a launch its full speed back once it
+has recorded. `launches.toggled` switches monitor mode on and off within one process, by command, and compares each
+stretch with the one after it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import statistics
+import time
+from collections.abc import Iterator
+
+from checks import stretches
+from harness import Check, Mode, Result, Suite, expect, skipped
+from prepared import Failed
+
+# Variant -> what it is compared with, and the most it may be of that. Aims: docs/design/overhead.md.
+AIMS = {"monitor": ("bare", 1.005), "light": ("floor", 1.02), "stretches": ("kernels", 1.02)}
+ROUNDS = 2
+LAUNCHES = ["launch", "150000", "--reps", "8", "--measure"]
+# Repetitions of half a second; in the first second and a half stretches record all calls.
+LEFT_OUT = 4
+# Times of a machine whose bare program scatters by more than this are not judged.
+SCATTER = 0.05
+
+# Stretches of so many seconds with monitor mode, and without. Sampling ends two seconds after a capture.
+PAIRS = 4
+STRETCH = 5.0
+SETTLED = 2.5
+# Student's t, 3 degrees of freedom, 97.5 %: an interval of 95 % for the mean of four pairs.
+QUANTILE = 3.182
+TOGGLED_LIMIT = 1.005
+
+LINE = re.compile(
+    r"^repetition begin_s=([\d.]+) end_s=([\d.]+) ns=([\d.]+) thread_ns=([\d.]+) instructions=([\d.]+)$", re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Repetition:
+    """A repetition: begin and end in seconds of the monotonic clock, the rest by launch."""
+
+    begin: float
+    end: float
+    ns: float
+    thread_ns: float
+    # 0 where the system does not count them.
+    instructions: float
+
+
+def repetitions(printed: str) -> list[Repetition]:
+    """What microbench says with --measure.
+
+    Raises Failed when it says nothing.
+    """
+    found = [Repetition(*map(float, match.groups())) for match in LINE.finditer(printed)]
+    if not found:
+        raise Failed(f"no repetition in {printed[-150:]!r}")
+    return found
+
+
+def variants(suite: Suite) -> dict[str, tuple[Mode, dict[str, str]]]:
+    """How the program is started, by variant.
+
+    Raises FileNotFoundError without g++ or a CUDA toolkit.
+    """
+    found = stretches.variants(suite)
+    kernels = found["kernels"][1]
+    floor = {name: value for name, value in kernels.items() if name != "FLOOR_RECORDS"}
+    monitor = {"GPUWHY_MODE": "monitor", "GPUWHY_GPU_METRICS": "on"}
+    return {**found, "floor": (Mode.BARE, floor), "monitor": (Mode.VARIABLE, monitor)}
+
+
+def over(rounds: dict[str, list[float]], variant: str, base: str) -> tuple[float, float, float]:
+    """The median of a variant over another one, by round, with the smallest and the largest."""
+    ratios = [one / other for one, other in zip(rounds[variant], rounds[base])]
+    return statistics.median(ratios), min(ratios), max(ratios)
+
+
+def counted(suite: Suite) -> Iterator[Result]:
+    """Instructions and time of the launching thread by variant, beside what the variant is compared with."""
+    try:
+        ways = variants(suite)
+    except FileNotFoundError as error:
+        yield skipped("launches.counted", str(error))
+        return
+    instructions: dict[str, list[float]] = {variant: [] for variant in ways}
+    thread_ns: dict[str, list[float]] = {variant: [] for variant in ways}
+    for number in range(ROUNDS):
+        for variant in stretches.in_turn(list(ways), number):
+            mode, extra = ways[variant]
+            run = suite.run(f"launches-{variant}-{number}", [suite.microbench, *LAUNCHES], mode, extra)
+            kept = repetitions(run.stdout)[LEFT_OUT:]
+            instructions[variant].append(statistics.median(one.instructions for one in kept))
+            thread_ns[variant].append(statistics.median(one.thread_ns for one in kept))
+    suite.record("launches", {"instructions": instructions, "thread_ns": thread_ns})
+    bare = thread_ns["bare"]
+    scatter = (max(bare) - min(bare)) / statistics.mean(bare)
+    are_counted = min(instructions["bare"]) > 0
+    print("launches: " + ", ".join(
+        f"{variant} {statistics.median(instructions[variant]):.0f} instructions, {statistics.median(thread_ns[variant]):.0f} ns"
+        for variant in ways), flush=True)
+    for variant, (base, limit) in AIMS.items():
+        of_time = "{:.3f} ({:.3f} to {:.3f}) of its time".format(*over(thread_ns, variant, base))
+        if are_counted:
+            ratio, least, most = over(instructions, variant, base)
+            yield expect(f"launches.counted.{variant}", ratio <= limit,
+                         f"{ratio:.4f} ({least:.4f} to {most:.4f}) of the instructions of {base}, {of_time}; aim {limit}")
+        elif scatter <= SCATTER:
+            yield expect(f"launches.counted.{variant}", over(thread_ns, variant, base)[0] <= limit,
+                         f"{of_time}, with {base}; aim {limit}; this system counts no instructions")
+        else:
+            yield skipped(f"launches.counted.{variant}",
+                          f"{of_time}, with {base}; this system counts no instructions, and bare runs scatter by {scatter:.1%}")
+
+
+def by_stretch(found: list[Repetition], toggles: list[float]) -> list[float]:
+    """Nanoseconds a launch in each stretch between two toggles: the median of what lies in it after it has settled."""
+    parts = []
+    for begin, end in zip(toggles, toggles[1:]):
+        inside = [one.ns for one in found if one.begin >= begin + SETTLED and one.end <= end]
+        if not inside:
+            raise Failed(f"no repetition between {begin:.1f} and {end:.1f} s")
+        parts.append(statistics.median(inside))
+    return parts
+
+
+def toggled(suite: Suite) -> Iterator[Result]:
+    """Monitor mode on and off within one process."""
+    stretch_count = 2 * PAIRS
+    command = [
+        str(suite.microbench), "launch", "50000", "--reps", "1000000", "--seconds", str((stretch_count + 1) * STRETCH), "--measure"]
+    began = time.monotonic()
+    process, folder = suite.start(
+        "launches-toggled", command, Mode.VARIABLE,
+        {"GPUWHY_MODE": "monitor", "GPUWHY_GPU_METRICS": "on", "GPUWHY_CAPTURE_RANGE": "command", "GPUWHY_CAPTURE_RANGE_END": "none"})
+    time.sleep(STRETCH / 2)
+    toggles = []
+    for number in range(stretch_count):
+        told = suite.run("toggle", [suite.gpuwhy, "stop" if number % 2 else "start", str(process.pid)])
+        if told.code != 0:
+            process.kill()
+            suite.finish(process, folder, began)
+            yield expect("launches.toggled", False, f"{told.ending()}: {(told.stdout + told.stderr).strip()[-200:]}")
+            return
+        toggles.append(time.monotonic())
+        time.sleep(STRETCH)
+    toggles.append(time.monotonic())
+    run = suite.finish(process, folder, began)
+    parts = by_stretch(repetitions(run.stdout), toggles)
+    on, off = parts[0::2], parts[1::2]
+    suite.record("toggled", {"on_ns": on, "off_ns": off})
+    ratios = [one / other for one, other in zip(on, off)]
+    mean, error = statistics.mean(ratios), QUANTILE * statistics.stdev(ratios) / math.sqrt(PAIRS)
+    scatter = statistics.stdev(off) / statistics.mean(off)
+    detail = f"{mean:.4f} +- {error:.4f} of a launch without, which scatters by {scatter:.1%}; aim {TOGGLED_LIMIT}"
+    if scatter > SCATTER:
+        yield skipped("launches.toggled", detail)
+    else:
+        yield expect("launches.toggled", mean <= TOGGLED_LIMIT and mean + error < 2 * TOGGLED_LIMIT - 1, detail)
+
+
+def checks() -> list[Check]:
+    return [Check("launches.counted", counted), Check("launches.toggled", toggled)]
