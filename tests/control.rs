@@ -39,6 +39,17 @@ fn captures_begin_and_end_ten_times_in_one_run() {
 }
 
 #[test]
+fn monitor_mode_waits_for_its_captures_too() {
+    let program = Program::start(&[("GPUWHY_MODE", "monitor"), ("GPUWHY_CAPTURE_RANGE", "command")]);
+    assert_eq!(program.ask("status")["state"], "waiting");
+    assert_eq!(program.tell("start"), "capture 1 has begun\n");
+    assert_eq!(program.ask("status")["state"], "capturing");
+    assert_eq!(program.tell("stop"), "capture 1 has ended\n");
+    assert_eq!(program.ask("status")["state"], "waiting");
+    program.end();
+}
+
+#[test]
 fn a_whole_run_can_be_stopped_and_a_second_capture_taken() {
     let program = Program::start(&[]);
     assert_eq!(program.ask("status")["state"], "capturing");

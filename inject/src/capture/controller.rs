@@ -56,7 +56,7 @@ pub struct CaptureController {
     /// last may switch off.
     pub(super) holders: AtomicUsize,
     /// Mode auto: the run is observed also while nothing is recorded.
-    pub(super) monitors: bool,
+    pub(super) has_bursts: bool,
     /// Whether somebody waits for the next flush marks. `Relaxed`: only makes them come sooner.
     pub(super) hurried: AtomicBool,
     /// When API calls are recorded, if not all the time. Only the flushing thread locks it, and whoever starts.
@@ -75,7 +75,7 @@ impl CaptureController {
         Self {
             cupti,
             switch,
-            monitors: request.range == Range::Bursts,
+            has_bursts: request.range == Range::Bursts,
             missed_events: AtomicU64::new(0),
             marks_are_left: AtomicBool::new(false),
             state: Mutex::new(CaptureState::new(Plan::new(request, clock::now(cupti)))),
@@ -311,9 +311,14 @@ impl CaptureController {
         self.switch.is_watching()
     }
 
+    /// Whether captures are bursts of a run that samples divide.
+    pub fn has_bursts(&self) -> bool {
+        self.has_bursts
+    }
+
     /// Whether samples divide the time of the run: no device work is recorded, or it is in bursts alone.
     pub fn monitors(&self) -> bool {
-        self.monitors || self.is_watching()
+        self.has_bursts || self.is_watching()
     }
 
     /// Whether what was switched on can be switched off again.

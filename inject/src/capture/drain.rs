@@ -113,7 +113,7 @@ impl CaptureController {
 
     /// Whether the run is observed: records are being made, or samples divide its time.
     pub fn is_on(&self) -> bool {
-        self.monitors || self.makes_records()
+        self.has_bursts || self.makes_records()
     }
 
     /// Whether records are being made, so that flushing brings something.

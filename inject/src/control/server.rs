@@ -348,7 +348,7 @@ impl<'a> CommandHandler<'a> {
 
     fn phase(&self) -> &'static str {
         // In mode auto the run is captured by samples while no burst is.
-        match (Profiler::is_measuring(), self.controller.is_capturing() || self.controller.monitors()) {
+        match (Profiler::is_measuring(), self.controller.is_capturing() || self.controller.has_bursts()) {
             (false, _) => "finished",
             (true, true) => "capturing",
             (true, false) => "waiting",
