@@ -74,6 +74,8 @@ pub enum Sampling {
 pub enum NativeStacks {
     /// As far as it is possible.
     Auto,
+    /// The same, in programs with Python: the first thread of others need not be the one that launches.
+    WithPython,
     /// Python functions alone.
     Off,
 }

@@ -151,7 +151,7 @@ impl Settings {
             cupti_sharing: reader.get(&table::CUPTI_SHARING),
             memory: reader.get(&table::BUFFER_MEMORY),
             sampling: reader.get(&table::SAMPLING),
-            native_stacks: if stacks_unasked { NativeStacks::Auto } else { native_stacks },
+            native_stacks: if stacks_unasked { NativeStacks::WithPython } else { native_stacks },
             kernels: read_kernels(&mut reader),
             gpu_metrics: if samples_unasked { GpuMetrics::Auto } else { gpu_metrics },
             what_if: reader.get(&table::WHAT_IF),
@@ -401,7 +401,7 @@ mod tests {
     fn mode_auto_has_limits_and_samples_and_no_captures_of_others() {
         let (settings, bad) = parse(&[(MODE, "auto")]);
         assert!(bad.is_empty() && settings.gpu_metrics == GpuMetrics::Auto, "{bad:?}");
-        assert_eq!(settings.native_stacks, NativeStacks::Auto);
+        assert_eq!(settings.native_stacks, NativeStacks::WithPython);
         assert_eq!(parse(&[(MODE, "light")]).0.native_stacks, NativeStacks::Off);
         assert_eq!(parse(&[(MODE, "monitor"), (NATIVE_STACKS, "off")]).0.native_stacks, NativeStacks::Off);
         let limits = settings.bursts.unwrap();

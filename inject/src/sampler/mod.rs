@@ -67,7 +67,8 @@ impl Sampler {
         let mut notes: Vec<String> = note.into_iter().collect();
         let native = match native {
             NativeStacks::Off => None,
-            NativeStacks::Auto => match Native::new(&process) {
+            NativeStacks::WithPython if python.is_none() => None,
+            NativeStacks::Auto | NativeStacks::WithPython => match Native::new(&process) {
                 Ok(unwinder) => {
                     let (reader, note) = NativeStackReader::new(unwinder, monitors);
                     notes.extend(note);
