@@ -310,13 +310,14 @@ fn what_a_program_loads_and_its_end_do_not_count() {
     // Samples go on until 200 ms before the program ends.
     started.add(SECOND + 200 * MILLI, false, Host::Computes, Group::HostCpu);
     let time = monitored(&started, USUAL, 1).time().expect("device samples came");
-    let near = |nanos: u64, seconds: f64| (nanos as f64 / SECOND as f64 - seconds).abs() <= 0.2;
+    // Blocks are up to 400 ms long.
+    let near = |nanos: u64, seconds: f64| (nanos as f64 / SECOND as f64 - seconds).abs() <= 0.5;
     assert!(near(time.start_up_ns, 7.0) && near(time.window_ns, 3.0), "{time:?}");
     assert_eq!(time.bottleneck, Group::GpuCompute, "{time:?}");
-    // Of a longer idle time at the end, all but two seconds count.
+    // Of a longer idle time at the end, all but two seconds and a block count.
     started.add(2 * SECOND, false, Host::Computes, Group::HostCpu);
     let time = monitored(&started, USUAL, 1).time().expect("device samples came");
-    assert!(time.window_ns >= 4 * SECOND && time.bottleneck != Group::GpuCompute, "{time:?}");
+    assert!(near(time.window_ns, 3.7) && time.bottleneck != Group::GpuCompute, "{time:?}");
 }
 
 #[test]

@@ -134,17 +134,19 @@ impl MonitoredTime {
     }
 }
 
-/// How many blocks at the end are idle, as far as the end of the program explains them.
+/// How many blocks at the end are idle, as far as the end of the program explains them, with the block before them, in
+/// which the work ends.
 fn winding_down(blocks: &[&Sums]) -> usize {
     let mut nanos = 0.0;
     let idle = blocks.iter().rev().take_while(|block| {
         nanos += block.nanos();
         block.busy().high <= IDLE && nanos <= WIND_DOWN
     });
-    idle.count()
+    let idle = idle.count();
+    if blocks.len() > PARTS { idle + 1 } else { idle }
 }
 
-/// Where start-up is over.
+/// Where start-up is over. The block in which it ends is part of it.
 fn warm_from(blocks: &[&Sums]) -> usize {
     let busy = |block: &Sums| block.busy().low.midpoint(block.busy().high);
     let half = blocks.len() / 2;
@@ -153,7 +155,11 @@ fn warm_from(blocks: &[&Sums]) -> usize {
         blocks[half..].iter().filter(|block| block.nanos() > 0.0).map(|block| busy(block)).collect();
     usual.sort_by(f64::total_cmp);
     let Some(&median) = usual.get(usual.len() / 2) else { return 0 };
-    blocks[..most].iter().position(|block| block.nanos() > 0.0 && busy(block) >= WARM * median).unwrap_or(most)
+    match blocks[..most].iter().position(|block| block.nanos() > 0.0 && busy(block) >= WARM * median) {
+        Some(0) => 0,
+        Some(place) if blocks.len() > PARTS => place + 1,
+        found => found.unwrap_or(most),
+    }
 }
 
 /// The blocks in at most [`PARTS`] parts of about the same number of blocks.
