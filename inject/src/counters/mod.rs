@@ -48,7 +48,8 @@ const ASK_AGAIN: Duration = Duration::from_secs(30);
 const OPEN_AFTER_OVERFLOW: Duration = Duration::from_secs(5);
 /// Sampling goes on for so long between two captures: the next may follow, and opening takes 200 ms.
 const CLOSE_AFTER: Duration = Duration::from_secs(2);
-/// Left of a limit on the process's memory for tables and images: 101 MB, 66 MB and up to 35 MB were seen on an H100.
+/// Left of a limit on the process's memory for tables, buffer and images: an H100 took 147 MB at 200 samples
+/// a second, and faster ones take more.
 const MEMORY_TO_SAMPLE: u64 = 512 << 20;
 
 /// CUPTI has loaded what it computes counters with, and these libraries have exit handlers of their own. Counters have
