@@ -213,22 +213,23 @@ impl Collector {
         self.decoder.next_buffer();
         let mut kernels = false;
         for record in &mut records {
-            match self.decoder.decode(record) {
+            // By reference: copying what was written a moment ago field by field stalls the processor.
+            match &self.decoder.decode(record) {
                 // How other tools are noticed is nothing that the program did.
-                Decoded::Record(Record::Api(call)) if call.thread.0 == flusher && self.is_canary(&call) => {}
-                Decoded::Record(Record::Kernel(kernel)) if self.is_own_kernel(&kernel) => self.loss.own_kernels += 1,
+                Decoded::Record(Record::Api(call)) if call.thread.0 == flusher && self.is_canary(call) => {}
+                Decoded::Record(Record::Kernel(kernel)) if self.is_own_kernel(kernel) => self.loss.own_kernels += 1,
                 Decoded::Record(record) => {
-                    self.account.record(&record);
+                    self.account.record(record);
                     kernels |= matches!(record, Record::Kernel(_));
                     if let Some(graph_nodes) = &mut self.graph_nodes
-                        && let Record::Kernel(kernel) = &record
+                        && let Record::Kernel(kernel) = record
                     {
                         graph_nodes.ran(kernel);
                     }
-                    if let Record::Api(call) = &record {
+                    if let Record::Api(call) = record {
                         self.calls.count(call.thread);
                     }
-                    self.record(&record);
+                    self.record(record);
                 }
                 Decoded::Description => {}
                 Decoded::Unknown => self.loss.unknown_kinds += 1,

@@ -333,14 +333,11 @@ impl Simulation {
     /// From here on the chosen worlds are without these sets; each begins as the named world beside it.
     fn choose(&mut self, sets: [(Removed, usize); CHOSEN_COUNT]) {
         self.worlds.chosen = sets.map(|(set, _)| set);
-        let mut change = |clocks: &mut Clocks| {
-            for (place, (_, start)) in sets.into_iter().enumerate() {
-                clocks[SCENARIO_COUNT + place] = clocks[start];
-            }
-        };
+        let starts = sets.map(|(_, start)| start);
+        let mut change = |clocks: &mut Clocks| launches::begin(clocks, starts);
         self.threads.change_clocks(&mut change);
         self.streams.change_clocks(&mut change);
-        self.launches.change_clocks(&mut change);
+        self.launches.change(starts);
         for device in &mut self.devices {
             change(&mut device.progress.clocks);
             device.steps.change_clocks(&mut change);
