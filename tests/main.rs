@@ -35,6 +35,7 @@ mod managed_memory;
 mod memory_usage;
 mod metrics;
 mod modes;
+mod monitored_lessons;
 mod nccl;
 mod nsys_import;
 mod nsys_samples;

@@ -266,7 +266,8 @@ impl Stratum {
             }
         });
         // Idle time after a wait. Here the thread took turns with the device, so it comes after waits in this stratum.
-        let own = [Seen::HostOnly, Seen::Launching, Seen::Code].map(state).iter().sum();
+        // A thread whose call is not known may wait itself, which is the same cause.
+        let own = [Seen::HostOnly, Seen::Launching, Seen::Code, Seen::Unseen].map(state).iter().sum();
         let after = ALTERNATING * (waiting - in_wait.high).min(busy.low).min(of(own, own).low).max(0.0);
         let [_, _, _, host, launch, sync, _] = &mut shares;
         let high = (host.high + launch.high).max(f64::MIN_POSITIVE);
