@@ -22,7 +22,7 @@ class Launches(unittest.TestCase):
     def test_variants_are_compared_within_rounds(self) -> None:
         self.assertEqual(launches.over({"a": [2.2, 4.0, 3.0], "b": [2.0, 4.0, 2.0]}, "a", "b"), (1.1, 1.0, 1.5))
 
-    def test_a_stretch_counts_once_it_has_settled(self) -> None:
+    def test_the_beginning_of_a_stretch_is_left_out(self) -> None:
         printed = "".join(line(10.0 + 0.5 * index, 2000.0 if index < 10 else 2200.0) for index in range(20))
         found = launches.repetitions(printed)
         self.assertEqual(launches.by_stretch(found, [10.0, 15.0, 20.0]), [2000.0, 2200.0])

@@ -28,10 +28,10 @@ LEFT_OUT = 4
 # Times of a machine whose bare program scatters by more than this are not judged.
 SCATTER = 0.05
 
-# Stretches of so many seconds with monitor mode, and without. Sampling ends two seconds after a capture.
+# Stretches of so many seconds with monitor mode, and without. Sampling ends two seconds after a capture, and what lies before that is left out.
 PAIRS = 4
 STRETCH = 5.0
-SETTLED = 2.5
+LEFT_OUT_AFTER = 2.5
 # Student's t, 3 degrees of freedom, 97.5 %: an interval of 95 % for the mean of four pairs.
 QUANTILE = 3.182
 TOGGLED_LIMIT = 1.005
@@ -119,10 +119,10 @@ def counted(suite: Suite) -> Iterator[Result]:
 
 
 def by_stretch(found: list[Repetition], toggles: list[float]) -> list[float]:
-    """Nanoseconds a launch in each stretch between two toggles: the median of what lies in it after it has settled."""
+    """Nanoseconds a launch in each stretch between two toggles: the median of what lies in it after what is left out."""
     parts = []
     for begin, end in zip(toggles, toggles[1:]):
-        inside = [one.ns for one in found if one.begin >= begin + SETTLED and one.end <= end]
+        inside = [one.ns for one in found if one.begin >= begin + LEFT_OUT_AFTER and one.end <= end]
         if not inside:
             raise Failed(f"no repetition between {begin:.1f} and {end:.1f} s")
         parts.append(statistics.median(inside))
