@@ -28,7 +28,8 @@ LEFT_OUT = 4
 # Times of a machine whose bare program scatters by more than this are not judged.
 SCATTER = 0.05
 
-# Stretches of so many seconds with monitor mode, and without. Sampling ends two seconds after a capture, and what lies before that is left out.
+# Stretches of so many seconds with monitor mode, and without. Sampling ends two seconds after a capture, and what lies before
+# that is left out.
 PAIRS = 4
 STRETCH = 5.0
 LEFT_OUT_AFTER = 2.5
