@@ -275,6 +275,9 @@ fn the_command_asks_for_samples_where_a_person_does() {
     assert_eq!(says(&[], None).0, "");
     assert_eq!(says(&[], Some("gauges")).0, "gauges");
     assert_eq!(says(&["--gpu-metrics"], Some("gauges")).0, "on");
+    assert_eq!(says(&["--mode", "monitor"], None).0, "auto");
+    assert_eq!(says(&["--mode", "monitor"], Some("gauges")).0, "gauges");
+    assert_eq!(says(&["--mode", "monitor", "--gpu-metrics=off"], None).0, "off");
     assert_eq!(says(&["--gpu-metrics=on:500"], None).0, "on:500");
     assert_eq!(says(&["--gpu-metrics=on:10000"], None).0, "on:10000");
     let (stdout, stderr) = says(&["--gpu-metrics=on:50000"], None);
