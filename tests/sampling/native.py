@@ -1,4 +1,5 @@
-"""As train.py, with work and waits in functions of C: sorting, and a lock that nobody releases."""
+"""As train.py, with work and waits in functions of C: sorting, and a lock that nobody releases. With KILL the system ends the
+program if it asks for perf events."""
 
 import ctypes
 import os
@@ -19,7 +20,25 @@ def order(numbers):
     sorted(numbers)
 
 
+class Filter(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_ushort), ("jt", ctypes.c_ubyte), ("jf", ctypes.c_ubyte), ("k", ctypes.c_uint)]
+
+
+class Program(ctypes.Structure):
+    _fields_ = [("len", ctypes.c_ushort), ("filter", ctypes.POINTER(Filter))]
+
+
+def forbid_perf_events():
+    # Loads the number of the call, and ends the process for perf_event_open of x86-64.
+    filters = (Filter * 4)((0x20, 0, 0, 0), (0x15, 0, 1, 298), (0x06, 0, 0, 0x80000000), (0x06, 0, 0, 0x7FFF0000))
+    number, prctl = ctypes.c_ulong, ctypes.CDLL(None).prctl
+    assert prctl(38, number(1), number(0), number(0), number(0)) == 0
+    assert prctl(22, number(2), ctypes.byref(Program(4, filters))) == 0
+
+
 def main():
+    if os.environ.get("KILL"):
+        forbid_perf_events()
     ctypes.CDLL(os.environ["CUDA_INJECTION64_PATH"]).InitializeInjection()
     player = threading.Thread(target=play, args=(int(os.environ["UNTIL"]),))
     player.start()

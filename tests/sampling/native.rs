@@ -1,6 +1,7 @@
 //! Native functions in the stacks of host samples, through libprof.so into the trace.
 
 use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -88,6 +89,30 @@ fn without_perf_events_waiting_threads_are_still_seen_and_the_reason_is_noted() 
     assert!(!perf_events_are_allowed(&looks), "{:?}", looks.session.notes);
     let states: Vec<_> = seen(&looks, "outer").into_keys().map(|(state, _)| state).collect();
     assert!(states.contains(&ThreadState::Sleep) && !states.contains(&ThreadState::Running), "{states:?}");
+}
+
+/// What a filter of system calls ends a process with (Linux on x86-64).
+const SIGSYS: i32 = 31;
+
+/// As services of systemd with `SystemCallFilter=` have one.
+#[test]
+fn a_filter_that_ends_the_program_is_not_tried_unasked() {
+    let Some(python) = python() else { return };
+    if !cfg!(target_arch = "x86_64") {
+        return;
+    }
+    let stage = Stage::new();
+    let run = |native: &str| {
+        let mut program = stage.program("resnet_workers0", python);
+        program.arg("-S").arg(Path::new(SOURCES).join("tests/sampling/native.py")).env("KILL", "1");
+        program.envs([("GPUWHY_MODE", "monitor"), ("GPUWHY_NATIVE_STACKS", native), ("GPUWHY_REPORT", "off")]);
+        program.envs([("GPUWHY_REPLAY_SPEED", "1"), ("UNTIL", "1500000000")]).output().unwrap()
+    };
+    let output = run("");
+    assert!(output.status.success() && output.stderr.is_empty(), "{} {}", output.status, stderr(&output));
+    let notes = Looks::read(&stage.path("trace.gpuwhy")).session.notes;
+    assert!(notes.iter().any(|note| note.contains("a filter of system calls holds")), "{notes:?}");
+    assert_eq!(run("auto").status.signal(), Some(SIGSYS), "who asks for them gets them tried");
 }
 
 #[test]

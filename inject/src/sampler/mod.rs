@@ -70,7 +70,7 @@ impl Sampler {
             NativeStacks::WithPython if python.is_none() => None,
             NativeStacks::Auto | NativeStacks::WithPython => match Native::new(&process) {
                 Ok(unwinder) => {
-                    let (reader, note) = NativeStackReader::new(unwinder, monitors);
+                    let (reader, note) = NativeStackReader::new(unwinder, monitors, native == NativeStacks::Auto);
                     notes.extend(note);
                     Some(reader)
                 }

@@ -9,7 +9,7 @@ use host_sampler::python::{Bytecode, Frame};
 use host_sampler::thread::Thread;
 use profiler_core::record::ThreadState;
 
-use crate::sys::perf::ThreadSamples;
+use crate::sys::perf::{self, ThreadSamples};
 use crate::sys::threads;
 
 /// Time on a core between two copies of the registers of a running thread, and the same while programs are monitored:
@@ -108,9 +108,15 @@ pub struct Moment<'a> {
 }
 
 impl NativeStackReader {
-    /// Finds out whether the system gives registers of running threads, and notes it if it does not.
-    pub fn new(unwinder: Native, monitors: bool) -> (Self, Option<String>) {
+    /// Finds out whether the system gives registers of running threads, and notes it if it does not. Where a filter of
+    /// system calls might end the program for the question, it is asked only if native stacks were asked for.
+    pub fn new(unwinder: Native, monitors: bool, is_asked_for: bool) -> (Self, Option<String>) {
         let period = if monitors { MONITORING_PERIOD } else { PERIOD };
+        if !is_asked_for && perf::calls_are_filtered() {
+            let note = "native stacks of waiting threads only: a filter of system calls holds for this process, which might end it \
+                        over perf events; GPUWHY_NATIVE_STACKS=auto tries them";
+            return (Self::with(unwinder, period, false), Some(note.to_owned()));
+        }
         let refused = ThreadSamples::start(0, period).err();
         let note = refused.as_ref().map(|error| {
             format!(
@@ -119,8 +125,12 @@ impl NativeStackReader {
                  would allow them"
             )
         });
+        (Self::with(unwinder, period, refused.is_none()), note)
+    }
+
+    fn with(unwinder: Native, period: Duration, has_registers: bool) -> Self {
         let budget = Budget { since: None, spent: Duration::ZERO };
-        (Self { unwinder, budget, has_registers: refused.is_none(), period, counts: Counts::default() }, note)
+        Self { unwinder, budget, has_registers, period, counts: Counts::default() }
     }
 
     /// Begins to copy the registers of a thread while it runs, where the system allows that.

@@ -11,6 +11,7 @@
 //! that it does not know cannot end it, nor can its own descriptors be taken for it.
 #![expect(unsafe_code, reason = "calls of the C library, and memory that the kernel writes")]
 
+use std::fs;
 use std::io;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -204,6 +205,13 @@ impl Drop for ThreadSamples {
         // SAFETY: mapped by `start` with this length, and nothing refers to it any more. The event ends with it.
         unsafe { libc::munmap(self.ring.as_ptr().cast(), self.length) };
     }
+}
+
+/// Whether a filter of system calls holds for this process. It may answer `perf_event_open` by ending the process, as
+/// that of a service of systemd with `SystemCallFilter=` does.
+pub fn calls_are_filtered() -> bool {
+    let is_free = |line: &str| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "0");
+    !fs::read_to_string("/proc/self/status").is_ok_and(|status| status.lines().any(is_free))
 }
 
 /// A descriptor of the event of a thread.
