@@ -314,6 +314,11 @@ fn what_a_program_loads_and_its_end_do_not_count() {
     let near = |nanos: u64, seconds: f64| (nanos as f64 / SECOND as f64 - seconds).abs() <= 0.5;
     assert!(near(time.start_up_ns, 7.0) && near(time.window_ns, 3.0), "{time:?}");
     assert_eq!(time.bottleneck, Group::GpuCompute, "{time:?}");
+    // Where nothing has worked yet, there is no end.
+    let mut idle = Program::default();
+    idle.add(SECOND + 700 * MILLI, false, Host::Computes, Group::HostCpu);
+    let time = monitored(&idle, USUAL, 1).time().expect("device samples came");
+    assert!(near(time.window_ns, 1.5) && time.bottleneck == Group::CannotTell, "{time:?}");
     // Of a longer idle time at the end, all but two seconds and a block count.
     started.add(2 * SECOND, false, Host::Computes, Group::HostCpu);
     let time = monitored(&started, USUAL, 1).time().expect("device samples came");

@@ -135,15 +135,18 @@ impl MonitoredTime {
 }
 
 /// How many blocks at the end are idle, as far as the end of the program explains them, with the block before them, in
-/// which the work ends.
+/// which the work ends. None where nothing has worked yet.
 fn winding_down(blocks: &[&Sums]) -> usize {
     let mut nanos = 0.0;
     let idle = blocks.iter().rev().take_while(|block| {
         nanos += block.nanos();
         block.busy().high <= IDLE && nanos <= WIND_DOWN
     });
-    let idle = idle.count();
-    if blocks.len() > PARTS { idle + 1 } else { idle }
+    match idle.count() {
+        idle if idle == blocks.len() => 0,
+        idle if blocks.len() > PARTS => idle + 1,
+        idle => idle,
+    }
 }
 
 /// Where start-up is over. The block in which it ends is part of it.
