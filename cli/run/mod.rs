@@ -124,9 +124,9 @@ pub fn prepare(props: &Props) -> Result<Result<Command, u8>> {
         return Ok(Err(BAD_SETTINGS));
     }
     // Monitor mode divides the time by samples: who asks for it by the command asks for these.
-    let says = |(name, value): (OsString, OsString)| name == config::GPU_METRICS && !value.is_empty();
-    let asked = options.iter().any(|(name, _)| *name == config::GPU_METRICS) || std::env::vars_os().any(says);
-    if settings.mode == Mode::Monitor && !asked {
+    let is_set = options.iter().any(|(name, _)| *name == config::GPU_METRICS)
+        || std::env::var_os(config::GPU_METRICS).is_some_and(|value| !value.is_empty());
+    if settings.mode == Mode::Monitor && !is_set {
         options.push((config::GPU_METRICS, "auto".into()));
     }
     let mut command = Command::new(program);
