@@ -380,7 +380,8 @@ pub const NATIVE_STACKS: Setting<NativeStacks> = Setting {
                   running threads from perf events, where the system allows them. The report notes what it does not allow. The limit of \
                   1 % of one core holds for all of it; a running thread is also interrupted by a timer 200 times a second of its \
                   CPU time, and five programs took 1.04 to 1.24 times as long with it. With GPUWHY_MODE=monitor or auto the default \
-                  is `auto` in Python programs, with 50 times a second. Needs GPUWHY_SAMPLING.",
+                  is `auto` in Python programs, with 50 times a second, and perf events only where no filter of system calls \
+                  (seccomp) holds. Needs GPUWHY_SAMPLING.",
     parse: NativeStacks::parse,
 };
 
