@@ -32,7 +32,7 @@ fn resident(process: u32) -> Option<u64> {
 /// Runs the program to its end, and tells `figure` of the resident memory in the middle third of play and in the last,
 /// KiB.
 fn thirds(command: &mut Command, stage: &Stage, figure: fn(&[u64]) -> u64) -> (u64, u64) {
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
     // By the clock of play, not by that of this test: loading comes first, and takes its time.
     let mut samples = Vec::new();
     while child.try_wait().unwrap().is_none() {
@@ -67,6 +67,7 @@ fn memory_stays_flat() {
     let grew = |_| {
         let stage = Stage::new();
         let mut command = program(&stage);
+        command.stderr(Stdio::null());
         command.env("GPUWHY_REPLAY_REPEAT", repeats.to_string()).env("GPUWHY_REPLAY_SPEED", speed.to_string());
         let (middle, last) = thirds(&mut command, &stage, median);
         println!("{repeats} repetitions in {seconds} s: {middle} KiB in the middle third, {last} KiB in the last");
@@ -95,10 +96,14 @@ fn memory_stays_flat_while_a_flush_hangs_and_buffers_come() {
         // 22,200 kernels in 0.126 s.
         .env("GPUWHY_REPLAY_REPEAT", "30")
         .env("GPUWHY_REPLAY_SPEED", "0.4");
+    let said = stage.path("stderr.txt");
+    command.stderr(fs::File::create(&said).unwrap());
     let (middle, last) = thirds(&mut command, &stage, most);
     println!("{middle} KiB in the middle third, {last} KiB in the last");
     assert!(last <= middle + WITHOUT_FLUSHES, "{middle} KiB in the middle third, {last} KiB in the last");
     let (_, json) = report(&stage.path("trace.gpuwhy"));
-    assert_eq!(json["completeness"]["end"], "timed_out");
+    // On a busy machine the collector may need longer for what waits than the rest of the exit timeout.
+    let was_late = fs::read_to_string(said).unwrap().contains("the trace ends abruptly");
+    assert_eq!(json["completeness"]["end"], if was_late { "abrupt" } else { "timed_out" });
     assert!(sum(&json["completeness"]["records"]) > 500_000, "{}", json["completeness"]);
 }

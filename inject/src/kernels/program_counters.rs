@@ -72,8 +72,6 @@ pub struct SourceSampler {
     is_armed: AtomicBool,
     /// No more is opened. `Relaxed`: what matters is seen under the lock.
     is_over: AtomicBool,
-    /// Whether a window was told about. `Relaxed`: asked when nobody else can change it.
-    has_told: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -86,6 +84,8 @@ struct State {
     attempts: Attempts,
     /// The window ends at the next launch.
     is_stopping: bool,
+    /// A window was sent to the collector.
+    has_told: bool,
 }
 
 /// Attempts to close the gate that were given up since the last one that was not.
@@ -176,7 +176,6 @@ impl SourceSampler {
             state: Mutex::default(),
             is_armed: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
-            has_told: AtomicBool::new(false),
         }
     }
 
@@ -185,10 +184,10 @@ impl SourceSampler {
         let contexts = self.modules.contexts(self.cupti);
         let Some(&(first, _)) = contexts.first() else {
             tracing::warn!("program counters are not sampled: the program has loaded no module since gpuwhy began");
-            return self.send(refused(0, Outcome::NotLaunched, clock::now(self.cupti)), messages);
+            return self.refuse_before_start(0, Outcome::NotLaunched, messages);
         };
         let Some(turn) = TURNS.take(Use::ProgramCounters, TURN_TIMEOUT) else {
-            return self.send(refused(first, Outcome::Busy, clock::now(self.cupti)), messages);
+            return self.refuse_before_start(first, Outcome::Busy, messages);
         };
         let prepared = Counters::of(self.cupti).initialize();
         close_before_libraries();
@@ -220,6 +219,11 @@ impl SourceSampler {
         self.hand_on(messages);
         self.modules.close();
         drop(turn);
+    }
+
+    fn refuse_before_start(&self, device: u32, outcome: Outcome, messages: &Sender<Message>) {
+        self.state.lock().refuse(device, outcome, clock::now(self.cupti));
+        self.hand_on(messages);
     }
 
     fn refuse_all(&self, state: &mut State, outcome: Outcome) {
@@ -326,16 +330,18 @@ impl SourceSampler {
             Some(_closed) => self.close(taken),
             None => self.leave(taken),
         };
-        // Before the lock is given up: the thread of ours then forgets the modules.
-        self.send(window, messages);
-        drop(state);
+        state.done.push(window);
+        self.send_done(&mut state, messages);
     }
 
     /// The program ends, or measuring does.
     pub fn finish(&self, messages: &Sender<Message>) {
         self.is_over.store(true, Ordering::Relaxed);
         self.is_armed.store(false, Ordering::Release);
-        let Some(mut state) = self.state.try_lock_for(CLOSE_TIMEOUT) else { return };
+        let Some(mut state) = self.state.try_lock_for(CLOSE_TIMEOUT) else {
+            tracing::warn!("program counters are lost: CUPTI was still starting or stopping to sample them at the end");
+            return;
+        };
         let waited = !state.waiting.is_empty();
         self.refuse_all(&mut state, Outcome::NotLaunched);
         // The lock is held until it is closed: whoever waits for it may end the process.
@@ -350,27 +356,31 @@ impl SourceSampler {
             state.done.push(window);
         }
         tracing::debug!("waited for launches: {waited}; calls that passed the closed gate: {}", GATE.passed());
-        std::mem::take(&mut state.done).into_iter().for_each(|window| self.send(window, messages));
-        drop(state);
-        if !self.has_told.load(Ordering::Relaxed) {
+        if state.done.is_empty() && !state.has_told {
             // It ended before enough had run.
-            self.send(refused(0, Outcome::NotLaunched, clock::now(self.cupti)), messages);
+            state.refuse(0, Outcome::NotLaunched, clock::now(self.cupti));
         }
+        self.send_done(&mut state, messages);
     }
 
     /// Sends what launches have left.
     fn hand_on(&self, messages: &Sender<Message>) {
-        let done = self.state.try_lock_for(CLOSE_TIMEOUT).map(|mut state| std::mem::take(&mut state.done));
-        done.into_iter().flatten().for_each(|window| self.send(window, messages));
+        if let Some(mut state) = self.state.try_lock_for(CLOSE_TIMEOUT) {
+            self.send_done(&mut state, messages);
+        }
     }
 
-    fn send(&self, mut window: PcWindow, messages: &Sender<Message>) {
-        self.has_told.store(true, Ordering::Relaxed);
-        let wanted: HashSet<u64> = window.functions.iter().map(|function| function.module).collect();
-        let (modules, lost) = self.modules.of(Counters::of(self.cupti), &wanted);
-        window.modules_lost = lost;
-        // Refused only when the collector is dead.
-        let _ = messages.try_send(Message::ProgramCounters(Box::new(SampledWindow { window, modules })));
+    /// Sends what is done while the lock is held: once [`finish`](Self::finish) has the lock, everything is sent, and
+    /// the collector may end.
+    fn send_done(&self, state: &mut State, messages: &Sender<Message>) {
+        for mut window in state.done.drain(..) {
+            state.has_told = true;
+            let wanted: HashSet<u64> = window.functions.iter().map(|function| function.module).collect();
+            let (modules, lost) = self.modules.of(Counters::of(self.cupti), &wanted);
+            window.modules_lost = lost;
+            // Refused only when the collector is dead.
+            let _ = messages.try_send(Message::ProgramCounters(Box::new(SampledWindow { window, modules })));
+        }
     }
 }
 

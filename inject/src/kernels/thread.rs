@@ -127,12 +127,22 @@ impl KernelProfiler {
             launches: self.request.launches,
             stall_ns: u64::try_from(self.request.stall.as_nanos()).unwrap_or(u64::MAX),
         };
-        let mut measurement = Measurement::new(&chosen.choices, &chosen.contexts, limits);
+        let measurement = Measurement::new(&chosen.choices, &chosen.contexts, limits);
         let device = chosen.choices.first().map_or(0, |choice| choice.candidate.device.0);
-        match self.prepare(device) {
-            Err(code) => measurement.refuse(code),
+        // From here on `finish` says what became of each kernel, whenever the program ends.
+        *self.state.lock() = Some(State { measurement, plan: None });
+        let prepared = self.prepare(device);
+        let mut locked = self.state.lock();
+        let Some(state) = locked.as_mut() else { return };
+        match prepared {
+            Err(code) => {
+                state.measurement.refuse(code);
+                hand_on(&mut state.measurement, messages);
+                *locked = None;
+            }
             Ok((plan, turn)) => {
-                *self.state.lock() = Some(State { measurement, plan: Some(plan) });
+                state.plan = Some(plan);
+                drop(locked);
                 self.is_armed.store(true, Ordering::Release);
                 self.listen(controller, true);
                 self.wait(controller, messages);
@@ -140,10 +150,8 @@ impl KernelProfiler {
                 self.is_armed.store(false, Ordering::Release);
                 // Whoever samples may go on.
                 drop(turn);
-                return;
             }
         }
-        hand_on(&mut measurement, messages);
     }
 
     /// Takes the counters of the process and prepares the metrics of a device's chip: nothing that needs the context.

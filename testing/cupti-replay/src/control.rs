@@ -149,7 +149,9 @@ pub extern "C" fn gpuwhy_replay_program_counters(step: u32, patience_ms: u32) ->
                     return player.faults.struck() > 0;
                 }
                 let objects = player.unit.objects();
-                objects.has_sampled && (step == 0 || objects.program_counters.is_empty())
+                // What follows may need that no other thread is inside a call, however slowly they are scheduled.
+                let is_there = objects.has_sampled && (step == 0 || objects.program_counters.is_empty());
+                is_there && player.nothing_is_beside()
             };
             while !is_there() {
                 if Instant::now() >= deadline {

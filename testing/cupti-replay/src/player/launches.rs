@@ -78,12 +78,22 @@ impl Player {
         let launch = move || {
             DRIVER.set(Some(tell));
             self.launch_something();
+            self.beside.fetch_sub(1, Ordering::Release);
         };
+        self.beside.fetch_add(1, Ordering::Relaxed);
         // Without a thread nothing is found out.
         let begun = thread::Builder::new().name("beside".to_owned()).spawn(launch);
+        if begun.is_err() {
+            self.beside.fetch_sub(1, Ordering::Relaxed);
+        }
         if begun.is_ok() && inside.recv_timeout(BESIDE) == Ok(()) {
             self.violations.note(Rule::ProgramCountersBesideLaunch, || function.to_owned());
         }
+    }
+
+    /// Whether all launches of [`launch_beside`](Self::launch_beside) have returned.
+    pub fn nothing_is_beside(&self) -> bool {
+        self.beside.load(Ordering::Acquire) == 0
     }
 
     /// Launches a kernel on this thread, as `cudaLaunchKernel` does: the driver's function is called within. What is

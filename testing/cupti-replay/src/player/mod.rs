@@ -74,6 +74,8 @@ pub struct Player {
     unreported: AtomicUsize,
     /// Launches of no importance.
     launches: AtomicU32,
+    /// Threads that launch beside a call of PC sampling.
+    beside: AtomicU32,
 }
 
 #[derive(Debug)]
@@ -132,6 +134,7 @@ impl Player {
             initialized: AtomicBool::new(false),
             unreported: AtomicUsize::new(0),
             launches: AtomicU32::new(0),
+            beside: AtomicU32::new(0),
         }
     }
 
