@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use super::program::{EXIT_TIMEOUT_OF_HANGS, Outcome, outcome, program};
+use super::program::{Outcome, outcome, outcome_of_hang, program};
 use super::table;
 use crate::support::Stage;
 
@@ -48,12 +48,14 @@ fn run_all(faults: &[String]) -> Vec<Outcome> {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     faults.get(index).map(|fault| (index, fault))
                 } {
-                    let stage = Stage::new();
-                    let mut command = program(&stage);
-                    if fault.contains("=hang") {
-                        command.env("GPUWHY_EXIT_TIMEOUT", EXIT_TIMEOUT_OF_HANGS);
-                    }
-                    let seen = outcome(command.env("GPUWHY_REPLAY_FAULT", fault), &stage.path("trace.gpuwhy"));
+                    let run = |timeout: Option<&str>| {
+                        let stage = Stage::new();
+                        let mut command = program(&stage);
+                        command.envs(timeout.map(|timeout| ("GPUWHY_EXIT_TIMEOUT", timeout)));
+                        outcome(command.env("GPUWHY_REPLAY_FAULT", fault), &stage.path("trace.gpuwhy"))
+                    };
+                    let hangs = fault.contains("=hang");
+                    let seen = if hangs { outcome_of_hang(|timeout| run(Some(timeout))) } else { run(None) };
                     seen.is_the_programs_own(fault);
                     outcomes.lock().unwrap().insert(index, seen);
                 }

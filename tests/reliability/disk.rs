@@ -5,7 +5,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use super::program::{EXIT_TIMEOUT_OF_HANGS, Outcome, outcome, program};
+use super::program::{EXIT_TIMEOUTS_OF_HANGS, Outcome, outcome, program};
 use super::table;
 use crate::support::{GPUWHY, Stage, stays};
 
@@ -58,7 +58,7 @@ fn run(disk: &Disk) -> Outcome {
             assert!(library.is_file(), "{} was not built: run `cargo test --workspace`", library.display());
             command.env("LD_PRELOAD", library).env("FAULTY_DISK", fault);
             if fault.starts_with("slow") {
-                command.env("GPUWHY_EXIT_TIMEOUT", EXIT_TIMEOUT_OF_HANGS);
+                command.env("GPUWHY_EXIT_TIMEOUT", EXIT_TIMEOUTS_OF_HANGS[0]);
             }
         }
         Disk::SizeLimit(kibibytes) => {

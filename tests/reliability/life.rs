@@ -2,18 +2,16 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::program::{CODE, PRINTED, outcome, program};
+use super::program::{CODE, EXIT_TIMEOUT, PRINTED, outcome, outcome_of_hang, program};
 use super::table;
 use crate::support::{GPUWHY, Stage, report};
 
-/// What an abrupt end may cost at a flush every 10 ms and play in real time: two flushes, and what a busy machine adds.
-const LOST_AT_MOST: Duration = Duration::from_millis(150);
-/// A machine that has no time for the flushing thread only makes it more, so the least of so many runs counts.
-const TRIES: usize = 5;
 /// When the program leaves, milliseconds of the recording: in the middle of its copies.
 const LEAVES_AT: u64 = 500;
+/// When play waits for two flushes, milliseconds of the recording, so that everything before is complete.
+const FLUSHED_AT: u64 = 490;
 
 /// Way out, and how the trace says that it ended.
 const ENDINGS: &[(&str, &str)] = &[
@@ -38,34 +36,28 @@ fn every_way_out_is_the_programs_own_and_the_trace_says_what_it_cost() {
     let mut rows = Vec::new();
     for (how, end) in ENDINGS {
         let status = |output: &std::process::Output| (output.status.code(), output.status.signal());
-        let mut lost = Vec::new();
-        let seen = loop {
-            let stage = Stage::new();
-            let mut command = program(&stage);
-            command.args(["--exit", how, "--until", &LEAVES_AT.to_string()]).env("GPUWHY_REPLAY_SPEED", "1");
-            let expected = bare(&command).output().unwrap();
-            let seen = outcome(&mut command, &stage.path("trace.gpuwhy"));
-            assert_eq!(status(&seen.output), status(&expected), "{how}");
-            assert_eq!(seen.output.stdout, expected.stdout, "{how}");
-            assert_eq!(seen.trace.as_ref().unwrap().1, *end, "{how}");
-            if *end != "abrupt" {
-                break seen;
-            }
+        let stage = Stage::new();
+        let mut command = program(&stage);
+        command.args(["--exit", how, "--until", &LEAVES_AT.to_string()]).env("GPUWHY_REPLAY_SPEED", "1");
+        command.args(["--call", &format!("{FLUSHED_AT}:flushes=2")]);
+        let expected = bare(&command).output().unwrap();
+        let seen = outcome(&mut command, &stage.path("trace.gpuwhy"));
+        assert_eq!(status(&seen.output), status(&expected), "{how}");
+        assert_eq!(seen.output.stdout, expected.stdout, "{how}");
+        assert_eq!(seen.trace.as_ref().unwrap().1, *end, "{how}");
+        if *end == "abrupt" {
             let (_, json) = report(&stage.path("trace.gpuwhy"));
             let start = json["process"]["start_time_unix_ns"].as_u64().unwrap();
             let until = json["completeness"]["complete_until_unix_ns"].as_u64().unwrap();
-            lost.push(Duration::from_millis(LEAVES_AT).saturating_sub(Duration::from_nanos(until - start)));
+            let complete = Duration::from_nanos(until - start);
+            assert!(complete >= Duration::from_millis(FLUSHED_AT), "{how}: {complete:?}");
             let text = Command::new(GPUWHY).arg("report").arg(stage.path("trace.gpuwhy")).output().unwrap();
             let text = String::from_utf8(text.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(
                 text.contains("The trace has no end, because the program was killed or still runs: everything up to"),
                 "{text}"
             );
-            if lost.last().is_some_and(|lost| *lost < LOST_AT_MOST) {
-                break seen;
-            }
-            assert!(lost.len() < TRIES, "{how}: {lost:?}");
-        };
+        }
         let stated = match *end {
             "abrupt" => "until when it is whole, and how much is missing at most",
             _ => "nothing missing",
@@ -79,17 +71,20 @@ fn every_way_out_is_the_programs_own_and_the_trace_says_what_it_cost() {
 
 #[test]
 fn an_exit_while_a_flush_runs_waits_for_it_and_no_longer() {
-    for (flush, timeout, end) in [("300ms", "60s", "clean"), ("60000ms", "3s", "timed_out")] {
+    let run = |flush: &str, timeout: &str| {
         let stage = Stage::new();
         let mut command = program(&stage);
         command
             .env("GPUWHY_REPLAY_FAULT", format!("cuptiActivityFlushAll={flush}"))
             .env("GPUWHY_EXIT_TIMEOUT", timeout);
-        let begun = Instant::now();
         let seen = outcome(&mut command, &stage.path("trace.gpuwhy"));
         seen.is_the_programs_own(flush);
-        assert_eq!(seen.trace.unwrap().1, end, "{flush} after {:?}: {:?}", begun.elapsed(), seen.said);
-    }
+        seen
+    };
+    let waited = run("300ms", EXIT_TIMEOUT);
+    assert_eq!(waited.trace.unwrap().1, "clean", "{:?}", waited.said);
+    let gave_up = outcome_of_hang(|timeout| run("60000ms", timeout));
+    assert_eq!(gave_up.trace.unwrap().1, "timed_out", "{:?}", gave_up.said);
 }
 
 #[test]

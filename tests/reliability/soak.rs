@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use super::program::{CODE, EXIT_TIMEOUT_OF_HANGS, program};
+use super::program::{CODE, EXIT_TIMEOUTS_OF_HANGS, LATE, program};
 use crate::support::{Stage, fixture, report, sum};
 
 /// Repetitions of the recording (0.78 s), all of which the replay library holds in memory from the start: 2,000 take
@@ -90,7 +90,7 @@ fn memory_stays_flat_while_a_flush_hangs_and_buffers_come() {
     command
         .env("GPUWHY_REPLAY", fixture("graph_dense"))
         .env("GPUWHY_REPLAY_FAULT", "cuptiActivityFlushAll=hang@running")
-        .env("GPUWHY_EXIT_TIMEOUT", EXIT_TIMEOUT_OF_HANGS)
+        .env("GPUWHY_EXIT_TIMEOUT", EXIT_TIMEOUTS_OF_HANGS[0])
         .env("GPUWHY_WHAT_IF", "off")
         .env("GPUWHY_BUFFER_MEMORY", "32M")
         // 22,200 kernels in 0.126 s.
@@ -102,8 +102,9 @@ fn memory_stays_flat_while_a_flush_hangs_and_buffers_come() {
     println!("{middle} KiB in the middle third, {last} KiB in the last");
     assert!(last <= middle + WITHOUT_FLUSHES, "{middle} KiB in the middle third, {last} KiB in the last");
     let (_, json) = report(&stage.path("trace.gpuwhy"));
-    // On a busy machine the collector may need longer for what waits than the rest of the exit timeout.
-    let was_late = fs::read_to_string(said).unwrap().contains("the trace ends abruptly");
-    assert_eq!(json["completeness"]["end"], if was_late { "abrupt" } else { "timed_out" });
+    // On a busy machine the collector may need longer for what waits than the rest of the exit timeout, and says so.
+    let was_late = fs::read_to_string(said).unwrap().contains(LATE);
+    let end = &json["completeness"]["end"];
+    assert!(end == "timed_out" || was_late && end == "abrupt", "{was_late} {end}");
     assert!(sum(&json["completeness"]["records"]) > 500_000, "{}", json["completeness"]);
 }
