@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from ._session import Profile
 
 _seen: list[tuple[str, str]] = []
+# The range around each call of gpu_bench.
+_CALL = "gpu_bench"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,6 +40,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "gpu_expect(**limits): what the region measured by gpu_profile may do, such as "
                             "launches_at_most=3, no_sync=True, kernel_within=('softmax', 1.05), baseline='perf.json'")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Measuring must begin before the first test uses CUDA, whichever asks for it."""
+    if session.config.getoption("collectonly") or not any("gpu_profile" in getattr(item, "fixturenames", ()) for item in session.items):
+        return
+    from ._errors import NotFound, NotMeasured, VersionMismatch
+    from ._session import prepare
+
+    try:
+        prepare()
+    except (NotMeasured, NotFound, VersionMismatch):
+        pass  # The tests that ask are skipped or fail, with the reason.
 
 
 class GpuProfile:
@@ -137,6 +152,17 @@ class BenchResult:
     report: Report
 
 
+def _bench_result(report: Report, calls: int) -> BenchResult:
+    """What the ranges of the calls say."""
+    times = next((row["projected"] for row in report.ranges if row["message"] == _CALL), None)
+    if times is None or times["count"] == 0:
+        pytest.fail("the calls launched nothing on a device from the thread of the test", pytrace=False)
+    if times["count"] < calls:
+        pytest.fail(f"of {calls} calls only {times['count']} have device work in the trace: some launched nothing, or the device "
+                    "was more than 2 s behind; then measure fewer calls", pytrace=False)
+    return BenchResult(calls, times["median_ns"] / 1e3, times["min_ns"] / 1e3, times["max_ns"] / 1e3, report)
+
+
 @pytest.fixture
 def gpu_bench(gpu_profile: GpuProfile) -> Callable[..., BenchResult]:
     """Measures how long the device works for a call: `gpu_bench(lambda: gemm(a, b), calls=50)`."""
@@ -148,13 +174,9 @@ def gpu_bench(gpu_profile: GpuProfile) -> Callable[..., BenchResult]:
             call()
         with gpu_profile:
             for _ in range(calls):
-                with named("gpu_bench"):
+                with named(_CALL):
                     call()
-        rows = [row for row in gpu_profile.report.ranges if row["message"] == "gpu_bench"]
-        if not rows or not rows[0].get("device"):
-            pytest.fail("the calls launched nothing on a device", pytrace=False)
-        times = rows[0]["device"]
-        return BenchResult(calls, times["median_ns"] / 1e3, times["min_ns"] / 1e3, times["max_ns"] / 1e3, gpu_profile.report)
+        return _bench_result(gpu_profile.report, calls)
 
     return bench
 

@@ -94,6 +94,58 @@ def test_step(gpu_profile):
     program.run(line)
 
 
+def test_measuring_begins_before_the_first_test_if_one_asks(program):
+    (program.folder / "test_user.py").write_text('''
+import gpuwhy._native, pytest
+used = False
+gpuwhy._native.cuda_is_used = lambda: used
+
+def test_that_uses_cuda():
+    global used
+    used = True
+
+@pytest.mark.filterwarnings("error")
+def test_that_measures(gpu_profile):
+    with gpu_profile:
+        pass
+''')
+    line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", program.folder, *PLUGIN, "test_user.py"]
+    assert "2 passed" in program.run(line).stdout
+    # Nobody asks, so nothing is loaded.
+    (program.folder / "conftest.py").write_text('''
+def pytest_unconfigure():
+    import gpuwhy._native
+    assert gpuwhy._native.found is None
+''')
+    program.run([*line, "-k", "test_that_uses_cuda"])
+    program.run([*line, "--collect-only"])
+
+
+def test_a_benchmark_has_the_times_of_its_calls(program):
+    def row(kind, name, start, duration, thread, correlation):
+        return {"ph": "X", "cat": kind, "name": name, "ts": start, "dur": duration, "pid": 0 if kind == "kernel" else 100,
+                "tid": thread, "args": {"correlation": correlation, "device": 0, "context": 1, "stream": 7}}
+
+    rows = []
+    for number in range(3):
+        start = 1000 + 100 * number
+        rows += [row("user_annotation", f"ProfilerStep#{number}", start, 50, 100, 0),
+                 row("cuda_runtime", "cudaLaunchKernel", start + 5, 5, 100, 10 + number),
+                 row("kernel", "work", start + 20, 20 + number, 7, 10 + number)]
+    (program.folder / "trace.json").write_text(json.dumps({"traceEvents": rows, "displayTimeUnit": "ms", "deviceProperties": []}))
+    program('''
+        import gpuwhy, gpuwhy.pytest_plugin, pytest
+        from gpuwhy.pytest_plugin import _bench_result
+        # Of a recording, the ranges are on a thread of their own; of PyTorch's traces only steps are taken.
+        gpuwhy.pytest_plugin._CALL = "ProfilerStep#*"
+        report = gpuwhy.open("trace.json").report
+        found = _bench_result(report, 3)
+        assert (found.calls, found.median_us, found.min_us, found.max_us) == (3, 21, 20, 22), found
+        with pytest.raises(pytest.fail.Exception, match="of 4 calls only 3"):
+            _bench_result(report, 4)
+        ''')
+
+
 NOTEBOOK = '''
 import json, nbclient, nbformat
 cells = [

@@ -145,11 +145,12 @@ def judged(suite: Suite) -> Iterator[Result]:
         yield skipped("python.pytest", "pytest is not installed")
         return
     script = suite.workloads / "module" / "judged_tests.py"
-    run = call(suite, "pytest", "-m", "pytest", "-p", "no:cacheprovider", "--gpuwhy-required", "-q", script)
+    run = call(suite, "pytest", "-m", "pytest", "-p", "no:cacheprovider", "--gpuwhy-required", "-q",
+               "-W", "error::gpuwhy.LateStart", script)
     wrong = "3 launching calls, at most 2 expected" in run.stdout and "calls waited for the device" in run.stdout
     empty = "has measured nothing" in run.stdout
-    passed = "2 passed" in run.stdout or "3 passed" in run.stdout
-    yield expect("python.pytest", run.code == 1 and wrong and empty and passed, run.stdout.strip()[-400:])
+    counts = "1 failed, 4 passed, 1 error" in run.stdout
+    yield expect("python.pytest", run.code == 1 and wrong and empty and counts, run.stdout.strip()[-400:])
 
 
 def notebook(suite: Suite) -> Iterator[Result]:

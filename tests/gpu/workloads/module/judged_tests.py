@@ -6,10 +6,11 @@ import torch
 
 @pytest.fixture(scope="session")
 def x():
-    import gpuwhy
-
-    gpuwhy.prepare()
     return torch.zeros(1 << 20, device="cuda")
+
+
+def test_that_uses_cuda_before_others_measure(x):
+    assert x.sum().item() == 0
 
 
 @pytest.mark.gpu_expect(launches_at_most=3, no_pageable_copy=True, no_allocation=True)
