@@ -3,6 +3,9 @@
 The programs run on the CPU (workloads/rehearsal.py), and a stand-in for gpuwhy gives each traced run the same made-up
 report. So the programs, their turns, the files and the tables are tried; verdicts and figures mean nothing, and checks of
 them fail. All options are those of run.sh. It needs the libraries of the programs, PyTorch first of all.
+
+`python3 tests/gpu/rehearse.py --replay target/debug --only docs` takes the command and the library of that folder instead,
+over its replay library: the GPU of each program is the recording of an MLP's training, and no PyTorch is needed.
 """
 
 from __future__ import annotations
@@ -63,14 +66,20 @@ def script(path: pathlib.Path, text: str) -> None:
 def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         stand_ins = pathlib.Path(folder)
-        script(stand_ins / "gpuwhy", GPUWHY.format(python=sys.executable, report=json.dumps(REPORT), kernels=json.dumps(KERNELS)))
+        options, variables, binaries = sys.argv[1:], {"GPU_SUITE_REHEARSAL": "1"}, folder
+        if options[:1] == ["--replay"]:
+            binaries = str(pathlib.Path(options[1]).resolve())
+            options, variables = options[2:], {"GPU_SUITE_REPLAY": binaries}
+        else:
+            script(stand_ins / "gpuwhy", GPUWHY.format(
+                python=sys.executable, report=json.dumps(REPORT), kernels=json.dumps(KERNELS)))
         script(stand_ins / "nvidia-smi", "#!/bin/sh\necho 'no GPU: a rehearsal, 0'\n")
         script(stand_ins / "nvcc", "#!/bin/sh\nexit 0\n")
         (stand_ins / "libprof.so").touch()
         environment = {
-            **os.environ, "PATH": f"{stand_ins}:{os.environ['PATH']}", "GPU_SUITE_REHEARSAL": "1", "OMP_NUM_THREADS": "1"}
+            **os.environ, "PATH": f"{stand_ins}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1", **variables}
         return subprocess.run(
-            [sys.executable, str(HERE / "suite.py"), "--bin", folder, *sys.argv[1:]], env=environment, check=False).returncode
+            [sys.executable, str(HERE / "suite.py"), "--bin", binaries, *options], env=environment, check=False).returncode
 
 
 if __name__ == "__main__":

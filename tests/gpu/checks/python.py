@@ -1,8 +1,9 @@
 """The wheel on a GPU: installed without a network into an environment that sees this Python's packages, then the command,
 the module, sessions in every order with torch and CUDA, callbacks, the pytest plugin and a notebook.
 
-It takes the newest wheel of `dist/` (`python3 python/wheel.py` builds it), or GPUWHY_WHEEL. Wheels of IPython, ipykernel and
-nbclient that lie in `dist/more/` are installed too, for the notebook.
+It takes the newest wheel of `dist/` (`python3 python/wheel.py` builds it), or GPUWHY_WHEEL; without one it makes a wheel of
+the command and library under test. Wheels of pytest, IPython, ipykernel and nbclient that lie in `dist/more/` are installed
+too.
 """
 
 from __future__ import annotations
@@ -38,12 +39,36 @@ def find_wheel() -> pathlib.Path | None:
     return found[-1] if found else None
 
 
+def make_wheel(suite: Suite) -> Run:
+    """A wheel of the files under test, in `scratch`."""
+    call = "import sys, gpuwhy_build; gpuwhy_build.build_wheel(sys.argv[1])"
+    variables = {"PYTHONPATH": str(REPOSITORY / "python" / "build_backend"), "GPUWHY_WHEEL_BINARIES": str(suite.gpuwhy.parent.resolve())}
+    return suite.run("python-wheel", [sys.executable, "-c", call, suite.scratch], Mode.BARE, variables, LIMIT)
+
+
+def replayed() -> dict[str, str]:
+    """In a rehearsal, the variables that put a recording in the place of the GPU; its folder is that of the built files."""
+    folder = os.environ.get("GPU_SUITE_REPLAY")
+    if not folder:
+        return {}
+    recording = REPOSITORY / "testing" / "fixtures" / "mlp.cupti.zst"
+    return {"GPUWHY_CUPTI_PATH": f"{folder}/libcupti_replay.so", "GPUWHY_REPLAY": str(recording), "GPUWHY_EXIT_TIMEOUT": "60s",
+            "GPU_SUITE_REPLAY_HOST": f"{folder}/gpuwhy-replay-host"}
+
+
 def environment(suite: Suite) -> pathlib.Path:
     return suite.scratch / "python-environment"
 
 
-def install(suite: Suite, wheel: pathlib.Path) -> Iterator[Result]:
+def install(suite: Suite) -> Iterator[Result]:
     """A fresh environment that finds torch where this Python does."""
+    wheel = find_wheel()
+    if wheel is None:
+        made = make_wheel(suite)
+        wheel = next(suite.scratch.glob("gpuwhy-*.whl"), None)
+        if made.code != 0 or wheel is None:
+            yield expect("python.wheel", False, why(made))
+            return
     folder = environment(suite)
     made = suite.run("python-venv", [sys.executable, "-m", "venv", "--without-pip", folder], limit=LIMIT)
     packages = next(iter((folder / "lib").glob("python3*/site-packages")), None)
@@ -65,7 +90,7 @@ def call(suite: Suite, name: str, *words: str | os.PathLike[str], limit: float =
     python = environment(suite) / "bin"
     path = f"{python}:{os.environ['PATH']}"
     # Traces and the library's own messages stay in the folder of the run.
-    return suite.run(f"python-{name}", [python / "python", *words], Mode.BARE, {"PATH": path}, limit)
+    return suite.run(f"python-{name}", [python / "python", *words], Mode.BARE, {"PATH": path, **replayed()}, limit)
 
 
 def last(run: Run) -> dict:
@@ -165,12 +190,8 @@ def notebook(suite: Suite) -> Iterator[Result]:
 
 def python(suite: Suite) -> Iterator[Result]:
     """All of it, in one environment."""
-    wheel = find_wheel()
-    if wheel is None or not wheel.is_file():
-        yield skipped("python", "there is no wheel: `python3 python/wheel.py` builds dist/gpuwhy-*.whl, GPUWHY_WHEEL names one")
-        return
     failed = False
-    for result in install(suite, wheel):
+    for result in install(suite):
         failed |= result.status.value == "FAIL"
         yield result
     if failed:

@@ -1,0 +1,229 @@
+"""The command lines and Python snippets of README.md and docs/, and what each needs to run as it stands.
+
+A line is run in a folder that has what `GIVEN` names, or is in `NOT_RUN` with the reason; test_documented.py fails for one
+that is neither. Blocks marked sh are lines of a shell, as are indented lines and inline code that begin with one of
+`PROGRAMS` and are whole commands.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import os
+import pathlib
+import re
+import shlex
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+
+PROGRAMS = ("gpuwhy", "python", "mpirun", "mpiexec", "srun")
+COMMAND = re.compile(rf"(?:[A-Z][A-Z0-9_]*=\S+ )*(?:{'|'.join(PROGRAMS)}) ")
+# Inline code is mostly the name of a verb with an option; these are whole.
+WHOLE = re.compile(r" -- \S|^(?:CUDA|GPUWHY)_\w+=\S+ |^gpuwhy doctor --\w+$|^gpuwhy kernels --query")
+
+# What the folder has, by name (tests/gpu/checks/docs.py makes it).
+GIVEN = {
+    "train.py", "script.py", "PROGRAM", "COMMAND", "./program", "TRACE", "A", "B", "RUN/", "run1/", "run2/", "run.gpuwhy",
+    "gpuwhy-4711.gpuwhy", "gpuwhy-4711.jsonl.gz", "traces/4711.gpuwhy", "before.gpuwhy", "after.gpuwhy", "rank*.gpuwhy", "trace.pt.trace.json.gz", "$PWD/libprof.so", "libprof.so",
+    "$PWD/target/release/libprof.so",
+}
+
+# Lines that are not run, by pattern, with the reason.
+NOT_RUN = {
+    # Where they belong to other checks.
+    "cargo *": "builds, no GPU feature",
+    "pip install *": "python.install does it",
+    "tar *": "installs: python/package.py tests what it packs",
+    "sudo dpkg *": "installs: python/package.py tests what it packs",
+    "man *": "installs: python/package.py tests what it packs",
+    "export PATH=*": "the folder of the build is on the PATH",
+    "gpuwhy demo *": "needs no GPU: tests/cli_demo.rs",
+    "nsys export *": "needs nsys: counts.* read its files",
+    "gpuwhy report run.sqlite": "needs nsys: counts.* read its files",
+    "gpuwhy hang": "needs a job that waits: ranks.hang",
+    "import gpuwhy.lightning, *": "a sketch without model and data: python.lightning and python.trainer run both callbacks",
+    # Summaries of what there is.
+    "gpuwhy check TRACE": "names verbs, no command",
+    "gpuwhy stats|analyze *": "names verbs, no command",
+    "gpuwhy query TRACE SQL": "names verbs, no command",
+    "gpuwhy lake, recipe*": "names verbs, no command",
+    "gpuwhy export|compact *": "names verbs, no command",
+    "gpuwhy status|start|*": "names verbs, no command",
+    "gpuwhy doctor|demo|*": "names verbs, no command",
+    "* ...": "names options, no command",
+    "*[[]--*": "names options, no command",
+    # What one machine with a GPU lacks.
+    "*--nproc-per-node 8 *": "needs eight GPUs",
+    "*srun *": "needs Slurm",
+    "*mpirun *": "needs an MPI program on 16 ranks",
+    "*mpiexec *": "needs an MPI program on 16 ranks",
+    "*pushgateway*": "needs a Pushgateway: tests/prometheus.sh",
+    "*kubectl *": "needs Kubernetes",
+    "*{host}*": "needs another host",
+    "*node7*": "needs another host",
+    "*--nccl *": "needs NCCL between GPUs: nccl.*",
+    "*NCCL_PROFILER_PLUGIN=*": "needs NCCL between GPUs: nccl.*",
+    "*vllm *": "needs vLLM",
+    "*--engine duckdb*": "needs DuckDB: tests/lake.sh",
+    "*--engine spark*": "needs a Spark server: tests/lake.sh",
+    "gpuwhy hang answers": "needs answers of a job that waits: ranks.hang",
+    "gpuwhy hang /tmp/nccl_trace_rank_*": "needs dumps of a job that waits: tests/hang.rs",
+    "gpuwhy exporter --textfile *": "needs the folder of node_exporter: tests/exporter.rs",
+    "gpuwhy top 4711 4712": "needs a terminal: tests/terminal.sh",
+    "gpuwhy top gpuwhy-4711.gpuwhy *": "needs a terminal: tests/terminal.sh",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How a line is run."""
+
+    # How long train.py trains, seconds.
+    seconds: float = 3.0
+    # It does not end by itself: it is interrupted after so many seconds.
+    interrupt: float | None = None
+    codes: tuple[int, ...] = (0,)
+    # What it must say, as a pattern.
+    says: str = ""
+    # Alone on the GPU.
+    alone: bool = False
+
+
+RECORDED = r"Recorded \d+ kernel|gpuwhy: process"
+# The first pattern that fits counts.
+SETTINGS = {
+    "gpuwhy run --delay 60 *": Settings(seconds=75.0, says=RECORDED),
+    "gpuwhy run -c command *": Settings(),
+    "gpuwhy run --mode monitor *": Settings(says="gpuwhy: process"),
+    "gpuwhy run --gpu-metrics *": Settings(says=RECORDED, alone=True),
+    "gpuwhy run *": Settings(says=RECORDED),
+    "CUDA_INJECTION64_PATH=*": Settings(says=RECORDED),
+    "python -m gpuwhy train.py*": Settings(says=RECORDED),
+    "python -m gpuwhy script.py*": Settings(says=RECORDED),
+    "gpuwhy kernels --query*": Settings(),
+    "gpuwhy kernels -*": Settings(seconds=8.0, says="kernel", alone=True),
+    "gpuwhy doctor --calibrate": Settings(alone=True),
+    "gpuwhy doctor": Settings(codes=(0, 1), says="libprof.so"),
+    "gpuwhy exporter --once": Settings(),
+    "gpuwhy exporter*": Settings(interrupt=4.0),
+    "gpuwhy watch *": Settings(interrupt=6.0),
+    "gpuwhy lake follow *": Settings(interrupt=6.0),
+    # The trace lacks a rule's case, or the newest run is slower: said by the exit code.
+    "gpuwhy history --fail-if-slower *": Settings(codes=(0, 3)),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """A command, or a snippet of Python."""
+
+    page: str
+    number: int
+    kind: str  # sh, python, notebook
+    text: str
+
+    @property
+    def place(self) -> str:
+        return f"{self.page.removeprefix('docs/')}:{self.number}"
+
+    def settings(self) -> Settings:
+        return next((how for pattern, how in SETTINGS.items() if fnmatch.fnmatchcase(self.text, pattern)), Settings())
+
+    def not_run(self) -> str | None:
+        """Why it is not run; None if it is."""
+        return next((why for pattern, why in NOT_RUN.items() if fnmatch.fnmatchcase(self.text, pattern)), None)
+
+
+def pages() -> list[pathlib.Path]:
+    return [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+
+
+def without_comment(text: str) -> str:
+    """A line of a shell without what follows ` #` outside quotes."""
+    quote = ""
+    for index, letter in enumerate(text):
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        elif letter == "#" and (index == 0 or text[index - 1] == " "):
+            return text[:index].rstrip()
+    return text.rstrip()
+
+
+def is_open(text: str) -> bool:
+    """Whether a command goes on in the next line."""
+    if text.endswith("\\"):
+        return True
+    try:
+        shlex.split(text)
+    except ValueError:
+        return True
+    return False
+
+
+def lines_of(page: pathlib.Path) -> list[Line]:
+    """All of a page, in their order."""
+    name = os.path.relpath(page, REPOSITORY)
+    found: list[Line] = []
+    kind, block, began = "", "", 0
+    for number, raw in enumerate(page.read_text().splitlines(), 1):
+        fence = re.match(r"\s*```(\w*)", raw)
+        if fence and not kind:
+            kind, block, began = fence[1] or "text", "", number + 1
+        elif fence:
+            if kind == "python" or kind == "text" and block.startswith("%%gpuwhy"):
+                found.append(Line(name, began, "python" if kind == "python" else "notebook", block))
+            kind = ""
+        elif kind == "sh":
+            block = f"{block}\n{raw}" if block else raw
+            command = without_comment(block)
+            if command and not is_open(command):
+                found.append(Line(name, number - block.count("\n"), "sh", command))
+            if not is_open(command):
+                block = ""
+        elif kind:
+            block += raw + "\n"
+        elif raw.startswith("    ") and COMMAND.match(raw.strip()):
+            # What stands in a second column describes it.
+            found.append(Line(name, number, "sh", re.split(" {2,}", without_comment(raw.strip()))[0]))
+        else:
+            whole = [code for code in re.findall(r"`([^`]+)`", raw) if COMMAND.match(code) and WHOLE.search(code)]
+            found += [Line(name, number, "sh", code) for code in whole]
+    return found
+
+
+def documented() -> list[Line]:
+    """What the documents say that a user can type, each once."""
+    found: dict[str, Line] = {}
+    for page in pages():
+        for line in lines_of(page):
+            found.setdefault(line.text, line)
+    return list(found.values())
+
+
+def missing(line: Line, made: set[str]) -> list[str]:
+    """Files and placeholders of a command that are neither given nor made by a line before it. Adds what it makes."""
+    if line.kind != "sh":
+        return []
+    words = [word for word in re.split(r"[\s;|]+|&&", re.sub(r"'[^']*'|\"[^\"]*\"", quoted, line.text)) if word]
+    wanted = []
+    for before, word in zip(["", *words], words):
+        name = word.split("=", 1)[1] if re.match(r"[A-Z][A-Z0-9_]*=", word) else word
+        if before in ("-o", "--output", "--html", "--to", "--baseline") or before == "OUT":
+            made.add(name)
+        elif is_file(name) and name not in GIVEN and name not in made:
+            wanted.append(name)
+    return wanted
+
+
+def quoted(found: re.Match[str]) -> str:
+    """Quoted text is one word, of which only a file's name matters."""
+    text = found[0][1:-1]
+    return text if re.fullmatch(r"[\w./%{}*-]+", text) else "_"
+
+
+def is_file(word: str) -> bool:
+    if word.startswith("-") or re.fullmatch(r"[\d.,]+(ms|s|m|USD)?|[\d.:]+", word):
+        return False
+    return bool(re.fullmatch(r"[A-Z]{1,}/?|.*/|.*\.(py|so|gpuwhy|gz|json|sqlite)|\$PWD/.*|.*\.\.\..*", word))

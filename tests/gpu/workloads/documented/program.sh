@@ -1,0 +1,3 @@
+#!/bin/sh
+# A program of a user.
+exec python "$(dirname "$0")/train.py"
