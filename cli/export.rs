@@ -2,8 +2,9 @@
 //!
 //! Converting is library code (`gpuwhy-export`); here are the names of files, the progress bar and the exit codes.
 
-use std::fs;
+use std::fs::DirBuilder;
 use std::io::{self, IsTerminal as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
@@ -193,7 +194,7 @@ fn make_folder(path: &Path, count: usize) -> Result<()> {
     if !is_folder(path) && (path == Path::new("-") || path.extension().is_some() || path.exists()) {
         bail!("{named}: this is one file, and {count} traces are to be written; name a folder, such as {named}/");
     }
-    match fs::create_dir(path) {
+    match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             bail!("{named}: the parent folder does not exist; create it first")
         }
@@ -203,6 +204,8 @@ fn make_folder(path: &Path, count: usize) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -1,8 +1,9 @@
 //! `gpuwhy view`: writes the HTML page of a trace, of two, or of ranks to the cache, and opens it.
 
 use std::env;
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::io::{self, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -64,7 +65,9 @@ fn folder() -> Result<PathBuf> {
         bail!("neither XDG_CACHE_HOME nor HOME is set, so there is no cache folder; use report --html OUT");
     };
     let folder = cache.join("gpuwhy").join("pages");
-    fs::create_dir_all(&folder).with_context(|| format!("{}: cannot make this folder", folder.display()))?;
+    // Pages have what traces have.
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    made.with_context(|| format!("{}: cannot make this folder", folder.display()))?;
     Ok(folder)
 }
 

@@ -406,3 +406,38 @@ fn a_second_signal_ends_the_command_at_once() {
     assert_eq!(ended(&mut child), None, "no exit code: it was killed");
     assert!(!place.path("out").exists());
 }
+
+#[test]
+fn what_is_made_of_a_trace_is_for_its_user_alone_whatever_the_umask_is() {
+    let place = Place::new(FEW);
+    write_trace(&place.path("rank0.gpuwhy"), FEW, Some(0)).unwrap();
+    let umasked = |arguments: &str| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("umask 000; exec \"$0\" {arguments}"), env!("CARGO_BIN_EXE_gpuwhy")]);
+        shell.current_dir(place.folder.path()).env("XDG_CACHE_HOME", place.path("cache")).env_remove("DISPLAY");
+        let output = shell.output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{arguments}: {}", text(&output.stderr));
+    };
+    umasked("compact trace.gpuwhy -o compact.gpuwhy");
+    umasked("report trace.gpuwhy --html page.html");
+    umasked("diff trace.gpuwhy trace.gpuwhy --html diff.html");
+    umasked("merge rank0.gpuwhy -o merged.perfetto-trace");
+    umasked("view trace.gpuwhy --no-browser");
+    for format in ["chrome", "json", "perfetto", "sqlite", "parquet"] {
+        umasked(&format!("export --to {format} trace.gpuwhy -o out/"));
+    }
+    let mut folders = vec![place.path("out"), place.path("cache")];
+    let mut files: Vec<_> =
+        ["compact.gpuwhy", "page.html", "diff.html", "merged.perfetto-trace"].map(|name| place.path(name)).into();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    while let Some(folder) = folders.pop() {
+        assert_eq!(mode(&folder), 0o700, "{}", folder.display());
+        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() { folders.push(path) } else { files.push(path) }
+        }
+    }
+    assert!(files.len() > 4 + 4 + 1 + 20, "{files:?}");
+    for file in files {
+        assert_eq!(mode(&file), 0o600, "{}", file.display());
+    }
+}

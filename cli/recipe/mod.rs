@@ -4,7 +4,9 @@
 
 mod engine;
 
+use std::fs::Permissions;
 use std::io::{self, BufWriter, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
@@ -123,7 +125,8 @@ fn opened(paths: &[PathBuf], run: Option<&str>) -> Result<Vec<(TraceFile, Label)
 
 /// A lake of these traces, for an engine that reads files; and what the traces lack.
 fn temporary(traces: &[(TraceFile, Label)], tables: &[Table]) -> Result<(tempfile::TempDir, Vec<String>)> {
-    let folder = tempfile::tempdir()?;
+    let mode = Permissions::from_mode(0o700);
+    let folder = tempfile::Builder::new().permissions(mode).tempdir()?;
     let tier = if tables.iter().all(|&table| Tier::Summary.has(table)) { Tier::Summary } else { Tier::Full };
     let options = AddOptions { tier, ..AddOptions::default() };
     let lake = Lake::new(folder.path());

@@ -17,6 +17,7 @@ mod error;
 mod json;
 mod kineto_names;
 pub mod lake;
+mod made_folders;
 mod names;
 mod options;
 mod order;

@@ -15,6 +15,11 @@ use tempfile::{Builder, TempPath};
 use crate::destination::{Destination, check, folder};
 use crate::error::ExportError;
 
+/// Mode of what is made of a trace, whatever the mask of the process is: as the trace, it is for its user alone. It has
+/// the command line, names of files, perhaps source text.
+pub const OWN_FILE: u32 = 0o600;
+/// That of a folder.
+pub const OWN_FOLDER: u32 = 0o700;
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// Names of what is unfinished.
@@ -34,8 +39,7 @@ pub struct Unfinished {
 impl Unfinished {
     /// Makes an empty file in the folder of the one that it will be.
     pub fn create(to: Destination) -> Result<(File, Self), ExportError> {
-        // As other programs make files: the mask of the process decides who reads it.
-        let made = unfinished_name().permissions(Permissions::from_mode(0o666)).tempfile_in(folder(to.path()));
+        let made = unfinished_name().permissions(Permissions::from_mode(OWN_FILE)).tempfile_in(folder(to.path()));
         let (file, temporary) = made.map_err(|error| ExportError::io(to.path(), error))?.into_parts();
         Ok((file, Self { temporary, to }))
     }

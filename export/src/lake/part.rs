@@ -9,6 +9,7 @@ use tempfile::TempPath;
 use super::place::Lake;
 use super::{RANK, order};
 use crate::error::ExportError;
+use crate::made_folders::MadeFolders;
 use crate::output::unfinished_name;
 use crate::parquet::{GROUP_ROWS, Layout, TableFile, Texts};
 use crate::tables::{Cell, Table};
@@ -29,6 +30,8 @@ pub struct Part {
     files: Vec<Option<(TableFile, TempPath)>>,
     texts: Texts,
     written: u64,
+    /// Goes after the files in them.
+    folders: MadeFolders,
 }
 
 impl Part {
@@ -45,6 +48,8 @@ impl Part {
             files: Table::ALL.iter().map(|_| None).collect(),
             texts: Texts::default(),
             written: 0,
+            // A lake is for all who may read its folder: it has no command lines and no paths unless they are asked for.
+            folders: MadeFolders::new(0o777),
         }
     }
 
@@ -94,11 +99,11 @@ impl Part {
         self.lake.partition(table, &self.date, &self.run).join(format!("{}.parquet", self.name))
     }
 
-    fn create(&self, table: Table) -> Result<(TableFile, TempPath), ExportError> {
+    fn create(&mut self, table: Table) -> Result<(TableFile, TempPath), ExportError> {
         let path = self.path(table);
         let folder = path.parent().unwrap_or_else(|| self.lake.root()).to_owned();
         let failed = |error| ExportError::io(&folder, error);
-        fs::create_dir_all(&folder).map_err(failed)?;
+        self.folders.make_all(&folder)?;
         if path.exists() && !self.replaces {
             return Err(ExportError::foreign(&path, EXISTS));
         }
@@ -140,6 +145,7 @@ impl Part {
             }
             named.push(path);
         }
+        self.folders.keep();
         Ok(named)
     }
 }

@@ -3,15 +3,17 @@
 //! Tables are written into a folder of another name beside it, which is renamed when all of them are complete: a set
 //! that lacks a table, or has half of one, would be read as if the rest had never happened.
 
-use std::fs;
+use std::fs::{self, File, Permissions};
 use std::io;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use crate::destination::{self, Destination};
+use crate::destination::Destination;
 use crate::error::ExportError;
-use crate::output::unfinished_name;
+use crate::made_folders::MadeFolders;
+use crate::output::{OWN_FILE, OWN_FOLDER, unfinished_name};
 use crate::tables::Table;
 
 const EXISTS: &str =
@@ -23,7 +25,7 @@ const FOREIGN: &str = "this folder holds something besides tables, so it is not 
 pub struct RankFolder {
     // Goes before the folders around it.
     temporary: TempDir,
-    around: Made,
+    around: MadeFolders,
     place: PathBuf,
     replace: bool,
 }
@@ -31,24 +33,26 @@ pub struct RankFolder {
 impl RankFolder {
     /// For the folder `rank` of the folder `run`, below `to`.
     pub fn begin(to: &Destination, run: &str, rank: &str) -> Result<Self, ExportError> {
-        let mut around = Made::default();
+        let mut around = MadeFolders::new(OWN_FOLDER);
         around.make(to.path())?;
         let run = to.path().join(run);
         around.make(&run)?;
         let place = run.join(rank);
         check(&place, to.replaces())?;
-        let temporary = unfinished_name().tempdir_in(&run).map_err(|error| ExportError::io(&run, error))?;
+        let mode = Permissions::from_mode(OWN_FOLDER);
+        let temporary =
+            unfinished_name().permissions(mode).tempdir_in(&run).map_err(|error| ExportError::io(&run, error))?;
         Ok(Self { temporary, around, place, replace: to.replaces() })
     }
 
-    /// Where the tables are written.
-    pub fn temporary(&self) -> &Path {
-        self.temporary.path()
-    }
-
-    /// Where they will be.
-    pub fn place(&self) -> &Path {
-        &self.place
+    /// Makes the file of a table: answers with it, and with the place that it will have.
+    pub fn file(&self, table: Table) -> Result<(File, PathBuf), ExportError> {
+        let name = file_name(table);
+        let path = self.place.join(&name);
+        let mut options = File::options();
+        options.write(true).create_new(true).mode(OWN_FILE);
+        let file = options.open(self.temporary.path().join(name)).map_err(|error| ExportError::io(&path, error))?;
+        Ok((file, path))
     }
 
     /// Gives the folder its name.
@@ -95,37 +99,6 @@ fn check(place: &Path, replace: bool) -> Result<(), ExportError> {
 }
 
 /// The file of a table.
-pub fn file_name(table: Table) -> String {
+fn file_name(table: Table) -> String {
     format!("{}.parquet", table.name())
-}
-
-/// Folders that were made on the way. Those that are empty at the end go again.
-#[derive(Debug, Default)]
-struct Made(Vec<PathBuf>);
-
-impl Made {
-    fn make(&mut self, folder: &Path) -> Result<(), ExportError> {
-        match fs::create_dir(folder) {
-            Ok(()) => self.0.push(folder.to_owned()),
-            Err(_) if folder.is_dir() => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(ExportError::foreign(destination::folder(folder), destination::MISSING));
-            }
-            Err(error) => return Err(ExportError::io(folder, error)),
-        }
-        Ok(())
-    }
-
-    fn keep(mut self) {
-        self.0.clear();
-    }
-}
-
-impl Drop for Made {
-    fn drop(&mut self) {
-        for folder in self.0.iter().rev() {
-            // Somebody else may have put something there; then it stays.
-            let _ = fs::remove_dir(folder);
-        }
-    }
 }

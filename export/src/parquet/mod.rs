@@ -8,8 +8,6 @@ mod file;
 mod folder;
 mod texts;
 
-use std::fs::File;
-
 use crate::destination::Destination;
 use crate::error::ExportError;
 use crate::options::ExportOutcome;
@@ -17,7 +15,7 @@ use crate::tables::{Cell, Label, Sink, Table, produce};
 use gpuwhy_import::{Progress, TraceFile};
 
 pub use self::file::{GROUP_ROWS, Layout, TableFile};
-use self::folder::{RankFolder, file_name};
+use self::folder::RankFolder;
 pub use self::texts::Texts;
 
 /// Writes the tables of `trace` below the folder `to`.
@@ -40,9 +38,7 @@ pub fn write(
 
 /// Begins the file of `table`.
 fn create(folder: &RankFolder, table: Table) -> Result<TableFile, ExportError> {
-    let name = file_name(table);
-    let path = folder.place().join(&name);
-    let file = File::create_new(folder.temporary().join(name)).map_err(|error| ExportError::io(&path, error))?;
+    let (file, path) = folder.file(table)?;
     TableFile::create(file, path, Layout::of(table))
 }
 
