@@ -2,11 +2,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use gpuwhy_export::lake::visit;
+use gpuwhy_export::tables::Cell;
 use serde_json::{Value, json};
 
 use super::{gpuwhy, play_rank};
-use crate::support::{Stage, stderr};
+use crate::support::{GPUWHY, Stage, stderr};
 
 pub fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -144,4 +147,45 @@ fn a_lake_has_all_steps_of_a_run_that_has_more_than_the_report() {
     let of_lake = cells(&lake);
     assert_eq!(of_lake.len() as u64, seen);
     assert_eq!(of_lake, cells(&trace));
+}
+
+#[test]
+fn estimated_times_are_in_parquet_files_as_in_a_query() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/gpt_counters.gpuwhy");
+    let (lake, out) = (folder.path().join("lake"), folder.path().join("out"));
+    for command in [["lake", "add", "--to"].as_slice(), &["export", "--to", "parquet", "-o"]] {
+        let place = if command[0] == "lake" { &lake } else { &out };
+        let output = Command::new(GPUWHY).args(command).arg(place).arg(&trace).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{command:?}: {}", stderr(&output));
+    }
+    let sum = "SELECT sum(estimated_ns + low_ns + high_ns) AS ns FROM kernel_lines";
+    let output = gpuwhy(&[&"query", &trace, &sum, &"--json"]);
+    let wanted = serde_json::from_slice::<Value>(&output.stdout).unwrap()[0]["ns"].as_f64().unwrap();
+    for place in [lake.join("kernel_lines"), out] {
+        let is_lines = |file: &PathBuf| file.to_string_lossy().contains("kernel_lines");
+        let file = files(&place).into_iter().find(is_lines).unwrap();
+        let mut found = 0.0;
+        visit(&file, &["estimated_ns", "low_ns", "high_ns"], &mut |cells| {
+            found += cells.iter().map(|cell| if let Cell::Real(nanos) = cell { *nanos } else { 0.0 }).sum::<f64>();
+            Ok(())
+        })
+        .unwrap();
+        assert!(wanted > 1e6 && (found - wanted).abs() < 1.0, "{found} {wanted}");
+    }
+}
+
+#[test]
+fn a_lake_that_cannot_be_written_keeps_no_new_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/gpt_counters.gpuwhy");
+    let lake = folder.path().join("lake");
+    fs::create_dir(&lake).unwrap();
+    // In the place of a folder.
+    fs::write(lake.join("completeness"), "mine").unwrap();
+    let output = gpuwhy(&[&"lake", &"add", &trace, &"--to", &lake]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("completeness"), "{}", stderr(&output));
+    let left: Vec<_> = fs::read_dir(&lake).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["completeness"]);
 }

@@ -258,7 +258,9 @@ fn properties(layout: &Layout) -> WriterPropertiesPtr {
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_created_by(concat!("gpuwhy ", env!("CARGO_PKG_VERSION")).to_owned());
-    for column in layout.columns.iter().filter(|column| column.name.ends_with("_ns")) {
+    // The encoding is one of whole numbers; reals have times too.
+    let is_time = |column: &&&Column| column.kind == Kind::Integer && column.name.ends_with("_ns");
+    for column in layout.columns.iter().filter(is_time) {
         let path = ColumnPath::from(column.name);
         properties = properties
             .set_column_dictionary_enabled(path.clone(), false)
