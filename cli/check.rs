@@ -13,7 +13,7 @@ use gpuwhy_import::{Input, Request};
 use profiler_core::text_format::printable;
 use serde::Serialize;
 
-use crate::{inputs, message, progress};
+use crate::{inputs, message, progress, terminal};
 
 /// Exit code when a limit does not hold.
 const FAILED: u8 = 1;
@@ -122,7 +122,7 @@ fn render(format: Format, file: &Path, report: &Report, judgment: &Judgment) -> 
                 verdict_share: report.verdict.share,
                 rules: judgment.rules.iter().map(RuleJson::from).collect(),
             };
-            writeln!(out, "{}", serde_json::to_string(&document)?)?;
+            out.push_str(&terminal::json(&document)?);
         }
         Format::Text => {
             writeln!(out, "{trace}")?;

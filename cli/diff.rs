@@ -55,7 +55,7 @@ pub fn run(props: &Props) -> Result<u8> {
     };
     let outcome = gpuwhy::compare(&a, &b);
     if props.json {
-        writeln!(io::stdout(), "{}", serde_json::to_string(&Document::new(&outcome))?)?;
+        io::stdout().write_all(terminal::json(&Document::new(&outcome))?.as_bytes())?;
     }
     let diff = match outcome {
         Ok(diff) => diff,

@@ -13,9 +13,9 @@ use anyhow::{Context as _, Result, bail};
 use gpuwhy_import::witness::Witnesses;
 use profiler_core::hang::json::HangDocument;
 use profiler_core::hang::judge;
-use profiler_core::text_format::printable;
+use profiler_core::text_format::{printable, printable_json};
 
-use crate::control::connection::{ask, plain_json, processes};
+use crate::control::connection::{ask, processes};
 use crate::top::remote::Launcher;
 use crate::{message, terminal};
 
@@ -80,7 +80,7 @@ pub fn run(props: &Props) -> Result<u8> {
     }
     let report = judge(&found.witnesses);
     let text = match props.json {
-        true => serde_json::to_string(&HangDocument::new(&report))? + "\n",
+        true => terminal::json(&HangDocument::new(&report))?,
         false => report.text_within(terminal::style()),
     };
     io::stdout().write_all(text.as_bytes())?;
@@ -90,7 +90,7 @@ pub fn run(props: &Props) -> Result<u8> {
 /// Prints what processes of this host answer, a line each.
 fn print_answers() -> Result<u8> {
     let (mut lines, mut silent) = (Vec::new(), Vec::new());
-    local(|line, _| lines.push(plain_json(line)), &mut silent);
+    local(|line, _| lines.push(printable_json(line).into_owned()), &mut silent);
     silent.iter().for_each(|why| message::say(why));
     let mut out = io::stdout().lock();
     lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;

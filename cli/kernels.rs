@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +17,7 @@ use gpuwhy_inject::config::{self, Settings};
 use profiler_core::kernels::json::KernelsJson;
 use profiler_core::kernels::source::source_text;
 use profiler_core::kernels::{CsvPage, csv, query_text, svg, text};
+use profiler_core::text_format::printable;
 use tempfile::TempDir;
 
 use crate::{inputs, interrupt, message, progress, run, source, terminal};
@@ -179,12 +180,14 @@ fn shown(props: &Props, file: &Path, report: &Report) -> Result<String> {
         }
         Show::Json => {
             let source = source.as_ref().map(|(source, _)| source);
-            serde_json::to_string(&KernelsJson::new(&report.kernels, source))? + "\n"
+            terminal::json(&KernelsJson::new(&report.kernels, source))?
         }
         Show::Csv(page) => {
             let process = &report.process;
             let program = process.command.first().map_or("", String::as_str);
-            csv(&report.kernels, page, (process.process_id, program, &process.host))
+            let table = csv(&report.kernels, page, (process.process_id, program, &process.host));
+            let is_terminal = io::stdout().is_terminal();
+            if is_terminal { table.lines().map(|line| printable(line) + "\n").collect() } else { table }
         }
     })
 }

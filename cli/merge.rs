@@ -55,7 +55,7 @@ pub fn run(props: &Props) -> Result<u8> {
         message::say(note);
     }
     let text = match props.json {
-        true => serde_json::to_string(&RanksDocument::new(&compared))? + "\n",
+        true => terminal::json(&RanksDocument::new(&compared))?,
         false => compared.text_within(terminal::style()),
     };
     if let Some((target, title)) = &props.html {

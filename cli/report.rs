@@ -163,10 +163,10 @@ pub fn run(props: &Props) -> Result<u8> {
 /// The report as a line of JSON; without a price its fields are in the order of the documentation.
 fn json_line(report: &Report, props: &Props) -> Result<String> {
     let document = Document::new(report);
-    let Some((per_hour, unit)) = &props.price else { return Ok(serde_json::to_string(&document)? + "\n") };
+    let Some((per_hour, unit)) = &props.price else { return terminal::json(&document) };
     let mut document = serde_json::to_value(&document)?;
     document["price"] = price(report, *per_hour, unit);
-    Ok(serde_json::to_string(&document)? + "\n")
+    terminal::json(&document)
 }
 
 /// What `--price` adds to the JSON.

@@ -1,7 +1,9 @@
 //! The terminal that standard output goes to.
 
+use anyhow::Result;
 use console::Term;
-use profiler_core::text_format::Style;
+use profiler_core::text_format::{Style, printable_json};
+use serde::Serialize;
 
 /// Characters of a line; `None` when standard output is no terminal, or one that does not say.
 pub fn columns() -> Option<u16> {
@@ -14,4 +16,13 @@ pub fn style() -> Style {
     let usual = Style::default();
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     Style { width: columns().map_or(usual.width, usize::from), color: Term::stdout().is_term() && !no_color }
+}
+
+/// A line of JSON, in which no name can control the terminal that it is printed on.
+///
+/// # Errors
+///
+/// When `document` cannot be JSON.
+pub fn json(document: &impl Serialize) -> Result<String> {
+    Ok(printable_json(&serde_json::to_string(document)?).into_owned() + "\n")
 }

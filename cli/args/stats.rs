@@ -1,5 +1,6 @@
 //! Options of `gpuwhy stats`.
 
+use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -82,7 +83,7 @@ impl From<FormArgs> for StatsOptions {
     fn from(args: FormArgs) -> Self {
         let width = args.width.or_else(|| terminal::columns().map(TableWidth::Line)).unwrap_or_default();
         let format = if args.json { StatsFormat::Json } else { args.format };
-        Self { format: format.into(), width, ..Self::default() }
+        Self { format: format.into(), width, is_shown: io::stdout().is_terminal(), ..Self::default() }
     }
 }
 

@@ -3,7 +3,6 @@
 //! Which folders and sockets are trusted is [`address`], which libprof.so uses too. A process that does not answer is
 //! waited for a bounded time, and an answer has a bounded length.
 
-use std::borrow::Cow;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -117,21 +116,6 @@ pub fn parsed(line: &str) -> io::Result<Value> {
     serde_json::from_str(line).map_err(|_| invalid("the answer is not JSON"))
 }
 
-/// A line of JSON as a terminal may show it. JSON has no control characters of ASCII but DEL; those beyond
-/// ASCII are written as JSON's own escapes, so that a reader gets what was sent.
-pub fn plain_json(line: &str) -> String {
-    let mut plain = String::with_capacity(line.len());
-    for character in line.chars() {
-        match printable(character.encode_utf8(&mut [0; 4])) {
-            Cow::Borrowed(shown) => plain.push_str(shown),
-            Cow::Owned(_) => {
-                plain.extend(character.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")));
-            }
-        }
-    }
-    plain
-}
-
 /// One question and its answer; `None` when nobody listens.
 pub fn ask(socket: &Path, line: &str) -> io::Result<Option<(String, Value)>> {
     let deadline = Instant::now() + ANSWER_TIMEOUT;
@@ -139,16 +123,4 @@ pub fn ask(socket: &Path, line: &str) -> io::Result<Option<(String, Value)>> {
     let line = connection.line(deadline)?;
     let answer = parsed(&line)?;
     Ok(Some((line, answer)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_answer_cannot_control_the_terminal() {
-        let line = "{\"command\":\"\\u001b]0;x\\u0007 \u{9b}31m\u{7f}\u{202e}é\"}";
-        assert_eq!(plain_json(line), "{\"command\":\"\\u001b]0;x\\u0007 \\u009b31m\\u007f\\u202eé\"}");
-        assert_eq!(parsed(line).unwrap(), parsed(&plain_json(line)).unwrap(), "it still says the same");
-    }
 }

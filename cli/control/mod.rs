@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use gpuwhy_inject::control::address::Process;
-use profiler_core::text_format::printable;
+use profiler_core::text_format::{printable, printable_json};
 use serde_json::Value;
 
-use self::connection::{ANSWER_TIMEOUT, Connection, ask, parsed, plain_json};
+use self::connection::{ANSWER_TIMEOUT, Connection, ask, parsed};
 use crate::{interrupt, message};
 
 /// Exit code when there is no such process, or it does not answer.
@@ -85,7 +85,7 @@ fn status(json: bool) -> Result<u8> {
     for (process, socket) in processes() {
         match ask(&socket, "status") {
             Ok(None) => continue,
-            Ok(Some((line, _))) if json => writeln!(out, "{}", plain_json(&line))?,
+            Ok(Some((line, _))) if json => writeln!(out, "{}", printable_json(&line))?,
             Ok(Some((_, answer))) => {
                 if !any {
                     let columns = "     PID  STATE      CAPTURES  VERDICT         SHARE    LOST  COMMAND";
@@ -236,7 +236,7 @@ fn watch(process: Process, interval: Duration) -> Result<u8> {
         match connection.line(deadline) {
             Ok(line) => {
                 parsed(&line).with_context(silent)?;
-                writeln!(out, "{}", plain_json(&line))?;
+                writeln!(out, "{}", printable_json(&line))?;
                 out.flush()?;
             }
             // The process has ended.

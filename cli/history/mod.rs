@@ -74,7 +74,7 @@ pub fn run(props: &Props) -> Result<u8> {
     if props.json {
         let programs: Vec<_> = judged.iter().map(|(name, runs, judged)| document(name, runs, judged)).collect();
         let document = json!({"schema_version": SCHEMA, "file": path, "bad_lines": bad.len(), "programs": programs});
-        writeln!(io::stdout(), "{document}")?;
+        io::stdout().write_all(terminal::json(&document)?.as_bytes())?;
     } else {
         let style = terminal::style();
         let texts: Vec<_> =

@@ -10,8 +10,7 @@ use super::board::{Board, Update};
 use super::process::{Key, Process};
 use super::source::{self, Event};
 use super::view::columns::{Columns, cells};
-use crate::control::connection::plain_json;
-use crate::{interrupt, message};
+use crate::{interrupt, message, terminal};
 
 /// Prints one line of JSON for each answer.
 pub fn json(events: Vec<Event>) -> Result<()> {
@@ -56,7 +55,7 @@ fn print(event: Event, with_others: bool) -> Result<()> {
         Event::Round(_) => return Ok(()),
     };
     let mut out = io::stdout().lock();
-    writeln!(out, "{}", plain_json(&line.to_string()))?;
+    out.write_all(terminal::json(&line)?.as_bytes())?;
     out.flush()?;
     Ok(())
 }

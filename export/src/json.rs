@@ -4,9 +4,11 @@
 
 use std::fmt;
 
-/// A text with its quotes.
+use profiler_core::text_format::printable_json;
+
+/// A text with its quotes, which controls no terminal.
 pub fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    printable_json(&serde_json::Value::from(text).to_string()).into_owned()
 }
 
 /// Nanoseconds as microseconds with three decimals, which loses nothing.
@@ -30,6 +32,6 @@ mod tests {
 
     #[test]
     fn texts_are_escaped() {
-        assert_eq!(quoted("a\"b\\\n\u{1}"), r#""a\"b\\\n\u0001""#);
+        assert_eq!(quoted("a\"b\\\n\u{1}\u{9b}"), r#""a\"b\\\n\u0001\u009b""#);
     }
 }

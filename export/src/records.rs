@@ -6,6 +6,7 @@
 use std::io::{self, Write};
 
 use profiler_core::record::{DeviceId, ManagedEvent, ManagedKind, NameId, Payload, Record, Timestamp};
+use profiler_core::text_format::printable_json;
 use profiler_core::trace::Item;
 use serde_json::{Value, json};
 
@@ -47,8 +48,7 @@ pub fn write(trace: &TraceFile, to: Destination, progress: &mut Progress<'_>) ->
 }
 
 fn line(output: &mut impl Write, value: &Value) -> io::Result<()> {
-    serde_json::to_writer(&mut *output, value)?;
-    output.write_all(b"\n")
+    writeln!(output, "{}", printable_json(&value.to_string()))
 }
 
 fn session(scope: &Scope<'_>) -> Value {

@@ -126,7 +126,7 @@ impl Query {
                 widths.row(cells).map_err(ExportError::output)
             })?;
         }
-        let mut printer = Printer::new(output, options.format, widths);
+        let mut printer = Printer::new(output, options, widths);
         printer.begin(&heading).map_err(ExportError::output)?;
         rows(&mut statement, |cells| printer.row(cells).map_err(ExportError::output))?;
         printer.end().map_err(ExportError::output)

@@ -34,7 +34,7 @@ pub fn print(
             widths.row(row).map_err(ExportError::output)?;
         }
     }
-    let mut printer = Printer::new(output, options.format, widths);
+    let mut printer = Printer::new(output, options, widths);
     printer.begin(&heading).map_err(ExportError::output)?;
     for row in &rows {
         printer.row(row).map_err(ExportError::output)?;

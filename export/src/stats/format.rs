@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use profiler_core::text_format::printable;
 
 use super::fit::{Widths, cut, fitting};
+use super::input::StatsOptions;
 use super::table::{Cell, Heading, RowSink};
 use crate::json::quoted;
 
@@ -27,6 +28,7 @@ pub enum TableFormat {
 pub struct Printer<'a> {
     output: &'a mut dyn Write,
     format: TableFormat,
+    is_shown: bool,
     measured: Widths,
     /// Of the columns of this table.
     widths: Vec<usize>,
@@ -36,8 +38,9 @@ pub struct Printer<'a> {
 
 impl<'a> Printer<'a> {
     /// `measured` counts only for [`TableFormat::Table`].
-    pub fn new(output: &'a mut dyn Write, format: TableFormat, measured: Widths) -> Self {
-        Self { output, format, measured, widths: Vec::new(), heading: None, rows: 0 }
+    pub fn new(output: &'a mut dyn Write, options: &StatsOptions, measured: Widths) -> Self {
+        let StatsOptions { format, is_shown, .. } = *options;
+        Self { output, format, is_shown, measured, widths: Vec::new(), heading: None, rows: 0 }
     }
 
     /// Title, note and the names of the columns, for people.
@@ -60,7 +63,13 @@ impl<'a> Printer<'a> {
     }
 
     fn separated(&mut self, cells: &[Cell], separator: char) -> io::Result<()> {
-        let fields: Vec<String> = cells.iter().map(|cell| field(&plain(cell), separator)).collect();
+        let fields: Vec<String> = cells
+            .iter()
+            .map(|cell| match plain(cell) {
+                text if self.is_shown => field(&printable(&text), separator),
+                text => field(&text, separator),
+            })
+            .collect();
         writeln!(self.output, "{}", fields.join(&separator.to_string()))
     }
 }
@@ -156,8 +165,11 @@ fn plain(cell: &Cell) -> String {
     }
 }
 
-/// With a comma between thousands.
+/// As people read it: with a comma between thousands, and of other numbers as many digits as say something.
 pub(super) fn grouped(cell: &Cell) -> String {
+    if let Cell::Real(number) = *cell {
+        return rounded(number);
+    }
     let text = plain(cell);
     if !matches!(cell, Cell::Number(_) | Cell::Decimal(..)) {
         return text;
@@ -171,6 +183,16 @@ pub(super) fn grouped(cell: &Cell) -> String {
         grouped.push(digit);
     }
     grouped + fraction
+}
+
+/// Three decimals, of a number below 1 four digits.
+fn rounded(number: f64) -> String {
+    let size = number.abs();
+    if size != 0.0 && !(1e-4..1e15).contains(&size) {
+        return format!("{number:.3e}");
+    }
+    let zeros = if size < 1.0 && size > 0.0 { -size.log10().floor() as usize } else { 0 };
+    format!("{number:.*}", 3 + zeros).trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 #[cfg(test)]
@@ -187,7 +209,11 @@ mod tests {
         of_rows(format, TableWidth::default(), &rows)
     }
 
-    fn of_rows(format: TableFormat, limit: TableWidth, rows: &[[Cell; 2]]) -> String {
+    fn of_rows(format: TableFormat, width: TableWidth, rows: &[[Cell; 2]]) -> String {
+        with(&StatsOptions { format, width, ..StatsOptions::default() }, rows)
+    }
+
+    fn with(options: &StatsOptions, rows: &[[Cell; 2]]) -> String {
         let column = |name: &str, is_text| Column { name: name.to_owned(), is_text };
         let heading = Heading {
             title: "Some Summary",
@@ -200,10 +226,10 @@ mod tests {
             rows.iter().for_each(|row| sink.row(row).unwrap());
             sink.end().unwrap();
         };
-        let mut widths = Widths::new(limit);
+        let mut widths = Widths::new(options.width);
         produce(&mut widths);
         let mut output = Vec::new();
-        produce(&mut Printer::new(&mut output, format, widths));
+        produce(&mut Printer::new(&mut output, options, widths));
         String::from_utf8(output).unwrap()
     }
 
@@ -236,5 +262,28 @@ mod tests {
         let table = of_rows(TableFormat::Table, TableWidth::Unlimited, &rows);
         assert!(table.contains("\\x1b]0;x\\x07\\n 9  forged") && !table.contains('\x1b'), "{table:?}");
         assert_eq!(table.lines().count(), 7, "{table:?}");
+    }
+    #[test]
+    fn a_terminal_gets_no_control_characters_in_csv_and_a_pipe_gets_what_there_is() {
+        let rows = [[Cell::Number(1), Cell::Text("\x1b]0;x\x07\u{9b}\n9".to_owned())]];
+        for (format, separator) in [(TableFormat::Csv, ','), (TableFormat::Tsv, '\t')] {
+            let options = StatsOptions { format, ..StatsOptions::default() };
+            let piped = with(&options, &rows);
+            assert!(piped.ends_with(&format!("\n1{separator}\"\x1b]0;x\x07\u{9b}\n9\"\n")), "{piped:?}");
+            let shown = with(&StatsOptions { is_shown: true, ..options }, &rows);
+            assert!(shown.ends_with(&format!("\n1{separator}\\x1b]0;x\\x07\\x9b\\n9\n")), "{shown:?}");
+        }
+        let json = of_rows(TableFormat::Json, TableWidth::default(), &rows);
+        assert!(json.contains("\\u001b]0;x\\u0007\\u009b\\n9"), "{json:?}");
+    }
+
+    #[test]
+    fn people_see_the_digits_that_say_something_and_programs_all() {
+        let numbers = [147.482_368_240_866_66, 5.015_891_666_666_667e-7, 0.0125, 2.0, 0.0, -0.333_333_333, 1.5e18];
+        let shown = numbers.map(|number| grouped(&Cell::Real(number)));
+        assert_eq!(shown, ["147.482", "5.016e-7", "0.0125", "2", "0", "-0.3333", "1.500e18"]);
+        let rows = [[Cell::Real(numbers[0]), Cell::Empty]];
+        assert!(of_rows(TableFormat::Csv, TableWidth::default(), &rows).contains("147.48236824086666"));
+        assert!(of_rows(TableFormat::Json, TableWidth::default(), &rows).contains("147.48236824086666"));
     }
 }

@@ -19,6 +19,8 @@ pub struct StatsOptions {
     pub unit: TimeUnit,
     /// How wide [`TableFormat::Table`] may be.
     pub width: TableWidth,
+    /// Whether a terminal shows it: then control characters are escaped in CSV and TSV too, as always elsewhere.
+    pub is_shown: bool,
 }
 
 /// What reports are made from.

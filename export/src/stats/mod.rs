@@ -128,7 +128,7 @@ fn print(
         widths.begin(heading).map_err(printing)?;
         produce(&mut widths)?;
     }
-    let mut printer = Printer::new(output, options.format, widths);
+    let mut printer = Printer::new(output, options, widths);
     printer.begin(heading).map_err(printing)?;
     produce(&mut printer)?;
     printer.end().map_err(printing)

@@ -156,6 +156,25 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// JSON as a terminal may show it, which means the same: what [`printable`] would change becomes one of JSON's own
+/// escapes. Line breaks and tabs stay, which JSON has only between its parts.
+#[must_use]
+pub fn printable_json(json: &str) -> Cow<'_, str> {
+    let escaped = |character| controls(character) && !matches!(character, '\n' | '\t');
+    if !json.contains(escaped) {
+        return Cow::Borrowed(json);
+    }
+    let mut shown = String::with_capacity(json.len() + 16);
+    for character in json.chars() {
+        if escaped(character) {
+            let _ = write!(shown, "\\u{:04x}", u32::from(character));
+        } else {
+            shown.push(character);
+        }
+    }
+    Cow::Owned(shown)
+}
+
 /// Whether a terminal does something else with it than show it: control characters (C0, DEL, C1), separators of lines
 /// and paragraphs, marks and controls of the direction of text.
 fn controls(character: char) -> bool {
@@ -274,6 +293,14 @@ mod tests {
         for (nanos, text) in cases {
             assert_eq!(duration(nanos), text);
         }
+    }
+
+    #[test]
+    fn json_that_cannot_control_the_terminal_means_the_same() {
+        let json = "{\n\t\"name\": \"\\u001b]0;x\\u0007 \u{9b}31m\u{7f}\u{202e}\u{e9}\"}";
+        let wanted = "{\n\t\"name\": \"\\u001b]0;x\\u0007 \\u009b31m\\u007f\\u202e\u{e9}\"}";
+        assert_eq!(printable_json(json), wanted);
+        assert!(matches!(printable_json(wanted), Cow::Borrowed(_)));
     }
 
     #[test]

@@ -57,7 +57,7 @@ pub fn analyze(
     if is_empty {
         if options.format == TableFormat::Table {
             heading.columns.clear();
-            let mut printer = Printer::new(output, options.format, Widths::default());
+            let mut printer = Printer::new(output, options, Widths::default());
             printer.begin(&heading).map_err(printing)?;
         }
         return Ok(said);
