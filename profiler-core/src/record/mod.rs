@@ -58,6 +58,40 @@ pub enum Record {
 }
 
 impl Record {
+    /// The kinds, in the plural.
+    pub const KINDS: [&'static str; 11] = [
+        "kernels",
+        "copies",
+        "memsets",
+        "API calls",
+        "synchronizations",
+        "events",
+        "overheads",
+        "range events",
+        "host samples",
+        "memory events",
+        "events of managed memory",
+    ];
+
+    /// Place of its kind in [`KINDS`](Self::KINDS).
+    #[inline]
+    #[must_use]
+    pub const fn kind(&self) -> usize {
+        match self {
+            Self::Kernel(_) => 0,
+            Self::Copy(_) => 1,
+            Self::Memset(_) => 2,
+            Self::Api(_) => 3,
+            Self::Sync(_) => 4,
+            Self::Event(_) => 5,
+            Self::Overhead(_) => 6,
+            Self::Range(_) => 7,
+            Self::Sample(_) => 8,
+            Self::Memory(_) => 9,
+            Self::Managed(_) => 10,
+        }
+    }
+
     /// Begin and end, which are the same for what happens at one moment; `None` for a record without times.
     #[inline]
     #[must_use]

@@ -24,38 +24,48 @@ pub(super) const MUST_UNDERSTAND: u8 = 1;
 /// Block flag: the body is its decompressed length (u32) and one zstd frame.
 pub(super) const ZSTD: u8 = 2;
 
-/// Block kinds. Numbers are never reused.
-pub(super) mod kind {
+macro_rules! kinds {
+    ($(#[doc = $about:literal] $name:ident = $number:literal;)*) => {
+        /// Block kinds. Numbers are never reused.
+        pub(super) mod kind {
+            $(#[doc = $about] pub(in crate::trace) const $name: u16 = $number;)*
+            /// All of them, with their names.
+            pub(in crate::trace) const ALL: &[(u16, &str)] = &[$(($name, stringify!($name)),)*];
+        }
+    };
+}
+
+kinds! {
     /// Who was traced.
-    pub(in crate::trace) const SESSION: u16 = 1;
+    SESSION = 1;
     /// New dictionary rows.
-    pub(in crate::trace) const DICTIONARY: u16 = 2;
+    DICTIONARY = 2;
     /// Records.
-    pub(in crate::trace) const EVENTS: u16 = 3;
+    EVENTS = 3;
     /// Counters of what was lost.
-    pub(in crate::trace) const LOSS: u16 = 4;
+    LOSS = 4;
     /// Flush mark; no body.
-    pub(in crate::trace) const FLUSH: u16 = 5;
+    FLUSH = 5;
     /// Orderly end.
-    pub(in crate::trace) const END: u16 = 6;
+    END = 6;
     /// A capture begins or ends, or to which one the records behind it belong.
-    pub(in crate::trace) const CAPTURE: u16 = 7;
+    CAPTURE = 7;
     /// What tracing itself took so far.
-    pub(in crate::trace) const COST: u16 = 8;
+    COST = 8;
     /// What the gauges of a device said so far.
-    pub(in crate::trace) const UTILIZATION: u16 = 9;
+    UTILIZATION = 9;
     /// The report that a long run ended with.
-    pub(in crate::trace) const ANSWER: u16 = 10;
+    ANSWER = 10;
     /// Samples of hardware counters, readings of gauges, and what was lost of them.
-    pub(in crate::trace) const COUNTERS: u16 = 11;
+    COUNTERS = 11;
     /// What measuring one kernel came to.
-    pub(in crate::trace) const KERNEL_PROFILE: u16 = 24;
+    KERNEL_PROFILE = 24;
     /// What sampling the program counters of a device came to.
-    pub(in crate::trace) const PROGRAM_COUNTERS: u16 = 25;
+    PROGRAM_COUNTERS = 25;
     /// Communicators, and what was asked of them.
-    pub(in crate::trace) const COLLECTIVES: u16 = 26;
+    COLLECTIVES = 26;
     /// From here on API calls are recorded, or left out.
-    pub(in crate::trace) const CALL_RECORDING: u16 = 27;
+    CALL_RECORDING = 27;
 }
 
 /// The header of a block. On disk: sync, then these in order, all little-endian, then the CRC-32 of all before it.

@@ -134,8 +134,7 @@ impl<R: Read> BlockReader<R> {
 
     fn read_block(&mut self) -> Result<Option<Block>, TraceError> {
         let Some(header) = self.source.next_block()? else { return Ok(None) };
-        let known = ((kind::SESSION..=kind::COUNTERS).contains(&header.kind)
-            || (kind::KERNEL_PROFILE..=kind::CALL_RECORDING).contains(&header.kind))
+        let known = kind::ALL.iter().any(|&(kind, _)| kind == header.kind)
             && header.version == BLOCK_VERSION
             && header.flags & !(MUST_UNDERSTAND | ZSTD) == 0;
         if !known && header.flags & MUST_UNDERSTAND != 0 {

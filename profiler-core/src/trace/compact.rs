@@ -150,7 +150,7 @@ pub fn sizes(source: impl Read, form: Form) -> Result<Sizes, CompactError> {
     };
     // The first gets no records: what it writes, all of them write.
     let mut writers = vec![("", 0, open(reader.session())?)];
-    for name in KIND_NAMES {
+    for name in Record::KINDS {
         writers.push((name, 0, open(reader.session())?));
     }
     let loss = Loss::default();
@@ -159,7 +159,7 @@ pub fn sizes(source: impl Read, form: Form) -> Result<Sizes, CompactError> {
         let dictionary = reader.dictionary();
         match item {
             Item::Record(record) => {
-                let (_, records, writer) = &mut writers[1 + kind_index(&record)];
+                let (_, records, writer) = &mut writers[1 + record.kind()];
                 *records += 1;
                 writer.push(&record, dictionary).map_err(CompactError::Write)?;
             }
@@ -189,35 +189,4 @@ pub fn sizes(source: impl Read, form: Form) -> Result<Sizes, CompactError> {
     let kinds = written.into_iter().filter(|&(_, records, _)| records > 0);
     let kinds = kinds.map(|(name, records, bytes)| KindSize { name, records, bytes: bytes.saturating_sub(rest) });
     Ok(Sizes { kinds: kinds.collect(), rest })
-}
-
-const KIND_NAMES: [&str; 11] = [
-    "kernels",
-    "copies",
-    "memsets",
-    "API calls",
-    "synchronizations",
-    "events",
-    "overheads",
-    "range events",
-    "host samples",
-    "memory events",
-    "events of managed memory",
-];
-
-/// Place in [`KIND_NAMES`].
-const fn kind_index(record: &Record) -> usize {
-    match record {
-        Record::Kernel(_) => 0,
-        Record::Copy(_) => 1,
-        Record::Memset(_) => 2,
-        Record::Api(_) => 3,
-        Record::Sync(_) => 4,
-        Record::Event(_) => 5,
-        Record::Overhead(_) => 6,
-        Record::Range(_) => 7,
-        Record::Sample(_) => 8,
-        Record::Memory(_) => 9,
-        Record::Managed(_) => 10,
-    }
 }

@@ -21,6 +21,8 @@ mod counters;
 mod entry;
 mod error;
 mod events;
+#[cfg(test)]
+mod fixtures;
 mod gauges;
 mod kernels;
 mod marks;

@@ -1,0 +1,93 @@
+//! Which kinds of blocks and records the recorded traces of this repository have: all that there are. What no recorded
+//! trace has, no test of the readers and outputs sees as a GPU wrote it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::block::kind;
+use super::source::Source;
+use super::{Item, TraceReader};
+use crate::collective::CollectiveEvent;
+use crate::counters::CounterEvent;
+use crate::record::Record;
+
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../testing/fixtures");
+
+/// Kinds that no recorded trace has, and why.
+const EXCEPTIONS: &[(&str, &str)] = &[
+    ("CALL_RECORDING", "takes GPUWHY_API_CALLS=stretches, which is off by default"),
+    ("COLLECTIVES", "takes NCCL and several GPUs"),
+    ("communicators", "takes NCCL and several GPUs"),
+    ("queued operations", "takes NCCL and several GPUs"),
+    ("PROGRAM_COUNTERS", "takes GPUWHY_KERNEL_SOURCE; its blocks name modules in a folder beside the trace"),
+    ("synchronizations", "takes GPUWHY_DEPENDENCIES=on; the recordings of CUPTI have them"),
+    ("events", "takes GPUWHY_DEPENDENCIES=on; the recordings of CUPTI have them"),
+    ("events of managed memory", "takes page faults of managed memory, which slow a program down"),
+];
+
+const COUNTERS: [&str; 4] = ["sets of counters", "samples of counters", "readings of gauges", "losses of counters"];
+const COLLECTIVES: [&str; 2] = ["communicators", "queued operations"];
+
+/// All kinds.
+fn all() -> BTreeSet<&'static str> {
+    let blocks = kind::ALL.iter().map(|&(_, name)| name);
+    blocks.chain(Record::KINDS).chain(COUNTERS).chain(COLLECTIVES).collect()
+}
+
+/// The kinds of one trace.
+fn of(path: &Path) -> BTreeSet<&'static str> {
+    let bytes = fs::read(path).unwrap();
+    let mut found = BTreeSet::new();
+    let mut source = Source::new(&bytes[..]).unwrap();
+    while let Some(header) = source.next_block().unwrap() {
+        found.extend(kind::ALL.iter().find(|&&(kind, _)| kind == header.kind).map(|&(_, name)| name));
+    }
+    let mut reader = TraceReader::new(&bytes[..]).unwrap();
+    while let Some(item) = reader.next_item().unwrap() {
+        found.extend(match item {
+            Item::Record(record) => Some(Record::KINDS[record.kind()]),
+            Item::Counters(event) => Some(match event {
+                CounterEvent::Set(_) => COUNTERS[0],
+                CounterEvent::Sample(_) => COUNTERS[1],
+                CounterEvent::Gauges(_) => COUNTERS[2],
+                CounterEvent::Loss(_) => COUNTERS[3],
+            }),
+            Item::Collective(event) => Some(match event {
+                CollectiveEvent::Communicator(_) => COLLECTIVES[0],
+                CollectiveEvent::Operation(_) => COLLECTIVES[1],
+            }),
+            // Kinds of blocks.
+            Item::Flush(_)
+            | Item::Loss(_)
+            | Item::Capture(_)
+            | Item::Cost(_)
+            | Item::Utilization(_)
+            | Item::CallRecording(_)
+            | Item::End(..) => None,
+        });
+    }
+    found
+}
+
+/// The kinds of all traces in a folder.
+fn within(folder: &Path) -> BTreeSet<&'static str> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) = entries.partition(|path| path.is_dir());
+    let traces = files.iter().filter(|path| path.extension().is_some_and(|found| found == "gpuwhy"));
+    traces.flat_map(|path| of(path)).chain(folders.iter().flat_map(|folder| within(folder))).collect()
+}
+
+#[test]
+fn a_recorded_trace_has_every_kind_of_block_and_record() {
+    let recorded = within(Path::new(FIXTURES));
+    let excepted: BTreeSet<&str> = EXCEPTIONS.iter().map(|&(kind, _)| kind).collect();
+    let missing: Vec<_> =
+        all().into_iter().filter(|kind| !recorded.contains(kind) && !excepted.contains(kind)).collect();
+    assert!(missing.is_empty(), "record a trace with {missing:?}, or say in EXCEPTIONS why there is none");
+    let needless: Vec<_> = excepted.iter().filter(|kind| recorded.contains(*kind) || !all().contains(*kind)).collect();
+    assert!(
+        needless.is_empty(),
+        "a recorded trace has {needless:?}, or there is no such kind: remove it from EXCEPTIONS"
+    );
+}
