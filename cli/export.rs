@@ -102,7 +102,7 @@ pub fn run(props: &Props) -> Result<u8> {
         match progress::shown(|progress| gpuwhy_export::export(trace, props.format, to, &options, progress)) {
             Ok(outcome) => {
                 worst = worst.max(told(trace, &outcome.notes));
-                message::note(&format!("{name}: {}", described(&outcome)));
+                message::note(&format!("{name}: {}", described(props.format, &outcome)));
             }
             Err(error) if error.is_interrupted() => return Err(error.into()),
             // Who reads the stream has all that he wanted.
@@ -133,11 +133,19 @@ fn told(trace: &TraceFile, notes: &[String]) -> u8 {
     if notes.is_empty() { 0 } else { INCOMPLETE }
 }
 
-fn described(outcome: &ExportOutcome) -> String {
-    match outcome.without_place {
-        0 => format!("{} records", outcome.written),
-        none => format!("{} records; {none} of kinds that this format has no place for", outcome.written),
+fn described(format: TargetFormat, outcome: &ExportOutcome) -> String {
+    let mut text = format!("{} records", outcome.written);
+    let left_out: Vec<_> = outcome.left_out().map(|(kind, count)| format!("{count} {kind}")).collect();
+    if !left_out.is_empty() {
+        text.push_str(&format!("; this format has no place for {}", left_out.join(", ")));
     }
+    let is_read_again = matches!(format, TargetFormat::Chrome | TargetFormat::Sqlite);
+    if is_read_again && left_out.iter().any(|kind| kind.ends_with("host samples")) {
+        text.push_str(
+            ". Without host samples, a report of this file divides idle time otherwise than one of the trace",
+        );
+    }
+    text
 }
 
 /// Where each trace goes.

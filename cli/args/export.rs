@@ -15,8 +15,8 @@ replaced only with --force. chrome, json and perfetto can be written to pipes an
 is complete, so no unfinished file stays behind. docs/guide/export.md describes each format.
 
 EXIT CODES:
-  0  every trace was written
-  1  every trace was written, but at least one lacks something; stderr says what
+  0  every trace was written; stderr counts the records that the format has no place for, by kind
+  1  every trace was written, but at least one is damaged or lacks something; stderr says what
   2  at least one trace could not be read or written; the others were written
   130, 143  interrupted by Ctrl-C or SIGTERM
 

@@ -2,6 +2,7 @@
 
 use crate::destination::Shape;
 use crate::tables::Label;
+use profiler_core::record::Record;
 
 /// What a trace can become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,10 +49,22 @@ impl TargetFormat {
 pub struct ExportOutcome {
     /// Records of the trace that are in the output.
     pub written: u64,
-    /// Records of kinds that the format has no place for.
-    pub without_place: u64,
+    /// Records of kinds that the format has no place for, in the order of [`Record::KINDS`].
+    pub without_place: [u64; Record::KINDS.len()],
     /// What the trace lacks, or what could not be joined: sentences for the user.
     pub notes: Vec<String>,
+}
+
+impl ExportOutcome {
+    /// Counts a record that the format has no place for.
+    pub(crate) const fn leave_out(&mut self, record: &Record) {
+        self.without_place[record.kind()] += 1;
+    }
+
+    /// The kinds that the format has no place for and that the trace has, with the number of their records.
+    pub fn left_out(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Record::KINDS.into_iter().zip(self.without_place).filter(|&(_, count)| count > 0)
+    }
 }
 
 /// How to export.

@@ -115,3 +115,20 @@ fn outputs_that_would_overwrite_each_other_are_refused() {
     assert!(stderr(&output).contains("trace.pt.trace.json.gz"), "{}", stderr(&output));
     assert!(!Path::new(&out).join("trace.pt.trace.json.gz").exists());
 }
+
+#[test]
+fn kinds_that_a_format_has_no_place_for_are_named_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/gpt_counters.gpuwhy");
+    let report = crate::support::report(&trace).1;
+    let samples = report["completeness"]["records"]["samples"].as_u64().unwrap();
+    for (format, is_read_again) in [("chrome", true), ("sqlite", true), ("perfetto", false)] {
+        let output = gpuwhy(&[&"export", &"--to", &format, &trace, &"-o", &folder.path().join(format)]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let said = stderr(&output);
+        assert!(said.contains(&format!("no place for {samples} host samples")), "{said}");
+        assert_eq!(said.contains("divides idle time otherwise"), is_read_again, "{said}");
+    }
+    let output = gpuwhy(&[&"export", &"--to", &"json", &trace, &"-o", &folder.path().join("json")]);
+    assert!(!stderr(&output).contains("no place"), "{}", stderr(&output));
+}

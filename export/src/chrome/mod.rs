@@ -59,7 +59,7 @@ pub fn write(
                 }
                 match record {
                     Record::Event(_) | Record::Sample(_) | Record::Memory(_) | Record::Managed(_) => {
-                        outcome.without_place += 1;
+                        outcome.leave_out(record);
                     }
                     _ => outcome.written += 1,
                 }

@@ -48,7 +48,7 @@ impl Part {
             files: Table::ALL.iter().map(|_| None).collect(),
             texts: Texts::default(),
             written: 0,
-            // A lake is for all who may read its folder: it has no command lines and no paths unless they are asked for.
+            // For all whom the mask of the process lets: a lake has no paths, and command lines only where asked for.
             folders: MadeFolders::new(0o777),
         }
     }

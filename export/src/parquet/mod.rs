@@ -33,7 +33,7 @@ pub fn write(
         file.finish()?;
     }
     folder.finish()?;
-    Ok(ExportOutcome { written: files.written, without_place: 0, notes })
+    Ok(ExportOutcome { written: files.written, notes, ..ExportOutcome::default() })
 }
 
 /// Begins the file of `table`.

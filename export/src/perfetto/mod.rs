@@ -96,7 +96,7 @@ fn write_part(
         let Item::Record(record) = item else { return Ok::<_, ExportError>(()) };
         match events.record(record, scope.dictionary).map_err(failed)? {
             true => outcome.written += 1,
-            false => outcome.without_place += 1,
+            false => outcome.leave_out(record),
         }
         Ok(())
     })?;

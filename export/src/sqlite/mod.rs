@@ -61,7 +61,7 @@ pub fn write(trace: &TraceFile, to: Destination, progress: &mut Progress<'_>) ->
                     outcome.written += 1;
                     end = end.max(at);
                 }
-                None => outcome.without_place += 1,
+                None => outcome.leave_out(record),
             }
             Ok(())
         })?;
