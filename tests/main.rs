@@ -42,6 +42,7 @@ mod nsys_samples;
 mod nvtx;
 mod nvtx_released;
 mod page;
+mod real_traces;
 mod reliability;
 mod replay;
 mod sampling;
