@@ -6,7 +6,7 @@ use profiler_core::kernels::{KernelProfile, Outcome};
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::*;
 use profiler_core::trace::compact::compact;
-use profiler_core::trace::{TraceReader, TraceWriter};
+use profiler_core::trace::{Block, BlockReader, TraceReader, TraceWriter};
 
 fn at(nanos: u64) -> Timestamp {
     Timestamp::from_nanos(nanos)
@@ -74,4 +74,26 @@ fn a_report_has_the_profile_beside_its_kernel() {
     assert_eq!(finding.rule, "at_roof");
     let (share, gain) = (view.share.unwrap(), view.step_gain(finding).unwrap());
     assert!(share > 0.0 && (gain - share * finding.gain()).abs() < 1e-12, "{share} {gain}");
+}
+
+#[test]
+fn names_of_megabytes_that_pack_well_take_bounded_memory() {
+    let (dictionary, config) = dictionary();
+    let mut writer = TraceWriter::new(Vec::new(), &ProcessInfo::default()).unwrap();
+    let huge = KernelProfile { values: vec![("a".repeat(15 << 20), 1.0)], ..profile(config) };
+    (0..9).for_each(|_| writer.kernel_profile(&huge, &dictionary).unwrap());
+    writer.kernel_profile(&profile(config), &dictionary).unwrap();
+    let trace = writer.finish(End::Clean, at(300), &Loss::default(), &dictionary).unwrap();
+    assert!(trace.len() < 64 << 10, "{} bytes", trace.len());
+    let mut reader = TraceReader::new(&trace[..]).unwrap();
+    assert!(reader.by_ref().all(|item| item.is_ok()));
+    // 128 MiB hold eight of them, and what is small still fits behind.
+    assert_eq!(reader.kernel_profiles().len(), 9);
+    assert_eq!(reader.kernel_profiles().last(), Some(&profile(config)));
+    assert_eq!(reader.damage().skipped_blocks, 1);
+
+    let mut blocks = BlockReader::new(&trace[..]).unwrap();
+    let memory = |block: &Block| block.memory();
+    let sizes: Vec<_> = std::iter::from_fn(|| blocks.next_block().unwrap().as_ref().map(memory)).collect();
+    assert_eq!(sizes.iter().filter(|&&bytes| bytes >= 15 << 20).count(), 9, "what reads ahead counts them: {sizes:?}");
 }

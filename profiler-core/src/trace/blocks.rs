@@ -28,20 +28,28 @@ pub struct Block {
     /// Where it starts, and its length, bytes.
     pub(super) offset: u64,
     pub(super) bytes: u64,
+    /// Bytes of the body, unpacked; 0 where it was not taken apart.
+    unpacked: usize,
     pub(super) content: Content,
 }
 
 impl Block {
-    /// The memory that it takes, about, bytes.
+    /// The memory that it takes, about, bytes. Texts count: a name of megabytes is packed into a few hundred bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
         size_of::<Self>()
             + match &self.content {
-                Content::ProcessInfo(_) => size_of::<ProcessInfo>(),
-                Content::Dictionary(body) => body.len(),
-                Content::KernelProfile(profile) => size_of::<KernelProfile>() + size_of_val(profile.values.as_slice()),
-                Content::ProgramCounters(window) => size_of::<PcWindow>() + size_of_val(window.counts.as_slice()),
                 Content::Items(items) => size_of_val(items.as_slice()),
+                Content::Dictionary(body) => body.len(),
+                Content::ProcessInfo(_) => size_of::<ProcessInfo>() + self.unpacked,
+                Content::KernelProfile(profile) => {
+                    let lists = size_of_val(profile.values.as_slice()) + size_of_val(profile.missing.as_slice());
+                    size_of::<KernelProfile>() + lists + self.unpacked
+                }
+                Content::ProgramCounters(window) => {
+                    let lists = size_of_val(window.counts.as_slice()) + size_of_val(window.functions.as_slice());
+                    size_of::<PcWindow>() + lists + self.unpacked
+                }
             }
     }
 }
@@ -143,7 +151,7 @@ impl<R: Read> BlockReader<R> {
         }
         let outside = |(from, to): (Timestamp, Timestamp)| header.t_max < from.nanos() || header.t_min > to.nanos();
         self.check_place(&header);
-        let mut content = Content::Items(Vec::new());
+        let (mut content, mut unpacked) = (Content::Items(Vec::new()), 0);
         if !known {
             self.source.damage.unknown_blocks += 1;
         } else if matches!(header.kind, kind::EVENTS | kind::COUNTERS | kind::COLLECTIVES)
@@ -153,12 +161,12 @@ impl<R: Read> BlockReader<R> {
             // Checked, and passed over.
         } else {
             match self.take_apart(&header) {
-                Ok(apart) => content = apart,
+                Ok(apart) => (content, unpacked) = apart,
                 Err(Malformed) => self.source.reject(),
             }
         }
         let (offset, bytes) = self.source.current();
-        Ok(Some(Block { offset, bytes, content }))
+        Ok(Some(Block { offset, bytes, unpacked, content }))
     }
 
     /// Counts a block where the format has none of its kind. Its contents are taken: they are whole. A first block that
@@ -181,39 +189,42 @@ impl<R: Read> BlockReader<R> {
         }
     }
 
-    fn take_apart(&mut self, header: &Header) -> Result<Content, Malformed> {
-        let unpacked;
+    fn take_apart(&mut self, header: &Header) -> Result<(Content, usize), Malformed> {
+        let inflated;
         let mut body = self.source.body();
         if header.flags & ZSTD != 0 {
-            unpacked = pack::unpack(&mut self.decompressor, body)?;
-            body = &unpacked;
+            inflated = pack::unpack(&mut self.decompressor, body)?;
+            body = &inflated;
         }
         let at = Timestamp::from_nanos(header.t_max);
+        let unpacked = body.len();
         let item = match header.kind {
-            kind::SESSION => return Ok(Content::ProcessInfo(Box::new(meta::decode_session(body)?))),
-            kind::DICTIONARY => return Ok(Content::Dictionary(body.to_vec())),
+            kind::SESSION => return Ok((Content::ProcessInfo(Box::new(meta::decode_session(body)?)), unpacked)),
+            kind::DICTIONARY => return Ok((Content::Dictionary(body.to_vec()), unpacked)),
             // Not a part of what was recorded: `StoredReport::read` is for it.
-            kind::ANSWER => return Ok(Content::Items(Vec::new())),
+            kind::ANSWER => return Ok((Content::Items(Vec::new()), unpacked)),
             kind::EVENTS => {
                 let mut items = self.spare.pop().unwrap_or_default();
                 let unknown = events::decode(body, header.t_min, |item| items.push(item))?;
                 self.source.damage.unknown_rows += unknown;
-                return Ok(Content::Items(items));
+                return Ok((Content::Items(items), unpacked));
             }
             kind::COUNTERS => {
                 let mut items = self.spare.pop().unwrap_or_default();
                 let unknown = counters::decode(body, header.t_min, |event| items.push(Item::Counters(event)))?;
                 self.source.damage.unknown_rows += unknown;
-                return Ok(Content::Items(items));
+                return Ok((Content::Items(items), unpacked));
             }
             kind::COLLECTIVES => {
                 let mut items = self.spare.pop().unwrap_or_default();
                 let unknown = collectives::decode(body, header.t_min, |event| items.push(Item::Collective(event)))?;
                 self.source.damage.unknown_rows += unknown;
-                return Ok(Content::Items(items));
+                return Ok((Content::Items(items), unpacked));
             }
-            kind::KERNEL_PROFILE => return Ok(Content::KernelProfile(Box::new(kernels::decode(body)?))),
-            kind::PROGRAM_COUNTERS => return Ok(Content::ProgramCounters(Box::new(program_counters::decode(body)?))),
+            kind::KERNEL_PROFILE => return Ok((Content::KernelProfile(Box::new(kernels::decode(body)?)), unpacked)),
+            kind::PROGRAM_COUNTERS => {
+                return Ok((Content::ProgramCounters(Box::new(program_counters::decode(body)?)), unpacked));
+            }
             kind::LOSS => Item::Loss(meta::decode_loss(body)?),
             kind::CAPTURE => Item::Capture(meta::decode_capture(body, at)?),
             kind::COST => Item::Cost(meta::decode_cost(body)?),
@@ -222,6 +233,6 @@ impl<R: Read> BlockReader<R> {
             kind::CALL_RECORDING => Item::CallRecording(meta::decode_call_recording(body, at)?),
             _ => Item::End(meta::decode_end(body)?, at),
         };
-        Ok(Content::Items(vec![item]))
+        Ok((Content::Items(vec![item]), unpacked))
     }
 }

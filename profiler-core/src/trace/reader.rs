@@ -18,6 +18,8 @@ use crate::record::Timestamp;
 const MAX_PROFILES: usize = 1_024;
 /// The same of windows of program counters, which are larger; a writer makes one for a device.
 const MAX_WINDOWS: usize = 16;
+/// Memory of both, bytes. A profile takes some 40 kB, and a window at most some 8 MB.
+const MAX_KEPT: usize = 128 << 20;
 
 /// What the blocks of a trace add up to, taken in order.
 #[derive(Default)]
@@ -27,6 +29,8 @@ pub struct Assembly {
     rebuilt: Rebuilt,
     kernel_profiles: Vec<KernelProfile>,
     pc_windows: Vec<PcWindow>,
+    /// Memory of both, bytes.
+    kept: usize,
     /// Blocks that were whole and made no sense behind those before them.
     rejected: Damage,
 }
@@ -34,21 +38,25 @@ pub struct Assembly {
 impl Assembly {
     /// Takes in the next block, and gives the items in it.
     pub fn take(&mut self, block: Block) -> Vec<Item> {
+        let kept = self.kept + block.memory();
+        let has_room = kept <= MAX_KEPT;
         match block.content {
             Content::Items(items) => return items,
             // A second one is damage, and counted as such; the records are those of the first.
             Content::ProcessInfo(_) if self.has_session => {}
             Content::ProcessInfo(session) => (self.session, self.has_session) = (*session, true),
             Content::KernelProfile(profile) => {
-                if self.kernel_profiles.len() < MAX_PROFILES {
+                if self.kernel_profiles.len() < MAX_PROFILES && has_room {
                     self.kernel_profiles.push(*profile);
+                    self.kept = kept;
                 } else {
                     self.rejected.reject(block.offset, block.bytes);
                 }
             }
             Content::ProgramCounters(window) => {
-                if self.pc_windows.len() < MAX_WINDOWS {
+                if self.pc_windows.len() < MAX_WINDOWS && has_room {
                     self.pc_windows.push(*window);
+                    self.kept = kept;
                 } else {
                     self.rejected.reject(block.offset, block.bytes);
                 }
