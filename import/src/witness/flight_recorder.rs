@@ -3,6 +3,8 @@
 //! Numbers are those of each rank's own counting (`collective_seq_id`), so they align as long as no rank has left one
 //! out. Sends and receives are not compared: they are no collectives of the group.
 
+use std::collections::HashMap;
+
 use profiler_core::hang::{CommunicatorState, Outstanding, Witness};
 use serde_json::Value;
 
@@ -20,8 +22,9 @@ pub(super) fn witness(dump: &Value, rank: u32, place: &str) -> Result<Witness, S
     }
     let mut witness = Witness { rank, place: place.to_owned(), ..Witness::default() };
     let newest = entries.iter().filter_map(|entry| number(&entry["time_created_ns"])).max().unwrap_or(0);
+    let mut places = HashMap::new();
     for entry in entries.iter().filter(|entry| entry["is_p2p"] != true) {
-        let Some(group) = group_of(dump, entry, &mut witness.communicators) else { continue };
+        let Some(group) = group_of(dump, entry, &mut witness.communicators, &mut places) else { continue };
         let Some(number_) = number(&entry["collective_seq_id"]) else { continue };
         group.queued = group.queued.max(number_ + 1);
         if entry["state"] == "completed" || entry["retired"] == true {
@@ -41,24 +44,25 @@ pub(super) fn witness(dump: &Value, rank: u32, place: &str) -> Result<Witness, S
     Ok(witness)
 }
 
-/// The group of an entry, made when it is new. Status and members are read then.
+/// The group of an entry, made when it is new. Status and members are read then; `places` has where it is by name.
 fn group_of<'a>(
     dump: &Value,
     entry: &Value,
     groups: &'a mut Vec<CommunicatorState>,
+    places: &mut HashMap<String, usize>,
 ) -> Option<&'a mut CommunicatorState> {
     let name = text(&entry["process_group"][0]);
-    let description = text(&entry["process_group"][1]);
-    let members = &dump["pg_config"][name.as_str()]["ranks"];
-    let ranks = ranks(members);
-    // Groups of other ranks may have the same name.
-    let id = format!("{name} of ranks {ranks:?}");
-    if let Some(place) = groups.iter().position(|group| group.id == id) {
+    if let Some(&place) = places.get(&name) {
         return groups.get_mut(place);
     }
     if groups.len() == GROUPS {
         return None;
     }
+    places.insert(name.clone(), groups.len());
+    let description = text(&entry["process_group"][1]);
+    let ranks = ranks(&dump["pg_config"][name.as_str()]["ranks"]);
+    // Groups of other ranks may have the same name.
+    let id = format!("{name} of ranks {ranks:?}");
     let status = &dump["pg_status"][text(&entry["pg_id"])];
     // -1 when there was none.
     let last = |name: &str| number(&status[name]).map_or(0, |last| last + 1);
@@ -188,6 +192,20 @@ mod tests {
         let finding = &report.findings[0];
         assert_eq!((finding.kind, finding.culprits[0].rank), (HangKind::Mismatch, 2));
         assert_eq!(finding.culprits[0].queued.as_deref(), Some("all_reduce [[4]] float"));
+    }
+
+    #[test]
+    fn groups_are_told_apart_by_name_and_have_their_ranks() {
+        let shape = json!([[1]]);
+        let mut entries: Vec<_> = (0..4).map(|number| entry(number, "nccl:all_reduce", &shape, "scheduled")).collect();
+        entries[1]["process_group"] = json!(["1", "tp"]);
+        entries[3]["process_group"] = json!(["1", "tp"]);
+        let mut dump = dump(entries, 3, -1);
+        dump["pg_config"]["1"] = json!({"ranks": [1, 2]});
+        let groups = witness(&dump, 1, "d").unwrap().communicators;
+        let found: Vec<_> = groups.iter().map(|group| (group.name.as_str(), group.size, group.queued)).collect();
+        assert_eq!(found, [("0 (default_pg)", 3, 4), ("1 (tp)", 2, 4)]);
+        assert_eq!(groups[1].outstanding.len(), 2);
     }
 
     #[test]

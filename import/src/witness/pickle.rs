@@ -12,6 +12,10 @@ use serde_json::{Map, Value};
 const DEPTH: u16 = 32;
 /// Values that a dump may have: the recorder keeps 2,000 operations of a hundred values by default.
 const VALUES: usize = 20_000_000;
+/// Copies of texts, bytes: some for any file, and so many for each of its bytes. A text is named by two bytes or more
+/// after it was there once, and names of files and functions have some dozens.
+const COPIES: usize = 32 << 20;
+const COPIES_A_BYTE: usize = 64;
 
 /// A value on the stack, and how deep it is nested.
 type Item = (Value, u16);
@@ -23,11 +27,15 @@ struct Reader<'a> {
     marks: Vec<usize>,
     memo: HashMap<u32, Value>,
     values: usize,
+    /// Bytes of texts that may still be copied.
+    copies: usize,
 }
 
 /// Reads a pickle. The error names the byte.
 pub(super) fn read(bytes: &[u8]) -> Result<Value, String> {
-    let mut reader = Reader { bytes, at: 0, stack: Vec::new(), marks: Vec::new(), memo: HashMap::new(), values: 0 };
+    let copies = COPIES.saturating_add(bytes.len().saturating_mul(COPIES_A_BYTE));
+    let mut reader =
+        Reader { bytes, at: 0, stack: Vec::new(), marks: Vec::new(), memo: HashMap::new(), values: 0, copies };
     loop {
         let at = reader.at;
         match reader.step() {
@@ -93,7 +101,7 @@ impl Reader<'_> {
             }
             b'q' => self.put::<1>()?,
             b'r' => self.put::<4>()?,
-            0x94 => self.remember(self.memo.len() as u32),
+            0x94 => self.remember(self.memo.len() as u32)?,
             b'h' => self.get::<1>()?,
             b'j' => self.get::<4>()?,
             b'0' => drop(self.pop()?),
@@ -196,18 +204,19 @@ impl Reader<'_> {
 
     fn put<const N: usize>(&mut self) -> Result<(), String> {
         let number = self.number::<N>()?;
-        self.remember(number as u32);
-        Ok(())
+        self.remember(number as u32)
     }
 
     /// Keeps what is on top under a number. Of containers only that they were there.
-    fn remember(&mut self, number: u32) {
+    fn remember(&mut self, number: u32) -> Result<(), String> {
         let top = self.stack.last().map(|(value, _)| value);
         let kept = match top {
             Some(Value::Array(_) | Value::Object(_)) | None => Value::Array(Vec::new()),
             Some(plain) => plain.clone(),
         };
+        self.copied(&kept)?;
         self.memo.insert(number, kept);
+        Ok(())
     }
 
     fn get<const N: usize>(&mut self) -> Result<(), String> {
@@ -217,9 +226,17 @@ impl Reader<'_> {
             Some(Value::Array(_)) => Err("a container is used twice, which is refused".to_owned()),
             Some(value) => {
                 let value = value.clone();
+                self.copied(&value)?;
                 self.push(value)
             }
         }
+    }
+
+    /// Counts a copy: one text and many operations that name it could take the square of the file's size.
+    fn copied(&mut self, value: &Value) -> Result<(), String> {
+        let left = self.copies.checked_sub(value.as_str().map_or(0, str::len));
+        self.copies = left.ok_or("its texts are repeated too often: they take more memory than such a file may")?;
+        Ok(())
     }
 }
 
@@ -249,6 +266,11 @@ mod tests {
         let deep = [&b"\x80\x02"[..], &vec![b']'; 100_000], &vec![b'a'; 99_999], b"."].concat();
         assert!(read(&deep).unwrap_err().contains("nested too deep"));
         assert!(read(b"\x80\x02]q\x00h\x00.").unwrap_err().contains("used twice"));
+        let text = [&b"\x80\x04X\x00\x00\x01\x00"[..], &[b'x'; 1 << 16]].concat();
+        for again in [&b"\x94"[..], b"\x94h\x00"] {
+            let often = [&text[..], &again.repeat(1 << 14), b"."].concat();
+            assert!(read(&often).unwrap_err().contains("repeated too often"));
+        }
         assert!(read(b"\x80\x02X\xff\xff\xff\xff.").unwrap_err().contains("ends in between"));
         for noise in 0..2_000_u32 {
             let bytes: Vec<u8> =
