@@ -124,6 +124,8 @@ pub use profiler_core::kernels::Roof;
 pub use profiler_core::report::Report;
 pub use profiler_core::trace::TraceError;
 pub use range::Range;
+#[doc(hidden)]
+pub use session::fork;
 pub use session::{Session, SessionBuilder, SessionError, SessionErrorKind, measure, prepare};
 
 /// Compiles the Rust code of the README.

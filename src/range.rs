@@ -12,6 +12,7 @@ use std::sync::Once;
 use libloading::os::unix::{Library, RTLD_LAZY};
 use nvtx_sys::program::{Initialize, Program};
 
+use crate::session::fork;
 use crate::session::functions::Collector;
 
 /// What NVTX loads.
@@ -92,6 +93,10 @@ impl Steps {
 /// Has both copies find their listeners, once.
 fn listen() {
     static LISTENING: Once = Once::new();
+    // A thread of the parent may have been at it when this process was forked off.
+    if !LISTENING.is_completed() && fork::check().is_err() {
+        return;
+    }
     LISTENING.call_once(|| {
         let collector = Collector::of_this_process().nvtx();
         // SAFETY: the collector's function, which is never unloaded.

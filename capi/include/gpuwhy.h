@@ -34,7 +34,7 @@ typedef enum gpuwhy_status {
    */
   GPUWHY_BUSY = 4,
   /**
-   * No session is open, or measuring is over in this process.
+   * No session is open, or measuring is over in this process, or it is the child of a fork.
    */
   GPUWHY_NOT_OPEN = 5,
   /**

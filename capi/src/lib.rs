@@ -11,6 +11,7 @@ use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::catch_unwind;
 
+use gpuwhy::fork::{self, Forked};
 use gpuwhy::{Bench, BenchError, Measurement, Report, Session, SessionError, SessionErrorKind};
 use parking_lot::{Mutex, RwLock};
 
@@ -28,7 +29,7 @@ pub enum gpuwhy_status {
     GPUWHY_REFUSED = 3,
     /// A session is open already.
     GPUWHY_BUSY = 4,
-    /// No session is open, or measuring is over in this process.
+    /// No session is open, or measuring is over in this process, or it is the child of a fork.
     GPUWHY_NOT_OPEN = 5,
     /// The last records did not come in time.
     GPUWHY_TIMED_OUT = 6,
@@ -53,7 +54,7 @@ static ERROR: Mutex<String> = Mutex::new(String::new());
 /// benchmark comes later.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpuwhy_prepare() -> gpuwhy_status {
-    answer(|| Ok(gpuwhy::prepare()?))
+    measure(|| Ok(gpuwhy::prepare()?))
 }
 
 /// Starts measuring what this process launches. Call it before the first CUDA call of the process, or after
@@ -63,7 +64,7 @@ pub extern "C" fn gpuwhy_prepare() -> gpuwhy_status {
 /// `trace` is NULL or a text that ends with NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gpuwhy_start(trace: *const c_char) -> gpuwhy_status {
-    answer(|| {
+    measure(|| {
         let mut session = SESSION.write();
         if session.is_some() {
             return Err(Failure(GPUWHY_BUSY, "a session is open in this process already; stop it first".to_owned()));
@@ -82,6 +83,10 @@ pub unsafe extern "C" fn gpuwhy_start(trace: *const c_char) -> gpuwhy_status {
 #[unsafe(no_mangle)]
 pub extern "C" fn gpuwhy_stop() -> gpuwhy_status {
     answer(|| {
+        fork::check()?;
+        if !fork::is_owned() {
+            return Err(not_open());
+        }
         let session = SESSION.write().take().ok_or_else(not_open)?;
         *REPORT.lock() = None;
         *REPORT.lock() = Some(session.finish()?);
@@ -135,7 +140,7 @@ pub extern "C" fn gpuwhy_step() -> gpuwhy_status {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gpuwhy_report_json(text: *mut c_char, capacity: usize) -> usize {
     // SAFETY: as promised by the caller.
-    unsafe { copy(|| REPORT.lock().as_ref().and_then(|report| serde_json::to_string(report).ok()), text, capacity) }
+    unsafe { copy(|| last(&REPORT, |report| serde_json::to_string(report).ok()), text, capacity) }
 }
 
 /// As `gpuwhy_report_json`, the report for people.
@@ -145,7 +150,7 @@ pub unsafe extern "C" fn gpuwhy_report_json(text: *mut c_char, capacity: usize) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gpuwhy_report_text(text: *mut c_char, capacity: usize) -> usize {
     // SAFETY: as promised by the caller.
-    unsafe { copy(|| REPORT.lock().as_ref().map(Report::to_string), text, capacity) }
+    unsafe { copy(|| last(&REPORT, |report| Some(report.to_string())), text, capacity) }
 }
 
 /// Measures what `launch(data)` launches, as `gpuwhy::Bench` does: calls it 25 times to warm up and `repetitions` times
@@ -167,7 +172,7 @@ pub unsafe extern "C" fn gpuwhy_bench(
     launch: Option<unsafe extern "C" fn(data: *mut c_void)>,
     data: *mut c_void,
 ) -> gpuwhy_status {
-    answer(|| {
+    measure(|| {
         if SESSION.read().is_some() {
             return Err(Failure(GPUWHY_BUSY, "a session is open in this process; stop it first".to_owned()));
         }
@@ -200,7 +205,7 @@ pub unsafe extern "C" fn gpuwhy_bench(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gpuwhy_bench_json(text: *mut c_char, capacity: usize) -> usize {
     // SAFETY: as promised by the caller.
-    unsafe { copy(|| MEASUREMENT.lock().as_ref().and_then(|found| serde_json::to_string(found).ok()), text, capacity) }
+    unsafe { copy(|| last(&MEASUREMENT, |found| serde_json::to_string(found).ok()), text, capacity) }
 }
 
 /// As `gpuwhy_bench_json`, one line for people.
@@ -210,7 +215,7 @@ pub unsafe extern "C" fn gpuwhy_bench_json(text: *mut c_char, capacity: usize) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gpuwhy_bench_text(text: *mut c_char, capacity: usize) -> usize {
     // SAFETY: as promised by the caller.
-    unsafe { copy(|| MEASUREMENT.lock().as_ref().map(Measurement::to_string), text, capacity) }
+    unsafe { copy(|| last(&MEASUREMENT, |found| Some(found.to_string())), text, capacity) }
 }
 
 /// As `gpuwhy_report_json`, why the last call that failed did, and what to do.
@@ -220,7 +225,7 @@ pub unsafe extern "C" fn gpuwhy_bench_text(text: *mut c_char, capacity: usize) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gpuwhy_last_error(text: *mut c_char, capacity: usize) -> usize {
     // SAFETY: as promised by the caller.
-    unsafe { copy(|| Some(ERROR.lock().clone()), text, capacity) }
+    unsafe { copy(|| Some(last_error()), text, capacity) }
 }
 
 struct Failure(gpuwhy_status, String);
@@ -237,6 +242,13 @@ impl From<SessionError> for Failure {
             _ => GPUWHY_REFUSED,
         };
         Self(status, error.to_string())
+    }
+}
+
+impl From<Forked> for Failure {
+    fn from(_: Forked) -> Self {
+        let why = "this process is the child of a fork; gpuwhy measures its parent";
+        Self(GPUWHY_NOT_OPEN, why.to_owned())
     }
 }
 
@@ -258,8 +270,20 @@ fn not_open() -> Failure {
 
 fn with_session(work: impl FnOnce(&Session) -> Result<(), SessionError>) -> gpuwhy_status {
     answer(|| {
-        let session = SESSION.read();
+        // Without a lock where nothing was ever measured: a child that is forked off may still measure itself.
+        if !fork::is_owned() {
+            return Err(not_open());
+        }
+        let session = fork::lock(|| SESSION.try_read(), || SESSION.read()).ok_or(Forked)?;
         Ok(work(session.as_ref().ok_or_else(not_open)?)?)
+    })
+}
+
+/// Calls what may start the collector.
+fn measure(work: impl FnOnce() -> Result<(), Failure>) -> gpuwhy_status {
+    answer(|| {
+        fork::own()?;
+        work()
     })
 }
 
@@ -270,8 +294,19 @@ fn answer(work: impl FnOnce() -> Result<(), Failure>) -> gpuwhy_status {
         Ok(Err(failure)) => failure,
         Err(_) => Failure(GPUWHY_INTERNAL, "internal error".to_owned()),
     };
-    *ERROR.lock() = text;
+    if let Some(mut error) = fork::lock(|| ERROR.try_lock(), || ERROR.lock()) {
+        *error = text;
+    }
     status
+}
+
+fn last_error() -> String {
+    fork::lock(|| ERROR.try_lock(), || ERROR.lock()).map_or_else(|| Failure::from(Forked).1, |error| error.clone())
+}
+
+/// What the last session or benchmark came to; nothing in the child of a fork where a thread of the parent was at it.
+fn last<T>(of: &Mutex<Option<T>>, text: impl FnOnce(&T) -> Option<String>) -> Option<String> {
+    fork::lock(|| of.try_lock(), || of.lock())?.as_ref().and_then(text)
 }
 
 /// The text at `from`, empty if that is NULL.

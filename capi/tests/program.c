@@ -1,9 +1,12 @@
 /* A program in C that measures a part of itself. Its GPU is the replay library, which libgpuwhy_c.so has loaded. */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "gpuwhy.h"
 
@@ -49,6 +52,60 @@ static int bench(void) {
     return 0;
 }
 
+static volatile int goes_on = 1;
+
+static void *use(void *what) {
+    char text[64];
+    while (goes_on) {
+        switch ((intptr_t)what) {
+        case 0: gpuwhy_start(NULL); gpuwhy_stop(); break;
+        case 1: gpuwhy_step(); gpuwhy_range_push("part"); gpuwhy_range_pop(); break;
+        case 2: gpuwhy_flush(); gpuwhy_report_json(text, sizeof text); break;
+        default: gpuwhy_bench("none", 1, 0, 0, 0, NULL, NULL); gpuwhy_last_error(text, sizeof text);
+        }
+    }
+    return NULL;
+}
+
+/* Threads use everything while children are forked off, which have copies of the locks that are held. */
+static int forks(void) {
+    pthread_t threads[8];
+    expect("prepare", gpuwhy_prepare(), GPUWHY_OK);
+    for (intptr_t index = 0; index < 8; index++) {
+        pthread_create(&threads[index], NULL, use, (void *)(index % 4));
+    }
+    int bad = 0;
+    for (int index = 0; index < 200; index++) {
+        pid_t child = fork();
+        if (child == 0) {
+            char text[256];
+            /* Longer than anything takes: a lock that nobody releases. */
+            alarm(60);
+            int refused = gpuwhy_stop() == GPUWHY_NOT_OPEN && gpuwhy_start(NULL) == GPUWHY_NOT_OPEN;
+            refused &= gpuwhy_prepare() == GPUWHY_NOT_OPEN && gpuwhy_flush() != GPUWHY_OK;
+            gpuwhy_step();
+            gpuwhy_range_push("part");
+            gpuwhy_range_pop();
+            gpuwhy_report_text(text, sizeof text);
+            gpuwhy_bench_json(text, sizeof text);
+            refused &= gpuwhy_last_error(text, sizeof text) > 0;
+            _exit(refused ? 0 : 1);
+        }
+        int status = 0;
+        waitpid(child, &status, 0);
+        if (status != 0) {
+            fprintf(stderr, "child %d ended with %x\n", index, status);
+            bad = 1;
+            break;
+        }
+    }
+    goes_on = 0;
+    for (int index = 0; index < 8; index++) {
+        pthread_join(threads[index], NULL);
+    }
+    return bad;
+}
+
 int main(int count, char **arguments) {
     if (count > 1 && strcmp(arguments[1], "--without-cupti") == 0) {
         char why[4096];
@@ -58,6 +115,9 @@ int main(int count, char **arguments) {
     }
     if (count > 1 && strcmp(arguments[1], "--bench") == 0) {
         return bench();
+    }
+    if (count > 1 && strcmp(arguments[1], "--fork") == 0) {
+        return forks();
     }
     expect("pop", gpuwhy_range_pop(), GPUWHY_NOT_OPEN);
     expect("start", gpuwhy_start("part.gpuwhy"), GPUWHY_OK);

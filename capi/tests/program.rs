@@ -24,7 +24,7 @@ fn compiled(source: &str, folder: &Path) -> PathBuf {
         .arg(root.join(source))
         .arg("-L")
         .arg(libraries)
-        .args(["-lgpuwhy_c", "-ldl"])
+        .args(["-lgpuwhy_c", "-ldl", "-pthread"])
         .arg(format!("-Wl,-rpath,{}", libraries.display()))
         .status();
     assert!(status.expect("a C compiler").success());
@@ -37,6 +37,8 @@ fn run(program: &Path, arguments: &[&str], cupti: &Path) -> Output {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("GPUWHY_")) {
         command.env_remove(name);
     }
+    // Cargo's would name the folder of an older build first, and the program says where its library is.
+    command.env_remove("LD_LIBRARY_PATH");
     command.args(arguments).current_dir(program.parent().unwrap()).env("GPUWHY_CUPTI_PATH", cupti);
     command.env("GPUWHY_REPLAY", fixture).env_remove("CUDA_INJECTION64_PATH").output().unwrap()
 }
@@ -66,6 +68,14 @@ fn a_c_program_measures_a_closure() {
     assert!(found["median_ns"].as_u64().unwrap() > 0 && found["memory_share"].as_f64().unwrap() > 0.0, "{found}");
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.starts_with("recorded: median ") && text.contains("GB/s"), "{text}");
+}
+
+#[test]
+fn the_child_of_a_fork_is_refused_and_waits_for_no_lock() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled("tests/program.c", folder.path());
+    let output = run(&program, &["--fork"], &built("libcupti_replay.so"));
+    assert!(output.status.success(), "{output:?}");
 }
 
 #[test]

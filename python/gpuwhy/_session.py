@@ -35,6 +35,15 @@ _prepared: State | None = None
 _lock = threading.RLock()
 
 
+def _forked() -> None:
+    """Another thread of the parent may have held the lock, and nobody releases it here."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
 class State(enum.Enum):
     """How complete the sessions of this process are."""
 

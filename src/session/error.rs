@@ -57,6 +57,12 @@ impl SessionError {
         Self::new(SessionErrorKind::Trace, format!("{path}: {error}"))
     }
 
+    pub(crate) fn forked() -> Self {
+        let why = "this process is the child of a fork; gpuwhy measures its parent. To measure in the child, run it as a \
+                   program of its own (exec, spawn)";
+        Self::new(SessionErrorKind::Over, why.to_owned())
+    }
+
     /// What kind of reason it is.
     #[must_use]
     pub fn kind(&self) -> SessionErrorKind {

@@ -5,6 +5,7 @@
 //! else can see. This module decides nothing about records: it opens the file, tells the collector, and reads.
 
 mod error;
+pub mod fork;
 pub(crate) mod functions;
 
 use std::fs::File;
@@ -93,6 +94,7 @@ impl SessionBuilder {
     /// # Errors
     /// When no usable libcupti is found, another profiler holds CUPTI, a session is open, or the file cannot be made.
     pub fn start(self) -> Result<Session, SessionError> {
+        fork::own().map_err(|fork::Forked| SessionError::forked())?;
         let collector = Collector::of_this_process();
         let deadline = Instant::now() + self.wait;
         let (write, trace, path) = files(self.trace)?;
@@ -170,7 +172,9 @@ impl Session {
     /// The next step of the program begins here, and the one before ends: to be called at the begin of each iteration.
     /// Steps are found without it where launches repeat. The third call is the first that counts.
     pub fn step(&self) {
-        self.steps.lock().next();
+        if let Some(mut steps) = fork::lock(|| self.steps.try_lock(), || self.steps.lock()) {
+            steps.next();
+        }
     }
 
     /// The trace file, if it was given a name.
@@ -190,6 +194,7 @@ impl Session {
     /// # Errors
     /// When the collector does not answer.
     pub fn flush(&self) -> Result<(), SessionError> {
+        fork::check().map_err(|fork::Forked| SessionError::forked())?;
         self.collector.flush()
     }
 
@@ -227,6 +232,7 @@ impl Session {
 
     fn end(&mut self) -> Result<(), SessionError> {
         self.open = false;
+        fork::check().map_err(|fork::Forked| SessionError::forked())?;
         // Before the next one can begin, which takes its place.
         *HOLDER.lock() = None;
         self.steps.get_mut().end();
@@ -288,6 +294,7 @@ pub fn measure<T>(work: impl FnOnce(&Session) -> T) -> Result<(T, Report), Sessi
 /// # Errors
 /// As [`SessionBuilder::start`].
 pub fn prepare() -> Result<(), SessionError> {
+    fork::own().map_err(|fork::Forked| SessionError::forked())?;
     let deadline = Instant::now() + TURN_TIMEOUT;
     while let Err(error) = Session::start() {
         if error.kind != SessionErrorKind::Busy {
