@@ -204,6 +204,32 @@ fn a_killed_process_is_lost_and_a_stopped_one_silent() {
 }
 
 #[test]
+fn a_restarted_rank_is_counted_once_and_nothing_is_left_behind() {
+    let program = Program::start(&RANK);
+    let sockets = program.stage.sockets().to_owned();
+    let mut exporter = Exporter::start(&program.stage, &["--listen", "127.0.0.1:0"]);
+    let _first = program.end();
+    wait_for("the end", || exporter.scrape().state("ended") == 1.0);
+    let second = Stage::new();
+    let mut host = second.host("multi_stream");
+    host.envs(RANK).env("GPUWHY_CONTROL", &sockets).stderr(Stdio::null()).stdout(Stdio::null());
+    assert!(host.status().unwrap().success());
+    // Both have left their last numbers, and the second one has the labels of the first.
+    let left = fs::read_dir(&sockets)
+        .unwrap()
+        .filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|ending| ending == "last"));
+    assert_eq!(left.count(), 2);
+    let kernels = second.report()["completeness"]["records"]["kernels"].as_f64().unwrap();
+    wait_for("the second one", || exporter.scrape().sum("kernels_total", &[]) == kernels);
+    let page = exporter.scrape();
+    assert_eq!((page.sum("process_info", &[]), page.sum("process_info", &["process="])), (1.0, 0.0));
+    let id = exporter.child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    assert!(exporter.child.wait().unwrap().success());
+    assert_eq!(fs::read_dir(&sockets).unwrap().count(), 0);
+}
+
+#[test]
 fn node_exporter_gets_a_whole_file() {
     let program = Program::start(&RANK);
     let folder = tempfile::tempdir().unwrap();

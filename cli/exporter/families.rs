@@ -1,7 +1,8 @@
 //! The metrics: their names, types and labels, and how they are written in Prometheus's text format.
 //!
-//! Labels that dcgm-exporter has too are spelled as it spells them, so that `on(Hostname, UUID)` joins. `job` and
-//! `instance` belong to Prometheus and are never used. `docs/guide/metrics.md` explains each metric.
+//! Labels that dcgm-exporter has too mean the same, and are spelled as it spells them, so that `on(Hostname, UUID)`
+//! joins.
+//! `job` and `instance` belong to Prometheus and are never used. `docs/guide/metrics.md` explains each metric.
 
 use std::fmt::Write;
 
@@ -58,14 +59,18 @@ const DEVICES_LEFT_OUT: Family = gauge("devices_left_out", "Devices of the proce
 const INFO: Family = gauge("process_info", "1; what the process is.");
 const STATE: Family = gauge("process_state", "1 for the state of the process.");
 const PROCESSES: Family = gauge("exporter_processes", "Processes that the exporter knows, by state.");
-const LEFT_OUT: Family = gauge("exporter_left_out", "Processes without metrics: too many, or of another version.");
+const LEFT_OUT: Family =
+    gauge("exporter_left_out", "Processes without metrics: too many that run or have ended, or of another version.");
 const REFUSED: Family = gauge("exporter_refused_folders", "Folders of sockets that are not this user's alone.");
 const ANSWER_SECONDS: Family = gauge("exporter_answer_seconds", "How long the processes took to answer.");
+const BUILD_INFO: Family = gauge("build_info", "1; the version of the exporter.");
+const START_TIME: Family =
+    gauge("exporter_start_time_seconds", "When the exporter was started, seconds since the Unix epoch.");
 const FAILED_PUSHES: Family = counter("exporter_failed_pushes_total", "Numbers of ended processes not pushed.");
 
 /// All of them.
 #[cfg(test)]
-pub const FAMILIES: [&Family; 25] = [
+pub const FAMILIES: [&Family; 27] = [
     &DEVICE_SECONDS,
     &LEAF_SECONDS,
     &STEPS,
@@ -91,6 +96,8 @@ pub const FAMILIES: [&Family; 25] = [
     &REFUSED,
     &ANSWER_SECONDS,
     &FAILED_PUSHES,
+    &BUILD_INFO,
+    &START_TIME,
 ];
 
 /// The metrics of processes, and of the exporter itself where there is a summary.
@@ -110,6 +117,10 @@ pub fn text<'a>(
         page.line(&REFUSED, &[], summary.refused as f64);
         page.line(&ANSWER_SECONDS, &[], summary.answered_in.as_secs_f64());
         page.line(&FAILED_PUSHES, &[], summary.failed_pushes as f64);
+        page.line(&BUILD_INFO, &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
+        if let Some(start) = summary.start_unix {
+            page.line(&START_TIME, &[], start.as_secs_f64());
+        }
     }
     page.text
 }
@@ -239,7 +250,7 @@ impl Labels {
 
     fn of_device(known: &Known, device: &Device) -> Self {
         let mut labels = Self::of_process(known);
-        labels.0.push(("gpu", device.id.to_string()));
+        labels.0.push(("ordinal", device.id.to_string()));
         labels.0.push(("UUID", device.uuid.clone()));
         labels
     }

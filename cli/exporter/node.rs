@@ -4,19 +4,22 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use gpuwhy_inject::control::address;
+use gpuwhy_inject::control::address::{self, Process};
 use gpuwhy_inject::control::last_numbers::{self, FRESH, KEPT};
 
 use super::numbers::Numbers;
 use crate::control::connection::{Connection, parsed};
 use crate::message;
 
-/// Processes that are asked; a node has one for each GPU, and some more.
+/// Processes that are asked; a node has one for each GPU, and some more. As many that ended last are served.
 const MAX_PROCESSES: usize = 64;
 /// All are asked at once, and none is waited for longer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// One that has not answered is waited for so long the next times, and as others now and then: it may be slow.
+const SILENT_TIMEOUT: Duration = Duration::from_millis(100);
+const PATIENT_AGAIN: Duration = Duration::from_secs(30);
 /// A process whose socket is gone may still write its last numbers for so long: twice the default exit timeout. After
 /// that it counts as lost.
 const ENDING: Duration = Duration::from_secs(6);
@@ -84,6 +87,8 @@ pub struct Summary {
     pub refused: usize,
     pub answered_in: Duration,
     pub failed_pushes: u64,
+    /// When the exporter was started, since the Unix epoch; `None` when that is not known.
+    pub start_unix: Option<Duration>,
 }
 
 /// An answer of a socket.
@@ -100,13 +105,17 @@ enum Answer {
 pub struct Node {
     /// By their sockets.
     known: BTreeMap<PathBuf, Known>,
+    /// Sockets that do not answer, and when they were last waited for as all others.
+    silent: BTreeMap<PathBuf, Instant>,
     left_out: usize,
+    ended_left_out: usize,
     refused: usize,
     answered_in: Duration,
     pub failed_pushes: u64,
-    /// Whether processes shall leave their last numbers, and when that was last said.
+    start_unix: Option<Duration>,
+    /// Whether processes shall leave their last numbers, where that was said, and when for the last time.
     announces: bool,
-    announced: Option<Instant>,
+    announced: Option<(PathBuf, Instant)>,
     /// What was said already.
     told: Vec<String>,
 }
@@ -114,7 +123,7 @@ pub struct Node {
 impl Node {
     /// Without a process. `announces`: processes shall leave their last numbers.
     pub fn new(announces: bool) -> Self {
-        Self { announces, ..Self::default() }
+        Self { announces, start_unix: SystemTime::now().duration_since(UNIX_EPOCH).ok(), ..Self::default() }
     }
 
     /// The processes, by socket.
@@ -124,13 +133,18 @@ impl Node {
 
     /// What the exporter says of itself.
     pub fn summary(&self) -> Summary {
-        let count = |state| self.known.values().filter(|known| known.state == state).count();
+        let nameless = self.silent.keys().filter(|socket| !self.known.contains_key(*socket)).count();
+        let count = |state| {
+            let nameless = if state == ProcessState::Silent { nameless } else { 0 };
+            nameless + self.known.values().filter(|known| known.state == state).count()
+        };
         Summary {
             states: ProcessState::ALL.iter().map(|&state| (state, count(state))).collect(),
-            left_out: self.left_out,
+            left_out: self.left_out + self.ended_left_out,
             refused: self.refused,
             answered_in: self.answered_in,
             failed_pushes: self.failed_pushes,
+            start_unix: self.start_unix,
         }
     }
 
@@ -140,12 +154,18 @@ impl Node {
         let begin = Instant::now();
         let asked = &sockets[..sockets.len().min(MAX_PROCESSES)];
         let answers: Vec<_> = thread::scope(|scope| {
-            let asking: Vec<_> = asked.iter().map(|socket| scope.spawn(|| ask(socket))).collect();
+            let patient = asked.iter().map(|socket| (socket, begin + self.patience(socket, begin)));
+            let asking: Vec<_> = patient.map(|(socket, deadline)| scope.spawn(move || ask(socket, deadline))).collect();
             asking.into_iter().map(|thread| thread.join().unwrap_or(Answer::Silent)).collect()
         });
         self.answered_in = begin.elapsed();
         self.left_out = sockets.len() - asked.len();
         for (socket, answer) in asked.iter().zip(answers) {
+            if matches!(answer, Answer::Silent) {
+                self.is_silent(socket, begin);
+            } else {
+                self.silent.remove(socket);
+            }
             match answer {
                 Answer::Numbers(numbers) => {
                     let state = ProcessState::of(&numbers);
@@ -161,6 +181,23 @@ impl Node {
             }
         }
         self.follow_up(&folders, &sockets);
+    }
+
+    /// How long a process is waited for.
+    fn patience(&self, socket: &Path, now: Instant) -> Duration {
+        let fresh = |last: &Instant| now.duration_since(*last) < PATIENT_AGAIN;
+        if self.silent.get(socket).is_some_and(fresh) { SILENT_TIMEOUT } else { ANSWER_TIMEOUT }
+    }
+
+    /// A process did not answer in a round that began `now`. The first time that is said.
+    fn is_silent(&mut self, socket: &Path, now: Instant) {
+        if !self.silent.contains_key(socket) {
+            let process = socket.file_stem().unwrap_or_default().to_string_lossy();
+            message::say(&format!("process {process} does not answer: is it stopped?"));
+        }
+        if self.patience(socket, now) == ANSWER_TIMEOUT {
+            self.silent.insert(socket.to_owned(), now);
+        }
     }
 
     /// Finds out who has ended, without asking anybody.
@@ -186,18 +223,18 @@ impl Node {
 
     /// The exporter ends: processes need not leave numbers for it.
     pub fn withdraw(&self) {
-        let user = address::user();
-        let folders = if self.announces { address::folders(user) } else { Vec::new() };
-        folders.iter().for_each(|folder| last_numbers::withdraw(folder, user));
+        if let Some((folder, _)) = &self.announced {
+            last_numbers::withdraw(folder, address::user());
+        }
     }
 
     /// The folders that can be used, and the sockets in them.
     fn sockets(&mut self) -> (Vec<PathBuf>, Vec<PathBuf>) {
         let user = address::user();
         let all = address::folders(user);
-        let announce = self.announces && self.announced.is_none_or(|last| last.elapsed() > FRESH / 5);
+        let is_due = self.announced.as_ref().is_none_or(|(_, last)| last.elapsed() > FRESH / 5);
+        let mut announce = self.announces && is_due;
         if announce {
-            self.announced = Some(Instant::now());
             // The one in which processes to come will listen.
             if let Some(Err(error)) = all.first().map(|folder| address::make_private(folder, user)) {
                 self.tell(&error.to_string());
@@ -215,8 +252,12 @@ impl Node {
                     continue;
                 }
             }
-            if announce && let Err(error) = last_numbers::announce(&folder, user) {
-                self.tell(&format!("{}: {error}; numbers of processes that end are not kept", folder.display()));
+            // The first one alone: in others are programs with another environment.
+            if std::mem::take(&mut announce) {
+                self.announced = Some((folder.clone(), Instant::now()));
+                if let Err(error) = last_numbers::announce(&folder, user) {
+                    self.tell(&format!("{}: {error}; numbers of processes that end are not kept", folder.display()));
+                }
             }
             sockets.extend(address::sockets(&folder, user).into_iter().map(|(_, socket)| socket));
             folders.push(folder);
@@ -227,20 +268,32 @@ impl Node {
     fn follow_up(&mut self, folders: &[PathBuf], sockets: &[PathBuf]) {
         let vanished: Vec<_> = self.known.keys().filter(|socket| !sockets.contains(socket)).cloned().collect();
         vanished.iter().for_each(|socket| self.gone(socket));
+        self.silent.retain(|socket, _| sockets.contains(socket));
+        self.ended_left_out = 0;
         for folder in folders {
-            for (process, age, text) in last_numbers::all(folder, address::user()).into_iter().flatten() {
+            let Ok((newest, beyond)) = last_numbers::newest(folder, address::user(), MAX_PROCESSES) else { continue };
+            let socket = |process: &Process| folder.join(format!("{process}.sock"));
+            self.ended_left_out += beyond.iter().filter(|process| !self.known.contains_key(&socket(process))).count();
+            for (process, age, text) in newest {
                 let numbers = serde_json::from_str(&text).ok().and_then(|json| Numbers::of(&json));
                 let Some(numbers) = numbers else { continue };
-                let socket = folder.join(format!("{process}.sock"));
+                let socket = socket(&process);
                 // Of a process that had the id before.
                 let older = |known: &Known| known.gone.is_none() && known.numbers.start != numbers.start;
-                if !self.known.get(&socket).is_some_and(older) {
+                if !self.known.get(&socket).is_some_and(older) && !self.has_successor(&socket, &numbers) {
                     let since = Instant::now().checked_sub(age).unwrap_or_else(Instant::now);
                     self.take(&socket, numbers, ProcessState::Ended, Some(since));
                 }
             }
         }
         self.forget();
+    }
+
+    /// Whether the labels of an ended process were taken by one that began later: sums would count both.
+    fn has_successor(&self, socket: &Path, numbers: &Numbers) -> bool {
+        let known = |known: &Known| known.numbers.start == numbers.start;
+        let later = |known: &Known| known.numbers.place() == numbers.place() && known.numbers.start > numbers.start;
+        !self.known.get(socket).is_some_and(known) && self.known.values().any(later)
     }
 
     fn take(&mut self, socket: &Path, numbers: Numbers, state: ProcessState, gone: Option<Instant>) {
@@ -262,13 +315,12 @@ impl Node {
     /// Which of the processes with the same run and rank this one is. Those that are gone make room: a restarted rank
     /// has the labels of its predecessor.
     fn free_number(&mut self, numbers: &Numbers) -> u32 {
-        let place = |numbers: &Numbers| (numbers.host.clone(), numbers.run_label(), numbers.rank);
-        let wanted = place(numbers);
+        let wanted = numbers.place();
         self.known.retain(|_, known| {
-            known.gone.is_none() || place(&known.numbers) != wanted || known.numbers.start > numbers.start
+            known.gone.is_none() || known.numbers.place() != wanted || known.numbers.start > numbers.start
         });
         let taken: Vec<_> =
-            self.known.values().filter(|known| place(&known.numbers) == wanted).map(|known| known.number).collect();
+            self.known.values().filter(|known| known.numbers.place() == wanted).map(|known| known.number).collect();
         (1..).find(|number| !taken.contains(number)).unwrap_or(1)
     }
 
@@ -288,8 +340,16 @@ impl Node {
         self.take(Path::new(socket), numbers, state, None);
     }
 
+    /// Of those that are gone, the newest stay for a while.
     fn forget(&mut self) {
         self.known.retain(|_, known| known.gone.is_none_or(|since| since.elapsed() < KEPT));
+        let mut gone: Vec<_> = self.known.iter().filter_map(|(socket, known)| Some((known.gone?, socket))).collect();
+        gone.sort_unstable_by(|a, b| b.cmp(a));
+        let surplus: Vec<_> = gone.into_iter().skip(MAX_PROCESSES).map(|(_, socket)| socket.clone()).collect();
+        self.ended_left_out += surplus.len();
+        for socket in surplus {
+            self.known.remove(&socket);
+        }
     }
 
     fn tell(&mut self, what: &str) {
@@ -300,8 +360,7 @@ impl Node {
     }
 }
 
-fn ask(socket: &Path) -> Answer {
-    let deadline = Instant::now() + ANSWER_TIMEOUT;
+fn ask(socket: &Path, deadline: Instant) -> Answer {
     let answer = Connection::open(socket, "metrics", deadline).and_then(|connection| {
         let Some(mut connection) = connection else { return Ok(None) };
         connection.line(deadline).and_then(|line| parsed(&line)).map(Some)
@@ -342,6 +401,45 @@ mod tests {
         assert_eq!(labels(&node)[1], (3, ProcessState::Capturing, 2), "both live");
         node.take(second, numbers(2, 20, 0, "waiting"), ProcessState::Waiting, None);
         assert_eq!(labels(&node)[0], (2, ProcessState::Waiting, 1));
+    }
+
+    #[test]
+    fn a_predecessor_does_not_come_back_from_what_it_left() {
+        let mut node = Node::default();
+        let [first, second, other] = ["/s/1.sock", "/s/2.sock", "/s/3.sock"].map(Path::new);
+        node.take(second, numbers(2, 20, 0, "capturing"), ProcessState::Capturing, None);
+        assert!(node.has_successor(first, &numbers(1, 10, 0, "ended")), "restarted");
+        assert!(!node.has_successor(other, &numbers(3, 10, 1, "ended")), "another rank");
+        assert!(!node.has_successor(other, &numbers(3, 30, 0, "ended")), "began later");
+        // It was served beside the other one while both ran.
+        node.take(first, numbers(1, 10, 0, "capturing"), ProcessState::Capturing, None);
+        assert!(!node.has_successor(first, &numbers(1, 10, 0, "ended")), "its last numbers");
+    }
+
+    #[test]
+    fn of_those_that_have_ended_the_newest_stay() {
+        let mut node = Node::default();
+        let now = Instant::now();
+        for rank in 0..100 {
+            let socket = PathBuf::from(format!("/s/{rank}.sock"));
+            let since = now.checked_sub(Duration::from_secs(rank)).unwrap();
+            node.take(&socket, numbers(rank, 10, rank, "ended"), ProcessState::Ended, Some(since));
+        }
+        node.forget();
+        assert!(node.processes().all(|known| known.numbers.pid < 64));
+        assert_eq!((node.processes().count(), node.summary().left_out), (64, 36));
+    }
+
+    #[test]
+    fn who_is_silent_is_waited_for_now_and_then() {
+        let mut node = Node::default();
+        let (socket, begin) = (Path::new("/s/1.sock"), Instant::now());
+        assert_eq!(node.patience(socket, begin), ANSWER_TIMEOUT);
+        node.is_silent(socket, begin);
+        assert_eq!(node.patience(socket, begin + SILENT_TIMEOUT), SILENT_TIMEOUT);
+        node.is_silent(socket, begin + SILENT_TIMEOUT);
+        assert_eq!(node.patience(socket, begin + PATIENT_AGAIN), ANSWER_TIMEOUT);
+        assert!(node.summary().states.contains(&(ProcessState::Silent, 1)), "though nothing is known of it");
     }
 
     #[test]

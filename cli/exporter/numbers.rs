@@ -12,6 +12,8 @@ use serde_json::Value;
 const DEVICES: usize = 16;
 /// Letters of a label's value.
 const LABEL: usize = 64;
+/// The run of a process of which not even the program is known.
+const UNNAMED: &str = "unnamed";
 /// Directions of copies.
 pub const DIRECTIONS: [&str; 6] =
     ["unknown", "host_to_device", "device_to_host", "device_to_device", "host_to_host", "peer_to_peer"];
@@ -113,9 +115,15 @@ impl Numbers {
         })
     }
 
-    /// The name of its run; one of its own where nothing names it.
+    /// The name of its run; its program where nothing names it. Without a number: each start would be a run.
     pub fn run_label(&self) -> String {
-        self.run.clone().unwrap_or_else(|| cut(&format!("{}-{}", self.program, self.pid)))
+        let program = if self.program.is_empty() { UNNAMED } else { &self.program };
+        self.run.as_deref().unwrap_or(program).to_owned()
+    }
+
+    /// What processes have in common that differ in the label `process` alone.
+    pub fn place(&self) -> (String, String, Option<u64>) {
+        (self.host.clone(), self.run_label(), self.rank)
     }
 
     /// Its rank, or nothing.

@@ -1,7 +1,10 @@
-//! A small HTTP server: GET on one path, a bounded number of clients, a bounded time for each.
+//! A small HTTP server: GET and HEAD, a bounded number of clients, a bounded time for each.
+//!
+//! On the loopback address only requests that name it are answered: a page in a browser may point a name of its own
+//! there, and would read the metrics.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -9,10 +12,15 @@ use std::time::{Duration, Instant};
 
 use super::families::CONTENT_TYPE;
 
-/// The one path.
+/// Where the metrics are.
 pub const PATH: &str = "/metrics";
-/// Connections at a time; further ones are told to come again.
+/// What is at `/`, for people.
+const WELCOME: &str = "<!DOCTYPE html><title>gpuwhy exporter</title><h1>gpuwhy exporter</h1>\
+    <p><a href=\"/metrics\">Metrics</a> of this node's programs, for Prometheus.\n";
+/// Requests that are answered at a time; further ones are told to come again.
 const MAX_CLIENTS: usize = 8;
+/// Connections at a time. Those that have sent no request yet take no place of the others.
+const MAX_CONNECTIONS: usize = 64;
 /// For the whole request, and again for each part of the answer that the client takes.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest head of a request, bytes.
@@ -30,8 +38,11 @@ pub struct Server {
 #[derive(Debug, PartialEq, Eq)]
 struct Response {
     status: &'static str,
+    kind: &'static str,
     more: &'static str,
     body: String,
+    /// HEAD was asked: everything but the body.
+    head_only: bool,
 }
 
 impl Server {
@@ -53,42 +64,60 @@ impl Server {
 
     /// Serves for ever; `page` makes the text.
     pub fn run(&self, page: &Arc<dyn Fn() -> String + Send + Sync>) {
-        let clients = Arc::new(AtomicUsize::new(0));
+        let address = self.address().ok();
+        let (connections, clients) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         for stream in self.listener.incoming() {
             let Ok(stream) = stream else {
                 thread::sleep(PAUSE);
                 continue;
             };
-            let client = Client(Arc::clone(&clients));
-            let full = clients.fetch_add(1, Ordering::Relaxed) >= MAX_CLIENTS;
-            if full {
-                // Without reading: nobody is waited for here. A small answer fits into an empty buffer.
-                let _ = stream.set_nonblocking(true);
-                let _ = write(&stream, &busy());
+            let connection = Client::new(&connections);
+            if connection.before >= MAX_CONNECTIONS {
+                // Not even read: a flood of connections takes no memory.
                 continue;
             }
-            let page = Arc::clone(page);
+            let (page, clients) = (Arc::clone(page), Arc::clone(&clients));
             let _ = thread::Builder::new().spawn(move || {
-                let _client = client;
-                let _ = serve(&stream, page.as_ref());
+                let _connection = connection;
+                let _ = serve(&stream, address, &clients, page.as_ref());
             });
         }
     }
 }
 
 /// Counts a client as long as it lives.
-struct Client(Arc<AtomicUsize>);
+struct Client {
+    all: Arc<AtomicUsize>,
+    /// So many were there before.
+    before: usize,
+}
 
-impl Drop for Client {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+impl Client {
+    fn new(all: &Arc<AtomicUsize>) -> Self {
+        let before = all.fetch_add(1, Ordering::Relaxed);
+        Self { all: Arc::clone(all), before }
     }
 }
 
-fn serve(stream: &TcpStream, page: &(dyn Fn() -> String + Send + Sync)) -> io::Result<()> {
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.all.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn serve(
+    stream: &TcpStream,
+    address: Option<SocketAddr>,
+    clients: &Arc<AtomicUsize>,
+    page: &(dyn Fn() -> String + Send + Sync),
+) -> io::Result<()> {
     stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
     let head = head(stream, Instant::now() + CLIENT_TIMEOUT)?;
-    write(stream, &response(&head, page))?;
+    // Only now: who says nothing keeps nobody away.
+    let client = Client::new(clients);
+    let answer = if client.before < MAX_CLIENTS { response(&head, address, page) } else { busy() };
+    write(stream, &answer)?;
+    drop(client);
     // What the client sent beside the head would reset the connection, and the answer with it.
     stream.shutdown(Shutdown::Write)?;
     let mut rest = [0; 1024];
@@ -107,7 +136,9 @@ fn head(mut stream: &TcpStream, deadline: Instant) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     let mut piece = [0; 1024];
     loop {
-        if head.windows(4).any(|four| four == b"\r\n\r\n") || head.len() > MAX_HEAD {
+        // Some clients end lines with LF alone.
+        let is_whole = [&b"\r\n\r\n"[..], b"\n\n"].iter().any(|end| head.windows(end.len()).any(|part| part == *end));
+        if is_whole || head.len() > MAX_HEAD {
             return Ok(head);
         }
         let left = deadline.saturating_duration_since(Instant::now());
@@ -122,51 +153,87 @@ fn head(mut stream: &TcpStream, deadline: Instant) -> io::Result<Vec<u8>> {
     }
 }
 
-fn response(head: &[u8], page: &(dyn Fn() -> String + Send + Sync)) -> Response {
-    let plain = |status, body: &str| Response { status, more: "", body: format!("{body}\n") };
+fn response(head: &[u8], address: Option<SocketAddr>, page: &(dyn Fn() -> String + Send + Sync)) -> Response {
     if head.len() > MAX_HEAD {
         return plain("431 Request Header Fields Too Large", "the request is too long");
     }
-    let line = head.split(|&byte| byte == b'\r').next().and_then(|line| std::str::from_utf8(line).ok());
-    let mut words = line.unwrap_or_default().split(' ');
+    let text = String::from_utf8_lossy(head);
+    let mut lines = text.lines();
+    let mut words = lines.next().unwrap_or_default().split(' ');
     let (method, target, version) = (words.next(), words.next(), words.next());
     let (Some(method), Some(target), Some("HTTP/1.1" | "HTTP/1.0"), None) = (method, target, version, words.next())
     else {
         return plain("400 Bad Request", "expected a request of HTTP/1.0 or HTTP/1.1");
     };
-    if target.split('?').next() != Some(PATH) {
-        return plain("404 Not Found", "the metrics are at /metrics");
+    let hosts = lines.filter_map(|line| line.split_once(':')).filter(|(name, _)| name.eq_ignore_ascii_case("host"));
+    if !hosts.into_iter().all(|(_, host)| is_own_name(host.trim(), address)) {
+        return plain(
+            "421 Misdirected Request",
+            "this address can be reached from this machine alone: ask for localhost, 127.0.0.1 or [::1]",
+        );
     }
-    if method != "GET" {
-        return Response { more: "Allow: GET\r\n", ..plain("405 Method Not Allowed", "only GET is allowed") };
-    }
-    Response { status: "200 OK", more: "", body: page() }
+    let head_only = method == "HEAD";
+    let answer = match (target.split('?').next(), method) {
+        (Some("/"), "GET" | "HEAD") => Response { kind: "text/html; charset=utf-8", ..plain("200 OK", WELCOME) },
+        (Some(PATH), "GET" | "HEAD") => {
+            Response { status: "200 OK", kind: CONTENT_TYPE, more: "", body: page(), head_only: false }
+        }
+        (Some("/" | PATH), _) => Response {
+            more: "Allow: GET, HEAD\r\n",
+            ..plain("405 Method Not Allowed", "only GET and HEAD are allowed")
+        },
+        _ => plain("404 Not Found", "the metrics are at /metrics"),
+    };
+    Response { head_only, ..answer }
+}
+
+/// Whether `host`, with a port or without one, is a name of the address on which it listens. An address that other
+/// machines reach has names that are not known here.
+fn is_own_name(host: &str, address: Option<SocketAddr>) -> bool {
+    let Some(own) = address.map(|address| address.ip()).filter(IpAddr::is_loopback) else { return true };
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if is_port(port) && !(host.starts_with('[') && host.ends_with(']')) => name,
+        _ => host,
+    };
+    let name = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<IpAddr>().is_ok_and(|ip| ip == own || ["127.0.0.1", "::1"].contains(&ip.to_string().as_str()))
+}
+
+fn plain(status: &'static str, body: &str) -> Response {
+    let kind = "text/plain; charset=utf-8";
+    Response { status, kind, more: "", body: format!("{}\n", body.trim_end()), head_only: false }
 }
 
 fn busy() -> Response {
-    Response { status: "503 Service Unavailable", more: "Retry-After: 1\r\n", body: "too many clients\n".to_owned() }
+    Response { more: "Retry-After: 1\r\n", ..plain("503 Service Unavailable", "too many clients") }
 }
 
 fn write(mut stream: &TcpStream, response: &Response) -> io::Result<()> {
-    let Response { status, more, body } = response;
+    let Response { status, kind, more, body, head_only } = response;
     let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {CONTENT_TYPE}\r\nContent-Length: {}\r\nConnection: close\r\n\
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\
          X-Content-Type-Options: nosniff\r\n{more}\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes())?;
-    stream.write_all(body.as_bytes())
+    if *head_only { Ok(()) } else { stream.write_all(body.as_bytes()) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn started() -> SocketAddr {
+    fn serving(page: impl Fn() -> String + Send + Sync + 'static) -> SocketAddr {
         let server = Server::open("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = server.address().unwrap();
-        thread::spawn(move || server.run(&(Arc::new(|| "x 1\n".to_owned()) as _)));
+        thread::spawn(move || server.run(&(Arc::new(page) as _)));
         address
+    }
+
+    fn started() -> SocketAddr {
+        serving(|| "x 1\n".to_owned())
     }
 
     /// Status and body.
@@ -177,17 +244,17 @@ mod tests {
         stream.read_to_string(&mut text).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         let length: usize = head.split("Content-Length: ").nth(1).unwrap().lines().next().unwrap().parse().unwrap();
-        assert_eq!(length, body.len());
+        assert!(length == body.len() || request.starts_with(b"HEAD") && body.is_empty());
         (head.lines().next().unwrap().to_owned(), body.to_owned())
     }
 
     #[test]
-    fn only_get_on_one_path_is_answered() {
+    fn get_and_head_are_answered_on_two_paths() {
         let address = started();
         for (request, status) in [
-            ("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", "200 OK"),
+            ("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", "200 OK"),
             ("GET /metrics?x=1 HTTP/1.0\r\n\r\n", "200 OK"),
-            ("GET / HTTP/1.1\r\n\r\n", "404 Not Found"),
+            ("GET /metrics HTTP/1.0\nHost: 127.0.0.1:80\n\n", "200 OK"),
             ("GET /metrics/../etc/passwd HTTP/1.1\r\n\r\n", "404 Not Found"),
             ("POST /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", "405 Method Not Allowed"),
             ("GET /metrics HTTP/2\r\n\r\n", "400 Bad Request"),
@@ -197,25 +264,58 @@ mod tests {
             assert_eq!(line, format!("HTTP/1.1 {status}"), "{request:?}");
             assert_eq!(body == "x 1\n", status == "200 OK", "{request:?}");
         }
+        for path in ["/", "/metrics"] {
+            let (line, body) = answer(address, format!("HEAD {path} HTTP/1.1\r\n\r\n").as_bytes());
+            assert_eq!((line.as_str(), body.as_str()), ("HTTP/1.1 200 OK", ""));
+        }
+        assert!(answer(address, b"GET / HTTP/1.1\r\n\r\n").1.contains("href=\"/metrics\""));
         let (line, _) = answer(address, &[b'x'; MAX_HEAD + 1024]);
         assert!(line.contains("431"), "{line}");
     }
 
     #[test]
-    fn clients_that_say_nothing_do_not_keep_others_away() {
+    fn other_names_of_the_loopback_address_are_refused() {
         let address = started();
-        let silent: Vec<_> = (0..MAX_CLIENTS).map(|_| TcpStream::connect(address).unwrap()).collect();
-        // Each of them is taken before the next one, so all are by now or soon.
-        // One that is turned away may lose the answer to the reset of its connection.
-        let status = || {
-            let mut stream = TcpStream::connect(address).unwrap();
-            let mut text = String::new();
-            let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n");
-            let _ = stream.read_to_string(&mut text);
-            text.lines().next().unwrap_or_default().to_owned()
+        let status =
+            |host: &str| answer(address, format!("GET /metrics HTTP/1.1\r\nhOST: {host}\r\n\r\n").as_bytes()).0;
+        for own in ["localhost", "LOCALHOST:9477", "127.0.0.1", "127.0.0.1:1", "[::1]", "[::1]:9477"] {
+            assert_eq!(status(own), "HTTP/1.1 200 OK", "{own}");
+        }
+        for foreign in ["rebound.example", "rebound.example:9477", "localhost.example", "127.0.0.2", "", "[::2]:1"] {
+            assert_eq!(status(foreign), "HTTP/1.1 421 Misdirected Request", "{foreign}");
+        }
+        assert!(is_own_name("node7.example:9477", "0.0.0.0:9477".parse().ok()), "reached from elsewhere");
+        assert!(is_own_name("127.0.0.2:9477", "127.0.0.2:9477".parse().ok()));
+    }
+
+    fn status_of(address: SocketAddr) -> String {
+        answer(address, b"GET /metrics HTTP/1.1\r\n\r\n").0
+    }
+
+    #[test]
+    fn connections_that_say_nothing_keep_nobody_away() {
+        let address = started();
+        let _silent: Vec<_> = (0..2 * MAX_CLIENTS).map(|_| TcpStream::connect(address).unwrap()).collect();
+        assert_eq!(status_of(address), "HTTP/1.1 200 OK");
+    }
+
+    #[test]
+    fn a_ninth_request_is_told_to_come_again() {
+        // Nine parties: the page of eight waits until the ninth has been turned away.
+        let all = Arc::new(std::sync::Barrier::new(MAX_CLIENTS + 1));
+        let (begun, made) = std::sync::mpsc::channel();
+        let address = {
+            let all = Arc::clone(&all);
+            serving(move || {
+                let _ = begun.send(());
+                all.wait();
+                "x 1\n".to_owned()
+            })
         };
-        assert!((0..100).any(|_| status() == "HTTP/1.1 503 Service Unavailable"), "there is room for eight");
-        drop(silent);
-        assert!((0..1_000).any(|_| status() == "HTTP/1.1 200 OK"), "there is room again");
+        let asking: Vec<_> = (0..MAX_CLIENTS).map(|_| thread::spawn(move || status_of(address))).collect();
+        (0..MAX_CLIENTS).for_each(|_| made.recv().unwrap());
+        assert_eq!(status_of(address), "HTTP/1.1 503 Service Unavailable");
+        all.wait();
+        assert!(asking.into_iter().all(|thread| thread.join().unwrap() == "HTTP/1.1 200 OK"));
     }
 }

@@ -25,7 +25,7 @@ fn text(labels: serde_json::Value, with_leaves: bool) -> String {
 fn metrics_are_written_as_prometheus_reads_them() {
     let page = text(json!({"run": "a\"b\\c", "rank": 3}), true);
     let labels = "run=\"a\\\"b\\\\c\",rank=\"3\",Hostname=\"n1\"";
-    let device = format!("{labels},gpu=\"0\",UUID=\"GPU-1\"");
+    let device = format!("{labels},ordinal=\"0\",UUID=\"GPU-1\"");
     for line in [
         format!("gpuwhy_device_seconds_total{{{device},cause=\"gpu_compute\"}} 1.5"),
         format!("gpuwhy_device_seconds_total{{{device},cause=\"host_cpu\"}} 0.000000001"),
@@ -43,6 +43,7 @@ fn metrics_are_written_as_prometheus_reads_them() {
         format!("gpuwhy_process_state{{{labels},state=\"capturing\"}} 1"),
         "gpuwhy_exporter_processes{state=\"capturing\"} 1".to_owned(),
         "gpuwhy_exporter_left_out 0".to_owned(),
+        format!("gpuwhy_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION")),
     ] {
         assert!(page.lines().any(|found| found == line), "{line}\n{page}");
     }
@@ -55,10 +56,12 @@ fn metrics_are_written_as_prometheus_reads_them() {
 }
 
 #[test]
-fn a_run_without_a_name_has_one_of_its_own_and_series_are_few() {
+fn a_run_without_a_name_has_that_of_its_program_and_series_are_few() {
     let page = text(json!({}), false);
     assert!(
-        page.contains("gpuwhy_kernels_total{run=\"train.py-7\",rank=\"\",Hostname=\"n1\",gpu=\"0\",UUID=\"GPU-1\"} 2")
+        page.contains(
+            "gpuwhy_kernels_total{run=\"train.py\",rank=\"\",Hostname=\"n1\",ordinal=\"0\",UUID=\"GPU-1\"} 2"
+        )
     );
     assert!(!page.contains("leaf"));
     let series = page.lines().filter(|line| !line.starts_with('#') && line.contains("rank=")).count();

@@ -33,10 +33,13 @@ pub fn announce(folder: &Path, user: u32) -> io::Result<()> {
     replace(&folder.join(ANNOUNCEMENT), b"an exporter of gpuwhy looks into this folder\n")
 }
 
-/// Withdraws it.
+/// Withdraws it, and removes what processes have left for it.
 pub fn withdraw(folder: &Path, user: u32) {
     if address::check(folder, user).is_ok() {
         let _ = fs::remove_file(folder.join(ANNOUNCEMENT));
+        for (_, _, path) in files(folder, user).into_iter().flatten() {
+            let _ = fs::remove_file(path);
+        }
     }
 }
 
@@ -53,12 +56,24 @@ pub fn leave(socket: &Path, line: &str) -> io::Result<bool> {
     replace(&socket.with_extension(ENDING), line.as_bytes()).map(|()| true)
 }
 
-/// The last numbers in a folder, with their processes and ages. Files that are older than [`KEPT`] are removed, as are
-/// unfinished ones.
+/// A process that has ended, how long ago, and its last numbers.
+pub type Ended = (Process, Duration, String);
+
+/// The last numbers of the `most` processes in a folder that ended last, with their ages; and the processes beyond.
+/// Files that are older than [`KEPT`] are removed, as are unfinished ones.
 ///
 /// # Errors
 /// When the folder is not this user's alone.
-pub fn all(folder: &Path, user: u32) -> io::Result<Vec<(Process, Duration, String)>> {
+pub fn newest(folder: &Path, user: u32, most: usize) -> io::Result<(Vec<Ended>, Vec<Process>)> {
+    let mut files = files(folder, user)?;
+    files.sort_by_key(|&(process, age, _)| (age, process));
+    let beyond = files.split_off(files.len().min(most));
+    let read = |(process, age, path): (Process, Duration, PathBuf)| Some((process, age, read(&path).ok()?));
+    Ok((files.into_iter().filter_map(read).collect(), beyond.into_iter().map(|(process, ..)| process).collect()))
+}
+
+/// The files of [`newest`].
+fn files(folder: &Path, user: u32) -> io::Result<Vec<(Process, Duration, PathBuf)>> {
     address::check(folder, user)?;
     let mut found = Vec::new();
     for path in fs::read_dir(folder)?.flatten().map(|entry| entry.path()) {
@@ -76,8 +91,8 @@ pub fn all(folder: &Path, user: u32) -> io::Result<Vec<(Process, Duration, Strin
         let age = age(&metadata);
         if age > KEPT {
             let _ = fs::remove_file(&path);
-        } else if !unfinished && let Ok(text) = read(&path) {
-            found.push((process, age, text));
+        } else if !unfinished {
+            found.push((process, age, path));
         }
     }
     Ok(found)
@@ -147,7 +162,8 @@ mod tests {
         assert!(!leave(&socket, "{}").unwrap(), "nobody looks");
         announce(folder.path(), user).unwrap();
         assert!(leave(&socket, "{\"pid\":7}").unwrap());
-        let found = all(folder.path(), user).unwrap();
+        let (found, beyond) = newest(folder.path(), user, 64).unwrap();
+        assert!(beyond.is_empty());
         assert_eq!((found.len(), found[0].0.to_string(), found[0].2.as_str()), (1, "7-2".to_owned(), "{\"pid\":7}"));
         let mode = fs::metadata(folder.path().join("7-2.last")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
@@ -155,6 +171,7 @@ mod tests {
         assert!(!leave(&folder.path().join("8.sock"), "{}").unwrap(), "it is gone");
         announce(folder.path(), user).unwrap();
         withdraw(folder.path(), user);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "what was left for it is gone, too");
         assert!(!leave(&folder.path().join("8.sock"), "{}").unwrap(), "it said so");
     }
 
@@ -169,11 +186,23 @@ mod tests {
             set_age(&path(name), KEPT + Duration::from_secs(5));
         }
         symlink(path("x.last"), path("5.last")).unwrap();
-        let found: Vec<_> = all(folder.path(), user).unwrap().into_iter().map(|(process, ..)| process.id).collect();
-        assert_eq!(found, [1]);
+        let (found, _) = newest(folder.path(), user, 64).unwrap();
+        assert_eq!(found.into_iter().map(|(process, ..)| process.id).collect::<Vec<_>>(), [1]);
         let left = ["1.last", "2.last", "3.last.99", "4.sock", "x.last", "5.last"].map(|name| path(name).exists());
         assert_eq!(left, [true, false, false, true, true, true]);
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        assert!(all(folder.path(), user).is_err() && announce(folder.path(), user).is_err(), "open to others");
+        assert!(newest(folder.path(), user, 64).is_err() && announce(folder.path(), user).is_err(), "open to others");
+    }
+    #[test]
+    fn of_many_the_newest_are_read_and_the_others_are_named() {
+        let (folder, user) = private();
+        for process in 1..=5_u64 {
+            let path = folder.path().join(format!("{process}.last"));
+            fs::write(&path, "{}").unwrap();
+            set_age(&path, Duration::from_secs(process * 10));
+        }
+        let (found, beyond) = newest(folder.path(), user, 2).unwrap();
+        assert_eq!(found.into_iter().map(|(process, ..)| process.id).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(beyond.into_iter().map(|process| process.id).collect::<Vec<_>>(), [3, 4, 5]);
     }
 }
