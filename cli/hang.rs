@@ -2,21 +2,23 @@
 //!
 //! What is found is library code; here are sockets, launchers, files and exit codes.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
-use std::sync::mpsc::channel;
+use std::process::{Child, ChildStderr, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use gpuwhy_import::witness::Witnesses;
+use gpuwhy_inject::control::address::Process;
 use profiler_core::hang::json::HangDocument;
-use profiler_core::hang::judge;
+use profiler_core::hang::{HangReport, judge};
 use profiler_core::text_format::{printable, printable_json};
+use serde_json::json;
 
-use crate::control::connection::{ask, processes};
-use crate::top::remote::Launcher;
+use crate::control::connection::{Answered, ask_all, processes};
+use crate::top::remote::{self, Launcher};
 use crate::{message, terminal};
 
 /// Exit code when ranks wait.
@@ -31,6 +33,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const GRACE: Duration = Duration::from_secs(5);
 /// Bytes that a launcher may answer.
 const LARGEST: u64 = 64 << 20;
+/// Lines of a launcher's stderr that are said, letters of one, and the wait for the last of them.
+const COMPLAINTS: u64 = 20;
+const COMPLAINT: usize = 400;
+const COMPLAINTS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Whom to ask.
 #[derive(Debug)]
@@ -61,57 +67,76 @@ pub fn run(props: &Props) -> Result<u8> {
     for path in expanded(&props.files)? {
         let of_file = if path == Path::new("-") { from_stdin()? } else { Witnesses::open(&path)? };
         found.witnesses.extend(of_file.witnesses);
+        found.silent.extend(of_file.silent);
         found.notes.extend(of_file.notes);
     }
     if props.files.is_empty() && launchers.is_empty() {
-        let mut silent = Vec::new();
-        local(|line, place| found.line(line, place), &mut silent);
-        found.notes.extend(silent);
+        let (answers, refused) = local();
+        found.notes.extend(refused);
+        for (process, answer) in answers {
+            match answer {
+                Ok(line) => found.line(&line, &format!("process {process}")),
+                Err(why) => found.silent.push(format!("process {process} does not answer: {why}")),
+            }
+        }
     }
-    remote(launchers, &mut found);
+    let unreachable = ask_hosts(launchers, &mut found);
+    if found.witnesses.is_empty() && found.silent.is_empty() {
+        // Nothing was learned, which is an error and no finding.
+        found.notes.extend(unreachable);
+    } else {
+        found.silent.extend(unreachable);
+    }
     for note in &found.notes {
         message::say(&printable(note));
     }
-    if found.witnesses.is_empty() {
+    if found.witnesses.is_empty() && found.silent.is_empty() {
         bail!(
             "no rank answers: no process of this user runs with gpuwhy here, or none has a rank. Ask where the ranks run \
              (--host, --via), or name files with their answers."
         );
     }
-    let report = judge(&found.witnesses);
+    let report = HangReport { silent: found.silent, ..judge(&found.witnesses) };
     let text = match props.json {
         true => terminal::json(&HangDocument::new(&report))?,
         false => report.text_within(terminal::style()),
     };
     io::stdout().write_all(text.as_bytes())?;
-    Ok(if report.findings.is_empty() { 0 } else { WAITS })
+    Ok(if report.findings.is_empty() && report.silent.is_empty() { 0 } else { WAITS })
 }
 
-/// Prints what processes of this host answer, a line each.
+/// Prints what processes of this host answer, a line each; of those that do not answer, a line that says so.
 fn print_answers() -> Result<u8> {
-    let (mut lines, mut silent) = (Vec::new(), Vec::new());
-    local(|line, _| lines.push(printable_json(line).into_owned()), &mut silent);
-    silent.iter().for_each(|why| message::say(why));
+    let (answers, refused) = local();
+    refused.iter().for_each(|why| message::say(why));
     let mut out = io::stdout().lock();
-    lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
-    Ok(if lines.is_empty() { FAILED } else { 0 })
-}
-
-/// Hands the answers of this host's processes to `take`, with where each is from.
-fn local(mut take: impl FnMut(&str, &str), silent: &mut Vec<String>) {
-    let (processes, refused) = processes();
-    silent.extend(refused);
-    for (process, socket) in processes {
-        match ask(&socket, QUESTION) {
-            Ok(Some((line, _))) => take(&line, &format!("process {process}")),
-            Ok(None) => {}
-            Err(error) => silent.push(format!("process {process} does not answer: {error}")),
+    for (process, answer) in &answers {
+        match answer {
+            Ok(line) => writeln!(out, "{}", printable_json(line))?,
+            Err(why) => {
+                let line = json!({"type": "silent", "process": process.to_string(), "message": why});
+                writeln!(out, "{}", printable_json(&line.to_string()))?;
+            }
         }
     }
+    Ok(if answers.is_empty() { FAILED } else { 0 })
 }
 
-/// Asks other hosts at once.
-fn remote(launchers: Vec<Launcher>, found: &mut Witnesses) {
+/// A process, and what it answers or why it does not.
+type Heard = (Process, Result<String, String>);
+
+/// What this host's processes answer, or why they do not; and folders that are not looked into.
+fn local() -> (Vec<Heard>, Vec<String>) {
+    let (processes, refused) = processes();
+    let heard = |(process, answer): (Process, Answered)| match answer {
+        Ok(answer) => answer.map(|(line, _)| (process, Ok(line))),
+        Err(error) => Some((process, Err(error.to_string()))),
+    };
+    (ask_all(processes, QUESTION).into_iter().filter_map(heard).collect(), refused)
+}
+
+/// Asks other hosts at once. Gives those that do not answer.
+fn ask_hosts(launchers: Vec<Launcher>, found: &mut Witnesses) -> Vec<String> {
     let (sender, receiver) = channel();
     for launcher in launchers {
         let sender = sender.clone();
@@ -122,6 +147,7 @@ fn remote(launchers: Vec<Launcher>, found: &mut Witnesses) {
         });
     }
     drop(sender);
+    let mut unreachable = Vec::new();
     for (host, output) in receiver {
         match output {
             Ok(text) => {
@@ -129,9 +155,10 @@ fn remote(launchers: Vec<Launcher>, found: &mut Witnesses) {
                     found.line(line, &format!("{host}: line {number}"));
                 }
             }
-            Err(error) => found.notes.push(format!("{host}: {error:#}")),
+            Err(error) => unreachable.push(format!("{host}: {error:#}")),
         }
     }
+    unreachable
 }
 
 /// What `gpuwhy` with these arguments prints on a host.
@@ -150,8 +177,10 @@ fn output_of(launcher: &Launcher, arguments: &[&str]) -> Result<String> {
 /// When the launcher cannot be started, or prints nothing and does not end in time.
 pub fn output_and_status_of(launcher: &Launcher, arguments: &[&str]) -> Result<(String, bool)> {
     let mut command = launcher.command(arguments);
-    let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("{command:?}"))?;
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("{command:?}"))?;
     let out = child.stdout.take().context("its output")?;
+    let complained = child.stderr.take().map(|complaints| relay(complaints, &launcher.host));
     let (sender, receiver) = channel();
     thread::spawn(move || {
         let mut text = String::new();
@@ -164,10 +193,36 @@ pub fn output_and_status_of(launcher: &Launcher, arguments: &[&str]) -> Result<(
     let ended = read.is_ok() && ends_within(&mut child, GRACE);
     let _ = child.kill();
     let status = child.wait();
+    // What it has started may hold its stderr open.
+    complained.map(|all| all.recv_timeout(COMPLAINTS_TIMEOUT));
     match read {
         Ok(text) => Ok((text?, ended && status.is_ok_and(|status| status.success()))),
         Err(_) => bail!("no answer within {} s", PATIENCE.as_secs()),
     }
+}
+
+/// Says what a launcher writes to its stderr, escaped and bounded. The receiver is closed when all was said.
+fn relay(complaints: ChildStderr, host: &str) -> Receiver<()> {
+    let (sender, all) = channel();
+    let host = host.to_owned();
+    thread::spawn(move || {
+        let _sender: Sender<()> = sender;
+        let mut reader = BufReader::new(complaints);
+        let mut beyond = 0_u64;
+        for number in 0.. {
+            let Ok(Some(line)) = remote::line(&mut reader) else { break };
+            if number >= COMPLAINTS {
+                beyond += 1;
+                continue;
+            }
+            let line: String = String::from_utf8_lossy(&line).trim_end().chars().take(COMPLAINT).collect();
+            message::say(&format!("{host}: {line}"));
+        }
+        if beyond > 0 {
+            message::say(&format!("{host}: ... {beyond} more lines"));
+        }
+    });
+    all
 }
 
 fn ends_within(child: &mut Child, time: Duration) -> bool {

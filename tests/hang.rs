@@ -100,6 +100,59 @@ fn answers_of_many_ranks_name_the_one_that_never_came() {
     );
 }
 
+/// Listens and takes no connection, as a stopped process does.
+fn stopped(stage: &Stage, process: u32) -> std::os::unix::net::UnixListener {
+    std::fs::create_dir_all(stage.sockets()).unwrap();
+    std::fs::set_permissions(stage.sockets(), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    std::os::unix::net::UnixListener::bind(stage.socket(process)).unwrap()
+}
+
+#[test]
+fn processes_that_do_not_answer_are_a_finding_here_and_elsewhere() {
+    let stage = Stage::new();
+    let _listeners = [stopped(&stage, 71), stopped(&stage, 72)];
+    let output = hang(&stage, &[]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}{}", stderr(&output));
+    assert!(
+        ["process 71", "process 72"].iter().all(|name| text.contains(name)) && !text.contains("none waits"),
+        "{text}"
+    );
+    let via = format!("env {GPUWHY}");
+    let found: Value = serde_json::from_slice(&hang(&stage, &["--json", "--via", &via]).stdout).unwrap();
+    let silent: Vec<_> = found["silent"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
+    assert!(silent.len() == 2 && silent[0].contains("line 1: process 71 does not answer"), "{silent:?}");
+    let files = hang(&stage, &["--answers"]).stdout;
+    std::fs::write(stage.path("collected"), [files, answer(0, 8, 8, "").to_string().into_bytes()].concat()).unwrap();
+    let output = hang(&stage, &["collected"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("ranks: 1; none of these waits") && text.contains("process 72 does not answer"), "{text}");
+}
+
+#[test]
+fn what_a_launcher_complains_of_is_escaped_and_bounded() {
+    use std::os::unix::fs::PermissionsExt;
+    let stage = Stage::new();
+    let launcher = stage.path("launcher");
+    let script = "#!/bin/sh\nprintf 'evil \\033]0;x\\007 line\\n' >&2\nyes noise | head -n 100000 >&2\nyes greeting | \
+                  head -n 100000\necho '7: capture 1 has begun'\n";
+    std::fs::write(&launcher, script).unwrap();
+    std::fs::set_permissions(&launcher, std::fs::Permissions::from_mode(0o755)).unwrap();
+    for verb in [&["hang"][..], &["start", "--all"], &["stop", "--all"]] {
+        let mut command = Command::new(GPUWHY);
+        command.args(verb).args(["--via", launcher.to_str().unwrap()]).env("GPUWHY_CONTROL", stage.sockets());
+        let output = command.output().unwrap();
+        let said = stderr(&output);
+        assert!(!said.contains('\u{1b}') && said.contains("line") && said.contains("more lines"), "{verb:?}: {said}");
+        if verb.len() > 1 {
+            let shown = String::from_utf8(output.stdout).unwrap();
+            assert!(shown.lines().count() == 1 && shown.contains("7: capture 1 has begun"), "{shown}");
+            assert!(said.contains("100000 lines that are no answers"), "{said}");
+        }
+    }
+}
+
 #[test]
 fn nobody_waits_nobody_answers_and_bad_files_have_their_own_codes() {
     let stage = Stage::new();

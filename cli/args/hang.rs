@@ -15,7 +15,7 @@ ends with the rank.
 
 EXIT CODES:
   0  no rank waits
-  1  ranks wait; the text says for whom
+  1  ranks wait, or processes do not answer; the text says which
   2  nobody answered, or a file could not be read
   130, 143  interrupted by Ctrl-C or SIGTERM
 

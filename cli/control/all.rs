@@ -4,11 +4,17 @@ use std::io::{self, Write};
 use std::thread;
 
 use anyhow::Result;
+use gpuwhy_inject::control::address::Process;
+use profiler_core::text_format::printable;
 
 use super::{Answer, NO_ANSWER, answered, processes};
 use crate::hang::output_and_status_of;
 use crate::message;
 use crate::top::remote::Launcher;
+
+/// Answers of a host that are shown, and letters of one.
+const ANSWERS: usize = 10_000;
+const ANSWER: usize = 400;
 
 /// Sends `command` to all processes; on other hosts `gpuwhy` with `arguments` does. Every answer is a line that begins
 /// with the process, or with the host.
@@ -63,11 +69,10 @@ fn elsewhere(launchers: &[Launcher], arguments: &[String]) -> Vec<(String, Resul
     thread::scope(|scope| {
         let ask = |launcher| {
             let (text, succeeded) = output_and_status_of(launcher, &arguments)?;
-            // Its complaint is on stderr, which is ours.
-            if text.trim().is_empty() {
-                Err(anyhow::anyhow!("no process has answered there"))
-            } else {
-                Ok(Answer { text, refused: !succeeded })
+            // Its complaint was said.
+            match answers_in(&text, &launcher.host) {
+                answers if answers.is_empty() => Err(anyhow::anyhow!("no process has answered there")),
+                text => Ok(Answer { text, refused: !succeeded }),
             }
         };
         let told: Vec<_> =
@@ -76,6 +81,33 @@ fn elsewhere(launchers: &[Launcher], arguments: &[String]) -> Vec<(String, Resul
     })
 }
 
+/// The lines of `text` that are answers: they begin with a process. What else the host prints, as its greeting, is
+/// counted.
+fn answers_in(text: &str, host: &str) -> String {
+    let is_answer = |line: &&str| line.split_once(": ").is_some_and(|(who, _)| who.parse::<Process>().is_ok());
+    let lines: Vec<_> = text.lines().filter(is_answer).take(ANSWERS).collect();
+    let foreign = text.lines().count() - lines.len();
+    if foreign > 0 {
+        message::say(&format!("{host}: {foreign} lines that are no answers"));
+    }
+    let shown = |line: &&str| printable(&line.chars().take(ANSWER).collect::<String>()).into_owned();
+    lines.iter().map(shown).collect::<Vec<_>>().join("\n")
+}
+
 fn joined(answer: thread::Result<Result<Answer>>) -> Result<Answer> {
     answer.unwrap_or_else(|_| Err(anyhow::anyhow!("the question has panicked")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_host_prints_beside_answers_is_left_out() {
+        let text = format!("Welcome: \u{1b}]0;x\n7: capture 1\u{1b}[2J has begun\n{}8-2: x\n", "noise\n".repeat(1_000));
+        let answers = answers_in(&text, "h");
+        assert_eq!(answers.lines().count(), 2, "{answers}");
+        assert!(answers.starts_with("7: capture 1") && answers.ends_with("8-2: x") && !answers.contains('\u{1b}'));
+        assert!(answers_in(&format!("7: {}", "x".repeat(1 << 20)), "h").len() <= ANSWER);
+    }
 }

@@ -6,6 +6,7 @@
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use gpuwhy_inject::control::address::{self, Process};
@@ -18,6 +19,8 @@ use crate::interrupt;
 /// A process answers within milliseconds; one that is stopped, or starved of processors, may not. From the
 /// first attempt to connect to the last byte of the answer.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// All processes are asked at once and none is waited for longer; libprof.so waits 2 s for its own collector.
+const ROUND_TIMEOUT: Duration = Duration::from_secs(3);
 /// Longest answer, bytes; libprof.so never has more than a quarter of this to send.
 pub const MAX_LINE: usize = 1 << 20;
 /// How soon Ctrl-C is noticed while a line is waited for.
@@ -116,9 +119,28 @@ pub fn parsed(line: &str) -> io::Result<Value> {
     serde_json::from_str(line).map_err(|_| invalid("the answer is not JSON"))
 }
 
+/// An answer, as it came and as JSON; `None` when nobody listens.
+pub type Answered = io::Result<Option<(String, Value)>>;
+
+/// One question to several processes at once, and their answers in the same order. One that is stopped holds nobody up.
+pub fn ask_all(processes: Vec<(Process, PathBuf)>, line: &str) -> Vec<(Process, Answered)> {
+    let deadline = Instant::now() + ROUND_TIMEOUT;
+    thread::scope(|scope| {
+        let asked: Vec<_> = processes
+            .into_iter()
+            .map(|(process, socket)| (process, scope.spawn(move || ask_until(&socket, line, deadline))))
+            .collect();
+        let panicked = || Err(io::Error::other("the question has panicked"));
+        asked.into_iter().map(|(process, asked)| (process, asked.join().unwrap_or_else(|_| panicked()))).collect()
+    })
+}
+
 /// One question and its answer; `None` when nobody listens.
-pub fn ask(socket: &Path, line: &str) -> io::Result<Option<(String, Value)>> {
-    let deadline = Instant::now() + ANSWER_TIMEOUT;
+pub fn ask(socket: &Path, line: &str) -> Answered {
+    ask_until(socket, line, Instant::now() + ANSWER_TIMEOUT)
+}
+
+fn ask_until(socket: &Path, line: &str, deadline: Instant) -> Answered {
     let Some(mut connection) = Connection::open(socket, line, deadline)? else { return Ok(None) };
     let line = connection.line(deadline)?;
     let answer = parsed(&line)?;

@@ -80,40 +80,72 @@ fn processes() -> Vec<(Process, PathBuf)> {
 }
 
 fn status(json: bool) -> Result<u8> {
-    let mut out = io::stdout().lock();
-    let mut any = false;
-    for (process, socket) in processes() {
-        match ask(&socket, "status") {
-            Ok(None) => continue,
-            Ok(Some((line, _))) if json => writeln!(out, "{}", printable_json(&line))?,
-            Ok(Some((_, answer))) => {
-                if !any {
-                    let columns = "     PID  STATE      CAPTURES  VERDICT         SHARE    LOST  COMMAND";
-                    writeln!(out, "{columns}")?;
-                }
-                out.write_all(row(process, &answer).as_bytes())?;
-            }
-            Err(error) => {
-                message::say(&format!("process {process} does not answer: {error}"));
-                continue;
-            }
+    let mut rows = Vec::new();
+    for (process, answer) in connection::ask_all(processes(), "status") {
+        match answer {
+            Ok(None) => {}
+            Ok(Some(answer)) => rows.push((process, answer)),
+            Err(error) => message::say(&format!("process {process} does not answer: {error}")),
         }
-        any = true;
     }
-    if !any && !json {
+    let mut out = io::stdout().lock();
+    if json {
+        rows.iter().try_for_each(|(_, (line, _))| writeln!(out, "{}", printable_json(line)))?;
+        return Ok(0);
+    }
+    if rows.is_empty() {
         writeln!(out, "no process of this user runs with gpuwhy")?;
+        return Ok(0);
     }
+    let rows: Vec<_> = rows.into_iter().map(|(process, (_, answer))| (process, answer)).collect();
+    out.write_all(table(&rows).as_bytes())?;
     Ok(0)
 }
 
-/// A process in the table of `status`, and its trace below it.
-fn row(process: Process, answer: &Value) -> String {
+/// Widest name of a run or a host that is shown whole.
+const NAME: usize = 24;
+
+/// The processes, with what tells them apart where that is known: run and rank, and hosts where there are several.
+fn table(rows: &[(Process, Value)]) -> String {
+    let name = |answer: &Value, field: &str| {
+        let text = printable(answer[field].as_str().unwrap_or_default()).into_owned();
+        if text.chars().count() > NAME { text.chars().take(NAME - 1).chain(['~']).collect() } else { text }
+    };
+    let names = |field: &'static str| -> Vec<String> { rows.iter().map(|(_, answer)| name(answer, field)).collect() };
+    let ranks = rows.iter().map(|(_, answer)| answer["rank"].as_u64().map_or(String::new(), |rank| rank.to_string()));
+    let (runs, ranks, hosts) = (names("run"), ranks.collect::<Vec<_>>(), names("host"));
+    let mut columns = Vec::new();
+    for (title, cells) in [("RUN", &runs), ("RANK", &ranks), ("HOST", &hosts)] {
+        let is_known = cells.iter().any(|cell| !cell.is_empty());
+        if is_known && (title != "HOST" || cells.iter().any(|cell| *cell != cells[0])) {
+            columns.push((title, cells));
+        }
+    }
+    let width = |title: &str, cells: &[String]| {
+        cells.iter().map(|cell| cell.chars().count()).chain([title.len()]).max().unwrap_or(0)
+    };
+    let mut text = format!("{:>8}", "PID");
+    for (title, cells) in &columns {
+        text.push_str(&format!("  {title:<0$}", width(title, cells)));
+    }
+    text.push_str("  STATE      CAPTURES  VERDICT         SHARE    LOST  COMMAND\n");
+    for (place, (process, answer)) in rows.iter().enumerate() {
+        text.push_str(&format!("{:>8}", process.to_string()));
+        for (title, cells) in &columns {
+            text.push_str(&format!("  {:<1$}", cells[place], width(title, cells)));
+        }
+        text.push_str(&row(answer));
+    }
+    text
+}
+
+/// A process in the table of `status` behind its name, and its trace below it.
+fn row(answer: &Value) -> String {
     let text = |name: &str| printable(answer[name].as_str().unwrap_or("-"));
     let number = |name: &str| answer[name].as_u64().unwrap_or(0);
     let share = answer["share"].as_f64().unwrap_or(0.0) * 100.0;
     let mut row = format!(
-        "{:>8}  {:<10} {:>8}  {:<13} {share:>4.0} %  {:>6}  {}\n",
-        process.to_string(),
+        "  {:<10} {:>8}  {:<13} {share:>4.0} %  {:>6}  {}\n",
         text("state"),
         number("captures"),
         text("verdict"),
@@ -258,8 +290,27 @@ mod tests {
 
     #[test]
     fn a_row_cannot_control_the_terminal() {
-        let line = "{\"command\":\"\\u001b]0;x\\u0007 \u{9b}31m\u{7f}\u{202e}é\"}";
-        let row = row("7".parse().unwrap(), &parsed(line).unwrap());
-        assert!(!row.contains(|character: char| character.is_control() && character != '\n'), "{row:?}");
+        let line = "{\"command\":\"\\u001b]0;x\\u0007 \u{9b}31m\u{7f}\u{202e}é\", \"run\": \"\u{9b}31m\"}";
+        let text = table(&[("7".parse().unwrap(), parsed(line).unwrap())]);
+        assert!(!text.contains(|character: char| character.is_control() && character != '\n'), "{text:?}");
+    }
+
+    #[test]
+    fn ranks_are_told_apart_where_they_are_known() {
+        let rows = |fields: [&str; 2]| {
+            let row = |(process, fields): (u32, &str)| {
+                (Process { id: process, number: 1 }, parsed(&format!("{{\"command\":\"x\"{fields}}}")).unwrap())
+            };
+            table(&[(71, fields[0]), (8, fields[1])].map(row))
+        };
+        let text = rows(["", ", \"host\": \"\""]);
+        assert!(text.starts_with("     PID  STATE      CAPTURES  VERDICT"), "{text}");
+        let text = rows([", \"run\": \"job-7\", \"rank\": 10, \"host\": \"a\"", ", \"rank\": 3, \"host\": \"a\""]);
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines[0].starts_with("     PID  RUN    RANK  STATE"), "{text}");
+        assert!(lines[1].starts_with("      71  job-7  10    -  "), "{text}");
+        assert!(lines[2].starts_with("       8         3     -  "), "{text}");
+        let text = rows([", \"host\": \"a\"", ", \"host\": \"b\""]);
+        assert!(text.starts_with("     PID  HOST  STATE"), "{text}");
     }
 }

@@ -40,6 +40,8 @@ pub struct Status {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Live {
     pub host: String,
+    /// Empty where nothing names it.
+    pub run: String,
     pub rank: Option<u64>,
     pub mode: String,
     pub observed_ns: u64,
@@ -144,6 +146,7 @@ fn live(json: &Value) -> Live {
         |row: &Value| Row { name: text(row, "name"), count: row["count"].as_u64(), total_ns: number(row, "total_ns") };
     Live {
         host: text(json, "host"),
+        run: text(json, "run"),
         rank: json["rank"].as_u64(),
         mode: text(json, "mode"),
         observed_ns: number(json, "observed_ns"),

@@ -172,7 +172,8 @@ impl Board {
         }
     }
 
-    /// The processes that the filter lets through, by host and rank.
+    /// The processes that the filter lets through, by run and rank: those of a job stay together. What belongs to no
+    /// run is last, by host.
     pub fn visible(&self) -> Vec<&Process> {
         let wanted = self.filter.to_lowercase();
         let mut processes: Vec<_> = self
@@ -183,10 +184,12 @@ impl Board {
                 wanted.is_empty() || named.contains(&wanted)
             })
             .collect();
-        let rank = |process: &Process| process.live.as_ref().and_then(|live| live.rank);
-        processes.sort_by_key(|process| {
+        processes.sort_by_cached_key(|process| {
+            let (run, rank) = process.live.as_ref().map_or(("", None), |live| (live.run.as_str(), live.rank));
+            let host = process.key.host.clone();
+            let place = if run.is_empty() { (true, host.clone()) } else { (false, run.to_owned()) };
             let id = process.key.process.split('-').next().and_then(|id| id.parse::<u64>().ok());
-            (process.key.host.clone(), rank(process), id, process.key.process.clone())
+            (place, rank, host, id, process.key.process.clone())
         });
         processes
     }
@@ -339,7 +342,7 @@ impl Board {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::answer::Status;
+    use crate::top::answer::{Live, Status};
 
     fn board(processes: &[(&str, &str, &str)]) -> Board {
         let mut board = Board::new("here".to_owned(), false);
@@ -375,6 +378,18 @@ mod tests {
         assert_eq!(shown, ["3", "20", "100"]);
         press(&mut board, "jjkkkk");
         assert_eq!(chosen(&board), Some("3".to_owned()));
+    }
+
+    #[test]
+    fn ranks_of_a_job_stay_together() {
+        let mut board = Board::new(String::new(), false);
+        for (process, run, rank) in [("1", "b", 1), ("2", "a", 10), ("3", "", 0), ("4", "b", 0), ("5", "a", 9)] {
+            let key = Key { host: "n".to_owned(), process: process.to_owned() };
+            let live = Some(Live { run: run.to_owned(), rank: Some(rank), ..Live::default() });
+            board.take(Update::Answer(key, Box::new(Answer { status: Status::default(), live })));
+        }
+        let shown: Vec<_> = board.visible().iter().map(|process| process.key.process.clone()).collect();
+        assert_eq!(shown, ["5", "2", "4", "1", "3"]);
     }
 
     #[test]

@@ -225,7 +225,7 @@ fn event(host: &str, json: Value) -> Option<Event> {
 }
 
 /// A line of bounded length, without what is beyond; `None` at the end.
-fn line(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+pub fn line(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
     if reader.by_ref().take(MAX_LINE as u64).read_until(b'\n', &mut line)? == 0 {
         return Ok(None);

@@ -3,7 +3,7 @@
 //! One thread looks for sockets, and one for each process reads its lines, so that a process that hangs holds nobody
 //! up. Threads end when nobody listens to them any more.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -164,11 +164,13 @@ pub fn once(only: &[Process]) -> Vec<Event> {
         .filter(|process| !found.iter().any(|(found, _)| found == *process))
         .map(|process| Event::Update(Update::Note(format!("no process {process} of this user runs with gpuwhy"))));
     let mut events: Vec<_> = notes.chain(missing).collect();
-    for (process, socket) in found.into_iter().filter(|(process, _)| only.is_empty() || only.contains(process)) {
+    let asked: Vec<_> = found.into_iter().filter(|(process, _)| only.is_empty() || only.contains(process)).collect();
+    let sockets: BTreeMap<_, _> = asked.iter().cloned().collect();
+    for (process, live) in connection::ask_all(asked, "live") {
         let key = Key { host: String::new(), process: process.to_string() };
-        let live = connection::ask(&socket, "live");
         let answer = match live {
-            Ok(Some((_, json))) if json["type"] == "error" => connection::ask(&socket, "status"),
+            // A library from before `live`.
+            Ok(Some((_, json))) if json["type"] == "error" => connection::ask(&sockets[&process], "status"),
             live => live,
         };
         match answer {

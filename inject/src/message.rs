@@ -170,6 +170,10 @@ pub struct StatusSummary {
     pub lost: u64,
     /// The rank in the job, where a launcher said so.
     pub rank: Option<u32>,
+    /// What names the run, where something does.
+    pub run: Option<String>,
+    /// Host name.
+    pub host: String,
     /// The trace file, once there is one.
     pub trace: Option<PathBuf>,
     /// What a live display shows, or the numbers for monitoring systems, if they were asked for.

@@ -26,6 +26,11 @@ pub(super) fn witness(answer: &Value) -> Result<Witness, String> {
     })
 }
 
+/// A process that `gpuwhy hang --answers` asked in vain, and why.
+pub(super) fn silent(line: &Value) -> (String, String) {
+    (text(&line["process"]), text(&line["message"]))
+}
+
 fn communicator(of: &Value) -> CommunicatorState {
     let number = |name: &str| of[name].as_u64().unwrap_or(0);
     CommunicatorState {

@@ -20,6 +20,8 @@ const LARGEST: u64 = 256 << 20;
 pub struct Witnesses {
     /// One for each rank that says something.
     pub witnesses: Vec<Witness>,
+    /// Processes that did not answer: sentences that name the host or the file.
+    pub silent: Vec<String>,
     /// What could not be read, and what to know: sentences that name the file and the line.
     pub notes: Vec<String>,
 }
@@ -69,7 +71,7 @@ impl Witnesses {
                 )
             })?;
             let witness = flight_recorder::witness(dump, rank, name).map_err(refused)?;
-            Ok(Self { witnesses: vec![witness], notes: Vec::new() })
+            Ok(Self { witnesses: vec![witness], ..Self::default() })
         };
         if bytes.first() == Some(&0x80) {
             let dump = pickle::read(bytes).map_err(|error| refused(format!("as a pickle: {error}")))?;
@@ -87,7 +89,7 @@ impl Witnesses {
         for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
             found.line(line, &format!("{name}: line {number}"));
         }
-        if found.witnesses.is_empty() && found.notes.is_empty() {
+        if found.witnesses.is_empty() && found.silent.is_empty() && found.notes.is_empty() {
             found.notes.push(format!("{name}: no answers of ranks"));
         }
         Ok(found)
@@ -98,6 +100,10 @@ impl Witnesses {
         // Launchers put the rank in front, as `srun --label` does.
         let json = line.find('{').map_or(line, |begin| &line[begin..]);
         match serde_json::from_str::<Value>(json) {
+            Ok(value) if value["type"] == "silent" => {
+                let (process, why) = answer::silent(&value);
+                self.silent.push(format!("{place}: process {process} does not answer: {why}"));
+            }
             Ok(value) => match answer::witness(&value) {
                 Ok(witness) => self.witnesses.push(witness),
                 Err(why) => self.notes.push(format!("{place}: {why}")),

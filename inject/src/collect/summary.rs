@@ -57,6 +57,8 @@ impl Collector {
             kernels: report.completeness.kernels,
             lost: loss.dropped_by_cupti + loss.dropped_by_gpuwhy + loss.dropped_ranges,
             rank: self.session.rank(),
+            run: self.session.run(),
+            host: self.session.host.clone(),
             trace: self.trace.path().map(Path::to_owned),
         }
     }

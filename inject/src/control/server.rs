@@ -272,7 +272,9 @@ impl<'a> CommandHandler<'a> {
 
     fn state(&mut self, kind: &str) -> String {
         self.ask(Detail::Status);
-        self.fields(kind).end()
+        let StatusSummary { host, run, rank, .. } = &self.last;
+        let fields = self.fields(kind).text("host", host).optional_text("run", run.as_deref());
+        fields.optional_number("rank", rank.map(u64::from)).end()
     }
 
     /// The state for live displays: the newest one, or a new one if its time has come.

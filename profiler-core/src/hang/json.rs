@@ -9,6 +9,7 @@ use super::{Culprit, Finding, HangReport};
 pub struct HangDocument {
     ranks: u32,
     findings: Vec<FindingJson>,
+    silent: Vec<String>,
     doubts: Vec<String>,
 }
 
@@ -39,8 +40,9 @@ impl HangDocument {
     /// Describes `report`.
     #[must_use]
     pub fn new(report: &HangReport) -> Self {
-        let (ranks, doubts) = (report.ranks, report.doubts.clone());
-        Self { ranks, findings: report.findings.iter().map(finding).collect(), doubts }
+        let HangReport { ranks, findings, silent, doubts } = report;
+        let findings = findings.iter().map(finding).collect();
+        Self { ranks: *ranks, findings, silent: silent.clone(), doubts: doubts.clone() }
     }
 }
 

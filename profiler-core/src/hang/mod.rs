@@ -73,6 +73,8 @@ pub struct HangReport {
     pub ranks: u32,
     /// Communicators that wait, those that explain others first.
     pub findings: Vec<Finding>,
+    /// Processes and hosts that were asked and do not answer: sentences. Where a job stands still, they may be why.
+    pub silent: Vec<String>,
     /// What cannot be told, and why: sentences.
     pub doubts: Vec<String>,
 }

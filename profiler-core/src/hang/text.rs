@@ -26,6 +26,9 @@ impl HangReport {
         let waiting = self.findings.len();
         let _ = match (self.ranks, waiting) {
             (0, _) => writeln!(out, "no rank says anything"),
+            (ranks, 0) if !self.silent.is_empty() => {
+                writeln!(out, "ranks: {ranks}; none of these waits in a collective")
+            }
             (ranks, 0) => writeln!(out, "ranks: {ranks}; none waits in a collective"),
             (ranks, _) => writeln!(out, "ranks: {ranks}; communicators that wait: {waiting}"),
         };
@@ -41,6 +44,12 @@ impl HangReport {
         }
         if waiting > SHOWN {
             let _ = writeln!(out, "... {} more communicators", waiting - SHOWN);
+        }
+        for silent in self.silent.iter().take(SHOWN) {
+            wrapped(&mut out, "silent: ", silent);
+        }
+        if self.silent.len() > SHOWN {
+            let _ = writeln!(out, "... {} more that do not answer", self.silent.len() - SHOWN);
         }
         for doubt in &self.doubts {
             wrapped(&mut out, "not known: ", doubt);

@@ -41,6 +41,7 @@ impl Report {
         let counters: Vec<_> = self.counter_losses.iter().filter_map(loss_sentence).collect();
         let object = Object::new()
             .text("host", &shortened(&self.process.host, NAME))
+            .optional_text("run", self.process.run().map(|run| shortened(&run, NAME)).as_deref())
             .optional_number("rank", self.process.rank().map(u64::from))
             .optional_text("mode", self.cost.map(|cost| cost.mode.name()))
             .number("observed_ns", self.shown_ns())
