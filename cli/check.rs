@@ -31,6 +31,8 @@ pub struct Props {
     pub files: Vec<PathBuf>,
     /// The limits; `None` where none is given.
     pub rules: Option<Expectations>,
+    /// Whether a baseline is to be stored, but no limit says what of.
+    pub blesses_nothing: bool,
     /// The capture to judge; `None` is the newest.
     pub capture: Option<u32>,
     /// How the answer is printed.
@@ -66,6 +68,7 @@ struct RuleJson<'a> {
     rule: &'a str,
     passed: bool,
     failure: Option<&'a str>,
+    inconclusive: Option<&'a str>,
 }
 
 /// Prints what holds and what does not, and answers with the exit code.
@@ -75,6 +78,9 @@ struct RuleJson<'a> {
 /// When no limit is given, a folder has no traces, or stdout cannot be written. Traces that cannot be read are told on
 /// stderr.
 pub fn run(props: &Props) -> Result<u8> {
+    if props.blesses_nothing {
+        bail!("--bless stores what --step-within and --kernel-within compare, and neither is given");
+    }
     let Some(rules) = &props.rules else {
         bail!("no limit is given, so nothing would be checked; `gpuwhy check --help` lists them");
     };
@@ -139,12 +145,16 @@ fn render(format: Format, file: &Path, report: &Report, judgment: &Judgment) -> 
         }
         Format::Github => {
             let failures = judgment.rules.iter().filter_map(|rule| rule.failure.as_deref());
-            for text in failures.chain(judgment.incomplete.as_deref()) {
+            let failures = failures.chain(judgment.incomplete.as_deref()).map(|text| ("error", text.to_owned()));
+            let open = judgment.rules.iter().filter_map(|rule| rule.inconclusive.as_deref());
+            let open: Vec<_> = open.map(|why| ("warning", format!("inconclusive, {why}"))).collect();
+            let all_hold = passed(judgment) && open.is_empty();
+            for (level, text) in failures.chain(open) {
                 // %, CR and LF as the runner wants them.
                 let text = format!("{trace}: {text}").replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
-                writeln!(out, "::error title=gpuwhy check::{}", printable(&text))?;
+                writeln!(out, "::{level} title=gpuwhy check::{}", printable(&text))?;
             }
-            if passed(judgment) {
+            if all_hold {
                 writeln!(out, "::notice title=gpuwhy check::{trace}: all {} limits hold", judgment.rules.len())?;
             }
         }
@@ -159,9 +169,10 @@ fn passed(judgment: &Judgment) -> bool {
 /// Each limit with its mark.
 fn lines(judgment: &Judgment) -> Vec<(&'static str, String)> {
     let incomplete = judgment.incomplete.iter().map(|text| ("NONE", text.clone()));
-    let rules = judgment.rules.iter().map(|rule| match &rule.failure {
-        Some(failure) => ("FAIL", format!("{}: {failure}", rule.rule)),
-        None => ("ok", rule.rule.clone()),
+    let rules = judgment.rules.iter().map(|rule| match (&rule.failure, &rule.inconclusive) {
+        (Some(failure), _) => ("FAIL", format!("{}: {failure}", rule.rule)),
+        (None, Some(why)) => ("open", format!("{}: inconclusive, {why}", rule.rule)),
+        (None, None) => ("ok", rule.rule.clone()),
     });
     incomplete.chain(rules).collect()
 }
@@ -173,6 +184,11 @@ fn escaped(text: &str) -> String {
 
 impl<'a> From<&'a gpuwhy::JudgedRule> for RuleJson<'a> {
     fn from(from: &'a gpuwhy::JudgedRule) -> Self {
-        Self { rule: &from.rule, passed: from.failure.is_none(), failure: from.failure.as_deref() }
+        Self {
+            rule: &from.rule,
+            passed: from.failure.is_none(),
+            failure: from.failure.as_deref(),
+            inconclusive: from.inconclusive.as_deref(),
+        }
     }
 }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use gpuwhy_import::Request;
+use profiler_core::diff::RUNS_DIFFER;
 use profiler_core::diff::json::Document;
 use profiler_core::text_format::printable;
 
@@ -74,10 +75,25 @@ pub fn run(props: &Props) -> Result<u8> {
         write!(io::stdout(), "{text}A is {}\nB is {}\n", printable(&a), printable(&b))?;
     }
     match props.fail_if_slower {
-        Some(allowed) if diff.slower_percent() > allowed => {
-            message::say(&format!("B is {:.1} % slower than A, more than {allowed} %", diff.slower_percent()));
-            Ok(SLOWER)
-        }
-        _ => Ok(0),
+        Some(allowed) => Ok(judge(diff.slower_percent(), allowed)),
+        None => Ok(0),
     }
+}
+
+/// Says by how much B is slower than allowed, and answers with the exit code.
+fn judge((percent, is_sure): (f64, bool), allowed: f64) -> u8 {
+    if percent <= allowed {
+        return 0;
+    }
+    let slower = format!("B is {percent:.1} % slower than A, more than {allowed} %");
+    if is_sure {
+        message::say(&slower);
+        return SLOWER;
+    }
+    message::say(&format!(
+        "{slower}, but inconclusive: runs of one program differ by up to {:.0} % of the longer step; compare several \
+         runs with `gpuwhy history`",
+        RUNS_DIFFER * 1e2
+    ));
+    0
 }

@@ -9,9 +9,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
+use profiler_core::text_format::duration;
 use serde::{Deserialize, Serialize};
-
-use crate::time_text::time;
 
 /// Renews the file instead of judging by it.
 const BLESS: &str = "GPUWHY_BLESS";
@@ -75,6 +74,17 @@ struct Entry {
     launches: u64,
 }
 
+/// What a kernel or a step may take by a baseline.
+#[derive(Debug)]
+pub(crate) struct Limit {
+    /// At most so many nanoseconds.
+    pub(crate) nanos: u64,
+    /// The stored median, nanoseconds.
+    pub(crate) stored: u64,
+    /// What the limit rests on, in words that begin with a blank.
+    pub(crate) basis: String,
+}
+
 impl Baseline {
     /// The file at `path`, which need not exist yet.
     #[must_use]
@@ -100,8 +110,8 @@ impl Baseline {
         &self.path
     }
 
-    /// What `kernel` may take at most on `device`, nanoseconds, and what that rests on: `ratio` times the stored
-    /// median. `None` when the baseline is being renewed, with `median_ns` of so many `launches`.
+    /// What `kernel` may take at most on `device`: `ratio` times the stored median. `None` when the baseline is being
+    /// renewed, with `median_ns` of so many `launches`.
     pub(crate) fn limit(
         &self,
         kernel: &str,
@@ -109,7 +119,7 @@ impl Baseline {
         median_ns: u64,
         launches: u64,
         ratio: f64,
-    ) -> Result<Option<(u64, String)>, String> {
+    ) -> Result<Option<Limit>, String> {
         let _one_by_one = RENEWING.lock();
         let mut document = self.read()?;
         let known = document
@@ -122,12 +132,13 @@ impl Baseline {
                 let case = if self.case.is_empty() { String::new() } else { format!(" in case {:?}", self.case) };
                 let path = self.path.display();
                 return Err(format!(
-                    "{path}: nothing about {kernel:?} on {device}{case}; run once with {BLESS}=1 to store it"
+                    "{path}: nothing about {kernel:?} on {device}{case}; to store it, run once with {BLESS}=1, \
+                     `gpuwhy check` with --bless"
                 ));
             };
-            let before = document.kernels[at].median_ns;
-            let basis = format!(" ({ratio} x {} of {})", time(before), self.path.display());
-            return Ok(Some(((before as f64 * ratio) as u64, basis)));
+            let stored = document.kernels[at].median_ns;
+            let basis = format!(" ({ratio} x {} of {})", duration(stored), self.path.display());
+            return Ok(Some(Limit { nanos: (stored as f64 * ratio) as u64, stored, basis }));
         }
         let entry = Entry {
             case: self.case.clone(),

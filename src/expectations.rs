@@ -9,14 +9,14 @@ use std::fmt;
 use std::time::Duration;
 
 use profiler_core::attribution::api::{ApiClass, without_suffix};
-use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::attribution::leaf::Group;
 use profiler_core::kernels::Roof;
 use profiler_core::process_info::End;
 use profiler_core::record::{Loss, MemoryKind};
 use profiler_core::report::{ApiRow, CopyRow, DeviceReport, KernelRow, Report};
+use profiler_core::text_format::duration;
 
 use crate::baseline::Baseline;
-use crate::time_text::time;
 use crate::{kernel_rules, run_rules};
 
 /// Rows of a table that a failure shows.
@@ -87,6 +87,8 @@ pub struct JudgedRule {
     pub rule: String,
     /// What was seen, where the rule does not hold.
     pub failure: Option<String>,
+    /// Why one run cannot tell whether the rule holds. It then does not fail.
+    pub inconclusive: Option<String>,
 }
 
 /// Rules that failed, with what they saw.
@@ -148,7 +150,8 @@ impl Expectations {
         self.and(Rule::NoAllocation)
     }
 
-    /// Each device was busy for at least this part of the time from its first operation to the end of its last, 0 to 1.
+    /// Each device was busy for at least this part of a typical step, 0 to 1, or of the time after warm-up where no
+    /// steps were found, or of the whole time where nothing is known to be warm ([`Report::judged_leaves`]).
     pub fn busy_at_least(self, share: f64) -> Self {
         self.and(Rule::Busy(share))
     }
@@ -190,7 +193,8 @@ impl Expectations {
     }
 
     /// The median step of each device is at most `ratio` times that which `baseline` has for such a device, under the
-    /// name `step`. With `GPUWHY_BLESS=1` the baseline is renewed instead.
+    /// name `step`. With `GPUWHY_BLESS=1` the baseline is renewed instead. One run each: a longer step that differs by
+    /// less than 30 % of it is inconclusive, because runs of one program differ that much, and does not fail.
     pub fn step_within(self, ratio: f64, baseline: &Baseline) -> Self {
         self.and(Rule::StepWithin { ratio, baseline: baseline.clone() })
     }
@@ -230,9 +234,14 @@ impl Expectations {
     pub fn judge(&self, report: &Report) -> Judgment {
         let incomplete = incomplete(report);
         let judged = self.0.iter().filter(|_| incomplete.is_none());
-        let rules =
-            judged.map(|rule| JudgedRule { rule: rule.to_string(), failure: rule.judge(report).err() }).collect();
-        Judgment { incomplete, rules }
+        let rules = judged.map(|rule| {
+            let (inconclusive, failure) = match rule.judge(report) {
+                Ok(why) => (why, None),
+                Err(failure) => (None, Some(failure)),
+            };
+            JudgedRule { rule: rule.to_string(), failure, inconclusive }
+        });
+        Judgment { rules: rules.collect(), incomplete }
     }
 
     /// As [`check`](Self::check), for a test.
@@ -274,8 +283,9 @@ fn counted<const N: usize>(counts: [(u64, &'static str); N]) -> impl Iterator<It
 }
 
 impl Rule {
-    fn judge(&self, report: &Report) -> Result<(), String> {
-        match self {
+    /// What was seen where it does not hold; else why one run cannot tell, if it cannot.
+    fn judge(&self, report: &Report) -> Result<Option<String>, String> {
+        let holds = match self {
             Self::Kernels(most) => at_most("kernels", report.completeness.kernels, *most, || {
                 let mut rows: Vec<_> = report.devices.iter().flat_map(|device| &device.kernels).collect();
                 rows.sort_by_key(|row| std::cmp::Reverse(row.durations.count()));
@@ -306,11 +316,11 @@ impl Rule {
                     list(pageable.iter().map(|row| {
                         let (count, path) = (row.durations.count(), row.path);
                         let (bytes, nanos) = (row.bytes, row.durations.total());
-                        format!("{count} x {}, {bytes} bytes in {}", path.kind.name(), time(nanos))
+                        format!("{count} x {}, {bytes} bytes in {}", path.kind.name(), duration(nanos))
                     }))
                 })
             }
-            Self::Busy(least) => busy(report, *least),
+            Self::Busy(least) => run_rules::busy(report, *least),
             Self::Kernel { name, at_most } => {
                 let limit = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
                 kernels(report, name)?.into_iter().try_for_each(|(_, row)| slower(row, limit, ""))
@@ -320,10 +330,11 @@ impl Rule {
             Self::VerdictNot(groups) => run_rules::verdict(report, groups, false),
             Self::Share { group, at_most } => run_rules::share(report, *group, *at_most),
             Self::Step(at_most) => run_rules::step(report, *at_most),
-            Self::StepWithin { ratio, baseline } => run_rules::step_within(report, *ratio, baseline),
+            Self::StepWithin { ratio, baseline } => return run_rules::step_within(report, *ratio, baseline),
             Self::NoSpills { name } => kernel_rules::no_spills(report, name),
             Self::Uses { name, unit, least } => kernel_rules::uses_at_least(report, name, *unit, *least),
-        }
+        };
+        holds.map(|()| None)
     }
 }
 
@@ -365,30 +376,6 @@ fn none(what: &str, found: u64, evidence: impl FnOnce() -> String) -> Result<(),
     if found == 0 { Ok(()) } else { Err(format!("{found} {what}, none expected: {}", evidence())) }
 }
 
-fn busy(report: &Report, least: f64) -> Result<(), String> {
-    if report.devices.is_empty() {
-        return Err("no device did anything, so none was busy".to_owned());
-    }
-    report.devices.iter().try_for_each(|device| {
-        let mut idle: Vec<_> = Leaf::ALL.into_iter().filter(|leaf| !leaf.is_busy()).collect();
-        idle.sort_by_key(|&leaf| std::cmp::Reverse(device.leaves[leaf as usize]));
-        let part = |nanos: u64| nanos as f64 / device.window_ns.max(1) as f64;
-        let share = 1.0 - part(idle.iter().map(|&leaf| device.leaves[leaf as usize]).sum());
-        if share >= least {
-            return Ok(());
-        }
-        let waits = idle.iter().map(|&leaf| (leaf, device.leaves[leaf as usize])).filter(|&(_, nanos)| nanos > 0);
-        let waits = list(waits.map(|(leaf, nanos)| format!("{} {:.1} %", leaf.name(), part(nanos) * 1e2)));
-        Err(format!(
-            "device {} was busy {:.1} % of {}, at least {:.1} % expected; idle: {waits}",
-            device.device.id.0,
-            share * 1e2,
-            time(device.window_ns),
-            least * 1e2,
-        ))
-    })
-}
-
 /// The kernels whose name contains `name`.
 fn kernels<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a DeviceReport, &'a KernelRow)>, String> {
     let all = || report.devices.iter().flat_map(|device| device.kernels.iter().map(move |row| (device, row)));
@@ -416,10 +403,8 @@ fn within(report: &Report, name: &str, ratio: f64, baseline: &Baseline) -> Resul
     found.sort_by_key(|(_, row)| row.durations.median());
     for (device, row) in found {
         let device = &device.device.name;
-        if let Some((limit, basis)) =
-            baseline.limit(name, device, row.durations.median(), row.durations.count(), ratio)?
-        {
-            slower(row, limit, &basis)?;
+        if let Some(limit) = baseline.limit(name, device, row.durations.median(), row.durations.count(), ratio)? {
+            slower(row, limit.nanos, &limit.basis)?;
         }
     }
     Ok(())
@@ -433,11 +418,11 @@ fn slower(row: &KernelRow, limit: u64, basis: &str) -> Result<(), String> {
     Err(format!(
         "{}: median {} of {} launches ({} .. {}), at most {}{basis} expected",
         row.name,
-        time(of.median()),
+        duration(of.median()),
         of.count(),
-        time(of.min()),
-        time(of.max()),
-        time(limit)
+        duration(of.min()),
+        duration(of.max()),
+        duration(limit)
     ))
 }
 
@@ -456,7 +441,7 @@ fn is_pageable(row: &CopyRow) -> bool {
 }
 
 fn called(rows: &[&ApiRow]) -> String {
-    list(rows.iter().map(|row| format!("{} x {}, {}", row.calls, row.name, time(row.total_ns))))
+    list(rows.iter().map(|row| format!("{} x {}, {}", row.calls, row.name, duration(row.total_ns))))
 }
 
 /// The beginning of a name: those of templates take pages.
@@ -467,7 +452,7 @@ fn short(name: &str) -> String {
     }
 }
 
-fn list(texts: impl Iterator<Item = String>) -> String {
+pub(crate) fn list(texts: impl Iterator<Item = String>) -> String {
     let texts: Vec<_> = texts.collect();
     match texts.len() {
         0 => "none".to_owned(),

@@ -106,7 +106,6 @@ mod kernel_rules;
 mod range;
 mod run_rules;
 mod session;
-mod time_text;
 
 pub use baseline::Baseline;
 pub use bench::driver::L2Flush;

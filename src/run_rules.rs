@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::diff::{RUNS_DIFFER, within_runs};
 use profiler_core::report::{DeviceReport, Report};
+use profiler_core::text_format::duration;
 
 use crate::baseline::Baseline;
-use crate::time_text::time;
+use crate::expectations::list;
 
 /// What a baseline calls the step.
 const STEP: &str = "step";
@@ -48,21 +50,54 @@ pub(crate) fn share(report: &Report, group: Group, at_most: f64) -> Result<(), S
     })
 }
 
+pub(crate) fn busy(report: &Report, least: f64) -> Result<(), String> {
+    measured(report)?.iter().try_for_each(|device| {
+        let leaves = report.judged_leaves(device);
+        let window: u64 = leaves.iter().sum();
+        let part = |nanos: u64| nanos as f64 / window.max(1) as f64;
+        let mut idle: Vec<_> = Leaf::ALL.into_iter().filter(|leaf| !leaf.is_busy()).collect();
+        idle.sort_by_key(|&leaf| std::cmp::Reverse(leaves[leaf as usize]));
+        let share = 1.0 - part(idle.iter().map(|&leaf| leaves[leaf as usize]).sum());
+        if share >= least {
+            return Ok(());
+        }
+        let waits = idle.iter().map(|&leaf| (leaf, leaves[leaf as usize])).filter(|&(_, nanos)| nanos > 0);
+        let waits = list(waits.map(|(leaf, nanos)| format!("{} {:.1} %", leaf.name(), part(nanos) * 1e2)));
+        Err(format!(
+            "device {} was busy {:.1} % of {}, at least {:.1} % expected; idle: {waits}",
+            device.device.id.0,
+            share * 1e2,
+            duration(window),
+            least * 1e2,
+        ))
+    })
+}
+
 pub(crate) fn step(report: &Report, at_most: Duration) -> Result<(), String> {
     let limit = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
     steps(report)?.into_iter().try_for_each(|(device, median, seen)| longer(device, median, seen, limit, ""))
 }
 
-pub(crate) fn step_within(report: &Report, ratio: f64, baseline: &Baseline) -> Result<(), String> {
+/// A step that is too long by less than runs differ by is inconclusive: a baseline is of one run, as the report is.
+pub(crate) fn step_within(report: &Report, ratio: f64, baseline: &Baseline) -> Result<Option<String>, String> {
     let mut steps = steps(report)?;
     // The last one is what a renewed baseline keeps.
     steps.sort_by_key(|&(_, median, _)| median);
+    let mut inconclusive = None;
     for (device, median, seen) in steps {
-        if let Some((limit, basis)) = baseline.limit(STEP, &device.device.name, median, seen, ratio)? {
-            longer(device, median, seen, limit, &basis)?;
+        if let Some(limit) = baseline.limit(STEP, &device.device.name, median, seen, ratio)? {
+            match longer(device, median, seen, limit.nanos, &limit.basis) {
+                Err(why) if within_runs(limit.stored, median) => {
+                    inconclusive.get_or_insert(format!(
+                        "{why}; one run each, and runs of one program differ by up to {:.0} % of the longer step",
+                        RUNS_DIFFER * 1e2
+                    ));
+                }
+                judged => judged?,
+            }
         }
     }
-    Ok(())
+    Ok(inconclusive)
 }
 
 /// Each device with its median step, nanoseconds, and the number of steps.
@@ -87,6 +122,6 @@ fn longer(device: &DeviceReport, median: u64, seen: u64, limit: u64, basis: &str
     if median <= limit {
         return Ok(());
     }
-    let (median, limit, device) = (time(median), time(limit), device.device.id.0);
+    let (median, limit, device) = (duration(median), duration(limit), device.device.id.0);
     Err(format!("device {device}: median step {median} of {seen}, at most {limit}{basis} expected"))
 }

@@ -46,7 +46,7 @@ fn limits_hold_or_show_what_was_seen() {
         (&["--busy-at-least", "99%"], "device 0 was busy"),
         (&["--not-verdict", "launch"], "the verdict is launch (58.3 %), which is excluded"),
         (&["--share-at-most", "launch=5"], "launch takes 58.3 % of the time of device 0, at most 5.0 % expected"),
-        (&["--step-at-most", "100us"], "at most 100µs expected"),
+        (&["--step-at-most", "100us"], "at most 100.0 us expected"),
     ];
     for (arguments, wanted) in failing {
         let (code, text, output) = check(&trace, arguments);
@@ -90,10 +90,20 @@ fn a_baseline_is_stored_on_request_and_judges_afterwards() {
     assert_eq!(check(&trace, &[&limits[..], &["--bless"]].concat()).0, Some(0));
     assert_eq!(check(&trace, &limits).0, Some(0));
     let mut stored: Value = serde_json::from_str(&fs::read_to_string(&baseline).unwrap()).unwrap();
+    let median = stored["kernels"][0]["median_ns"].as_u64().unwrap();
     stored["kernels"][0]["median_ns"] = 1000.into();
     fs::write(&baseline, stored.to_string()).unwrap();
     let (code, text, _) = check(&trace, &limits);
     assert!(code == Some(1) && text.contains("median step") && text.contains("perf.json"), "{text}");
+    // A baseline is of one run: what runs differ by fails nothing, and is said.
+    stored["kernels"][0]["median_ns"] = (median * 8 / 10).into();
+    fs::write(&baseline, stored.to_string()).unwrap();
+    let (code, text, _) = check(&trace, &limits);
+    assert!(code == Some(0) && text.contains("  open  ") && text.contains("one run each"), "{text}");
+    let (_, github, _) = check(&trace, &[&limits[..], &["--format", "github"]].concat());
+    assert!(github.starts_with("::warning title=gpuwhy check::"), "{github}");
+    let (code, _, output) = check(&trace, &["--baseline", file, "--bless", "--no-sync"]);
+    assert!(code == Some(2) && stderr(&output).contains("--bless stores what"), "{output:?}");
 }
 
 #[test]

@@ -58,8 +58,8 @@ fn loader_workers_are_a_gain_that_data_loading_explains() {
     let copies = device["copies"].as_array().unwrap();
     let added = copies.iter().find(|row| row["launches"] == "added").unwrap();
     assert!(added["name"].as_str().unwrap().contains("pinned"), "{added}");
-    if !device["p"].is_null() {
-        assert!(device["p"].as_f64().unwrap() < 0.001);
+    if !device["recordings_p"].is_null() {
+        assert!(device["recordings_p"].as_f64().unwrap() < 0.001);
     }
 
     // The replay of the slow run foretold what the workers gave; pinned copies gave the rest.
@@ -115,7 +115,7 @@ fn a_trace_is_no_different_from_itself() {
         let rows = device["kernels"].as_array().unwrap();
         assert!(rows.iter().all(|row| row["launches"] == "same" && row["speed"] == "same"));
         if let Some(basis) = basis {
-            assert_eq!((device["basis"].as_str(), device["p"].as_f64()), (Some(basis), Some(1.0)));
+            assert_eq!((device["basis"].as_str(), device["recordings_p"].as_f64()), (Some(basis), Some(1.0)));
         }
     }
 }

@@ -60,7 +60,7 @@ fn runs_leave_lines_and_are_compared() {
     assert_eq!((&runs[0]["change"], &runs[0]["regression"]), (&Value::Null, &false.into()));
     // One recording played twice: every step is the same.
     let change = &runs[1]["change"];
-    assert_eq!((&change["outcome"], &change["p"]), (&"unchanged".into(), &1.0.into()), "{change}");
+    assert_eq!((&change["outcome"], &change["recordings_p"]), (&"unchanged".into(), &1.0.into()), "{change}");
     assert_eq!(runs[1]["verdict"], "launch");
     // As `gpuwhy diff` and the report have them.
     ran(stage.host("mlp").env("GPUWHY_REPORT", "off"));
@@ -70,7 +70,7 @@ fn runs_leave_lines_and_are_compared() {
     assert_eq!(runs[0]["devices"][0]["step_ns"], diff["devices"][0]["a"]["unit_ns"]);
     assert_eq!(runs[0]["devices"][0]["name"], stage.report()["devices"][0]["name"]);
     let (code, text, _) = history(&file, &["replay", "--last", "1"]);
-    assert!(code == Some(0) && text.contains("(2 runs)") && text.contains("No change beyond chance"), "{text}");
+    assert!(code == Some(0) && text.contains("(2 runs)") && text.contains("No change since the run of"), "{text}");
     let (code, _, output) = history(&file, &["another program"]);
     assert_eq!(code, Some(2), "{}", stderr(&output));
 }

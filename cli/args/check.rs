@@ -49,7 +49,7 @@ pub struct CheckArgs {
     /// Allow no call that allocates device or pinned memory
     #[arg(long, help_heading = "Limits")]
     no_allocation: bool,
-    /// Require devices to be busy this part of the time
+    /// Require devices to be busy this part of the time that the report judges
     #[arg(long, value_name = "PERCENT", value_parser = percent, help_heading = "Limits")]
     busy_at_least: Option<f64>,
     /// Limit the median of kernels with NAME in their name
@@ -165,7 +165,9 @@ impl From<CheckArgs> for check::Props {
             CheckFormat::Markdown => check::Format::Markdown,
             CheckFormat::Github => check::Format::Github,
         };
-        Self { files: args.files, rules: (count > 0).then_some(rules), capture: args.capture, format }
+        let blesses_nothing = args.bless && args.kernel_within.is_empty() && args.step_within.is_none();
+        let rules = (count > 0).then_some(rules);
+        Self { files: args.files, rules, blesses_nothing, capture: args.capture, format }
     }
 }
 

@@ -9,7 +9,8 @@ use crate::diff;
 
 pub(super) const DIFF_HELP: &str = "\
 A is the run before a change, B the run after it. The typical step of each run (the mean of the steps between the
-quartiles) is divided by cause. The changes of the causes sum to the change of the step.
+quartiles) is divided by cause. The changes of the causes sum to the change of the step. One run each cannot show a
+difference below 30 % of the longer step: it is inconclusive, and --fail-if-slower says so and does not fail.
 
 EXIT CODES:
   0  the traces were compared
@@ -37,7 +38,7 @@ pub struct DiffArgs {
     /// Show at most N kernels in the table of changes
     #[arg(long, value_name = "N", default_value_t = 10, conflicts_with = "json")]
     top: usize,
-    /// Exit with 3 if B is slower by more than this, and not by chance
+    /// Exit with 3 if B is slower by more than this, and than runs differ by
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fail_if_slower: Option<f64>,
     #[command(flatten)]

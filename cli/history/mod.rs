@@ -24,7 +24,7 @@ pub const UNREADABLE: u8 = 2;
 /// Exit code when the newest run is slower than allowed.
 const SLOWER: u8 = 3;
 /// Version of the JSON.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
 
 /// What to show.
 #[derive(Debug)]
@@ -125,11 +125,12 @@ fn document(name: &str, runs: &[Run], judged: &[Judged]) -> Value {
                     Outcome::Faster => "faster",
                     Outcome::Slower => "slower",
                     Outcome::Unchanged => "unchanged",
+                    Outcome::Inconclusive => "inconclusive",
                 },
                 "device": change.device,
                 "before_ns": change.before_ns,
                 "after_ns": change.after_ns,
-                "p": change.test.p,
+                "recordings_p": change.test.p,
                 "causes_ns": causes,
             })
         });

@@ -5,12 +5,12 @@
 use std::fmt;
 
 use profiler_core::record::Device;
+use profiler_core::text_format::duration;
 use serde::Serialize;
 
 use super::Roofline;
-use crate::baseline::Baseline;
+use crate::baseline::{Baseline, Limit};
 use crate::expectations::Failures;
-use crate::time_text::time;
 
 /// What was measured.
 #[derive(Clone, Debug)]
@@ -119,8 +119,8 @@ impl Measurement {
         let (median, count) = (self.median_ns(), self.times_ns.len() as u64);
         let limit = baseline.limit(&self.name, &self.device.name, median, count, ratio);
         match limit.map_err(|error| Failures(vec![error]))? {
-            Some((limit, basis)) if median > limit => {
-                Err(Failures(vec![format!("{self}, at most {}{basis} expected", time(limit))]))
+            Some(Limit { nanos, basis, .. }) if median > nanos => {
+                Err(Failures(vec![format!("{self}, at most {}{basis} expected", duration(nanos))]))
             }
             _ => Ok(()),
         }

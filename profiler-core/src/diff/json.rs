@@ -16,7 +16,7 @@ use crate::counters::roofs::{Limit, LimitTimes};
 use crate::steps::StepSource;
 
 /// Version of the schema below.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// The whole document: a comparison, or the reason why there is none.
 #[derive(Debug, Serialize)]
@@ -36,7 +36,7 @@ struct DeviceJson {
     outcome: &'static str,
     headline: String,
     change_ns: i64,
-    p: Option<f64>,
+    recordings_p: Option<f64>,
     longer_pairs: Option<f64>,
     a: UnitJson,
     b: UnitJson,
@@ -166,10 +166,11 @@ fn device(diff: &DeviceDiff) -> DeviceJson {
             Outcome::Faster => "faster",
             Outcome::Slower => "slower",
             Outcome::Unchanged => "unchanged",
+            Outcome::Inconclusive => "inconclusive",
         },
         headline: super::text::headline(diff),
         change_ns: diff.change_ns(),
-        p: diff.test.map(|test| test.p),
+        recordings_p: diff.test.map(|test| test.p),
         longer_pairs: diff.test.map(|test| test.larger),
         a: unit(&diff.a),
         b: unit(&diff.b),

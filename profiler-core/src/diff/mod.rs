@@ -1,4 +1,4 @@
-//! Two runs of one program: what changed, by how much, and whether it could be chance.
+//! Two runs of one program: what changed, by how much, and whether it is more than two runs differ by.
 //!
 //! The durations of a representative step of each run are compared, and the difference is divided by cause. Every
 //! nanosecond of a step has one leaf, so the differences of the leaves sum to the difference of the steps exactly.
@@ -29,7 +29,7 @@ pub use alignment::{MOST_EDITS, align};
 pub use compared::SAME_PROGRAM;
 pub(crate) use compared::same_steps;
 pub use limits::LimitChanges;
-pub use model::{DeviceDiff, Diff, Outcome, Refusal, Side};
+pub use model::{DeviceDiff, Diff, Outcome, RUNS_DIFFER, Refusal, Side, within_runs};
 pub use places::{ChangedPlace, Fate, Places};
 pub use prediction::Prediction;
 pub use rows::{LAUNCHES_SHARE, Launches, Row, SLOWER_SHARE, Speed, Usage};

@@ -13,6 +13,10 @@ use super::unit::{Basis, Representative};
 use crate::attribution::leaf::{Group, Leaf};
 use crate::record::DeviceId;
 
+/// A difference below this part of the longer unit is within what two runs of one unchanged program differ by: a host,
+/// its clocks and its neighbors change between runs. On shared hosts single runs scattered by 10 to 30 %.
+pub const RUNS_DIFFER: f64 = 0.3;
+
 /// One of the two runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
@@ -78,7 +82,8 @@ pub struct DeviceDiff {
     pub a: Representative,
     /// One unit of B.
     pub b: Representative,
-    /// The rank test of the durations of the steps; `None` when steps are not compared.
+    /// The rank test of the durations of the steps: whether the two recordings differ, not whether the programs do.
+    /// `None` when steps are not compared.
     pub test: Option<RankTest>,
     /// Leaves that changed, the largest change first. They sum to [`change_ns`](Self::change_ns) exactly.
     pub leaves: Vec<(Leaf, i64)>,
@@ -96,15 +101,17 @@ pub struct DeviceDiff {
     pub prediction: Option<Prediction>,
 }
 
-/// What became of the duration of one unit.
+/// What became of the duration of one unit, as far as one run each can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// B takes less time.
     Faster,
     /// B takes more time.
     Slower,
-    /// Equal, or the test says that it could be chance.
+    /// Equal, or the steps of the two recordings do not differ by the test.
     Unchanged,
+    /// The recordings differ, by less than [`RUNS_DIFFER`]: so much that two runs of one program may, too.
+    Inconclusive,
 }
 
 impl DeviceDiff {
@@ -114,33 +121,44 @@ impl DeviceDiff {
         self.b.unit_ns.cast_signed().wrapping_sub(self.a.unit_ns.cast_signed())
     }
 
-    /// What became of the duration. Without steps there is no test, and every difference counts.
+    /// What became of the duration. Without steps there is no test.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         let is_chance = self.test.is_some_and(|test| test.p >= SIGNIFICANCE);
         match self.change_ns() {
             0 => Outcome::Unchanged,
             _ if is_chance => Outcome::Unchanged,
+            _ if within_runs(self.a.unit_ns, self.b.unit_ns) => Outcome::Inconclusive,
             ..0 => Outcome::Faster,
             1.. => Outcome::Slower,
         }
     }
 
-    /// By how much B is slower, in per cent of A; 0 unless the outcome is [`Outcome::Slower`].
+    /// By how much B is slower, in per cent of A; 0 when it is not, or when the outcome is [`Outcome::Unchanged`].
     #[must_use]
     pub fn slower_percent(&self) -> f64 {
         match self.outcome() {
-            Outcome::Slower => self.change_ns() as f64 / self.a.unit_ns.max(1) as f64 * 100.0,
+            Outcome::Slower | Outcome::Inconclusive => {
+                (self.change_ns() as f64 / self.a.unit_ns.max(1) as f64 * 100.0).max(0.0)
+            }
             Outcome::Faster | Outcome::Unchanged => 0.0,
         }
     }
 }
 
 impl Diff {
-    /// By how much B is slower on the device where it lost most, in per cent of A; see
-    /// [`DeviceDiff::slower_percent`].
+    /// By how much B is slower on the device where it lost most, in per cent of A, and whether the outcome there is
+    /// [`Outcome::Slower`]: else one run each cannot tell. See [`DeviceDiff::slower_percent`].
     #[must_use]
-    pub fn slower_percent(&self) -> f64 {
-        self.devices.iter().map(DeviceDiff::slower_percent).fold(0.0, f64::max)
+    pub fn slower_percent(&self) -> (f64, bool) {
+        let of = |device: &DeviceDiff| (device.slower_percent(), device.outcome() == Outcome::Slower);
+        self.devices.iter().map(of).fold((0.0, false), |most, device| if device.0 > most.0 { device } else { most })
     }
+}
+
+/// Whether two times differ by less than [`RUNS_DIFFER`] of the longer one.
+#[must_use]
+pub fn within_runs(first: u64, second: u64) -> bool {
+    let (longer, shorter) = (first.max(second) as f64, first.min(second) as f64);
+    longer - shorter < longer * RUNS_DIFFER
 }

@@ -24,14 +24,14 @@ pub struct Prediction {
     pub kind: ScenarioKind,
     /// The group that shrank most.
     pub group: Group,
-    /// Mean of the steps of A that were simulated, nanoseconds; like the others without tracing where that is known of
-    /// both runs.
+    /// A typical step of A, the mean of those between the quartiles, nanoseconds; like the others without tracing
+    /// where that is known of both runs.
     pub step_ns: u64,
-    /// How short they could become by the simulation, nanoseconds.
+    /// How short it could become by the simulation, nanoseconds.
     pub predicted_step_ns: u64,
     /// The first divided by the second: a ceiling.
     pub predicted_speedup: f64,
-    /// Lower median of the steps of B, nanoseconds.
+    /// A typical step of B, the same mean, nanoseconds.
     pub actual_step_ns: u64,
     /// `step_ns` divided by it; below 1 when B is slower.
     pub actual_speedup: f64,
@@ -48,15 +48,14 @@ impl Prediction {
     pub(super) fn of(a: &DeviceReport, b: &DeviceReport) -> Option<Self> {
         let what_if = a.what_if.as_ref().filter(|what_if| what_if.refused.is_none())?;
         let (before, after) = (steps(a)?, steps(b)?);
-        let traced_ns = what_if.step_ns()?;
-        let (a_median, b_median) = (before.median_ns?, after.median_ns?);
+        let (simulated_ns, a_median) = (what_if.step_ns()?, before.median_ns?);
         // A ceiling is relative to steps without tracing: B's are taken without it too, or else A's with it.
         let untraced_b = b.what_if.as_ref().and_then(|what_if| what_if.untraced);
         let parts = what_if.untraced.zip(untraced_b);
         let (part_a, part_b) = parts.unwrap_or((1.0, 1.0));
         let scaled = |nanos: u64, part: f64| (nanos as f64 * part).round() as u64;
-        let (step_ns, actual_step_ns) = (scaled(traced_ns, part_a), scaled(b_median, part_b));
-        let same_steps = alike(before.operations, after.operations) && alike(traced_ns, a_median);
+        let (step_ns, actual_step_ns) = (scaled(before.unit_ns, part_a), scaled(after.unit_ns, part_b));
+        let same_steps = alike(before.operations, after.operations) && alike(simulated_ns, a_median);
         let (group, lost) = Group::ALL
             .into_iter()
             .map(|group| (group, group.total(&before.leaves).saturating_sub(group.total(&after.leaves))))
@@ -69,7 +68,7 @@ impl Prediction {
             kind: ceiling.kind,
             group,
             step_ns,
-            predicted_step_ns: scaled(ceiling.step_ns, part_a / what_if.untraced.unwrap_or(1.0)),
+            predicted_step_ns: (step_ns as f64 / ceiling.speedup).round() as u64,
             predicted_speedup: ceiling.speedup,
             actual_step_ns,
             actual_speedup: step_ns as f64 / actual_step_ns as f64,

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use super::compared::change;
 use super::rows::{Launches, Row, Speed, Usage};
 use super::unit::{Basis, Representative};
-use super::{DeviceDiff, Diff, Fate, LimitChanges, Outcome, Prediction};
+use super::{DeviceDiff, Diff, Fate, LimitChanges, Outcome, Prediction, RUNS_DIFFER};
 use crate::counters::roofs::LimitTimes;
 use crate::text_format::names::short_name;
 use crate::text_format::{Page, Paint, Style, counted, duration, wrapped, wrapped_as};
@@ -29,12 +29,12 @@ pub(super) fn headline(diff: &DeviceDiff) -> String {
         Basis::Step => "B's step".to_owned(),
         Basis::Operations => format!("B's time for {} GPU operations", diff.b.operations),
     };
-    let chance = diff.test.map_or_else(|| "not tested".to_owned(), |test| chance(test.p));
-    let times = format!("({} -> {}, {chance})", duration(a), duration(b));
-    let mut line = match diff.outcome() {
-        Outcome::Faster => format!("{what} is {} faster {times}", factor(a, b)),
-        Outcome::Slower => format!("{what} is {} slower {times}", factor(b, a)),
+    let times = format!("({} -> {})", duration(a), duration(b));
+    let outcome = diff.outcome();
+    let mut line = match outcome {
         Outcome::Unchanged => return format!("{what} has not changed {times}"),
+        _ if b < a => format!("{what} is {} faster {times}", factor(a, b)),
+        _ => format!("{what} is {} slower {times}", factor(b, a)),
     };
     let worth = diff.change_ns().unsigned_abs() / 20;
     let parts: Vec<_> = diff
@@ -47,7 +47,18 @@ pub(super) fn headline(diff: &DeviceDiff) -> String {
     if !parts.is_empty() {
         let _ = write!(line, ": {}", parts.join(", "));
     }
+    if outcome == Outcome::Inconclusive {
+        let _ = write!(line, ". {}", one_run_each());
+    }
     line
+}
+
+/// Why a difference of two runs may be none of the program.
+fn one_run_each() -> String {
+    format!(
+        "One run each: differences below {:.0} % of the longer step are within what runs differ by",
+        RUNS_DIFFER * 1e2
+    )
 }
 
 /// Everything, with at most `limit` kernels for each device.
@@ -256,10 +267,6 @@ fn row_text(row: &Row, columns: usize) -> String {
     } else {
         format!("{name}  {what}")
     }
-}
-
-fn chance(p: f64) -> String {
-    if p < 0.001 { "p < 0.001".to_owned() } else { format!("p = {p:.3}") }
 }
 
 /// How many times `longer` is as long as `shorter`.

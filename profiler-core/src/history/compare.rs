@@ -2,7 +2,7 @@
 
 use super::{DeviceRun, Run};
 use crate::attribution::leaf::Group;
-use crate::diff::{Outcome, RankTest, SAME_PROGRAM, SIGNIFICANCE, mann_whitney, same_steps};
+use crate::diff::{Outcome, RankTest, SAME_PROGRAM, SIGNIFICANCE, mann_whitney, same_steps, within_runs};
 
 /// A run is a regression when it is slower than each of this many runs before it (or of those that there are): two runs
 /// of one program differ by more than their steps do, and one run before says nothing of that.
@@ -51,7 +51,7 @@ pub struct Change {
     pub before_ns: u64,
     /// The step of the later run, nanoseconds.
     pub after_ns: u64,
-    /// The rank test of the durations of steps.
+    /// The rank test of the durations of steps: whether these two runs differ, not whether the programs do.
     pub test: RankTest,
     /// Causes that changed, the largest change first, nanoseconds in a step.
     pub causes: Vec<(Group, i64)>,
@@ -86,7 +86,7 @@ pub struct Judged {
     pub before: Option<(usize, Change)>,
     /// Earlier runs that it was held against, [`EARLIER_RUNS`] at most.
     pub held_against: usize,
-    /// Whether it is slower, by the test, than each of them.
+    /// Whether it is slower, by the test, than each of them; than a single one, by more than two runs differ by.
     pub regression: bool,
     /// Without a run like it: why the newest earlier run of the program is not.
     pub unlike: Option<Unlike>,
@@ -114,7 +114,9 @@ pub fn judged(runs: &[Run], like: Like) -> Vec<Judged> {
                 break;
             }
         }
-        found.regression = found.held_against > 0 && slower == found.held_against;
+        let is_alone = |(_, change): &(usize, Change)| within_runs(change.before_ns, change.after_ns);
+        let is_within = found.held_against == 1 && found.before.as_ref().is_some_and(is_alone);
+        found.regression = found.held_against > 0 && slower == found.held_against && !is_within;
         if found.before.is_some() {
             found.unlike = None;
         }

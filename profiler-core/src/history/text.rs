@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{Change, Judged, Run, Unlike};
 use crate::attribution::leaf::Group;
-use crate::diff::Outcome;
+use crate::diff::{Outcome, RUNS_DIFFER};
 use crate::text_format::{Page, Style, counted, duration, percent, shortened, wrapped};
 use crate::words;
 
@@ -71,7 +71,7 @@ pub fn text(runs: &[Run], judged: &[Judged], rows: usize, style: Style) -> Strin
 fn shown(change: &Change) -> String {
     match change.outcome() {
         Outcome::Unchanged => "=".to_owned(),
-        Outcome::Faster | Outcome::Slower => format!("{:+.1} %", change.percent()),
+        Outcome::Faster | Outcome::Slower | Outcome::Inconclusive => format!("{:+.1} %", change.percent()),
     }
 }
 
@@ -93,23 +93,26 @@ fn sentence(runs: &[Run], judged: &[Judged]) -> String {
         };
     };
     let since = runs.get(*before).map_or(String::new(), |run| date(run.start_ns));
-    let p = if change.test.p < 0.001 { "p < 0.001".to_owned() } else { format!("p = {:.3}", change.test.p) };
     let steps = format!("{} -> {}", duration(change.before_ns), duration(change.after_ns));
     let by = change.percent().abs();
     match change.outcome() {
         Outcome::Unchanged => {
-            format!("No change beyond chance since the run of {since} ({steps}, {p}).")
+            format!("No change since the run of {since} ({steps}).")
         }
         Outcome::Faster => {
-            format!("The newest run is {by:.1} % faster than that of {since} ({steps}, {p}): {}.", moved(change))
+            format!("The newest run is {by:.1} % faster than that of {since} ({steps}): {}.", moved(change))
         }
-        Outcome::Slower => {
+        Outcome::Slower | Outcome::Inconclusive => {
             let all = match (last.regression, last.held_against) {
                 (true, 1) => "It is the only earlier run like it".to_owned(),
                 (true, count) => format!("Regression: it is slower than each of the {count} runs before it"),
+                (false, 1) => format!(
+                    "It is the only earlier run like it: a difference below {:.0} % may be none of the program",
+                    RUNS_DIFFER * 1e2
+                ),
                 (false, _) => "Not slower than each of the runs before that, so runs may differ this much".to_owned(),
             };
-            format!("The newest run is {by:.1} % slower than that of {since} ({steps}, {p}): {}. {all}.", moved(change))
+            format!("The newest run is {by:.1} % slower than that of {since} ({steps}): {}. {all}.", moved(change))
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Where the time of a GPU goes, one percentage for each cause.
 
-use crate::attribution::leaf::{Group, Leaf};
+use crate::attribution::leaf::{Group, Leaf, Leaves};
 use crate::report::untraced::WithoutTracing;
 use crate::report::{DeviceReport, Report};
 use crate::text_format::{Page, Paint, listed};
@@ -17,15 +17,20 @@ pub(super) fn share_line(out: &mut Page, report: &Report, device: &DeviceReport)
     listed(out, &format!("GPU {}{name}, {of}: ", device.device.id), &items);
 }
 
-/// What of the time the shares are, and the share of each group, 0 to 1, as far as it has any.
-fn shares(report: &Report, device: &DeviceReport) -> (&'static str, Vec<(Group, f64)>) {
+/// The time that the shares are of: what it is called, and its causes.
+fn judged(report: &Report, device: &DeviceReport) -> (&'static str, Leaves) {
     let steps = device.typical.filter(|_| report.verdict.basis.is_some()).map(|typical| typical.leaves);
-    let (of, leaves) = match steps {
+    match steps {
         Some(leaves) if device.step_meaning.told_by.is_some() => ("each step", leaves),
         Some(leaves) => ("each repeating unit", leaves),
         None if device.steady_leaves.iter().any(|&nanos| nanos > 0) => ("after warm-up", device.steady_leaves),
         None => ("whole run", device.leaves),
-    };
+    }
+}
+
+/// What of the time the shares are, and the share of each group, 0 to 1, as far as it has any.
+fn shares(report: &Report, device: &DeviceReport) -> (&'static str, Vec<(Group, f64)>) {
+    let (of, leaves) = judged(report, device);
     let total = leaves.iter().sum::<u64>().max(1) as f64;
     let without = WithoutTracing::of(device, &leaves);
     let share = |group: Group| (group, without.share(group, group.total(&leaves) as f64 / total));
@@ -35,6 +40,12 @@ fn shares(report: &Report, device: &DeviceReport) -> (&'static str, Vec<(Group, 
 }
 
 impl Report {
+    /// The time of `device` by cause, nanoseconds, that [`share_of`](Self::share_of) is a share of.
+    #[must_use]
+    pub fn judged_leaves(&self, device: &DeviceReport) -> Leaves {
+        judged(self, device).1
+    }
+
     /// The share of `group` in the time of `device`, 0 to 1, as the first screen shows it: of a typical step, or of the
     /// time after warm-up where steps do not speak for it, or of the whole run where nothing is known to be warm.
     #[must_use]
