@@ -13,11 +13,20 @@ use crate::config::CommandLine;
 
 /// What stands in place of a secret.
 const MASK: &str = "***";
-/// Names of secrets, without what separates their words: each is one wherever it is in a name.
-const SECRETS: &[&str] =
-    &["accesskey", "apikey", "authkey", "credential", "passphrase", "passwd", "password", "privatekey", "secret"];
-/// Last words of names of secrets. `--hub-token` is one, `--max-tokens` and `--token-budget` are not.
-const LAST_WORDS: &[&str] = &["auth", "authorization", "bearer", "pwd", "token"];
+/// Words of names of secrets: a word of the name that is one, or ends with one (`PGPASSWORD`), wherever it stands.
+const SECRETS: &[&str] = &["credential", "credentials", "passphrase", "passwd", "password", "secret", "secrets"];
+/// The same as two words, written as one or two.
+const COMPOUNDS: &[&str] = &["accesskey", "apikey", "authkey", "privatekey"];
+/// Ends of the last word of such names. `--hub-token` is one, `--max-tokens` and `--token-budget` are not.
+const ENDINGS: &[&str] = &["auth", "authorization", "bearer", "pwd", "token"];
+/// Last words of such names. `--ssh-key` and `OPENAI_KEY` are some, `--key-frames` and `--monkey` are not.
+const LAST_WORDS: &[&str] = &["cookie", "cookies", "key", "pass"];
+/// Last words of names of secrets in the query of a URL: those that sign it.
+const SIGNATURES: &[&str] = &["sig", "signature"];
+/// Options whose value is `user:password`.
+const LOGINS: &[&str] = &["-u", "--user", "--login", "--proxy-user"];
+/// Before the secret in the header of a request, itself behind `Authorization:`.
+const SCHEMES: &[&str] = &["basic", "bearer", "digest", "negotiate"];
 /// What access tokens of well-known services begin with.
 const TOKENS: &[&str] = &[
     "AIza",
@@ -28,9 +37,13 @@ const TOKENS: &[&str] = &[
     "gho_",
     "ghs_",
     "github_pat_",
+    "ghr_",
+    "ghu_",
     "glpat-",
     "hf_",
+    "npm_",
     "nvapi-",
+    "pypi-",
     "sk-",
     "xoxb-",
     "xoxp-",
@@ -60,14 +73,29 @@ pub fn words() -> &'static [String] {
 /// A word may be a whole script (`sh -c '...'`), so each piece between blanks is checked.
 fn without_secrets(words: impl Iterator<Item = String>) -> Vec<String> {
     let mut masker = Masker::default();
-    words.map(|word| word.split_inclusive(char::is_whitespace).map(|piece| masker.masked(piece)).collect()).collect()
+    words
+        .map(|word| json(&word).split_inclusive(char::is_whitespace).map(|piece| masker.masked(piece)).collect())
+        .collect()
+}
+
+/// What the last piece of a command line says of the next one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Next {
+    /// Nothing.
+    #[default]
+    Plain,
+    /// It is a secret, unless it is an option.
+    Secret,
+    /// It is one of several secrets with semicolons between them: `Cookie: a=b; c=d`.
+    Cookies,
+    /// It is `user:password`, unless it is an option or a file.
+    Login,
 }
 
 /// Goes through the pieces of a command line.
 #[derive(Default)]
 struct Masker {
-    /// The last piece was the name of a secret: what follows is its value, unless it is an option.
-    announced: bool,
+    next: Next,
 }
 
 impl Masker {
@@ -78,24 +106,81 @@ impl Masker {
         if text.is_empty() {
             return piece.to_owned();
         }
-        if mem::take(&mut self.announced) && !text.starts_with('-') && !is_bearer(text) {
-            return format!("{MASK}{blanks}");
+        let is_option = text.starts_with('-');
+        match mem::take(&mut self.next) {
+            // Of JSON the value is masked already.
+            Next::Secret if text.contains(MASK) => return piece.to_owned(),
+            Next::Secret if !is_option && !is_scheme(text) => {
+                return format!("{MASK}{blanks}");
+            }
+            Next::Cookies if !is_option => {
+                self.next = if text.ends_with(';') { Next::Cookies } else { Next::Plain };
+                return format!("{MASK}{blanks}");
+            }
+            Next::Login if !is_option => return login(text) + blanks,
+            _ => {}
         }
-        let is_name = text.starts_with('-') || text.ends_with(':');
-        self.announced = is_bearer(text) || (is_name && !text.contains('=') && names_a_secret(text));
+        let is_name = is_option || text.ends_with(':');
+        self.next = match text {
+            _ if LOGINS.contains(&text) => Next::Login,
+            _ if is_name && !text.contains('=') && text.to_ascii_lowercase().ends_with("cookie:") => Next::Cookies,
+            _ if is_scheme(text) || (is_name && !text.contains('=') && names_a_secret(text)) => Next::Secret,
+            _ => Next::Plain,
+        };
         value(text) + blanks
     }
 }
 
-/// Before the token in the header of a request, itself behind `Authorization:`.
-fn is_bearer(text: &str) -> bool {
-    text.eq_ignore_ascii_case("bearer")
+fn is_scheme(text: &str) -> bool {
+    SCHEMES.iter().any(|scheme| text.eq_ignore_ascii_case(scheme))
+}
+
+/// `user:password` without the password. Numbers are a user and a group.
+fn login(text: &str) -> String {
+    match text.split_once(':') {
+        Some((user, password)) if !password.is_empty() && !password.bytes().all(|byte| byte.is_ascii_digit()) => {
+            format!("{user}:{MASK}")
+        }
+        _ => value(text),
+    }
+}
+
+/// Text in which `"password": "value"`, as JSON and Python have it, has no value.
+fn json(text: &str) -> String {
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(colon) = rest.find(':') {
+        let (before, after) = rest.split_at(colon + 1);
+        out.push_str(before);
+        rest = after;
+        let name = before[..colon].trim_end();
+        let quote = after.trim_start().chars().next().filter(|letter| ['"', '\''].contains(letter));
+        let name = quote.and_then(|_| name.strip_suffix(['"', '\'']));
+        let name = name.and_then(|name| name.rsplit(['"', '\'']).next());
+        if let Some((quote, _)) = quote.zip(name.filter(|name| names_a_secret(name))) {
+            let start = after.len() - after.trim_start().len() + 1;
+            let mut escaped = false;
+            let end = after[start..].find(|letter| {
+                let ends = letter == quote && !escaped;
+                escaped = letter == '\\' && !escaped;
+                ends
+            });
+            out.push_str(&after[..start]);
+            out.push_str(MASK);
+            rest = end.map_or("", |end| &after[start + end..]);
+        }
+    }
+    out + rest
 }
 
 /// A piece of text without the secrets that are in it by themselves.
 fn value(text: &str) -> String {
     if let Some((name, rest)) = text.split_once('=') {
-        let rest = if names_a_secret(name) && !rest.is_empty() { MASK.to_owned() } else { value(rest) };
+        let rest = match rest {
+            "" => String::new(),
+            _ if names_a_secret(name) => MASK.to_owned(),
+            _ if LOGINS.contains(&name) => login(rest),
+            _ => value(rest),
+        };
         return format!("{}={rest}", url(name));
     }
     let bare = text.trim_matches(['"', '\'']);
@@ -115,11 +200,36 @@ fn url(text: &str) -> String {
 
 /// Whether what is given under this name is a secret. Of a path or a query the last part is the name.
 fn names_a_secret(name: &str) -> bool {
-    let name = name.rsplit(['/', '?', '&', ',']).next().unwrap_or(name).to_ascii_lowercase();
-    let words: Vec<_> = name.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    let in_query = name.contains(['?', '&']);
+    let words = words_of(name.rsplit(['/', '?', '&', ',']).next().unwrap_or(name));
     let joined = words.concat();
-    SECRETS.iter().any(|secret| joined.contains(secret))
-        || words.last().is_some_and(|last| LAST_WORDS.iter().any(|word| last.ends_with(word)))
+    let ends = |word: &String, endings: &[&str]| endings.iter().any(|ending| word.ends_with(ending));
+    // `OPENAI_KEY_2` is named by its last word that is no number.
+    let last = words.iter().rev().find(|word| !word.bytes().all(|byte| byte.is_ascii_digit()));
+    COMPOUNDS.iter().any(|compound| joined.contains(compound))
+        || words.iter().any(|word| ends(word, SECRETS))
+        || last.is_some_and(|last| {
+            ends(last, ENDINGS)
+                || LAST_WORDS.contains(&last.as_str())
+                || (in_query && SIGNATURES.contains(&last.as_str()))
+        })
+}
+
+/// The words of a name in small letters: `wandb.apiKey` has three.
+fn words_of(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut before = ' ';
+    for letter in name.chars() {
+        if !letter.is_alphanumeric() || (letter.is_uppercase() && before.is_lowercase()) {
+            words.push(String::new());
+        }
+        if let Some(word) = words.last_mut().filter(|_| letter.is_alphanumeric()) {
+            word.extend(letter.to_lowercase());
+        }
+        before = letter;
+    }
+    words.retain(|word| !word.is_empty());
+    words
 }
 
 #[cfg(test)]
@@ -151,6 +261,37 @@ mod tests {
                 "sh -c run --password *** curl -H 'Authorization: Bearer ***",
             ),
             (&["curl", "-H", "X-Api-Key: abc"], "curl -H X-Api-Key: ***"),
+            (
+                &["x", "--openai-key=abc", "--openai_key", "abc", "--key", "abc"],
+                "x --openai-key=*** --openai_key *** --key ***",
+            ),
+            (
+                &["env", "OPENAI_KEY=abc", "OPENAI_KEY_2=abc", "PGPASSWORD=abc"],
+                "env OPENAI_KEY=*** OPENAI_KEY_2=*** PGPASSWORD=***",
+            ),
+            (
+                &["x", "wandb.key=abc", "--ssh-key", "abc", "--wandb-key", "abc"],
+                "x wandb.key=*** --ssh-key *** --wandb-key ***",
+            ),
+            (
+                &["x", "--encryption-key=abc", "--license_key=abc", "--pass", "abc"],
+                "x --encryption-key=*** --license_key=*** --pass ***",
+            ),
+            (
+                &["curl", "--login", "me:abc", "-u", "me:abc", "--user=me:abc"],
+                "curl --login me:*** -u me:*** --user=me:***",
+            ),
+            (&["curl", "--cookie", "abc", "-H", "Cookie: a=b; c=d", "y"], "curl --cookie *** -H Cookie: *** *** y"),
+            (&["curl", "-H", "Authorization: Basic abc"], "curl -H Authorization: Basic ***"),
+            (
+                &["x", r#"{"password":"a b","lr":3,"api_key" : "a\"b"}"#, "{'token': 'abc'}"],
+                r#"x {"password":"***","lr":3,"api_key" : "***"} {'token': '***'}"#,
+            ),
+            (
+                &["https://h/a?x=1&sig=abc", "https://h/?X-Amz-Date=1&X-Amz-Signature=abc"],
+                "https://h/a?x=1&sig=*** https://h/?X-Amz-Date=1&X-Amz-Signature=***",
+            ),
+            (&["npm_abcdefghijklmnop1234"], "***"),
         ] {
             assert_eq!(kept(words), wanted);
         }
@@ -162,7 +303,22 @@ mod tests {
             &["python", "train.py", "--max-tokens", "4096", "--token-budget=7", "--tokenizer", "gpt2"][..],
             &["x", "--token", "--verbose", "file"],
             &["x", "secret_sharing.py", "/home/secret/password.txt", "--data=/srv/secrets/x"],
-            &["x", "--author", "me", "--authors=you", "--key=batch", "sk-learn", "a=b=c", "=", "", " ", "--password="],
+            &["x", "--author", "me", "--authors=you", "sk-learn", "a=b=c", "=", "", " ", "--password="],
+            &[
+                "x",
+                "--key-frames",
+                "3",
+                "--monkey=3",
+                "--hotkey",
+                "a",
+                "--bypass",
+                "b",
+                "--secretary=c",
+                "--pass-through",
+                "d",
+            ],
+            &["x", "--sig=9", "--signature", "f(x)", "docker", "-u", "1000:1000", "python", "-u", "train.py"],
+            &["bash", "--login", "run.sh", r#"{"lr":3,"name":"a:b"}"#, "a:'b'"],
             &["sh", "-c", "python  train.py\n--lr 3\t--out x "],
         ] {
             assert_eq!(kept(words), words.join(" "));
