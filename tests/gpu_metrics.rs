@@ -275,7 +275,8 @@ fn the_command_asks_for_samples_where_a_person_does() {
     assert_eq!(says(&[], None).0, "");
     assert_eq!(says(&[], Some("gauges")).0, "gauges");
     assert_eq!(says(&["--gpu-metrics"], Some("gauges")).0, "on");
-    assert_eq!(says(&["--mode", "monitor"], None).0, "auto");
+    // What mode monitor samples is decided where the variable is read, so that the variable alone does the same.
+    assert_eq!(says(&["--mode", "monitor"], None).0, "");
     assert_eq!(says(&["--mode", "monitor"], Some("gauges")).0, "gauges");
     assert_eq!(says(&["--mode", "monitor", "--gpu-metrics=off"], None).0, "off");
     assert_eq!(says(&["--gpu-metrics=on:500"], None).0, "on:500");

@@ -15,7 +15,6 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use gpuwhy_inject::config::{self, Level, ReportStyle, Settings, SettingsError};
-use profiler_core::cost::Mode;
 use tracing::{debug, info};
 
 use crate::{history, install_paths, message};
@@ -116,18 +115,12 @@ pub fn prepare(props: &Props) -> Result<Result<Command, u8>> {
              nothing. Run the two tools separately, or pass --force."
         );
     }
-    let mut options = variables(props)?;
+    let options = variables(props)?;
     let (settings, complaints) = settings(&options);
     complaints.iter().for_each(|complaint| message::say(&complaint.to_string()));
     if complaints.iter().any(SettingsError::is_serious) {
         message::say("the program was not started");
         return Ok(Err(BAD_SETTINGS));
-    }
-    // Monitor mode divides the time by samples: who asks for it by the command asks for these.
-    let is_set = options.iter().any(|(name, _)| *name == config::GPU_METRICS)
-        || std::env::var_os(config::GPU_METRICS).is_some_and(|value| !value.is_empty());
-    if settings.mode == Mode::Monitor && !is_set {
-        options.push((config::GPU_METRICS, "auto".into()));
     }
     let mut command = Command::new(program);
     command.args(arguments).env(INJECTION, &library).envs(options);

@@ -123,7 +123,7 @@ impl Settings {
         let max_overhead = reader.get(&table::MAX_OVERHEAD);
         let (every, length) = (reader.get(&bursts::BURST_EVERY), reader.get(&bursts::BURST_LENGTH));
         let gpu_metrics = reader.get(&table::GPU_METRICS);
-        let samples_unasked = mode == Mode::Auto && !reader.is_set(GPU_METRICS);
+        let samples_unasked = mode.monitors() && !reader.is_set(GPU_METRICS);
         let native_stacks = reader.get(&table::NATIVE_STACKS);
         let stacks_unasked = mode.monitors() && !reader.is_set(NATIVE_STACKS);
         let settings = Self {
@@ -403,6 +403,10 @@ mod tests {
         assert!(bad.is_empty() && settings.gpu_metrics == GpuMetrics::Auto, "{bad:?}");
         assert_eq!(settings.native_stacks, NativeStacks::WithPython);
         assert_eq!(parse(&[(MODE, "light")]).0.native_stacks, NativeStacks::Off);
+        let metrics = |pairs| parse(pairs).0.gpu_metrics;
+        assert_eq!(metrics(&[(MODE, "monitor")]), GpuMetrics::Auto, "as `gpuwhy run --mode monitor`");
+        assert_eq!(metrics(&[(MODE, "monitor"), (GPU_METRICS, "gauges")]), GpuMetrics::Gauges);
+        assert_eq!(metrics(&[(MODE, "light")]), GpuMetrics::Gauges);
         assert_eq!(parse(&[(MODE, "monitor"), (NATIVE_STACKS, "off")]).0.native_stacks, NativeStacks::Off);
         let limits = settings.bursts.unwrap();
         assert_eq!((limits.every_ns, limits.longest_ns, limits.budget), (120_000_000_000, 2_000_000_000, 0.01));

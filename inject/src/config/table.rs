@@ -41,9 +41,9 @@ pub const MODE: Setting<Mode> = Setting {
     default: "light",
     expected: "monitor, auto, light or full",
     meaning: "How much is recorded at most: `monitor` no device work and no API call, only ranges (NVTX), what host threads do \
-                  and how busy the devices are, which divides device time only with GPUWHY_GPU_METRICS=auto ([what its verdict rests \
+                  and how busy the devices are, which divides device time where hardware counters can be sampled ([what its verdict rests \
                   on](../reference/report.md#monitor-mode)); `auto` the same, and bursts of `light` where samples leave the bottleneck \
-                  open or the step time drifts (GPUWHY_BURST_EVERY; samples hardware counters unless GPUWHY_GPU_METRICS is set); `light` device work and the API calls that launch, copy, wait, allocate or load; \
+                  open or the step time drifts (GPUWHY_BURST_EVERY); both sample hardware counters unless GPUWHY_GPU_METRICS is set; `light` device work and the API calls that launch, copy, wait, allocate or load; \
                   `full` every API call, memory usage, synchronizations and events too.",
     parse: Mode::named,
 };
@@ -111,8 +111,8 @@ pub const HISTORY: Setting<Option<PathBuf>> = Setting {
     expected: "an absolute file name or `off`",
     meaning: "File to which a line of about 2 kB about the run is added at its end, for `gpuwhy history`: step, verdict, causes, \
                   command line. `gpuwhy run` and the Python module set it to `gpuwhy/history.jsonl` in XDG_STATE_HOME or \
-                  ~/.local/state, unless it is set; `off` keeps none. Of a job only rank 0 writes. A file that cannot be written, or \
-                  of more than 8 MiB, is left alone.",
+                  ~/.local/state, unless it is set; `off` keeps none. Of a job only rank 0 writes. A file that cannot be written, \
+                  holds something else than a history, or is of more than 8 MiB, is left alone, and a line on stderr says so.",
     parse: |text| or_off(text, |text| Some(PathBuf::from(text)).filter(|path| path.is_absolute())),
 };
 
@@ -131,7 +131,8 @@ pub const RAW_RECORDING: Setting<Option<Pattern>> = Setting {
     default: "off",
     expected: "a file name pattern or `off`",
     meaning: "Also writes every activity buffer as CUPTI delivered it to this file (same patterns as GPUWHY_OUTPUT), to \
-                  be played back by the replay library. Large; for bug reports and test fixtures.",
+                  be played back by the replay library. A file that exists is left alone: the recording gets a number, and a line on \
+                  stderr says so. Large; for bug reports and test fixtures.",
     parse: optional_pattern,
 };
 
@@ -303,8 +304,8 @@ pub const COMMAND_LINE: Setting<CommandLine> = Setting {
     default: "full",
     expected: "full, name or off",
     meaning: "How much of the program's command line is kept in the trace and shown by `gpuwhy status`: `full` all of it, with `***` \
-                  in place of what looks like a secret (the value of an option or variable that names a password, secret, token, \
-                  credential or key, a password in a URL, access tokens of well-known forms); `name` the program alone; `off` nothing.",
+                  in place of what looks like a secret (docs/design/reliability.md says what does: values under names such as `--api-key`, `DB_PASSWORD` or `\"token\":`, \
+                  passwords in URLs and logins, access tokens of well-known forms); `name` the program alone; `off` nothing.",
     parse: CommandLine::parse,
 };
 
@@ -395,7 +396,7 @@ pub const GPU_METRICS: Setting<GpuMetrics> = Setting {
                   the driver allows it; the report notes a refusal. `on` also says a refusal on stderr; `on:HZ` names the rate. Sampling \
                   counts the whole GPU, takes about 150 MB of host memory and at most 1 % of one core (5 % with `on:HZ`, a whole core \
                   above 1000): beyond that the rate is lowered. It excludes ncu, GPU metrics of nsys and, before Hopper, profiling metrics of DCGM. With \
-                  GPUWHY_MODE=monitor or auto the samples divide the GPU's time; the default of `auto`, and of `gpuwhy run --mode monitor`, is `auto`.",
+                  GPUWHY_MODE=monitor or auto the samples divide the GPU's time; the default of both is `auto`.",
     parse: GpuMetrics::parse,
 };
 
