@@ -154,3 +154,12 @@ fn damaged_lines_are_counted_and_passed_over() {
     let (code, _, output) = history(&stage.path("nowhere"), &[]);
     assert!(code == Some(2) && stderr(&output).contains("there is no history at "), "{}", stderr(&output));
 }
+
+#[test]
+fn an_empty_history_has_no_runs_yet() {
+    let stage = Stage::new();
+    let file = stage.path("history.jsonl");
+    fs::write(&file, "").unwrap();
+    let (code, _, output) = history(&file, &[]);
+    assert!(code == Some(2) && stderr(&output).contains("no runs yet"), "{output:?}");
+}

@@ -22,6 +22,7 @@ mod control;
 mod cupti_sharing;
 mod export;
 mod exporter;
+mod foreign_files;
 mod gpu_metrics;
 mod hang;
 mod hostile;

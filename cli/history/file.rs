@@ -69,11 +69,20 @@ fn prepare(path: &Path) -> Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder).with_context(failed)?;
     match fs::metadata(path) {
         Ok(about) if !about.is_file() => bail!("{} is no file", path.display()),
+        Ok(_) if !history::may_grow(&beginning(path).with_context(failed)?) => {
+            bail!("{} holds something else than a history, so nothing is added to it", path.display())
+        }
         Ok(about) if about.len() >= PUT_ASIDE_FROM => fs::rename(path, aside(path)).with_context(failed)?,
         _ => {}
     }
     // Tells of a folder that is read-only before the program starts.
     opened(path).map(drop).with_context(failed)
+}
+
+fn beginning(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(history::BEGINNING).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn aside(path: &Path) -> PathBuf {

@@ -67,6 +67,7 @@ pub fn run(props: &Props) -> Result<u8> {
     if programs.is_empty() {
         match &props.program {
             Some(part) => bail!("{}: no run of a program with {part:?} in its name", path.display()),
+            None if bad.is_empty() => bail!("{}: no runs yet; `gpuwhy run` adds one", path.display()),
             None => bail!("{}: no run can be read", path.display()),
         }
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
-use profiler_core::history::{LARGEST_FILE, Run};
+use profiler_core::history::{BEGINNING, LARGEST_FILE, Run, may_grow};
 
 use crate::config;
 use crate::message::RunOutcome;
@@ -33,7 +33,7 @@ pub fn add(path: &Path, outcome: &RunOutcome, exit_timeout: Duration) {
     let (give, done) = bounded(1);
     let (line, file) = (run.line(), path.to_owned());
     worker.work(move || {
-        let _ = give.try_send(files::append(&file, &line, LARGEST_FILE));
+        let _ = give.try_send(files::append(&file, &line, LARGEST_FILE, (BEGINNING, may_grow)));
     });
     match done.recv_timeout(LONGEST_WAIT.min(exit_timeout)) {
         Ok(Ok(())) => tracing::debug!("{}: a line about this run was added", path.display()),

@@ -10,6 +10,7 @@ use host_sampler::own::Own;
 use profiler_core::process_info::ProcessInfo;
 use profiler_core::record::Timestamp;
 
+use crate::config;
 use crate::cupti::recorder;
 use crate::sys::files;
 
@@ -42,13 +43,18 @@ impl RawRecording {
         let created = files::create_new(path.clone())
             .and_then(|(file, path)| Ok((RecordingWriter::new(BufWriter::new(Own::of_file(file)?), &meta)?, path)));
         match created {
-            Ok((writer, path)) => {
+            Ok((writer, used)) => {
+                if used != path {
+                    let (path, used) = (path.display(), used.display());
+                    tracing::warn!("{}: {path} exists and is left alone; recording to {used}", config::RAW_RECORDING);
+                }
+                let path = used;
                 let mut recording = Self { writer: Some(writer), path, limit, written: 0, dropped: 0 };
                 recording.api_names(cupti);
                 Some(recording)
             }
             Err(error) => {
-                tracing::warn!("{}: {error}; nothing is recorded", path.display());
+                tracing::warn!("{}: {}: {error}; nothing is recorded", config::RAW_RECORDING, path.display());
                 None
             }
         }

@@ -1,7 +1,7 @@
 //! New files, which never overwrite another.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt, FileExt as _, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -62,8 +62,9 @@ pub fn write_once(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// complete is ended first.
 ///
 /// # Errors
-/// Whatever the system says; and when it is no file (opening a pipe may never return), or larger than `most` bytes.
-pub fn append(path: &Path, line: &str, most: u64) -> io::Result<()> {
+/// Whatever the system says; and when it is no file (opening a pipe may never return), larger than `most` bytes, or by
+/// its first `beginning` bytes not one of ours.
+pub fn append(path: &Path, line: &str, most: u64, (beginning, is_ours): (u64, fn(&[u8]) -> bool)) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
@@ -77,6 +78,11 @@ pub fn append(path: &Path, line: &str, most: u64) -> io::Result<()> {
     }
     if about.len() > most {
         return Err(unfit(&format!("is larger than {most} bytes; move it away")));
+    }
+    let mut first = Vec::new();
+    (&file).take(beginning).read_to_end(&mut first)?;
+    if !is_ours(&first) {
+        return Err(unfit("exists and holds something else, so nothing is added to it"));
     }
     let mut last = [b'\n'];
     if let Some(at) = about.len().checked_sub(1) {

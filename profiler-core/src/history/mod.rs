@@ -25,6 +25,10 @@ use crate::report::{DeviceReport, Report};
 
 /// Version of a line. Fields may be added within it.
 pub const VERSION: u64 = 1;
+/// With what a line begins.
+const FIRST_FIELD: &[u8] = b"{\"gpuwhy_history\":";
+/// Bytes of a file that [`may_grow`] has to see.
+pub const BEGINNING: u64 = 64 << 10;
 /// Durations of steps that a line holds at most: enough for the rank test to tell shifts of a fraction of the spread,
 /// and about 1 kB.
 pub const MOST_DURATIONS: usize = 100;
@@ -99,6 +103,13 @@ pub struct DeviceRun {
     pub causes: Vec<(Group, u64)>,
     /// Durations of up to [`MOST_DURATIONS`] steps, nanoseconds, evenly chosen in the order of the steps.
     pub durations_ns: Vec<u64>,
+}
+
+/// Whether a file that begins with these bytes may get a line: one without any, or with a line of a history.
+#[must_use]
+pub fn may_grow(beginning: &[u8]) -> bool {
+    let mut lines = beginning.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).peekable();
+    lines.peek().is_none() || lines.any(|line| line.starts_with(FIRST_FIELD))
 }
 
 impl Run {
