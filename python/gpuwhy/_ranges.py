@@ -60,6 +60,8 @@ class range:
         if type(name) is not str and callable(name):
             made._name, made._domain_name = getattr(name, "__qualname__", "range"), None
             return made(name)
+        if not isinstance(name, str):
+            raise _wrong("range", name)
         made._name, made._domain_name = name, domain
         return made
 
@@ -110,8 +112,15 @@ class range:
         return cast(F, wrapped)
 
 
+def _wrong(what: str, name: Any) -> TypeError:
+    # Also where nothing measures: a program must not fail under the profiler alone.
+    return TypeError(f"the name of a {what} must be str, not {type(name).__name__}")
+
+
 def mark(name: str, *, domain: str | None = None) -> None:
     """Records a moment of the program."""
+    if not isinstance(name, str):
+        raise _wrong("mark", name)
     functions = _native.listening()
     if functions is not None:
         functions.mark(_domain(functions, domain), _bytes(name))
@@ -121,6 +130,8 @@ class Steps:
     """The steps of a loop: each is a range from one call to the next, whatever the thread."""
 
     def __init__(self, name: str = "step") -> None:
+        if not isinstance(name, str):
+            raise _wrong("step", name)
         self._name = _bytes(name)
         self._open = 0
         self._functions: _native.Functions | None = None

@@ -41,7 +41,7 @@ class Trace:
 
         Raises CommandFailed when the trace cannot be read.
         """
-        chosen: list[str | os.PathLike[str]] = [*self._options, *self._capture, self.path]
+        chosen: list[str | os.PathLike[str]] = [*self._options, *self._capture, "--", self.path]
         raw: Mapping[str, Any] = _command.as_json(["report", "--json", *self._history, *chosen])
         return Report(raw, lambda: _command.call(["report", *chosen])[1], self._expect)
 
@@ -69,7 +69,7 @@ class Trace:
 
         Raises CommandFailed when the query is wrong.
         """
-        return Table(_command.as_json(["query", "--json", self.path, query]))
+        return Table(_command.as_json(["query", "--json", "--", self.path, query]))
 
     def _parquet(self, name: str) -> Path:
         folder = temporary_folder()
@@ -84,17 +84,17 @@ class Trace:
 
         Raises CommandFailed when it cannot be written.
         """
-        arguments: list[str | os.PathLike[str]] = ["export", "--to", to, *self._options, self.path]
+        arguments: list[str | os.PathLike[str]] = ["export", "--to", to, *self._options]
         if path is not None:
-            arguments += ["--output", path]
-        _command.call([*arguments, *(["--force"] if force else [])])
+            arguments.append(f"--output={os.fspath(path)}")
+        _command.call([*arguments, *(["--force"] if force else []), "--", self.path])
 
     def html(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Writes the page.
 
         Raises CommandFailed, such as when the file exists and `force` is not given.
         """
-        _command.call(["report", "--html", path, *(["--force"] if force else []), *self._options, self.path])
+        _command.call(["report", f"--html={os.fspath(path)}", *(["--force"] if force else []), *self._options, "--", self.path])
         return Path(path)
 
     def view(self) -> None:
@@ -119,7 +119,7 @@ class Run:
     @functools.cached_property
     def raw(self) -> Mapping[str, Any]:
         """What `gpuwhy merge --json` says."""
-        found: Mapping[str, Any] = _command.as_json(["merge", "--json", self.path])
+        found: Mapping[str, Any] = _command.as_json(["merge", "--json", "--", self.path])
         return found
 
     @property
@@ -135,11 +135,11 @@ class Run:
     @property
     def text(self) -> str:
         """The comparison for people."""
-        return _command.call(["merge", self.path])[1]
+        return _command.call(["merge", "--", self.path])[1]
 
     def sql(self, query: str) -> Table:
         """The rows of a query over all ranks."""
-        return Table(_command.as_json(["query", "--json", self.path, query]))
+        return Table(_command.as_json(["query", "--json", "--", self.path, query]))
 
     def view(self) -> None:
         """Opens the page of all ranks in a browser."""
@@ -151,7 +151,7 @@ class Diff:
 
     def __init__(self, a: Path, b: Path) -> None:
         self._paths = (a, b)
-        self.raw: Mapping[str, Any] = _command.as_json(["diff", "--json", a, b])
+        self.raw: Mapping[str, Any] = _command.as_json(["diff", "--json", "--", a, b])
         """What `gpuwhy diff --json` says."""
 
     @property
@@ -162,17 +162,17 @@ class Diff:
 
     @property
     def devices(self) -> Table:
-        """A row for each device: `change_ns`, `outcome`, `p` and what changed."""
+        """A row for each device: `change_ns`, `outcome`, `recordings_p` and what changed."""
         return Table(self.raw.get("devices") or [])
 
     @property
     def text(self) -> str:
         """The comparison for people."""
-        return _command.call(["diff", *self._paths])[1]
+        return _command.call(["diff", "--", *self._paths])[1]
 
     def html(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Writes the page of both runs."""
-        _command.call(["diff", "--html", path, *(["--force"] if force else []), *self._paths])
+        _command.call(["diff", f"--html={os.fspath(path)}", *(["--force"] if force else []), "--", *self._paths])
         return Path(path)
 
     def view(self) -> None:
@@ -214,7 +214,7 @@ def diff(a: str | os.PathLike[str] | Trace, b: str | os.PathLike[str] | Trace) -
 
 def _view(paths: list[Path]) -> None:
     # The command hands the page to the browser and ends; what it says is for the user.
-    line = [str(_find.command()), "view", *(str(path) for path in paths)]
+    line = [str(_find.command()), "view", "--", *(str(path) for path in paths)]
     code = subprocess.run(line, env=_command.environment(), check=False).returncode
     if code not in (0, 1):
         raise CommandFailed(code, "gpuwhy view failed; stderr says why")

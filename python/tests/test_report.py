@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import pathlib
+import shutil
 import subprocess
 import typing
 
@@ -216,3 +217,15 @@ def test_limits_are_the_options_of_check():
     said = subprocess.run([command(), "check", "--help"], capture_output=True, text=True, env=environment(), check=True).stdout
     missing = [limit for limit in check.LIMITS if f"--{limit.replace('_', '-')}" not in said]
     assert missing == []
+
+
+def test_a_trace_whose_name_begins_with_a_dash_is_no_option(trace, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(trace, "-x.gpuwhy")
+    opened = gpuwhy.open("-x.gpuwhy")
+    assert opened.report.verdict.group == "launch" and opened.report.text
+    assert opened.sql("SELECT count(*) AS n FROM kernels")[0]["n"] > 0
+    assert gpuwhy.diff("-x.gpuwhy", "-x.gpuwhy").devices[0]["outcome"] == "unchanged"
+    opened.html("-page.html")
+    opened.export("json", "-x.json")
+    assert pathlib.Path("-page.html").is_file() and pathlib.Path("-x.json").is_file()

@@ -331,3 +331,21 @@ def test_a_session_adds_a_line_to_the_history_unless_it_is_off(program):
     file.unlink()
     file.mkdir()
     program(text)
+
+
+def test_a_wrong_name_fails_alike_in_a_session_and_outside(program):
+    program("""
+        import gpuwhy
+        def wrong():
+            for call in [lambda: gpuwhy.range(3), lambda: gpuwhy.range(b"x"), lambda: gpuwhy.mark(3), lambda: next(gpuwhy.steps([1], name=3))]:
+                try:
+                    call()
+                except TypeError as error:
+                    assert "must be str, not" in str(error), error
+                else:
+                    raise AssertionError("accepted")
+        wrong()
+        with gpuwhy.profile("wrong.gpuwhy", quiet=True):
+            play()
+            wrong()
+        """)
