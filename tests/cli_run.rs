@@ -383,3 +383,57 @@ fn a_terminal_is_told_once_what_to_expect() {
         assert_eq!(said(&[quiet[0], quiet[1], "true"]), "");
     }
 }
+
+#[test]
+fn a_value_that_needs_an_equals_sign_is_not_started_as_the_program() {
+    let place = Place::new();
+    let run = |arguments: &[&str]| {
+        let output = place.gpuwhy(arguments).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for (option, value) in [
+        ("--gpu-metrics", "auto"),
+        ("--gpu-metrics", "on:1000"),
+        ("--cuda-memory-usage", "on"),
+        ("--cuda-um-cpu-page-faults", "off"),
+        ("--cuda-um-gpu-page-faults", "on"),
+    ] {
+        for rest in [&["--", "echo"][..], &["echo"], &[]] {
+            let (code, said) = run(&[&[option, value], rest].concat());
+            assert!(
+                code == Some(2) && said.contains(&format!("write '{option}={value}'")),
+                "{option}: {code:?}: {said}"
+            );
+        }
+        let name = format!("{option}={value}");
+        // The program's own options are its own, and a program may have any name.
+        for line in [
+            &[name.as_str(), "--", "echo"][..],
+            &[option, "echo"],
+            &["echo", option, value],
+            &["--", "echo", option, value],
+        ] {
+            assert_eq!(run(line).0, Some(0), "{line:?}");
+        }
+        assert_eq!(run(&[option, "--", value]).0, Some(127), "{option} -- {value}");
+    }
+}
+
+#[test]
+fn a_negative_time_is_told_as_a_wrong_value_and_hidden_verbs_are_not_suggested() {
+    for line in [
+        &["run", "--live", "-1s", "--", "echo"][..],
+        &["run", "--delay", "-1s", "--", "echo"],
+        &["report", "--from", "-1s", "x"],
+        &["report", "--to", "-1s", "x"],
+        &["top", "--speed", "-1", "x"],
+        &["top", "--interval", "-1s", "x"],
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_gpuwhy")).args(line).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains("invalid value '-1"), "{line:?}: {said}");
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_gpuwhy")).arg("man").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("unrecognized subcommand") && !said.contains("manual-pages"), "{said}");
+}

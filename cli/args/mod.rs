@@ -27,6 +27,10 @@ mod stats;
 mod top;
 mod view;
 
+use std::ffi::OsString;
+
+use clap::error::{ContextKind, ContextValue};
+use clap::parser::ValueSource;
 use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use self::analyze::{ANALYZE_HELP, AnalyzeArgs};
@@ -172,8 +176,61 @@ pub fn parsed() -> Result<Cli, clap::Error> {
         None => command,
     };
     let mut command = texts(Cli::command()).mut_subcommands(texts);
-    let found = command.try_get_matches_from_mut(std::env::args_os())?;
+    let words: Vec<_> = std::env::args_os().collect();
+    let found = command.try_get_matches_from_mut(&words).map_err(without_hidden_verbs)?;
+    if let Some(error) = lost_value(&command, &words, &found) {
+        return Err(error);
+    }
     Cli::from_arg_matches(&found).map_err(|error| error.format(&mut command))
+}
+
+/// An error that suggests verbs for users alone.
+fn without_hidden_verbs(mut error: clap::Error) -> clap::Error {
+    if let Some(ContextValue::Strings(names)) = error.get(ContextKind::SuggestedSubcommand) {
+        let command = Cli::command();
+        let is_shown = |name: &&String| !command.find_subcommand(name.as_str()).is_some_and(clap::Command::is_hide_set);
+        let names: Vec<_> = names.iter().filter(is_shown).cloned().collect();
+        if names.is_empty() {
+            error.remove(ContextKind::SuggestedSubcommand);
+        } else {
+            error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(names));
+        }
+    }
+    error
+}
+
+/// The error of `run --gpu-metrics auto`: an option whose value may be left out takes one behind `=` only, and the value
+/// would be started as a program.
+fn lost_value(command: &clap::Command, words: &[OsString], found: &clap::ArgMatches) -> Option<clap::Error> {
+    let (verb, given) = found.subcommand()?;
+    let verb = command.find_subcommand(verb)?;
+    let has_no_value = |option: &clap::Arg| {
+        option.is_require_equals_set() && option.get_num_args().is_some_and(|values| values.min_values() == 0)
+    };
+    let program = verb.get_positionals().find(|words| words.is_trailing_var_arg_set())?.get_id().as_str();
+    let program = given.get_raw(program)?.next()?;
+    for option in verb.get_arguments().filter(|option| has_no_value(option)) {
+        let id = option.get_id().as_str();
+        if given.value_source(id) != Some(ValueSource::CommandLine) {
+            continue;
+        }
+        let name = format!("--{}", option.get_long()?);
+        let Some(at) = words.iter().position(|word| *word == *name) else { continue };
+        if words.get(at + 1).is_none_or(|next| next != program) {
+            continue;
+        }
+        // With `=` it is either understood as a value, or it is the program that it is taken for.
+        let next = program.to_str()?;
+        let line = words[..at].iter().cloned().chain([format!("{name}={next}").into(), "--".into(), "program".into()]);
+        if command.clone().try_get_matches_from_mut(line).is_ok() {
+            let text = format!(
+                "{name} takes a value behind '=' only\n\n  tip: write '{name}={next}'; for a program named '{next}' \
+                 write '{name} -- {next}'\n"
+            );
+            return Some(command.clone().error(clap::error::ErrorKind::InvalidValue, text));
+        }
+    }
+    None
 }
 
 const EXAMPLES: &str = "\

@@ -49,10 +49,10 @@ pub struct ReportArgs {
     #[arg(long, value_name = "N")]
     capture: Option<u32>,
     /// Report the run from this time after its start: 500ms, 10s, 2m
-    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with_all = ["capture", "pid"])]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = time, conflicts_with_all = ["capture", "pid"])]
     from: Option<Duration>,
     /// Report the run up to this time after its start
-    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with_all = ["capture", "pid"])]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = time, conflicts_with_all = ["capture", "pid"])]
     to: Option<Duration>,
     /// Say what causes cost and fixes save, by the price of a GPU hour
     #[arg(long, value_name = "PRICE", value_parser = price)]

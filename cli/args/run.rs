@@ -25,6 +25,9 @@ NCCL_PROFILER_PLUGIN, sets a GPUWHY_* variable of libprof.so; without the option
 PLACEHOLDERS of --output:
   %p process id   %h host name   %q{VAR} the environment variable VAR   %% a percent sign
 
+Since gpuwhy becomes the command, it says nothing after it: a program that does not use CUDA gets no report and no trace,
+without a word.
+
 --pytorch puts a sitecustomize.py in a temporary folder at the front of PYTHONPATH. Python imports it at its start; it
 waits for the program's import of torch, and runs the sitecustomize.py that was there before. It does not work with
 python -I, -E and -S, nor together with torch.profiler (autograd) or torch.compile (functions). A range costs
@@ -57,7 +60,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "HOW")]
     report: Option<ReportMode>,
     /// Print a line about the bottleneck this often, such as 1s or 500ms
-    #[arg(long, value_name = "DURATION", value_parser = value_of(config::LIVE))]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = value_of(config::LIVE))]
     live: Option<String>,
     /// Name the run, alike on all ranks, for metrics [default: the launcher's job]
     #[arg(long = "run", value_name = "NAME", value_parser = value_of(config::RUN))]
@@ -87,10 +90,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "STEPS", help_heading = "What is measured", value_parser = value_of(config::STEPS))]
     steps: Option<String>,
     /// Start no capture before so many seconds (also 500ms, 2m)
-    #[arg(short = 'y', long, value_name = "SECONDS", help_heading = "What is measured", value_parser = value_of(config::DELAY))]
+    #[arg(short = 'y', long, value_name = "SECONDS", help_heading = "What is measured", allow_hyphen_values = true, value_parser = value_of(config::DELAY))]
     delay: Option<String>,
     /// Stop a capture after so many seconds
-    #[arg(short = 'd', long, value_name = "SECONDS", help_heading = "What is measured", value_parser = value_of(config::DURATION))]
+    #[arg(short = 'd', long, value_name = "SECONDS", help_heading = "What is measured", allow_hyphen_values = true, value_parser = value_of(config::DURATION))]
     duration: Option<String>,
     /// Send a signal when measuring ends: none, sigterm, sigint, sigkill [default: none]
     #[arg(long, value_name = "SIGNAL", help_heading = "What is measured", value_parser = value_of(config::KILL))]

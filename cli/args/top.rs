@@ -43,10 +43,10 @@ pub struct TopArgs {
     #[arg(long, requires = "json")]
     follow: bool,
     /// Time between two answers of a process, from 1s to 1h
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = interval)]
+    #[arg(long, value_name = "DURATION", default_value = "1s", allow_hyphen_values = true, value_parser = interval)]
     interval: Duration,
     /// Play a trace back so many times as fast as it ran
-    #[arg(long, value_name = "N", default_value = "1", value_parser = speed)]
+    #[arg(long, value_name = "N", default_value = "1", allow_hyphen_values = true, value_parser = speed)]
     speed: f64,
     /// Show processes of this host, reached with ssh or --via
     #[arg(long = "host", value_name = "HOST")]
