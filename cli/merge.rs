@@ -91,6 +91,13 @@ fn opened(paths: &[PathBuf]) -> Result<Vec<(TraceFile, Label)>> {
         }
         files.push(file);
     }
+    if files.len() > 1 && files.iter().all(|trace| trace.session().rank().is_none()) {
+        bail!(
+            "these {} traces are of independent runs: none has a rank. `gpuwhy view TRACE` shows one, and `gpuwhy diff A B` \
+             compares two. For the ranks of a job, set RANK and WORLD_SIZE for each process when you record.",
+            files.len()
+        );
+    }
     if let Some(trace) = files.iter().find(|trace| trace.session().rank().is_none()) {
         bail!(
             "{}: the trace has no rank: neither RANK nor a variable of Open MPI, PMI or Slurm was set. Set RANK and \

@@ -21,6 +21,17 @@ pub struct Target {
     pub path: PathBuf,
     /// Whether a file that exists is replaced.
     pub force: bool,
+    /// Whether the user learns where it is by other means.
+    pub is_shown: bool,
+}
+
+impl Target {
+    /// Says where the page is, unless it went to a stream.
+    fn tell(&self, is_named: bool) {
+        if is_named && !self.is_shown {
+            message::note(&format!("the page is {}", self.path.display()));
+        }
+    }
 }
 
 /// Writes the page of one trace.
@@ -28,10 +39,11 @@ pub struct Target {
 /// # Errors
 ///
 /// When the trace cannot be read or the page may not or cannot be written.
-pub fn report(trace: &Path, pid: Option<u32>, options: &Options, to: &Target) -> Result<Outcome> {
-    let to = Destination::new(&to.path, Shape::Stream, to.force, &[trace.to_owned()])?;
+pub fn report(trace: &Path, pid: Option<u32>, options: &Options, target: &Target) -> Result<Outcome> {
+    let to = Destination::new(&target.path, Shape::Stream, target.force, &[trace.to_owned()])?;
     let trace = inputs::open(trace, pid)?;
-    if to.is_named() {
+    let is_named = to.is_named();
+    if is_named {
         interrupt::watch()?;
     }
     let name = to.path().display().to_string();
@@ -44,6 +56,7 @@ pub fn report(trace: &Path, pid: Option<u32>, options: &Options, to: &Target) ->
     for note in &outcome.left_out {
         message::note(&format!("{name}: {note}"));
     }
+    target.tell(is_named);
     Ok(outcome)
 }
 
@@ -57,12 +70,15 @@ pub fn diff(
     a: (&Report, &str),
     b: (&Report, &str),
     title: Option<&str>,
-    (to, inputs): (&Target, &[PathBuf]),
+    (target, inputs): (&Target, &[PathBuf]),
 ) -> Result<()> {
-    let to = Destination::new(&to.path, Shape::Stream, to.force, inputs)?;
+    let to = Destination::new(&target.path, Shape::Stream, target.force, inputs)?;
+    let is_named = to.is_named();
     let mut output = Output::create(to)?;
     gpuwhy_page::write_diff(diff, a, b, title, &mut output)?;
-    Ok(output.finish()?)
+    output.finish()?;
+    target.tell(is_named);
+    Ok(())
 }
 
 /// Writes the page of the ranks of a job, whose traces are `files`, in the order of `compared`.
@@ -74,13 +90,16 @@ pub fn ranks(
     compared: &RanksReport,
     files: &[&TraceFile],
     title: Option<&str>,
-    (to, inputs): (&Target, &[PathBuf]),
+    (target, inputs): (&Target, &[PathBuf]),
 ) -> Result<()> {
-    let to = Destination::new(&to.path, Shape::Stream, to.force, inputs)?;
-    if to.is_named() {
+    let to = Destination::new(&target.path, Shape::Stream, target.force, inputs)?;
+    let is_named = to.is_named();
+    if is_named {
         interrupt::watch()?;
     }
     let mut output = Output::create(to)?;
     progress::shown(|progress| gpuwhy_page::write_ranks(compared, files, title, &mut output, progress))?;
-    Ok(output.finish()?)
+    output.finish()?;
+    target.tell(is_named);
+    Ok(())
 }

@@ -7,7 +7,7 @@ use gpuwhy::Report;
 use gpuwhy_import::{Input, OpenError, Progress, Request};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::{interrupt, message};
+use crate::{interrupt, message, terminal};
 
 /// The report of a trace file, with the bar while it is read.
 pub fn opened(file: &Path, request: Request) -> Result<Report, OpenError> {
@@ -25,7 +25,9 @@ pub fn shown<T>(work: impl FnOnce(&mut Progress<'_>) -> T) -> T {
         return work(&mut |_, _| interrupt::state());
     }
     let style = ProgressStyle::with_template("{wide_bar} {percent:>3} %");
-    let bar = ProgressBar::no_length().with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+    let style = if terminal::shows_unicode() { style } else { style.progress_chars("#.") };
+    let bar = ProgressBar::no_length().with_style(style);
     let outcome = work(&mut |done, total| {
         bar.set_length(total);
         bar.set_position(done);

@@ -10,11 +10,19 @@ pub fn columns() -> Option<u16> {
     Term::stdout().size_checked().map(|(_, columns)| columns).filter(|&columns| columns > 0)
 }
 
-/// How texts are set for standard output: for the width of the terminal and in color, unless `NO_COLOR` is set; what is
-/// piped or kept looks the same everywhere.
+/// Whether the locale has more than ASCII: the first of three variables that is set says which encoding is.
+pub fn shows_unicode() -> bool {
+    let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let encoding = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default().to_lowercase();
+    encoding.contains("utf-8") || encoding.contains("utf8")
+}
+
+/// How texts are set for standard output: for the width of the terminal and in color, unless `NO_COLOR` is set or the
+/// terminal has no colors; what is piped or kept looks the same everywhere.
 pub fn style() -> Style {
     let usual = Style::default();
-    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+        || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
     Style { width: columns().map_or(usual.width, usize::from), color: Term::stdout().is_term() && !no_color }
 }
 

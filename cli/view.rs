@@ -34,7 +34,7 @@ pub const FAILED: u8 = report::UNREADABLE;
 pub fn run(props: &Props) -> Result<u8> {
     let names: Vec<String> = props.traces.iter().map(|trace| stem(trace)).collect();
     let path = folder()?.join(format!("{}.html", names.join("-")));
-    let to = Target { path: path.clone(), force: true };
+    let to = Target { path: path.clone(), force: true, is_shown: true };
     let code = match &props.traces[..] {
         [folder] if folder.is_dir() => {
             let traces = vec![folder.clone()];
@@ -73,10 +73,9 @@ fn folder() -> Result<PathBuf> {
 
 /// Opens the page where somebody can see it, and says where it is.
 fn show(path: &Path, browser: bool) -> Result<()> {
-    let display = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| env::var_os(name).is_some());
     let remote = env::var_os("SSH_CONNECTION").is_some();
     writeln!(io::stdout(), "{}", path.display())?;
-    if browser && display && !remote {
+    if browser && !remote && has_display() {
         let opened = Command::new("xdg-open")
             .arg(path)
             .stdin(Stdio::null())
@@ -87,10 +86,26 @@ fn show(path: &Path, browser: bool) -> Result<()> {
             return Ok(());
         }
     }
-    if remote {
+    if browser || remote {
         let host = fs::read_to_string("/etc/hostname").unwrap_or_default();
         let host = if host.trim().is_empty() { "HOST" } else { host.trim() };
         writeln!(io::stdout(), "copy it to where your browser is: scp {host}:{} .", path.display())?;
     }
     Ok(())
+}
+
+/// Whether a display server of this machine is there: a variable may be left of one that has ended.
+fn has_display() -> bool {
+    let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
+    let x11 = set("DISPLAY").is_some_and(|display| match display.strip_prefix(':') {
+        Some(number) => {
+            let number = number.split('.').next().unwrap_or(number);
+            Path::new("/tmp/.X11-unix").join(format!("X{number}")).exists()
+        }
+        None => true,
+    });
+    let wayland = set("WAYLAND_DISPLAY").is_some_and(|socket| {
+        set("XDG_RUNTIME_DIR").map_or(Path::new(&socket).to_owned(), |folder| Path::new(&folder).join(&socket)).exists()
+    });
+    x11 || wayland
 }

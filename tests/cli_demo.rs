@@ -1,7 +1,6 @@
 //! `gpuwhy demo`: which recordings there are, what is said without any, where its text and its traces go.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread;
@@ -47,7 +46,7 @@ fn an_unknown_recording_is_answered_with_the_known_ones() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("gpt.cupti.zst"), "").unwrap();
     let output = demo(folder.path(), &["mlp"]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     let message = stderr(&output);
     assert!(message.contains("mlp") && message.contains("gpt"), "{message}");
 }
@@ -66,17 +65,26 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn all_text_goes_to_stdout_and_the_traces_to_a_folder_of_this_user_alone() {
+fn all_text_goes_to_stdout_and_traces_stay_where_a_folder_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let output = play(folder.path(), &["--fast", "copy_pageable"]).output().unwrap();
     assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
     let text = String::from_utf8(output.stdout).unwrap();
-    let [traces] = &entries(folder.path())[..] else { panic!("{:?}", entries(folder.path())) };
-    assert_eq!(fs::metadata(traces).unwrap().permissions().mode() & 0o777, 0o700);
+    assert!(text.contains("\nBottleneck: ") && text.contains("demo -o DIR"), "{text}");
+    assert_eq!(entries(folder.path()), [""; 0].map(PathBuf::from), "nothing stays behind");
+    let traces = folder.path().join("traces");
+    let named = traces.to_str().unwrap();
+    let below = traces.join("not/there");
+    let output = play(folder.path(), &["--fast", "copy_pageable", "-o", below.to_str().unwrap()]).output().unwrap();
+    assert!(output.status.code() == Some(1) && !traces.exists(), "{}", stderr(&output));
+    let output = play(folder.path(), &["--fast", "copy_pageable", "-o", named]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
     let read = format!("{GPUWHY} report {}", traces.join("copy_pageable.gpuwhy").display());
     let places = ["== copy_pageable", "\nBottleneck: ", &read].map(|part| text.find(part));
     assert!(places.is_sorted() && places[0].is_some(), "{text}");
     assert!(traces.join("copy_pageable.gpuwhy").is_file());
+    let output = play(folder.path(), &["--fast", "-q", "copy_pageable", "-o", named]).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.len(), stderr(&output).as_str()), (Some(0), 0, ""));
 }
 
 #[test]

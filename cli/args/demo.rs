@@ -12,6 +12,7 @@ The recordings were made on real GPUs. libprof.so receives them as it receives t
 EXIT CODES:
   0  every chosen recording was played
   1  one could not be played
+  2  there is no recording of such a name
 
 EXAMPLES:
   gpuwhy demo
@@ -35,7 +36,7 @@ pub struct DemoArgs {
     /// Play the recordings of this folder [default: those of gpuwhy]
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
-    /// Write the traces to this folder [default: a new temporary one]
+    /// Keep the traces in this folder, which is made if its parent exists
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 }

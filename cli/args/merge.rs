@@ -51,7 +51,7 @@ pub struct MergeArgs {
 impl From<MergeArgs> for merge::Props {
     fn from(args: MergeArgs) -> Self {
         let force = args.force;
-        let html = args.html.map(|path| (Target { path, force }, args.title));
+        let html = args.html.map(|path| (Target { path, force, is_shown: false }, args.title));
         Self { traces: args.traces, output: args.output, force, json: args.json, html }
     }
 }

@@ -27,7 +27,7 @@ impl ComparisonPageArgs {
     /// Where the page goes and its title, if one is wanted.
     pub fn into_page(self) -> Option<(Target, Option<String>)> {
         let Self { html, force, title } = self;
-        html.map(|path| (Target { path, force }, title))
+        html.map(|path| (Target { path, force, is_shown: false }, title))
     }
 }
 
@@ -84,6 +84,6 @@ impl PageArgs {
             PageDetail::None => Detail::None,
         };
         let options = Options { title, capture, max_bytes, detail, redact, sources };
-        html.map(|path| (Target { path, force }, options))
+        html.map(|path| (Target { path, force, is_shown: false }, options))
     }
 }

@@ -26,6 +26,8 @@ use fixtures::Fixture;
 
 /// Exit code when a recording could not be played.
 pub const FAILED: u8 = 1;
+/// Exit code when there is no recording of a name, as for any other wrong argument.
+const UNKNOWN: u8 = 2;
 
 /// How many recordings play when none is named: enough to see two different verdicts in half a minute.
 const DEFAULT_COUNT: usize = 2;
@@ -75,7 +77,13 @@ pub fn run(props: &Props) -> Result<u8> {
         io::stdout().write_all(text.as_bytes())?;
         return Ok(0);
     }
-    let chosen = choose(&props.choice, &all)?;
+    let chosen = match choose(&props.choice, &all) {
+        Ok(chosen) => chosen,
+        Err(error) => {
+            message::say(&format!("{error:#}"));
+            return Ok(UNKNOWN);
+        }
+    };
     let stage = Stage::set()?;
     interrupt::watch()?;
     let folder = Folder::make(props.output.as_deref())?;
@@ -83,13 +91,10 @@ pub fn run(props: &Props) -> Result<u8> {
     let mut traces = Vec::new();
     for fixture in chosen {
         let trace = folder.path().join(format!("{}.gpuwhy", fixture.name));
-        say(&format!(
-            "\n== {}: {}\n   {} plays {}\n\n",
-            fixture.name,
-            fixture.description,
-            HOST,
-            fixture.path.display()
-        ))?;
+        if !message::is_quiet() {
+            let Fixture { name, description, path } = fixture;
+            say(&format!("\n== {name}: {description}\n   {HOST} plays {}\n\n", path.display()))?;
+        }
         let status = stage.play(fixture, &trace, props.fast)?;
         if status.success() {
             traces.push(trace);
@@ -98,8 +103,11 @@ pub fn run(props: &Props) -> Result<u8> {
             failed.push(fixture.name.as_str());
         }
     }
-    if let [.., trace] = traces.as_slice() {
-        folder.keep();
+    if matches!(folder, Folder::New(_)) && !traces.is_empty() && !message::is_quiet() {
+        say("\nNo trace was kept; `gpuwhy demo -o DIR` keeps them, to be read by other commands.\n")?;
+    } else if let [.., trace] = traces.as_slice()
+        && !message::is_quiet()
+    {
         // As this program was called: it need not be in the PATH.
         let gpuwhy = env::args_os().next().unwrap_or_else(|| "gpuwhy".into());
         say(&format!(
@@ -134,7 +142,7 @@ fn choose<'a>(choice: &Choice, all: &'a [Fixture]) -> Result<Vec<&'a Fixture>> {
 /// The folder of the traces.
 enum Folder {
     Named(PathBuf),
-    /// Of this user alone, and removed unless it is kept.
+    /// Of this user alone, and removed at the end.
     New(TempDir),
 }
 
@@ -142,7 +150,10 @@ impl Folder {
     fn make(named: Option<&Path>) -> Result<Self> {
         let cannot = |folder: &Path| format!("{}: cannot make this folder", folder.display());
         if let Some(folder) = named {
-            fs::create_dir_all(folder).with_context(|| cannot(folder))?;
+            match fs::create_dir(folder) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => {}
+                made => made.with_context(|| cannot(folder))?,
+            }
             return Ok(Self::Named(folder.to_owned()));
         }
         let mut builder = tempfile::Builder::new();
@@ -154,13 +165,6 @@ impl Folder {
         match self {
             Self::Named(folder) => folder,
             Self::New(folder) => folder.path(),
-        }
-    }
-
-    /// Leaves the traces to the user.
-    fn keep(self) {
-        if let Self::New(folder) = self {
-            let _ = folder.keep();
         }
     }
 }
@@ -213,8 +217,8 @@ impl Stage {
             .env("GPUWHY_CUPTI_PATH", &self.replay)
             .env("GPUWHY_REPLAY", &fixture.path)
             .env("GPUWHY_REPLAY_SPEED", if fast { "max" } else { "1" })
-            .env("GPUWHY_LIVE", if fast { "off" } else { "1s" })
-            .env("GPUWHY_REPORT", "summary")
+            .env("GPUWHY_LIVE", if fast || message::is_quiet() { "off" } else { "1s" })
+            .env("GPUWHY_REPORT", if message::is_quiet() { "off" } else { "summary" })
             // As fast as possible is faster than a busy machine takes records in; nobody waits for this program.
             .env("GPUWHY_EXIT_TIMEOUT", "60s")
             .env("GPUWHY_OUTPUT", pattern(trace))

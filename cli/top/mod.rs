@@ -22,7 +22,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 use gpuwhy_inject::control::address::Process as ProcessName;
 
 use self::board::{Action, Board, Update};
@@ -102,6 +102,10 @@ fn once(props: &Props, launchers: &[Launcher], running: &Running) -> Result<Vec<
         let hosts: Vec<_> = launchers.iter().map(|launcher| scope.spawn(|| remote::once(launcher, running))).collect();
         events.extend(hosts.into_iter().filter_map(|host| host.join().ok()).flatten());
     });
+    if !props.processes.is_empty() && !events.iter().any(|event| matches!(event, Event::Answer(..))) {
+        let names: Vec<_> = props.processes.iter().map(ToString::to_string).collect();
+        bail!("no process {} of this user runs with gpuwhy; `gpuwhy status` lists those that do", names.join(", "));
+    }
     Ok(events)
 }
 

@@ -358,6 +358,7 @@ fn ranks_are_a_page_and_view_writes_to_the_cache() {
     let (folder, out) = (stage.folder.path(), cache.path("ranks.html"));
     let output = gpuwhy(cache.folder.path(), &[&"merge", &folder, &"--html", &out]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stderr(&output).contains(&format!("the page is {}", out.display())), "{}", stderr(&output));
     let page = fs::read_to_string(&out).unwrap();
     assert!(page.contains("class=\"map\"") && page.contains("Rank 1 without waiting in collectives"));
     assert!(page.matches("f-gpu_compute").count() > 50, "columns over time");
@@ -371,7 +372,12 @@ fn ranks_are_a_page_and_view_writes_to_the_cache() {
     ];
     for (output, name) in shown {
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), pages.join(name).display().to_string());
+        // Where nobody can see a browser: the page, and how to have it elsewhere.
+        let page = pages.join(name).display().to_string();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let [path, copy] = said.lines().collect::<Vec<_>>()[..] else { panic!("{said}") };
+        assert_eq!(path, page);
+        assert!(copy.starts_with("copy it to where your browser is: scp ") && copy.contains(&page), "{copy}");
         assert!(fs::read_to_string(pages.join(name)).unwrap().ends_with("</html>\n"));
     }
     let output = gpuwhy(cache.folder.path(), &[&"view", &folder]);

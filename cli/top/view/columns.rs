@@ -156,6 +156,17 @@ pub fn cut(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['~']).collect()
 }
 
+/// The beginning and the end, with `~` between: functions of one file, and kernels of one library, differ at their end.
+pub fn cut_inside(text: &str, width: usize) -> String {
+    let letters: Vec<char> = text.chars().collect();
+    if letters.len() <= width || width < 2 {
+        return cut(text, width);
+    }
+    let begin = width / 3;
+    let end = letters.len() - (width - 1 - begin);
+    letters[..begin].iter().chain(&['~']).chain(&letters[end..]).collect()
+}
+
 /// A count in four letters at most.
 fn few_letters(count: u64) -> String {
     match count {
@@ -194,6 +205,8 @@ mod tests {
     fn cells_keep_to_their_columns() {
         assert_eq!([9_999, 10_000, 1_234_567, u64::MAX].map(few_letters), ["9999", "10k", "1M", ">1G"]);
         assert_eq!((cut("abcdef", 4), cut("abc", 4)), ("abc~".to_owned(), "abc".to_owned()));
+        assert_eq!(cut_inside("programs2.py:15 train, in torch/optim/adam.py", 12), "prog~adam.py");
+        assert_eq!((cut_inside("abcd", 4), cut_inside("abcd", 1)), ("abcd".to_owned(), "~".to_owned()));
         assert_eq!(program("/opt/bin/python /a/train.py"), "python /a/train.py");
         assert_eq!((program("./x"), program("")), ("x".to_owned(), String::new()));
         let row = cells(&Columns::fitting(80, &[]), &Process::default());

@@ -6,7 +6,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 
-use super::columns::{cut, program};
+use super::columns::{cut, cut_inside, program};
 use super::look::{Look, letter};
 use super::{chart, line, rule};
 use crate::top::answer::{CAUSES, Device, Live, Steps, harmless};
@@ -248,7 +248,7 @@ fn row_text(row: &Recent, width: usize) -> String {
     let count = row.count.filter(|_| width >= ROOMY).map(|count| format!("  {count:>7}x")).unwrap_or_default();
     let lead = format!("{share}{count}  ");
     let room = width.saturating_sub(lead.chars().count());
-    lead + &cut(&row.name, room)
+    lead + &cut_inside(&row.name, room)
 }
 
 /// Why a table is empty.

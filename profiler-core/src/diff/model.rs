@@ -14,7 +14,7 @@ use crate::attribution::leaf::{Group, Leaf};
 use crate::record::DeviceId;
 
 /// A difference below this part of the longer unit is within what two runs of one unchanged program differ by: a host,
-/// its clocks and its neighbors change between runs. On shared hosts single runs scattered by 10 to 30 %.
+/// its clocks and what else runs there change between runs. On shared hosts single runs scattered by 10 to 30 %.
 pub const RUNS_DIFFER: f64 = 0.3;
 
 /// One of the two runs.
