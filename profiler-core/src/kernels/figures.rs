@@ -60,7 +60,36 @@ impl Roof {
             Self::L1 => "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed",
         }
     }
+
+    /// The metric of its busiest part, percent, where [`Roof::metric`] counts one part of several: NVIDIA's throughput
+    /// of the unit, which takes more passes. That of L1 is over the cycles in which a multiprocessor was active.
+    #[must_use]
+    pub const fn throughput(self) -> Option<&'static str> {
+        match self {
+            Self::L2 => Some("lts__throughput.avg.pct_of_peak_sustained_elapsed"),
+            Self::L1 => Some("l1tex__throughput.avg.pct_of_peak_sustained_active"),
+            Self::Tensor | Self::Issue | Self::Dram => None,
+        }
+    }
 }
+
+/// How much of a unit was used: of its busiest part where that was measured.
+fn used(profile: &KernelProfile, roof: Roof) -> Option<f64> {
+    let throughput = roof.throughput().and_then(|metric| profile.share(metric));
+    let throughput = match roof {
+        Roof::L1 => throughput.zip(profile.share(SM_ACTIVE)).map(|(used, active)| used * active),
+        _ => throughput,
+    };
+    profile.share(roof.metric()).into_iter().chain(throughput).reduce(f64::max)
+}
+
+fn lower_bounds(profile: &KernelProfile) -> Vec<Roof> {
+    let is_bound = |roof: &Roof| roof.throughput().is_some_and(|metric| profile.share(metric).is_none());
+    Roof::ALL.into_iter().filter(is_bound).collect()
+}
+
+/// Part of the time in which a multiprocessor had a warp.
+const SM_ACTIVE: &str = "sm__cycles_active.avg.pct_of_peak_sustained_elapsed";
 
 /// What warps wait for, and how much of their time.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -177,8 +206,13 @@ pub struct Figures {
     pub duration_ns: Option<f64>,
     /// Clock of the multiprocessors while it ran, Hz.
     pub clock_hz: Option<f64>,
-    /// Use of each unit, in the order of [`Roof::ALL`].
+    /// Use of each unit, in the order of [`Roof::ALL`]: of its busiest part, or of the one of [`Roof::metric`] where
+    /// only that was measured.
     pub roofs: [Option<f64>; Roof::ALL.len()],
+    /// Units of which only the part of [`Roof::metric`] was measured: their use is at least what `roofs` has.
+    pub lower_bounds: Vec<Roof>,
+    /// Sectors of the L2 cache, by those that it can deliver.
+    pub l2_sectors: Option<f64>,
     /// Part of the time in which a multiprocessor had a warp, mean over all.
     pub sm_active: Option<f64>,
     /// Mean over largest active time of the multiprocessors: 1 is balanced.
@@ -229,8 +263,10 @@ impl Figures {
         Self {
             duration_ns,
             clock_hz: value("gpc__cycles_elapsed.avg.per_second").filter(|&clock| clock > 0.0),
-            roofs: Roof::ALL.map(|roof| profile.share(roof.metric())),
-            sm_active: profile.share("sm__cycles_active.avg.pct_of_peak_sustained_elapsed"),
+            roofs: Roof::ALL.map(|roof| used(profile, roof)),
+            lower_bounds: lower_bounds(profile),
+            l2_sectors: profile.share(Roof::L2.metric()),
+            sm_active: profile.share(SM_ACTIVE),
             balance: ratio(value("sm__cycles_active.avg"), value("sm__cycles_active.max")),
             achieved_occupancy: profile.share("sm__warps_active.avg.pct_of_peak_sustained_active"),
             compute_throughput: profile.share("sm__throughput.avg.pct_of_peak_sustained_elapsed"),
@@ -362,6 +398,25 @@ mod tests {
         assert_eq!(Figures::of(&profile(&[])).nearest_roof(), None);
         let equal = Figures::of(&profile(&[(Roof::Issue.metric(), 50.0), (Roof::Tensor.metric(), 50.0)]));
         assert_eq!(equal.nearest_roof(), Some((Roof::Tensor, 0.5)));
+    }
+
+    #[test]
+    fn a_unit_is_used_as_much_as_its_busiest_part() {
+        // A gather on an H200, as measured; ncu has 83.5 % of L2, 17.3 % of L1 and 53.6 % of the device memory.
+        let gather = [
+            (Roof::Dram.metric(), 53.841),
+            (Roof::L2.metric(), 18.345),
+            (Roof::L1.metric(), 8.791),
+            (SM_ACTIVE, 99.218),
+        ];
+        let sectors = Figures::of(&profile(&gather));
+        assert_eq!((sectors.roof(Roof::L2), sectors.nearest_roof()), (Some(0.18345), Some((Roof::Dram, 0.53841))));
+        assert_eq!(sectors.lower_bounds, [Roof::L2, Roof::L1]);
+        let more = [(Roof::L2.throughput().unwrap(), 82.687), (Roof::L1.throughput().unwrap(), 17.085)];
+        let figures = Figures::of(&profile(&[&gather[..], &more].concat()));
+        assert_eq!(figures.nearest_roof(), Some((Roof::L2, 0.82687)));
+        assert!((figures.roof(Roof::L1).unwrap() - 0.17085 * 0.99218).abs() < 1e-9, "of the elapsed cycles");
+        assert_eq!((figures.l2_sectors, figures.lower_bounds.len()), (Some(0.18345), 0));
     }
 
     #[test]

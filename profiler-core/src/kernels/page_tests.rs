@@ -70,6 +70,15 @@ fn nobody_is_told_to_change_the_code_of_a_closed_library() {
 }
 
 #[test]
+fn the_use_of_one_part_of_a_unit_is_called_a_lower_bound() {
+    let l2 = Roof::L2;
+    let sectors = page(vec![view("kernel", 0.5, &[(l2.metric(), 18.9)])]);
+    assert!(sectors.contains("L2 cache at least 18 %"), "{sectors}");
+    let busiest = page(vec![view("kernel", 0.5, &[(l2.metric(), 18.9), (l2.throughput().unwrap(), 83.5)])]);
+    assert!(busiest.contains("L2 cache 84 %"), "{busiest}");
+}
+
+#[test]
 fn shares_above_everything_are_told_as_inconsistent() {
     let says = |values: &[(&str, f64)]| page(vec![view("kernel", 0.5, values)]).contains("inconsistent shares above");
     assert!(!says(&busy()) && !says(&[(Roof::Dram.metric(), 108.0)]), "counters overshoot a little");

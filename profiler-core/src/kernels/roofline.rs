@@ -58,16 +58,16 @@ impl Roofline {
             types.filter_map(|of| Some((of, peaks?.operations_per_second(of, clock?)?))).collect()
         };
         // What a unit moved, by the part of its peak that this was.
-        let by_use = |level: Level, roof| {
+        let by_use = |level: Level, used: Option<f64>| {
             let place = Level::ALL.iter().position(|&other| other == level)?;
-            let used = figures.roof(roof).filter(|&used| used >= LEAST_USE)?;
+            let used = used.filter(|&used| used >= LEAST_USE)?;
             Some(figures.bytes[place]? / nanos * 1e9 / used)
         };
         let bandwidth = |level| match level {
-            Level::Dram => {
-                peaks.and_then(|peaks| peaks.dram_bytes_per_second).or_else(|| by_use(level, super::Roof::Dram))
-            }
-            Level::L2 => by_use(level, super::Roof::L2),
+            Level::Dram => peaks
+                .and_then(|peaks| peaks.dram_bytes_per_second)
+                .or_else(|| by_use(level, figures.roof(super::Roof::Dram))),
+            Level::L2 => by_use(level, figures.l2_sectors),
             Level::L1 => Some(peaks?.l1_bytes_per_second(clock?)),
         };
         Self {
@@ -138,13 +138,13 @@ mod tests {
 
     #[test]
     fn a_kernel_that_adds_stands_under_memory() {
-        let mut figures = Figures {
+        let figures = Figures {
             duration_ns: Some(500_000.0),
             operations: vec![(DataType::Fp32, 5e8)],
             bytes: [Some(2.0e9), Some(2.1e9), Some(2.0e9)],
+            l2_sectors: Some(0.5),
             ..Figures::default()
         };
-        figures.roofs[Roof::ALL.iter().position(|&roof| roof == Roof::L2).unwrap()] = Some(0.5);
         let roofline = Roofline::of(&figures, Some(&h200()));
         let point = roofline.points[0];
         assert_eq!((point.intensity, point.performance), (0.25, 1e12));
@@ -157,6 +157,4 @@ mod tests {
         assert_eq!(Roofline::of(&Figures::default(), None), Roofline::default());
         assert_eq!(Roofline::of(&figures, None).bandwidths.len(), 1, "L2 alone tells by its own use");
     }
-
-    use super::super::Roof;
 }

@@ -180,7 +180,10 @@ fn speed(out: &mut Page, view: &KernelView) {
         .zip(figures.roofs)
         .filter_map(|(&roof, share)| {
             let paint = if Some(roof) == nearest { Paint::Bold } else { Paint::Plain };
-            Some((paint, format!("{} {}", roof.words(), percent(share?))))
+            let share = share?;
+            let is_bound = figures.lower_bounds.contains(&roof);
+            let used = if is_bound { format!("at least {} %", (share * 100.0) as u64) } else { percent(share) };
+            Some((paint, format!("{} {used}", roof.words())))
         })
         .collect();
     if !roofs.is_empty() {
