@@ -34,7 +34,7 @@ fn a_running_process_answers_and_the_command_collects_its_answer() {
     let mut host = stage.host("multi_stream");
     host.env("GPUWHY_REPLAY", stage.path("nccl.cupti")).env("NCCL_PROFILER_PLUGIN", "libprof.so");
     stays(&mut host, END, "end").args(["--nccl", "5"]).env("GPUWHY_REPLAY_SPEED", "0.02");
-    host.env("RANK", "0").env("WORLD_SIZE", "2").stderr(Stdio::null()).stdout(Stdio::null());
+    host.env("RANK", "0").env("WORLD_SIZE", "2").env("GPUWHY_RUN", "gpt").stderr(Stdio::null()).stdout(Stdio::null());
     let mut child = host.spawn().unwrap();
     let socket = stage.socket(child.id());
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -59,6 +59,7 @@ fn a_running_process_answers_and_the_command_collects_its_answer() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!((&told["type"], &told["rank"]), (&json!("hang"), &json!(0)));
+    assert_eq!((&told["run"], &told["world_size"]), (&json!("gpt"), &json!(2)));
     let communicators = told["communicators"].as_array().unwrap();
     let dp = communicators.iter().find(|one| one["communicator"] == "000000d000000001").unwrap();
     assert!(dp["ranks"].as_u64() > Some(1) && dp["finished"].as_u64() <= dp["queued"].as_u64(), "{dp}");
@@ -151,6 +152,30 @@ fn what_a_launcher_complains_of_is_escaped_and_bounded() {
             assert!(said.contains("100000 lines that are no answers"), "{said}");
         }
     }
+}
+
+#[test]
+fn two_jobs_on_a_node_are_told_apart() {
+    let stage = Stage::new();
+    let of = |run: &str, rank, queued, waits| {
+        let mut answer = answer(rank, queued, waits, "train.py:10 step");
+        answer["run"] = json!(run);
+        answer["world_size"] = json!(4);
+        answer.to_string()
+    };
+    let mut lines: Vec<String> = (0..4).map(|rank| of("fine", rank, 8, 8)).collect();
+    lines.extend((0..3).map(|rank| of("stuck", rank, 8, 7)));
+    std::fs::write(stage.path("answers"), lines.join("\n")).unwrap();
+    let output = hang(&stage, &["answers"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("run fine, ranks: 4; none waits in a collective"), "{text}");
+    assert!(text.contains("run stuck, ranks: 3 of 4, without an answer from 3"), "{text}");
+    let output = hang(&stage, &["--json", "answers"]);
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&found["ranks"], &found["findings"][0]["run"]), (&json!(7), &json!("stuck")));
+    assert_eq!(found["findings"][0]["culprits"][0]["rank"], json!(3));
+    assert_eq!(found["runs"][1], json!({"run": "stuck", "ranks": 3, "silent": [3]}));
 }
 
 #[test]

@@ -19,7 +19,9 @@ pub(super) fn witness(answer: &Value) -> Result<Witness, String> {
     let rank = rank.ok_or("the process has no rank: neither RANK nor a variable of Open MPI, PMI or Slurm was set")?;
     let place = format!("{}, process {}", text(&answer["host"]), answer["pid"].as_u64().unwrap_or(0));
     Ok(Witness {
+        run: text(&answer["run"]),
         rank,
+        world_size: answer["world_size"].as_u64().map_or(0, |size| u32::try_from(size).unwrap_or(u32::MAX)),
         place,
         line: optional(&answer["line"]),
         communicators: list(&answer["communicators"]).map(communicator).collect(),
@@ -76,11 +78,12 @@ mod tests {
 
     #[test]
     fn an_answer_is_read_and_other_types_count_as_not_said() {
-        let whole = json!({"type": "hang", "pid": 7, "host": "a", "rank": 3, "line": "t.py:4 step", "communicators": [
+        let whole = json!({"type": "hang", "pid": 7, "host": "a", "run": "gpt", "rank": 3, "world_size": 4, "line": "t.py:4 step", "communicators": [
             {"communicator": "00ff", "name": "dp", "ranks": 4, "queued": 9, "finished": 8, "outstanding": [
                 {"number": 8, "function": "all_reduce", "count": 100, "data_type": "float32", "age_ns": 5, "runs": true}]}]});
         let read = witness(&whole).unwrap();
         assert_eq!((read.rank, read.place.as_str(), read.line.as_deref()), (3, "a, process 7", Some("t.py:4 step")));
+        assert_eq!((read.run.as_str(), read.world_size), ("gpt", 4));
         let operation = &read.communicators[0].outstanding[0];
         assert_eq!((operation.elements.as_str(), operation.runs, operation.age_ns), ("100", Some(true), Some(5)));
         for odd in

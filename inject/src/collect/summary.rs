@@ -45,7 +45,9 @@ impl Collector {
         let hang = (detail == Detail::Hang).then(|| {
             Object::new()
                 .text("host", &self.session.host)
+                .optional_text("run", self.session.run().as_deref())
                 .optional_number("rank", self.session.rank().map(u64::from))
+                .optional_number("world_size", self.session.world_size().map(u64::from))
                 .with(&self.captures.pending_collectives(clock::wall_clock(), self.decoder.dictionary()))
         });
         StatusSummary {

@@ -2,19 +2,29 @@
 
 use serde::Serialize;
 
-use super::{Culprit, Finding, HangReport};
+use super::{Culprit, Finding, HangReport, RunAnswers};
 
 /// The whole document. Times are nanoseconds.
 #[derive(Debug, Serialize)]
 pub struct HangDocument {
     ranks: u32,
+    runs: Vec<RunJson>,
     findings: Vec<FindingJson>,
     silent: Vec<String>,
     doubts: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
+struct RunJson {
+    run: String,
+    ranks: u32,
+    /// Ranks of the job that said nothing.
+    silent: Vec<u32>,
+}
+
+#[derive(Debug, Serialize)]
 struct FindingJson {
+    run: String,
     communicator: String,
     name: String,
     number: u64,
@@ -40,14 +50,24 @@ impl HangDocument {
     /// Describes `report`.
     #[must_use]
     pub fn new(report: &HangReport) -> Self {
-        let HangReport { ranks, findings, silent, doubts } = report;
-        let findings = findings.iter().map(finding).collect();
-        Self { ranks: *ranks, findings, silent: silent.clone(), doubts: doubts.clone() }
+        Self {
+            ranks: report.runs.iter().map(|of| of.ranks).sum(),
+            runs: report.runs.iter().map(run).collect(),
+            findings: report.findings.iter().map(finding).collect(),
+            silent: report.silent.clone(),
+            doubts: report.doubts.clone(),
+        }
     }
+}
+
+fn run(of: &RunAnswers) -> RunJson {
+    let RunAnswers { run, ranks, silent } = of.clone();
+    RunJson { run, ranks, silent }
 }
 
 fn finding(of: &Finding) -> FindingJson {
     FindingJson {
+        run: of.run.clone(),
         communicator: of.communicator.clone(),
         name: of.name.clone(),
         number: of.number,

@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{CommunicatorState, Culprit, Finding, HangKind, HangReport, Outstanding, Witness};
+use super::{CommunicatorState, Culprit, Finding, HangKind, HangReport, Outstanding, RunAnswers, Witness};
 
 /// An operation younger than this is not suspicious, nanoseconds: checkpoints and evaluations of one rank take as long.
 /// PyTorch's own watchdog waits 600 s.
 pub const SUSPECT_NANOS: u64 = 30_000_000_000;
 /// Culprits of a finding.
 const CULPRITS: usize = 64;
+/// Ranks of a job that are looked for: an answer may say anything.
+const LARGEST_JOB: u32 = 1 << 20;
 
 /// A rank's view of a communicator.
 struct View<'a> {
@@ -29,24 +31,14 @@ impl View<'_> {
 /// Judges what `witnesses` say.
 #[must_use]
 pub fn judge(witnesses: &[Witness]) -> HangReport {
-    let mut communicators: BTreeMap<&str, Vec<View<'_>>> = BTreeMap::new();
+    let mut runs: BTreeMap<&str, Vec<&Witness>> = BTreeMap::new();
     for witness in witnesses {
-        for state in &witness.communicators {
-            communicators.entry(&state.id).or_default().push(View { witness, state });
-        }
+        runs.entry(&witness.run).or_default().push(witness);
     }
-    let ranks: BTreeSet<u32> = witnesses.iter().map(|witness| witness.rank).collect();
-    let mut report = HangReport { ranks: ranks.len() as u32, ..HangReport::default() };
-    if ranks.len() < witnesses.len() {
-        report.doubts.push(
-            "Several answers have the same rank: they may be of several jobs or attempts. Give the answers of one."
-                .to_owned(),
-        );
+    let mut report = HangReport::default();
+    for (run, witnesses) in runs {
+        judge_run(run, &witnesses, &mut report);
     }
-    for (id, views) in &communicators {
-        report.findings.extend(finding(id, views));
-    }
-    pass_on(&mut report.findings);
     report.findings.sort_by_key(|finding| (finding.is_passed_on, finding.kind, std::cmp::Reverse(finding.age_ns)));
     let young = |finding: &Finding| finding.age_ns.is_some_and(|age| age < SUSPECT_NANOS);
     if !report.findings.is_empty() && report.findings.iter().all(young) {
@@ -61,8 +53,40 @@ pub fn judge(witnesses: &[Witness]) -> HangReport {
     report
 }
 
-/// What is wrong with a communicator; `None` when nobody waits in it.
-fn finding(id: &str, views: &[View<'_>]) -> Option<Finding> {
+fn judge_run(run: &str, witnesses: &[&Witness], report: &mut HangReport) {
+    let mut communicators: BTreeMap<&str, Vec<View<'_>>> = BTreeMap::new();
+    for &witness in witnesses {
+        for state in &witness.communicators {
+            communicators.entry(&state.id).or_default().push(View { witness, state });
+        }
+    }
+    let ranks: BTreeSet<u32> = witnesses.iter().map(|witness| witness.rank).collect();
+    if ranks.len() < witnesses.len() {
+        let of_run = if run.is_empty() { String::new() } else { format!(" of run {run}") };
+        report.doubts.push(format!(
+            "Several answers{of_run} have the same rank: they may be of several jobs or attempts. Give the answers of one."
+        ));
+    }
+    let absent = absent(witnesses, &ranks);
+    let mut findings: Vec<Finding> =
+        communicators.iter().filter_map(|(id, views)| finding(run, id, views, &absent)).collect();
+    pass_on(&mut findings);
+    findings.iter_mut().for_each(|finding| finding.culprits.truncate(CULPRITS));
+    report.findings.append(&mut findings);
+    report.runs.push(RunAnswers { run: run.to_owned(), ranks: ranks.len() as u32, silent: absent });
+}
+
+/// Ranks of the job that said nothing. Without its size those that must exist, because there are higher ones or larger
+/// communicators.
+fn absent(witnesses: &[&Witness], ranks: &BTreeSet<u32>) -> Vec<u32> {
+    let of_communicators = witnesses.iter().flat_map(|witness| &witness.communicators).map(|state| state.size);
+    let said = witnesses.iter().map(|witness| witness.world_size).chain(of_communicators).max().unwrap_or(0);
+    let highest = ranks.last().map_or(0, |rank| rank.saturating_add(1));
+    (0..said.max(highest).min(LARGEST_JOB)).filter(|rank| !ranks.contains(rank)).collect()
+}
+
+/// What is wrong with a communicator; `None` when nobody waits in it. `absent`: ranks of the job that said nothing.
+fn finding(run: &str, id: &str, views: &[View<'_>], absent: &[u32]) -> Option<Finding> {
     let number = first_mismatch(views).or_else(|| never_queued(views)).or_else(|| first_outstanding(views))?;
     let of_number: Vec<(&View<'_>, &Outstanding)> =
         views.iter().filter_map(|view| Some((view, view.operation(number)?))).collect();
@@ -71,10 +95,11 @@ fn finding(id: &str, views: &[View<'_>]) -> Option<Finding> {
     let near = |view: &View<'_>| view.operation(number).or(view.state.outstanding.last()).and_then(|near| near.age_ns);
     let age_ns = waiting.clone().filter_map(near).max();
     let function = most(of_number.iter().map(|(_, operation)| operation.function.as_str()));
-    let (kind, culprits) = reason(number, views, &of_number);
+    let (kind, culprits) = reason(number, views, &of_number, absent);
     let blamed: BTreeSet<u32> = culprits.iter().map(|culprit| culprit.rank).collect();
     let ranks = waiting.map(|view| view.witness.rank);
     Some(Finding {
+        run: run.to_owned(),
         communicator: id.to_owned(),
         name: views.iter().map(|view| view.state.name.as_str()).find(|name| !name.is_empty()).unwrap_or("").to_owned(),
         number,
@@ -82,7 +107,7 @@ fn finding(id: &str, views: &[View<'_>]) -> Option<Finding> {
         age_ns,
         waiting: ranks.filter(|rank| kind != HangKind::NeverCame || !blamed.contains(rank)).collect(),
         kind,
-        culprits: culprits.into_iter().take(CULPRITS).collect(),
+        culprits,
         is_passed_on: false,
     })
 }
@@ -112,10 +137,15 @@ fn first_mismatch(views: &[View<'_>]) -> Option<u64> {
     first
 }
 
-fn reason(number: u64, views: &[View<'_>], of_number: &[(&View<'_>, &Outstanding)]) -> (HangKind, Vec<Culprit>) {
-    // Who waits for an earlier operation here is not absent.
-    let absent = views.iter().filter(|view| !view.has_queued(number) && view.state.outstanding.is_empty());
-    let absent: Vec<Culprit> = absent.map(|view| culprit(view, None)).collect();
+fn reason(
+    number: u64,
+    views: &[View<'_>],
+    of_number: &[(&View<'_>, &Outstanding)],
+    absent: &[u32],
+) -> (HangKind, Vec<Culprit>) {
+    // Who waits for an earlier operation here has come to it.
+    let away = views.iter().filter(|view| !view.has_queued(number) && view.state.outstanding.is_empty());
+    let away: Vec<Culprit> = away.map(|view| culprit(view, None)).collect();
     let common = most(of_number.iter().map(|(_, operation)| described(operation)));
     // What one rank does not know is no difference.
     let differ = of_number.iter().filter(|(_, operation)| {
@@ -125,10 +155,10 @@ fn reason(number: u64, views: &[View<'_>], of_number: &[(&View<'_>, &Outstanding
     if !differ.is_empty() {
         return (HangKind::Mismatch, differ);
     }
-    if !absent.is_empty() {
-        return (HangKind::NeverCame, absent);
+    if !away.is_empty() {
+        return (HangKind::NeverCame, away);
     }
-    let silent = silent(views);
+    let silent = silent(views, absent);
     let size = views.iter().map(|view| view.state.size).max().unwrap_or(0) as usize;
     if !silent.is_empty() || size > views.len() {
         return (HangKind::Silent, silent);
@@ -138,10 +168,15 @@ fn reason(number: u64, views: &[View<'_>], of_number: &[(&View<'_>, &Outstanding
     if idle.is_empty() { (HangKind::Running, Vec::new()) } else { (HangKind::NotRunning, idle) }
 }
 
-/// Ranks of the communicator of which nobody says anything.
-fn silent(views: &[View<'_>]) -> Vec<Culprit> {
+/// Ranks of the communicator of which nobody says anything. Where its members are not known, those of the job, if as
+/// many are missing here as there.
+fn silent(views: &[View<'_>], absent: &[u32]) -> Vec<Culprit> {
     let known: BTreeSet<u32> = views.iter().map(|view| view.witness.rank).collect();
-    let members: BTreeSet<u32> = views.iter().flat_map(|view| &view.state.ranks).copied().collect();
+    let mut members: BTreeSet<u32> = views.iter().flat_map(|view| &view.state.ranks).copied().collect();
+    let size = views.iter().map(|view| view.state.size).max().unwrap_or(0) as usize;
+    if members.is_empty() && size.checked_sub(known.len()) == Some(absent.len()) {
+        members.extend(absent);
+    }
     members.difference(&known).map(|&rank| Culprit { rank, ..Culprit::default() }).collect()
 }
 
@@ -181,25 +216,32 @@ fn most<T: AsRef<str>>(texts: impl Iterator<Item = T>) -> String {
     most.map(|(text, _)| text).unwrap_or_default()
 }
 
-/// Finds culprits that wait themselves in another communicator.
+/// Finds culprits that wait themselves in another communicator, and puts them behind those that do not.
 fn pass_on(findings: &mut [Finding]) {
-    let waits: Vec<(String, BTreeSet<u32>)> = findings
-        .iter()
-        .map(|finding| (finding.communicator.clone(), finding.waiting.iter().copied().collect()))
-        .collect();
-    let names: BTreeMap<String, String> = findings
-        .iter()
-        .map(|finding| {
-            let name = if finding.name.is_empty() { &finding.communicator } else { &finding.name };
-            (finding.communicator.clone(), name.clone())
-        })
-        .collect();
-    for finding in findings.iter_mut().filter(|finding| finding.kind == HangKind::NeverCame) {
-        for culprit in &mut finding.culprits {
-            let other = waits.iter().find(|(id, ranks)| *id != finding.communicator && ranks.contains(&culprit.rank));
-            culprit.waits_in = other.and_then(|(id, _)| names.get(id).cloned());
+    let mut waits: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for (place, finding) in findings.iter().enumerate() {
+        for &rank in &finding.waiting {
+            waits.entry(rank).or_default().push(place);
         }
-        finding.is_passed_on = finding.culprits.iter().all(|culprit| culprit.waits_in.is_some());
+    }
+    let blamed: Vec<BTreeSet<u32>> =
+        findings.iter().map(|finding| finding.culprits.iter().map(|culprit| culprit.rank).collect()).collect();
+    let names: Vec<String> = findings
+        .iter()
+        .map(|finding| if finding.name.is_empty() { finding.communicator.clone() } else { finding.name.clone() })
+        .collect();
+    for (place, finding) in findings.iter_mut().enumerate().filter(|(_, finding)| finding.kind == HangKind::NeverCame) {
+        let mut others: BTreeSet<usize> = BTreeSet::new();
+        for culprit in &mut finding.culprits {
+            let other = waits.get(&culprit.rank).and_then(|places| places.iter().find(|&&other| other != place));
+            culprit.waits_in = other.map(|&other| names[other].clone());
+            others.extend(other);
+        }
+        let is_explained = |culprit: &Culprit| {
+            culprit.waits_in.is_some() || others.iter().any(|&of| blamed[of].contains(&culprit.rank))
+        };
+        finding.is_passed_on = !others.is_empty() && finding.culprits.iter().all(is_explained);
+        finding.culprits.sort_by_key(|culprit| culprit.waits_in.is_some());
     }
 }
 
@@ -228,7 +270,7 @@ mod tests {
 
     fn witness(rank: u32, communicators: Vec<CommunicatorState>) -> Witness {
         let (place, line) = (format!("node{rank}"), Some(format!("train.py:{} step", rank + 10)));
-        Witness { rank, place, line, communicators }
+        Witness { rank, place, line, communicators, ..Witness::default() }
     }
 
     const ALL: &[u32] = &[0, 1, 2, 3];
@@ -276,6 +318,71 @@ mod tests {
         assert_eq!(ids, [("b", false), ("a", true)]);
         assert_eq!(report.findings[0].culprits[0].rank, 3);
         assert_eq!(report.findings[1].culprits[0].waits_in.as_deref(), Some("group b"));
+    }
+
+    /// Groups of 8 for the tensors, one of all for the gradients.
+    fn in_groups(rank: u32, tensors: u64, gradients: u64) -> Witness {
+        let group = rank / 8;
+        let of = |id: &str, size, queued, waits| {
+            let outstanding = if waits { vec![operation(9, "all_reduce", "8", None)] } else { Vec::new() };
+            CommunicatorState { size, ..state(id, &[], queued, outstanding) }
+        };
+        let dp = of("dp", 64, gradients, gradients == 10);
+        // Ranks say how many a communicator has, not which.
+        let tp = of(&format!("tp{group}"), 8, tensors, group == 2 && tensors == 10);
+        Witness { world_size: 64, ..witness(rank, vec![dp, tp]) }
+    }
+
+    fn ranks(finding: &Finding) -> Vec<u32> {
+        finding.culprits.iter().map(|culprit| culprit.rank).collect()
+    }
+
+    #[test]
+    fn with_tensor_and_data_parallelism_the_true_culprit_comes_first() {
+        let all = (0..64).map(|rank| match rank {
+            21 => in_groups(rank, 9, 9),
+            16..24 => in_groups(rank, 10, 9),
+            _ => in_groups(rank, 10, 10),
+        });
+        let report = judge(&all.collect::<Vec<_>>());
+        let [first, second] = &report.findings[..] else { panic!("{report:?}") };
+        assert_eq!((&first.communicator[..], first.is_passed_on, &ranks(first)[..]), ("tp2", false, &[21][..]));
+        assert_eq!((&second.communicator[..], second.is_passed_on), ("dp", true));
+        assert_eq!(ranks(second), [21, 16, 17, 18, 19, 20, 22, 23]);
+        let text = report.text();
+        assert!(text.find("hang: communicator group tp2") < text.find("follows: communicator group dp"), "{text}");
+    }
+
+    #[test]
+    fn a_rank_that_is_gone_is_named_though_nobody_says_who_the_members_are() {
+        let all = (0..64).filter(|&rank| rank != 21).map(|rank| match rank {
+            16..24 => in_groups(rank, 10, 9),
+            _ => in_groups(rank, 10, 10),
+        });
+        let report = judge(&all.collect::<Vec<_>>());
+        let [first, second] = &report.findings[..] else { panic!("{report:?}") };
+        assert_eq!((&first.communicator[..], first.kind, &ranks(first)[..]), ("tp2", HangKind::Silent, &[21][..]));
+        assert_eq!((&second.communicator[..], second.is_passed_on), ("dp", true));
+        assert_eq!(report.runs[0].silent, [21]);
+        assert!(report.text().contains("ranks: 63 of 64, without an answer from 21;"), "{}", report.text());
+        // Whatever an answer says of its job.
+        let odd = Witness { rank: u32::MAX, world_size: u32::MAX, ..witness(0, Vec::new()) };
+        assert_eq!(judge(&[odd]).runs[0].silent.len(), LARGEST_JOB as usize);
+    }
+
+    #[test]
+    fn runs_are_judged_apart() {
+        let of = |run: &str, rank, waits: bool| {
+            let outstanding = if waits { vec![operation(7, "all_reduce", "8", None)] } else { Vec::new() };
+            let (queued, run) = (if waits { 8 } else { 7 }, run.to_owned());
+            Witness { run, ..witness(rank, vec![state("0", &[0, 1], queued, outstanding)]) }
+        };
+        let report = judge(&[of("a", 0, false), of("a", 1, false), of("b", 0, true), of("b", 1, false)]);
+        assert!(report.doubts.is_empty(), "{report:?}");
+        let [finding] = &report.findings[..] else { panic!("{report:?}") };
+        assert_eq!((&finding.run[..], &ranks(finding)[..]), ("b", &[1][..]));
+        let text = report.text();
+        assert!(text.contains("run a, ranks: 2; none waits") && text.contains("hang: run b: communicator"), "{text}");
     }
 
     #[test]

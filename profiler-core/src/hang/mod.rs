@@ -5,6 +5,7 @@
 //! the first operation that some rank has not finished says what the communicator waits for: a rank that never queued
 //! it, ranks that queued something else, a kernel that does not run yet, or, where it runs on all, the network or a
 //! device. A rank that never came because it waits in another communicator is not the reason; that communicator is.
+//! Runs are judged apart: a node may have several jobs.
 //!
 //! Reading order: here, `judge`, `text`.
 
@@ -18,8 +19,12 @@ pub use judge::{SUSPECT_NANOS, judge};
 /// What one rank says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Witness {
+    /// The name of its run; empty when unknown.
+    pub run: String,
     /// Its rank in the job.
     pub rank: u32,
+    /// Ranks of the job; 0 when unknown.
+    pub world_size: u32,
     /// Host and process, or the file.
     pub place: String,
     /// Where its program is, as `file:line function`.
@@ -69,8 +74,8 @@ pub struct Outstanding {
 /// What is found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HangReport {
-    /// Ranks that said something.
-    pub ranks: u32,
+    /// Runs of which somebody said something, by name.
+    pub runs: Vec<RunAnswers>,
     /// Communicators that wait, those that explain others first.
     pub findings: Vec<Finding>,
     /// Processes and hosts that were asked and do not answer: sentences. Where a job stands still, they may be why.
@@ -79,9 +84,22 @@ pub struct HangReport {
     pub doubts: Vec<String>,
 }
 
+/// Who said something of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunAnswers {
+    /// Its name; empty when unknown.
+    pub run: String,
+    /// Ranks that said something.
+    pub ranks: u32,
+    /// Ranks of the job that said nothing.
+    pub silent: Vec<u32>,
+}
+
 /// A communicator that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
+    /// The name of its run; empty when unknown.
+    pub run: String,
     /// Its identity.
     pub communicator: String,
     /// What the program calls it; may be empty.
@@ -98,7 +116,8 @@ pub struct Finding {
     pub culprits: Vec<Culprit>,
     /// Ranks that wait.
     pub waiting: Vec<u32>,
-    /// Whether every culprit waits itself in another communicator, which is the reason then.
+    /// Whether culprits wait themselves in other communicators, which are the reason then. The others of them are
+    /// culprits there.
     pub is_passed_on: bool,
 }
 

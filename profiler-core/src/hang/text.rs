@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Culprit, Finding, HangKind, HangReport};
+use super::{Culprit, Finding, HangKind, HangReport, RunAnswers};
 use crate::text_format::{Page, Style, duration, shortened, wrapped};
 
 /// Findings and culprits that are shown; the others are counted.
@@ -24,17 +24,22 @@ impl HangReport {
     pub fn text_within(&self, style: Style) -> String {
         let mut out = Page::new(style);
         let waiting = self.findings.len();
-        let _ = match (self.ranks, waiting) {
-            (0, _) => writeln!(out, "no rank says anything"),
-            (ranks, 0) if !self.silent.is_empty() => {
-                writeln!(out, "ranks: {ranks}; none of these waits in a collective")
-            }
-            (ranks, 0) => writeln!(out, "ranks: {ranks}; none waits in a collective"),
-            (ranks, _) => writeln!(out, "ranks: {ranks}; communicators that wait: {waiting}"),
-        };
+        if self.runs.is_empty() {
+            let _ = writeln!(out, "no rank says anything");
+        }
+        for run in self.runs.iter().take(SHOWN) {
+            wrapped(&mut out, "", &self.of_run(run));
+        }
+        if self.runs.len() > SHOWN {
+            let _ = writeln!(out, "... {} more runs", self.runs.len() - SHOWN);
+        }
         for finding in self.findings.iter().take(SHOWN) {
             let label = if finding.is_passed_on { "follows: " } else { "hang: " };
-            wrapped(&mut out, label, &sentence(finding));
+            let run = match self.runs.len() {
+                1 => String::new(),
+                _ => format!("run {}: ", named(&finding.run)),
+            };
+            wrapped(&mut out, label, &format!("{run}{}", sentence(finding)));
             for culprit in finding.culprits.iter().take(SHOWN) {
                 wrapped(&mut out, "  ", &of_culprit(culprit));
             }
@@ -56,6 +61,26 @@ impl HangReport {
         }
         out.into_text()
     }
+
+    fn of_run(&self, of: &RunAnswers) -> String {
+        let run =
+            if of.run.is_empty() && self.runs.len() == 1 { String::new() } else { format!("run {}, ", named(&of.run)) };
+        let silent = match &of.silent[..] {
+            [] => String::new(),
+            silent => format!(" of {}, without an answer from {}", of.ranks as usize + silent.len(), list(silent)),
+        };
+        let waiting = self.findings.iter().filter(|finding| finding.run == of.run).count();
+        let waiting = match waiting {
+            0 if !self.silent.is_empty() => "none of these waits in a collective".to_owned(),
+            0 => "none waits in a collective".to_owned(),
+            waiting => format!("communicators that wait: {waiting}"),
+        };
+        format!("{run}ranks: {}{silent}; {waiting}", of.ranks)
+    }
+}
+
+fn named(run: &str) -> String {
+    if run.is_empty() { "without a name".to_owned() } else { shortened_text(run) }
 }
 
 fn sentence(finding: &Finding) -> String {
