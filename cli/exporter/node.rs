@@ -37,7 +37,8 @@ pub enum ProcessState {
     Silent,
     /// It has ended.
     Ended,
-    /// It is gone without its last numbers: killed, crashed, or left by `_exit`.
+    /// It is gone without its last numbers: ended by a signal, crashed, or left by `_exit`. Nobody but its parent learns
+    /// which.
     Lost,
 }
 
