@@ -74,6 +74,9 @@ fn of_64_ranks_the_late_one_is_found_over_communicators() {
 fn a_thousand_ranks_have_each_cause_that_is_planted() {
     for leaf in [Leaf::DataLoading, Leaf::HostBlocked] {
         let report = check(&Job { leaf, steps: 20, layers: 2, ..job(1_000) });
+        let text = report.text();
+        let first = text.lines().nth(2).unwrap();
+        assert!(first.trim_start().starts_with("333 ") && text.contains("... 968 more"), "{text}");
         assert!(report.waits.is_empty() && report.rows.iter().all(|row| row.waited_for.len() <= 16));
     }
 }

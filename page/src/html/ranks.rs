@@ -24,6 +24,9 @@ pub(crate) fn ranks(of: &RanksReport, maps: &[RankTime]) -> String {
         of.clocks.len()
     );
     let headline = match &of.straggler {
+        Some(straggler) if straggler.communication.is_some() => {
+            format!("Rank {} communicates least: the others wait for it.", of.rows[straggler.row].rank)
+        }
         Some(straggler) => format!(
             "{:.0} % of all waiting in collectives is for rank {}.",
             straggler.share * 100.0,

@@ -74,7 +74,7 @@ pub struct QueuedOperation {
     pub root_or_peer: i32,
     /// What became of it.
     pub way: Way,
-    /// An NVTX range of NCCL told it, and not the plugin. `count` is then the size of the buffer in bytes, the launch
+    /// An NVTX range of NCCL or PyTorch's profiler told it, and not the plugin. `count` is then the size of the buffer in bytes, the launch
     /// is the range, and type, algorithm and sequence are not known.
     pub by_range: bool,
 }
@@ -119,7 +119,8 @@ pub enum Basis {
     /// The profiler plugin, without the launch: the last launch of the thread before the operation was told, or the
     /// order of operations and kernels.
     Order,
-    /// An NVTX range of NCCL: the one launch of the thread within it. Communicator and bytes, no algorithm.
+    /// An NVTX range of NCCL: the one launch of the thread within it. Or what PyTorch's profiler says of the kernel.
+    /// Communicator and bytes, no algorithm.
     Range,
     /// The name of the kernel alone: no communicator, bytes or algorithm.
     #[default]

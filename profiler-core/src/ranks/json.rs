@@ -67,6 +67,9 @@ struct HostJson {
 struct StragglerJson {
     rank: u32,
     share: f64,
+    /// Where groups are not known and these shares tell who is late; else null.
+    communication_share: Option<f64>,
+    median_communication_share: Option<f64>,
     /// Tenths of the compared time in which most waiting is for it, and in which anybody waits.
     worst_tenths: u32,
     waiting_tenths: u32,
@@ -154,6 +157,8 @@ fn straggler(report: &RanksReport, found: &Straggler) -> StragglerJson {
     StragglerJson {
         rank: report.rows[found.row].rank,
         share: found.share,
+        communication_share: found.communication.map(|(own, _)| own),
+        median_communication_share: found.communication.map(|(_, median)| median),
         worst_tenths: found.tenths.0,
         waiting_tenths: found.tenths.1,
         compared_with: found.role,

@@ -115,7 +115,10 @@ impl RankRow {
 pub struct Straggler {
     /// Its place in the rows.
     pub row: usize,
-    /// The share of all waiting that was for it, 0 to 1.
+    /// Its communication and the median of the ranks with the same part in the job, each a share of the device time, 0
+    /// to 1, where these tell, since groups of ranks are not known: who arrives last communicates least.
+    pub communication: Option<(f64, f64)>,
+    /// The share of all waiting that was for it, 0 to 1; in part where groups are not known.
     pub share: f64,
     /// Tenths of the compared time in which most of the waiting was for it, of those in which anybody waited.
     pub tenths: (u32, u32),

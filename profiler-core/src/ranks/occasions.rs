@@ -284,6 +284,12 @@ impl Occasions {
         }
     }
 
+    /// Whether there are collectives of groups of ranks that nothing names.
+    pub(super) fn has_unknown_groups(&self) -> bool {
+        let is_unknown = |occasion: &Occasion| self.groups[occasion.group as usize].basis == Basis::KernelName;
+        self.all.iter().any(|occasion| occasion.judgment == Judgment::Apart && is_unknown(occasion))
+    }
+
     /// How many have this judgment.
     pub(super) fn count(&self, judgment: Judgment) -> u64 {
         self.all.iter().filter(|occasion| occasion.judgment == judgment).count() as u64

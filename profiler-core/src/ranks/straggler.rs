@@ -2,10 +2,13 @@
 //!
 //! Pipeline stages differ by design, and so do ranks with different parts in the job. So a rank is compared with its
 //! role: the ranks whose communicators have the same sizes and run the same functions equally often.
+//!
+//! Where groups of ranks are not known, the waiting in them is not either. Then the rank that communicates least of its
+//! role is the one: the others wait inside their communication for who arrives last.
 
 use std::hash::{Hash as _, Hasher as _};
 
-use rustc_hash::FxHasher;
+use rustc_hash::{FxHashMap, FxHasher};
 
 use super::blame::{Compared, culprits};
 use super::clocks::quantile;
@@ -18,6 +21,10 @@ use crate::attribution::leaf::{Leaf, Leaves};
 const STRAGGLER_SHARE: f64 = 0.5;
 /// The share of the collectives' time that waiting must be for a straggler to matter.
 const WORTH_SHARE: f64 = 0.05;
+/// By how much the share of communication of one rank must be below the median of its role, of the device time.
+const BELOW_MEDIAN: f64 = 0.1;
+/// Fewest ranks of a role in which one stands out.
+const FEWEST_RANKS: usize = 3;
 /// Parts of the compared time in which the straggler is looked for, to tell lasting from passing lateness.
 const TENTHS: usize = 10;
 
@@ -37,22 +44,47 @@ impl Search<'_> {
     /// The rank that causes most of the waiting.
     pub(super) fn straggler(&self, occasions: &Occasions, compared: Compared) -> Option<Straggler> {
         let total: u64 = self.rows.iter().map(|row| row.awaited_ns).sum();
-        let (place, row) = self.rows.iter().enumerate().max_by_key(|(_, row)| row.awaited_ns)?;
-        let share = row.awaited_ns as f64 / total.max(1) as f64;
-        if !self.is_worth_it(total) || share <= STRAGGLER_SHARE {
-            return None;
-        }
+        let share = |place: usize| self.rows[place].awaited_ns as f64 / total.max(1) as f64;
+        let least = if occasions.has_unknown_groups() { self.communicates_least() } else { None };
+        let (place, communication) = match least {
+            Some((place, own, median)) => (place, Some((own, median))),
+            None => {
+                let place = (0..self.rows.len()).max_by_key(|&place| self.rows[place].awaited_ns)?;
+                if !self.is_worth_it(total) || share(place) <= STRAGGLER_SHARE {
+                    return None;
+                }
+                (place, None)
+            }
+        };
         let peers = self.peers(place);
         let excess = self.excess(place, &peers);
         Some(Straggler {
             row: place,
-            share,
+            communication,
+            share: share(place),
             tenths: tenths(place, occasions, compared),
             role: peers.len() as u32,
             excess,
             steps: if compared.is_steady { self.ranks[place].steps } else { 0 },
             evidence: excess.and_then(|(leaf, _)| self.evidence(place, leaf, &peers)),
         })
+    }
+
+    /// The one rank that communicates much less than the median of its role, its share of communication, and the median.
+    fn communicates_least(&self) -> Option<(usize, f64, f64)> {
+        let mut roles: FxHashMap<u64, Vec<(f64, usize)>> = FxHashMap::default();
+        for (place, (rank, row)) in self.ranks.iter().zip(self.rows).enumerate() {
+            let share = row.leaves[Leaf::Communication as usize] as f64 / row.window_ns.max(1) as f64;
+            roles.entry(role(rank)).or_default().push((share, place));
+        }
+        let of_role = roles.into_values().filter(|ranks| ranks.len() >= FEWEST_RANKS).filter_map(|mut ranks| {
+            ranks.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+            let (median, (least, place), (next, _)) = (ranks[ranks.len() / 2].0, ranks[0], ranks[1]);
+            // Several of them differ by what they do, as stages of a pipeline.
+            let is_alone = next > (least + median) / 2.0;
+            (is_alone && median - least > BELOW_MEDIAN).then_some((place, least, median))
+        });
+        of_role.max_by(|a, b| (a.2 - a.1).total_cmp(&(b.2 - b.1)).then(b.0.cmp(&a.0)))
     }
 
     /// The host whose ranks together cause most of the waiting.

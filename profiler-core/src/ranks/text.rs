@@ -1,5 +1,6 @@
 //! The comparison of ranks for people.
 
+use std::cmp::Reverse;
 use std::fmt::Write;
 
 use super::{CriticalPath, ExcessEvidence, HostClock, RankRow, RanksReport, Straggler};
@@ -25,7 +26,13 @@ pub(super) fn text(report: &RanksReport, style: Style) -> String {
     let _ = writeln!(out, "ranks: {}{size}; hosts: {}", report.rows.len(), report.clocks.len());
     let _ =
         writeln!(out, "  rank  host            run computes    comm.   waited   caused   last     late  bottleneck");
-    for row in report.rows.iter().take(SHOWN) {
+    // Of more ranks those for whom others wait.
+    let mut rows: Vec<&RankRow> = report.rows.iter().collect();
+    if rows.len() > SHOWN {
+        let straggler = report.straggler.as_ref().map(|straggler| report.rows[straggler.row].rank);
+        rows.sort_by_key(|row| (straggler != Some(row.rank), Reverse(row.awaited_ns)));
+    }
+    for row in rows.into_iter().take(SHOWN) {
         let share = |nanos: u64| format!("{:.1} %", 100.0 * nanos as f64 / row.window_ns.max(1) as f64);
         let _ = writeln!(
             out,
@@ -43,7 +50,7 @@ pub(super) fn text(report: &RanksReport, style: Style) -> String {
         );
     }
     if report.rows.len() > SHOWN {
-        let _ = writeln!(out, "  ... {} more", report.rows.len() - SHOWN);
+        let _ = writeln!(out, "  ... {} more, which cause less waiting", report.rows.len() - SHOWN);
     }
     wrapped(
         &mut out,
@@ -121,7 +128,7 @@ pub(super) fn text(report: &RanksReport, style: Style) -> String {
 fn matched(basis: Basis) -> &'static str {
     match basis {
         Basis::KernelName => "matched by names and order of kernels, ",
-        Basis::Range => "matched by NCCL's NVTX ranges and their order, ",
+        Basis::Range => "matched by what NCCL's NVTX ranges or PyTorch say and their order, ",
         Basis::Plugin | Basis::Order => "",
     }
 }
@@ -134,17 +141,26 @@ fn drift(clock: &HostClock) -> f64 {
 /// Who is late, for how long, and why.
 fn straggler_sentences(report: &RanksReport, straggler: &Straggler) -> String {
     let row = &report.rows[straggler.row];
-    let mut text = format!(
-        "rank {}: {:.0} % of all waiting is for it; it began {} of {} collectives last, {} after the first rank in the \
-         median.",
-        row.rank,
-        straggler.share * 100.0,
-        row.last,
-        report.collectives,
-        duration(row.late_ns)
-    );
+    let mut text = match straggler.communication {
+        Some((own, median)) => format!(
+            "rank {} communicates {:.1} % of its time, and ranks with the same part in the job {:.1} % (median): who \
+             arrives last communicates least. How long others wait for it is not known, because the groups are not.",
+            row.rank,
+            own * 100.0,
+            median * 100.0
+        ),
+        None => format!(
+            "rank {}: {:.0} % of all waiting is for it; it began {} of {} collectives last, {} after the first rank in the \
+             median.",
+            row.rank,
+            straggler.share * 100.0,
+            row.last,
+            report.collectives,
+            duration(row.late_ns)
+        ),
+    };
     let (worst, of) = straggler.tenths;
-    if worst < of {
+    if worst < of && straggler.communication.is_none() {
         let _ = write!(text, " Not all the time: in {worst} of {of} parts of the run most waiting is for it.");
     }
     let Some((leaf, more)) = straggler.excess else { return text };
@@ -190,7 +206,7 @@ fn straggler_sentences(report: &RanksReport, straggler: &Straggler) -> String {
 fn path_sentences(report: &RanksReport, path: &CriticalPath) -> String {
     let share = |nanos: u64| 100.0 * nanos as f64 / path.total_ns.max(1) as f64;
     let mut leaves: Vec<_> = Leaf::ALL.into_iter().map(|leaf| (path.leaves[leaf as usize], leaf)).collect();
-    leaves.sort_unstable_by_key(|&(nanos, leaf)| (std::cmp::Reverse(nanos), leaf));
+    leaves.sort_unstable_by_key(|&(nanos, leaf)| (Reverse(nanos), leaf));
     let causes = leaves.iter().take(PATH_PARTS).filter(|(nanos, _)| *nanos > 0);
     let causes = causes.map(|&(nanos, leaf)| format!("{} {:.1} %", words::cause(leaf), share(nanos)));
     let ranks = path.ranks.iter().take(PATH_PARTS);
