@@ -30,6 +30,7 @@ mod inputs;
 mod kernel_source;
 mod kernels;
 mod kineto;
+mod kineto_groups;
 mod kineto_reference;
 mod lessons;
 mod managed_memory;

@@ -14,6 +14,7 @@ use profiler_core::record::{
 };
 use serde_json::value::RawValue;
 
+use super::collective::ProcessGroups;
 use super::copy_name;
 use super::row::{Category, Row};
 use super::scalar::Scalar;
@@ -62,6 +63,7 @@ pub(super) struct Builder {
     pub(super) host: String,
     pub(super) process_id: u32,
     pub(super) rank_variables: Vec<(String, String)>,
+    pub(super) groups: ProcessGroups,
 }
 
 impl Builder {
@@ -123,6 +125,7 @@ impl Builder {
             ..LaunchConfig::default()
         };
         let ids = DeviceWorkIds::of(row)?;
+        self.groups.kernel(&row.name, ids.correlation, &arguments.collective, &mut self.dictionary);
         Ok(Kernel {
             start,
             end,

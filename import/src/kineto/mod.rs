@@ -10,9 +10,10 @@
 //! lack their launch.
 //!
 //! Reading order: `guard` (how long a row may be), `document` (the stream), `row`, `lenient` and `scalar` (lenient
-//! reading), `builder` (the mapping), `time`, `copy_name`.
+//! reading), `builder` (the mapping), `collective` (process groups), `time`, `copy_name`.
 
 mod builder;
+mod collective;
 mod copy_name;
 mod document;
 mod error;
@@ -142,11 +143,14 @@ impl Imported {
 
     /// Writes a trace of gpuwhy.
     pub(crate) fn translate(self, out: impl Write, ask: &mut Ask<'_>) -> Result<(), KinetoError> {
-        let Self { builder, mut session, notes, end, .. } = self;
+        let Self { mut builder, mut session, notes, end, .. } = self;
         session.notes.extend(notes);
         let written = KinetoError::Write;
-        let (loss, dictionary) = (Loss::default(), &builder.dictionary);
+        let (loss, dictionary, groups) = (Loss::default(), &builder.dictionary, &mut builder.groups);
         let mut writer = TraceWriter::new(out, &session).map_err(written)?;
+        for group in groups.communicators(session.rank()) {
+            writer.collective(group, dictionary).map_err(written)?;
+        }
         let (mut portion_end, mut last, mut ticks) = (None, session.start, Ticks::default());
         for record in &builder.records {
             last = last.max(span(record).1);
@@ -156,6 +160,11 @@ impl Imported {
                 portion_end = Some(last.nanos().saturating_add(PORTION_NANOS));
             }
             writer.push(record, dictionary).map_err(written)?;
+            if let Record::Api(call) = record
+                && let Some(operation) = groups.launched_by(call)
+            {
+                writer.collective(operation, dictionary).map_err(written)?;
+            }
             if ticks.is_due() && ask().is_break() {
                 return Err(KinetoError::Interrupted);
             }

@@ -82,6 +82,24 @@ pub(super) struct Arguments {
     pub(super) graph: Scalar,
     pub(super) graph_node: Scalar,
     pub(super) sync_kind: Scalar,
+    /// What PyTorch says of the collective that a kernel does.
+    pub(super) collective: CollectiveArguments,
+}
+
+/// What PyTorch copies from `record_param_comms` to kernels, from 2.3 on.
+#[derive(Debug, Default)]
+pub(super) struct CollectiveArguments {
+    /// As `_allgather_base`.
+    pub(super) name: Scalar,
+    pub(super) group: Scalar,
+    pub(super) group_description: Scalar,
+    /// As `[0, 1]`; of more than 30 ranks the last one stands behind dots.
+    pub(super) group_ranks: Scalar,
+    pub(super) group_size: Scalar,
+    pub(super) elements_in: Scalar,
+    pub(super) elements_out: Scalar,
+    /// As `BFloat16`.
+    pub(super) data_type: Scalar,
 }
 
 #[derive(Deserialize)]
@@ -121,6 +139,22 @@ enum ArgumentKey {
     GraphNode,
     #[serde(rename = "cuda_sync_kind")]
     SyncKind,
+    #[serde(rename = "Collective name")]
+    CollectiveName,
+    #[serde(rename = "Process Group Name")]
+    ProcessGroup,
+    #[serde(rename = "Process Group Description")]
+    ProcessGroupDescription,
+    #[serde(rename = "Process Group Ranks")]
+    ProcessGroupRanks,
+    #[serde(rename = "Group size")]
+    GroupSize,
+    #[serde(rename = "In msg nelems")]
+    ElementsIn,
+    #[serde(rename = "Out msg nelems")]
+    ElementsOut,
+    #[serde(rename = "dtype")]
+    DataType,
     #[serde(other)]
     Other,
 }
@@ -171,6 +205,14 @@ impl Shape for Arguments {
                 ArgumentKey::Graph => arguments.graph = map.next_value()?,
                 ArgumentKey::GraphNode => arguments.graph_node = map.next_value()?,
                 ArgumentKey::SyncKind => arguments.sync_kind = map.next_value()?,
+                ArgumentKey::CollectiveName => arguments.collective.name = map.next_value()?,
+                ArgumentKey::ProcessGroup => arguments.collective.group = map.next_value()?,
+                ArgumentKey::ProcessGroupDescription => arguments.collective.group_description = map.next_value()?,
+                ArgumentKey::ProcessGroupRanks => arguments.collective.group_ranks = map.next_value()?,
+                ArgumentKey::GroupSize => arguments.collective.group_size = map.next_value()?,
+                ArgumentKey::ElementsIn => arguments.collective.elements_in = map.next_value()?,
+                ArgumentKey::ElementsOut => arguments.collective.elements_out = map.next_value()?,
+                ArgumentKey::DataType => arguments.collective.data_type = map.next_value()?,
                 ArgumentKey::Other => {
                     map.next_value::<IgnoredAny>()?;
                 }

@@ -1,0 +1,126 @@
+//! What PyTorch says of its process groups, from the arguments of kernels.
+//!
+//! Kineto copies them from the operator `record_param_comms` to each kernel that it launched. A row of a kernel says which
+//! call launched it, and becomes an operation of that call.
+
+use std::hash::Hasher as _;
+
+use profiler_core::collective::{CollectiveEvent, Communicator, DataType, Function, QueuedOperation};
+use profiler_core::dictionary::Dictionary;
+use profiler_core::record::{ApiCall, CorrelationId};
+use rustc_hash::{FxHashMap, FxHasher};
+
+use super::row::CollectiveArguments;
+
+/// Process groups that are told apart.
+const GROUPS: usize = 1 << 12;
+/// What PyTorch says where nobody described a group.
+const UNDESCRIBED: &str = "undefined";
+
+/// Process groups of a file, and what is done in them.
+#[derive(Debug, Default)]
+pub(super) struct ProcessGroups {
+    numbers: FxHashMap<u64, u32>,
+    /// With their ranks, as PyTorch writes them.
+    communicators: Vec<(Communicator, String)>,
+    operations: FxHashMap<CorrelationId, QueuedOperation>,
+}
+
+impl ProcessGroups {
+    /// Takes a kernel; one of which PyTorch says no group is passed over.
+    pub(super) fn kernel(
+        &mut self,
+        kernel: &str,
+        correlation: CorrelationId,
+        of: &CollectiveArguments,
+        dictionary: &mut Dictionary,
+    ) {
+        let (name, ranks) = (as_text(&of.group), of.group_ranks.text());
+        if of.name.text().is_empty() || (name.is_empty() && ranks.is_empty()) {
+            return;
+        }
+        let size: u32 = of.group_size.within().unwrap_or(0);
+        let mut hasher = FxHasher::default();
+        hasher.write(name.as_bytes());
+        hasher.write(ranks.as_bytes());
+        hasher.write_u32(size);
+        // 0 means that nothing is known.
+        let id = hasher.finish().max(1);
+        let next = self.communicators.len() as u32 + 1;
+        if !self.numbers.contains_key(&id) && self.communicators.len() == GROUPS {
+            return;
+        }
+        let number = *self.numbers.entry(id).or_insert_with(|| {
+            let description = of.group_description.text();
+            let shown = if description.is_empty() || description == UNDESCRIBED { &name } else { description };
+            let name = dictionary.intern_name(shown);
+            let communicator = Communicator { number: next, id, name, nodes: 0, ranks: size, rank: 0 };
+            self.communicators.push((communicator, ranks.to_owned()));
+            next
+        });
+        // What this version does not know, as a barrier, is what its kernel does.
+        let function = match Function::of_kernel(of.name.text()) {
+            Function::Unknown => Function::of_kernel(kernel),
+            function => function,
+        };
+        let data_type = data_type(of.data_type.text());
+        let [elements_in, elements_out] = [&of.elements_in, &of.elements_out].map(|of| of.within::<u64>().unwrap_or(0));
+        // The part of a rank.
+        let elements = match function {
+            Function::ReduceScatter | Function::Scatter => elements_out,
+            Function::AllToAll => elements_in / u64::from(size.max(1)),
+            _ => elements_in,
+        };
+        let operation = QueuedOperation {
+            communicator: number,
+            function,
+            data_type,
+            count: elements.saturating_mul(data_type.bytes()),
+            by_range: true,
+            ..QueuedOperation::default()
+        };
+        self.operations.insert(correlation, operation);
+    }
+
+    /// The groups, before all operations. `rank` is that of the process in its job.
+    pub(super) fn communicators(&self, rank: Option<u32>) -> impl Iterator<Item = CollectiveEvent> {
+        self.communicators.iter().map(move |(communicator, ranks)| {
+            let mut members = ranks.split(|letter: char| !letter.is_ascii_digit()).filter(|word| !word.is_empty());
+            let place = members.position(|member| member.parse().ok() == rank && rank.is_some());
+            let rank = place.map_or(0, |place| place as u32);
+            CollectiveEvent::Communicator(Communicator { rank, ..*communicator })
+        })
+    }
+
+    /// The operation whose kernel this call launched.
+    pub(super) fn launched_by(&mut self, call: &ApiCall) -> Option<CollectiveEvent> {
+        let mut operation = self.operations.remove(&call.correlation)?;
+        (operation.thread, operation.at) = (call.thread, call.end);
+        (operation.launch_begin, operation.launch_end) = (call.start, call.end);
+        Some(CollectiveEvent::Operation(operation))
+    }
+}
+
+/// A name that older versions wrote as a number.
+fn as_text(name: &super::scalar::Scalar) -> String {
+    name.integer().map_or_else(|| name.text().to_owned(), |number| number.to_string())
+}
+
+/// By the name of PyTorch.
+fn data_type(name: &str) -> DataType {
+    match name {
+        "Char" => DataType::Int8,
+        "Byte" | "Bool" => DataType::Uint8,
+        "Int" => DataType::Int32,
+        "UInt32" => DataType::Uint32,
+        "Long" => DataType::Int64,
+        "UInt64" => DataType::Uint64,
+        "Half" => DataType::Float16,
+        "Float" => DataType::Float32,
+        "Double" => DataType::Float64,
+        "BFloat16" => DataType::Bfloat16,
+        "Float8_e4m3fn" => DataType::Float8E4m3,
+        "Float8_e5m2" => DataType::Float8E5m2,
+        _ => DataType::Unknown,
+    }
+}
