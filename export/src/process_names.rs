@@ -4,12 +4,11 @@ use profiler_core::dictionary::Dictionary;
 use profiler_core::process_info::ProcessInfo;
 use profiler_core::record::ThreadId;
 
-/// The name of the program: the file of its first argument.
+/// The name of the program, as [`ProcessInfo::program`] has it.
 pub fn program(session: &ProcessInfo) -> &str {
-    let first = session.command.first().map_or("", String::as_str);
-    match first.rsplit('/').next() {
-        Some("") | None => "process",
-        Some(name) => name,
+    match session.program() {
+        "" => "process",
+        name => name,
     }
 }
 
@@ -27,9 +26,13 @@ mod tests {
 
     #[test]
     fn a_program_is_called_by_its_file() {
-        let session = |first: &str| ProcessInfo { command: vec![first.to_owned()], ..ProcessInfo::default() };
-        assert_eq!(program(&session("/usr/bin/python3")), "python3");
-        assert_eq!(program(&session("")), "process");
+        let session = |command: &[&str]| ProcessInfo {
+            command: command.iter().map(|word| (*word).to_owned()).collect(),
+            ..ProcessInfo::default()
+        };
+        assert_eq!(program(&session(&["/usr/bin/python3"])), "python3");
+        assert_eq!(program(&session(&["/usr/bin/python3", "-u", "/home/u/train.py", "--lr", "1"])), "train.py");
+        assert_eq!(program(&session(&[""])), "process");
         assert_eq!(program(&ProcessInfo::default()), "process");
     }
 }

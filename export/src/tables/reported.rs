@@ -26,7 +26,7 @@ table! {
         "file" Text "the trace" = file;
         "process" Integer "process id" = session.process_id;
         "parent_process" Integer "parent process id" = session.parent_process_id;
-        "program" Text "name of the program" = process_names::program(session);
+        "program" Text "name of the program; of Python the script or module" = process_names::program(session);
         "command" Text "its command line" = command;
         "host" Text "host name" = session.host.as_str();
         "world_size" Integer "processes of the job; empty when unknown" = session.world_size();
