@@ -199,8 +199,8 @@ fn without_hidden_verbs(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// The error of `run --gpu-metrics auto`: an option whose value may be left out takes one behind `=` only, and the value
-/// would be started as a program.
+/// The error of `run --gpu-metrics auto`: an option whose value may be left out takes one behind `=` only, and the
+/// value would be started as a program.
 fn lost_value(command: &clap::Command, words: &[OsString], found: &clap::ArgMatches) -> Option<clap::Error> {
     let (verb, given) = found.subcommand()?;
     let verb = command.find_subcommand(verb)?;
