@@ -34,7 +34,7 @@ PID = "4711"
 BESIDE = 90.0
 # What gives a snippet its names.
 PREAMBLES = {
-    "with gpuwhy.profile(": "profile.py", "gpuwhy.open(": "traces.py", "def test_attention(": "judged.py", "%%gpuwhy": "cell.py"}
+    "with gpuwhy.profile(": "measured_part.py", "gpuwhy.open(": "traces.py", "def test_attention(": "judged.py", "%%gpuwhy": "cell.py"}
 # Libraries that snippets may want and a machine may lack; anything else that is missing is a failure.
 OPTIONAL = re.compile(r"No module named '(?!gpuwhy)([\w.]+)'|(\w+) is not installed|(?:bash: line \d+: |: )([\w-]+): command not found")
 
