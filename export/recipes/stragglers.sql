@@ -1,6 +1,7 @@
--- Ranks that others wait for in collectives: who begins last, and what the waiting costs
--- Clocks of different hosts are taken as they are; `gpuwhy merge` brings them together. Only operations in which
--- everybody waits for everybody count, and of them those that no rank ended before the last began.
+-- Ranks that others wait for: who communicates least, and what the waiting costs
+-- Who arrives last in a collective communicates least, because the others wait inside it; ranks that begin last may have
+-- waited in another group. Stages of a pipeline differ by design. awaited_ns: what others waited in operations of
+-- everybody that this rank began last, with clocks as they are; `gpuwhy merge` brings clocks together.
 -- parameter rows 20 1 100000 Rows to show
 WITH keyed AS (
   SELECT run, rank, COALESCE(communicator, '') AS communicator, function, COALESCE(sequence, ordinal) AS sequence,
@@ -23,11 +24,27 @@ WITH keyed AS (
   FROM joined GROUP BY run, communicator, function, sequence
 ), whole AS (
   SELECT run, SUM(waited_ns) AS run_waited_ns, SUM(own_ns) AS run_own_ns FROM blamed GROUP BY run
+), latest AS (
+  SELECT run, rank, COUNT(*) AS times_last, SUM(waited_ns) AS awaited_ns FROM blamed GROUP BY run, rank
+), spent AS (
+  SELECT run, rank, SUM(end_ns - start_ns) AS communication_ns FROM keyed GROUP BY run, rank
+), placed AS (
+  SELECT run, rank, communication_ns, ROW_NUMBER() OVER (PARTITION BY run ORDER BY communication_ns, rank) AS place,
+    COUNT(*) OVER (PARTITION BY run) AS ranks
+  FROM spent
+), medians AS (
+  SELECT run, AVG(1e0 * communication_ns) AS median_ns FROM placed
+  WHERE 2 * place >= ranks AND 2 * place <= ranks + 2
+  GROUP BY run
 )
-SELECT b.run AS run, b.rank AS rank, COUNT(*) AS times_last, SUM(b.waited_ns) AS awaited_ns,
-  1e0 * SUM(b.waited_ns) / NULLIF(MAX(w.run_waited_ns), 0) AS waiting_share,
-  1e0 * MAX(w.run_waited_ns) / NULLIF(MAX(w.run_own_ns), 0) AS run_waiting
-FROM blamed b JOIN whole w ON w.run = b.run
-GROUP BY b.run, b.rank
-ORDER BY run, awaited_ns DESC, rank
+SELECT s.run AS run, s.rank AS rank, s.communication_ns AS communication_ns, m.median_ns AS median_ns,
+  m.median_ns - s.communication_ns AS less_ns, COALESCE(l.times_last, 0) AS times_last,
+  COALESCE(l.awaited_ns, 0) AS awaited_ns,
+  1e0 * COALESCE(l.awaited_ns, 0) / NULLIF(w.run_waited_ns, 0) AS waiting_share,
+  1e0 * w.run_waited_ns / NULLIF(w.run_own_ns, 0) AS run_waiting
+FROM spent s
+JOIN medians m ON m.run = s.run
+LEFT JOIN whole w ON w.run = s.run
+LEFT JOIN latest l ON l.run = s.run AND l.rank = s.rank
+ORDER BY run, less_ns DESC, rank
 LIMIT {rows}

@@ -14,7 +14,7 @@ mod live_steps;
 mod part;
 mod place;
 mod read;
-#[cfg(feature = "testing")]
+#[cfg(any(test, feature = "testing"))]
 pub mod simulated;
 mod standing;
 

@@ -193,3 +193,28 @@ const LEAVES: [(&str, &str); 3] =
 fn scatter(rank: u32, number: u32) -> u64 {
     ((u64::from(rank) << 32) | u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::query::Query;
+    use crate::recipe::Recipe;
+    use crate::stats::StatsOptions;
+
+    #[test]
+    fn stragglers_names_the_rank_that_is_late_and_not_the_others_of_its_group() {
+        for (ranks, culprit) in [(16, 5), (64, 21)] {
+            let folder = tempfile::tempdir().unwrap();
+            let run = format!("job-{ranks}");
+            let job = Job { run, ranks, steps: 4, collectives: 6, culprit, late_ns: 2_000_000 };
+            job.write(&Lake::new(folder.path())).unwrap();
+            let query = Query::new(&Recipe::named("stragglers").unwrap().sql(&[]).unwrap()).unwrap();
+            let options = StatsOptions { format: crate::stats::TableFormat::Csv, ..StatsOptions::default() };
+            let mut text = Vec::new();
+            query.answer_lake(&Lake::new(folder.path()), &options, &mut text, &mut |_, _| {}).unwrap();
+            let text = String::from_utf8(text).unwrap();
+            let first: Vec<&str> = text.lines().nth(1).unwrap().split(',').collect();
+            assert_eq!(first[1], culprit.to_string(), "{text}");
+        }
+    }
+}
