@@ -53,13 +53,13 @@ pub fn run(props: &Props) -> Result<u8> {
         inputs::expanded(traces)?.iter().map(|path| inputs::open(path, None)).collect::<Result<_, OpenError>>()?;
     let labels = labels(&files, run.as_deref());
     let labeled: Vec<_> = files.into_iter().zip(labels).collect();
-    let notes = match progress::shown(|progress| query.answer(&labeled, options, &mut output, progress)) {
+    let answered = match progress::shown(|progress| query.answer(&labeled, options, &mut output, progress)) {
         Err(error) if error.is_broken_pipe() => return Ok(0),
         answered => answered?,
     };
     output.flush()?;
-    for note in &notes {
+    for note in &answered.notes {
         message::say(note);
     }
-    Ok(if notes.is_empty() { 0 } else { INCOMPLETE })
+    Ok(if answered.notes.is_empty() { 0 } else { INCOMPLETE })
 }

@@ -1,9 +1,11 @@
 //! The engines as child processes. They are found at run time: none is built in, and none is needed for SQLite.
 
 use std::env;
-use std::io::Write as _;
+use std::io::{Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use gpuwhy_export::lake::Lake;
@@ -11,6 +13,8 @@ use gpuwhy_export::recipe;
 use gpuwhy_export::tables::Table;
 use serde_json::{Map, Value, json};
 use tracing::info;
+
+use crate::interrupt;
 
 /// What runs a recipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +48,8 @@ pub struct Question<'a> {
 const ASK: &str = include_str!("ask.py");
 /// Lines of an engine's complaint that are shown: the end of it, where the reason is.
 const SHOWN_LINES: usize = 12;
+/// How soon an end or an interruption is noticed.
+const POLL: Duration = Duration::from_millis(20);
 
 impl Question<'_> {
     /// Asks DuckDB about a lake.
@@ -65,7 +71,7 @@ impl Question<'_> {
         let mut command = Command::new(&program);
         // Without the user's settings, which may print more or change the form.
         command.args(["-init", "/dev/null", "-batch", "-jsonlines"]).stdin(Stdio::piped());
-        rows(command, &format!("{views}{};\n", self.sql), "is this the command of DuckDB?")
+        rows(command, &format!("{views}{};\n", self.sql), Input::Ends, "is this the command of DuckDB?")
     }
 
     /// Asks Spark about a lake.
@@ -108,7 +114,7 @@ impl Question<'_> {
         let mut command = Command::new(program);
         command.args(["--server", self.server.unwrap_or("http://localhost:8080"), "--catalog", catalog]);
         command.args(["--schema", schema, "--output-format", "JSON", "--execute", self.sql]);
-        rows(command, "", "does the server run (--server URL), and are the tables registered?")
+        rows(command, "", Input::Ends, "does the server run (--server URL), and are the tables registered?")
     }
 }
 
@@ -128,34 +134,71 @@ fn python(program: &Path, request: &Value, hint: &str) -> Result<Vec<Map<String,
     file.write_all(ASK.as_bytes())?;
     let mut command = Command::new(program);
     command.arg(file.path());
-    rows(command, &request.to_string(), hint)
+    rows(command, &format!("{request}\n"), Input::StaysOpen, hint)
 }
 
-/// Runs a program that prints rows as lines of JSON.
-fn rows(mut command: Command, input: &str, hint: &str) -> Result<Vec<Map<String, Value>>> {
+/// What a program's standard input does behind what is written to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Input {
+    /// It ends: the program has all that it needs.
+    Ends,
+    /// It ends with this process, however that ends: the program then ends too.
+    StaysOpen,
+}
+
+/// Runs a program that prints rows as lines of JSON. An interruption ends it.
+fn rows(mut command: Command, input: &str, after: Input, hint: &str) -> Result<Vec<Map<String, Value>>> {
+    interrupt::watch()?;
     let name = command.get_program().to_string_lossy().into_owned();
     info!(program = %name, "asks");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("{name}: cannot be started; {hint}"))?;
-    if let Some(mut stdin) = child.stdin.take() {
+    let mut stdin = child.stdin.take();
+    if let Some(stdin) = &mut stdin {
         // A program that ends before it has read tells why on its stderr.
         let _ = stdin.write_all(input.as_bytes());
     }
-    let output = child.wait_with_output().with_context(|| name.clone())?;
-    if !output.status.success() {
-        let complaint = String::from_utf8_lossy(&output.stderr);
+    if after == Input::Ends {
+        drop(stdin.take());
+    }
+    let stdout = reader(child.stdout.take());
+    let stderr = reader(child.stderr.take());
+    let status = loop {
+        if let Some(status) = child.try_wait().with_context(|| name.clone())? {
+            break status;
+        }
+        if interrupt::state().is_break() {
+            let _ = child.kill();
+            let _ = child.wait();
+            bail!("{name}: interrupted");
+        }
+        thread::sleep(POLL);
+    };
+    let [stdout, stderr] = [stdout, stderr].map(|thread| thread.join().unwrap_or_default());
+    if !status.success() {
+        let complaint = String::from_utf8_lossy(&stderr);
         let lines: Vec<&str> = complaint.lines().filter(|line| !line.trim().is_empty()).collect();
         let shown = lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n  ");
         let hint = if complaint.contains("ModuleNotFoundError") { format!("\n{hint}") } else { String::new() };
-        bail!("{name}: it failed ({}):\n  {shown}{hint}", output.status);
+        bail!("{name}: it failed ({status}):\n  {shown}{hint}");
     }
-    let text = String::from_utf8(output.stdout).with_context(|| format!("{name}: its answer is not UTF-8"))?;
+    let text = String::from_utf8(stdout).with_context(|| format!("{name}: its answer is not UTF-8"))?;
     let lines = text.lines().filter(|line| !line.trim().is_empty());
     lines
         .map(|line| {
             serde_json::from_str(line).with_context(|| format!("{name}: this line of its answer is no JSON: {line}"))
         })
         .collect()
+}
+
+/// Reads all of a stream beside the others, so that none of them fills up.
+fn reader(stream: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What was read before an error is shown.
+        let _ = stream.map(|mut stream| stream.read_to_end(&mut bytes));
+        bytes
+    })
 }
 
 #[cfg(test)]
@@ -166,16 +209,16 @@ mod tests {
     fn a_program_that_fails_is_told_with_the_end_of_its_complaint() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo first >&2; echo 'Error: no such view' >&2; exit 3"]);
-        let error = rows(command, "input", "hint").unwrap_err().to_string();
+        let error = rows(command, "input", Input::Ends, "hint").unwrap_err().to_string();
         assert!(
             error.contains("no such view") && error.contains("exit status: 3") && !error.contains("hint"),
             "{error}"
         );
         let mut command = Command::new("sh");
         command.args(["-c", "echo '{\"a\": 1}'; echo; echo '{\"a\": null}'"]);
-        let found = rows(command, "", "hint").unwrap();
+        let found = rows(command, "", Input::StaysOpen, "hint").unwrap();
         assert_eq!(found.iter().map(|row| row["a"].clone()).collect::<Vec<_>>(), [json!(1), json!(null)]);
-        let error = format!("{:#}", rows(Command::new("/no/such/program"), "", "install it").unwrap_err());
+        let error = format!("{:#}", rows(Command::new("/no/such/program"), "", Input::Ends, "install it").unwrap_err());
         assert!(error.contains("/no/such/program") && error.contains("install it"), "{error}");
     }
 }

@@ -16,6 +16,7 @@ use gpuwhy_export::recipe::{self, Recipe};
 use gpuwhy_export::stats::StatsOptions;
 use gpuwhy_export::tables::{Label, Table, labels};
 use gpuwhy_export::{OpenError, TraceFile};
+use serde_json::{Map, Value};
 
 pub use self::engine::Engine;
 use self::engine::Question;
@@ -79,12 +80,20 @@ pub fn run(props: &Props) -> Result<u8> {
         (Engine::Trino, [place]) => question.trino(&place.to_string_lossy())?,
         (Engine::Trino, _) => bail!("Trino reads registered tables; name one CATALOG.SCHEMA"),
         (engine, [lake]) if Lake::new(lake).is_remote() || Lake::new(lake).is_there() => match engine {
-            Engine::Duckdb => question.duckdb(&Lake::open(lake)?)?,
-            Engine::Spark => question.spark(&Lake::open(lake)?)?,
+            Engine::Duckdb | Engine::Spark => {
+                let lake = Lake::open(lake)?;
+                let rows = if *engine == Engine::Duckdb { question.duckdb(&lake)? } else { question.spark(&lake)? };
+                say_if_empty(&rows, &lake, &tables)?;
+                rows
+            }
             _ => {
                 let query = Query::new(&sql)?;
-                progress::shown(|progress| query.answer_lake(&Lake::open(lake)?, options, &mut output, progress))?;
+                let lake = Lake::open(lake)?;
+                let answered = progress::shown(|progress| query.answer_lake(&lake, options, &mut output, progress))?;
                 output.flush()?;
+                if answered.is_empty {
+                    say_why_empty(&answered.empty_tables);
+                }
                 return Ok(0);
             }
         },
@@ -93,14 +102,20 @@ pub fn run(props: &Props) -> Result<u8> {
             let (rows, notes) = match engine {
                 Engine::Sqlite => {
                     let query = Query::new(&sql)?;
-                    let notes = progress::shown(|progress| query.answer(&traces, options, &mut output, progress))?;
-                    (None, notes)
+                    let answered = progress::shown(|progress| query.answer(&traces, options, &mut output, progress))?;
+                    output.flush()?;
+                    if answered.is_empty {
+                        say_why_empty(&answered.empty_tables);
+                    }
+                    (None, answered.notes)
                 }
                 engine => {
                     let (folder, notes) = temporary(&traces, &tables)?;
                     let lake = Lake::new(folder.path());
                     let rows = if *engine == Engine::Duckdb { question.duckdb(&lake) } else { question.spark(&lake) };
-                    (Some(rows?), notes)
+                    let rows = rows?;
+                    say_if_empty(&rows, &lake, &tables)?;
+                    (Some(rows), notes)
                 }
             };
             if let Some(rows) = rows {
@@ -114,6 +129,34 @@ pub fn run(props: &Props) -> Result<u8> {
     recipe::print(&columns, &rows, options, &mut output)?;
     output.flush()?;
     Ok(0)
+}
+
+fn say_if_empty(rows: &[Map<String, Value>], lake: &Lake, tables: &[Table]) -> Result<()> {
+    if rows.is_empty() {
+        let mut empty = tables.to_vec();
+        for &table in tables {
+            if lake.has(table)? {
+                empty.retain(|&of| of != table);
+            }
+        }
+        say_why_empty(&empty);
+    }
+    Ok(())
+}
+
+/// Says why an answer has no row. `tables` are those without rows that it reads.
+fn say_why_empty(tables: &[Table]) {
+    let names: Vec<&str> = tables.iter().map(|table| table.name()).collect();
+    match tables {
+        [] => {
+            message::say("no rows: nothing meets the conditions of the recipe, see `gpuwhy recipe` for its parameters")
+        }
+        _ if tables.iter().any(|&table| !Tier::Summary.has(table)) => message::say(&format!(
+            "no rows: there are no {} here; a lake has them with `lake add --tier full`",
+            names.join(", ")
+        )),
+        _ => message::say(&format!("no rows: there are no {} here", names.join(", "))),
+    }
 }
 
 fn opened(paths: &[PathBuf], run: Option<&str>) -> Result<Vec<(TraceFile, Label)>> {

@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use gpuwhy_export::lake::visit;
 use gpuwhy_export::tables::Cell;
@@ -39,7 +40,7 @@ fn recipes_answer_the_same_from_traces_from_a_lake_and_after_compaction() {
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     }
     let before = files(&lake);
-    let recipes = ["waste", "causes", "kernels", "copies", "launches", "imbalance", "runs", "loss"];
+    let recipes = ["waste", "causes", "kernels", "copies", "calls", "imbalance", "runs", "loss"];
     let answers: Vec<_> = recipes.iter().map(|recipe| asked(recipe, &lake)).collect();
     for (recipe, answer) in recipes.iter().zip(&answers) {
         assert!(*recipe == "loss" || !answer.is_empty(), "{recipe}");
@@ -188,4 +189,48 @@ fn a_lake_that_cannot_be_written_keeps_no_new_folder() {
     assert!(stderr(&output).contains("completeness"), "{}", stderr(&output));
     let left: Vec<_> = fs::read_dir(&lake).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["completeness"]);
+}
+
+#[test]
+fn an_interrupted_recipe_ends_its_engine_and_leaves_no_script() {
+    let stage = Stage::new();
+    play_rank(&stage, "sync_item", 0);
+    let lake = stage.path("lake");
+    let added = gpuwhy(&[&"lake", &"add", &"--run", &"job", &stage.path("rank0.gpuwhy"), &"--to", &lake]);
+    assert_eq!(added.status.code(), Some(0), "{}", stderr(&added));
+    let (engine, said, temporary) = (stage.path("python3"), stage.path("said"), stage.path("temporary"));
+    fs::create_dir(&temporary).unwrap();
+    let script = format!("#!/bin/sh\necho $$ > {0}.new && mv {0}.new {0}\nexec sleep 600\n", said.display());
+    fs::write(&engine, script).unwrap();
+    fs::set_permissions(&engine, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut command = Command::new(GPUWHY);
+    command.args(["recipe", "waste"]).arg(&lake).args(["--engine", "duckdb", "--with"]).arg(&engine);
+    let mut child = command.env("TMPDIR", &temporary).stderr(Stdio::null()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !said.exists() {
+        assert!(Instant::now() < deadline && child.try_wait().unwrap().is_none(), "the engine was not started");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let of_engine = fs::read_to_string(&said).unwrap();
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+    assert!(!Path::new("/proc").join(of_engine.trim()).exists(), "the engine still runs");
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
+}
+
+#[test]
+fn an_empty_answer_says_why() {
+    let stage = Stage::new();
+    play_rank(&stage, "copy_pageable", 0);
+    let output = gpuwhy(&[&"recipe", &"stragglers", &stage.path("rank0.gpuwhy")]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stderr(&output).contains("no rows: there are no collectives here"), "{}", stderr(&output));
+    let lake = stage.path("lake");
+    gpuwhy(&[&"lake", &"add", &stage.path("rank0.gpuwhy"), &"--to", &lake]);
+    let output = gpuwhy(&[&"recipe", &"kernels", &lake]);
+    assert!(
+        stderr(&output).contains("no kernels here") && stderr(&output).contains("--tier full"),
+        "{}",
+        stderr(&output)
+    );
 }

@@ -36,6 +36,17 @@ pub struct Query {
     columns: Vec<String>,
 }
 
+/// What is to be said beside an answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answered {
+    /// What the traces lack: sentences for the user.
+    pub notes: Vec<String>,
+    /// Whether the answer has no row.
+    pub is_empty: bool,
+    /// Then, of the tables that it reads, those without rows.
+    pub empty_tables: Vec<Table>,
+}
+
 impl Query {
     /// Checks `sql`, which must be one `SELECT`.
     ///
@@ -70,13 +81,13 @@ impl Query {
         options: &StatsOptions,
         output: &mut dyn Write,
         progress: &mut Progress<'_>,
-    ) -> Result<(), ExportError> {
+    ) -> Result<Answered, ExportError> {
         let mut database = Database::new(&self.used, self.joins())?;
         database.load_lake(lake, progress)?;
         self.print(&database.loaded()?, options, output)
     }
 
-    /// Writes the answer over `traces`. Answers what the traces lack: sentences for the user.
+    /// Writes the answer over `traces`.
     ///
     /// # Errors
     ///
@@ -87,7 +98,7 @@ impl Query {
         options: &StatsOptions,
         output: &mut dyn Write,
         progress: &mut Progress<'_>,
-    ) -> Result<Vec<String>, ExportError> {
+    ) -> Result<Answered, ExportError> {
         let mut database = Database::new(&self.used, self.joins())?;
         let mut notes = Vec::new();
         let count = traces.len() as u64;
@@ -96,8 +107,7 @@ impl Query {
                 .load(trace, label, &mut |done, total| progress(total / count * number + done / count, total))?;
             notes.extend(of_trace.into_iter().map(|note| format!("{}: {note}", trace.path().display())));
         }
-        self.print(&database.loaded()?, options, output)?;
-        Ok(notes)
+        Ok(Answered { notes, ..self.print(&database.loaded()?, options, output)? })
     }
 
     /// Whether it joins rows by name. Of tables that are joined by a comma nothing is known here.
@@ -111,7 +121,7 @@ impl Query {
         connection: &Connection,
         options: &StatsOptions,
         output: &mut dyn Write,
-    ) -> Result<(), ExportError> {
+    ) -> Result<Answered, ExportError> {
         let mut statement = connection.prepare(&self.sql).map_err(|error| failed(&error))?;
         let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
         let columns = names.into_iter().map(|name| Column { name, is_text: false }).collect();
@@ -128,8 +138,22 @@ impl Query {
         }
         let mut printer = Printer::new(output, options, widths);
         printer.begin(&heading).map_err(ExportError::output)?;
-        rows(&mut statement, |cells| printer.row(cells).map_err(ExportError::output))?;
-        printer.end().map_err(ExportError::output)
+        let mut answered = Answered { is_empty: true, ..Answered::default() };
+        rows(&mut statement, |cells| {
+            answered.is_empty = false;
+            printer.row(cells).map_err(ExportError::output)
+        })?;
+        printer.end().map_err(ExportError::output)?;
+        if answered.is_empty {
+            for table in self.tables() {
+                let sql = format!("SELECT 1 FROM {} LIMIT 1", table.name());
+                let mut statement = connection.prepare(&sql).map_err(|error| failed(&error))?;
+                if !statement.exists([]).map_err(|error| failed(&error))? {
+                    answered.empty_tables.push(table);
+                }
+            }
+        }
+        Ok(answered)
     }
 }
 
