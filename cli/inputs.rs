@@ -47,9 +47,10 @@ pub fn expanded(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// What the names of traces end with: first ours, then those of others.
-const ENDINGS: [&str; 6] = [".gpuwhy", ".gpuwhy.gz", ".json", ".json.gz", ".sqlite", ".sqlite.gz"];
-const OURS: usize = 2;
+/// What the names of traces end with: first ours, also by the former name, then those of others.
+const ENDINGS: [&str; 8] =
+    [".gpuwhy", ".gpuwhy.gz", ".gpuprof", ".gpuprof.gz", ".json", ".json.gz", ".sqlite", ".sqlite.gz"];
+const OURS: usize = 4;
 
 /// What of a folder is read, and what is not: sentences.
 #[derive(Debug, Default, PartialEq)]
@@ -114,13 +115,13 @@ mod tests {
         let path = |name: &str| folder.path().join(name);
         let error = expanded(&[folder.path().to_owned()]).unwrap_err().to_string();
         assert!(error.contains("no trace"), "{error}");
-        for name in ["b.gpuwhy", "a.gpuwhy.gz", "notes.txt"] {
+        for name in ["b.gpuwhy", "a.gpuwhy.gz", "old.gpuprof", "notes.txt"] {
             fs::write(path(name), "").unwrap();
         }
         fs::create_dir(path("c.gpuwhy")).unwrap();
         let named = PathBuf::from("x.gpuwhy");
         let files = expanded(&[named.clone(), folder.path().to_owned()]).unwrap();
-        assert_eq!(files, [named, path("a.gpuwhy.gz"), path("b.gpuwhy")]);
+        assert_eq!(files, [named, path("a.gpuwhy.gz"), path("b.gpuwhy"), path("old.gpuprof")]);
     }
 
     #[test]

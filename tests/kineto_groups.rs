@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::support::{GPUWHY, Stage, stderr};
 
-/// Rank `rank` of 16 in groups of 4: a step of computation, a reduction in its group, and one of all ranks. Rank 5 computes
-/// longer, so its group comes late to the others. Names and arguments are those that PyTorch writes.
+/// Rank `rank` of 16 in groups of 4: a step of computation, a reduction in its group, and one of all ranks. Rank 5
+/// computes longer, so its group comes late to the others. Names and arguments are those that PyTorch writes.
 fn trace(rank: u32, with_groups: bool) -> Value {
     let mut rows = Vec::new();
     let mut correlation = 0;

@@ -39,8 +39,9 @@ pub fn find(from: Option<&Path>) -> Result<Vec<Fixture>> {
     }
     let looked: Vec<String> = folders.iter().map(|folder| format!("\n  {}", folder.display())).collect();
     bail!(
-        "no recordings ({}) found. Looked in{}\nRecordings come with the source checkout. On a \
-         machine with a GPU, set GPUWHY_RAW_RECORDING=NAME.cupti to make one; `gpuwhy run -- COMMAND` needs none.",
+        "no recordings ({}) found. Looked in{}\nPackages and wheels have none, as the source checkout \
+         has: name its folder with `--from CHECKOUT/testing/fixtures`. On a machine with a GPU, set \
+         GPUWHY_RAW_RECORDING=NAME.cupti to make one; `gpuwhy run -- COMMAND` needs none.",
         SUFFIXES.map(|suffix| format!("*{suffix}")).join(", "),
         looked.concat()
     );

@@ -37,7 +37,7 @@ pub enum ProcessState {
     Silent,
     /// It has ended.
     Ended,
-    /// It is gone without its last numbers: ended by a signal, crashed, or left by `_exit`. Nobody but its parent learns
+    /// It is gone without its last numbers: ended by a signal, crashed, or left by `_exit`, and only its parent learns
     /// which.
     Lost,
 }

@@ -1,7 +1,7 @@
 //! What PyTorch says of its process groups, from the arguments of kernels.
 //!
-//! Kineto copies them from the operator `record_param_comms` to each kernel that it launched. A row of a kernel says which
-//! call launched it, and becomes an operation of that call.
+//! Kineto copies them from the operator `record_param_comms` to each kernel that it launched. A row of a kernel says
+//! which call launched it, and becomes an operation of that call.
 
 use std::hash::Hasher as _;
 

@@ -74,8 +74,8 @@ pub struct QueuedOperation {
     pub root_or_peer: i32,
     /// What became of it.
     pub way: Way,
-    /// An NVTX range of NCCL or PyTorch's profiler told it, and not the plugin. `count` is then the size of the buffer in bytes, the launch
-    /// is the range, and type, algorithm and sequence are not known.
+    /// An NVTX range of NCCL or PyTorch's profiler told it, and not the plugin. `count` is then the size of the buffer
+    /// in bytes, the launch is the range or the call, and algorithm and sequence are not known.
     pub by_range: bool,
 }
 

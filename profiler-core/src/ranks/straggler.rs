@@ -70,7 +70,8 @@ impl Search<'_> {
         })
     }
 
-    /// The one rank that communicates much less than the median of its role, its share of communication, and the median.
+    /// The one rank that communicates much less than the median of its role, its share of communication, and the
+    /// median.
     fn communicates_least(&self) -> Option<(usize, f64, f64)> {
         let mut roles: FxHashMap<u64, Vec<(f64, usize)>> = FxHashMap::default();
         for (place, (rank, row)) in self.ranks.iter().zip(self.rows).enumerate() {

@@ -24,40 +24,7 @@ pub(super) fn text(report: &RanksReport, style: Style) -> String {
     let mut out = Page::new(style);
     let size = report.world_size.map_or_else(String::new, |world| format!(" of {world}"));
     let _ = writeln!(out, "ranks: {}{size}; hosts: {}", report.rows.len(), report.clocks.len());
-    let _ =
-        writeln!(out, "  rank  host            run computes    comm.   waited   caused   last     late  bottleneck");
-    // Of more ranks those for whom others wait.
-    let mut rows: Vec<&RankRow> = report.rows.iter().collect();
-    if rows.len() > SHOWN {
-        let straggler = report.straggler.as_ref().map(|straggler| report.rows[straggler.row].rank);
-        rows.sort_by_key(|row| (straggler != Some(row.rank), Reverse(row.awaited_ns)));
-    }
-    for row in rows.into_iter().take(SHOWN) {
-        let share = |nanos: u64| format!("{:.1} %", 100.0 * nanos as f64 / row.window_ns.max(1) as f64);
-        let _ = writeln!(
-            out,
-            "  {:>4}  {:<10} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6} {:>8}  {}",
-            row.rank,
-            shortened(&row.host, 10),
-            duration(row.window_ns),
-            share(Group::GpuCompute.total(&row.leaves)),
-            share(row.leaves[Leaf::Communication as usize]),
-            duration(row.waited_ns),
-            duration(row.awaited_ns),
-            row.last,
-            duration(row.late_ns),
-            bottleneck(row.verdict.0),
-        );
-    }
-    if report.rows.len() > SHOWN {
-        let _ = writeln!(out, "  ... {} more, which cause less waiting", report.rows.len() - SHOWN);
-    }
-    wrapped(
-        &mut out,
-        "  ",
-        "comm.: communicating. waited: for other ranks in collectives. caused: how long others waited for this rank. last: \
-         collectives that it began last. late: how long after the first rank it began them (median).",
-    );
+    table(&mut out, report);
     limits_table(&mut out, report);
     if report.collectives > 0 {
         let waited: u64 = report.rows.iter().map(|row| row.waited_ns).sum();
@@ -122,6 +89,43 @@ pub(super) fn text(report: &RanksReport, style: Style) -> String {
         wrapped(&mut out, "not known: ", doubt);
     }
     out.into_text()
+}
+
+/// A line for each rank; of more than [`SHOWN`] those for whom others wait.
+fn table(out: &mut Page, report: &RanksReport) {
+    let _ =
+        writeln!(out, "  rank  host            run computes    comm.   waited   caused   last     late  bottleneck");
+    let mut rows: Vec<&RankRow> = report.rows.iter().collect();
+    if rows.len() > SHOWN {
+        let straggler = report.straggler.as_ref().map(|straggler| report.rows[straggler.row].rank);
+        rows.sort_by_key(|row| (straggler != Some(row.rank), Reverse(row.awaited_ns)));
+    }
+    for row in rows.into_iter().take(SHOWN) {
+        let share = |nanos: u64| format!("{:.1} %", 100.0 * nanos as f64 / row.window_ns.max(1) as f64);
+        let _ = writeln!(
+            out,
+            "  {:>4}  {:<10} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6} {:>8}  {}",
+            row.rank,
+            shortened(&row.host, 10),
+            duration(row.window_ns),
+            share(Group::GpuCompute.total(&row.leaves)),
+            share(row.leaves[Leaf::Communication as usize]),
+            duration(row.waited_ns),
+            duration(row.awaited_ns),
+            row.last,
+            duration(row.late_ns),
+            bottleneck(row.verdict.0),
+        );
+    }
+    if report.rows.len() > SHOWN {
+        let _ = writeln!(out, "  ... {} more, which cause less waiting", report.rows.len() - SHOWN);
+    }
+    wrapped(
+        out,
+        "  ",
+        "comm.: communicating. waited: for other ranks in collectives. caused: how long others waited for this rank. last: \
+         collectives that it began last. late: how long after the first rank it began them (median).",
+    );
 }
 
 /// How collectives of ranks were brought together, where NCCL does not count them.
