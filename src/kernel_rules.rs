@@ -26,7 +26,7 @@ pub(crate) fn uses_at_least(report: &Report, name: &str, unit: Roof, least: f64)
     }
     if measured.is_empty() {
         let rows = report.devices.iter().flat_map(|device| &device.kernels);
-        let found: Vec<_> = rows.filter(|row| row.name.contains(name)).collect();
+        let found: Vec<_> = rows.filter(|row| has(&row.name, name)).collect();
         if found.is_empty() {
             return Err(format!("no kernel has {name:?} in its name"));
         }
@@ -75,7 +75,7 @@ pub(crate) fn no_spills(report: &Report, name: &str) -> Result<(), String> {
         (view.name.as_str(), bytes, accesses)
     });
     let others = report.kernels.unmeasured.iter().map(|row| &row.kernel);
-    let others = others.filter(|kernel| kernel.demangled.contains(name) || kernel.name.contains(name));
+    let others = others.filter(|kernel| has(&kernel.demangled, name) || has(&kernel.name, name));
     let others = others.map(|kernel| (kernel.demangled.as_str(), kernel.launch.local_bytes_per_thread, None));
     let mut seen = 0;
     let failures = measured.chain(others).inspect(|_| seen += 1).filter_map(|(name, bytes, accesses)| match accesses {
@@ -102,5 +102,10 @@ fn told(failures: Vec<String>) -> Result<(), String> {
 }
 
 fn is_named(view: &KernelView, part: &str) -> bool {
-    view.name.contains(part) || view.symbol.contains(part)
+    has(&view.name, part) || has(&view.symbol, part)
+}
+
+/// Whether a kernel's name contains `part`, in upper or lower case: PyTorch's softmax is `cunn_SoftMaxForward`.
+pub(crate) fn has(name: &str, part: &str) -> bool {
+    name.to_lowercase().contains(&part.to_lowercase())
 }

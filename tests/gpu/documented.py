@@ -108,7 +108,8 @@ SETTINGS = {
     "gpuwhy exporter*": Settings(interrupt=4.0),
     "gpuwhy watch *": Settings(interrupt=6.0),
     "gpuwhy lake follow *": Settings(interrupt=6.0),
-    # The trace lacks a rule's case, or the newest run is slower: said by the exit code.
+    # A limit that the training does not keep, or a newest run that is slower: said by the exit code.
+    "gpuwhy check *": Settings(codes=(0, 1), says="ok |FAIL"),
     "gpuwhy history --fail-if-slower *": Settings(codes=(0, 3)),
 }
 

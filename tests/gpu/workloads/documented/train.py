@@ -24,7 +24,6 @@ def main(output: str | None) -> None:
 
     width = int(os.environ.get("TRAIN_WIDTH", "3072"))
     pause = float(os.environ.get("TRAIN_PAUSE", "0"))
-    end = time.monotonic() + float(os.environ.get("TRAIN_SECONDS", "3"))
     torch.manual_seed(0)
     layers = [torch.nn.Linear(width, width, device="cuda", dtype=torch.bfloat16) for _ in range(4)]
     model = torch.nn.Sequential(*layers, torch.nn.Softmax(-1))
@@ -51,6 +50,7 @@ def main(output: str | None) -> None:
         return
     torch.cuda.profiler.start()
     done = torch.cuda.Event()
+    end = time.monotonic() + float(os.environ.get("TRAIN_SECONDS", "3"))
     while time.monotonic() < end:
         with named("epoch", domain="train"):
             for _ in range(100):
