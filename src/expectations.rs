@@ -156,8 +156,8 @@ impl Expectations {
         self.and(Rule::Busy(share))
     }
 
-    /// Kernels whose demangled name contains `name`, in upper or lower case, ran, and the median of their durations is at most this. Where
-    /// several names match, each.
+    /// Kernels whose demangled name contains `name` in upper or lower case ran, and the median of their durations is at
+    /// most this. Where several names match, each.
     pub fn kernel_at_most(self, name: impl Into<String>, at_most: Duration) -> Self {
         self.and(Rule::Kernel { name: name.into(), at_most })
     }
@@ -379,7 +379,7 @@ fn none(what: &str, found: u64, evidence: impl FnOnce() -> String) -> Result<(),
 /// The kernels whose name contains `name`, in upper or lower case.
 fn kernels<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a DeviceReport, &'a KernelRow)>, String> {
     let all = || report.devices.iter().flat_map(|device| device.kernels.iter().map(move |row| (device, row)));
-    let found: Vec<_> = all().filter(|(_, row)| has(&row.name, name)).collect();
+    let found: Vec<_> = all().filter(|(_, row)| kernel_rules::has(&row.name, name)).collect();
     if found.is_empty() {
         return Err(format!(
             "no kernel has {name:?} in its name; there are {}",

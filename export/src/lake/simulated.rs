@@ -211,7 +211,11 @@ mod tests {
             let query = Query::new(&Recipe::named("stragglers").unwrap().sql(&[]).unwrap()).unwrap();
             let options = StatsOptions { format: crate::stats::TableFormat::Csv, ..StatsOptions::default() };
             let mut text = Vec::new();
-            query.answer_lake(&Lake::new(folder.path()), &options, &mut text, &mut |_, _| {}).unwrap();
+            query
+                .answer_lake(&Lake::new(folder.path()), &options, &mut text, &mut |_, _| {
+                    std::ops::ControlFlow::Continue(())
+                })
+                .unwrap();
             let text = String::from_utf8(text).unwrap();
             let first: Vec<&str> = text.lines().nth(1).unwrap().split(',').collect();
             assert_eq!(first[1], culprit.to_string(), "{text}");

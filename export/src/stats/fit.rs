@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use profiler_core::text_format::printable;
 
-use super::format::grouped;
+use super::number::grouped;
 use super::table::{Cell, Heading, RowSink};
 
 /// Characters of a name where nothing else is said: as many as nsys shows.

@@ -7,6 +7,7 @@ use profiler_core::text_format::printable;
 
 use super::fit::{Widths, cut, fitting};
 use super::input::StatsOptions;
+use super::number::plain;
 use super::table::{Cell, Heading, RowSink};
 use crate::json::quoted;
 
@@ -154,47 +155,6 @@ fn field(text: &str, separator: char) -> String {
     }
 }
 
-fn plain(cell: &Cell) -> String {
-    match cell {
-        Cell::Empty => String::new(),
-        Cell::Number(number) => number.to_string(),
-        Cell::Signed(number) => number.to_string(),
-        Cell::Real(number) => number.to_string(),
-        Cell::Decimal(number, decimals) => format!("{number:.decimals$}"),
-        Cell::Text(text) => text.clone(),
-    }
-}
-
-/// As people read it: with a comma between thousands, and of other numbers as many digits as say something.
-pub(super) fn grouped(cell: &Cell) -> String {
-    if let Cell::Real(number) = *cell {
-        return rounded(number);
-    }
-    let text = plain(cell);
-    if !matches!(cell, Cell::Number(_) | Cell::Decimal(..)) {
-        return text;
-    }
-    let (whole, fraction) = text.split_at(text.find('.').unwrap_or(text.len()));
-    let mut grouped = String::new();
-    for (place, digit) in whole.chars().enumerate() {
-        if place > 0 && (whole.len() - place).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped + fraction
-}
-
-/// Three decimals, of a number below 1 four digits.
-fn rounded(number: f64) -> String {
-    let size = number.abs();
-    if size != 0.0 && !(1e-4..1e15).contains(&size) {
-        return format!("{number:.3e}");
-    }
-    let zeros = if size < 1.0 && size > 0.0 { -size.log10().floor() as usize } else { 0 };
-    format!("{number:.*}", 3 + zeros).trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::fit::TableWidth;
@@ -275,15 +235,5 @@ mod tests {
         }
         let json = of_rows(TableFormat::Json, TableWidth::default(), &rows);
         assert!(json.contains("\\u001b]0;x\\u0007\\u009b\\n9"), "{json:?}");
-    }
-
-    #[test]
-    fn people_see_the_digits_that_say_something_and_programs_all() {
-        let numbers = [147.482_368_240_866_66, 5.015_891_666_666_667e-7, 0.0125, 2.0, 0.0, -0.333_333_333, 1.5e18];
-        let shown = numbers.map(|number| grouped(&Cell::Real(number)));
-        assert_eq!(shown, ["147.482", "5.016e-7", "0.0125", "2", "0", "-0.3333", "1.500e18"]);
-        let rows = [[Cell::Real(numbers[0]), Cell::Empty]];
-        assert!(of_rows(TableFormat::Csv, TableWidth::default(), &rows).contains("147.48236824086666"));
-        assert!(of_rows(TableFormat::Json, TableWidth::default(), &rows).contains("147.48236824086666"));
     }
 }

@@ -25,6 +25,7 @@ mod launches;
 mod lines;
 mod managed;
 mod memory;
+mod number;
 mod nvtx;
 mod operations;
 mod projection;

@@ -1,5 +1,6 @@
 //! Which kinds of blocks and records the recorded traces of this repository have: all that there are. What no recorded
 //! trace has, no test of the readers and outputs sees as a GPU wrote it.
+#![expect(clippy::disallowed_methods, reason = "a test reads files")]
 
 use std::collections::BTreeSet;
 use std::fs;
