@@ -125,6 +125,13 @@ impl Total {
         }
     }
 
+    /// Bounds a total of shares to the time that it covers; whether it was more than rounding explains.
+    fn bound(&mut self) -> bool {
+        let impossible = self.sum > self.over_ns.saturating_add(self.over_ns / 100);
+        self.sum = self.sum.min(self.over_ns);
+        impossible
+    }
+
     /// The mean: a share, or bytes a nanosecond (10^9 bytes a second). `None` when it was never read.
     #[must_use]
     pub fn mean(self) -> Option<f64> {
@@ -143,7 +150,7 @@ pub struct DeviceUtilization {
     pub memory: Total,
     /// Hardware counters by `Counter as usize`.
     pub counters: [Total; Counter::ALL.len()],
-    /// Readings that failed after the first.
+    /// Readings that failed after the first, or told what cannot be.
     pub failed: u64,
     /// Why there are no rates.
     pub no_rates: Option<Absence>,
@@ -152,6 +159,16 @@ pub struct DeviceUtilization {
 }
 
 impl DeviceUtilization {
+    /// With shares of at most 1. A total of more, which only a damaged record has, counts as a failed reading.
+    #[must_use]
+    fn bounded(mut self) -> Self {
+        let counters = self.counters.iter_mut().zip(Counter::ALL).filter(|(_, counter)| !counter.is_traffic());
+        let shares = [&mut self.busy, &mut self.memory].into_iter().chain(counters.map(|(total, _)| total));
+        let impossible: u64 = shares.map(|total| u64::from(total.bound())).sum();
+        self.failed = self.failed.saturating_add(impossible);
+        self
+    }
+
     /// The mean of a counter; see [`Total::mean`].
     #[must_use]
     pub fn counter(&self, counter: Counter) -> Option<f64> {
@@ -183,6 +200,7 @@ impl Utilization {
         match reading {
             UtilizationReading::Absent(why) => self.absence = Some(why),
             UtilizationReading::Device(newer) => {
+                let newer = newer.bounded();
                 let known = self.devices.iter().position(|known| known.device == newer.device);
                 match known {
                     Some(place) => self.devices[place] = newer,
@@ -253,6 +271,18 @@ mod tests {
         assert_eq!(gauges.busy(), Some(0.4));
         (0..100).for_each(|device| gauges.take(reading(device, 1.0)));
         assert_eq!(gauges.devices.len(), DEVICE_LIMIT);
+    }
+
+    #[test]
+    fn a_share_of_more_than_all_is_bounded_and_counted() {
+        let mut device = DeviceUtilization { busy: Total { over_ns: 100, sum: 900 }, ..DeviceUtilization::default() };
+        device.counters[Counter::Tensor as usize] = Total { over_ns: 1_000, sum: 1_001 };
+        device.counters[Counter::PcieSent as usize] = Total { over_ns: 100, sum: 900 };
+        let mut gauges = Utilization::default();
+        gauges.take(UtilizationReading::Device(device));
+        let seen = &gauges.devices[0];
+        assert_eq!((seen.busy.mean(), seen.counter(Counter::Tensor), seen.failed), (Some(1.0), Some(1.0), 1));
+        assert_eq!(seen.counter(Counter::PcieSent), Some(9.0), "bytes a nanosecond");
     }
 
     #[test]

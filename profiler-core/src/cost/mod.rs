@@ -136,7 +136,8 @@ impl Cost {
     /// passed.
     #[must_use]
     pub fn share(&self) -> Option<f64> {
-        (self.observed_ns > 0).then(|| self.taken_ns() as f64 / self.observed_ns as f64)
+        // Several threads may be held up at once, and a damaged record may say anything.
+        (self.observed_ns > 0).then(|| (self.taken_ns() as f64 / self.observed_ns as f64).min(1.0))
     }
 
     /// Processor time of gpuwhy's own threads as a share of one core.
@@ -190,6 +191,7 @@ mod tests {
         assert_eq!(Cost::default().share(), None);
         let damaged = Cost { observed_ns: u64::MAX, records_ns: u64::MAX, callback_ns: 9, ..cost };
         assert_eq!(damaged.share(), Some(1.0), "sums stay within their type");
+        assert_eq!(Cost { records_ns: 5_000, ..cost }.share(), Some(1.0), "held up all the time at most");
         let later = Cost { observed_ns: 3_000, records_ns: 60, ..cost };
         assert_eq!(later.since(&cost).share(), Some(0.01));
     }
