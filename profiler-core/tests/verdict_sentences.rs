@@ -197,7 +197,10 @@ fn a_refused_replay_leaves_the_books_and_its_reason() {
         judge(&[device])
     };
     let sync = refused(&[(Leaf::SyncDrain, 50)], ScenarioKind::NoSyncs);
-    assert!(sentence(&sync, "not simulated: only 2 complete steps").contains("its time subtracted (a rough bound"));
+    assert!(
+        sentence(&sync, "not simulated: only 2 steps were simulated as a whole")
+            .contains("its time subtracted (a rough bound")
+    );
     let copy = refused(&[(Leaf::CopyH2dPinned, 50)], ScenarioKind::CopiesOverlapped);
     assert!(sentence(&copy, "not simulated: only 2").contains("down to what a known link needs for the bytes"));
 }

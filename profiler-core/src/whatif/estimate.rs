@@ -26,7 +26,7 @@ pub const COVERED_LEAST: f64 = 0.5;
 /// Why the simulation is not believed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Refusal {
-    /// Fewer than [`FEWEST_STEPS`] complete steps were simulated: this many.
+    /// Fewer than [`FEWEST_STEPS`] steps were simulated from begin to end: this many.
     FewSteps(u64),
     /// The simulation of the real world is off by this part of the step, more than [`BASE_ERROR_LIMIT`].
     BaseError(f64),
@@ -39,8 +39,11 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::FewSteps(1) => write!(f, "only 1 complete step was seen, {FEWEST_STEPS} are needed"),
-            Self::FewSteps(steps) => write!(f, "only {steps} complete steps were seen, {FEWEST_STEPS} are needed"),
+            Self::FewSteps(0) => write!(f, "no step was simulated as a whole, {FEWEST_STEPS} are needed"),
+            Self::FewSteps(1) => write!(f, "only 1 step was simulated as a whole, {FEWEST_STEPS} are needed"),
+            Self::FewSteps(steps) => {
+                write!(f, "only {steps} steps were simulated as a whole, {FEWEST_STEPS} are needed")
+            }
             Self::BaseError(error) => write!(
                 f,
                 "the simulation of the unmodified run is {:.1} % off, the limit is {:.0} %",
@@ -124,7 +127,26 @@ impl WhatIf {
         }
         let believed = |set: &&Combined| refused.is_none() && set.steps >= FEWEST_STEPS as u64;
         let combined = combined.iter().filter(believed).copied().collect();
-        Self { steps, represented_steps, covers_ns: real, base_error, refused, untraced, ceilings, combined }
+        let mut answer =
+            Self { steps, represented_steps, covers_ns: real, base_error, refused, untraced, ceilings, combined };
+        answer.raise_what_contains();
+        answer
+    }
+
+    /// No ceiling is lower than that of a scenario that it contains. Worlds differ in more than costs of the host:
+    /// without launches the gaps of the device are those of a graph.
+    fn raise_what_contains(&mut self) {
+        for index in 0..self.ceilings.len() {
+            for &kind in self.ceilings[index].kind.contained() {
+                let Some(inner) = self.ceiling(kind).copied() else { continue };
+                let outer = &mut self.ceilings[index];
+                if inner.speedup > outer.speedup {
+                    (outer.speedup, outer.step_ns) = (inner.speedup, inner.step_ns);
+                }
+                let ends = outer.interval.zip(inner.interval);
+                outer.interval = ends.map(|((low, high), inner)| (low.max(inner.0), high.max(inner.1)));
+            }
+        }
     }
 
     /// Refused, if its steps are less than [`COVERED_LEAST`] of `judged` nanoseconds: those it has say little of the
@@ -204,4 +226,36 @@ impl fmt::Display for WhatIf {
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len().saturating_sub(1) / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::whatif::scenario::SCENARIO_COUNT;
+
+    #[test]
+    fn a_scenario_promises_no_less_than_one_that_it_contains() {
+        let mut replayed = [1_000; SCENARIO_COUNT];
+        replayed[ScenarioKind::LaunchesFree as usize] = 250;
+        replayed[ScenarioKind::CopiesOverlapped as usize] = 100;
+        replayed[ScenarioKind::DeviceOnly as usize] = 500;
+        let row = |began| StepTimes {
+            began,
+            steps: 1,
+            represented_steps: 1,
+            real: 1_000,
+            replayed,
+            error: 0,
+            unexplained: 0,
+        };
+        let answer = WhatIf::of(&[row(1), row(1_001), row(2_001)], &[]);
+        let [launches, device] = [ScenarioKind::LaunchesFree, ScenarioKind::DeviceOnly].map(|kind| {
+            let ceiling = answer.ceiling(kind).unwrap();
+            (ceiling.speedup, ceiling.step_ns, ceiling.interval.unwrap())
+        });
+        assert_eq!((launches.0, launches.1), (4.0, 250));
+        assert_eq!((device.0, device.1), (4.0, 250), "as much as without launches, less than without copies");
+        assert!(device.2.0 >= launches.2.0 && device.2.1 >= launches.2.1, "{device:?} {launches:?}");
+        assert_eq!(answer.step_ns(), Some(1_000));
+    }
 }

@@ -104,6 +104,16 @@ impl ScenarioKind {
         }
     }
 
+    /// The scenarios whose costs are gone in this one as well, so that it cannot gain less than they do.
+    pub(super) const fn contained(self) -> &'static [Self] {
+        match self {
+            Self::DeviceOnly => {
+                &[Self::DataReady, Self::LaunchesFree, Self::NoSyncs, Self::NoAllocations, Self::NoHostWork]
+            }
+            _ => &[],
+        }
+    }
+
     /// Stable name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
