@@ -169,6 +169,8 @@ fn a_watcher_gets_lines_until_the_end_and_a_snapshot_is_the_report() {
     let mut kernels = || {
         let line: Value = serde_json::from_str(&reader.next()?.unwrap()).unwrap();
         assert_eq!(line["type"], "verdict");
+        let early = line["line"].as_str().unwrap().ends_with("starting up");
+        assert!(line["state"] != "capturing" || (line["verdict"] == "starting_up") == early, "{line}");
         Some(line["kernels"].as_u64().unwrap())
     };
     // Twice while the program stays, then until there are more of them, then to the end.

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use gpuwhy_inject::control::address::Process;
+use profiler_core::report::STARTING_UP;
 use profiler_core::text_format::{printable, printable_json};
 use serde_json::Value;
 
@@ -143,9 +144,12 @@ fn table(rows: &[(Process, Value)]) -> String {
 fn row(answer: &Value) -> String {
     let text = |name: &str| printable(answer[name].as_str().unwrap_or("-"));
     let number = |name: &str| answer[name].as_u64().unwrap_or(0);
-    let share = answer["share"].as_f64().unwrap_or(0.0) * 100.0;
+    let share = match answer["verdict"].as_str() {
+        Some(STARTING_UP) => "-".to_owned(),
+        _ => format!("{:.0} %", answer["share"].as_f64().unwrap_or(0.0) * 100.0),
+    };
     let mut row = format!(
-        "  {:<10} {:>8}  {:<13} {share:>4.0} %  {:>6}  {}\n",
+        "  {:<10} {:>8}  {:<13} {share:>6}  {:>6}  {}\n",
         text("state"),
         number("captures"),
         text("verdict"),

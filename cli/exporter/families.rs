@@ -7,6 +7,7 @@
 use std::fmt::Write;
 
 use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::report::STARTING_UP;
 
 use super::node::{Known, ProcessState, Summary};
 use super::numbers::{DIRECTIONS, Device, FUNCTIONS, TRACING, losses};
@@ -47,7 +48,8 @@ const OPERATIONS: Family =
 const OPERATION_BYTES: Family = counter("collective_bytes_total", "Their bytes, as nccl-tests counts them.");
 const EXPOSED_SECONDS: Family =
     counter("collective_exposed_seconds_total", "Time of communication kernels in which nothing computed.");
-const VERDICT: Family = gauge("verdict", "1 for the cause that matters most now.");
+const VERDICT: Family =
+    gauge("verdict", "1 for the cause that matters most now, or for starting_up while it is too early to tell.");
 const RECOVERABLE: Family =
     gauge("recoverable_ratio", "Part of the steady time that could be had back at most without the cause, 0 to 1.");
 const LOST: Family = counter("lost_records_total", "Records and samples that were lost.");
@@ -181,6 +183,7 @@ fn for_processes<'a>(page: &mut Page, processes: impl Iterator<Item = &'a Known>
             let named = f64::from(u8::from(known.numbers.verdict == Some(group)));
             page.with(&VERDICT, &labels, &[("verdict", group.name())], named);
         }
+        page.with(&VERDICT, &labels, &[("verdict", STARTING_UP)], f64::from(u8::from(known.numbers.starting_up)));
     }
     for (known, labels) in all() {
         for (group, share) in &known.numbers.recoverable {

@@ -6,6 +6,7 @@
 
 use profiler_core::attribution::leaf::{Group, LEAF_COUNT, Leaf, Leaves};
 use profiler_core::record::Loss;
+use profiler_core::report::STARTING_UP;
 use serde_json::Value;
 
 /// Devices of a process.
@@ -48,6 +49,8 @@ pub struct Numbers {
     pub cupti_version: u64,
     pub captures: u64,
     pub verdict: Option<Group>,
+    /// Whether it is too early for one.
+    pub starting_up: bool,
     /// 0 to 1, by group.
     pub recoverable: Vec<(Group, f64)>,
     /// In the order of [`losses`].
@@ -102,6 +105,7 @@ impl Numbers {
             cupti_version: number(json, "cupti_version"),
             captures: number(json, "captures"),
             verdict: group(&json["live_verdict"]),
+            starting_up: json["live_verdict"] == STARTING_UP,
             recoverable: ranking
                 .filter_map(|row| group(&row["group"]).zip(row["recoverable"].as_f64()))
                 .filter(|(_, share)| (0.0..=1.0).contains(share))

@@ -38,6 +38,7 @@ fn metrics_are_written_as_prometheus_reads_them() {
         format!("gpuwhy_collective_exposed_seconds_total{{{device},function=\"all_reduce\"}} 0.25"),
         format!("gpuwhy_verdict{{{labels},verdict=\"sync\"}} 1"),
         format!("gpuwhy_verdict{{{labels},verdict=\"copy\"}} 0"),
+        format!("gpuwhy_verdict{{{labels},verdict=\"starting_up\"}} 0"),
         format!("gpuwhy_recoverable_ratio{{{labels},cause=\"sync\"}} 0.25"),
         format!("gpuwhy_lost_records_total{{{labels},where=\"dropped_by_cupti\"}} 3"),
         format!("gpuwhy_process_state{{{labels},state=\"capturing\"}} 1"),
@@ -53,6 +54,15 @@ fn metrics_are_written_as_prometheus_reads_them() {
     }
     let typed = page.lines().filter(|line| line.starts_with("# TYPE"));
     assert_eq!(typed.clone().collect::<BTreeSet<_>>().len(), typed.count(), "lines of a family follow each other");
+}
+
+#[test]
+fn a_process_that_starts_up_names_no_cause() {
+    let page = text(json!({"live_verdict": "starting_up", "ranking": []}), false);
+    let named: Vec<_> =
+        page.lines().filter(|line| line.starts_with("gpuwhy_verdict{") && line.ends_with(" 1")).collect();
+    assert!(named.len() == 1 && named[0].contains("verdict=\"starting_up\""), "{named:?}");
+    assert!(!page.contains("gpuwhy_recoverable_ratio{"), "{page}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::collective::{self, CollectiveEngine, FunctionTotal};
 use crate::dictionary::Dictionary;
 use crate::json_text::Object;
 use crate::record::{CopyKind, Device, DeviceId};
-use crate::report::Report;
+use crate::report::{Report, STARTING_UP};
 use crate::steps::StepSource;
 use crate::text_format::shortened;
 
@@ -157,11 +157,17 @@ impl Totals {
     }
 }
 
-/// The fields of the answer to `metrics` that come from the records.
+/// The fields of the answer to `metrics` that come from the records; the verdict and its share as a display names them.
 #[must_use]
-pub fn state(report: &Report, totals: &Totals, dictionary: &Dictionary) -> Object {
+pub fn state(
+    report: &Report,
+    (verdict, share): (&'static str, f64),
+    totals: &Totals,
+    dictionary: &Dictionary,
+) -> Object {
     let process = &report.process;
-    let (group, share) = report.verdict.live;
+    // What could be had back is as little known as what matters most.
+    let ranking = if verdict == STARTING_UP { &[][..] } else { &report.verdict.ranking };
     let text = |text: &str| shortened(text, TEXT);
     let loss = report.completeness.loss.kinds();
     let loss = loss.iter().fold(Object::new(), |object, kind| object.number(kind.name, kind.count));
@@ -184,13 +190,11 @@ pub fn state(report: &Report, totals: &Totals, dictionary: &Dictionary) -> Objec
         .text("gpuwhy_version", &text(&process.gpuwhy_version))
         .text("driver_version", &text(&process.driver_version))
         .number("cupti_version", process.cupti_version.into())
-        .text("live_verdict", group.name())
+        .text("live_verdict", verdict)
         .share("live_share", share)
         .objects(
             "ranking",
-            report
-                .verdict
-                .ranking
+            ranking
                 .iter()
                 .map(|row| Object::new().text("group", row.group.name()).share("recoverable", row.recoverable)),
         )

@@ -53,7 +53,7 @@ impl Collector {
         StatusSummary {
             hang,
             live: fields.map(|fields| LiveState { fields, cost: spent().saturating_sub(before) }),
-            verdict: (report.verdict.group.name(), report.verdict.share),
+            verdict: self.captures.name_now(&report, (report.verdict.group, report.verdict.share)),
             line: report.live_line(),
             summary: if detail == Detail::Summary { report.summary() } else { String::new() },
             kernels: report.completeness.kernels,

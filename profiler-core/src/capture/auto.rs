@@ -1,6 +1,7 @@
-//! What mode auto adds: the whole run as it is monitored, and bursts beside it.
+//! What mode auto adds: the whole run as it is monitored, and bursts beside it; and what a display names.
 
 use super::{Captures, MONITORED, ROW_LIMIT};
+use crate::attribution::leaf::Group;
 use crate::monitoring::{Change, MonitorView};
 use crate::record::Timestamp;
 use crate::report::{BurstRow, BurstTable, CaptureRow, Report};
@@ -51,5 +52,11 @@ impl Captures {
             changes: self.changes.rows().to_vec(),
             earlier_changes: self.changes.forgotten(),
         }
+    }
+
+    /// What a display names now for this report, with its share: `named`, or that its capture is too young.
+    #[must_use]
+    pub fn name_now(&self, report: &Report, named: (Group, f64)) -> (&'static str, f64) {
+        if self.open.is_empty() { (named.0.name(), named.1) } else { report.name_now(named) }
     }
 }

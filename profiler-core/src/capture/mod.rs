@@ -346,7 +346,7 @@ impl Captures {
             totals.add(&capture.attributor, dictionary);
             totals.add_collectives(&capture.collectives);
         }
-        metrics::state(&report, &totals, dictionary)
+        metrics::state(&report, self.name_now(&report, report.verdict.live), &totals, dictionary)
     }
 
     /// `simulated`: with the kernels by themselves, and the simulations that are made for a report alone.

@@ -28,7 +28,17 @@ const SENTENCE: usize = 400;
 /// Characters of a name.
 const NAME: usize = 160;
 
+/// What is named while it is too early for a verdict.
+pub const STARTING_UP: &str = "starting_up";
+
 impl Report {
+    /// What a display names now for a report of a capture that goes on, with its share: [`STARTING_UP`] and 0 while it
+    /// is too young to be judged, else `named`.
+    pub(crate) fn name_now(&self, named: (Group, f64)) -> (&'static str, f64) {
+        let judged = self.is_watched() || self.devices.is_empty() || !text::is_starting_up(self);
+        if judged { (named.0.name(), named.1) } else { (STARTING_UP, 0.0) }
+    }
+
     /// The fields of the answer to `live` that come from the records. At most 64 kB, whatever the program does.
     #[must_use]
     pub fn live_state(&self) -> Object {

@@ -36,7 +36,7 @@ mod untraced;
 pub(crate) mod verdict;
 mod waits;
 
-pub use live_state::WINDOWS_KEPT;
+pub use live_state::{STARTING_UP, WINDOWS_KEPT};
 pub(crate) use model::loss_sentence;
 pub use model::{
     ApiRow, Awaited, BurstRow, BurstTable, CaptureRow, CaptureTable, CauseRow, ComputeLimits, ComputeSplit, CopyClass,
