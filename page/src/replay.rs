@@ -2,7 +2,7 @@
 
 use std::io;
 
-use profiler_core::record::{DeviceId, Timestamp};
+use profiler_core::record::DeviceId;
 use profiler_core::report::{DeviceReport, Report};
 use profiler_core::whatif::{OperationClass, ReplayedOperation, SCENARIO_COUNT, ScenarioKind};
 use serde::Serialize;
@@ -86,21 +86,24 @@ impl ReplayPlan {
         let mut steps: Vec<ReplayedStep> = Vec::new();
         for candidate in &self.candidates {
             let of_device = || rows.iter().filter(|row| row.device == candidate.device);
-            let before = of_device().filter(|row| (candidate.before..candidate.from).contains(&row.start.nanos()));
+            let before: Vec<_> =
+                of_device().filter(|row| (candidate.before..candidate.from).contains(&row.start.nanos())).collect();
             let inside: Vec<_> =
                 of_device().filter(|row| (candidate.from..candidate.to).contains(&row.start.nanos())).collect();
-            let Some(stand) = latest(before) else { continue };
+            let Some(stand) = latest(before.iter().copied()) else { continue };
             // A pause of the simulation may begin or end within a step.
             if inside.len() as u64 != candidate.operations {
                 continue;
             }
             let known = steps.iter().filter(|step| step.device == candidate.device.0).count();
             let Some(ends) = latest(inside.iter().copied()).filter(|_| known < STEPS) else { continue };
-            let block = blocks.numbered(packed(&inside, candidate.from, &stand))?;
+            // As in every world, the step lasts from the end of what ran before it to the end of what ran in it.
+            let (from, to) = (ended(&before, candidate.from), ended(&inside, candidate.to));
+            let block = blocks.numbered(packed(&inside, from, &stand))?;
             steps.push(ReplayedStep {
                 device: candidate.device.0,
-                from: candidate.from.saturating_sub(origin),
-                to: candidate.to.saturating_sub(origin),
+                from: from.saturating_sub(origin),
+                to: to.saturating_sub(origin),
                 count: inside.len(),
                 block,
                 ends: ends.iter().zip(stand).map(|(end, stand)| (end - stand).max(0.0) as u64).collect(),
@@ -144,6 +147,11 @@ fn latest<'a>(rows: impl Iterator<Item = &'a ReplayedOperation>) -> Option<[f64;
         .reduce(|a, b| std::array::from_fn(|world| a[world].max(b[world])))
 }
 
+/// When all of these had really ended, nanoseconds since the Unix epoch; `none` without any.
+fn ended(rows: &[&ReplayedOperation], none: u64) -> u64 {
+    rows.iter().map(|row| row.end.nanos()).max().unwrap_or(none)
+}
+
 /// By column: real begin after the step's, duration, stream, class; then for each world begin after its own step's and
 /// duration.
 fn packed(rows: &[&ReplayedOperation], from: u64, stand: &[f64; SCENARIO_COUNT]) -> Vec<u8> {
@@ -156,7 +164,7 @@ fn packed(rows: &[&ReplayedOperation], from: u64, stand: &[f64; SCENARIO_COUNT])
             before = value;
         }
     };
-    column(&|row| row.start.since(Timestamp::from_nanos(from)) as i64);
+    column(&|row| row.start.nanos().wrapping_sub(from) as i64);
     column(&|row| row.end.since(row.start) as i64);
     column(&|row| row.stream.0.into());
     column(&|row| match row.class {

@@ -136,7 +136,7 @@ fn replayed_steps_are_as_long_as_the_report_says() {
             if index == 0 {
                 for (step, end) in steps.iter().zip(&ends) {
                     let real = nanos(&step["to"]) - nanos(&step["from"]);
-                    assert!((end / real - 1.0).abs() < 0.05, "{fixture}: {end} of {real}");
+                    assert!((end / real - 1.0).abs() < 0.02, "{fixture}: {end} of {real}");
                 }
             }
             // Typical steps, not all of them.

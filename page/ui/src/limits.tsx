@@ -57,6 +57,10 @@ function used({ used: part, standard_error: error, own }: Row): string {
   return `${Math.round(part * 100)} %` + (own ? ` (±${Math.max(1, Math.round((error ?? 0) * 100))})` : " (pooled)");
 }
 
+/** What a sample covers in the mean, nanoseconds: the text of the report says the same. */
+const interval = ({ samples, interval_ns }: Row): number =>
+  samples.used > 0 && samples.used_ns > 0 ? samples.used_ns / samples.used : interval_ns;
+
 function Division({ of, limits }: { of: Row; limits: [string, string][] }) {
   const times: Record<string, number> = of.step_ns ?? of.steady_ns;
   const rows = limits.map(([name, words]) => ({ words, nanos: times[name] ?? 0 })).filter((row) => row.nanos > 0);
@@ -80,9 +84,9 @@ function Division({ of, limits }: { of: Row; limits: [string, string][] }) {
         <tfoot><tr><th>computation</th><td class="n" title={`${total} ns`}>{duration(total)}</td><td /><td /></tr></tfoot>
       </table>
       <p>
-        {count(of.samples.used)} samples, one every {duration(of.interval_ns)}.
+        {count(of.samples.used)} samples, every {duration(interval(of))} in the mean.
         {of.kernel_clock_hz && of.highest_clock_hz
-          ? ` Clock while kernels ran: ${(of.kernel_clock_hz / 1e9).toFixed(2)} of ${(of.highest_clock_hz / 1e9).toFixed(2)} GHz.` : ""}
+          ? ` Clock while kernels ran, by counted cycles: ${(of.kernel_clock_hz / 1e9).toFixed(2)} of ${(of.highest_clock_hz / 1e9).toFixed(2)} GHz.` : ""}
         {of.tensor_of_peak !== null ? ` Tensor cores: ${percent(of.tensor_of_peak)} of their peak over the run.` : ""}
         {of.step_bytes_read !== null
           ? ` A step reads ${bytes(of.step_bytes_read)} of device memory and writes ${bytes(of.step_bytes_written)}.` : ""}
@@ -126,9 +130,10 @@ function Counters({ lane, span }: { lane: CounterLane; span: number }) {
 
 function Gauges({ of }: { of: Row }) {
   const rows: [string, Row, (value: number) => string][] = [
-    ["power", of.power_w, (value) => `${value.toFixed(0)} W`],
+    // The counter of energy tells the mean better than readings of the power.
+    ["power", of.power_w && { ...of.power_w, mean: of.watts ?? of.power_w.mean }, (value) => `${value.toFixed(0)} W`],
     ["temperature", of.temperature_c, (value) => `${value.toFixed(0)} °C`],
-    ["SM clock", of.sm_clock_mhz, (value) => `${value.toFixed(0)} MHz`],
+    ["SM clock, as read", of.sm_clock_mhz, (value) => `${value.toFixed(0)} MHz`],
     ["memory clock", of.memory_clock_mhz, (value) => `${value.toFixed(0)} MHz`],
     ["memory used", of.memory_used_bytes, bytes],
   ];

@@ -110,7 +110,7 @@ function Kernels(props: ViewProps) {
       { title: "Share", value: (row: Row) => row.total_ns / total, text: (row: Row) => percent(row.total_ns / total) },
       nanos("Median", "median_ns"), nanos("Shortest", "min_ns"), nanos("Longest", "max_ns"),
       text("Limiter", (row) => row.geometry?.limiter ?? ""),
-      { title: "Occupancy", value: (row: Row) => row.geometry?.achieved_occupancy ?? 0,
+      { title: "Achieved occupancy", value: (row: Row) => row.geometry?.achieved_occupancy ?? 0,
         text: (row: Row) => (row.geometry ? percent(row.geometry.achieved_occupancy) : "") },
     ]} />
   );
