@@ -73,10 +73,10 @@ fn small_grids_in_a_row_are_to_be_batched() {
     assert!((26.0..30.0).contains(&gain), "{gain}");
     let text = report.summary();
     assert!(
-        text.split_whitespace().collect::<Vec<_>>().join(" ").contains(&format!(
-            "to fill the GPU: about {gain:.0}x faster (22x to {:.0}x) if equal small kernels in a row were one",
-            2.7 * gain
-        )),
+        text.split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+            .contains("to fill the GPU: more than 10x faster if equal small kernels in a row were one"),
         "{text}"
     );
     assert!(report.verdict.recommendation.starts_with("Join equal small kernels"), "{text}");

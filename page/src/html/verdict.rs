@@ -44,12 +44,10 @@ pub(super) fn write(page: &mut String, report: &Report) {
             let then = then.map(|group| format!(" Then the bottleneck is {}.", words::bottleneck(group)));
             let _ = writeln!(
                 page,
-                "<li>{}{}: {:.2}x in all ({:.2}x to {:.2}x).{}</li>",
+                "<li>{}{}: {}.{}</li>",
                 escaped(&words::capitalized(step.action)),
                 escaped(&because),
-                step.speedup,
-                step.interval.0,
-                step.interval.1,
+                step.faster().replacen(" faster", " faster in all", 1),
                 then.unwrap_or_default(),
             );
         }

@@ -102,7 +102,7 @@ impl Prediction {
     pub fn sentences(&self) -> String {
         let mut text = format!(
             "Predicted from A: {} faster without {} ({} -> {}). Measured: {:.2}x ({}).",
-            about(self.predicted_speedup),
+            about(self.predicted_speedup, None),
             words::bottleneck(self.group),
             duration(self.step_ns),
             duration(self.predicted_step_ns),

@@ -226,7 +226,7 @@ fn path_sentences(report: &RanksReport, path: &CriticalPath) -> String {
         && less > 0
         && path.total_ns as f64 / less as f64 >= WORTH_SHOWING
     {
-        let gain = about(path.total_ns as f64 / less as f64);
+        let gain = about(path.total_ns as f64 / less as f64, None);
         let _ = write!(text, " Without what the straggler has more than others the job is at most {gain} faster.");
     }
     text
@@ -273,7 +273,7 @@ fn ceiling(report: &RanksReport) -> Option<String> {
         format!(
             "rank {}: up to {} faster if it never waited for other ranks in collectives (rough bound)",
             row.rank,
-            about(speedup(row))
+            about(speedup(row), None)
         )
     })
 }

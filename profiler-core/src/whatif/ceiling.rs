@@ -20,6 +20,10 @@ pub const WORTH_SHOWING: f64 = 1.01;
 pub const WORTH_DOING: f64 = 1.05;
 /// Factors beyond this only say that hardly anything else is left.
 const LARGEST_SHOWN: f64 = 100.0;
+/// From this factor on an estimate is shown only with a narrow interval.
+const ROUGHLY: f64 = 10.0;
+/// The ends of a narrow interval differ by less than this factor.
+const NARROW: f64 = 2.0;
 
 /// What one scenario could bring.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,7 +53,7 @@ impl Ceiling {
         Self { interval: known.then(|| interval(std::iter::once(kind), ceiling.speedup, spread)), ..ceiling }
     }
 
-    /// How many times as fast, in words: `about 4.1x faster (3.7x to 4.5x)`.
+    /// How many times as fast, in words: `about 4.1x faster (3.7x to 4.5x)`, or `more than 10x faster`.
     #[must_use]
     pub fn faster(&self) -> String {
         faster(self.speedup, self.interval)
@@ -102,17 +106,22 @@ impl fmt::Display for Ceiling {
     }
 }
 
-/// A speed-up in words, with as many digits as it is worth: `about 4.1x`, and `more than 100x` from there on, where the
-/// number says nothing but that hardly anything would be left. It is an estimate: programs have beaten it.
-pub(crate) fn about(speedup: f64) -> String {
-    if speedup > LARGEST_SHOWN { factor(speedup, 0) } else { format!("about {}", factor(speedup, digits(speedup))) }
+/// A speed-up in words, with as many digits as it is worth: `about 4.1x`. From [`ROUGHLY`] on only what is sure is
+/// said, unless the interval is narrow: what is left decides there, and that was measured beside what would be gone.
+pub(crate) fn about(speedup: f64, interval: Option<(f64, f64)>) -> String {
+    let narrow = interval.is_some_and(|(low, high)| high < NARROW * low);
+    if digits(speedup) > 0 || (narrow && speedup <= LARGEST_SHOWN) {
+        return format!("about {}", factor(speedup, digits(speedup)));
+    }
+    let sure = if narrow { LARGEST_SHOWN } else { interval.map_or(ROUGHLY, |(low, _)| low.floor().min(ROUGHLY)) };
+    format!("more than {sure:.0}x")
 }
 
 /// Digits behind the point that a factor is worth.
 fn digits(speedup: f64) -> usize {
     match speedup {
         _ if speedup < 1.995 => 2,
-        _ if speedup < 9.95 => 1,
+        _ if speedup < ROUGHLY - 0.05 => 1,
         _ => 0,
     }
 }
@@ -122,12 +131,13 @@ fn factor(speedup: f64, digits: usize) -> String {
 }
 
 /// A speed-up with its interval: `about 4.1x faster (3.7x to 4.5x)`; without the interval where its ends are shown as
-/// the same number.
+/// the same number, and where only the lower one is said.
 pub(crate) fn faster(speedup: f64, interval: Option<(f64, f64)>) -> String {
+    let about = about(speedup, interval);
     let ends = interval.map(|(low, high)| [low, high].map(|end| factor(end, digits(speedup))));
-    match ends.filter(|[low, high]| low != high) {
-        Some([low, high]) => format!("{} faster ({low} to {high})", about(speedup)),
-        None => format!("{} faster", about(speedup)),
+    match ends.filter(|[low, high]| low != high && about.starts_with("about")) {
+        Some([low, high]) => format!("{about} faster ({low} to {high})"),
+        None => format!("{about} faster"),
     }
 }
 
@@ -139,15 +149,23 @@ mod tests {
     fn an_interval_is_shown_where_it_says_something() {
         assert_eq!(faster(4.08, Some((3.7, 4.49))), "about 4.1x faster (3.7x to 4.5x)");
         assert_eq!(faster(1.02, Some((1.019, 1.021))), "about 1.02x faster");
-        assert_eq!(faster(40.0, Some((33.0, 120.0))), "about 40x faster (33x to more than 100x)");
         assert_eq!(faster(2.5, None), "about 2.5x faster");
     }
 
     #[test]
+    fn of_a_large_speed_up_no_more_is_said_than_is_sure() {
+        assert_eq!(faster(40.0, Some((33.0, 120.0))), "more than 10x faster");
+        assert_eq!(faster(11.0, Some((8.4, 30.0))), "more than 8x faster");
+        assert_eq!(faster(40.0, Some((33.0, 65.0))), "about 40x faster (33x to 65x)");
+        assert_eq!(faster(140.0, Some((120.0, 200.0))), "more than 100x faster");
+        assert_eq!(faster(26.0, None), "more than 10x faster");
+    }
+
+    #[test]
     fn a_speed_up_has_the_digits_that_it_is_worth() {
-        let shown = [1.074, 1.994, 1.996, 4.082, 9.96, 100.0, 2952.4].map(about);
+        let shown = [1.074, 1.994, 1.996, 4.082, 9.94, 9.96, 2952.4].map(|speedup| about(speedup, None));
         let wanted =
-            ["about 1.07x", "about 1.99x", "about 2.0x", "about 4.1x", "about 10x", "about 100x", "more than 100x"];
+            ["about 1.07x", "about 1.99x", "about 2.0x", "about 4.1x", "about 9.9x", "more than 10x", "more than 10x"];
         assert_eq!(shown, wanted);
     }
 }

@@ -60,9 +60,8 @@ pub(in crate::report) fn live_line(report: &Report) -> String {
             }
             line.push(')');
             let gain = report.best_case(group).filter(|ceiling| ceiling.kind != ScenarioKind::KernelsAtRoof);
-            let gain = gain.map(|ceiling| ceiling.speedup).filter(|&speedup| speedup >= WORTH_SHOWING);
-            if let Some(gain) = gain.map(about) {
-                let _ = write!(line, ", {gain} faster without");
+            if let Some(gain) = gain.filter(|gain| gain.speedup >= WORTH_SHOWING) {
+                let _ = write!(line, ", {} faster without", about(gain.speedup, gain.interval));
             }
         }
     }

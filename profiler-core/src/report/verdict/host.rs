@@ -101,7 +101,7 @@ pub(super) fn sentences(host: &HostReport, group: Group, what_if: Option<&WhatIf
 /// (without any cost of the host).
 fn line_gain(row: &LineRow, most: f64) -> String {
     let speedup = (1.0 / (1.0 - row.share).max(f64::MIN_POSITIVE)).min(most);
-    if speedup < WORTH_DOING { String::new() } else { format!("; without it {} faster", about(speedup)) }
+    if speedup < WORTH_DOING { String::new() } else { format!("; without it {} faster", about(speedup, None)) }
 }
 
 fn line_sentence(row: &LineRow, without: &str) -> String {
