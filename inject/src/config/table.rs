@@ -211,8 +211,9 @@ pub const FLUSH: Setting<Duration> = Setting {
     name: variable::FLUSH,
     default: "100ms",
     expected: "a duration from 10ms to 10s",
-    meaning: "Time between two flushes of CUPTI's buffers: what a killed program loses at most, about twice over. Between \
-                  `10ms` and `10s`. After 4 MiB of records the next one comes sooner, so that memory does not grow with the rate.",
+    meaning: "Time between two flushes of CUPTI's buffers. A killed program loses about two of them, more where the machine \
+              is too busy to flush in time or a kernel runs long. Between `10ms` and `10s`. After 4 MiB of records the \
+              next one comes sooner, so that memory does not grow with the rate.",
     parse: |text| {
         let range = Duration::from_millis(10)..=Duration::from_secs(10);
         parse_duration(text).filter(|period| range.contains(period))

@@ -1,6 +1,6 @@
 //! What the report says about the price of tracing; the numbers are in [`crate::cost`].
 
-use super::Report;
+use super::{Report, untraced};
 use crate::cost::{Cost, GRAPH_NODE_NANOS, Mode};
 use crate::record::Timestamp;
 use crate::text_format::{Page, counted, duration, wrapped};
@@ -19,7 +19,10 @@ pub(super) fn lines(out: &mut Page, report: &Report) {
     {
         parts.push("CUDA graphs as a whole".to_owned());
     }
-    if let Some(share) = cost.share().filter(|_| cost.mode != Mode::Monitor) {
+    if let Some(untraced) = untraced::longest(report).filter(|_| !cost.mode.monitors()) {
+        let longer = 100.0 * untraced.share_of_tracing / (1.0 - untraced.share_of_tracing).max(f64::EPSILON);
+        parts.push(format!("a step takes about {longer:.1} % longer ({})", untraced.source.words()));
+    } else if let Some(share) = cost.share().filter(|_| cost.mode != Mode::Monitor) {
         let but = if cost.mode == Mode::Full { ", without the calls that only this mode records" } else { "" };
         parts.push(format!(
             "launching threads slowed down by up to about {:.1} % (estimated with costs measured on an H200{but})",
@@ -88,8 +91,8 @@ fn graphs(cost: &Cost, report: &Report) -> Option<String> {
     let nanos = operations * GRAPH_NODE_NANOS;
     (nanos as f64 >= NODES_SHARE * cost.observed_ns as f64).then(|| {
         format!(
-            "{} of that is for {operations} nodes of CUDA graphs, each a record of its own, most of it inside cudaGraphLaunch and so \
-             counted as launch calls. --cuda-graph-trace graph (GPUWHY_CUDA_GRAPH_TRACE=graph) records each launch as one unit, \
+            "An estimated {} of the time went into {operations} nodes of CUDA graphs, each a record of its own, most of it inside \
+             cudaGraphLaunch and so counted as launch calls. --cuda-graph-trace graph (GPUWHY_CUDA_GRAPH_TRACE=graph) records each launch as one unit, \
              with CUPTI 13.2 or later. That cannot be changed while the program runs.",
             percent(nanos, cost.observed_ns)
         )

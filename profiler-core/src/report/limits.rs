@@ -187,7 +187,7 @@ pub(super) fn evidence(devices: &[DeviceReport]) -> Vec<String> {
     sentences
 }
 
-/// `Limited by memory 41 %, tensor cores 22 %, ... of the kernels' time, at 1.66 of 1.98 GHz.`
+/// `What limits the kernels, as parts of their time: memory 41 %, ..., at 1.66 of 1.98 GHz by counted cycles.`
 fn division_sentence(limits: &ComputeLimits) -> String {
     let mut parts: Vec<_> = limits
         .ranked()
@@ -200,7 +200,7 @@ fn division_sentence(limits: &ComputeLimits) -> String {
         parts.push(format!("not told apart {}", percent(untold)));
     }
     let clock = limits.kernel_clock_hz.filter(|_| limits.set.highest_clock_hz > 0).map_or(String::new(), |clock| {
-        format!(", at {:.2} of {:.2} GHz", clock / 1e9, limits.set.highest_clock_hz as f64 / 1e9)
+        format!(", at {:.2} of {:.2} GHz by counted cycles", clock / 1e9, limits.set.highest_clock_hz as f64 / 1e9)
     });
     format!("What limits the kernels, as parts of their time: {}{clock}.", parts.join(", "))
 }

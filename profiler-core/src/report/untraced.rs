@@ -47,8 +47,12 @@ pub(super) fn sentence(untraced: &Untraced) -> String {
 
 /// The sentence for the first screen: of the device with the longest window, if tracing takes enough of its steps.
 pub(super) fn line(report: &Report) -> Option<String> {
-    let device = report.devices.iter().max_by_key(|device| device.window_ns)?;
-    device.untraced.as_ref().filter(|untraced| untraced.is_notable()).map(sentence)
+    longest(report).filter(|untraced| untraced.is_notable()).map(sentence)
+}
+
+/// The steps without gpuwhy of the device with the longest window.
+pub(super) fn longest(report: &Report) -> Option<&Untraced> {
+    report.devices.iter().max_by_key(|device| device.window_ns)?.untraced.as_ref()
 }
 
 /// By how much the share of each group of `device` changes without tracing, if that takes enough.

@@ -91,12 +91,16 @@ fn estimated(report: &Report) -> Option<String> {
     ))
 }
 
-/// How far the trace is whole, and how much may have come after that. A flush vouches for what was complete at the
-/// one before it, and the process lived for less than another one, so it is twice the time between them.
+/// How far the trace is whole, and how much may have come after that. A flush vouches for what was complete at the one
+/// before it. Where flushes keep their pace, a killed program lost less than two intervals; nothing bounds the pace of
+/// a busy machine, and nothing in a file tells whether its end was cut off.
 fn what_an_abrupt_end_costs(report: &Report) -> String {
-    const WHY: &str = "The trace has no end, because the program was killed or still runs";
-    let Some((until, interval)) = report.completeness.whole_until else { return format!("{WHY}.") };
+    const WHY: &str = "The trace has no end: the program still runs or was killed, or the file was cut off.";
+    let Some((until, interval)) = report.completeness.whole_until else { return WHY.to_owned() };
     let whole = duration(until.nanos().saturating_sub(report.process.start.nanos()));
-    let most = duration(interval.saturating_mul(2));
-    format!("{WHY}: everything up to {whole} is here, up to about {most} after that is missing.")
+    let lost = duration(interval.saturating_mul(2));
+    format!(
+        "{WHY} Everything up to {whole} is here. A kill loses about two flush intervals after that ({lost} by the last \
+         one); how much of a cut file is missing is unknown."
+    )
 }

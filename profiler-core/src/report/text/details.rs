@@ -108,7 +108,7 @@ fn compute_line(out: &mut Page, compute: &ComputeSplit) {
         })
         .collect();
     let line = format!(
-        "Kernel time: {}; estimated SM efficiency {:.0} %, occupancy {:.0} %.",
+        "Kernel time: {}; estimated SM efficiency {:.0} %, achieved occupancy {:.0} %.",
         parts.join(", "),
         geometry.sm_efficiency * 100.0,
         geometry.achieved_occupancy * 100.0,

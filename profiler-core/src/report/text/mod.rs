@@ -16,11 +16,12 @@ pub(super) use self::completeness::missing;
 pub(super) use self::live::{is_starting_up, live_line};
 pub(super) use self::shares::busy_share;
 use self::shares::share_line;
-use super::{Part, Report, StepMeaning, Verdict, captures, cost, untraced};
+use super::verdict::copies_without_link;
+use super::{DeviceReport, Part, Report, StepMeaning, Verdict, captures, cost, untraced};
 use crate::attribution::leaf::Group;
-use crate::steps::{StepSource, Steps, ToldBy};
+use crate::steps::{StepKinds, StepSource, Steps, ToldBy};
 use crate::text_format::{Page, Paint, Style, counted, duration, shortened, wrapped, wrapped_as};
-use crate::whatif::{ScenarioKind, faster};
+use crate::whatif::ScenarioKind;
 use crate::words;
 
 /// Sentences of evidence on the first screen, beside the one in the line of the verdict.
@@ -76,7 +77,7 @@ fn first_screen(out: &mut Page, report: &Report) {
     if let Some(device) = report.devices.iter().max_by_key(|device| device.window_ns)
         && let Some(steps) = &device.steps
     {
-        let (lead, sentence) = step_sentence(steps, device.step_meaning);
+        let (lead, sentence) = step_sentence(steps, device);
         wrapped(out, lead, &sentence);
     }
     if let Some(sentence) = untraced::line(report) {
@@ -94,7 +95,7 @@ fn first_screen(out: &mut Page, report: &Report) {
 fn plan_lines(out: &mut Page, verdict: &Verdict) {
     for (index, step) in verdict.plan.iter().enumerate() {
         let because = step.because.map(|because| format!(" ({because})")).unwrap_or_default();
-        let gain = faster(step.speedup, Some(step.interval));
+        let gain = step.faster();
         let gain = if index == 0 { gain } else { gain.replacen(" faster", " faster in all", 1) };
         let then =
             step.then.map(|group| format!(" Then the bottleneck is {}.", words::bottleneck(group))).unwrap_or_default();
@@ -125,6 +126,9 @@ pub(super) fn conclusion(report: &Report) -> String {
         (Some(ceiling), _) if ceiling.is_worth_showing() && ceiling.speedup.is_finite() => {
             format!(" Best case without it: {}.", ceiling.faster())
         }
+        (None, Group::Copy) if report.devices.iter().any(copies_without_link) => {
+            " Best case unknown: pinned memory is faster, but nothing describes the link.".to_owned()
+        }
         (Some(_), Group::Copy) => " Running the copies beside the kernels would gain nothing.".to_owned(),
         (Some(_), group) if group != Group::GpuCompute => {
             " Removing it alone gains nothing: something else is as late.".to_owned()
@@ -135,7 +139,9 @@ pub(super) fn conclusion(report: &Report) -> String {
 }
 
 /// How many steps, how long they took, and how they were found, behind what they are called.
-fn step_sentence(steps: &Steps, meaning: StepMeaning) -> (&'static str, String) {
+fn step_sentence(steps: &Steps, device: &DeviceReport) -> (&'static str, String) {
+    let meaning = device.step_meaning;
+    let lengths = lengths(steps, device.typical.and_then(|typical| typical.kinds));
     let operations = match steps.period {
         Some(1) => "the same GPU operation repeats".to_owned(),
         Some(period) => format!("the same {period} GPU operations repeat"),
@@ -148,9 +154,8 @@ fn step_sentence(steps: &Steps, meaning: StepMeaning) -> (&'static str, String) 
             format!("detected: {operations}{}{}", inside(steps, meaning), reason(meaning))
         }
         StepSource::Period => {
-            let (count, median) = (steps.seen, duration(steps.duration_percentile(50)));
             let text = format!(
-                "{count} of {median} (median): {operations}. Nothing tells whether that is a step of the program or a part \
+                "{lengths}: {operations}. Nothing tells whether that is a step of the program or a part \
                  of one."
             );
             return ("Repeating units: ", text);
@@ -159,7 +164,24 @@ fn step_sentence(steps: &Steps, meaning: StepMeaning) -> (&'static str, String) 
             return ("Steps: ", "none detected, because no sequence of GPU operations repeats.".to_owned());
         }
     };
-    ("Steps: ", format!("{} of {} (median), {found}.", steps.seen, duration(steps.duration_percentile(50))))
+    ("Steps: ", format!("{lengths}, {found}."))
+}
+
+/// How many steps there are and how long they are. A median is said of the steps that it is of: those that are
+/// remembered, of one kind.
+fn lengths(steps: &Steps, kinds: Option<StepKinds>) -> String {
+    let lengths = match kinds.filter(|kinds| kinds.by_duration) {
+        Some(kinds) => {
+            format!("{} or {} (medians of two kinds)", duration(kinds.less_ns), duration(kinds.more_ns))
+        }
+        None => format!("{} (median)", duration(steps.duration_percentile(50))),
+    };
+    let remembered = steps.rows.len() as u64;
+    if steps.seen > remembered {
+        format!("{}, the last {remembered} of {lengths}", steps.seen)
+    } else {
+        format!("{} of {lengths}", steps.seen)
+    }
 }
 
 /// What repeats within a step, where each launch is one operation.
@@ -180,5 +202,38 @@ const fn reason(meaning: StepMeaning) -> &'static str {
         Some(ToldBy::Readback) => ", with a copy to the host",
         Some(ToldBy::Wait) => ", and the CPU waits for the GPU once in each",
         Some(ToldBy::Range | ToldBy::Rare) | None => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attribution::leaf::LEAF_COUNT;
+    use crate::record::Timestamp;
+    use crate::steps::Step;
+
+    #[test]
+    fn a_median_is_said_of_the_steps_that_it_is_of() {
+        let step = |at: u64| Step {
+            start: Timestamp::from_nanos(at * 1_000),
+            end: Timestamp::from_nanos(at * 1_000 + 1_000),
+            operations: 1,
+            leaves: [0; LEAF_COUNT],
+        };
+        let rows: Vec<Step> = (0..4).map(step).collect();
+        let steps = |seen| Steps { source: StepSource::Period, period: Some(1), seen, rows: rows.clone() };
+        assert_eq!(lengths(&steps(4), None), "4 of 1.0 us (median)");
+        assert_eq!(lengths(&steps(2_275), None), "2275, the last 4 of 1.0 us (median)");
+        let kinds = StepKinds {
+            more: 2,
+            less: 2,
+            more_ns: 38_000,
+            less_ns: 11_000,
+            group: Group::Sync,
+            more_of_group_ns: 27_000,
+            less_of_group_ns: 0,
+            by_duration: true,
+        };
+        assert_eq!(lengths(&steps(4), Some(kinds)), "4 of 11.0 us or 38.0 us (medians of two kinds)");
     }
 }

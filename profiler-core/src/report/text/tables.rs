@@ -12,7 +12,7 @@ use crate::text_format::names::short_names;
 use crate::text_format::{Page, counted, duration, shortened, wrapped};
 use crate::words;
 
-/// Longest name in a row. With the numbers before it a row takes at most 181 columns.
+/// Longest name in a row. With the numbers before it a row takes at most 186 columns.
 const NAME_WIDTH: usize = 80;
 
 /// The tables, with at most `kernels` rows for the kernels of a device.
@@ -74,8 +74,8 @@ fn kernel_rows(out: &mut Page, device: &DeviceReport, limit: usize) {
     }
     let _ = writeln!(
         out,
-        "{:>10} {:>9} {:>10} {:>10} {:>10} {:>10} {:>5} {:>9} {:>7} {:>5} {:>5}  kernel",
-        "time", "count", "mean", "median", "min", "max", "occ %", "limited", "waves", "SM %", "tail%"
+        "{:>10} {:>9} {:>10} {:>10} {:>10} {:>10} {:>9} {:>9} {:>7} {:>5} {:>6}  kernel",
+        "time", "count", "mean", "median", "min", "max", "max occ %", "limited", "waves", "SM %", "tail %"
     );
     let shown = &device.kernels[..device.kernels.len().min(limit)];
     let names = short_names(shown.iter().map(|row| row.name.as_str()), NAME_WIDTH);
@@ -105,14 +105,14 @@ fn kernel_rows(out: &mut Page, device: &DeviceReport, limit: usize) {
 /// Theoretical occupancy and what limits it, waves, multiprocessors with a block, loss in the last wave.
 fn geometry_columns(geometry: Option<&KernelGeometry>) -> String {
     let Some(of) = geometry else {
-        return format!("{:>5} {:>9} {:>7} {:>5} {:>5}", "-", "-", "-", "-", "-");
+        return format!("{:>9} {:>9} {:>7} {:>5} {:>6}", "-", "-", "-", "-", "-");
     };
     let limiter = match of.limiter {
         Limiter::SharedMemory => "shared",
         other => other.name(),
     };
     format!(
-        "{:>5.0} {limiter:>9} {:>7.2} {:>5.0} {:>5.0}",
+        "{:>9.0} {limiter:>9} {:>7.2} {:>5.0} {:>6.0}",
         of.theoretical_occupancy * 100.0,
         of.waves,
         of.sm_efficiency * 100.0,

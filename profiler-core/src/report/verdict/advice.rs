@@ -136,8 +136,8 @@ pub(super) fn advice(group: Group, steady: &Leaves, fit: GraphFit) -> &'static s
              CPU cores are free."
         }
         Group::HostCpu => {
-            "Find what the launching thread does in these gaps (record with gpuwhy run, or use py-spy) and move it out of \
-             the loop, into another thread or process."
+            "Find what the launching thread does in these gaps (gpuwhy run samples it) and move it out of the loop, into \
+             another thread or process."
         }
         Group::Copy if of(Leaf::CopyH2dPageable) + of(Leaf::CopyD2hPageable) > 0 => {
             "Copy from pinned memory: DataLoader(..., pin_memory=True) and tensor.to(device, non_blocking=True), on a stream \
@@ -165,5 +165,51 @@ pub(super) fn advice(group: Group, steady: &Leaves, fit: GraphFit) -> &'static s
         }
         Group::NoWork => "Record a part of the run in which the program uses the GPU.",
         Group::CannotTell => "Record a longer part of the program.",
+    }
+}
+
+/// Whether the device stood still although work of this process was queued.
+const fn is_queued(leaf: Leaf) -> bool {
+    matches!(leaf, Leaf::DependencyWait | Leaf::GraphWait)
+}
+
+/// What is known and what is not where `largest` is most of the time without a cause, and how to know more. `told`:
+/// events tell what work waited for.
+pub(super) const fn without_cause(largest: Option<Leaf>, told: bool) -> &'static str {
+    match largest {
+        Some(leaf) if is_queued(leaf) && told => {
+            "The GPU was idle for this process while its work was queued behind the events above: have what they wait for \
+             ready earlier, or let streams wait for less."
+        }
+        Some(leaf) if is_queued(leaf) => {
+            "The GPU was idle for this process while its work was queued. Whether that work waited for an event, a function \
+             on the CPU, or other work on the same GPU, such as another process, was not recorded. GPUWHY_DEPENDENCIES=on \
+             records waits for events."
+        }
+        Some(Leaf::Profiler) => {
+            "Tracing itself kept the launching thread busy. Record less: --mode light, or a part of the run (gpuwhy run \
+             --delay 60 --duration 10)."
+        }
+        _ => "The launches of that work are missing. Record the program from its start (gpuwhy run).",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attribution::leaf::LEAF_COUNT;
+
+    #[test]
+    fn no_advice_sends_to_another_tool() {
+        let fit = GraphFit { match_rate: None, by_graphs: 0.0, time_of_graphs: 0.0 };
+        let groups = Group::ALL.into_iter().map(|group| advice(group, &[0; LEAF_COUNT], fit));
+        let leaves = Leaf::ALL.into_iter().map(Some).chain([None]);
+        let unknown = leaves.flat_map(|leaf| [without_cause(leaf, false), without_cause(leaf, true)]);
+        for text in groups.chain(unknown) {
+            for other in ["py-spy", "erfetto", "nsys", "Nsight", "ncu ", "nvidia-smi", "timeline"] {
+                assert!(!text.contains(other), "{other}: {text}");
+            }
+        }
+        assert!(without_cause(Some(Leaf::DependencyWait), false).contains("such as another process"));
     }
 }

@@ -185,7 +185,7 @@ pub(super) fn small_grids(devices: &[DeviceReport]) -> Option<(&WhatIf, &Ceiling
 
 /// Whether copies of ordinary memory ran over a link of which nothing is known: no ceiling can say what page-locked
 /// ones gain.
-fn copies_without_link(device: &DeviceReport) -> bool {
+pub(in crate::report) fn copies_without_link(device: &DeviceReport) -> bool {
     device.pcie.is_none()
         && Leaf::ALL.into_iter().any(|leaf| leaf.is_pageable() && device.steady_leaves[leaf as usize] > 0)
 }

@@ -13,7 +13,7 @@ mod ranking;
 mod recoverable;
 
 use self::advice::GraphFit;
-pub(in crate::report) use self::evidence::ceiling_if_fixed;
+pub(in crate::report) use self::evidence::{ceiling_if_fixed, copies_without_link};
 pub(crate) use self::live::LiveVerdict;
 use self::ranking::Ranking;
 use super::limits;
@@ -168,9 +168,17 @@ fn abstention(
         for leaf in Leaf::ALL.into_iter().filter(|leaf| leaf.group() == Group::CannotTell) {
             let nanos: u64 = devices.iter().map(|device| device.steady_leaves[leaf as usize]).sum();
             if nanos > 0 {
-                causes.push(format!("{} {}", words::cause(leaf), duration(nanos)));
+                let cause = match leaf {
+                    Leaf::DependencyWait => "idle while work was queued",
+                    _ => words::cause(leaf),
+                };
+                causes.push((nanos, leaf, format!("{cause} {}", duration(nanos))));
             }
         }
+        causes.sort_by_key(|&(nanos, leaf, _)| (std::cmp::Reverse(nanos), leaf));
+        let told = devices.iter().any(|device| !device.awaited.is_empty());
+        let advice = advice::without_cause(causes.first().map(|&(_, leaf, _)| leaf), told);
+        let causes: Vec<_> = causes.into_iter().map(|(.., cause)| cause).collect();
         let events: Vec<_> = devices.iter().flat_map(|device| &device.awaited).map(awaited_sentence).collect();
         let events =
             if events.is_empty() { String::new() } else { format!(" Waits for events: {}.", events.join(", ")) };
@@ -178,7 +186,7 @@ fn abstention(
         return Some((
             Group::CannotTell,
             format!("The cause of {:.1} % of the time is not in the records: {causes}.{events}", unknown * 100.0),
-            "Look at the gaps on a timeline (gpuwhy export --to perfetto).",
+            advice,
         ));
     }
     None
