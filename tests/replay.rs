@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::path::Path;
 use std::process::Command;
 
 use crate::support::record::record;
@@ -191,6 +192,20 @@ fn a_forked_child_is_left_alone() {
         assert_eq!(fs::read_dir(stage.folder.path()).unwrap().count(), 1, "{when} {child}");
         assert_eq!(stderr(&output).matches("trace: ").count(), 1, "{when} {child}: {}", stderr(&output));
         assert_eq!(stage.report()["completeness"]["end"], "clean");
+    }
+}
+
+/// From the conclusion to what was recorded, as the documentation shows it.
+#[test]
+fn the_documentation_shows_what_a_recorded_program_prints() {
+    let stage = Stage::new();
+    assert!(stage.host("mlp").status().unwrap().success());
+    let output = Command::new(GPUWHY).arg("report").arg(stage.path("trace.gpuwhy")).output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let screen = &printed[printed.find("Bottleneck: ").unwrap()..];
+    for page in ["docs/screen.txt", "docs/guide/reading-the-report.md"] {
+        let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page)).unwrap();
+        assert!(text.contains(screen.trim_end()), "{page} shows another report than\n{screen}");
     }
 }
 
