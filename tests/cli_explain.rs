@@ -32,7 +32,7 @@ fn without_a_word_all_are_listed() {
 
 #[test]
 fn an_unknown_word_is_answered_with_the_nearest_one() {
-    let output = explain(&["no_sync"]);
+    let output = explain(&["no_sinks"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(output.stdout.is_empty() && text(&output.stderr).contains("did you mean `no_syncs`?"));
 }

@@ -1,8 +1,7 @@
 //! `gpuwhy explain`: what a word of the report means, and how it is measured.
 //!
-//! The answers are the documentation itself, which is part of this program: see [`entries`].
+//! The answers are the glossary itself, which is part of this program: see [`entries`].
 
-mod aliases;
 mod entries;
 
 use std::io::{self, Write as _};
@@ -13,7 +12,7 @@ use profiler_core::attribution::leaf::Leaf;
 use profiler_core::text_format::printable;
 
 use crate::{message, prose};
-use entries::{Entries, Entry, Source};
+use entries::{Entries, Entry, FILE};
 
 /// Exit code when the word is unknown.
 pub const UNKNOWN: u8 = 2;
@@ -51,45 +50,28 @@ pub fn run(props: &Props) -> Result<u8> {
 fn unknown(entries: &Entries, word: &str) -> String {
     let hint = match entries.nearest(word) {
         Some(nearest) => format!("did you mean `{nearest}`?"),
-        None => "`gpuwhy explain` lists the known words".to_owned(),
+        None => "`gpuwhy explain` lists the known words, docs/reference/report.md the names of the JSON".to_owned(),
     };
     format!("there is no entry for {:?}; {hint}", printable(word))
 }
 
 fn text(entry: &Entry) -> String {
-    let title = match entry.source {
-        Source::Glossary if !entry.names.is_empty() => format!("{} ({})", entry.title, entry.names.join(", ")),
-        Source::Glossary => entry.title.clone(),
-        Source::Report | Source::Simulation => entry.names.join(", "),
-    };
-    let mut text = format!("{}\n", style(title).bold());
-    if let Some(leaf) = Leaf::ALL.iter().find(|leaf| entry.source == Source::Report && entry.is_named(leaf.name())) {
+    let mut text = format!("{}\n", style(entry.heading()).bold());
+    let leaf = Leaf::ALL.iter().find(|leaf| entry.is_row && entry.names.iter().any(|name| name == leaf.name()));
+    if let Some(leaf) = leaf {
         text.push_str(&prose::wrapped(&format!("Counts as: {}", leaf.group().name()), 2));
     }
     for paragraph in &entry.paragraphs {
         text.push_str(&prose::wrapped(paragraph, 2));
     }
-    let file = entry.source.file();
-    text.push_str(&match entry.source {
-        Source::Glossary => format!("  [{file}]\n"),
-        Source::Report | Source::Simulation => format!("  [{file}, {}]\n", entry.title),
-    });
-    text
+    text + &format!("  [{FILE}]\n")
 }
 
 fn list(entries: &Entries) -> String {
     let mut text = String::new();
-    let headings = [
-        (Source::Glossary, "Terms, with their names in JSON"),
-        (Source::Simulation, "Simulated runs, by what costs nothing in them"),
-        (Source::Report, "Names in the report and in JSON"),
-    ];
-    for (source, heading) in headings {
-        let words = match source {
-            Source::Glossary => entries.titles(),
-            Source::Report | Source::Simulation => entries.names(source),
-        };
-        text.push_str(&format!("{}\n{}\n", style(heading).bold(), prose::wrapped(&words.join(", "), 2)));
+    for (heading, rows) in [("Terms, with their names in JSON", false), ("Words and names of the report", true)] {
+        let words = entries.titles(rows).join(", ");
+        text.push_str(&format!("{}\n{}\n", style(heading).bold(), prose::wrapped(&words, 2)));
     }
     text.push_str("gpuwhy explain WORD prints one of them.\n");
     text
@@ -102,7 +84,7 @@ mod tests {
     #[test]
     fn a_slip_is_answered_with_the_word_that_was_meant() {
         let entries = Entries::read();
-        assert!(unknown(&entries, "no_sync").contains("did you mean `no_syncs`?"));
+        assert!(unknown(&entries, "no_sinks").contains("did you mean `no_syncs`?"));
         assert!(unknown(&entries, "zzzzzzzz").contains("lists the known words"));
     }
 

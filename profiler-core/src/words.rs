@@ -40,7 +40,8 @@ pub(crate) const fn what_the_gpu_does(group: Group) -> &'static str {
 }
 
 /// What a part of the GPU's time is spent with: `waiting for launches 62 %`.
-pub(crate) const fn spent(group: Group) -> &'static str {
+#[must_use]
+pub const fn spent(group: Group) -> &'static str {
     match group {
         Group::DataLoading => "waiting for data",
         Group::HostCpu => "waiting for CPU work",
