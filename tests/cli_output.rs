@@ -128,7 +128,7 @@ fn to<'a>(command: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
     [command, more].concat()
 }
 
-/// Who may read and write the file; the traces here have what the mask of the process leaves.
+/// Who may read and write the file.
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode()
 }
@@ -146,7 +146,7 @@ fn a_file_that_exists_is_replaced_on_demand_only() {
         assert!(fs::read(&out).unwrap() != b"precious", "{command:?}");
         fs::remove_file(&out).unwrap();
         place.succeeds(&to(command, &["-o", "out"]));
-        assert_eq!(mode(&out), mode(&place.trace), "{command:?}");
+        assert_eq!(mode(&out) & 0o777, 0o600, "{command:?}: for its user alone");
     }
     fs::write(place.path("trace.sqlite"), "precious").unwrap();
     place.refused(&["export", "--to", "sqlite", "trace.gpuwhy"]);

@@ -128,7 +128,12 @@ fn processes_that_do_not_answer_are_a_finding_here_and_elsewhere() {
     let output = hang(&stage, &["collected"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.contains("ranks: 1; none of these waits") && text.contains("process 72 does not answer"), "{text}");
+    assert!(
+        text.contains("ranks: 1 of 4")
+            && text.contains("none of these waits")
+            && text.contains("process 72 does not answer"),
+        "{text}"
+    );
 }
 
 #[test]

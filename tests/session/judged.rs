@@ -40,7 +40,7 @@ fn rules() {
     let busy = failure(&report, any().busy_at_least(0.99));
     assert!(busy.starts_with("device 0 was busy") && busy.contains("idle: "), "{busy}");
     let fast = failure(&report, any().kernel_at_most(part, Duration::from_nanos(1)));
-    assert!(fast.contains("median") && fast.contains("at most 1ns expected"), "{fast}");
+    assert!(fast.contains("median") && fast.contains("at most 1 ns expected"), "{fast}");
     assert!(failure(&report, any().kernel_at_most("no such kernel", slow)).contains("there are"));
     // All that fail are told.
     let two = any().kernels_at_most(0).no_sync().check(&report).unwrap_err();
@@ -175,5 +175,5 @@ fn bench_baseline() {
 #[ignore = "run by its outer half"]
 fn slower_bench() {
     let text = against_baseline().unwrap_err().to_string();
-    assert!(text.starts_with("copies: median ") && text.contains("at most 1ns (1.5 x 1ns of bench.json)"), "{text}");
+    assert!(text.starts_with("copies: median ") && text.contains("at most 1 ns (1.5 x 1 ns of bench.json)"), "{text}");
 }
