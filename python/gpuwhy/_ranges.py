@@ -119,7 +119,7 @@ def _wrong(what: str, name: Any) -> TypeError:
 
 def mark(name: str, *, domain: str | None = None) -> None:
     """Records a moment of the program."""
-    if not isinstance(name, str):
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise _wrong("mark", name)
     functions = _native.listening()
     if functions is not None:
@@ -130,7 +130,7 @@ class Steps:
     """The steps of a loop: each is a range from one call to the next, whatever the thread."""
 
     def __init__(self, name: str = "step") -> None:
-        if not isinstance(name, str):
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise _wrong("step", name)
         self._name = _bytes(name)
         self._open = 0
