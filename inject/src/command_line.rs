@@ -14,9 +14,10 @@ use crate::config::CommandLine;
 /// What stands in place of a secret.
 const MASK: &str = "***";
 /// Words of names of secrets: a word of the name that is one, or ends with one (`PGPASSWORD`), wherever it stands.
-const SECRETS: &[&str] = &["credential", "credentials", "passphrase", "passwd", "password", "secret", "secrets"];
+const SECRETS: &[&str] =
+    &["credential", "credentials", "passphrase", "passphrases", "passwd", "password", "passwords", "secret", "secrets"];
 /// The same as two words, written as one or two.
-const COMPOUNDS: &[&str] = &["accesskey", "apikey", "authkey", "privatekey"];
+const COMPOUNDS: &[&str] = &["accesskey", "apikey", "authkey", "privatekey", "secretkey"];
 /// Ends of the last word of such names. `--hub-token` is one, `--max-tokens` and `--token-budget` are not.
 const ENDINGS: &[&str] = &["auth", "authorization", "bearer", "pwd", "token"];
 /// Last words of such names. `--ssh-key` and `OPENAI_KEY` are some, `--key-frames` and `--monkey` are not.
@@ -25,7 +26,7 @@ const LAST_WORDS: &[&str] = &["cookie", "cookies", "key", "pass"];
 const SIGNATURES: &[&str] = &["sig", "signature"];
 /// Options whose value is `user:password`.
 const LOGINS: &[&str] = &["-u", "--user", "--login", "--proxy-user"];
-/// Before the secret in the header of a request, itself behind `Authorization:`.
+/// Between `Authorization:` and the secret in the header of a request.
 const SCHEMES: &[&str] = &["basic", "bearer", "digest", "negotiate"];
 /// What access tokens of well-known services begin with.
 const TOKENS: &[&str] = &[
@@ -107,9 +108,9 @@ impl Masker {
             return piece.to_owned();
         }
         let is_option = text.starts_with('-');
-        match mem::take(&mut self.next) {
-            // Of JSON the value is masked already.
-            Next::Secret if text.contains(MASK) => return piece.to_owned(),
+        let was = mem::take(&mut self.next);
+        match was {
+            Next::Secret if is_masked_json(text) => return piece.to_owned(),
             Next::Secret if !is_option && !is_scheme(text) => {
                 return format!("{MASK}{blanks}");
             }
@@ -124,7 +125,8 @@ impl Masker {
         self.next = match text {
             _ if LOGINS.contains(&text) => Next::Login,
             _ if is_name && !text.contains('=') && text.to_ascii_lowercase().ends_with("cookie:") => Next::Cookies,
-            _ if is_scheme(text) || (is_name && !text.contains('=') && names_a_secret(text)) => Next::Secret,
+            _ if text.eq_ignore_ascii_case("bearer") || (was == Next::Secret && is_scheme(text)) => Next::Secret,
+            _ if is_name && !text.contains('=') && names_a_secret(text) => Next::Secret,
             _ => Next::Plain,
         };
         value(text) + blanks
@@ -135,12 +137,17 @@ fn is_scheme(text: &str) -> bool {
     SCHEMES.iter().any(|scheme| text.eq_ignore_ascii_case(scheme))
 }
 
-/// `user:password` without the password. Numbers are a user and a group.
+/// True for what [`json`] leaves of a masked value: quotes of the program's own around the mask.
+fn is_masked_json(text: &str) -> bool {
+    ['"', '\''].iter().any(|quote| text.starts_with(&format!("{quote}{MASK}{quote}")))
+}
+
+/// `user:password` without the password. Two numbers are a user id and a group id.
 fn login(text: &str) -> String {
+    let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
     match text.split_once(':') {
-        Some((user, password)) if !password.is_empty() && !password.bytes().all(|byte| byte.is_ascii_digit()) => {
-            format!("{user}:{MASK}")
-        }
+        Some((user, password)) if is_number(user) && is_number(password) => format!("{user}:{password}"),
+        Some((user, password)) if !password.is_empty() => format!("{user}:{MASK}"),
         _ => value(text),
     }
 }
@@ -204,8 +211,7 @@ fn names_a_secret(name: &str) -> bool {
     let words = words_of(name.rsplit(['/', '?', '&', ',']).next().unwrap_or(name));
     let joined = words.concat();
     let ends = |word: &String, endings: &[&str]| endings.iter().any(|ending| word.ends_with(ending));
-    // `OPENAI_KEY_2` is named by its last word that is no number.
-    let last = words.iter().rev().find(|word| !word.bytes().all(|byte| byte.is_ascii_digit()));
+    let last = words.last();
     COMPOUNDS.iter().any(|compound| joined.contains(compound))
         || words.iter().any(|word| ends(word, SECRETS))
         || last.is_some_and(|last| {
@@ -215,7 +221,8 @@ fn names_a_secret(name: &str) -> bool {
         })
 }
 
-/// The words of a name in small letters: `wandb.apiKey` has three.
+/// The words of a name in lower case: `wandb.apiKey` has three. Without trailing digits: `OPENAI_KEY_2` and `password2`
+/// are named as `OPENAI_KEY` and `password` are.
 fn words_of(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut before = ' ';
@@ -227,6 +234,9 @@ fn words_of(name: &str) -> Vec<String> {
             word.extend(letter.to_lowercase());
         }
         before = letter;
+    }
+    for word in &mut words {
+        word.truncate(word.trim_end_matches(|letter: char| letter.is_ascii_digit()).len());
     }
     words.retain(|word| !word.is_empty());
     words
@@ -292,6 +302,20 @@ mod tests {
                 "https://h/a?x=1&sig=*** https://h/?X-Amz-Date=1&X-Amz-Signature=***",
             ),
             (&["npm_abcdefghijklmnop1234"], "***"),
+            (
+                &[
+                    "env",
+                    "DB_PASSWORD2=abc",
+                    "x",
+                    "--secret1=abc",
+                    "--passwords=abc",
+                    "--secretkey=abc",
+                    "--token2",
+                    "abc",
+                ],
+                "env DB_PASSWORD2=*** x --secret1=*** --passwords=*** --secretkey=*** --token2 ***",
+            ),
+            (&["curl", "-u", "me:1234", "x", "--password", "ab***cd"], "curl -u me:*** x --password ***"),
         ] {
             assert_eq!(kept(words), wanted);
         }
@@ -318,6 +342,7 @@ mod tests {
                 "d",
             ],
             &["x", "--sig=9", "--signature", "f(x)", "docker", "-u", "1000:1000", "python", "-u", "train.py"],
+            &["train.py", "--preset", "basic", "data.yaml", "--hash", "digest", "file"],
             &["bash", "--login", "run.sh", r#"{"lr":3,"name":"a:b"}"#, "a:'b'"],
             &["sh", "-c", "python  train.py\n--lr 3\t--out x "],
         ] {

@@ -67,7 +67,7 @@ fn every_way_out_is_the_programs_own_and_the_trace_says_what_it_cost() {
             assert!(lost.len() < TRIES, "{how}: complete for {lost:?}");
         };
         let stated = match *end {
-            "abrupt" => "until when it is whole, and how much is missing at most",
+            "abrupt" => "until when it is whole, and about how much a kill loses",
             _ => "nothing missing",
         };
         let (code, signal) = status(&seen.output);
