@@ -114,9 +114,10 @@ pub struct Node {
     answered_in: Duration,
     pub failed_pushes: u64,
     start_unix: Option<Duration>,
-    /// Whether processes shall leave their last numbers, where that was said, and when for the last time.
+    /// Whether processes shall leave their last numbers, the folders that say so, and when they last did.
     announces: bool,
-    announced: Option<(PathBuf, Instant)>,
+    announced: Vec<PathBuf>,
+    last_announcement: Option<Instant>,
     /// What was said already.
     told: Vec<String>,
 }
@@ -190,7 +191,7 @@ impl Node {
         if self.silent.get(socket).is_some_and(fresh) { SILENT_TIMEOUT } else { ANSWER_TIMEOUT }
     }
 
-    /// A process did not answer in a round that began `now`. The first time that is said.
+    /// A process did not answer in a round that began `now`. Said once each time that it stops answering.
     fn is_silent(&mut self, socket: &Path, now: Instant) {
         if !self.silent.contains_key(socket) {
             let process = socket.file_stem().unwrap_or_default().to_string_lossy();
@@ -224,18 +225,17 @@ impl Node {
 
     /// The exporter ends: processes need not leave numbers for it.
     pub fn withdraw(&self) {
-        if let Some((folder, _)) = &self.announced {
-            last_numbers::withdraw(folder, address::user());
-        }
+        self.announced.iter().for_each(|folder| last_numbers::withdraw(folder, address::user()));
     }
 
     /// The folders that can be used, and the sockets in them.
     fn sockets(&mut self) -> (Vec<PathBuf>, Vec<PathBuf>) {
         let user = address::user();
         let all = address::folders(user);
-        let is_due = self.announced.as_ref().is_none_or(|(_, last)| last.elapsed() > FRESH / 5);
-        let mut announce = self.announces && is_due;
+        let is_due = self.last_announcement.is_none_or(|last| last.elapsed() > FRESH / 5);
+        let announce = self.announces && is_due;
         if announce {
+            self.last_announcement = Some(Instant::now());
             // The one in which processes to come will listen.
             if let Some(Err(error)) = all.first().map(|folder| address::make_private(folder, user)) {
                 self.tell(&error.to_string());
@@ -253,9 +253,11 @@ impl Node {
                     continue;
                 }
             }
-            // The first one alone: in others are programs with another environment.
-            if std::mem::take(&mut announce) {
-                self.announced = Some((folder.clone(), Instant::now()));
+            // Which one a process uses depends on its environment.
+            if announce {
+                if !self.announced.contains(&folder) {
+                    self.announced.push(folder.clone());
+                }
                 if let Err(error) = last_numbers::announce(&folder, user) {
                     self.tell(&format!("{}: {error}; numbers of processes that end are not kept", folder.display()));
                 }
@@ -281,7 +283,7 @@ impl Node {
                 let socket = socket(&process);
                 // Of a process that had the id before.
                 let older = |known: &Known| known.gone.is_none() && known.numbers.start != numbers.start;
-                if !self.known.get(&socket).is_some_and(older) && !self.has_successor(&socket, &numbers) {
+                if !self.known.get(&socket).is_some_and(older) && !self.has_successor(&socket, &numbers, age) {
                     let since = Instant::now().checked_sub(age).unwrap_or_else(Instant::now);
                     self.take(&socket, numbers, ProcessState::Ended, Some(since));
                 }
@@ -290,10 +292,14 @@ impl Node {
         self.forget();
     }
 
-    /// Whether the labels of an ended process were taken by one that began later: sums would count both.
-    fn has_successor(&self, socket: &Path, numbers: &Numbers) -> bool {
+    /// True if the labels of a process that ended `age` ago were taken by one that started after that end: sums would
+    /// count both.
+    fn has_successor(&self, socket: &Path, numbers: &Numbers, age: Duration) -> bool {
+        let end = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(age);
         let known = |known: &Known| known.numbers.start == numbers.start;
-        let later = |known: &Known| known.numbers.place() == numbers.place() && known.numbers.start > numbers.start;
+        let later = |known: &Known| {
+            known.numbers.place() == numbers.place() && Duration::from_nanos(known.numbers.start) >= end
+        };
         !self.known.get(socket).is_some_and(known) && self.known.values().any(later)
     }
 
@@ -408,13 +414,17 @@ mod tests {
     fn a_predecessor_does_not_come_back_from_what_it_left() {
         let mut node = Node::default();
         let [first, second, other] = ["/s/1.sock", "/s/2.sock", "/s/3.sock"].map(Path::new);
-        node.take(second, numbers(2, 20, 0, "capturing"), ProcessState::Capturing, None);
-        assert!(node.has_successor(first, &numbers(1, 10, 0, "ended")), "restarted");
-        assert!(!node.has_successor(other, &numbers(3, 10, 1, "ended")), "another rank");
-        assert!(!node.has_successor(other, &numbers(3, 30, 0, "ended")), "began later");
-        // It was served beside the other one while both ran.
-        node.take(first, numbers(1, 10, 0, "capturing"), ProcessState::Capturing, None);
-        assert!(!node.has_successor(first, &numbers(1, 10, 0, "ended")), "its last numbers");
+        let minute = Duration::from_secs(60);
+        let now = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap();
+        let started = |ago: u32| now - u64::try_from((minute * ago).as_nanos()).unwrap();
+        node.take(second, numbers(2, started(2), 0, "capturing"), ProcessState::Capturing, None);
+        let left = numbers(1, started(4), 0, "ended");
+        assert!(node.has_successor(first, &left, minute * 3), "restarted");
+        assert!(!node.has_successor(first, &left, minute), "both ran for a minute");
+        assert!(!node.has_successor(other, &numbers(3, started(4), 1, "ended"), minute * 3), "another rank");
+        // It was served before.
+        node.take(first, numbers(1, started(4), 0, "capturing"), ProcessState::Capturing, None);
+        assert!(!node.has_successor(first, &left, minute * 3), "its last numbers");
     }
 
     #[test]

@@ -193,7 +193,7 @@ fn is_own_name(host: &str, address: Option<SocketAddr>) -> bool {
     let Some(own) = address.map(|address| address.ip()).filter(IpAddr::is_loopback) else { return true };
     let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
     let name = match host.rsplit_once(':') {
-        Some((name, port)) if is_port(port) && !(host.starts_with('[') && host.ends_with(']')) => name,
+        Some((name, port)) if is_port(port) => name,
         _ => host,
     };
     let name = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
