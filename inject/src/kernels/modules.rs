@@ -90,7 +90,8 @@ impl Modules {
     pub fn of(&self, counters: &Counters, wanted: &HashSet<u64>) -> (Vec<(u64, Vec<u8>)>, u64) {
         let (modules, lost) = {
             let state = self.0.lock();
-            (state.modules.clone(), state.lost)
+            // Of a window that was refused none is wanted.
+            (if wanted.is_empty() { Vec::new() } else { state.modules.clone() }, state.lost)
         };
         let mut found = Vec::new();
         // Without the lock: it takes a tenth of a second for all.

@@ -68,6 +68,9 @@ pub struct SourceSampler {
     /// What the program has loaded.
     pub modules: Modules,
     state: Mutex<State>,
+    /// Held while windows that were taken out of the state are on their way to the collector, and taken before the state:
+    /// copies of modules take a tenth of a second, for which no launch and no context has to wait.
+    sending: Mutex<()>,
     /// Whether launches matter. `Acquire`/`Release`: whoever sees it sees the state behind it.
     is_armed: AtomicBool,
     /// No more is opened. `Relaxed`: what matters is seen under the lock.
@@ -158,6 +161,12 @@ impl State {
         }
     }
 
+    /// What is to be sent.
+    fn take_done(&mut self) -> Vec<PcWindow> {
+        self.has_told |= !self.done.is_empty();
+        std::mem::take(&mut self.done)
+    }
+
     /// A device is not sampled.
     fn refuse(&mut self, device: u32, outcome: Outcome, at: Timestamp) {
         self.waiting.retain(|&(known, _)| known != device);
@@ -174,6 +183,7 @@ impl SourceSampler {
             length,
             modules: Modules::default(),
             state: Mutex::default(),
+            sending: Mutex::default(),
             is_armed: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
         }
@@ -331,13 +341,16 @@ impl SourceSampler {
             None => self.leave(taken),
         };
         state.done.push(window);
-        self.send_done(&mut state, messages);
+        drop(state);
+        self.hand_on(messages);
     }
 
     /// The program ends, or measuring does.
     pub fn finish(&self, messages: &Sender<Message>) {
         self.is_over.store(true, Ordering::Relaxed);
         self.is_armed.store(false, Ordering::Release);
+        // What another thread has taken is sent before this returns, after which the collector may end.
+        let _sending = self.sending.try_lock_for(CLOSE_TIMEOUT);
         let Some(mut state) = self.state.try_lock_for(CLOSE_TIMEOUT) else {
             tracing::warn!("program counters are lost: CUPTI was still starting or stopping to sample them at the end");
             return;
@@ -360,21 +373,22 @@ impl SourceSampler {
             // It ended before enough had run.
             state.refuse(0, Outcome::NotLaunched, clock::now(self.cupti));
         }
-        self.send_done(&mut state, messages);
+        let done = state.take_done();
+        drop(state);
+        self.send(done, messages);
     }
 
     /// Sends what launches have left.
     fn hand_on(&self, messages: &Sender<Message>) {
-        if let Some(mut state) = self.state.try_lock_for(CLOSE_TIMEOUT) {
-            self.send_done(&mut state, messages);
-        }
+        let Some(_sending) = self.sending.try_lock_for(CLOSE_TIMEOUT) else { return };
+        let Some(mut state) = self.state.try_lock_for(CLOSE_TIMEOUT) else { return };
+        let done = state.take_done();
+        drop(state);
+        self.send(done, messages);
     }
 
-    /// Sends what is done while the lock is held: once [`finish`](Self::finish) has the lock, everything is sent, and
-    /// the collector may end.
-    fn send_done(&self, state: &mut State, messages: &Sender<Message>) {
-        for mut window in state.done.drain(..) {
-            state.has_told = true;
+    fn send(&self, done: Vec<PcWindow>, messages: &Sender<Message>) {
+        for mut window in done {
             let wanted: HashSet<u64> = window.functions.iter().map(|function| function.module).collect();
             let (modules, lost) = self.modules.of(Counters::of(self.cupti), &wanted);
             window.modules_lost = lost;
