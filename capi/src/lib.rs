@@ -246,9 +246,8 @@ impl From<SessionError> for Failure {
 }
 
 impl From<Forked> for Failure {
-    fn from(_: Forked) -> Self {
-        let why = "this process is the child of a fork; gpuwhy measures its parent";
-        Self(GPUWHY_NOT_OPEN, why.to_owned())
+    fn from(forked: Forked) -> Self {
+        SessionError::from(forked).into()
     }
 }
 
@@ -274,7 +273,9 @@ fn with_session(work: impl FnOnce(&Session) -> Result<(), SessionError>) -> gpuw
         if !fork::is_owned() {
             return Err(not_open());
         }
-        let session = fork::lock(|| SESSION.try_read(), || SESSION.read()).ok_or(Forked)?;
+        // Without a session of its own, it is refused as the child of a fork only where it is one.
+        let session = fork::lock(|| SESSION.try_read(), || SESSION.read());
+        let session = session.ok_or_else(|| fork::check().err().map_or_else(not_open, Failure::from))?;
         Ok(work(session.as_ref().ok_or_else(not_open)?)?)
     })
 }
@@ -301,7 +302,8 @@ fn answer(work: impl FnOnce() -> Result<(), Failure>) -> gpuwhy_status {
 }
 
 fn last_error() -> String {
-    fork::lock(|| ERROR.try_lock(), || ERROR.lock()).map_or_else(|| Failure::from(Forked).1, |error| error.clone())
+    let error = fork::lock(|| ERROR.try_lock(), || ERROR.lock()).map(|error| error.clone());
+    error.unwrap_or_else(|| fork::check().err().map_or_else(String::new, |forked| Failure::from(forked).1))
 }
 
 /// What the last session or benchmark came to; nothing in the child of a fork where a thread of the parent was at it.

@@ -5,6 +5,8 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+use super::fork::Forked;
+
 /// Why there is no session, or no report of it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SessionError {
@@ -57,12 +59,6 @@ impl SessionError {
         Self::new(SessionErrorKind::Trace, format!("{path}: {error}"))
     }
 
-    pub(crate) fn forked() -> Self {
-        let why = "this process is the child of a fork; gpuwhy measures its parent. To measure in the child, run it as a \
-                   program of its own (exec, spawn)";
-        Self::new(SessionErrorKind::Over, why.to_owned())
-    }
-
     /// What kind of reason it is.
     #[must_use]
     pub fn kind(&self) -> SessionErrorKind {
@@ -84,3 +80,11 @@ impl fmt::Display for SessionError {
 }
 
 impl Error for SessionError {}
+
+impl From<Forked> for SessionError {
+    fn from(_: Forked) -> Self {
+        let why = "this process is the child of a fork; gpuwhy measures its parent. To measure in the child, run it as a \
+                   program of its own (exec, spawn)";
+        Self::new(SessionErrorKind::Over, why.to_owned())
+    }
+}

@@ -94,7 +94,7 @@ impl SessionBuilder {
     /// # Errors
     /// When no usable libcupti is found, another profiler holds CUPTI, a session is open, or the file cannot be made.
     pub fn start(self) -> Result<Session, SessionError> {
-        fork::own().map_err(|fork::Forked| SessionError::forked())?;
+        fork::own()?;
         let collector = Collector::of_this_process();
         let deadline = Instant::now() + self.wait;
         let (write, trace, path) = files(self.trace)?;
@@ -194,7 +194,7 @@ impl Session {
     /// # Errors
     /// When the collector does not answer.
     pub fn flush(&self) -> Result<(), SessionError> {
-        fork::check().map_err(|fork::Forked| SessionError::forked())?;
+        fork::check()?;
         self.collector.flush()
     }
 
@@ -232,7 +232,7 @@ impl Session {
 
     fn end(&mut self) -> Result<(), SessionError> {
         self.open = false;
-        fork::check().map_err(|fork::Forked| SessionError::forked())?;
+        fork::check()?;
         // Before the next one can begin, which takes its place.
         *HOLDER.lock() = None;
         self.steps.get_mut().end();
@@ -294,7 +294,7 @@ pub fn measure<T>(work: impl FnOnce(&Session) -> T) -> Result<(T, Report), Sessi
 /// # Errors
 /// As [`SessionBuilder::start`].
 pub fn prepare() -> Result<(), SessionError> {
-    fork::own().map_err(|fork::Forked| SessionError::forked())?;
+    fork::own()?;
     let deadline = Instant::now() + TURN_TIMEOUT;
     while let Err(error) = Session::start() {
         if error.kind != SessionErrorKind::Busy {
