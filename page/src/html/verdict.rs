@@ -38,7 +38,7 @@ pub(super) fn write(page: &mut String, report: &Report) {
     let _ = writeln!(page, "<p class=\"advice\"><b>What to do:</b> {}</p>", escaped(&verdict.recommendation));
     if !verdict.plan.is_empty() {
         page.push_str("<ol class=\"plan\">\n");
-        for step in &verdict.plan {
+        for (index, step) in verdict.plan.iter().enumerate() {
             let because = step.because.map(|because| format!(" ({because})")).unwrap_or_default();
             let then = step.then.filter(|group| *group != Group::CannotTell);
             let then = then.map(|group| format!(" Then the bottleneck is {}.", words::bottleneck(group)));
@@ -47,7 +47,7 @@ pub(super) fn write(page: &mut String, report: &Report) {
                 "<li>{}{}: {}.{}</li>",
                 escaped(&words::capitalized(step.action)),
                 escaped(&because),
-                step.faster().replacen(" faster", " faster in all", 1),
+                step.gain(index == 0),
                 then.unwrap_or_default(),
             );
         }

@@ -20,10 +20,10 @@ pub const WORTH_SHOWING: f64 = 1.01;
 pub const WORTH_DOING: f64 = 1.05;
 /// Factors beyond this only say that hardly anything else is left.
 const LARGEST_SHOWN: f64 = 100.0;
-/// From this factor on an estimate is shown only with a narrow interval.
+/// From this factor on the lower end of the interval is shown alone, up to this factor.
 const ROUGHLY: f64 = 10.0;
-/// The ends of a narrow interval differ by less than this factor.
-const NARROW: f64 = 2.0;
+/// The lowest lower end that is shown alone.
+const LOWEST_ALONE: f64 = 2.0;
 
 /// What one scenario could bring.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -106,15 +106,17 @@ impl fmt::Display for Ceiling {
     }
 }
 
-/// A speed-up in words, with as many digits as it is worth: `about 4.1x`. From [`ROUGHLY`] on only what is sure is
-/// said, unless the interval is narrow: what is left decides there, and that was measured beside what would be gone.
+/// A speed-up in words, with as many digits as it is worth: `about 4.1x`. From [`ROUGHLY`] on only the lower end of the
+/// interval is shown: the rest of the step decides there, and it was measured together with what would be gone. A bound
+/// without an interval is an upper one, so it is shown as it is.
 pub(crate) fn about(speedup: f64, interval: Option<(f64, f64)>) -> String {
-    let narrow = interval.is_some_and(|(low, high)| high < NARROW * low);
-    if digits(speedup) > 0 || (narrow && speedup <= LARGEST_SHOWN) {
-        return format!("about {}", factor(speedup, digits(speedup)));
+    match interval {
+        Some((low, _)) if digits(speedup) == 0 && low >= LOWEST_ALONE => {
+            format!("more than {:.0}x", low.floor().min(ROUGHLY))
+        }
+        _ if speedup > LARGEST_SHOWN => format!("more than {LARGEST_SHOWN:.0}x"),
+        _ => format!("about {:.*}x", digits(speedup), speedup),
     }
-    let sure = if narrow { LARGEST_SHOWN } else { interval.map_or(ROUGHLY, |(low, _)| low.floor().min(ROUGHLY)) };
-    format!("more than {sure:.0}x")
 }
 
 /// Digits behind the point that a factor is worth.
@@ -126,19 +128,21 @@ fn digits(speedup: f64) -> usize {
     }
 }
 
-fn factor(speedup: f64, digits: usize) -> String {
-    if speedup > LARGEST_SHOWN { format!("more than {LARGEST_SHOWN:.0}x") } else { format!("{speedup:.digits$}x") }
-}
-
 /// A speed-up with its interval: `about 4.1x faster (3.7x to 4.5x)`; without the interval where its ends are shown as
 /// the same number, and where only the lower one is said.
 pub(crate) fn faster(speedup: f64, interval: Option<(f64, f64)>) -> String {
     let about = about(speedup, interval);
-    let ends = interval.map(|(low, high)| [low, high].map(|end| factor(end, digits(speedup))));
+    let ends = interval.map(|ends| <[f64; 2]>::from(ends).map(|end| end_of(end, digits(speedup))));
     match ends.filter(|[low, high]| low != high && about.starts_with("about")) {
         Some([low, high]) => format!("{about} faster ({low} to {high})"),
         None => format!("{about} faster"),
     }
+}
+
+/// An end of an interval, with the digits of the estimate; with those of its own where the estimate has none.
+fn end_of(end: f64, digits_of_estimate: usize) -> String {
+    let digits = if digits_of_estimate == 0 { digits(end) } else { digits_of_estimate };
+    if end > LARGEST_SHOWN { format!("more than {LARGEST_SHOWN:.0}x") } else { format!("{end:.digits$}x") }
 }
 
 #[cfg(test)]
@@ -153,19 +157,19 @@ mod tests {
     }
 
     #[test]
-    fn of_a_large_speed_up_no_more_is_said_than_is_sure() {
+    fn of_a_large_speed_up_the_lower_end_is_shown() {
         assert_eq!(faster(40.0, Some((33.0, 120.0))), "more than 10x faster");
         assert_eq!(faster(11.0, Some((8.4, 30.0))), "more than 8x faster");
-        assert_eq!(faster(40.0, Some((33.0, 65.0))), "about 40x faster (33x to 65x)");
-        assert_eq!(faster(140.0, Some((120.0, 200.0))), "more than 100x faster");
-        assert_eq!(faster(26.0, None), "more than 10x faster");
+        assert_eq!(faster(11.0, Some((1.19, 29.7))), "about 11x faster (1.19x to 30x)");
+        assert_eq!(faster(26.0, None), "about 26x faster");
+        assert_eq!(faster(140.0, None), "more than 100x faster");
     }
 
     #[test]
     fn a_speed_up_has_the_digits_that_it_is_worth() {
         let shown = [1.074, 1.994, 1.996, 4.082, 9.94, 9.96, 2952.4].map(|speedup| about(speedup, None));
         let wanted =
-            ["about 1.07x", "about 1.99x", "about 2.0x", "about 4.1x", "about 9.9x", "more than 10x", "more than 10x"];
+            ["about 1.07x", "about 1.99x", "about 2.0x", "about 4.1x", "about 9.9x", "about 10x", "more than 100x"];
         assert_eq!(shown, wanted);
     }
 }

@@ -95,8 +95,7 @@ fn first_screen(out: &mut Page, report: &Report) {
 fn plan_lines(out: &mut Page, verdict: &Verdict) {
     for (index, step) in verdict.plan.iter().enumerate() {
         let because = step.because.map(|because| format!(" ({because})")).unwrap_or_default();
-        let gain = step.faster();
-        let gain = if index == 0 { gain } else { gain.replacen(" faster", " faster in all", 1) };
+        let gain = step.gain(index == 0);
         let then =
             step.then.map(|group| format!(" Then the bottleneck is {}.", words::bottleneck(group))).unwrap_or_default();
         let action = words::capitalized(step.action);

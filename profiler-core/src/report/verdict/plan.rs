@@ -28,7 +28,7 @@ pub(super) fn plan(group: Group, devices: &[DeviceReport], graphs: GraphFit) -> 
     }
     let plan = Plan { what_if, leaves: &device.steady_leaves, copies: small_copies(devices).is_some() };
     let mut steps = Vec::new();
-    let (mut gone, mut before) = (Removed::default(), 1.0);
+    let (mut gone, mut before, mut least) = (Removed::default(), 1.0, 1.0_f64);
     while steps.len() < MOST_STEPS
         && let Some(kind) = if steps.is_empty() { plan.first(group) } else { plan.next(gone, before) }
         && let Some((speedup, interval)) = what_if.without(gone.and(kind))
@@ -36,6 +36,9 @@ pub(super) fn plan(group: Group, devices: &[DeviceReport], graphs: GraphFit) -> 
         let comes_first = steps.is_empty() && !fixes(group, plan.copies).contains(&kind);
         let because = comes_first.then(|| reason(group, kind)).flatten();
         (gone, before) = (gone.and(kind), speedup);
+        // More errors are in the gain of several fixes, but it is not less than that of the first of them.
+        let interval = (interval.0.max(least), interval.1);
+        least = interval.0;
         steps.push(PlanStep { kind, action: action(kind, graphs), because, speedup, interval, then: None });
     }
     for index in 0..steps.len() {
