@@ -43,7 +43,7 @@ table! {
         "name" Text "what the program calls it; empty without" = told(!dictionary.name(row.name).is_empty(), dictionary.name(row.name));
         "ranks" Integer "ranks" = row.ranks;
         "nodes" Integer "hosts" = row.nodes;
-        "rank_in_communicator" Integer "rank of the process in it" = row.rank;
+        "rank_in_communicator" Integer "rank of the process in it; empty if not known" = Some(row.rank).filter(|&rank| rank < row.ranks);
     }
 }
 

@@ -85,9 +85,7 @@ impl ProcessGroups {
     /// The groups, before all operations. `rank` is that of the process in its job.
     pub(super) fn communicators(&self, rank: Option<u32>) -> impl Iterator<Item = CollectiveEvent> {
         self.communicators.iter().map(move |(communicator, ranks)| {
-            let mut members = ranks.split(|letter: char| !letter.is_ascii_digit()).filter(|word| !word.is_empty());
-            let place = members.position(|member| member.parse().ok() == rank && rank.is_some());
-            let rank = place.map_or(0, |place| place as u32);
+            let rank = rank.and_then(|rank| place(rank, ranks, communicator.ranks)).unwrap_or(communicator.ranks);
             CollectiveEvent::Communicator(Communicator { rank, ..*communicator })
         })
     }
@@ -99,6 +97,16 @@ impl ProcessGroups {
         (operation.launch_begin, operation.launch_end) = (call.start, call.end);
         Some(CollectiveEvent::Operation(operation))
     }
+}
+
+/// The place of `rank` in a group of `size` ranks, by the list that PyTorch writes. Of more than 30 ranks it writes the
+/// first ones, dots and the last one.
+fn place(rank: u32, list: &str, size: u32) -> Option<u32> {
+    let members: Vec<u32> =
+        list.split(|letter: char| !letter.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect();
+    let at = members.iter().position(|&member| member == rank)?;
+    let is_last = at + 1 == members.len();
+    if is_last && list.contains("...") { size.checked_sub(1) } else { u32::try_from(at).ok() }
 }
 
 /// A name that older versions wrote as a number.
@@ -122,5 +130,18 @@ fn data_type(name: &str) -> DataType {
         "Float8_e4m3fn" => DataType::Float8E4m3,
         "Float8_e5m2" => DataType::Float8E5m2,
         _ => DataType::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::place;
+
+    #[test]
+    fn the_place_of_a_rank_is_known_unless_dots_hide_it() {
+        assert_eq!(place(6, "[4, 5, 6, 7]", 4), Some(2));
+        assert_eq!(place(9, "[4, 5, 6, 7]", 4), None);
+        let many = "[0, 2, 4, ..., 126]";
+        assert_eq!([4, 126, 60].map(|rank| place(rank, many, 64)), [Some(2), Some(63), None]);
     }
 }

@@ -39,7 +39,7 @@ pub struct Communicator {
     pub nodes: u32,
     /// Its ranks.
     pub ranks: u32,
-    /// The rank of this process in it.
+    /// The rank of this process in it; not below `ranks` where it is not known.
     pub rank: u32,
 }
 
