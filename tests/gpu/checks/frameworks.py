@@ -97,7 +97,7 @@ def program(name: str, command: list[str], ends_with: int = 0, uses_nccl: bool =
         yield expect(f"frameworks.{name}.bare", True, f"{bare.ending()}, {bare.stdout.strip()!r}")
         plugin = {"nccl": {"NCCL_PROFILER_PLUGIN": "libprof.so"}} if uses_nccl else {}
         for setting, variables in {**settings(suite), **plugin}.items():
-            with COUNTERS if setting in ("counters", "auto") else contextlib.nullcontext():
+            with COUNTERS if setting in ("monitor", "counters", "auto") else contextlib.nullcontext():
                 traced = suite.run(f"{name}-{setting}", command, Mode.VARIABLE, variables)
             yield compare(suite, name, setting, bare, traced)
 
