@@ -23,7 +23,7 @@ use crate::{message, terminal};
 
 /// Exit code when ranks wait.
 const WAITS: u8 = 1;
-/// Exit code when nobody answered or a file could not be read.
+/// Exit code when nothing was learned or a file could not be read.
 pub const FAILED: u8 = 2;
 /// The command of the protocol.
 const QUESTION: &str = "hang";

@@ -26,7 +26,8 @@ pub fn shown<T>(work: impl FnOnce(&mut Progress<'_>) -> T) -> T {
     }
     let style = ProgressStyle::with_template("{wide_bar} {percent:>3} %");
     let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-    let style = if terminal::shows_unicode() { style } else { style.progress_chars("#.") };
+    let style =
+        if terminal::shows_unicode(|name| std::env::var(name).ok()) { style } else { style.progress_chars("#.") };
     let bar = ProgressBar::no_length().with_style(style);
     let outcome = work(&mut |done, total| {
         bar.set_length(total);

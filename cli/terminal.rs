@@ -10,11 +10,19 @@ pub fn columns() -> Option<u16> {
     Term::stdout().size_checked().map(|(_, columns)| columns).filter(|&columns| columns > 0)
 }
 
-/// Whether the locale has more than ASCII: the first of three variables that is set says which encoding is.
-pub fn shows_unicode() -> bool {
-    let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+/// True if the locale has more than ASCII: the first of three variables that is set decides, as in the C library.
+pub fn shows_unicode(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let set = |name| variable(name).filter(|value| !value.is_empty());
     let encoding = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default().to_lowercase();
     encoding.contains("utf-8") || encoding.contains("utf8")
+}
+
+/// The first letters, the last of them `~` when something is missing.
+pub fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['~']).collect()
 }
 
 /// How texts are set for standard output: for the width of the terminal and in color, unless `NO_COLOR` is set or the

@@ -132,8 +132,8 @@ impl Baseline {
                 let case = if self.case.is_empty() { String::new() } else { format!(" in case {:?}", self.case) };
                 let path = self.path.display();
                 return Err(format!(
-                    "{path}: nothing about {kernel:?} on {device}{case}; to store it, run once with {BLESS}=1, \
-                     `gpuwhy check` with --bless"
+                    "{path}: nothing about {kernel:?} on {device}{case}; to store it, run once with {BLESS}=1, or \
+                     pass --bless to `gpuwhy check`"
                 ));
             };
             let stored = document.kernels[at].median_ns;

@@ -16,6 +16,12 @@ pub(crate) fn uses_at_least(report: &Report, name: &str, unit: Roof, least: f64)
     for view in &measured {
         match view.figures.roof(unit) {
             Some(used) if used >= least => {}
+            Some(used) if view.figures.lower_bounds.contains(&unit) => failures.push(format!(
+                "{}: only part of its use of the {} was measured, at least {:.1} % (gpuwhy kernels --set sol)",
+                view.name,
+                unit.words(),
+                used * 1e2
+            )),
             Some(used) => failures.push(short_of(&view.name, used, unit, least)),
             None => failures.push(format!(
                 "{}: its use of the {} was not measured (gpuwhy kernels --set core)",

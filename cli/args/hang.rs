@@ -15,8 +15,8 @@ ends with the rank.
 
 EXIT CODES:
   0  no rank waits
-  1  ranks wait, or processes do not answer; the text says which
-  2  nobody answered, or a file could not be read
+  1  ranks wait, or a process or host does not answer; the text says which
+  2  no process was found, no host could be reached, or a file could not be read
   130, 143  interrupted by Ctrl-C or SIGTERM
 
 EXAMPLES:

@@ -25,8 +25,8 @@ NCCL_PROFILER_PLUGIN, sets a GPUWHY_* variable of libprof.so; without the option
 PLACEHOLDERS of --output:
   %p process id   %h host name   %q{VAR} the environment variable VAR   %% a percent sign
 
-Since gpuwhy becomes the command, it says nothing after it: a program that does not use CUDA gets no report and no trace,
-without a word.
+gpuwhy replaces itself with the command, so it cannot print anything afterward: a program that never uses CUDA ends with
+no report, no trace and no message.
 
 --pytorch puts a sitecustomize.py in a temporary folder at the front of PYTHONPATH. Python imports it at its start; it
 waits for the program's import of torch, and runs the sitecustomize.py that was there before. It does not work with

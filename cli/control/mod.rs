@@ -17,6 +17,7 @@ use profiler_core::text_format::{printable, printable_json};
 use serde_json::Value;
 
 use self::connection::{ANSWER_TIMEOUT, Connection, ask, parsed};
+use crate::terminal::cut;
 use crate::{interrupt, message};
 
 /// Exit code when there is no such process, or it does not answer.
@@ -108,10 +109,7 @@ const NAME: usize = 24;
 
 /// The processes, with what tells them apart where that is known: run and rank, and hosts where there are several.
 fn table(rows: &[(Process, Value)]) -> String {
-    let name = |answer: &Value, field: &str| {
-        let text = printable(answer[field].as_str().unwrap_or_default()).into_owned();
-        if text.chars().count() > NAME { text.chars().take(NAME - 1).chain(['~']).collect() } else { text }
-    };
+    let name = |answer: &Value, field: &str| cut(&printable(answer[field].as_str().unwrap_or_default()), NAME);
     let names = |field: &'static str| -> Vec<String> { rows.iter().map(|(_, answer)| name(answer, field)).collect() };
     let ranks = rows.iter().map(|(_, answer)| answer["rank"].as_u64().map_or(String::new(), |rank| rank.to_string()));
     let (runs, ranks, hosts) = (names("run"), ranks.collect::<Vec<_>>(), names("host"));

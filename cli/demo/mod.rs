@@ -65,8 +65,8 @@ pub enum Choice {
 ///
 /// # Errors
 ///
-/// When there are no recordings, when a name is unknown, when the libraries are neither there nor can be built, or
-/// when a recording fails.
+/// When there are no recordings, the libraries are neither there nor can be built, or a recording fails. For an unknown
+/// name the exit code is [`UNKNOWN`].
 pub fn run(props: &Props) -> Result<u8> {
     let all = fixtures::find(props.from.as_deref())?;
     if props.list {

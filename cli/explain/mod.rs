@@ -50,7 +50,9 @@ pub fn run(props: &Props) -> Result<u8> {
 fn unknown(entries: &Entries, word: &str) -> String {
     let hint = match entries.nearest(word) {
         Some(nearest) => format!("did you mean `{nearest}`?"),
-        None => "`gpuwhy explain` lists the known words, docs/reference/report.md the names of the JSON".to_owned(),
+        None => {
+            "`gpuwhy explain` lists the known words; docs/reference/report.md lists the names in the JSON".to_owned()
+        }
     };
     format!("there is no entry for {:?}; {hint}", printable(word))
 }

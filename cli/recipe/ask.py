@@ -1,7 +1,7 @@
 """Asks DuckDB or Spark, and prints a line of JSON for each row of the answer.
 
-gpuwhy gives the request as a line of JSON on standard input: engine, server, views (statements for DuckDB), tables (name, path,
-schema, whether there are files) and sql. The input ends when gpuwhy does, and then this ends too.
+gpuwhy gives the request as a line of JSON on standard input: engine, server, views (statements for DuckDB), tables
+(name, path, schema, whether there are files) and sql. The input ends when gpuwhy does, and then this ends too.
 """
 
 import decimal

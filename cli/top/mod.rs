@@ -102,7 +102,8 @@ fn once(props: &Props, launchers: &[Launcher], running: &Running) -> Result<Vec<
         let hosts: Vec<_> = launchers.iter().map(|launcher| scope.spawn(|| remote::once(launcher, running))).collect();
         events.extend(hosts.into_iter().filter_map(|host| host.join().ok()).flatten());
     });
-    if !props.processes.is_empty() && !events.iter().any(|event| matches!(event, Event::Answer(..))) {
+    let is_there = |event: &Event| matches!(event, Event::Answer(..) | Event::Update(Update::Silent(..)));
+    if !props.processes.is_empty() && !events.iter().any(is_there) {
         let names: Vec<_> = props.processes.iter().map(ToString::to_string).collect();
         bail!("no process {} of this user runs with gpuwhy; `gpuwhy status` lists those that do", names.join(", "));
     }

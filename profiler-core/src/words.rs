@@ -82,7 +82,7 @@ pub const fn cause(leaf: Leaf) -> &'static str {
         Leaf::LaunchApi => "inside launch calls",
         Leaf::LaunchLatency => "launch-to-start delay",
         Leaf::InterKernel => "pause between queued kernels",
-        Leaf::DependencyWait => "waiting for another stream or GPU",
+        Leaf::DependencyWait => "idle while work was queued",
         Leaf::GraphWait => "waiting inside a CUDA graph",
         Leaf::Profiler => "overhead of gpuwhy",
         Leaf::Unobserved => "not recorded",

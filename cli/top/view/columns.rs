@@ -3,6 +3,7 @@
 use profiler_core::attribution::leaf::Group;
 use profiler_core::text_format::duration;
 
+use crate::terminal::cut;
 use crate::top::process::{Presence, Process};
 
 /// A column.
@@ -146,14 +147,6 @@ pub fn program(command: &str) -> String {
     let (program, rest) = command.split_once(' ').unwrap_or((command, ""));
     let name = program.rsplit('/').next().unwrap_or(program);
     format!("{name} {rest}").trim_end().to_owned()
-}
-
-/// The first letters, the last of them `~` when something is missing.
-pub fn cut(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text.to_owned();
-    }
-    text.chars().take(width.saturating_sub(1)).chain(['~']).collect()
 }
 
 /// The beginning and the end, with `~` between: functions of one file, and kernels of one library, differ at their end.

@@ -6,9 +6,10 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 
-use super::columns::{cut, cut_inside, program};
+use super::columns::{cut_inside, program};
 use super::look::{Look, letter};
 use super::{chart, line, rule};
+use crate::terminal::cut;
 use crate::top::answer::{CAUSES, Device, Live, Steps, harmless};
 use crate::top::board::Board;
 use crate::top::process::{Presence, Process, Recent, Table, last_minute, sums};

@@ -3,6 +3,8 @@
 use profiler_core::attribution::leaf::Group;
 use ratatui::style::{Color, Modifier, Style};
 
+use crate::terminal;
+
 /// How the display looks on this terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
@@ -17,10 +19,7 @@ impl Look {
     pub fn of(variable: impl Fn(&str) -> Option<String>) -> Self {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         let color = set("NO_COLOR").is_none() && !set("TERM").is_some_and(|term| term.ends_with("-m"));
-        // As the C library decides: the first that is set.
-        let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG")).unwrap_or_default();
-        let locale = locale.to_lowercase();
-        Self { color, unicode: locale.contains("utf-8") || locale.contains("utf8") }
+        Self { color, unicode: terminal::shows_unicode(set) }
     }
 
     /// The style of a cause's cell: one of the 16 colors that every terminal has.

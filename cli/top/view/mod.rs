@@ -14,10 +14,11 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::widgets::{Clear, Paragraph, Widget as _};
 
-use self::columns::{Columns, cells, cut};
+use self::columns::{Columns, cells};
 use self::look::Look;
 use super::board::{Board, Overlay};
 use super::process::{Presence, Process};
+use crate::terminal::cut;
 
 /// Smaller terminals are told so.
 const SMALLEST: (u16, u16) = (40, 10);

@@ -112,7 +112,7 @@ pub const HISTORY: Setting<Option<PathBuf>> = Setting {
     meaning: "File to which a line of about 2 kB about the run is added at its end, for `gpuwhy history`: step, verdict, causes, \
                   command line. `gpuwhy run` and the Python module set it to `gpuwhy/history.jsonl` in XDG_STATE_HOME or \
                   ~/.local/state, unless it is set; `off` keeps none. Of a job only rank 0 writes. A file that cannot be written, \
-                  holds something else than a history, or is of more than 8 MiB, is left alone, and a line on stderr says so.",
+                  holds something else than a history, or is of more than 8 MiB, is left alone; a line on stderr says so if the variable names the file, and with `gpuwhy run -v` otherwise.",
     parse: |text| or_off(text, |text| Some(PathBuf::from(text)).filter(|path| path.is_absolute())),
 };
 

@@ -107,7 +107,8 @@ fn sentence(runs: &[Run], judged: &[Judged]) -> String {
                 (true, 1) => "It is the only earlier run like it".to_owned(),
                 (true, count) => format!("Regression: it is slower than each of the {count} runs before it"),
                 (false, 1) => format!(
-                    "It is the only earlier run like it: a difference below {:.0} % may be none of the program",
+                    "It is the only earlier run like it: below {:.0} % of the longer step, a difference may not come from \
+                     the program",
                     RUNS_DIFFER * 1e2
                 ),
                 (false, _) => "Not slower than each of the runs before that, so runs may differ this much".to_owned(),

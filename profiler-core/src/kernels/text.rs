@@ -181,7 +181,7 @@ fn speed(out: &mut Page, view: &KernelView) {
         .filter_map(|(&roof, share)| {
             let paint = if Some(roof) == nearest { Paint::Bold } else { Paint::Plain };
             let share = share?;
-            let is_bound = figures.lower_bounds.contains(&roof);
+            let is_bound = figures.lower_bounds.contains(&roof) && share >= 0.01;
             let used = if is_bound { format!("at least {} %", (share * 100.0) as u64) } else { percent(share) };
             Some((paint, format!("{} {used}", roof.words())))
         })

@@ -168,11 +168,7 @@ fn abstention(
         for leaf in Leaf::ALL.into_iter().filter(|leaf| leaf.group() == Group::CannotTell) {
             let nanos: u64 = devices.iter().map(|device| device.steady_leaves[leaf as usize]).sum();
             if nanos > 0 {
-                let cause = match leaf {
-                    Leaf::DependencyWait => "idle while work was queued",
-                    _ => words::cause(leaf),
-                };
-                causes.push((nanos, leaf, format!("{cause} {}", duration(nanos))));
+                causes.push((nanos, leaf, format!("{} {}", words::cause(leaf), duration(nanos))));
             }
         }
         causes.sort_by_key(|&(nanos, leaf, _)| (std::cmp::Reverse(nanos), leaf));
