@@ -154,7 +154,7 @@ fn what_a_launcher_complains_of_is_escaped_and_bounded() {
         if verb.len() > 1 {
             let shown = String::from_utf8(output.stdout).unwrap();
             assert!(shown.lines().count() == 1 && shown.contains("7: capture 1 has begun"), "{shown}");
-            assert!(said.contains("100000 lines that are no answers"), "{said}");
+            assert!(said.contains("100000 lines that are not answers"), "{said}");
         }
     }
 }

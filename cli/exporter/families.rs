@@ -1,7 +1,7 @@
 //! The metrics: their names, types and labels, and how they are written in Prometheus's text format.
 //!
-//! Labels that dcgm-exporter has too mean the same and have the same names, so that `on(Hostname, UUID)` joins. `job` and
-//! `instance` belong to Prometheus and are never used. `docs/guide/metrics.md` explains each metric.
+//! Labels that dcgm-exporter has too mean the same and have the same names, so that `on(Hostname, UUID)` joins. `job`
+//! and `instance` belong to Prometheus and are never used. `docs/guide/metrics.md` explains each metric.
 
 use std::fmt::Write;
 

@@ -68,8 +68,8 @@ pub struct SourceSampler {
     /// What the program has loaded.
     pub modules: Modules,
     state: Mutex<State>,
-    /// Held while windows that were taken out of the state are on their way to the collector, and taken before the state:
-    /// copies of modules take a tenth of a second, for which no launch and no context has to wait.
+    /// Held while windows that were taken out of the state are sent to the collector; taken before the state. Checksums
+    /// of modules take a tenth of a second, for which no launch and no context has to wait.
     sending: Mutex<()>,
     /// Whether launches matter. `Acquire`/`Release`: whoever sees it sees the state behind it.
     is_armed: AtomicBool,

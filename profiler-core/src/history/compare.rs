@@ -64,8 +64,8 @@ impl Change {
         (self.after_ns as f64 - self.before_ns as f64) / self.before_ns.max(1) as f64 * 100.0
     }
 
-    /// Result of the rank test alone: a change that chance gives more often than in one of a hundred cases is none. Never
-    /// inconclusive; whether it is a regression depends on the runs before.
+    /// Result of the rank test alone: a change that chance gives more often than in one of a hundred cases is none.
+    /// Never inconclusive; whether it is a regression depends on the runs before.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         match self.after_ns.cmp(&self.before_ns) {
