@@ -43,7 +43,10 @@ fn run(stage: &Stage, seconds: u64, settings: &[(&str, &str)]) -> Output {
     host.env("GPUWHY_REPLAY_COUNTERS", stage.path("counters.txt")).env("GPUWHY_REPLAY_SPEED", "5");
     host.env("GPUWHY_REPLAY_THEN", then.join(","));
     host.args(["--until", &(seconds * 1_000).to_string()]);
-    host.env("GPUWHY_MODE", "auto").env("GPUWHY_FLUSH", "20ms").env("GPUWHY_REPORT", "full");
+    host.env("GPUWHY_MODE", "auto")
+        .env("GPUWHY_GPU_METRICS", "auto")
+        .env("GPUWHY_FLUSH", "20ms")
+        .env("GPUWHY_REPORT", "full");
     let output = host.envs(settings.iter().map(|&(name, value)| (format!("GPUWHY_{name}"), value))).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     output

@@ -36,7 +36,7 @@ PROGRAMS = {
 TOOLS = {"gpuwhy": "gpuwhy", "floor": "CUPTI alone", "nsys": "nsys `-t cuda`", "torch": "torch.profiler"}
 # Mode, its option, what it records, the tool that measures it, and the programs whose prices tell it best.
 MODES = [
-    ("monitor", "--mode monitor", "ranges (NVTX), host threads, utilization, GPU counters (not in this cost)", "gpuwhy-monitor",
+    ("monitor", "--mode monitor", "ranges (NVTX), host threads, utilization", "gpuwhy-monitor",
      ("gpt", "resnet", "mlp", "launch")),
     ("light", "--mode light", "device work and the calls that launch, copy, wait or allocate", "gpuwhy",
      ("gpt", "resnet", "mlp", "launch")),

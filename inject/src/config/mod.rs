@@ -122,8 +122,6 @@ impl Settings {
         let mode = reader.get(&table::MODE);
         let max_overhead = reader.get(&table::MAX_OVERHEAD);
         let (every, length) = (reader.get(&bursts::BURST_EVERY), reader.get(&bursts::BURST_LENGTH));
-        let gpu_metrics = reader.get(&table::GPU_METRICS);
-        let samples_unasked = mode.monitors() && !reader.is_set(GPU_METRICS);
         let native_stacks = reader.get(&table::NATIVE_STACKS);
         let stacks_unasked = mode.monitors() && !reader.is_set(NATIVE_STACKS);
         let settings = Self {
@@ -153,7 +151,7 @@ impl Settings {
             sampling: reader.get(&table::SAMPLING),
             native_stacks: if stacks_unasked { NativeStacks::WithPython } else { native_stacks },
             kernels: read_kernels(&mut reader),
-            gpu_metrics: if samples_unasked { GpuMetrics::Auto } else { gpu_metrics },
+            gpu_metrics: reader.get(&table::GPU_METRICS),
             what_if: reader.get(&table::WHAT_IF),
             control: reader.get(&table::CONTROL),
             run: reader.get(&table::RUN),
@@ -398,15 +396,14 @@ mod tests {
     }
 
     #[test]
-    fn mode_auto_has_limits_and_samples_and_no_captures_of_others() {
+    fn mode_auto_has_limits_and_no_captures_of_others() {
         let (settings, bad) = parse(&[(MODE, "auto")]);
-        assert!(bad.is_empty() && settings.gpu_metrics == GpuMetrics::Auto, "{bad:?}");
+        assert!(bad.is_empty() && settings.gpu_metrics == GpuMetrics::Gauges, "{bad:?}");
         assert_eq!(settings.native_stacks, NativeStacks::WithPython);
         assert_eq!(parse(&[(MODE, "light")]).0.native_stacks, NativeStacks::Off);
         let metrics = |pairs| parse(pairs).0.gpu_metrics;
-        assert_eq!(metrics(&[(MODE, "monitor")]), GpuMetrics::Auto, "as `gpuwhy run --mode monitor`");
-        assert_eq!(metrics(&[(MODE, "monitor"), (GPU_METRICS, "gauges")]), GpuMetrics::Gauges);
-        assert_eq!(metrics(&[(MODE, "light")]), GpuMetrics::Gauges);
+        assert_eq!(metrics(&[(MODE, "monitor")]), GpuMetrics::Gauges, "counters are sampled only if asked for");
+        assert_eq!(metrics(&[(MODE, "monitor"), (GPU_METRICS, "auto")]), GpuMetrics::Auto);
         assert_eq!(parse(&[(MODE, "monitor"), (NATIVE_STACKS, "off")]).0.native_stacks, NativeStacks::Off);
         let limits = settings.bursts.unwrap();
         assert_eq!((limits.every_ns, limits.longest_ns, limits.budget), (120_000_000_000, 2_000_000_000, 0.01));

@@ -41,9 +41,9 @@ pub const MODE: Setting<Mode> = Setting {
     default: "light",
     expected: "monitor, auto, light or full",
     meaning: "How much is recorded at most: `monitor` no device work and no API call, only ranges (NVTX), what host threads do \
-                  and how busy the devices are, which divides device time where hardware counters can be sampled ([what its verdict rests \
+                  and how busy the devices are, which divides device time only with GPUWHY_GPU_METRICS=auto ([what its verdict rests \
                   on](../reference/report.md#monitor-mode)); `auto` the same, and bursts of `light` where samples leave the bottleneck \
-                  open or the step time drifts (GPUWHY_BURST_EVERY); both sample hardware counters unless GPUWHY_GPU_METRICS is set; `light` device work and the API calls that launch, copy, wait, allocate or load; \
+                  open or the step time drifts (GPUWHY_BURST_EVERY); `light` device work and the API calls that launch, copy, wait, allocate or load; \
                   `full` every API call, memory usage, synchronizations and events too.",
     parse: Mode::named,
 };
@@ -397,7 +397,7 @@ pub const GPU_METRICS: Setting<GpuMetrics> = Setting {
                   the driver allows it; the report notes a refusal. `on` also says a refusal on stderr; `on:HZ` names the rate. Sampling \
                   counts the whole GPU, takes about 150 MB of host memory and at most 1 % of one core (5 % with `on:HZ`, a whole core \
                   above 1000): beyond that the rate is lowered. It excludes ncu, GPU metrics of nsys and, before Hopper, profiling metrics of DCGM. With \
-                  GPUWHY_MODE=monitor or auto the samples divide the GPU's time; the default of both is `auto`.",
+                  GPUWHY_MODE=monitor or auto the samples divide the GPU's time. None are taken unless asked for: programs that ended while sampling was being started have crashed (H100, CUPTI 13.0).",
     parse: GpuMetrics::parse,
 };
 

@@ -7,7 +7,7 @@
 //!
 //! A refusal is no error: it is a fact of the trace, with what to do.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use cupti_sys::counters::Counters;
@@ -56,8 +56,10 @@ const MEMORY_TO_SAMPLE: u64 = 512 << 20;
 /// to be closed before those run: a C program crashed at its end in which they were closed afterwards (H100, CUPTI
 /// 13.0).
 pub fn close_before_libraries() {
-    static DONE: AtomicBool = AtomicBool::new(false);
-    if let Err(error) = process::at_exit_again(&DONE) {
+    // Each of the first calls may have loaded more of them.
+    static DONE: [AtomicBool; 4] = [const { AtomicBool::new(false) }; 4];
+    let Some(done) = DONE.iter().find(|done| !done.load(Ordering::Relaxed)) else { return };
+    if let Err(error) = process::at_exit_again(done) {
         tracing::warn!("GPU counters may be closed late: {error}");
     }
 }
@@ -250,6 +252,10 @@ impl Thread<'_> {
             return;
         };
         let available = Counters::of(self.cupti);
+        // Opening takes long: an end of the program meanwhile must wait for it.
+        if available.initialize().is_ok() {
+            close_before_libraries();
+        }
         let is_asked_for = matches!(self.reader.wanted, GpuMetrics::On(_));
         let mut asks_again = false;
         for device in self.sampled.iter_mut().filter(|device| !device.is_open()) {

@@ -14,7 +14,7 @@ from trace_report import single
 
 SECONDS = 45
 EVERY = 30
-SETTINGS = {"GPUWHY_MODE": "auto", "GPUWHY_NATIVE_STACKS": "auto", "GPUWHY_BURST_EVERY": f"{EVERY}s"}
+SETTINGS = {"GPUWHY_MODE": "auto", "GPUWHY_GPU_METRICS": "auto", "GPUWHY_NATIVE_STACKS": "auto", "GPUWHY_BURST_EVERY": f"{EVERY}s"}
 EXPECTED = {"compute": "gpu_compute", "loading": "data_loading", "launch": "launch"}
 WITHIN = 30.0
 COST = 1.015

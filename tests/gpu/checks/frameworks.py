@@ -40,11 +40,14 @@ def settings(suite: Suite) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {
         "default": {}, "node": {"GPUWHY_CUDA_GRAPH_TRACE": "node"}, "graph": {"GPUWHY_CUDA_GRAPH_TRACE": "graph"},
         "full": {"GPUWHY_MODE": "full"}, "monitor": {"GPUWHY_MODE": "monitor"}, "counters": {"GPUWHY_GPU_METRICS": "on"},
+        # Counters half a second after the first context: short programs end while these are being opened.
+        "sampled": {"GPUWHY_MODE": "monitor", "GPUWHY_GPU_METRICS": "auto"},
         # Bursts as often as may be.
-        "auto": {"GPUWHY_MODE": "auto", "GPUWHY_BURST_EVERY": "2s", "GPUWHY_BURST_LENGTH": "1s", "GPUWHY_MAX_OVERHEAD": "20%"}}
+        "auto": {"GPUWHY_MODE": "auto", "GPUWHY_GPU_METRICS": "auto", "GPUWHY_BURST_EVERY": "2s", "GPUWHY_BURST_LENGTH": "1s",
+                 "GPUWHY_MAX_OVERHEAD": "20%"}}
     if suite.other_cupti:
         # With the library of the program `node` and `graph` may both be what the default is.
-        found = {name: found[name] for name in ("default", "full", "monitor", "counters", "auto")}
+        found = {name: found[name] for name in ("default", "full", "monitor", "counters", "sampled", "auto")}
         found["graph, other CUPTI"] = {"GPUWHY_CUDA_GRAPH_TRACE": "graph", "GPUWHY_CUPTI_PATH": suite.other_cupti}
     return found
 
@@ -97,7 +100,7 @@ def program(name: str, command: list[str], ends_with: int = 0, uses_nccl: bool =
         yield expect(f"frameworks.{name}.bare", True, f"{bare.ending()}, {bare.stdout.strip()!r}")
         plugin = {"nccl": {"NCCL_PROFILER_PLUGIN": "libprof.so"}} if uses_nccl else {}
         for setting, variables in {**settings(suite), **plugin}.items():
-            with COUNTERS if setting in ("monitor", "counters", "auto") else contextlib.nullcontext():
+            with COUNTERS if setting in ("counters", "sampled", "auto") else contextlib.nullcontext():
                 traced = suite.run(f"{name}-{setting}", command, Mode.VARIABLE, variables)
             yield compare(suite, name, setting, bare, traced)
 
