@@ -311,8 +311,10 @@ fn a_range_of_the_program_is_captured_from_its_push_to_its_pop() {
         let (captures, _) = read(&stage.path("trace.gpuwhy"));
         let edges: Vec<_> = captures.values().map(|capture| (capture.begin / MS, capture.end / MS)).collect();
         assert_eq!(edges, expected, "{at_end}");
-        captures.values().for_each(|capture| truth.check(capture, at_end));
-        assert_eq!(report(&stage, &[])["captures"][0]["trigger"], "nvtx");
+        let report = report(&stage, &[]);
+        let context = format!("{at_end}: {}", report["completeness"]);
+        captures.values().for_each(|capture| truth.check(capture, &context));
+        assert_eq!(report["captures"][0]["trigger"], "nvtx");
     }
     let stage = Stage::new();
     let mut host = host_with_ranges(&stage, "multi_stream", &ranges);
