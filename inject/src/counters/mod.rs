@@ -252,7 +252,7 @@ impl Thread<'_> {
             return;
         };
         let available = Counters::of(self.cupti);
-        // Opening takes long: an end of the program meanwhile must wait for it.
+        // Opening takes long: a program that ends meanwhile waits for it, but not for ever.
         if available.initialize().is_ok() {
             close_before_libraries();
         }
