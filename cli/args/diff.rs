@@ -38,7 +38,7 @@ pub struct DiffArgs {
     /// Show at most N kernels in the table of changes
     #[arg(long, value_name = "N", default_value_t = 10, conflicts_with = "json")]
     top: usize,
-    /// Exit with 3 if B is slower by more than this, unless the result is inconclusive
+    /// Exit with 3 if B is slower by more than this, unless inconclusive
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fail_if_slower: Option<f64>,
     #[command(flatten)]
