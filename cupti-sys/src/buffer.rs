@@ -63,7 +63,7 @@ impl Buffer {
         let words = self.words.len();
         let address = Box::into_raw(self.words).cast::<u64>();
         let mark = MARK.load(Ordering::Relaxed);
-        lent().insert(address as usize, Lent { words, purpose, mark });
+        lent().held.insert(address as usize, Lent { words, purpose, mark });
         (address.cast(), words * 8)
     }
 }
@@ -95,39 +95,84 @@ pub fn mark_lent(mark: u64) {
     MARK.store(mark, Ordering::Relaxed);
 }
 
-/// The oldest mark of the buffers that CUPTI holds for records to be delivered; `None` when it holds none.
+/// The oldest mark of the buffers whose records are still to be delivered: CUPTI holds them, or the handler is being
+/// told of them. `None` when there is none.
 #[must_use]
 pub fn oldest_lent() -> Option<u64> {
-    lent().values().filter(|lent| lent.purpose == Purpose::Deliver).map(|lent| lent.mark).min()
+    lent().oldest()
 }
 
-/// Buffers that CUPTI holds, by address.
-static LENT: Mutex<BTreeMap<usize, Lent>> = Mutex::new(BTreeMap::new());
+struct LentBuffers {
+    /// Those that CUPTI holds, by address.
+    held: BTreeMap<usize, Lent>,
+    /// Marks of those that CUPTI has handed over and whose handler has not returned. A thread that is preempted in
+    /// between would otherwise seem to have delivered its records.
+    returning: Vec<u64>,
+}
 
-fn lent() -> MutexGuard<'static, BTreeMap<usize, Lent>> {
+impl LentBuffers {
+    const fn new() -> Self {
+        Self { held: BTreeMap::new(), returning: Vec::new() }
+    }
+
+    fn oldest(&self) -> Option<u64> {
+        let held = self.held.values().filter(|lent| lent.purpose == Purpose::Deliver).map(|lent| lent.mark);
+        held.chain(self.returning.iter().copied()).min()
+    }
+
+    fn take_back(&mut self, address: usize) -> Option<Lent> {
+        let lent = self.held.remove(&address)?;
+        self.returning.push(lent.mark);
+        Some(lent)
+    }
+
+    /// One with this mark has been delivered.
+    fn delivered(&mut self, mark: u64) {
+        if let Some(index) = self.returning.iter().position(|&returning| returning == mark) {
+            self.returning.swap_remove(index);
+        }
+    }
+}
+
+static LENT: Mutex<LentBuffers> = Mutex::new(LentBuffers::new());
+
+fn lent() -> MutexGuard<'static, LentBuffers> {
     LENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How many buffers CUPTI holds now. What it never gives back at exit is lost.
+/// How many buffers CUPTI holds or is handing over now. What it never gives back at exit is lost.
 #[must_use]
 pub fn lent_buffers() -> usize {
-    lent().len()
+    let buffers = lent();
+    buffers.held.len() + buffers.returning.len()
 }
 
 /// Gives up the buffers that CUPTI holds, because it will hand them to somebody else; answers how many held records to
 /// be delivered. Their memory is never used again: whoever gets it may write to it or free it.
 pub fn forget_lent() -> usize {
-    std::mem::take(&mut *lent()).values().filter(|lent| lent.purpose == Purpose::Deliver).count()
+    std::mem::take(&mut lent().held).values().filter(|lent| lent.purpose == Purpose::Deliver).count()
+}
+
+/// Memory that CUPTI has handed over. Until it is dropped, its records count as not delivered yet.
+pub(crate) struct Returned {
+    pub(crate) purpose: Purpose,
+    mark: u64,
+}
+
+impl Drop for Returned {
+    fn drop(&mut self) {
+        lent().delivered(self.mark);
+    }
 }
 
 /// Takes lent memory back, or `None` when this address was never lent.
-pub(crate) fn take_back(address: *mut u8) -> Option<(Buffer, Purpose)> {
-    let Lent { words, purpose, .. } = lent().remove(&(address as usize))?;
+pub(crate) fn take_back(address: *mut u8) -> Option<(Buffer, Returned)> {
+    let Lent { words, purpose, mark } = lent().take_back(address as usize)?;
     let words = std::ptr::slice_from_raw_parts_mut(address.cast::<u64>(), words);
     // SAFETY: the entry was in the list, so address and length are those of a box that `lend` gave up, and removing
     // the entry under the lock makes this the only time it is taken back. CUPTI has stopped writing: it said so by
     // handing the buffer over.
-    Some((Buffer { words: unsafe { Box::from_raw(words) } }, purpose))
+    Some((Buffer { words: unsafe { Box::from_raw(words) } }, Returned { purpose, mark }))
 }
 
 /// A buffer that CUPTI has filled.
@@ -220,8 +265,8 @@ mod tests {
     fn lent_memory_comes_back_once_and_foreign_memory_never() {
         let (address, bytes) = Buffer::new(64).unwrap().lend(Purpose::Discard);
         assert_eq!(bytes, 64);
-        let (buffer, purpose) = take_back(address).unwrap();
-        assert_eq!((buffer.capacity(), purpose), (64, Purpose::Discard));
+        let (buffer, returned) = take_back(address).unwrap();
+        assert_eq!((buffer.capacity(), returned.purpose), (64, Purpose::Discard));
         assert!(take_back(address).is_none());
 
         let mut foreign = [0_u64; 8];
@@ -236,10 +281,21 @@ mod tests {
         mark_lent(9);
         let (discarded, _) = Buffer::new(64).unwrap().lend(Purpose::Discard);
         let (new, _) = Buffer::new(64).unwrap().lend(Purpose::Deliver);
-        let mark = |address: *mut u8| lent().get(&(address as usize)).map(|lent| lent.mark);
+        let mark = |address: *mut u8| lent().held.get(&(address as usize)).map(|lent| lent.mark);
         assert_eq!([old, discarded, new].map(mark), [Some(7), Some(9), Some(9)]);
         assert!(oldest_lent().is_some_and(|oldest| oldest <= 7));
         [old, discarded, new].into_iter().for_each(|address| drop(take_back(address)));
+    }
+
+    #[test]
+    fn a_buffer_counts_as_lent_until_its_handler_has_returned() {
+        let mut buffers = LentBuffers::new();
+        let lent = |mark| Lent { words: 8, purpose: Purpose::Deliver, mark };
+        buffers.held.extend([(64, lent(7)), (128, lent(9))]);
+        assert!(buffers.take_back(64).is_some() && buffers.take_back(64).is_none());
+        assert_eq!(buffers.oldest(), Some(7));
+        buffers.delivered(7);
+        assert_eq!(buffers.oldest(), Some(9));
     }
 
     #[test]

@@ -145,10 +145,11 @@ pub(crate) unsafe extern "C" fn completed<H: ActivityHandler>(
 ) {
     // A panic unwinds through the buffer, which frees it. There is nobody here to tell.
     let _ = catch_unwind(|| match take_back(address) {
-        Some((buffer, purpose)) => {
+        // `returned` lives until the handler has the records.
+        Some((buffer, returned)) => {
             // SAFETY: CUPTI just handed over this buffer with `valid` bytes of records, and is never unloaded.
             let buffer = unsafe { CompletedBuffer::from_cupti(buffer, valid, context as usize, stream) };
-            match purpose {
+            match returned.purpose {
                 Purpose::Deliver => H::buffer_completed(buffer),
                 Purpose::Discard => {
                     let records = REGISTERED.get().map_or(0, |registered| count_by_library(registered.cupti, &buffer));

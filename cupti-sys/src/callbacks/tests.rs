@@ -70,8 +70,8 @@ fn without_memory_old_libraries_get_a_buffer_to_throw_away_and_new_ones_null() {
     assert_eq!(answer(None, true), (ptr::null_mut(), 0));
     let (address, size) = answer(None, false);
     assert_eq!(size, DISCARD_BYTES);
-    let (buffer, purpose) = take_back(address).unwrap();
-    assert_eq!((buffer.capacity(), purpose), (DISCARD_BYTES, Purpose::Discard));
+    let (buffer, returned) = take_back(address).unwrap();
+    assert_eq!((buffer.capacity(), returned.purpose), (DISCARD_BYTES, Purpose::Discard));
 }
 
 #[test]
