@@ -20,6 +20,7 @@ use profiler_core::record::Timestamp;
 
 use crate::capture::controller::CaptureController;
 use crate::capture::plan::Event;
+use crate::counters::library_calls::STOP_TIMEOUT;
 use crate::cupti::other_tool::OtherToolDetector;
 use crate::log;
 use crate::message::{FlusherCommand, Message, Shared};
@@ -31,10 +32,6 @@ use crate::utilization::UtilizationReader;
 /// How long the last flush is waited for beyond its return while CUPTI still holds buffers: it may hand them over just
 /// after that. Once in the life of a process, and only while something is missing.
 const STRAGGLERS: Duration = Duration::from_millis(50);
-
-/// The thread that reads counters may take so long to end at the end of the program: closing takes 50 ms a device, and
-/// opening, which it may be at, 300 ms (H200).
-const COUNTERS_TIMEOUT: Duration = Duration::from_millis(600);
 
 /// A mark is held back so long for a buffer that CUPTI keeps: as long as the engine waits for a launch. Records that
 /// come later are counted as late or as dropped. It bounds what a kernel that never ends does to the live verdict.
@@ -109,7 +106,7 @@ pub fn run(
         if stopping && let Some(kernels) = Profiler::installed().and_then(|profiler| profiler.kernels.as_ref()) {
             kernels.finish(&shared.messages);
         }
-        if stopping && !shared.counters.stop(COUNTERS_TIMEOUT) {
+        if stopping && !shared.counters.stop(STOP_TIMEOUT) {
             tracing::debug!("the thread of the counters does not end");
         }
         let at = clock::now(cupti);

@@ -24,8 +24,8 @@ use crate::config::request::{Range, Request};
 use crate::config::{self, CuptiSharing, Graphs, ReportStyle, Sampling, Settings, SettingsError, WhatIf};
 use crate::control::server::{self, Control};
 use crate::cost::CallbackTimer;
-use crate::counters::Reader;
 use crate::counters::stop::Stop;
+use crate::counters::{Reader, library_calls};
 use crate::cupti::callbacks::Callbacks;
 use crate::cupti::flush_backlog::FlushBacklog;
 use crate::cupti::kinds;
@@ -304,6 +304,7 @@ fn start_once(settings: &Settings, late: bool) -> Result<(), StartError> {
     }
     flushing.work(move || flusher::run(cupti, period, &commands, &controller, &shared, measured));
     watch_forks();
+    Profiler::close_counters_before_exit();
     if let Err(error) = process::at_exit(finish) {
         tracing::warn!("{NO_EXIT_HANDLER}: {error}");
     }
@@ -320,7 +321,12 @@ fn cannot_start_thread(error: io::Error) -> StartError {
 
 /// From now on the child of a fork is inert.
 pub fn watch_forks() {
-    if let Err(error) = process::at_fork(forked) {
+    let handlers = process::ForkHandlers {
+        before: library_calls::fork_begins,
+        in_parent: library_calls::fork_ends,
+        in_child: forked,
+    };
+    if let Err(error) = process::at_fork(handlers) {
         tracing::warn!("no fork handler can be registered: {error}");
     }
 }
@@ -328,6 +334,7 @@ pub fn watch_forks() {
 /// The child of a fork has our memory but not our threads, and CUDA is of no use in it: stay silent for ever. Before
 /// CUDA was used there is nothing to be silent about: the child may use it, and is then measured like any process.
 fn forked() {
+    library_calls::forked();
     if State::now() == State::Idle {
         nvtx::forked();
     } else {

@@ -12,6 +12,7 @@ use cupti_sys::{Cupti, CuptiResult};
 
 use crate::capture::controller::CaptureController;
 use crate::config::{self, ReportStyle};
+use crate::counters;
 use crate::kernels::KernelProfiler;
 use crate::message::{FlusherCommand, Message, RunOutcome, Shared};
 use crate::sys::process;
@@ -141,9 +142,21 @@ impl Profiler {
     /// while the driver still answers. The second run finds nothing to do.
     pub fn context_created(&self) {
         static DONE: AtomicBool = AtomicBool::new(false);
-        if let Err(error) = process::at_exit_again(&DONE) {
+        Self::close_counters_before_exit();
+        if !DONE.swap(true, Ordering::Relaxed)
+            && let Err(error) = process::at_exit_again()
+        {
             tracing::warn!("{NO_EXIT_HANDLER}: {error}");
         }
+    }
+
+    /// If this is the program's main thread, its end waits until counters are closed.
+    pub fn close_counters_before_exit() {
+        process::before_exit(|| {
+            if let Some(profiler) = Self::running() {
+                counters::close_for_exit(&profiler.shared.counters);
+            }
+        });
     }
 
     /// Has the collector fetch the program's ranges before its next round. Without one they wait.

@@ -397,7 +397,7 @@ pub const GPU_METRICS: Setting<GpuMetrics> = Setting {
                   the driver allows it; the report notes a refusal. `on` also says a refusal on stderr; `on:HZ` names the rate. Sampling \
                   counts the whole GPU, takes about 150 MB of host memory and at most 1 % of one core (5 % with `on:HZ`, a whole core \
                   above 1000): beyond that the rate is lowered. It excludes ncu, GPU metrics of nsys and, before Hopper, profiling metrics of DCGM. With \
-                  GPUWHY_MODE=monitor or auto the samples divide the GPU's time. None are taken unless asked for: two PyTorch programs crashed at their end, probably because sampling was still being started (H100, CUPTI 13.0).",
+                  GPUWHY_MODE=monitor or auto the samples divide the GPU's time. None are taken unless asked for. The program's exit and forks wait while sampling is started, some 0.1 to 0.3 s (2 s at most).",
     parse: GpuMetrics::parse,
 };
 

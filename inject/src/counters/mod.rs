@@ -7,7 +7,6 @@
 //!
 //! A refusal is no error: it is a fact of the trace, with what to do.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use cupti_sys::counters::Counters;
@@ -21,6 +20,7 @@ use profiler_core::record::DeviceId;
 use crate::capture::controller::CaptureController;
 use crate::config::GpuMetrics;
 use crate::counters::gauges::DeviceGauges;
+use crate::counters::library_calls::STOP_TIMEOUT;
 use crate::counters::pace::{PERIOD, Pace};
 use crate::counters::sampled::{SampledDevice, refused};
 use crate::counters::stop::Stop;
@@ -29,6 +29,7 @@ use crate::message::{Message, Shared};
 use crate::sys::{clock, memory, process, threads};
 
 mod gauges;
+pub mod library_calls;
 mod pace;
 mod sampled;
 pub mod stop;
@@ -52,16 +53,19 @@ const CLOSE_AFTER: Duration = Duration::from_secs(2);
 /// a second, and faster ones take more.
 const MEMORY_TO_SAMPLE: u64 = 512 << 20;
 
-/// CUPTI has loaded what it computes counters with, and these libraries have exit handlers of their own. Counters have
-/// to be closed before those run: a C program crashed at its end in which they were closed afterwards (H100, CUPTI
-/// 13.0).
+/// What CUPTI computes counters with has exit handlers of its own, and counters have to be closed before those run. A
+/// C program crashed at its end in which they were closed afterwards (H100, CUPTI 13.0). So our handler is registered
+/// again after each call that may have brought some.
 pub fn close_before_libraries() {
-    // Each of the first calls may have loaded more of them.
-    static DONE: [AtomicBool; 4] = [const { AtomicBool::new(false) }; 4];
-    let Some(done) = DONE.iter().find(|done| !done.load(Ordering::Relaxed)) else { return };
-    if let Err(error) = process::at_exit_again(done) {
+    if let Err(error) = process::at_exit_again() {
         tracing::warn!("GPU counters may be closed late: {error}");
     }
+}
+
+/// The main thread ends: closes counters, and waits for calls of other threads of ours.
+pub fn close_for_exit(counters: &Stop) {
+    counters.stop(STOP_TIMEOUT);
+    library_calls::wait_until_over();
 }
 
 /// What is read, before the thread begins.
@@ -136,8 +140,10 @@ impl Reader {
             told: Vec::new(),
         };
         while !stop.wait(if thread.known == 0 { LOOK_EVERY } else { LINKS_EVERY }) {
+            let _calls = library_calls::enter();
             thread.round();
         }
+        let _calls = library_calls::enter();
         thread.finish();
     }
 }
@@ -252,18 +258,18 @@ impl Thread<'_> {
             return;
         };
         let available = Counters::of(self.cupti);
-        // Opening takes long: a program that ends meanwhile waits for it, but not for ever.
-        if available.initialize().is_ok() {
-            close_before_libraries();
-        }
         let is_asked_for = matches!(self.reader.wanted, GpuMetrics::On(_));
         let mut asks_again = false;
         for device in self.sampled.iter_mut().filter(|device| !device.is_open()) {
-            match device.open(turn, available, &self.pace) {
-                Ok(set) => {
-                    close_before_libraries();
-                    self.events.push(CounterEvent::Set(set));
-                }
+            if self.shared.counters.wait(Duration::ZERO) {
+                break;
+            }
+            // A refusal to initialize comes again with the first call.
+            let _ = available.initialize();
+            let opened = device.open(turn, available, &self.pace);
+            close_before_libraries();
+            match opened {
+                Ok(set) => self.events.push(CounterEvent::Set(set)),
                 Err(refusal) => {
                     let why = refused(refusal);
                     let is_news = device.loss().refused != Some(why);

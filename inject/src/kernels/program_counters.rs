@@ -28,8 +28,8 @@ use profiler_core::kernels::source::PcWindow;
 use profiler_core::record::{DeviceId, Timestamp};
 
 use crate::capture::controller::CaptureController;
-use crate::counters::close_before_libraries;
 use crate::counters::turns::{TURNS, Use};
+use crate::counters::{close_before_libraries, library_calls};
 use crate::kernels::gate::GATE;
 use crate::kernels::modules::Modules;
 use crate::kernels::tally::Tally;
@@ -199,8 +199,10 @@ impl SourceSampler {
         let Some(turn) = TURNS.take(Use::ProgramCounters, TURN_TIMEOUT) else {
             return self.refuse_before_start(first, Outcome::Busy, messages);
         };
+        let calls = library_calls::enter();
         let prepared = Counters::of(self.cupti).initialize();
         close_before_libraries();
+        drop(calls);
         let most = (self.length + GRACE) * u32::try_from(contexts.len()).unwrap_or(1);
         {
             let mut state = self.state.lock();

@@ -16,8 +16,8 @@ use profiler_core::record::Context;
 
 use crate::capture::controller::CaptureController;
 use crate::config::KernelRequest;
-use crate::counters::close_before_libraries;
 use crate::counters::turns::{TURNS, Turn, Use};
+use crate::counters::{close_before_libraries, library_calls};
 use crate::kernels::measurement::{Launch, Limits, Measurement};
 use crate::kernels::program_counters::SourceSampler;
 use crate::message::Message;
@@ -158,11 +158,13 @@ impl KernelProfiler {
     fn prepare(&self, device: u32) -> Result<(RangePlan, Turn<'static>), u32> {
         let counters = Counters::of(self.cupti);
         let turn = TURNS.take(Use::Ranges, TURN_TIMEOUT).ok_or(CuptiResult::HARDWARE_BUSY.0)?;
+        let calls = library_calls::enter();
         let prepared = counters
             .initialize()
             .and_then(|()| counters.chip_name(device))
             .and_then(|chip| RangePlan::new(counters, &chip, &self.request.groups));
         close_before_libraries();
+        drop(calls);
         match prepared {
             Ok(plan) => {
                 for metric in plan.missing() {

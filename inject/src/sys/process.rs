@@ -1,6 +1,7 @@
 //! The process: its exit and its forks, its environment, and other libraries in it.
 #![expect(unsafe_code, reason = "calls of the C library")]
 
+use std::cell::Cell;
 use std::env;
 use std::ffi::{CStr, CString, OsStr, c_int, c_void};
 use std::fs;
@@ -10,7 +11,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::panic::catch_unwind;
 use std::path::Path;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use crate::sys::threads;
+
+/// How often the exit handler may be registered again.
+const REGISTRATIONS: u32 = 16;
 
 /// Loads another injection library for good and has it initialize, on this thread, as the driver would have. Answers
 /// what it answered.
@@ -47,7 +53,19 @@ pub fn initialize_other(path: &Path) -> Result<c_int, String> {
 /// What the exit handler and the fork handler call. Set before they are registered.
 static EXIT: OnceLock<fn()> = OnceLock::new();
 
-static FORK: OnceLock<fn()> = OnceLock::new();
+static FORK: OnceLock<ForkHandlers> = OnceLock::new();
+
+/// What is called at a fork, on the thread that forks.
+#[derive(Clone, Copy, Debug)]
+pub struct ForkHandlers {
+    /// Before it.
+    pub before: fn(),
+    /// After it, in the parent.
+    pub in_parent: fn(),
+    /// After it, in the child: stores atomics, or checks a descriptor and closes it, which is safe in the child of a
+    /// process with threads.
+    pub in_child: fn(),
+}
 
 extern "C" fn on_exit() {
     if let Some(handler) = EXIT.get() {
@@ -55,9 +73,21 @@ extern "C" fn on_exit() {
     }
 }
 
-extern "C" fn on_fork_in_child() {
-    if let Some(handler) = FORK.get() {
-        let _ = catch_unwind(handler);
+extern "C" fn before_fork() {
+    if let Some(handlers) = FORK.get() {
+        let _ = catch_unwind(handlers.before);
+    }
+}
+
+extern "C" fn after_fork_in_parent() {
+    if let Some(handlers) = FORK.get() {
+        let _ = catch_unwind(handlers.in_parent);
+    }
+}
+
+extern "C" fn after_fork_in_child() {
+    if let Some(handlers) = FORK.get() {
+        let _ = catch_unwind(handlers.in_child);
     }
 }
 
@@ -109,30 +139,54 @@ pub fn at_exit(handler: fn()) -> io::Result<()> {
     }
 }
 
-/// Registers the handler of [`at_exit`] once more, if there is one; however often it is called, once for each `done`.
-/// Handlers run last in, first out: ours then runs before those that libraries have registered until now.
+/// Registers the handler of [`at_exit`] once more, if there is one. Handlers run last in, first out: ours then runs
+/// before those that libraries have registered until now. After [`REGISTRATIONS`] calls it does nothing: the C library
+/// keeps each.
 ///
 /// # Errors
 /// As [`at_exit`].
-pub fn at_exit_again(done: &AtomicBool) -> io::Result<()> {
+pub fn at_exit_again() -> io::Result<()> {
+    static MADE: AtomicU32 = AtomicU32::new(0);
     match EXIT.get() {
-        Some(&handler) if !done.swap(true, Ordering::Relaxed) => at_exit(handler),
-        _ => Ok(()),
+        Some(&handler) if MADE.fetch_add(1, Ordering::Relaxed) < REGISTRATIONS => at_exit(handler),
+        Some(_) => {
+            MADE.store(REGISTRATIONS, Ordering::Relaxed);
+            Ok(())
+        }
+        None => Ok(()),
     }
 }
 
-/// Has `handler` called in the child of every fork. A second call changes nothing.
+/// Has `handler` called when the main thread ends, which is mostly by `exit`: then it runs before any exit handler, as
+/// destructors of thread-local variables do. It does nothing on another thread, or before glibc 2.18.
+pub fn before_exit(handler: fn()) {
+    struct Ends(Cell<Option<fn()>>);
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            if let Some(handler) = self.0.get() {
+                // A panic here would end the process.
+                let _ = catch_unwind(handler);
+            }
+        }
+    }
+    thread_local!(static ENDS: Ends = const { Ends(Cell::new(None)) });
+    if threads::thread_id() == std::process::id() {
+        // Refused only while the thread ends.
+        let _ = ENDS.try_with(|ends| ends.0.set(Some(handler)));
+    }
+}
+
+/// Has handlers called at every fork. A second call changes nothing.
 ///
 /// # Errors
-/// When the C library has no room for it.
-pub fn at_fork(handler: fn()) -> io::Result<()> {
-    if FORK.set(handler).is_err() {
+/// When the C library has no room for them.
+pub fn at_fork(handlers: ForkHandlers) -> io::Result<()> {
+    if FORK.set(handlers).is_err() {
         return Ok(());
     }
     stay_mapped();
-    // SAFETY: as above; the handler stores atomics, and checks a descriptor and closes it, which is safe in the child
-    // of a process with threads.
-    match unsafe { libc::pthread_atfork(None, None, Some(on_fork_in_child)) } {
+    // SAFETY: plain functions of an object that stays mapped.
+    match unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork_in_parent), Some(after_fork_in_child)) } {
         0 => Ok(()),
         error => Err(io::Error::from_raw_os_error(error)),
     }

@@ -15,17 +15,48 @@ use crate::violation::Rule;
 /// The exit handlers of NVIDIA's libraries of metrics have run: what these compute with is gone.
 static GONE: AtomicBool = AtomicBool::new(false);
 
+extern "C" fn gone() {
+    GONE.store(true, Ordering::Release);
+}
+
 /// From the first use on there is an exit handler, as NVIDIA's libraries of metrics register theirs when they are
 /// loaded.
 pub fn register_exit() {
     static REGISTERED: Once = Once::new();
-    extern "C" fn gone() {
-        GONE.store(true, Ordering::Release);
-    }
     REGISTERED.call_once(|| {
         // SAFETY: a plain function of a library that is never unloaded.
         let _ = unsafe { libc::atexit(gone) };
     });
+}
+
+/// Between the configuration of a sampler and its start: the time in which the real libraries register destructors of
+/// objects as they first need them, under a lock of the C library that a fork does not reset.
+static OPENING: AtomicBool = AtomicBool::new(false);
+
+/// A sampler is being opened from here on. Exit handlers that are older than this run later than that of the libraries;
+/// the child of a fork waits for ever for the lock, so here it ends with an error.
+pub fn opening_begins() {
+    static REGISTERED: Once = Once::new();
+    extern "C" fn in_child() {
+        if OPENING.load(Ordering::Acquire) {
+            eprintln!("forked while a sampler was being opened");
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(1) };
+        }
+    }
+    OPENING.store(true, Ordering::Release);
+    REGISTERED.call_once(|| {
+        // SAFETY: plain functions of a library that is never unloaded.
+        unsafe {
+            libc::atexit(gone);
+            libc::pthread_atfork(None, None, Some(in_child));
+        }
+    });
+}
+
+/// It is open, or was given up.
+pub fn opening_ends() {
+    OPENING.store(false, Ordering::Release);
 }
 
 /// Checks a struct: not NULL, and as long as the fields that are used.

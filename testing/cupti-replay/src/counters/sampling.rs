@@ -10,7 +10,7 @@ use cupti_sys::counters::abi::{
 };
 
 use super::image;
-use super::parameters::{bytes, checked, names, store};
+use super::parameters::{bytes, checked, names, opening_begins, opening_ends, store};
 use super::unit::SamplingObject;
 use crate::instance::answer;
 use crate::player::Player;
@@ -72,6 +72,7 @@ pub unsafe extern "C" fn cuptiPmSamplingDisable(parameters: *mut PmDisable) -> C
     answer("cuptiPmSamplingDisable", |player| {
         // SAFETY: as promised by the caller.
         let parameters = unsafe { checked(player, "cuptiPmSamplingDisable", parameters, PmDisable::SIZE) }?;
+        opening_ends();
         let removed = player.unit.objects().samplers.remove(&parameters.object.addr());
         removed.map(drop).ok_or(CuptiResult::INVALID_PARAMETER)
     })
@@ -96,6 +97,7 @@ pub unsafe extern "C" fn cuptiPmSamplingSetConfig(parameters: *mut PmSetConfig) 
         let sampler = objects.sampler(parameters.object.addr())?;
         sampler.metrics = metrics;
         sampler.interval = parameters.interval;
+        opening_begins();
         Ok(())
     })
 }
@@ -115,6 +117,7 @@ pub unsafe extern "C" fn cuptiPmSamplingStart(parameters: *mut PmStart) -> Cupti
         let sampler = objects.sampler(parameters.object.addr())?;
         need(!sampler.metrics.is_empty() && sampler.next.is_none(), CuptiResult::INVALID_OPERATION)?;
         sampler.next = Some(recorded.rows.partition_point(|row| row.begin < now));
+        opening_ends();
         Ok(())
     })
 }
