@@ -245,8 +245,8 @@ fn a_hanging_function_does_not_hold_up_the_end() {
 
 #[test]
 fn exits_and_forks_wait_while_counters_are_opened() {
-    // The program ends while its counters are being opened. The replay library then aborts where the real ones crash, or
-    // ends the child where it hangs.
+    // The program ends while its counters are being opened. The replay library then aborts where the real ones crash,
+    // or ends the child where it hangs.
     for arguments in [["--until", "400"].as_slice(), &["--until", "400", "--fork", "end", "--child", "exit"]] {
         let stage = Stage::new();
         let mut host = program(&stage, NVML, Some(&recorded("GH100", "")));
