@@ -60,7 +60,7 @@ fn quiet_leaves_errors() {
 }
 
 #[test]
-fn watch_ends_with_a_whole_line_on_ctrl_c() {
+fn watch_ends_with_a_whole_line_on_a_signal() {
     let folder = tempfile::tempdir().unwrap();
     let listener = socket(folder.path(), "4711.sock");
     let mut child = gpuwhy(folder.path(), &["watch", "4711"]).stdout(Stdio::piped()).spawn().unwrap();
@@ -73,7 +73,7 @@ fn watch_ends_with_a_whole_line_on_ctrl_c() {
     let mut line = String::new();
     lines.read_line(&mut line).unwrap();
     assert_eq!(line, "{\"line\":\"one\"}\n");
-    assert!(Command::new("kill").arg("-INT").arg(child.id().to_string()).status().unwrap().success());
+    assert!(Command::new("kill").arg("-TERM").arg(child.id().to_string()).status().unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(0));
     let mut rest = String::new();
     lines.read_to_string(&mut rest).unwrap();

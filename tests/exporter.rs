@@ -224,7 +224,7 @@ fn a_restarted_rank_is_counted_once_and_nothing_is_left_behind() {
     let page = exporter.scrape();
     assert_eq!((page.sum("process_info", &[]), page.sum("process_info", &["process="])), (1.0, 0.0));
     let id = exporter.child.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     assert!(exporter.child.wait().unwrap().success());
     assert_eq!(fs::read_dir(&sockets).unwrap().count(), 0);
 }

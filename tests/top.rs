@@ -170,12 +170,12 @@ fn lines_follow_until_a_process_ends_and_ctrl_c() {
     let mut rest = String::new();
     reader.read_to_string(&mut rest).unwrap();
     assert!(rest.is_empty() || rest.ends_with('\n'), "lines are whole: {rest}");
-    assert_eq!(follower.wait().unwrap().code(), Some(130));
+    assert_eq!(follower.wait().unwrap().code(), Some(143));
     drop(program.end());
 }
 
 fn interrupt(child: &Child) {
-    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
 }
 

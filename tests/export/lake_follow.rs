@@ -173,7 +173,7 @@ fn a_killed_program_has_its_steps_until_then() {
     program.0.kill().unwrap();
     program.0.wait().unwrap();
     wait_for("the end of the process", || ending(&lake).as_deref() == Some("abrupt"));
-    let interrupted = Command::new("kill").args(["-INT", &follower.0.id().to_string()]).status().unwrap();
+    let interrupted = Command::new("kill").args(["-TERM", &follower.0.id().to_string()]).status().unwrap();
     assert!(interrupted.success());
     let status = follower.0.wait().unwrap();
     let mut said = String::new();
