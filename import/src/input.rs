@@ -25,7 +25,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// Bytes by which formats are told apart.
 const HEAD: u64 = 4096;
 
-/// An open file or pipe. See [`open`](crate::open) for what it may hold.
+/// An open file or pipe. See [`open`](crate::open()) for what it may hold.
 #[derive(Debug)]
 pub struct Input {
     path: PathBuf,

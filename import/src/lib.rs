@@ -1,7 +1,7 @@
 //! Opens trace files and makes their reports: traces of gpuwhy, of the PyTorch profiler (Kineto) and of Nsight Systems.
 //!
 //! The contents of a file tell its format, not its name; [`Input`] opens a file once and `format` recognizes it. A
-//! report is made in one pass ([`open`], [`Input::report`]). An exporter reads the records as often as it needs
+//! report is made in one pass ([`open()`], [`Input::report`]). An exporter reads the records as often as it needs
 //! ([`TraceFile`]); a file of another profiler is translated into a temporary trace for that. An import guesses
 //! nothing: what a format does not hold stays absent, and rows that cannot be used are counted in the report.
 //!

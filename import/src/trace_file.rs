@@ -38,7 +38,7 @@ pub fn stem(path: &Path) -> String {
     stem.unwrap_or_else(|| "trace".to_owned())
 }
 
-/// A trace whose records can be read as often as an exporter needs. See [`open`](crate::open) for what the file may
+/// A trace whose records can be read as often as an exporter needs. See [`open`](crate::open()) for what the file may
 /// hold.
 #[derive(Debug)]
 pub struct TraceFile {

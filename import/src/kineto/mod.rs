@@ -48,7 +48,7 @@ const PORTION_NANOS: u64 = 100_000_000;
 /// Bytes of the text that are taken at once.
 const PIECE: usize = 1 << 16;
 
-/// Makes the report of a Kineto trace. `source` is the JSON text; see [`open`](crate::open) for files, packed or not.
+/// Makes the report of a Kineto trace. `source` is the JSON text; see [`open`](crate::open()) for files, packed or not.
 ///
 /// A text that ends too early, or that turns into something else, is reported up to there, and the completeness of
 /// the report says where that was. So are rows that could not be used, by reason.

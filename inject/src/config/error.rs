@@ -91,7 +91,7 @@ impl SettingsError {
     }
 }
 
-/// The variables about which `errors` are, for [`WARNED`](super::WARNED).
+/// The variables about which `errors` are, for [`WARNED`].
 #[must_use]
 pub fn warned(errors: &[SettingsError]) -> String {
     errors.iter().map(SettingsError::variable).collect::<Vec<_>>().join(",")

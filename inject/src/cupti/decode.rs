@@ -113,7 +113,7 @@ impl Decoder {
                 self.dictionary.add_context(self::context(&context));
                 return Decoded::Description;
             }
-            // Of another tool: ours do not come from CUPTI (links.rs).
+            // Of another tool: ours do not come from CUPTI (pcie_links.rs).
             Activity::Pcie(_) => return Decoded::Description,
             Activity::GraphTrace(graph) => Record::Kernel(self.whole_graph(&graph)),
             Activity::Other => return Decoded::Unknown,

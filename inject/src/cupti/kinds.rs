@@ -11,7 +11,7 @@ use cupti_sys::abi::UnifiedMemoryCounter;
 
 /// Kinds that describe what is there: a record for each device and context, made when CUPTI or the context starts.
 /// They are on when a program is measured from its start; of a capture in mid-run the driver is asked instead. `PCIE`
-/// is never on (links.rs): while it is, threads that launch at the same time wait for each other, 8 threads five times
+/// is never on (pcie_links.rs): while it is, threads that launch at the same time wait for each other, 8 threads five times
 /// as long (docs/design/overhead.md).
 pub const DESCRIPTIONS: &[Kind] = &[Kind::DEVICE, Kind::CONTEXT];
 

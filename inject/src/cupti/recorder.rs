@@ -5,7 +5,7 @@
 //!
 //! On may be called where a capture begins, on an application thread in the middle of a CUDA call, as NVIDIA's
 //! injection sample does it. Off is only called from the flushing thread: it may wait for what such a thread holds.
-//! What happens when one meets the other is in [`turn`].
+//! What happens when one meets the other is in [`toggle`](super::toggle).
 
 use std::iter;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};

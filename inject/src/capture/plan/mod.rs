@@ -9,7 +9,7 @@
 //!                        └──────────────────────────> Over
 //! ```
 //! No clock, thread or library: events come with their time and give what is to be done, so every path can be tested.
-//! The wishes of the user are [`super::request`].
+//! The wishes of the user are [`crate::config::request`].
 
 mod at_step;
 
