@@ -5,8 +5,8 @@
 //   CUDA_INJECTION64_PATH=$PWD/libfloor.so program
 //
 // The calls are those of inject/src/interest.rs, chosen by the same beginnings of names; a launch of a CUDA graph is one record.
-// FLOOR_RECORDS changes what is recorded: `nodes`, each node of CUDA graphs, `kernels`, the same without API calls, or `nothing`, which
-// leaves what it costs that CUPTI is there at all. FLOOR_FLUSH_MS=N has CUPTI hand over what it has every N milliseconds, as a tool must that answers
+// FLOOR_RECORDS changes what is recorded: `nodes`, each node of CUDA graphs, or `nothing`, which leaves what it costs that CUPTI
+// is there at all. FLOOR_FLUSH_MS=N has CUPTI hand over what it has every N milliseconds, as a tool must that answers
 // while the program runs; without it buffers come when they are full. FLOOR_SUBSCRIBES=1 also takes CUPTI's one subscriber slot, as
 // a tool must that keeps others out, or that is told of contexts and graphs.
 
@@ -98,12 +98,12 @@ extern "C" int InitializeInjection() {
   if (std::getenv("FLOOR_SUBSCRIBES") != nullptr) subscribe();
   cuptiActivityRegisterCallbacks(requested, completed);
   if (records == "nothing") return 1;
-  if (records != "nodes" && records != "kernels") cuptiActivityEnable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE);
+  if (records != "nodes") cuptiActivityEnable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE);
   for (CUpti_ActivityKind kind :
        {CUPTI_ACTIVITY_KIND_DEVICE, CUPTI_ACTIVITY_KIND_CONTEXT, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMCPY2,
         CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_OVERHEAD, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL})
     cuptiActivityEnable(kind);
-  for (uint32_t id = 1; id < 1200 && records != "kernels"; id++) {
+  for (uint32_t id = 1; id < 1200; id++) {
     const char *name = nullptr;
     if (cuptiGetCallbackName(CUPTI_CB_DOMAIN_RUNTIME_API, id, &name) == CUPTI_SUCCESS && name && wanted(name))
       cuptiActivityEnableRuntimeApi(id, 1);

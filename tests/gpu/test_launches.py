@@ -22,6 +22,10 @@ class Launches(unittest.TestCase):
     def test_variants_are_compared_within_rounds(self) -> None:
         self.assertEqual(launches.over({"a": [2.2, 4.0, 3.0], "b": [2.0, 4.0, 2.0]}, "a", "b"), (1.1, 1.0, 1.5))
 
+    def test_each_round_begins_with_another_variant(self) -> None:
+        names = ["bare", "light", "floor"]
+        self.assertEqual([launches.in_turn(names, number)[0] for number in range(4)], [*names, "bare"])
+
     def test_the_beginning_of_a_stretch_is_left_out(self) -> None:
         printed = "".join(line(10.0 + 0.5 * index, 2000.0 if index < 10 else 2200.0) for index in range(20))
         found = launches.repetitions(printed)

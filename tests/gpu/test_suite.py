@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 import gains
 import suite
-from checks import auto, counters, inside, interventions, monitor, native_cost, real, stretches, untraced, weight
+from checks import auto, counters, inside, interventions, monitor, native_cost, real, untraced, weight
 from gains_table import main as print_tables
 from harness import Mode, Result, Run, Status, Suite, read_lines
 from intervention_table import FIXES, INTERVENTIONS, SCENARIOS
@@ -99,25 +99,9 @@ class Gains(unittest.TestCase):
         self.assertNotIn("none", text)
 
 
-class Stretches(unittest.TestCase):
+class Weight(unittest.TestCase):
     def run_of(self, stdout: str) -> Run:
         return Run([], pathlib.Path(), 0, stdout, "", 1.0)
-
-    def test_the_first_repetitions_do_not_count(self) -> None:
-        printed = "microbench launch kernels=7 copies=0 memsets=0\nrepetitions_ns=9000.0,8000.0,2000.0,2200.0,2400.0\n"
-        self.assertAlmostEqual(stretches.time_of_launches(self.run_of(printed)), 2200.0)
-        self.assertEqual(stretches.issued(printed), 7)
-        with self.assertRaises(Failed):
-            stretches.time_of_launches(self.run_of("repetitions_ns=1.0,2.0\n"))
-
-    def test_each_round_begins_with_another_variant(self) -> None:
-        names = ["bare", "kernels", "stretches", "light"]
-        self.assertEqual([stretches.in_turn(names, number)[0] for number in range(5)], [*names, "bare"])
-
-    def test_the_table_compares_within_rounds(self) -> None:
-        times = {"bare": [1.0, 2.0], "kernels": [1.1, 2.2], "stretches": [1.2, 2.4]}
-        found = stretches.table("launch", "ns", times)
-        self.assertIn("| stretches | 1.8 (1.2 to 2.4) | 1.200 (1.200 to 1.200) | 1.091 (1.091 to 1.091) |", found)
 
     def test_loading_and_hooking_are_apart(self) -> None:
         self.assertEqual(weight.started(self.run_of("load_ns=1500000 hook_ns=500000 answer=1\n")), (1.5, 0.5))

@@ -15,15 +15,14 @@ import statistics
 import time
 from collections.abc import Iterator
 
-from checks import stretches
-from harness import Check, Mode, Result, Suite, expect, skipped
+from harness import REPOSITORY, Check, Mode, Result, Suite, expect, skipped
 from prepared import Failed
 
 # Variant -> what it is compared with, and the most it may be of that. Aims: docs/design/overhead.md.
-AIMS = {"monitor": ("bare", 1.005), "light": ("floor", 1.02), "stretches": ("kernels", 1.02)}
+AIMS = {"monitor": ("bare", 1.005), "light": ("floor", 1.02)}
 ROUNDS = 2
 LAUNCHES = ["launch", "150000", "--reps", "8", "--measure"]
-# Repetitions of half a second; in the first second and a half stretches record all calls.
+# Repetitions of half a second; the first ones are left out.
 LEFT_OUT = 4
 # Times of a machine whose bare program scatters by more than this are not judged.
 SCATTER = 0.05
@@ -69,11 +68,16 @@ def variants(suite: Suite) -> dict[str, tuple[Mode, dict[str, str]]]:
 
     Raises FileNotFoundError without g++ or a CUDA toolkit.
     """
-    found = stretches.variants(suite)
-    kernels = found["kernels"][1]
-    floor = {name: value for name, value in kernels.items() if name != "FLOOR_RECORDS"}
+    library = suite.compile_injection(REPOSITORY / "benches" / "gpu" / "floor.cpp")
+    floor = {"CUDA_INJECTION64_PATH": str(library), "FLOOR_FLUSH_MS": "100"}
     monitor = {"GPUWHY_MODE": "monitor", "GPUWHY_GPU_METRICS": "on"}
-    return {**found, "floor": (Mode.BARE, floor), "monitor": (Mode.VARIABLE, monitor)}
+    return {"bare": (Mode.BARE, {}), "light": (Mode.VARIABLE, {}), "floor": (Mode.BARE, floor), "monitor": (Mode.VARIABLE, monitor)}
+
+
+def in_turn(names: list[str], number: int) -> list[str]:
+    """The order of a round: another one is first each time."""
+    turn = number % len(names)
+    return names[turn:] + names[:turn]
 
 
 def over(rounds: dict[str, list[float]], variant: str, base: str) -> tuple[float, float, float]:
@@ -92,7 +96,7 @@ def counted(suite: Suite) -> Iterator[Result]:
     instructions: dict[str, list[float]] = {variant: [] for variant in ways}
     thread_ns: dict[str, list[float]] = {variant: [] for variant in ways}
     for number in range(ROUNDS):
-        for variant in stretches.in_turn(list(ways), number):
+        for variant in in_turn(list(ways), number):
             mode, extra = ways[variant]
             run = suite.run(f"launches-{variant}-{number}", [suite.microbench, *LAUNCHES], mode, extra)
             kept = repetitions(run.stdout)[LEFT_OUT:]

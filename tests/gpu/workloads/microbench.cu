@@ -297,9 +297,6 @@ int main(int count, char **words) {
                 memsets.load());
     std::vector<double> &repetitions = times.repetitions;
     if (!options.quiet && !repetitions.empty()) {
-        std::printf("repetitions_ns=");
-        for (size_t i = 0; i < repetitions.size(); ++i) std::printf("%s%.1f", i > 0 ? "," : "", repetitions[i]);
-        std::printf("\n");
         for (size_t i = 0; i < times.measured.size(); ++i) {
             const Times::Measured &one = times.measured[i];
             std::printf("repetition begin_s=%.6f end_s=%.6f ns=%.1f thread_ns=%.1f instructions=%.1f\n", one.begin, one.end,
