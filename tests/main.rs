@@ -49,7 +49,6 @@ mod reliability;
 mod replay;
 mod sampling;
 mod session;
-mod stretches;
 mod support;
 mod top;
 mod trace_file;

@@ -120,7 +120,6 @@ fn read(
             }
             Item::Loss(newer) => loss = *newer,
             Item::Capture(mark) => captures.mark(*mark, scope.session, &loss, scope.dictionary),
-            Item::CallRecording(mark) => captures.call_recording(*mark),
             Item::Cost(cost) => captures.cost(*cost),
             Item::Utilization(reading) => captures.utilization(*reading),
             Item::Counters(event) => captures.counters(event),

@@ -54,7 +54,6 @@ pub fn slice(
                 Ok(())
             }
             Item::Capture(mark) => writer.capture(*mark, dictionary),
-            Item::CallRecording(mark) => writer.call_recording(*mark, dictionary),
             Item::Cost(cost) => writer.cost(at, cost, dictionary),
             Item::Utilization(reading) => writer.utilization(at, reading, dictionary),
             Item::Counters(event) if event.span().is_none_or(|(begin, end)| kept.overlaps(begin, end)) => {

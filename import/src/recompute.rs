@@ -209,7 +209,6 @@ impl<'a> Accounts<'a> {
                 }
                 Item::Loss(newer) => self.loss = self.window.as_mut().map_or(newer, |window| window.lost(newer)),
                 Item::Capture(mark) => self.captures.mark(mark, session, &self.loss, dictionary),
-                Item::CallRecording(mark) => self.captures.call_recording(mark),
                 // Both are about the run so far, and say nothing of a part of it.
                 Item::Cost(_) | Item::Utilization(_) if self.window.is_some() => {}
                 Item::Cost(cost) => self.captures.cost(cost),

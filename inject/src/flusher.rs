@@ -9,7 +9,6 @@
 //! mark that goes to the collector, "everything before this time has come", is held at the time since when CUPTI has
 //! had the oldest buffer that it still has.
 
-use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -79,7 +78,6 @@ pub fn run(
         if !stopping {
             warn_of_missed_events(controller);
             controller.event(Event::Tick);
-            controller.follow_stretches(shared.kernel_came.load(Ordering::Relaxed));
             if controller.stop_if_done(&mut detector)
                 && let Some(over) = over.take()
             {

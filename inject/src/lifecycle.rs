@@ -180,7 +180,6 @@ fn start_once(settings: &Settings, late: bool) -> Result<(), StartError> {
         foreign_bytes: 0.into(),
         undelivered: 0.into(),
         delivered: false.into(),
-        kernel_came: false.into(),
         unflushed: FlushBacklog::default(),
         flusher: 0.into(),
         launchers: Launchers::new(),
@@ -236,9 +235,6 @@ fn start_once(settings: &Settings, late: bool) -> Result<(), StartError> {
     };
     if !profiler.install() {
         return Err(StartError::AlreadyStarted);
-    }
-    if settings.calls_in_stretches(sharing) && !late {
-        controller.record_calls_in_stretches();
     }
     match controller.start() {
         Ok(more) => notes.extend(more),

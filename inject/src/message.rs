@@ -14,7 +14,7 @@ use profiler_core::json_text::Object;
 use profiler_core::kernels::KernelProfile;
 use profiler_core::kernels::source::PcWindow;
 use profiler_core::process_info::End;
-use profiler_core::record::{CallRecording, CaptureMark, Timestamp};
+use profiler_core::record::{CaptureMark, Timestamp};
 use profiler_core::report::Report;
 use profiler_core::utilization::UtilizationReading;
 
@@ -63,8 +63,6 @@ pub enum Message {
     Question(Question),
     /// A capture begins, or its range ends.
     Capture(CaptureMark),
-    /// API calls are recorded from here on, or left out.
-    CallRecording(CallRecording),
     /// The program begins or ends a session, or wants to see what there is of it.
     Session(SessionCommand),
     /// The last one.
@@ -105,8 +103,6 @@ pub struct Shared {
     pub undelivered: AtomicU64,
     /// Whether a buffer has come. `Relaxed`: seen a moment later it is as good.
     pub delivered: AtomicBool,
-    /// Whether a kernel has come. `Relaxed` as above.
-    pub kernel_came: AtomicBool,
     /// Records that have come since the last flush.
     pub unflushed: FlushBacklog,
     /// The kernel's id of the flushing thread, whose calls are none of the program's; 0 before there is one. `Relaxed`:

@@ -38,8 +38,6 @@ pub struct Completeness {
     pub launches_without_activity: u64,
     /// Device operations whose launching call was not seen.
     pub activities_without_launch: u64,
-    /// Device operations whose launching call was left out, because API calls are recorded in stretches.
-    pub calls_left_out: u64,
     /// Operations that begin before their launching call, or end before they begin.
     pub clamped_clocks: u64,
     /// Device time that arrived after its place on the timeline was final, nanoseconds.

@@ -5,9 +5,8 @@ use profiler_core::capture::{Captures, OPEN_LIMIT};
 use profiler_core::dictionary::Dictionary;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::*;
-use profiler_core::record::{CallRecording, CaptureMark, Trigger};
+use profiler_core::record::{CaptureMark, Trigger};
 use profiler_core::report::Report;
-use profiler_core::trace::compact::compact;
 use profiler_core::trace::{Item, TraceReader, TraceWriter};
 
 fn at(micros: u64) -> Timestamp {
@@ -65,7 +64,6 @@ fn feed(captures: &mut Captures, items: &[Item], dictionary: &Dictionary) {
             | Item::Utilization(_)
             | Item::Counters(_)
             | Item::Collective(_)
-            | Item::CallRecording(_)
             | Item::End(..) => {}
         }
     }
@@ -143,7 +141,6 @@ fn a_trace_gives_the_marks_back_where_they_were() {
             | Item::Utilization(_)
             | Item::Counters(_)
             | Item::Collective(_)
-            | Item::CallRecording(_)
             | Item::End(..) => {}
         }
     }
@@ -160,25 +157,5 @@ fn a_trace_gives_the_marks_back_where_they_were() {
         let (written, read) = (report(wished, &items, &dictionary), report(wished, &back, reader.dictionary()));
         assert_eq!(kernels(&written), kernels(&read), "{wished:?}");
         assert_eq!(written.captures, read.captures);
-    }
-}
-
-#[test]
-fn marks_of_calls_come_back_live_and_compacted() {
-    let (_, dictionary) = items();
-    let mut writer = TraceWriter::new(Vec::new(), &ProcessInfo::default()).unwrap();
-    let marks = [(1, true), (100, false), (180, true)].map(|(micros, on)| CallRecording { at: at(micros), on });
-    for mark in marks {
-        writer.call_recording(mark, &dictionary).unwrap();
-        writer.flush(mark.at, &Loss::default(), &dictionary).unwrap();
-    }
-    let live = writer.finish(End::Clean, at(200), &Loss::default(), &dictionary).unwrap();
-    let (_, compacted) = compact(live.as_slice(), Vec::new()).unwrap();
-    for bytes in [live, compacted] {
-        let mut reader = TraceReader::new(bytes.as_slice()).unwrap();
-        let back: Vec<Item> = std::iter::from_fn(|| reader.next_item().unwrap()).collect();
-        let told = back.iter().filter_map(|item| if let Item::CallRecording(mark) = item { Some(*mark) } else { None });
-        assert_eq!(told.collect::<Vec<_>>(), marks);
-        assert!(reader.damage().is_none());
     }
 }

@@ -236,7 +236,6 @@ pub fn report((items, dictionary): &(Vec<Item>, Dictionary)) -> Report {
             Item::Counters(event) => captures.counters(event),
             Item::Collective(event) => captures.collective(event),
             Item::Capture(mark) => captures.mark(*mark, &session, &loss, dictionary),
-            Item::CallRecording(mark) => captures.call_recording(*mark),
             Item::Loss(_) | Item::Cost(_) | Item::Utilization(_) | Item::End(..) => {}
         }
     }

@@ -230,6 +230,25 @@ fn what_a_newer_minor_adds_is_stepped_over_and_counted() {
 }
 
 #[test]
+fn a_trace_that_left_api_calls_out_says_that_causes_are_not_known_there() {
+    let trace = |marks: &[u8]| {
+        let mark = |(index, on): (usize, &u8)| block(27, 1, 0, index as u32 + 1, 100, &[*on]);
+        let marks: Vec<u8> = marks.iter().enumerate().flat_map(mark).collect();
+        read(&[header(1, 5), block(1, 1, 1, 0, 0, &[77, 2, 0, 0]), marks].concat()).unwrap()
+    };
+    assert!(trace(&[1]).damage.is_none(), "all were recorded");
+    let part = trace(&[1, 0, 1, 0]);
+    assert_eq!(part.items, []);
+    assert_eq!(
+        part.damage.sentences(),
+        [
+            "2 parts of the run without records of API calls, as earlier versions could record: causes of idle time there \
+          are not known"
+        ]
+    );
+}
+
+#[test]
 fn a_block_that_must_be_understood_stops_the_reader_with_its_place() {
     let (_, bytes) = sample();
     let trace = [&bytes[..], &block(900, 3, 1, blocks(&bytes).len() as u32, 0, b"")[..]].concat();

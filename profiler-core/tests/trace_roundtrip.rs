@@ -279,7 +279,7 @@ fn by_kind(items: &[Item]) -> Vec<Vec<Item>> {
             Item::Loss(_) => 10,
             Item::Capture(_) => 11,
             Item::Cost(_) => 14,
-            Item::Utilization(_) | Item::Counters(_) | Item::Collective(_) | Item::CallRecording(_) => 15,
+            Item::Utilization(_) | Item::Counters(_) | Item::Collective(_) => 15,
             Item::End(..) => 12,
             Item::Record(Record::Memory(_)) => 13,
             Item::Record(Record::Managed(_)) => 15,

@@ -63,7 +63,7 @@ fn sampled(stage: &Stage) -> (PathBuf, u64) {
             }
             Item::Capture(mark) => writer.capture(mark, &dictionary),
             Item::Cost(cost) => writer.cost(Timestamp::ZERO, &cost, &dictionary),
-            Item::Utilization(_) | Item::Counters(_) | Item::Collective(_) | Item::CallRecording(_) => Ok(()),
+            Item::Utilization(_) | Item::Counters(_) | Item::Collective(_) => Ok(()),
             Item::End(end, at) => {
                 writer.finish(end, at, &loss, &dictionary).unwrap();
                 return (out, samples);

@@ -146,7 +146,6 @@ fn on_the_device(
                 captures.mark(*mark, scope.session, &loss, scope.dictionary);
                 collect(&mut captures);
             }
-            Item::CallRecording(mark) => captures.call_recording(*mark),
             Item::End(_, at) => last = last.max(*at),
             Item::Cost(_) | Item::Utilization(_) | Item::Counters(_) | Item::Collective(_) => {}
         }

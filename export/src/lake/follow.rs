@@ -283,7 +283,6 @@ impl<'l> Process<'l> {
                 }
                 self.captures.mark(*mark, scope.session, &self.loss, dictionary);
             }
-            Item::CallRecording(mark) => self.captures.call_recording(*mark),
             Item::Cost(cost) => self.captures.cost(*cost),
             Item::Utilization(reading) => self.captures.utilization(*reading),
             Item::Counters(event) => self.captures.counters(event),

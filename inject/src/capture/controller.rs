@@ -18,7 +18,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crossbeam_channel::Sender;
 use cupti_sys::{CallbackSite, Cupti, CuptiResult, Domain, Error};
 use parking_lot::{Mutex, MutexGuard};
-use profiler_core::capture::stretches::Stretches;
 use profiler_core::cost::Mode;
 use profiler_core::record::CaptureMark;
 use profiler_core::record::Timestamp;
@@ -59,8 +58,6 @@ pub struct CaptureController {
     pub(super) has_bursts: bool,
     /// Whether somebody waits for the next flush marks. `Relaxed`: only makes them come sooner.
     pub(super) hurried: AtomicBool,
-    /// When API calls are recorded, if not all the time. Only the flushing thread locks it, and whoever starts.
-    pub(super) stretches: Mutex<Option<Stretches>>,
 }
 
 impl CaptureController {
@@ -87,7 +84,6 @@ impl CaptureController {
             failure_logged: AtomicBool::new(false),
             holders: AtomicUsize::new(0),
             hurried: AtomicBool::new(false),
-            stretches: Mutex::new(None),
         }
     }
 

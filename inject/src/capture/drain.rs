@@ -30,7 +30,6 @@ impl CaptureController {
         let draining = self.open.load(Ordering::Relaxed) > usize::from(taking) || self.hurried.load(Ordering::Relaxed);
         let now = clock::now(self.cupti);
         let deadline = deadline.map_or(period, |at| Duration::from_nanos(at.since(now)));
-        let deadline = deadline.min(self.stretch_wait(now).unwrap_or(period));
         if draining { period.min(DRAIN_PERIOD) } else { period.min(deadline.max(Duration::from_millis(1))) }
     }
 
@@ -131,7 +130,6 @@ impl CaptureController {
         if !self.switch.is_on() {
             self.switch_on();
         }
-        self.await_calls();
     }
 
     /// Takes one [`hold`](Self::hold) back.

@@ -5,4 +5,3 @@ pub mod cupti_sharing;
 pub mod drain;
 pub mod plan;
 pub mod state;
-pub mod stretches;

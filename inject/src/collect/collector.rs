@@ -23,7 +23,7 @@ use profiler_core::collective::CollectiveEvent;
 use profiler_core::counters::CounterEvent;
 use profiler_core::monitoring::{BurstLimits, BurstPlanner};
 use profiler_core::process_info::{End, ProcessInfo};
-use profiler_core::record::{ApiCall, CallRecording, Kernel, Loss, RangeEvent, Record, Timestamp};
+use profiler_core::record::{ApiCall, Kernel, Loss, RangeEvent, Record, Timestamp};
 use profiler_core::text_format::printable;
 use profiler_core::utilization::Utilization;
 
@@ -70,8 +70,6 @@ pub struct Collector {
     pub(super) communicators: Vec<CollectiveEvent>,
     /// The program's own session, while one is open.
     pub(super) own: Option<Box<SessionTrace>>,
-    /// Whether API calls are recorded just now, where that is not always so.
-    pub(super) call_recording: Option<CallRecording>,
     pub(super) account: CostTracker,
     /// Decides when mode auto records.
     pub(super) bursts: Option<BurstPlanner>,
@@ -143,7 +141,6 @@ impl Collector {
             known_counters: Vec::new(),
             communicators: Vec::new(),
             own: None,
-            call_recording: None,
             account,
             bursts: settings.bursts.map(|limits| {
                 // Without a budget there is none.
@@ -194,7 +191,6 @@ impl Collector {
                     question.answer(answer);
                 }
                 Message::Capture(mark) => self.capture(mark),
-                Message::CallRecording(mark) => self.call_recording(mark),
                 Message::Session(command) => self.own_session(command),
                 Message::Finish { at, end, dropped_by_cupti } => {
                     let _ = outcome.send(self.finish(at, end, dropped_by_cupti));
@@ -215,7 +211,6 @@ impl Collector {
         let mut records = buffer.records(&shared.sizes);
         let flusher = shared.flusher.load(Ordering::Relaxed);
         self.decoder.next_buffer();
-        let mut kernels = false;
         for record in &mut records {
             // By reference: copying each record took some 5 % of this thread (one launching thread, no simulation).
             match &self.decoder.decode(record) {
@@ -224,7 +219,6 @@ impl Collector {
                 Decoded::Record(Record::Kernel(kernel)) if self.is_own_kernel(kernel) => self.loss.own_kernels += 1,
                 Decoded::Record(record) => {
                     self.account.record(record);
-                    kernels |= matches!(record, Record::Kernel(_));
                     if let Some(graph_nodes) = &mut self.graph_nodes
                         && let Record::Kernel(kernel) = record
                     {
@@ -242,9 +236,6 @@ impl Collector {
         if let Some(broken) = records.remainder() {
             self.loss.broken_buffers += 1;
             self.loss.broken_bytes += broken.bytes as u64;
-        }
-        if kernels && !shared.kernel_came.load(Ordering::Relaxed) {
-            shared.kernel_came.store(true, Ordering::Relaxed);
         }
         self.shared.pool.put(buffer.into_buffer());
         self.catch_up();
@@ -320,10 +311,7 @@ impl Collector {
             self.ranges(clock::wall_clock());
         }
         self.count_loss(dropped_by_cupti);
-        // Without calls nothing says who launches: those of before still count.
-        if self.call_recording.is_none_or(|mark| mark.on) {
-            self.calls.publish(&self.shared.launchers);
-        }
+        self.calls.publish(&self.shared.launchers);
         self.release(before);
         let (loss, dictionary) = (self.loss, self.decoder.dictionary());
         self.captures.flushed(before, dictionary);

@@ -7,7 +7,7 @@
 use profiler_core::capture::MONITORED;
 use profiler_core::collective::CollectiveEvent;
 use profiler_core::process_info::ProcessInfo;
-use profiler_core::record::{CallRecording, CaptureMark, HostSample, Record, StackId, Timestamp, Trigger};
+use profiler_core::record::{CaptureMark, HostSample, Record, StackId, Timestamp, Trigger};
 
 use crate::collect::collector::Collector;
 use crate::sampler::queue::SampleBatch;
@@ -147,9 +147,6 @@ impl Collector {
             self.trace.write(|trace| trace.push(&early, dictionary));
         }
         if was_waiting {
-            if let Some(mark) = &self.call_recording {
-                self.trace.write(|trace| trace.call_recording(*mark, dictionary));
-            }
             for event in &self.known_counters {
                 self.trace.write(|trace| trace.counters(*event, dictionary));
             }
@@ -175,15 +172,6 @@ impl Collector {
             CaptureMark::End { number, at } => self.router.end(number, at),
             CaptureMark::Select { .. } => {}
         }
-    }
-
-    /// API calls are recorded from here on, or left out.
-    pub(super) fn call_recording(&mut self, mark: CallRecording) {
-        self.call_recording = Some(mark);
-        self.append_routed();
-        self.captures.call_recording(mark);
-        let dictionary = self.decoder.dictionary();
-        self.trace.write(|trace| trace.call_recording(mark, dictionary));
     }
 
     /// A flush mark: gives out what waited for it.

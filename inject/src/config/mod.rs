@@ -4,7 +4,6 @@
 //! stderr names the variable. The variables themselves are in `variable`, the ways to write a value in `value`, and
 //! what is wrong with one, and in which words, in `error`.
 
-mod api_calls;
 pub(crate) mod bursts;
 mod choices;
 mod error;
@@ -28,7 +27,6 @@ use crate::config::pattern::Pattern;
 use crate::config::request::{AtEnd, Range, RangeKind, Request};
 use crate::config::setting::Setting;
 
-pub use api_calls::ApiCalls;
 pub use choices::{CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, ReportStyle, Sampling, WhatIf};
 pub use error::{SettingsError, warned};
 pub use kernels::KernelRequest;
@@ -68,8 +66,6 @@ pub struct Settings {
     pub record_limit: u64,
     /// Longest wait at exit.
     pub exit_timeout: Duration,
-    /// When API calls are recorded.
-    pub api_calls: ApiCalls,
     /// Record stream dependencies.
     pub dependencies: bool,
     /// Record allocations.
@@ -139,7 +135,6 @@ impl Settings {
             record: reader.get(&table::RAW_RECORDING),
             record_limit: reader.get(&table::RAW_RECORDING_LIMIT),
             exit_timeout: reader.get(&table::EXIT_TIMEOUT),
-            api_calls: reader.get(&api_calls::API_CALLS),
             dependencies: reader.get(&table::DEPENDENCIES),
             memory_usage: reader.get(&table::MEMORY_USAGE),
             um_cpu_page_faults: reader.get(&table::UM_CPU_PAGE_FAULTS),
@@ -172,13 +167,6 @@ impl Settings {
         !self.mode.monitors() && self.graphs != Graphs::Nodes && cupti_sharing == CuptiSharing::Exclusive
     }
 
-    /// Whether API calls are recorded in stretches. Where only a part of the run is measured, a call says which work is
-    /// in it; and `full` is for who wants all calls.
-    pub fn calls_in_stretches(&self, cupti_sharing: CuptiSharing) -> bool {
-        let possible = self.mode == Mode::Light && self.capture.is_whole() && cupti_sharing == CuptiSharing::Exclusive;
-        self.api_calls == ApiCalls::Stretches && possible
-    }
-
     /// Notes for the report on what is not recorded, and why. `whole_graphs_are_safe` with the libcupti that was found.
     pub fn describe_tracing(&self, cupti_sharing: CuptiSharing, whole_graphs_are_safe: bool) -> Vec<String> {
         let mut notes = Vec::new();
@@ -199,17 +187,6 @@ impl Settings {
         }
         if self.mode == Mode::Auto && self.graphs != Graphs::Nodes {
             notes.push(format!("{CUDA_GRAPH_TRACE} has no effect with {MODE}=auto: CUDA graphs are recorded by nodes"));
-        }
-        if self.calls_in_stretches(cupti_sharing) {
-            notes.push(format!(
-                "{API_CALLS}=stretches: API calls are recorded an eighth of the time; causes of idle GPU time elsewhere are \
-                 estimated from these stretches, and calls, ranges and lines of launches are those of the stretches alone"
-            ));
-        } else if self.api_calls == ApiCalls::Stretches {
-            notes.push(format!(
-                "{API_CALLS}=stretches has no effect: it needs a run that is measured as a whole in mode light, and \
-                 {CUPTI_SHARING}=exclusive"
-            ));
         }
         if !self.mode.monitors() && self.graphs == Graphs::Whole {
             notes.push(match cupti_sharing {

@@ -17,7 +17,7 @@ use crate::config::setting::Setting;
 pub use crate::config::setting::Variable;
 use crate::config::value::{is_off, on_or_off, or_off, parse_bytes, parse_duration, parse_percent};
 use crate::config::variable;
-use crate::config::{api_calls, bursts, kernels};
+use crate::config::{bursts, kernels};
 use crate::log::Level;
 
 fn optional_pattern(text: &str) -> Option<Option<Pattern>> {
@@ -417,7 +417,6 @@ pub const VARIABLES: &[Variable] = &[
     RAW_RECORDING.variable(),
     RAW_RECORDING_LIMIT.variable(),
     EXIT_TIMEOUT.variable(),
-    api_calls::API_CALLS.variable(),
     DEPENDENCIES.variable(),
     MEMORY_USAGE.variable(),
     UM_CPU_PAGE_FAULTS.variable(),

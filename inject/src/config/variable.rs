@@ -26,8 +26,6 @@ pub const RAW_RECORDING: &str = "GPUWHY_RAW_RECORDING";
 pub const RAW_RECORDING_LIMIT: &str = "GPUWHY_RAW_RECORDING_LIMIT";
 /// Longest wait at exit.
 pub const EXIT_TIMEOUT: &str = "GPUWHY_EXIT_TIMEOUT";
-/// Whether API calls are recorded all the time.
-pub const API_CALLS: &str = "GPUWHY_API_CALLS";
 /// Whether stream dependencies are recorded.
 pub const DEPENDENCIES: &str = "GPUWHY_DEPENDENCIES";
 /// Whether allocations are recorded.

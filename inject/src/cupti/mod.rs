@@ -1,6 +1,5 @@
 //! All that CUPTI calls, and all that it is asked for.
 
-pub mod call_records;
 pub mod callbacks;
 pub mod decode;
 pub mod flush_backlog;

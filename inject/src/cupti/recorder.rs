@@ -47,15 +47,15 @@ pub fn whole_graphs_are_safe(cupti: &Cupti) -> bool {
 /// What is wanted of CUPTI, and whether it is on.
 #[derive(Debug)]
 pub struct ActivityRecorder {
-    pub(super) cupti: &'static Cupti,
-    pub(super) ownership: CuptiOwnership,
+    cupti: &'static Cupti,
+    ownership: CuptiOwnership,
     /// Kinds that cost: off until the first capture.
     kinds: Vec<Kind>,
     /// Those of them that only the fullest mode records.
     full_kinds: Vec<Kind>,
     /// What is recorded of managed memory.
     unified_memory: Vec<UnifiedMemoryCounter>,
-    pub(super) calls: [Calls; 2],
+    calls: [Calls; 2],
     /// A [`Mode`] as a number: what is recorded at most. `Relaxed`: written on the flushing thread only.
     level: AtomicU8,
     /// Whether anything of CUPTI's is ever recorded: not in a run that is only watched from its beginning.
@@ -67,22 +67,19 @@ pub struct ActivityRecorder {
     stays: Vec<Kind>,
     /// Whether CUDA had a context before: then API functions chosen one by one bring no records, and whole kinds are
     /// needed.
-    pub(super) late: bool,
-    /// Whether API calls are recorded while it is on. `Relaxed`: written where [`TracingSwitch`] orders it, and on the
-    /// flushing thread.
-    pub(super) calls_on: AtomicBool,
+    late: bool,
     turn: TracingSwitch,
 }
 
 /// The API functions of a domain, chosen one by one.
 #[derive(Debug)]
-pub(super) struct Calls {
-    pub(super) domain: Domain,
-    pub(super) ids: Vec<u32>,
+struct Calls {
+    domain: Domain,
+    ids: Vec<u32>,
     /// The others, which only the fullest mode records; empty in a run that did not begin with it.
-    pub(super) rest: Vec<u32>,
+    rest: Vec<u32>,
     /// None could be chosen, so all of the domain are recorded. `Relaxed`: [`TracingSwitch`] orders it.
-    pub(super) all: AtomicBool,
+    all: AtomicBool,
 }
 
 impl ActivityRecorder {
@@ -155,7 +152,6 @@ impl ActivityRecorder {
             records,
             stays: if old { vec![Kind::CONCURRENT_KERNEL] } else { Vec::new() },
             late,
-            calls_on: AtomicBool::new(false),
             turn: TracingSwitch::new(),
         };
         Ok((switch, notes))
@@ -313,7 +309,6 @@ impl ActivityRecorder {
             Err(error) if error.code == CuptiResult::NOT_READY => {}
             result => note(&mut notes, NO_UNIFIED_MEMORY, result),
         }
-        self.calls_on.store(true, Ordering::Relaxed);
         for Calls { domain, ids, rest, all } in &self.calls {
             let in_vain = if self.late {
                 Some("CUDA was used before measuring began")

@@ -3,7 +3,6 @@
 //! The timeline hands over segments that touch; each goes to one leaf, to the phase and the step it falls in, and, when
 //! idle, to a short log, so that an operation that arrives too late can still take the idle time it fills.
 
-use super::gap_estimate::{EstimatedIdle, GapEstimator};
 use super::host_lead::HostLead;
 use super::idle_log::{Idle, IdleLog};
 use super::input_gaps::InputGaps;
@@ -59,10 +58,6 @@ pub struct DeviceAccount {
     disturbed: Vec<(Timestamp, Timestamp)>,
     /// What is entered, for who asked for it.
     segments: Option<Box<SegmentLog>>,
-    /// Divides gaps where no API calls are recorded.
-    estimator: Option<Box<GapEstimator>>,
-    /// Symbol of the operation that began last.
-    symbol: u32,
 }
 
 impl DeviceAccount {
@@ -89,8 +84,6 @@ impl DeviceAccount {
             named_steps: false,
             disturbed: Vec::new(),
             segments: None,
-            estimator: None,
-            symbol: 0,
         }
     }
 
@@ -292,7 +285,6 @@ impl DeviceAccount {
             novel = self.known_kernels[word] & bit == 0;
             self.known_kernels[word] |= bit;
         }
-        self.symbol = operation.symbol;
         self.phases.operation(self.position, novel, &self.leaves);
         if operation.link != 0 {
             self.phases.crossed(operation.leaf, operation.link.into());
@@ -361,38 +353,6 @@ impl DeviceAccount {
             }
             beneath &= beneath - 1;
         }
-    }
-
-    /// Gaps are estimated from here on where their records are missing.
-    pub(super) fn estimate_gaps(&mut self) {
-        self.estimator.get_or_insert_default();
-    }
-
-    /// Idle time that was estimated because API calls were left out; `None` where they never were. The
-    /// stretches are the attributor's.
-    pub(super) fn estimated_idle(&self) -> Option<EstimatedIdle> {
-        self.estimator.as_ref().map(|estimator| estimator.told())
-    }
-
-    /// Records of the stretch that began at `stretch` have told the gap since the accounts were `before`; an operation
-    /// with this symbol ended it.
-    pub(super) fn learn_gap(&mut self, before: &Leaves, stretch: u64, symbol: u32) {
-        let divided = std::array::from_fn(|leaf| self.leaves[leaf] - before[leaf]);
-        if let Some(estimator) = &mut self.estimator {
-            estimator.learn((self.symbol, symbol), stretch, &divided);
-        }
-    }
-
-    /// Enters the gap before `operation`, whose records are missing.
-    pub(super) fn estimate_gap(&mut self, operation: &Operation) {
-        let length = operation.start - self.position;
-        let parts =
-            self.estimator.as_mut().map(|estimator| estimator.estimate((self.symbol, operation.symbol), length));
-        for (leaf, nanos) in parts.into_iter().flatten() {
-            self.idle(leaf, self.position + nanos, Subject::None);
-        }
-        // What nothing is known of.
-        self.idle(Leaf::Unobserved, operation.start, Subject::None);
     }
 
     /// A gap begins at the current position.

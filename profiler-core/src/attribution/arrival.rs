@@ -21,9 +21,6 @@ use crate::whatif::{MOST_BYTES, SmallGrid};
 /// An operation waits for its launching call for as long as a launch waits for its operation.
 const JOIN_TIMEOUT_NANOS: u64 = 2_000_000_000;
 const JOIN_TIMEOUT_FLUSHES: u64 = 3;
-/// Where calls are recorded in stretches most operations wait in vain. A call has been delivered by the flush that
-/// passes its return, and it returns at most this long after its operation is over, but for calls that block.
-const STRETCH_JOIN_NANOS: u64 = 50_000_000;
 
 impl Attributor {
     pub(super) fn push_kernel(&mut self, kernel: &Kernel, dictionary: &Dictionary) {
@@ -126,13 +123,8 @@ impl Attributor {
             let operation = &mut self.operations[place];
             operation.launch = self.launches.join(operation.correlation, operation.device, operation.stream);
             if operation.launch.is_none() {
-                let age = at.saturating_sub(operation.end);
-                let flushes = self.flush - operation.flush;
-                let may_come = if self.stretches.any() {
-                    age <= STRETCH_JOIN_NANOS
-                } else {
-                    age <= JOIN_TIMEOUT_NANOS || flushes < JOIN_TIMEOUT_FLUSHES
-                };
+                let may_come = at.saturating_sub(operation.end) <= JOIN_TIMEOUT_NANOS
+                    || self.flush - operation.flush < JOIN_TIMEOUT_FLUSHES;
                 if may_come {
                     if operation.start != 0 {
                         oldest = Some(oldest.map_or(operation.start, |time| time.min(operation.start)));
@@ -189,10 +181,6 @@ impl Attributor {
     fn enter(&mut self, place: u32) {
         let operation = &mut self.operations[place];
         match operation.launch {
-            None if self.stretches.any() => {
-                self.completeness.calls_left_out += 1;
-                self.simulation.without_launch(operation);
-            }
             None => self.completeness.activities_without_launch += 1,
             Some(launch) => {
                 operation.graph |= launch.class == ApiClass::GraphLaunch;

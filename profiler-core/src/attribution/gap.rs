@@ -15,7 +15,6 @@ use super::api::ApiClass;
 use super::host_samples::SampleEvidence;
 use super::leaf::Leaf;
 use super::operation::{InputWait, Operation};
-use super::stretches::Stretches;
 use super::subject::{Producer, Subject};
 use super::threads::{Call, HostThread};
 use crate::thresholds::{
@@ -40,37 +39,13 @@ impl Next<'_> {
 /// Enters the gap from the account's position to the begin of `next`.
 ///
 /// `thread` is the launching thread; `lost_end` the return of an earlier launch in the gap whose record is missing.
-/// Where `stretches` say that calls are missing, the gap is estimated.
 pub(super) fn explain(
     account: &mut DeviceAccount,
     next: &Next<'_>,
     thread: Option<&HostThread>,
     lost_end: Option<u64>,
-    stretches: &Stretches,
 ) {
     account.begin_gap();
-    if !stretches.are_expected() {
-        return explain_recorded(account, next, thread, lost_end);
-    }
-    let from = account.position();
-    let launch = next.operation.launch.map(|launch| launch.start);
-    let told = |launch: &u64| thread.is_some_and(|thread| stretches.tell(from, *launch, thread));
-    match launch.filter(told).and_then(|launch| stretches.begin_of(launch)) {
-        Some(stretch) => {
-            let before = *account.leaves();
-            explain_recorded(account, next, thread, lost_end);
-            // The first two of them are told as host time, whatever follows.
-            let undecided = next.operation.input && matches!(account.long_host_gaps.1, 1 | 2);
-            if !undecided {
-                account.learn_gap(&before, stretch, next.operation.symbol);
-            }
-        }
-        None => account.estimate_gap(next.operation),
-    }
-}
-
-/// [`explain`], with all calls at hand.
-fn explain_recorded(account: &mut DeviceAccount, next: &Next<'_>, thread: Option<&HostThread>, lost_end: Option<u64>) {
     let (from, to) = (account.position(), next.operation.start);
     let (Some(launch), Some(thread)) = (next.operation.launch, thread) else {
         account.idle(Leaf::Unobserved, to, next.operation.subject);

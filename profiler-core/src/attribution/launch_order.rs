@@ -62,14 +62,11 @@ pub(super) struct LaunchOrder {
     detector: StepDetector,
     /// The newest mark that a step began for.
     mark: u64,
-    /// Begin and thread of the newest graph launch: its operations are one launch. Without launches, what their records
-    /// have in common.
+    /// Begin and thread of the newest graph launch: its operations are one launch.
     graph: Option<(u64, u32)>,
     sequence: StepSequence,
     /// Steps are those that the program names.
     named: bool,
-    /// Operations that begin from here on are shown in the order of their begins, as few launches are known.
-    by_begin: Option<u64>,
     /// When the newest launch returned.
     returned: u64,
     /// Up to where the host's waits were looked at, and the end of the next one.
@@ -84,13 +81,7 @@ pub(super) struct LaunchOrder {
 impl LaunchOrder {
     /// An operation that lies at `index` waits to be shown.
     pub(super) fn push(&mut self, operation: &Operation, index: u32) {
-        self.hidden.push((place(operation, self.by_begin), index));
-    }
-
-    /// Launches are known of some operations alone from `since` on: those that begin behind it are shown in the order
-    /// in which they begin.
-    pub(super) fn leave(&mut self, since: u64) {
-        self.by_begin.get_or_insert(since);
+        self.hidden.push((place(operation), index));
     }
 
     /// Puts what was pushed in launch order.
@@ -129,12 +120,7 @@ impl LaunchOrder {
 
     #[inline]
     fn status(&mut self, operation: &Operation, marks: &StepMarks) -> (LaunchStatus, Option<Cut>) {
-        let (called, returned) = match operation.launch {
-            // What passed between two operations stands for what passed between two launches.
-            _ if is_by_begin(operation, self.by_begin) => (operation.start, operation.end),
-            Some(launch) => (launch.start, launch.end),
-            None => (operation.start, operation.start),
-        };
+        let (called, returned) = operation.launch.map_or((operation.start, operation.start), |l| (l.start, l.end));
         let passed = marks.passed(self.mark, called);
         self.mark = passed.unwrap_or(self.mark);
         let marked = passed.is_some();
@@ -142,12 +128,7 @@ impl LaunchOrder {
             self.named = true;
             self.sequence.begin();
         }
-        let graph = match operation.launch {
-            _ if !operation.graph => None,
-            // Nodes of one launch have its correlation id.
-            _ if is_by_begin(operation, self.by_begin) => Some((operation.correlation.0.into(), operation.graph_id)),
-            launch => launch.map(|launch| (launch.start, launch.thread)),
-        };
+        let graph = operation.launch.filter(|_| operation.graph).map(|launch| (launch.start, launch.thread));
         if graph.is_some() && graph == self.graph {
             self.sequence.push(operation.leaf, operation.subject, operation.end - operation.start);
             return (LaunchStatus { shown: true, marked, first: false, cuts: false }, None);
@@ -191,17 +172,9 @@ impl LaunchOrder {
     }
 }
 
-/// Whether the operation is shown by its begin.
-fn is_by_begin(operation: &Operation, by_begin: Option<u64>) -> bool {
-    by_begin.is_some_and(|since| operation.start >= since)
-}
-
 /// Place in launch order: whatever is not known at a watermark comes after it, because a call that is not known has
 /// not returned and what it launches has not begun.
-fn place(operation: &Operation, by_begin: Option<u64>) -> u64 {
-    if is_by_begin(operation, by_begin) {
-        return operation.start;
-    }
+fn place(operation: &Operation) -> u64 {
     let latest = operation.start.saturating_add(CLOCK_SLACK_NANOS);
     operation.launch.map_or(operation.start, |launch| launch.end.min(latest))
 }

@@ -22,7 +22,6 @@ mod arrival;
 mod calls;
 mod dependencies;
 mod gap;
-mod gap_estimate;
 pub(crate) mod host_activity;
 pub mod host_cause;
 mod host_lead;
@@ -51,7 +50,6 @@ mod simulation_feed;
 mod stacks;
 pub mod statistics;
 pub mod step_sequence;
-mod stretches;
 mod subject;
 mod sweep;
 mod thread_table;
@@ -60,7 +58,6 @@ mod waiting;
 
 pub use account::DeviceAccount;
 pub use activity::{is_communication, is_optimizer};
-pub use gap_estimate::EstimatedIdle;
 pub use host_lead::HostLead;
 
 pub use host_samples::SampleTotals;
@@ -88,7 +85,6 @@ use self::segments::Segment;
 use self::simulation_feed::SimulationFeed;
 use self::stacks::Stacks;
 use self::statistics::ApiTable;
-use self::stretches::Stretches;
 use self::sweep::{Host, Timeline};
 use self::thread_table::ThreadTable;
 use self::threads::HostThread;
@@ -98,7 +94,7 @@ use crate::cost::{PriceSource, Prices};
 use crate::counters::CounterEvent;
 use crate::counters::engine::Counters;
 use crate::dictionary::Dictionary;
-use crate::record::{CallRecording, DeviceId, Record, ThreadId, Timestamp};
+use crate::record::{DeviceId, Record, ThreadId, Timestamp};
 use crate::steps::{LoggedStep, OverflowSeries, OverflowStep};
 use crate::thresholds::{CLOCK_SLACK_NANOS, FUTURE_NANOS, SYNC_SLACK_NANOS};
 use crate::whatif::ReplayedOperation;
@@ -134,7 +130,6 @@ pub struct Attributor {
     waiting: usize,
     timelines: Vec<Timeline>,
     marks: StepMarks,
-    stretches: Stretches,
     simulation: SimulationFeed,
     counters: Counters,
     completeness: Completeness,
@@ -236,17 +231,6 @@ impl Attributor {
             self.simulation.keep_events();
         }
         self.counters.take(event);
-    }
-
-    /// API calls are recorded from here on, or left out; the first mark says that they will be. To be told before the
-    /// flush that passes it. Where they are left out, idle time is estimated.
-    pub fn call_recording(&mut self, mark: CallRecording) {
-        let first = self.stretches.mark(mark);
-        self.timelines.iter_mut().for_each(|timeline| timeline.account.estimate_gaps());
-        self.simulation.call_recording(mark);
-        if first {
-            self.timelines.iter_mut().for_each(|timeline| timeline.leave_launch_order(mark.at.nanos()));
-        }
     }
 
     /// The profiler itself held the program up in this time: steps of then are not typical ones, on any device.
@@ -368,11 +352,8 @@ impl Attributor {
     }
 
     fn advance_slice(&mut self, watermark: u64) {
-        let Self {
-            operations, threads, launches, marks, stretches, dependencies, timelines, simulation, ranges, ..
-        } = self;
-        let thread_ids = threads.ids();
-        let host = Host { threads: &threads.rows, thread_ids, launches, marks, stretches, dependencies };
+        let Self { operations, threads, launches, marks, dependencies, timelines, simulation, ranges, .. } = self;
+        let host = Host { threads: &threads.rows, thread_ids: threads.ids(), launches, marks, dependencies };
         for timeline in timelines {
             let refused = timeline.advance(watermark, operations, &host, simulation, ranges);
             self.completeness.bad_timestamps += refused;
@@ -415,12 +396,6 @@ impl Attributor {
                 let mut timeline = Timeline::new(device);
                 if self.segments_logged {
                     timeline.account.log_segments();
-                }
-                if self.stretches.are_expected() {
-                    timeline.account.estimate_gaps();
-                }
-                if let Some(since) = self.stretches.first_without() {
-                    timeline.leave_launch_order(since);
                 }
                 if self.step_overflow_kept {
                     timeline.account.keep_step_overflow();

@@ -6,8 +6,8 @@
 use super::statistics::ApiStatistics;
 use super::step_sequence::StepOperation;
 use super::{
-    Attributor, DeviceAccount, EstimatedIdle, GraphKernels, HostLine, LaunchPlace, LaunchSampleCounts, LaunchedWork,
-    LineId, PeakCaller, RangeCounts, RangeInside, RangeTally, SampleTotals,
+    Attributor, DeviceAccount, GraphKernels, HostLine, LaunchPlace, LaunchSampleCounts, LaunchedWork, LineId,
+    PeakCaller, RangeCounts, RangeInside, RangeTally, SampleTotals,
 };
 use crate::allocations::{Holding, Holdings, MemoryOwner};
 use crate::completeness::Completeness;
@@ -21,14 +21,6 @@ impl Attributor {
     /// The accounts of every device on which something ran, by ordinal.
     pub fn devices(&self) -> impl Iterator<Item = &DeviceAccount> {
         self.timelines.iter().map(|timeline| &timeline.account)
-    }
-
-    /// Idle time of a device that was estimated, and the stretches that this rests on; `None` where API calls were
-    /// recorded all the time.
-    #[must_use]
-    pub fn estimated_idle(&self, account: &DeviceAccount) -> Option<EstimatedIdle> {
-        let (stretches, recorded_ns) = self.stretches.recorded(account.start(), account.position());
-        Some(EstimatedIdle { stretches, recorded_ns, ..account.estimated_idle()? })
     }
 
     /// Outermost API calls by function.

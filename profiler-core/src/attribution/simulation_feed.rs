@@ -7,7 +7,7 @@ use super::api::ApiClass;
 use super::operation::{InputWait, Operation};
 use crate::cost::prices::COLD_NANOS;
 use crate::cost::{PriceSource, Prices};
-use crate::record::{ApiCall, CallRecording, DeviceId, StreamId, ThreadId};
+use crate::record::{ApiCall, DeviceId, StreamId, ThreadId};
 use crate::thresholds::CLOCK_SLACK_NANOS;
 use crate::whatif::{
     self, CallClass, Ceiling, Launched, LaunchedBy, MOST_BYTES, OperationClass, ReplayedOperation, Simulation,
@@ -78,18 +78,6 @@ impl SimulationFeed {
             None => answer.only_if_it_covers(leaves.iter().sum()),
         };
         Some(answer.or_additive(&leaves, account.steady_link_ns()))
-    }
-
-    /// API calls are recorded from here on, or left out: what happens without them is not simulated.
-    pub(super) fn call_recording(&mut self, mark: CallRecording) {
-        self.simulation.blind(mark.at.nanos(), !mark.on);
-    }
-
-    /// An operation has no launch because calls are left out: what is simulated begins behind it.
-    pub(super) fn without_launch(&mut self, operation: &Operation) {
-        if operation.start != 0 {
-            self.simulation.blind_at(operation.start);
-        }
     }
 
     /// A call of the thread with this index was placed. `launches`: device work comes out of it; one that launches by

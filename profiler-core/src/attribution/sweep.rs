@@ -16,7 +16,6 @@ use super::ranges::Ranges;
 use super::running::Running;
 use super::simulation_feed::SimulationFeed;
 use super::step_sequence::StepSequence;
-use super::stretches::Stretches;
 use super::subject::Subject;
 use super::threads::HostThread;
 use crate::collections::slab::Slab;
@@ -46,7 +45,6 @@ pub(super) struct Host<'a> {
     pub(super) thread_ids: &'a [ThreadId],
     pub(super) launches: &'a Launches,
     pub(super) marks: &'a StepMarks,
-    pub(super) stretches: &'a Stretches,
     pub(super) dependencies: &'a Dependencies,
 }
 
@@ -65,11 +63,6 @@ impl Timeline {
             launch_order: LaunchOrder::default(),
             running: Running::default(),
         }
-    }
-
-    /// Calls are left out from `since` on, so that launches are known of some operations alone.
-    pub(super) fn leave_launch_order(&mut self, since: u64) {
-        self.launch_order.leave(since);
     }
 
     /// What the steps of the device launch.
@@ -236,7 +229,7 @@ impl Timeline {
             let lost_end =
                 operation.launch.and_then(|launch| host.launches.lost_within(launch.thread, from, launch.start));
             let next = Next { operation, producer: host.dependencies.producer(operation, from) };
-            gap::explain(&mut self.account, &next, thread, lost_end, host.stretches);
+            gap::explain(&mut self.account, &next, thread, lost_end);
             let thread = operation.launch.and_then(|launch| host.thread_ids.get(launch.thread as usize)).copied();
             self.account.end_gap(from, operation, thread);
             if let Some(launch) = operation.launch.filter(|_| ranges.any()) {

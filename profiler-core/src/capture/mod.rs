@@ -10,7 +10,6 @@
 
 mod auto;
 mod logs;
-pub mod stretches;
 
 use std::sync::Arc;
 
@@ -25,7 +24,7 @@ use crate::kernels::{Choice, KernelProfile, KernelsReport, Pattern, candidates, 
 use crate::metrics::{self, Totals};
 use crate::monitoring::{Changes, MonitoredTime, Monitoring};
 use crate::process_info::{End, ProcessInfo};
-use crate::record::{CallRecording, CaptureMark, Loss, Record, Timestamp, Trigger};
+use crate::record::{CaptureMark, Loss, Record, Timestamp, Trigger};
 use crate::report::monitor;
 use crate::report::verdict::LiveVerdict;
 use crate::report::{BurstRow, CaptureRow, CaptureTable, Report};
@@ -108,8 +107,6 @@ pub struct Captures {
     events_kept: bool,
     /// Whether captures keep forgotten steps until they are taken.
     step_overflow_kept: bool,
-    /// Whether API calls are recorded just now, where that is not always so.
-    call_recording: Option<CallRecording>,
 }
 
 impl Captures {
@@ -226,12 +223,6 @@ impl Captures {
     #[must_use]
     pub fn monitored(&self) -> Option<MonitoredTime> {
         self.shown()?.monitoring.time()
-    }
-
-    /// API calls are recorded from here on, or left out; before the flush mark that passes it.
-    pub fn call_recording(&mut self, mark: CallRecording) {
-        self.call_recording = Some(mark);
-        self.open.iter_mut().for_each(|capture| capture.attributor.call_recording(mark));
     }
 
     /// A communicator of the program, or an operation that it queued; before the flush mark that passes it.
@@ -438,7 +429,6 @@ impl Captures {
     fn begin(&mut self, number: u32, at: Timestamp, trigger: Trigger) {
         let mut attributor = Attributor::new();
         attributor.begin(at);
-        self.call_recording.iter().for_each(|mark| attributor.call_recording(*mark));
         let mut monitoring = Monitoring::default();
         let mut take = |event: &CounterEvent| {
             attributor.push_counters(event);

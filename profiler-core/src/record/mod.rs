@@ -6,7 +6,6 @@
 //! All times of one trace are on one clock, nanoseconds since the Unix epoch as the tracing library reports them
 //! (device times are already mapped to it by that library).
 
-mod call_recording;
 mod capture_mark;
 mod device_work;
 mod host;
@@ -17,7 +16,6 @@ mod memory;
 mod range;
 mod sample;
 
-pub use call_recording::CallRecording;
 pub use capture_mark::{CaptureMark, Trigger};
 pub use device_work::{Copy, CopyKind, DeviceWork, Kernel, LaunchConfig, MemoryKind, Memset};
 pub use host::{ApiCall, ApiDomain, ApiFunction, CudaEvent, Overhead, OverheadKind, Sync, SyncKind};

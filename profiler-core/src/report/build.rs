@@ -127,7 +127,6 @@ fn device_report(
         step_meaning: StepMeaning::of(attributor, account, sequence.as_ref()),
         sequence,
         untraced: Untraced::of(what_if.as_ref(), account, attributor),
-        estimated: attributor.estimated_idle(account),
         what_if,
         host_lead: account.host_lead(),
         gaps: gaps::gaps(account, dictionary),

@@ -64,7 +64,7 @@ kinds! {
     PROGRAM_COUNTERS = 25;
     /// Communicators, and what was asked of them.
     COLLECTIVES = 26;
-    /// From here on API calls are recorded, or left out.
+    /// From here on API calls were recorded, or left out. Only read: no version writes it any more.
     CALL_RECORDING = 27;
 }
 

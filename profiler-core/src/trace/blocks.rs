@@ -230,7 +230,10 @@ impl<R: Read> BlockReader<R> {
             kind::COST => Item::Cost(meta::decode_cost(body)?),
             kind::UTILIZATION => Item::Utilization(gauges::decode(body)?),
             kind::FLUSH => Item::Flush(at),
-            kind::CALL_RECORDING => Item::CallRecording(meta::decode_call_recording(body, at)?),
+            kind::CALL_RECORDING => {
+                self.source.damage.calls_left_out += u64::from(body == [0]);
+                return Ok((Content::Items(Vec::new()), unpacked));
+            }
             _ => Item::End(meta::decode_end(body)?, at),
         };
         Ok((Content::Items(vec![item]), unpacked))

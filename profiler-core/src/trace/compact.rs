@@ -78,7 +78,6 @@ pub fn compact<W: Write>(source: impl Read, sink: W) -> Result<(Compacted, W), C
             Item::Utilization(reading) => writer.utilization(at, &reading, dictionary),
             Item::Counters(event) => writer.counters(event, dictionary),
             Item::Collective(event) => writer.collective(event, dictionary),
-            Item::CallRecording(mark) => writer.call_recording(mark, dictionary),
             Item::End(how, at) => {
                 end = Some((how, at));
                 Ok(())
@@ -175,7 +174,6 @@ pub fn sizes(source: impl Read, form: Form) -> Result<Sizes, CompactError> {
             | Item::Utilization(_)
             | Item::Counters(_)
             | Item::Collective(_)
-            | Item::CallRecording(_)
             | Item::End(..) => {}
         }
     }

@@ -100,6 +100,8 @@ pub struct Damage {
     pub misplaced_blocks: u64,
     /// Whole blocks of a kind or version that this version does not know.
     pub unknown_blocks: u64,
+    /// Parts of the run of whose API calls an earlier version left the records out.
+    pub calls_left_out: u64,
     /// Rows of a kind, or in an encoding, that this version does not know.
     pub unknown_rows: u64,
     /// Where the first damage is, bytes.
@@ -131,6 +133,12 @@ impl Damage {
                 "in a place where no gpuwhy writes it: the file was put together by hand",
             ),
             counted(self.unknown_blocks, "block", "of a kind that only a newer gpuwhy reads"),
+            counted(
+                self.calls_left_out,
+                "part",
+                "of the run without records of API calls, as earlier versions could record: causes of idle time there are \
+                 not known",
+            ),
             counted(self.unknown_rows, "record", "of a kind that only a newer gpuwhy reads"),
         ]
         .into_iter()
@@ -159,6 +167,7 @@ impl Damage {
             missing_blocks: self.missing_blocks + other.missing_blocks,
             misplaced_blocks: self.misplaced_blocks + other.misplaced_blocks,
             unknown_blocks: self.unknown_blocks + other.unknown_blocks,
+            calls_left_out: self.calls_left_out + other.calls_left_out,
             unknown_rows: self.unknown_rows + other.unknown_rows,
             first_offset: self.first_offset.into_iter().chain(other.first_offset).min(),
         }
@@ -190,11 +199,12 @@ mod tests {
             misplaced_blocks: 5,
             unknown_blocks: 3,
             unknown_rows: 4,
+            calls_left_out: 6,
             first_offset: Some(4096),
         };
         let notes = damage.sentences();
-        assert_eq!(notes.len(), 9);
+        assert_eq!(notes.len(), 10);
         assert!(notes[1].starts_with("17 bytes") && notes[2].starts_with("1 block skipped"), "{notes:?}");
-        assert!(notes[8].contains("4096"));
+        assert!(notes[9].contains("4096"));
     }
 }

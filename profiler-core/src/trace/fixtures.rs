@@ -17,7 +17,7 @@ const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../testing/fixtures
 
 /// Kinds that no recorded trace has, and why.
 const EXCEPTIONS: &[(&str, &str)] = &[
-    ("CALL_RECORDING", "takes GPUWHY_API_CALLS=stretches, which is off by default"),
+    ("CALL_RECORDING", "only earlier versions wrote it"),
     ("COLLECTIVES", "takes NCCL and several GPUs"),
     ("communicators", "takes NCCL and several GPUs"),
     ("queued operations", "takes NCCL and several GPUs"),
@@ -64,7 +64,6 @@ fn of(path: &Path) -> BTreeSet<&'static str> {
             | Item::Capture(_)
             | Item::Cost(_)
             | Item::Utilization(_)
-            | Item::CallRecording(_)
             | Item::End(..) => None,
         });
     }

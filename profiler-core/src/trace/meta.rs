@@ -7,7 +7,7 @@ use super::varint::{self, Cursor, Malformed};
 use crate::cost::prices::{self, CALIBRATION_LIMIT, NAME_LIMIT};
 use crate::cost::{Calibration, Cost, Mode, Prices};
 use crate::process_info::{End, ProcessInfo};
-use crate::record::{CallRecording, CaptureMark, Loss, Timestamp, Trigger};
+use crate::record::{CaptureMark, Loss, Timestamp, Trigger};
 
 /// Fields of the process. Numbers are never reused. A list is a tag that occurs once for each element.
 mod tag {
@@ -246,19 +246,6 @@ pub(super) fn decode_end(body: &[u8]) -> Result<End, Malformed> {
         2 => End::TimedOut,
         _ => End::Abrupt,
     })
-}
-
-/// Appends whether calls are recorded. The time is in the header.
-pub(super) fn encode_call_recording(mark: CallRecording, body: &mut Vec<u8>) {
-    body.push(u8::from(mark.on));
-}
-
-/// The inverse of [`encode_call_recording`].
-pub(super) fn decode_call_recording(body: &[u8], at: Timestamp) -> Result<CallRecording, Malformed> {
-    match Cursor::new(body).byte()? {
-        on @ (0 | 1) => Ok(CallRecording { at, on: on == 1 }),
-        _ => Err(Malformed),
-    }
 }
 
 /// What a CAPTURE block says. Numbers are never reused.

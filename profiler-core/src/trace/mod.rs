@@ -47,7 +47,7 @@ use crate::collective::CollectiveEvent;
 use crate::cost::Cost;
 use crate::counters::CounterEvent;
 use crate::process_info::End;
-use crate::record::{CallRecording, CaptureMark, Loss, Record, Timestamp};
+use crate::record::{CaptureMark, Loss, Record, Timestamp};
 use crate::utilization::UtilizationReading;
 
 /// What a trace consists of, apart from its session and its dictionary.
@@ -72,9 +72,6 @@ pub enum Item {
     Counters(CounterEvent),
     /// Communicators and the operations that were queued, as NCCL told them.
     Collective(CollectiveEvent),
-    /// API calls are recorded from here on, or left out. Comes before the flush mark that passes it; at first they are
-    /// recorded, and the first mark only says that others will follow.
-    CallRecording(CallRecording),
     /// How the trace ended, and when. A trace without this item ended [abruptly](End::Abrupt).
     End(End, Timestamp),
 }

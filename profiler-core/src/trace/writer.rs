@@ -20,7 +20,7 @@ use crate::dictionary::Dictionary;
 use crate::kernels::KernelProfile;
 use crate::kernels::source::PcWindow;
 use crate::process_info::{End, ProcessInfo};
-use crate::record::{CallRecording, CaptureMark, Loss, Record, Timestamp};
+use crate::record::{CaptureMark, Loss, Record, Timestamp};
 use crate::utilization::UtilizationReading;
 
 /// Rows of a full chunk, all kinds together. In `benches/trace.rs` 64 Ki rows take 9 % fewer bytes, 4 Ki rows 4 % more;
@@ -192,19 +192,6 @@ impl<W: Write> TraceWriter<W> {
             writer.stage_chunk(dictionary)?;
             let at = meta::encode_capture(mark, &mut writer.body).nanos();
             writer.stage(kind::CAPTURE, 0, (at, at))
-        })
-    }
-
-    /// Writes everything that waits, and that API calls are recorded from here on, or left out.
-    ///
-    /// # Errors
-    ///
-    /// What the sink answers.
-    pub fn call_recording(&mut self, mark: CallRecording, dictionary: &Dictionary) -> io::Result<()> {
-        self.transaction(|writer| {
-            writer.stage_chunk(dictionary)?;
-            meta::encode_call_recording(mark, &mut writer.body);
-            writer.stage(kind::CALL_RECORDING, 0, (mark.at.nanos(), mark.at.nanos()))
         })
     }
 

@@ -145,19 +145,6 @@ impl Simulation {
         self.stopped || self.sampling.is_paused(at)
     }
 
-    /// From `at` on calls are missing (`blind`), or there again: what happens without them is not simulated. To be told
-    /// before [`advance`](Self::advance) passes it.
-    pub(crate) fn blind(&mut self, at: u64, blind: bool) {
-        self.sampling.blind(at, blind);
-    }
-
-    /// The launch of what began at `at` is missing: the simulation begins anew behind it.
-    pub(crate) fn blind_at(&mut self, at: u64) {
-        if at >= self.position {
-            self.sampling.blind_at(at);
-        }
-    }
-
     /// A call was made. Nested calls may be told too; they only lend their correlation id to the outer one.
     pub fn call(&mut self, call: &Call) {
         if self.stopped {
@@ -244,11 +231,8 @@ impl Simulation {
         let mut queue = std::mem::take(&mut self.queue);
         queue.sort();
         while let Some((at, event)) = queue.next(watermark) {
-            if self.sampling.passes_blind(at) {
-                self.restart();
-            }
             if self.sampling.is_paused(at) {
-                queue.skip_before(self.sampling.paused_until(at).min(watermark));
+                queue.skip_before(self.sampling.paused_until().min(watermark));
                 continue;
             }
             match event {
@@ -317,7 +301,7 @@ impl Simulation {
     fn boundary(&mut self, at: u64, device: DeviceId, series: StepSeries) {
         let devices = self.devices.len() as u64;
         let Some(device) = self.devices.iter_mut().find(|known| known.id == device) else { return };
-        if !self.sampling.counts(at, devices) {
+        if !self.sampling.counts(devices) {
             return;
         }
         let step = device.steps.boundary(&device.progress, series, self.sampling.stands_for());

@@ -15,8 +15,6 @@
 //! whose launch was simulated (the host may have been far ahead when the pause ended) and some steps more are over, in
 //! which the worlds run apart: a host that never waits has to get ahead first.
 
-use std::collections::VecDeque;
-
 /// Fewest steps of a device in a burst: twice the sixteen tensors of the allocating lesson, each of which is found as a
 /// step.
 const BURST: u64 = 32;
@@ -28,25 +26,12 @@ const BURST_NANOS: u64 = 10_000_000;
 const BURST_PART: u64 = 8;
 /// The longest pause lasts this many times as long as the burst before it.
 const LONGEST_PAUSE: u64 = 7;
-/// Behind a time without calls no step counts for so long, either: where many launches are queued, a step waits for
-/// launches of before.
-const WARM_UP_NANOS: u64 = 20_000_000;
-/// A time without calls counts for so many times as long as the time with calls before it.
-const LONGEST_BLIND: u64 = 16;
 /// Steps of a device after a pause that do not count.
 const SETTLING: u64 = 8;
 
 /// What of the run is simulated.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sampling {
-    /// Times without calls, in which nothing is simulated: those that were not passed yet, and the newest that was.
-    blind: VecDeque<(u64, u64)>,
-    /// So many of them were passed: one at most.
-    passed: usize,
-    /// When the time without calls before the newest one that was passed had ended.
-    sighted: u64,
-    /// The first steps do not count, as behind a pause.
-    warms_up: bool,
     /// All steps are simulated.
     whole: bool,
     /// The newest pause: nothing that happens in it is simulated.
@@ -81,69 +66,18 @@ impl Sampling {
     /// Whether what happens at `at` is not simulated.
     #[inline]
     pub(super) fn is_paused(&self, at: u64) -> bool {
-        (self.from <= at && at < self.to) || (!self.blind.is_empty() && self.blind_until(at).is_some())
+        self.from <= at && at < self.to
     }
 
-    /// When what `at` lies in ends, a pause or a time without calls.
-    pub(super) fn paused_until(&self, at: u64) -> u64 {
-        self.blind_until(at).unwrap_or(self.to)
-    }
-
-    fn blind_until(&self, at: u64) -> Option<u64> {
-        self.blind.iter().find(|&&(from, to)| from <= at && at < to).map(|&(_, to)| to)
-    }
-
-    /// Calls are missing from `at` on, or are there again.
-    pub(super) fn blind(&mut self, at: u64, blind: bool) {
-        match self.blind.back_mut() {
-            Some((from, to)) if *to == u64::MAX => {
-                if !blind {
-                    *to = at.max(*from);
-                }
-            }
-            Some((_, to)) if !blind || at < *to => {}
-            None if !blind => {}
-            _ => self.blind.push_back((at, u64::MAX)),
-        }
-    }
-
-    /// One operation at `at` has no call.
-    pub(super) fn blind_at(&mut self, at: u64) {
-        match self.blind.back_mut() {
-            Some((from, to)) if *from <= at => {
-                if at >= *to {
-                    *to = at.saturating_add(1);
-                    self.passed = 0;
-                }
-            }
-            Some(_) => {}
-            None => self.blind.push_back((at, at + 1)),
-        }
-    }
-
-    /// Whether a time without calls begins up to `at` that was not passed yet: what comes next is the first that is
-    /// simulated behind it.
-    #[inline]
-    pub(super) fn passes_blind(&mut self, at: u64) -> bool {
-        if self.blind.get(self.passed).is_none_or(|&(from, _)| from > at) {
-            return false;
-        }
-        if self.passed > 0
-            && let Some((_, to)) = self.blind.pop_front()
-        {
-            self.sighted = to;
-        }
-        let before = std::mem::take(self);
-        let Self { whole, from, to, pause, weight, left_out, blind, sighted, .. } = before;
-        *self = Self { whole, from, to, pause, weight, left_out, blind, sighted, ..Self::default() };
-        (self.passed, self.since, self.warms_up) = (1, at, true);
-        true
+    /// When the newest pause ends.
+    pub(super) fn paused_until(&self) -> u64 {
+        self.to
     }
 
     /// Whether a call made at `at` is simulated with what it launched.
     #[inline]
     pub(super) fn knows(&self, at: u64) -> bool {
-        at >= self.to && self.blind.front().is_none_or(|&(_, to)| self.passed == 0 || at >= to)
+        at >= self.to
     }
 
     /// An operation is simulated that waits for no launch from before the pause.
@@ -152,36 +86,25 @@ impl Sampling {
         self.caught_up = true;
     }
 
-    /// A step of one of `devices` begins at `at`, outside a pause: whether the one before it may count.
-    pub(super) fn counts(&mut self, at: u64, devices: u64) -> bool {
+    /// A step of one of `devices` begins outside a pause: whether the one before it may count.
+    pub(super) fn counts(&mut self, devices: u64) -> bool {
         if self.left_out > 0 {
             self.left_out -= 1;
             return false;
         }
-        if self.pause == 0 && !self.warms_up {
+        if self.pause == 0 {
             return true;
         }
         if self.settled < SETTLING * devices {
-            if !self.caught_up {
-                self.since = at;
-            }
             self.settled += u64::from(self.caught_up);
             return false;
         }
-        if self.warms_up && at.saturating_sub(self.since) < WARM_UP_NANOS {
-            return false;
-        }
-        self.warms_up = false;
         true
     }
 
     /// How many steps of the run one stands for: those of the pause before are as many as their time allows.
-    ///
-    /// And those without calls are as many as lie between two times with calls.
     pub(super) fn stands_for(&self) -> u64 {
-        let blind = self.blind.front().filter(|&&(_, to)| self.passed > 0 && to != u64::MAX && self.sighted > 0);
-        let missing = blind.map_or(0, |&(from, to)| (to - from) / from.saturating_sub(self.sighted).max(1));
-        (1 + self.pause) * (1 + missing.min(LONGEST_BLIND))
+        1 + self.pause
     }
 
     /// A step that counts has begun at `at`, on one of `devices`: whether a pause begins there.
@@ -202,67 +125,12 @@ impl Sampling {
             return false;
         }
         let to = at.saturating_add(pause.saturating_mul(lasted));
-        let (blind, passed, sighted) = (std::mem::take(&mut self.blind), self.passed, self.sighted);
-        *self = Self { from: at, to, pause, weight: self.weight, blind, passed, sighted, ..Self::default() };
+        *self = Self { from: at, to, pause, weight: self.weight, ..Self::default() };
         true
     }
 
     /// A device had no work for long, which must not make a pause long: its burst begins anew.
     pub(super) fn break_off(&mut self) {
         self.counted = 0;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_is_simulated_without_calls_and_the_first_steps_behind_do_not_count() {
-        let mut sampling = Sampling::whole();
-        assert!(sampling.counts(10, 1));
-        sampling.blind(1_000, true);
-        assert_eq!([999, 1_000, u64::MAX - 1].map(|at| sampling.is_paused(at)), [false, true, true]);
-        sampling.blind(2_000, false);
-        assert_eq!([1_999, 2_000].map(|at| sampling.is_paused(at)), [true, false]);
-        assert_eq!(sampling.paused_until(1_500), 2_000);
-        assert!(!sampling.passes_blind(999));
-        assert!(sampling.passes_blind(2_100), "once, however late");
-        assert!(!sampling.passes_blind(2_200));
-        assert!(!sampling.knows(1_999) && sampling.knows(2_000));
-        // No launch of this time was seen yet.
-        assert!((0..100).all(|step| !sampling.counts(3_000 + step, 1)));
-        sampling.caught_up();
-        assert!((0..100).all(|step| !sampling.counts(4_000 + step, 1)), "they wait for launches of before");
-        assert!(sampling.counts(4_000 + WARM_UP_NANOS, 1));
-        assert!(sampling.counts(4_001 + WARM_UP_NANOS, 1));
-    }
-
-    #[test]
-    fn steps_stand_for_those_without_calls() {
-        let mut sampling = Sampling::whole();
-        for (from, to) in [(1_000, 2_000), (2_100, 2_800)] {
-            sampling.blind(from, true);
-            sampling.blind(to, false);
-        }
-        assert_eq!(sampling.stands_for(), 1);
-        assert!(sampling.passes_blind(2_050));
-        assert_eq!(sampling.stands_for(), 1, "what came before the first is not known");
-        assert!(sampling.passes_blind(2_900));
-        assert_eq!(sampling.stands_for(), 8, "700 ns behind 100 ns with calls");
-    }
-
-    #[test]
-    fn an_operation_without_launch_begins_it_anew() {
-        let mut sampling = Sampling::whole();
-        sampling.blind(1_000, true);
-        sampling.blind(2_000, false);
-        assert!(sampling.passes_blind(2_000));
-        sampling.blind_at(2_500);
-        assert_eq!([2_500, 2_501].map(|at| sampling.is_paused(at)), [true, false]);
-        assert!(sampling.passes_blind(2_600));
-        assert!(!sampling.knows(2_500) && sampling.knows(2_501), "launches of before count no more");
-        sampling.blind_at(2_400);
-        assert!(!sampling.passes_blind(2_700), "it lies in what was passed");
     }
 }

@@ -12,7 +12,6 @@ use crate::steps::{StepKinds, Steps, ToldBy};
 use crate::whatif::{Ceiling, WhatIf};
 
 use super::cost::{UntracedJson, untraced};
-use super::estimated::{EstimatedJson, estimated};
 use super::limits::{ComputeLimitsJson, GaugeSumsJson, KernelLimitsJson, compute_limits, gauge_sums, kernel_limits};
 
 /// Steps of a device that are listed, the newest.
@@ -30,8 +29,6 @@ pub(super) struct DeviceJson {
     step_kinds: Option<StepKindsJson>,
     what_if: Option<WhatIfJson>,
     untraced: Option<UntracedJson>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    estimated: Option<EstimatedJson>,
     host_lead: HostLeadJson,
     gaps: Vec<GapJson>,
     awaited: Vec<AwaitedJson>,
@@ -320,7 +317,6 @@ pub(super) fn device(from: &DeviceReport) -> DeviceJson {
         step_kinds: from.typical.and_then(|typical| typical.kinds).map(step_kinds),
         what_if: from.what_if.as_ref().map(what_if),
         untraced: from.untraced.map(untraced),
-        estimated: from.estimated.as_ref().map(estimated),
         host_lead: host_lead(&from.host_lead),
         gaps: from.gaps.iter().map(gap).collect(),
         awaited: from.awaited.iter().map(awaited).collect(),

@@ -7,7 +7,6 @@ mod bursts;
 mod collectives;
 mod cost;
 mod device;
-mod estimated;
 mod gauges;
 mod host;
 mod launches;
@@ -97,8 +96,6 @@ struct CompletenessJson {
     bad_timestamps: u64,
     launches_without_activity: u64,
     activities_without_launch: u64,
-    #[serde(skip_serializing_if = "is_none")]
-    calls_left_out: u64,
     clamped_clocks: u64,
     late_ns: u64,
     late_corrected_ns: u64,
@@ -272,12 +269,6 @@ fn process(report: &Report) -> Process {
     }
 }
 
-/// Only what can be there is said to be: without stretches every call is recorded.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
-fn is_none(count: &u64) -> bool {
-    *count == 0
-}
-
 fn completeness(report: &Report) -> CompletenessJson {
     let from = &report.completeness;
     CompletenessJson {
@@ -299,7 +290,6 @@ fn completeness(report: &Report) -> CompletenessJson {
         bad_timestamps: from.bad_timestamps,
         launches_without_activity: from.launches_without_activity,
         activities_without_launch: from.activities_without_launch,
-        calls_left_out: from.calls_left_out,
         clamped_clocks: from.clamped_clocks,
         late_ns: from.late_ns,
         late_corrected_ns: from.late_corrected_ns,

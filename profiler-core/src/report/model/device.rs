@@ -4,9 +4,9 @@ use super::{
     Awaited, ComputeLimits, ComputeSplit, CopyOverlap, CopyRow, GapRow, KernelGeometry, NamedLimits, Sequence,
     StepMeaning,
 };
+use crate::attribution::HostLead;
 use crate::attribution::leaf::{Leaves, Overlap};
 use crate::attribution::statistics::Durations;
-use crate::attribution::{EstimatedIdle, HostLead};
 use crate::cost::PriceSource;
 use crate::counters::power::GaugeSums;
 use crate::record::{Device, PcieLink};
@@ -41,8 +41,6 @@ pub struct DeviceReport {
     pub what_if: Option<WhatIf>,
     /// Its steps without gpuwhy; `None` where no simulation is believed or no cost of tracing is known.
     pub untraced: Option<Untraced>,
-    /// Idle time that was estimated, because API calls were recorded in stretches; `None` where they always were.
-    pub estimated: Option<EstimatedIdle>,
     /// How far the launching threads ran ahead of it after start-up.
     pub host_lead: HostLead,
     /// Idle time after start-up by call, kernel, copy or what the host did, the longest first.

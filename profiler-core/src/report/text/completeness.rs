@@ -1,14 +1,11 @@
 //! What was recorded, and a sentence for each kind of thing that is missing or doubtful.
 
-use crate::attribution::leaf::Leaf;
 use crate::process_info::End;
 use crate::report::{Report, loss_sentence};
 use crate::text_format::{Page, counted, duration, wrapped};
 
 /// Kinds of damage that are named; the JSON has all.
 const DAMAGE_SHOWN: usize = 3;
-/// Causes that were estimated and are named, the largest.
-const ESTIMATED_SHOWN: usize = 4;
 
 /// A complete trace takes one line.
 pub(super) fn write(out: &mut Page, report: &Report) {
@@ -51,7 +48,6 @@ pub(in crate::report) fn missing(report: &Report) -> Vec<String> {
             sentences.push(format!("{}.", format!("{before} {} {after}", counted(count, what)).trim_end()));
         }
     }
-    sentences.extend(estimated(report));
     if completeness.late_ns > 0 {
         let (late, corrected) = (duration(completeness.late_ns), duration(completeness.late_corrected_ns));
         sentences.push(format!("Records of {late} of GPU time came late; {corrected} of that was corrected."));
@@ -64,31 +60,6 @@ pub(in crate::report) fn missing(report: &Report) -> Vec<String> {
         }
     }
     sentences
-}
-
-/// What was estimated because API calls were recorded in stretches: of the device with the longest window.
-fn estimated(report: &Report) -> Option<String> {
-    let device = report.devices.iter().max_by_key(|device| device.window_ns)?;
-    let estimated = device.estimated.as_ref()?;
-    let share = |nanos: u64| 100.0 * nanos as f64 / device.window_ns.max(1) as f64;
-    let mut leaves: Vec<_> = Leaf::ALL.into_iter().filter(|&leaf| estimated.leaves[leaf as usize] > 0).collect();
-    leaves.sort_by_key(|&leaf| std::cmp::Reverse(estimated.leaves[leaf as usize]));
-    let parts: Vec<_> = leaves
-        .into_iter()
-        .take(ESTIMATED_SHOWN)
-        .map(|leaf| match estimated.interval(leaf) {
-            Some((low, high)) => format!("{} {:.1} to {:.1} %", leaf.name(), share(low), share(high)),
-            None => format!("{} {:.1} %", leaf.name(), share(estimated.leaves[leaf as usize])),
-        })
-        .collect();
-    let [recorded, window] = [estimated.recorded_ns, device.window_ns].map(duration);
-    let stretches = counted(estimated.stretches, "stretch");
-    let by_cause = if parts.is_empty() { String::new() } else { format!(", of all time: {}", parts.join(", ")) };
-    let interval = if estimated.margins.is_none() && !parts.is_empty() { " (no interval yet)" } else { "" };
-    Some(format!(
-        "API calls were recorded in {stretches}, {recorded} of {window}; the causes of idle time elsewhere are estimated \
-         from stretches{by_cause}{interval}. Calls, ranges and gains are those of the stretches."
-    ))
 }
 
 /// How far the trace is whole, and how much may have come after that. A flush vouches for what was complete at the one

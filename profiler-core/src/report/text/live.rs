@@ -52,9 +52,6 @@ pub(in crate::report) fn live_line(report: &Report) -> String {
                 Some(_) => drop(write!(line, " of each {}", noun(report))),
                 None => line.push_str(" of the time"),
             }
-            if longest.is_some_and(|device| device.estimated.is_some()) {
-                line.push_str(", estimated from stretches");
-            }
             if let Some(limit) = limits::live_part(&report.devices).filter(|_| group == Group::GpuCompute) {
                 let _ = write!(line, "; {limit}");
             }
