@@ -1,12 +1,9 @@
 //! Options of `gpuwhy lake`.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use gpuwhy_export::lake::{AddOptions, CompactOptions, Tier};
-
-use gpuwhy_inject::config;
 
 use crate::lake;
 
@@ -18,13 +15,12 @@ column. A run appears when all of its files are complete. docs/guide/lake.md des
 EXIT CODES:
   0  done
   1  done, but a trace lacks something; stderr says what
-  2  a trace or a file could not be read or written; nothing of that run was added (follow: nothing more)
+  2  a trace or a file could not be read or written; nothing of that run was added
   130, 143  interrupted by Ctrl-C or SIGTERM
 
 EXAMPLES:
   gpuwhy lake add run1/ --to lake/
   gpuwhy lake add --tier full --run nightly rank3.gpuwhy --to lake/
-  gpuwhy lake follow run1/ --to lake/
   gpuwhy lake compact lake/
   gpuwhy recipe stragglers lake/ --engine duckdb";
 
@@ -38,8 +34,6 @@ pub struct LakeArgs {
 enum Verb {
     /// Add traces: the processes of a node, or of a job
     Add(AddArgs),
-    /// Add programs while they run: the summary tier, from their growing traces
-    Follow(FollowArgs),
     /// Make few large files of many small ones
     Compact(CompactArgs),
 }
@@ -61,34 +55,6 @@ struct AddArgs {
     /// Keep command lines, which may hold secrets, not only program names
     #[arg(long)]
     with_command: bool,
-}
-
-#[derive(Args)]
-struct FollowArgs {
-    /// Folders in which programs of this node write traces, or traces of gpuwhy
-    #[arg(required = true, value_name = "FOLDER")]
-    traces: Vec<PathBuf>,
-    /// The folder of the lake, made if it does not exist
-    #[arg(long, value_name = "LAKE")]
-    to: PathBuf,
-    /// Add this often, from 1s to 1h
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = interval)]
-    every: Duration,
-    /// Add what the traces have, and end
-    #[arg(long)]
-    once: bool,
-    /// Name the run of all traces [default: that of their folder]
-    #[arg(long, value_name = "NAME")]
-    run: Option<String>,
-    /// Keep command lines, which may hold secrets, not only program names
-    #[arg(long)]
-    with_command: bool,
-}
-
-fn interval(text: &str) -> Result<Duration, String> {
-    let allowed = Duration::from_secs(1)..=Duration::from_secs(3600);
-    let time = config::parse_duration(text).filter(|time| allowed.contains(time));
-    time.ok_or_else(|| "expected a duration from 1s to 1h".to_owned())
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -123,9 +89,6 @@ impl From<LakeArgs> for lake::Props {
                 },
                 run: args.run,
             },
-            Verb::Follow(FollowArgs { traces, to, every, once, run, with_command }) => {
-                Self::Follow(lake::FollowProps { traces, to, every, once, run, with_command })
-            }
             Verb::Compact(args) => {
                 Self::Compact { lake: args.lake, options: CompactOptions { bytes: args.megabytes << 20 } }
             }

@@ -5,11 +5,11 @@ WITH counted AS (
   FROM completeness
   WHERE counter IN ('activities_without_launch', 'bad_timestamps', 'broken_buffers', 'broken_bytes', 'dictionary_overflow',
     'dropped_by_cupti', 'dropped_by_gpuwhy', 'dropped_ranges', 'kernel_table_overflow', 'launches_without_activity',
-    'steps_changed_ns', 'steps_left_out', 'undelivered_buffers', 'unknown_kinds', 'unobserved_ns')
+    'steps_left_out', 'undelivered_buffers', 'unknown_kinds', 'unobserved_ns')
   GROUP BY run, counter
 ), about AS (
   SELECT run, COUNT(*) AS ranks, MAX(world_size) AS world_size,
-    SUM(CASE WHEN ending = 'clean' OR ending = 'running' THEN 0 ELSE 1 END) AS unclean
+    SUM(CASE WHEN ending = 'clean' THEN 0 ELSE 1 END) AS unclean
   FROM processes GROUP BY run
 ), together AS (
   SELECT run, what, amount, ranks FROM counted

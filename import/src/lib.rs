@@ -5,14 +5,12 @@
 //! ([`TraceFile`]); a file of another profiler is translated into a temporary trace for that. An import guesses
 //! nothing: what a format does not hold stays absent, and rows that cannot be used are counted in the report.
 //!
-//! Reading order: `format`, `input`, `open` (reports), `recompute`, `window` (a part of a run), `trace_file`, `growing`
-//! (while it is written), `kineto`, `nsys`, `cubin` (modules beside a trace). SQLite files of Nsight Systems need the
-//! feature `nsys`.
+//! Reading order: `format`, `input`, `open` (reports), `recompute`, `window` (a part of a run), `trace_file`, `kineto`,
+//! `nsys`, `cubin` (modules beside a trace). SQLite files of Nsight Systems need the feature `nsys`.
 
 pub mod cubin;
 mod error;
 mod format;
-mod growing;
 mod input;
 mod kineto;
 #[cfg(feature = "nsys")]
@@ -28,7 +26,6 @@ pub mod witness;
 
 pub use error::OpenError;
 pub use format::is_kineto;
-pub use growing::{Arrival, follow};
 pub use input::Input;
 pub use kineto::{KinetoError, import_kineto, translate_kineto};
 pub use open::{Request, open, open_capture, open_watched, open_window, read};

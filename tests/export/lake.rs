@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{gpuwhy, play_rank};
 use crate::support::{GPUWHY, Stage, stderr};
 
-pub fn files(folder: &Path) -> Vec<PathBuf> {
+fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
         if entry.is_dir() { found.extend(files(&entry)) } else { found.push(entry) }

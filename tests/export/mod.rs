@@ -5,7 +5,6 @@ mod chrome;
 mod counters;
 mod hta;
 mod lake;
-mod lake_follow;
 mod lines;
 mod merge;
 mod parquet;

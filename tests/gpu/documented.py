@@ -107,7 +107,6 @@ SETTINGS = {
     "gpuwhy exporter --once": Settings(),
     "gpuwhy exporter*": Settings(interrupt=4.0),
     "gpuwhy watch *": Settings(interrupt=6.0),
-    "gpuwhy lake follow *": Settings(interrupt=6.0),
     # A limit that the training does not keep, or a newest run that is slower: said by the exit code.
     "gpuwhy check *": Settings(codes=(0, 1), says="ok |FAIL"),
     "gpuwhy history --fail-if-slower *": Settings(codes=(0, 3)),

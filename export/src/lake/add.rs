@@ -93,7 +93,7 @@ pub fn add(
 }
 
 /// A rank that is there twice would count twice in every sum.
-pub(super) fn refuse_known(lake: &Lake, run: &str, ranks: &[(&TraceFile, u32)]) -> Result<(), ExportError> {
+fn refuse_known(lake: &Lake, run: &str, ranks: &[(&TraceFile, u32)]) -> Result<(), ExportError> {
     let known = lake.ranks(run)?;
     match ranks.iter().find(|(_, rank)| known.contains(&i64::from(*rank))) {
         None => Ok(()),
@@ -109,30 +109,22 @@ pub(super) fn refuse_known(lake: &Lake, run: &str, ranks: &[(&TraceFile, u32)]) 
 }
 
 /// `part-HOST-N`: N is the time of the first process in milliseconds, so that parts of a host sort by time.
-pub(super) fn part_name(host: &str, start: u64) -> String {
+fn part_name(host: &str, start: u64) -> String {
     format!("part-{}-{}", plain(host), start / 1_000_000)
 }
 
 /// Hands the rows of a trace to a part.
-pub(super) struct Rows<'p> {
+struct Rows<'p> {
     part: &'p mut Part,
     rank: u32,
     options: AddOptions,
-    /// Whether the process still runs.
-    runs: bool,
     steps: u64,
     steps_left_out: u64,
 }
 
 impl<'p> Rows<'p> {
-    pub(super) fn new(part: &'p mut Part, rank: u32, options: AddOptions) -> Self {
-        Self { part, rank, options, runs: false, steps: 0, steps_left_out: 0 }
-    }
-
-    /// Rows of a process that still runs.
-    pub(super) fn running(mut self, runs: bool) -> Self {
-        self.runs = runs;
-        self
+    fn new(part: &'p mut Part, rank: u32, options: AddOptions) -> Self {
+        Self { part, rank, options, steps: 0, steps_left_out: 0 }
     }
 }
 
@@ -154,7 +146,6 @@ impl Sink for Rows<'_> {
         }
         let shown = table.columns().iter().zip(cells).map(|(column, cell)| match (column.name, cell) {
             ("command", _) if !self.options.with_command => Cell::Empty,
-            ("ending", _) if self.runs => Cell::Text("running"),
             // Folders may name users and projects.
             ("file", Cell::Text(path)) => {
                 Cell::Text(Path::new(*path).file_name().and_then(|name| name.to_str()).unwrap_or(""))

@@ -1,15 +1,13 @@
 //! Makes few large files of many small ones.
 
 use std::collections::BTreeMap;
-use std::fs::{self, Metadata};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use super::RANK;
 use super::part::Part;
 use super::place::{Lake, PartFile};
 use super::read::{columns, visit};
-use super::standing::LIVE;
 use crate::error::ExportError;
 use crate::tables::{Cell, Table};
 use gpuwhy_import::{OpenError, Progress};
@@ -18,8 +16,6 @@ use gpuwhy_import::{OpenError, Progress};
 const GROUP_ROWS: usize = 1 << 20;
 /// Lists a new file and those in whose place it comes, a line each. Engines pass over names that begin so.
 const LIST: &str = "_gpuwhy-compaction";
-/// After so long without being written, the files of a process are taken for complete.
-const ABANDONED: Duration = Duration::from_secs(24 * 3600);
 const NOT_OURS: &str = "this list of a compaction names no file of its folder; remove it";
 
 /// What is made large.
@@ -62,9 +58,8 @@ pub fn compact(lake: &Lake, options: CompactOptions, progress: &mut Progress<'_>
         recover(lake, table)?;
         let mut folders: BTreeMap<(String, String), Vec<(PartFile, u64)>> = BTreeMap::new();
         for file in lake.files(table)? {
-            let metadata = fs::metadata(&file.path).map_err(|error| ExportError::io(&file.path, error))?;
-            let bytes = metadata.len();
-            if bytes < options.bytes && !may_be_replaced(&file.path, &metadata) {
+            let bytes = fs::metadata(&file.path).map_err(|error| ExportError::io(&file.path, error))?.len();
+            if bytes < options.bytes {
                 folders.entry((file.date.clone(), file.run.clone())).or_default().push((file, bytes));
             }
         }
@@ -79,14 +74,6 @@ pub fn compact(lake: &Lake, options: CompactOptions, progress: &mut Progress<'_>
         }
     }
     Ok(compacted)
-}
-
-/// Whether it has rows of a process that may still run: joined with others they would be there twice when the file is
-/// written anew.
-fn may_be_replaced(path: &Path, metadata: &Metadata) -> bool {
-    let is_live = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(LIVE));
-    let age = metadata.modified().ok().and_then(|at| at.elapsed().ok()).unwrap_or_default();
-    is_live && age < ABANDONED
 }
 
 /// Groups of two files or more that make one of about `bytes`.

@@ -4,25 +4,21 @@
 //! Spark, Trino and Iceberg. A file holds the rows of all ranks that were written together, with the rank as a column:
 //! a folder for each of 10,000 ranks would be files too small to read. A table without rows has no file.
 //!
-//! Reading order: `place` (names of folders and files), `part` (what is written together), `add` (traces), `standing`,
-//! `live_steps`, `follow` (traces that grow), `read`, `compact`.
+//! Reading order: `place` (names of folders and files), `part` (what is written together), `add` (traces), `read`,
+//! `compact`.
 
 mod add;
 mod compact;
-mod follow;
-mod live_steps;
 mod part;
 mod place;
 mod read;
 #[cfg(any(test, feature = "testing"))]
 pub mod simulated;
-mod standing;
 
 use crate::tables::{Column, Kind, Table};
 
 pub use add::{AddOptions, LakeOutcome, Tier, add};
 pub use compact::{CompactOptions, Compacted, compact};
-pub use follow::{Followed, LiveLake};
 pub use part::Part;
 pub use place::{Lake, date};
 pub use read::visit;

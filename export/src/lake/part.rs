@@ -24,8 +24,6 @@ pub struct Part {
     run: String,
     name: String,
     group_rows: usize,
-    /// Whether files of this name are replaced.
-    replaces: bool,
     /// In the order of [`Table::ALL`].
     files: Vec<Option<(TableFile, TempPath)>>,
     texts: Texts,
@@ -44,7 +42,6 @@ impl Part {
             run: run.to_owned(),
             name,
             group_rows: GROUP_ROWS,
-            replaces: false,
             files: Table::ALL.iter().map(|_| None).collect(),
             texts: Texts::default(),
             written: 0,
@@ -53,24 +50,10 @@ impl Part {
         }
     }
 
-    /// Under another name.
-    #[must_use]
-    pub(super) fn named(mut self, name: String) -> Self {
-        self.name = name;
-        self
-    }
-
     /// With row groups of this many rows.
     #[must_use]
     pub(super) fn grouped(mut self, rows: usize) -> Self {
         self.group_rows = rows;
-        self
-    }
-
-    /// In place of the part of the same name, file by file. Tables that have no rows any more lose their file.
-    #[must_use]
-    pub(super) fn replacing(mut self) -> Self {
-        self.replaces = true;
         self
     }
 
@@ -104,7 +87,7 @@ impl Part {
         let folder = path.parent().unwrap_or_else(|| self.lake.root()).to_owned();
         let failed = |error| ExportError::io(&folder, error);
         self.folders.make_all(&folder)?;
-        if path.exists() && !self.replaces {
+        if path.exists() {
             return Err(ExportError::foreign(&path, EXISTS));
         }
         let made = unfinished_name().permissions(Permissions::from_mode(0o666)).tempfile_in(&folder).map_err(failed)?;
@@ -124,20 +107,15 @@ impl Part {
         let files = std::mem::take(&mut self.files);
         for (&table, file) in Table::ALL.iter().zip(files) {
             let path = self.path(table);
-            let Some((file, temporary)) = file else {
-                if self.replaces && path.exists() {
-                    fs::remove_file(&path).map_err(|error| ExportError::io(&path, error))?;
-                }
-                continue;
-            };
+            let Some((file, temporary)) = file else { continue };
             file.finish()?;
             complete.push((table == Table::Processes, temporary, path));
         }
         complete.sort_by_key(|&(is_last, ..)| is_last);
         let mut named: Vec<PathBuf> = Vec::new();
         for (_, temporary, path) in complete {
-            if let Err(error) = name(temporary, &path, self.replaces) {
-                for path in named.into_iter().filter(|_| !self.replaces) {
+            if let Err(error) = name(temporary, &path) {
+                for path in named {
                     // It was made here a moment ago; what cannot be removed is told by the error below.
                     let _ = fs::remove_file(path);
                 }
@@ -151,8 +129,8 @@ impl Part {
 }
 
 /// Gives a file its name.
-fn name(temporary: TempPath, path: &Path, replaces: bool) -> Result<(), ExportError> {
-    if path.exists() && !replaces {
+fn name(temporary: TempPath, path: &Path) -> Result<(), ExportError> {
+    if path.exists() {
         return Err(ExportError::foreign(path, EXISTS));
     }
     temporary.persist(path).map_err(|error| ExportError::io(path, error.error))

@@ -81,11 +81,6 @@ impl CollectiveRows {
         rows.drain(..)
     }
 
-    /// All communicators so far.
-    pub fn communicators(&self) -> Vec<Communicator> {
-        self.joiner.communicators()
-    }
-
     /// Nothing more will come. Answers the rows that are left, and all communicators.
     pub fn finish(mut self) -> (Vec<Collective>, Vec<Communicator>) {
         let Self { joiner, rows } = &mut self;

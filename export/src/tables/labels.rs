@@ -48,7 +48,7 @@ pub fn labels(traces: &[TraceFile], run: Option<&str>) -> Vec<Label> {
 }
 
 /// The label of a trace that has no other beside it.
-pub(crate) fn wished(path: &Path, rank: Option<u32>, run: Option<&str>) -> Label {
+fn wished(path: &Path, rank: Option<u32>, run: Option<&str>) -> Label {
     let of_its_own = || match rank {
         Some(_) => folder(path).unwrap_or_else(|| stem(path)),
         None => stem(path),

@@ -27,12 +27,11 @@ use crate::ranges::OpenRanges;
 use gpuwhy_import::{Progress, TraceFile};
 
 pub use cell::{Cell, Column, Kind};
-pub(crate) use collectives::CollectiveRows;
-pub(crate) use labels::wished;
+use collectives::CollectiveRows;
 pub use labels::{Label, labels};
 use records::KernelName;
-pub(crate) use reported::rows as reported_rows;
-pub(crate) use reported::{About, STEPS_LEFT_OUT, step_rows};
+use reported::About;
+pub(crate) use reported::STEPS_LEFT_OUT;
 
 macro_rules! all {
     ($(#[doc = $about:literal] $variant:ident = $name:literal, $columns:path;)*) => {
@@ -284,11 +283,7 @@ fn records_of(trace: &TraceFile, sink: &mut dyn Sink, progress: &mut Progress<'_
 }
 
 /// Writes communicators.
-pub(crate) fn communicators(
-    rows: &[Communicator],
-    dictionary: &Dictionary,
-    sink: &mut dyn Sink,
-) -> Result<(), ExportError> {
+fn communicators(rows: &[Communicator], dictionary: &Dictionary, sink: &mut dyn Sink) -> Result<(), ExportError> {
     for row in rows {
         let (id, mut cells) = (collectives::id_text(row.id), Vec::new());
         collectives::communicator(row, &id, dictionary, &mut cells);
@@ -298,7 +293,7 @@ pub(crate) fn communicators(
 }
 
 /// Writes an operation, if anybody wants it.
-pub(crate) fn collective(row: &Collective, sink: &mut dyn Sink) -> Result<(), ExportError> {
+fn collective(row: &Collective, sink: &mut dyn Sink) -> Result<(), ExportError> {
     if !sink.wants(Table::Collectives) {
         return Ok(());
     }

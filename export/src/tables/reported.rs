@@ -32,7 +32,7 @@ table! {
         "world_size" Integer "processes of the job; empty when unknown" = session.world_size();
         "start_ns" Integer "begin of tracing" = session.start.nanos();
         "observed_ns" Integer "from the first record to the last" = report.observed_ns;
-        "ending" Text "how the trace ended: clean, timed_out, abrupt; running if it had not when the row was written" = match report.completeness.end {
+        "ending" Text "how the trace ended: clean, timed_out, abrupt" = match report.completeness.end {
             End::Clean => "clean",
             End::TimedOut => "timed_out",
             End::Abrupt => "abrupt",
@@ -190,7 +190,7 @@ table! {
 table! {
     /// A row of [`COMPLETENESS`].
     COMPLETENESS, counter(name: &'a str, value: i64) {
-        "counter" Text "as `gpuwhy report --json` names it, with a dot where it nests; `steps_left_out`: steps without a row; `steps_changed_ns`: time of steps that was attributed anew after their rows were written" = name;
+        "counter" Text "as `gpuwhy report --json` names it, with a dot where it nests; `steps_left_out`: steps without a row" = name;
         "value" Integer "its value" = value;
     }
 }
@@ -302,20 +302,6 @@ impl<'a> Rows<'a, '_> {
         fill(&mut self.cells);
         self.sink.row(self.table, &self.cells)
     }
-}
-
-/// Hands the rows of a step to `sink`.
-pub fn step_rows(
-    device: u32,
-    number: u64,
-    source: StepSource,
-    row: &Step,
-    sink: &mut dyn Sink,
-) -> Result<(), ExportError> {
-    Rows { cells: Vec::new(), table: Table::Steps, sink }.hand(|cells| step(device, number, source, row, cells))?;
-    let mut rows = Rows { cells: Vec::new(), table: Table::StepLeaves, sink };
-    let mut leaves = Leaf::ALL.into_iter().filter(|&of| row.leaves[of as usize] > 0);
-    leaves.try_for_each(|of| rows.hand(|cells| step_leaf(device, number, of, &row.leaves, cells)))
 }
 
 /// Hands device, number, source and step to `visit`: those of all devices, that the engine remembers and before.

@@ -99,12 +99,6 @@ impl Assembly {
     pub fn damage(&self, blocks: &Damage) -> Damage {
         blocks.with(&self.rejected)
     }
-
-    /// The session and the dictionary of a trace that has been read.
-    #[must_use]
-    pub fn into_parts(self) -> (ProcessInfo, Dictionary) {
-        (self.session, self.rebuilt.dictionary)
-    }
 }
 
 /// Iterates over a trace; see [the module](super). Ends after the last block that is whole, or after an error.

@@ -2,8 +2,6 @@
 //!
 //! Writing is library code (`gpuwhy-export`); here are the names of files, streams and exit codes.
 
-mod follow;
-
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
@@ -11,7 +9,6 @@ use gpuwhy_export::lake::{self, AddOptions, CompactOptions, Lake};
 use gpuwhy_export::tables::labels;
 use gpuwhy_export::{OpenError, TraceFile};
 
-pub use self::follow::Props as FollowProps;
 use crate::{inputs, interrupt, message, progress};
 
 /// Exit code when a trace lacks something.
@@ -33,8 +30,6 @@ pub enum Props {
         /// The run that all traces belong to.
         run: Option<String>,
     },
-    /// Add running programs.
-    Follow(FollowProps),
     /// Make few large files of many small ones.
     Compact {
         /// The folder of the lake.
@@ -52,7 +47,6 @@ pub enum Props {
 pub fn run(props: &Props) -> Result<u8> {
     match props {
         Props::Add { traces, to, options, run } => add(traces, to, *options, run.as_deref()),
-        Props::Follow(props) => follow::run(props),
         Props::Compact { lake, options } => {
             let lake = Lake::open(lake)?;
             interrupt::watch()?;
