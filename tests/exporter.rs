@@ -1,9 +1,9 @@
-//! `gpuwhy exporter` end to end: recorded programs through the real libprof.so, scraped, written to a file and pushed.
+//! `gpuwhy exporter` end to end: recorded programs through the real libprof.so, scraped and written to a file.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -245,45 +245,6 @@ fn node_exporter_gets_a_whole_file() {
     let missing = Command::new(GPUWHY).args(["exporter", "--textfile", "/nonexistent/folder"]).output().unwrap();
     assert_eq!(missing.status.code(), Some(1));
     assert!(stderr(&missing).contains("/nonexistent/folder/gpuwhy.prom cannot be written"), "{}", stderr(&missing));
-    drop(program.end());
-}
-
-#[test]
-fn the_last_numbers_are_pushed_once_at_the_end() {
-    let gateway = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/base", gateway.local_addr().unwrap());
-    let program = Program::start(&RANK);
-    let _exporter = Exporter::start(&program.stage, &["--push", &url]);
-    wait_for("the announcement", || program.stage.sockets().join("exporter").exists());
-    let request = |status: &str| loop {
-        let (mut stream, _) = gateway.accept().unwrap();
-        let mut reader = BufReader::new(stream.try_clone().unwrap());
-        let (mut head, mut length) = (String::new(), 0);
-        while !head.ends_with("\r\n\r\n") {
-            let mut line = String::new();
-            assert!(reader.read_line(&mut line).unwrap() > 0, "{head}");
-            length = line.strip_prefix("Content-Length: ").map_or(length, |text| text.trim().parse().unwrap());
-            head.push_str(&line);
-        }
-        let mut body = vec![0; length];
-        reader.read_exact(&mut body).unwrap();
-        write!(stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").unwrap();
-        if head.contains("/run@base64/am9iLTc/") {
-            break (head, String::from_utf8(body).unwrap());
-        }
-    };
-    program.stage.go_on("end");
-    // The gateway is full at first.
-    let (_, refused) = request("500 Internal Server Error");
-    let (head, body) = request("200 OK");
-    assert_eq!(refused, body);
-    assert!(
-        head.starts_with("PUT /base/metrics/job/gpuwhy/run@base64/am9iLTc/rank@base64/Mw/Hostname@base64/"),
-        "{head}"
-    );
-    let page = Page::of(&body);
-    assert!(page.sum("kernels_total", &["rank=\"3\""]) > 10.0 && page.state("ended") == 1.0, "{body}");
-    assert!(!body.contains("gpuwhy_exporter"));
     drop(program.end());
 }
 

@@ -1,8 +1,7 @@
-"""Part of tests/prometheus.sh: a Prometheus (and a Pushgateway) with an exporter over recorded programs."""
+"""Part of tests/prometheus.sh: a Prometheus with an exporter over recorded programs."""
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -87,16 +86,11 @@ def query(port, expression):
 
 
 def scrape(stage):
-    port, scraped, pushed = free_port(), free_port(), free_port()
+    port, scraped = free_port(), free_port()
     gpuwhy = str(stage.built / "gpuwhy")
-    stage.start([gpuwhy, "exporter", "--listen", f"127.0.0.1:{scraped}", "--push", f"http://127.0.0.1:{pushed}"])
-    gateway = shutil.which("prometheus-pushgateway")
-    if gateway:
-        stage.start([gateway, f"--web.listen-address=127.0.0.1:{pushed}"])
+    stage.start([gpuwhy, "exporter", "--listen", f"127.0.0.1:{scraped}"])
     page = f"http://127.0.0.1:{scraped}/metrics"
     wait_for("the exporter", lambda: get(page))
-    if gateway:
-        wait_for("the gateway", lambda: get(f"http://127.0.0.1:{pushed}/-/ready"))
     ranks = [stage.rank(rank, 0.5) for rank in range(RANKS)]
     wait_for("all ranks", lambda: get(page).count('gpuwhy_process_info{run="scraped"') == RANKS)
     checked = subprocess.run(["promtool", "check", "metrics"], input=get(page), text=True, capture_output=True)
@@ -119,10 +113,6 @@ def scrape(stage):
     ended = "sum by (rank) (gpuwhy_process_state{run='scraped',state='ended'})"
     wait_for("the ends", lambda: sum(query(port, ended).values()) == RANKS)
     compare(stage, port, gpuwhy)
-    if gateway:
-        compare_pushed(pushed)
-    else:
-        print("SKIPPED: prometheus-pushgateway is not installed")
 
 
 def compare(stage, port, gpuwhy):
@@ -140,15 +130,6 @@ def compare(stage, port, gpuwhy):
     bad = [rule["name"] for group in groups for rule in group["rules"] if rule["health"] == "err"]
     assert not bad, bad
     print("ok: its rules are evaluated without an error")
-
-
-def compare_pushed(pushed):
-    def groups():
-        page = get(f"http://127.0.0.1:{pushed}/metrics")
-        return [line for line in page.splitlines() if line.startswith("gpuwhy_process_info{") and 'run="scraped"' in line]
-
-    wait_for("pushed numbers", lambda: len(groups()) == RANKS)
-    print(f"ok: the Pushgateway has the last numbers of {RANKS} processes")
 
 
 def main():

@@ -15,7 +15,7 @@ target=$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-targe
 tools=$target/prometheus
 if ! command -v promtool >/dev/null && [ ! -x "$tools/usr/bin/promtool" ] && command -v apt-get >/dev/null; then
     mkdir -p "$tools"
-    (cd "$tools" && apt-get download --quiet prometheus prometheus-pushgateway 2>/dev/null &&
+    (cd "$tools" && apt-get download --quiet prometheus 2>/dev/null &&
         for package in *.deb; do dpkg-deb --extract "$package" .; done) || true
 fi
 export PATH="$PATH:$tools/usr/bin"

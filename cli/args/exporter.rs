@@ -7,14 +7,14 @@ use std::time::Duration;
 use clap::Args;
 use gpuwhy_inject::config;
 
-use crate::exporter::{Gateway, Props};
+use crate::exporter::Props;
 
 pub(super) const EXPORTER_HELP: &str = "\
 Serves metrics of every process of this user that runs with gpuwhy on this node: device time by cause, steps, loss,
 cost. One exporter on a node is enough. It asks the processes through their control sockets; they open no port. Numbers
 of a process that has ended are kept for five minutes.
 
---textfile and --push work without a port; name --listen too to have both.
+--textfile works without a port; name --listen too to have both.
 
 EXIT CODES:
   0  it was interrupted; with --once: the metrics were printed
@@ -25,7 +25,6 @@ EXAMPLES:
   curl http://127.0.0.1:9477/metrics
   gpuwhy exporter --listen 0.0.0.0:9477
   gpuwhy exporter --textfile /var/lib/prometheus/node-exporter
-  gpuwhy exporter --push http://pushgateway:9091
   gpuwhy exporter --once";
 
 /// Where it listens unless told otherwise.
@@ -39,10 +38,7 @@ pub struct ExporterArgs {
     /// Write gpuwhy.prom into this folder, for node_exporter
     #[arg(long, value_name = "DIR", conflicts_with = "once")]
     textfile: Option<PathBuf>,
-    /// Push the last numbers of each process to this Pushgateway
-    #[arg(long, value_name = "URL", conflicts_with = "once")]
-    push: Option<Gateway>,
-    /// Ask this often for --textfile and --push, from 1s to 1h
+    /// Ask this often for --textfile, from 1s to 1h
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = interval)]
     interval: Duration,
     /// Divide device time by leaf too: 27 more metrics for each GPU
@@ -61,8 +57,8 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 impl From<ExporterArgs> for Props {
     fn from(args: ExporterArgs) -> Self {
-        let ExporterArgs { listen, textfile, push, interval, leaves, once } = args;
-        let default = if once || textfile.is_some() || push.is_some() { None } else { LISTEN.parse().ok() };
-        Self { once, listen: listen.or(default), textfile, push, interval, leaves }
+        let ExporterArgs { listen, textfile, interval, leaves, once } = args;
+        let default = if once || textfile.is_some() { None } else { LISTEN.parse().ok() };
+        Self { once, listen: listen.or(default), textfile, interval, leaves }
     }
 }

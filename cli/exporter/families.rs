@@ -67,11 +67,10 @@ const ANSWER_SECONDS: Family = gauge("exporter_answer_seconds", "How long the pr
 const BUILD_INFO: Family = gauge("build_info", "1; the version of the exporter.");
 const START_TIME: Family =
     gauge("exporter_start_time_seconds", "When the exporter was started, seconds since the Unix epoch.");
-const FAILED_PUSHES: Family = counter("exporter_failed_pushes_total", "Numbers of ended processes not pushed.");
 
 /// All of them.
 #[cfg(test)]
-pub const FAMILIES: [&Family; 27] = [
+pub const FAMILIES: [&Family; 26] = [
     &DEVICE_SECONDS,
     &LEAF_SECONDS,
     &STEPS,
@@ -96,32 +95,24 @@ pub const FAMILIES: [&Family; 27] = [
     &LEFT_OUT,
     &REFUSED,
     &ANSWER_SECONDS,
-    &FAILED_PUSHES,
     &BUILD_INFO,
     &START_TIME,
 ];
 
-/// The metrics of processes, and of the exporter itself where there is a summary.
-pub fn text<'a>(
-    processes: impl Iterator<Item = &'a Known> + Clone,
-    summary: Option<&Summary>,
-    with_leaves: bool,
-) -> String {
+/// The metrics of processes, and of the exporter itself.
+pub fn text<'a>(processes: impl Iterator<Item = &'a Known> + Clone, summary: &Summary, with_leaves: bool) -> String {
     let mut page = Page::default();
     devices(&mut page, processes.clone(), with_leaves);
     for_processes(&mut page, processes);
-    if let Some(summary) = summary {
-        for (state, count) in &summary.states {
-            page.line(&PROCESSES, &[("state", state.name())], *count as f64);
-        }
-        page.line(&LEFT_OUT, &[], summary.left_out as f64);
-        page.line(&REFUSED, &[], summary.refused as f64);
-        page.line(&ANSWER_SECONDS, &[], summary.answered_in.as_secs_f64());
-        page.line(&FAILED_PUSHES, &[], summary.failed_pushes as f64);
-        page.line(&BUILD_INFO, &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
-        if let Some(start) = summary.start_unix {
-            page.line(&START_TIME, &[], start.as_secs_f64());
-        }
+    for (state, count) in &summary.states {
+        page.line(&PROCESSES, &[("state", state.name())], *count as f64);
+    }
+    page.line(&LEFT_OUT, &[], summary.left_out as f64);
+    page.line(&REFUSED, &[], summary.refused as f64);
+    page.line(&ANSWER_SECONDS, &[], summary.answered_in.as_secs_f64());
+    page.line(&BUILD_INFO, &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
+    if let Some(start) = summary.start_unix {
+        page.line(&START_TIME, &[], start.as_secs_f64());
     }
     page.text
 }

@@ -1,12 +1,11 @@
 //! `gpuwhy exporter`: metrics of this node's programs for Prometheus.
 //!
 //! Reading order: `numbers` (what a process says), `node` (the processes over time), `families` (the metrics and their
-//! text); then the ways out: `server` (a scrape), `textfile` here, `push`.
+//! text); then the ways out: `server` (a scrape) and the text file, here.
 
 mod families;
 mod node;
 mod numbers;
-mod push;
 mod server;
 
 use std::io::{self, Write};
@@ -19,8 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use parking_lot::Mutex;
 
-use self::node::{Known, Node};
-pub use self::push::Gateway;
+use self::node::Node;
 use self::server::Server;
 use crate::{interrupt, message};
 
@@ -32,10 +30,6 @@ const FASTEST: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(100);
 /// Between two looks for processes that have ended.
 const GLANCE: Duration = Duration::from_secs(1);
-/// Attempts to push the numbers of a process.
-const ATTEMPTS: u32 = 5;
-/// Processes whose numbers wait to be pushed.
-const MAX_WAITING: usize = 256;
 /// The file that is written for node_exporter.
 const TEXTFILE: &str = "gpuwhy.prom";
 
@@ -48,8 +42,6 @@ pub struct Props {
     pub listen: Option<SocketAddr>,
     /// Write them to a file in this folder.
     pub textfile: Option<PathBuf>,
-    /// Push those of ended processes there.
-    pub push: Option<Gateway>,
     /// Time between two questions, where nobody scrapes.
     pub interval: Duration,
     /// With each leaf.
@@ -74,7 +66,7 @@ impl Exporter {
         }
         let mut node = self.node.lock();
         node.look();
-        let text = families::text(node.processes(), Some(&node.summary()), self.leaves);
+        let text = families::text(node.processes(), &node.summary(), self.leaves);
         *page = Some((Instant::now(), text.clone()));
         text
     }
@@ -115,7 +107,6 @@ pub fn run(props: &Props) -> Result<u8> {
         exporter.node.lock().glance();
     }
     interrupt::watch()?;
-    let mut pushes = Vec::new();
     let (mut asked, mut glanced) = (Instant::now(), Instant::now());
     let mut complained = false;
     while interrupt::state().is_continue() {
@@ -123,12 +114,12 @@ pub fn run(props: &Props) -> Result<u8> {
         if glanced.elapsed() >= GLANCE {
             glanced = Instant::now();
             exporter.node.lock().glance();
-            push(props, &exporter, &mut pushes);
         }
-        if asked.elapsed() >= props.interval && (props.textfile.is_some() || props.push.is_some()) {
+        if let Some(folder) = &props.textfile
+            && asked.elapsed() >= props.interval
+        {
             asked = Instant::now();
-            let page = exporter.page();
-            let written = props.textfile.as_deref().map_or(Ok(()), |folder| write_textfile(folder, &page));
+            let written = write_textfile(folder, &exporter.page());
             if let Err(error) = &written
                 && !complained
             {
@@ -137,39 +128,8 @@ pub fn run(props: &Props) -> Result<u8> {
             complained = written.is_err();
         }
     }
-    // Whoever ends a job ends the exporter with it, and wants the numbers of both.
-    exporter.node.lock().glance();
-    push(props, &exporter, &mut pushes);
     exporter.node.lock().withdraw();
     Ok(0)
-}
-
-/// Numbers of an ended process that wait to be pushed, and how often that failed.
-type Waiting = (Known, u32);
-
-/// Pushes what has ended; what fails is tried again.
-fn push(props: &Props, exporter: &Exporter, waiting: &mut Vec<Waiting>) {
-    let Some(gateway) = &props.push else { return };
-    let ended = exporter.node.lock().ended();
-    waiting.extend(ended.into_iter().map(|known| (known, 0)));
-    let mut failed = 0;
-    if waiting.len() > MAX_WAITING {
-        failed += (waiting.len() - MAX_WAITING) as u64;
-        waiting.drain(..waiting.len() - MAX_WAITING);
-    }
-    waiting.retain_mut(|(known, attempts)| {
-        let text = families::text(std::iter::once(&*known), None, props.leaves);
-        let Err(error) = gateway.push(known, &text) else { return false };
-        *attempts += 1;
-        let again = *attempts < ATTEMPTS;
-        if *attempts == 1 || !again {
-            let then = if again { "it is tried again" } else { "they are lost" };
-            message::say(&format!("the numbers of process {} cannot be pushed: {error}; {then}", known.numbers.pid));
-        }
-        failed += u64::from(!again);
-        again
-    });
-    exporter.node.lock().failed_pushes += failed;
 }
 
 /// Writes the file as a whole or not at all: node_exporter may read it at any time.

@@ -76,8 +76,6 @@ pub struct Known {
     pub number: u32,
     /// Since when it is gone.
     gone: Option<Instant>,
-    /// Whether its end was handed out by [`Node::ended`].
-    handed_out: bool,
 }
 
 /// What the exporter says of itself.
@@ -87,7 +85,6 @@ pub struct Summary {
     pub left_out: usize,
     pub refused: usize,
     pub answered_in: Duration,
-    pub failed_pushes: u64,
     /// When the exporter was started, since the Unix epoch; `None` when that is not known.
     pub start_unix: Option<Duration>,
 }
@@ -112,7 +109,6 @@ pub struct Node {
     ended_left_out: usize,
     refused: usize,
     answered_in: Duration,
-    pub failed_pushes: u64,
     start_unix: Option<Duration>,
     /// Whether processes shall leave their last numbers, the folders that say so, and when they last did.
     announces: bool,
@@ -145,7 +141,6 @@ impl Node {
             left_out: self.left_out + self.ended_left_out,
             refused: self.refused,
             answered_in: self.answered_in,
-            failed_pushes: self.failed_pushes,
             start_unix: self.start_unix,
         }
     }
@@ -206,21 +201,6 @@ impl Node {
     pub fn glance(&mut self) {
         let (folders, sockets) = self.sockets();
         self.follow_up(&folders, &sockets);
-    }
-
-    /// The processes that have ended since this was last asked and whose numbers are final.
-    pub fn ended(&mut self) -> Vec<Known> {
-        let over = |known: &Known| match known.state {
-            ProcessState::Ended => known.numbers.state == ProcessState::Ended.name(),
-            state => state == ProcessState::Lost,
-        };
-        let ended = self.known.values_mut().filter(|known| over(known) && !known.handed_out);
-        ended
-            .map(|known| {
-                known.handed_out = true;
-                known.clone()
-            })
-            .collect()
     }
 
     /// The exporter ends: processes need not leave numbers for it.
@@ -313,7 +293,7 @@ impl Node {
             _ => {
                 self.known.remove(socket);
                 let number = self.free_number(&numbers);
-                let known = Known { numbers, state, number, gone, handed_out: false };
+                let known = Known { numbers, state, number, gone };
                 self.known.insert(socket.to_owned(), known);
             }
         }
@@ -454,22 +434,16 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_handed_out_once_and_only_when_its_numbers_are_final() {
+    fn who_leaves_no_last_numbers_is_lost_after_a_while_and_forgotten_later() {
         let mut node = Node::default();
-        let socket = Path::new("/s/1.sock");
-        node.take(socket, numbers(1, 10, 0, "capturing"), ProcessState::Capturing, None);
-        node.gone(socket);
-        assert!(node.ended().is_empty(), "its last numbers may still come");
+        let [socket, killed] = ["/s/1.sock", "/s/2.sock"].map(Path::new);
         node.take(socket, numbers(1, 10, 0, "ended"), ProcessState::Ended, Some(Instant::now()));
-        node.gone(socket);
-        assert_eq!(node.ended().len(), 1);
-        assert!(node.ended().is_empty());
-        // Killed: nothing comes any more.
-        let killed = Path::new("/s/2.sock");
         node.take(killed, numbers(2, 10, 1, "capturing"), ProcessState::Capturing, None);
+        node.gone(killed);
+        assert_eq!(labels(&node)[1], (2, ProcessState::Ended, 1), "its last numbers may still come");
         node.known.get_mut(killed).unwrap().gone = Instant::now().checked_sub(ENDING * 2);
         node.gone(killed);
-        assert_eq!(node.ended()[0].state, ProcessState::Lost);
+        assert_eq!(labels(&node)[1], (2, ProcessState::Lost, 1));
         node.known.get_mut(killed).unwrap().gone = Instant::now().checked_sub(KEPT);
         node.forget();
         assert_eq!(labels(&node).len(), 1);

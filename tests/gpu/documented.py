@@ -57,7 +57,6 @@ NOT_RUN = {
     "*srun *": "needs Slurm",
     "*mpirun *": "needs an MPI program on 16 ranks",
     "*mpiexec *": "needs an MPI program on 16 ranks",
-    "*pushgateway*": "needs a Pushgateway: tests/prometheus.sh",
     "*kubectl *": "needs Kubernetes",
     "*{host}*": "needs another host",
     "*node7*": "needs another host",
