@@ -6,7 +6,6 @@
 #                                 (GPUWHY_TEST_SPARK_MASTER: another master); it needs Java 17, which is fetched from
 #                                 Debian if there is none and apt works. One Spark Connect server answers all recipes,
 #                                 and one recipe starts a Spark of its own
-#   tests/lake.sh --trino URL     also a running Trino, whose catalog GPUWHY_TEST_TRINO (CATALOG.SCHEMA) has the tables
 #
 # Engines come from PyPI, into target/lake-engines. What cannot be had is SKIPPED. The lake has recorded sessions and a
 # simulated job; needs target/debug/gpuwhy.
@@ -15,12 +14,11 @@ cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-$PWD/target}
 gpuwhy=$target/debug/gpuwhy
 tools=$target/lake-engines
-spark='' trino='' alone=''
+spark='' alone=''
 case ${1:-} in
     '') ;;
     --spark) spark=yes ;;
-    --trino) trino=${2:?"a URL"} ;;
-    *) sed -n '2,13s/^# \?//p' "$0"; exit 2 ;;
+    *) sed -n '2,12s/^# \?//p' "$0"; exit 2 ;;
 esac
 [ -x "$gpuwhy" ] || { echo "$gpuwhy is missing: cargo build" >&2; exit 2; }
 mkdir -p "$tools"
@@ -105,9 +103,6 @@ if [ -n "$spark" ]; then
     else
         echo "SKIPPED: Apache Spark: there is no Java, or PyPI cannot be reached"
     fi
-fi
-if [ -n "$trino" ]; then
-    engines+=("--catalog ${GPUWHY_TEST_TRINO:-hive.gpuwhy} --engine trino --server $trino")
 fi
 python3 tests/lake/compare.py "$gpuwhy" "$lake" "$scratch/truth" "${engines[@]}"
 if [ -n "$alone" ]; then

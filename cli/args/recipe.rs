@@ -9,8 +9,8 @@ use crate::recipe::{Engine, Props};
 
 pub(super) const RECIPE_HELP: &str = "\
 Without a name, the recipes are listed with what each answers and its parameters. PATH is a lake (gpuwhy lake), in an
-object store too for duckdb and spark (s3://bucket/lake), or traces and folders of traces. For trino it is
-CATALOG.SCHEMA, where the tables are registered. The answer is the same from every engine. docs/guide/lake.md has more.
+object store too for duckdb and spark (s3://bucket/lake), or traces and folders of traces.
+The answer is the same from every engine. docs/guide/lake.md has more.
 
 EXIT CODES:
   0  the recipe was answered
@@ -42,7 +42,7 @@ pub struct RecipeArgs {
     /// [default: found on the PATH]
     #[arg(long = "with", value_name = "PROGRAM")]
     program: Option<PathBuf>,
-    /// Spark: a master or sc://HOST:PORT. Trino: http://HOST:PORT
+    /// Spark: a master or sc://HOST:PORT
     #[arg(long, value_name = "URL")]
     server: Option<String>,
     #[command(flatten)]
@@ -60,8 +60,6 @@ enum EngineArg {
     Duckdb,
     /// Apache Spark, or what speaks Spark Connect, through pyspark
     Spark,
-    /// Trino, through its command
-    Trino,
     /// None: print the SQL
     Print,
 }
@@ -81,7 +79,6 @@ impl From<RecipeArgs> for Props {
                 EngineArg::Sqlite => Engine::Sqlite,
                 EngineArg::Duckdb => Engine::Duckdb,
                 EngineArg::Spark => Engine::Spark,
-                EngineArg::Trino => Engine::Trino,
                 EngineArg::Print => Engine::Print,
             },
             values: args.values,

@@ -25,8 +25,6 @@ pub enum Engine {
     Duckdb,
     /// Through pyspark: local, a master, or Spark Connect.
     Spark,
-    /// Through its command.
-    Trino,
     /// Prints the SQL.
     Print,
 }
@@ -96,25 +94,6 @@ impl Question<'_> {
         let hint = "install it (pip install pyspark, which needs Java; for a server pyspark-client is enough), or name \
                     a Python that has it: --with PYTHON";
         python(program, &request, hint)
-    }
-
-    /// Asks Trino about the tables of `CATALOG.SCHEMA`.
-    ///
-    /// # Errors
-    ///
-    /// When there is no command of Trino, or it fails.
-    pub fn trino(&self, place: &str) -> Result<Vec<Map<String, Value>>> {
-        let Some((catalog, schema)) = place.split_once('.') else {
-            bail!("{place}: Trino reads registered tables; name CATALOG.SCHEMA (docs/guide/lake.md tells how)");
-        };
-        let program = match self.program {
-            Some(program) => program.to_owned(),
-            None => on_path("trino").context("trino: this command is not on the PATH; name it: --with PROGRAM")?,
-        };
-        let mut command = Command::new(program);
-        command.args(["--server", self.server.unwrap_or("http://localhost:8080"), "--catalog", catalog]);
-        command.args(["--schema", schema, "--output-format", "JSON", "--execute", self.sql]);
-        rows(command, "", Input::Ends, "does the server run (--server URL), and are the tables registered?")
     }
 }
 

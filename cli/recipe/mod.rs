@@ -77,8 +77,6 @@ pub fn run(props: &Props) -> Result<u8> {
             return Ok(0);
         }
         (_, []) => bail!("{name}: name a lake, or traces"),
-        (Engine::Trino, [place]) => question.trino(&place.to_string_lossy())?,
-        (Engine::Trino, _) => bail!("Trino reads registered tables; name one CATALOG.SCHEMA"),
         (engine, [lake]) if Lake::new(lake).is_remote() || Lake::new(lake).is_there() => match engine {
             Engine::Duckdb | Engine::Spark => {
                 let lake = Lake::open(lake)?;

@@ -100,7 +100,6 @@ fn what_is_no_lake_recipe_or_engine_is_told() {
     refused(&[&"recipe", &"stragler", &folder.path()], "there is no recipe stragler; there are waste");
     refused(&[&"recipe", &"waste", &folder.path(), &"--set", &"rows=0"], "from 1 to 100000");
     refused(&[&"recipe", &"waste"], "name a lake, or traces");
-    refused(&[&"recipe", &"waste", &"somewhere", &"--engine", &"trino"], "CATALOG.SCHEMA");
     refused(&[&"recipe", &"waste", &"s3://bucket/lake"], "reads no object store itself");
     let program = folder.path().join("duckdb");
     refused(&[&"recipe", &"waste", &"s3://b/l", &"--engine", &"duckdb", &"--with", &program], "cannot be started");

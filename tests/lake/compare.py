@@ -22,9 +22,7 @@ failures = []
 
 
 def ask(recipe, engine, *options):
-    place = [] if "--catalog" in engine else [lake]
-    words = shlex.split(engine.replace("--catalog ", ""))
-    command = [gpuwhy, "recipe", recipe, *place, *words, *options, "--json"]
+    command = [gpuwhy, "recipe", recipe, lake, *shlex.split(engine), *options, "--json"]
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode != 0:
         failures.append(f"{recipe} by {engine}: exit code {run.returncode}\n{run.stderr}")

@@ -2,7 +2,7 @@
 
 usage: parsed.py GPUWHY
 
-For Trino, which tests/lake.sh does not run, this is all the evidence that there is. A recipe must parse as a query of
+For Trino, which gpuwhy does not start, this is all the evidence that there is. A recipe must parse as a query of
 each engine, know every function by name, find every column in the documented tables, compare only like with like
 (Trino converts nothing on its own), and be the same text in SQLite's dialect and in that of each other engine.
 """

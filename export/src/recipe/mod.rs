@@ -17,7 +17,7 @@ use crate::query::Query;
 use crate::tables::Table;
 
 pub use answer::print;
-pub use views::{duckdb, spark_schema, trino};
+pub use views::{duckdb, spark_schema};
 
 macro_rules! recipes {
     ($($name:literal),* $(,)?) => {

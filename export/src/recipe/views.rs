@@ -51,27 +51,6 @@ pub fn spark_schema(table: Table) -> String {
     columns.join(", ")
 }
 
-/// Statements that register each table at `location` in a Hive catalog of Trino, and find its folders.
-#[must_use]
-pub fn trino(location: &str, schema: &str, tables: &[Table]) -> String {
-    let mut statements = String::new();
-    for &table in tables {
-        let name = table.name();
-        let columns: Vec<String> = columns(table)
-            .map(|column| (column.name, trino_type(column.kind)))
-            .chain(PATH.map(|name| (name, "varchar")))
-            .map(|(name, kind)| format!("{name} {kind}"))
-            .collect();
-        statements.push_str(&format!(
-            "CREATE TABLE IF NOT EXISTS {name} ({}) WITH (external_location = '{}/{name}', format = 'PARQUET', \
-             partitioned_by = ARRAY['date', 'run']);\nCALL system.sync_partition_metadata('{schema}', '{name}', 'FULL');\n",
-            columns.join(", "),
-            location.trim_end_matches('/').replace('\'', "''")
-        ));
-    }
-    statements
-}
-
 const fn duckdb_type(kind: Kind) -> &'static str {
     match kind {
         Kind::Integer => "BIGINT",
@@ -85,14 +64,5 @@ const fn spark_type(kind: Kind) -> &'static str {
     match kind {
         Kind::Text => "STRING",
         kind => duckdb_type(kind),
-    }
-}
-
-const fn trino_type(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Integer => "bigint",
-        Kind::Real => "double",
-        Kind::Flag => "boolean",
-        Kind::Text => "varchar",
     }
 }
