@@ -1,7 +1,7 @@
 """Asks DuckDB or Spark, and prints a line of JSON for each row of the answer.
 
 gpuwhy gives the request as a line of JSON on standard input: engine, server, views (statements for DuckDB), tables
-(name, path, schema, whether there are files) and sql. The input ends when gpuwhy does, and then this ends too.
+(name, path, schema, whether there are files) and sql.
 """
 
 import decimal
@@ -9,19 +9,8 @@ import json
 import math
 import os
 import sys
-import threading
 
 request = json.loads(sys.stdin.readline())
-
-
-def end_with_gpuwhy():
-    # Not through sys.stdin, whose lock the interpreter needs to end.
-    while os.read(0, 4096):
-        pass
-    os._exit(1)
-
-
-threading.Thread(target=end_with_gpuwhy, daemon=True).start()
 # Whatever an engine prints of its own goes to stderr.
 answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
 os.dup2(2, 1)

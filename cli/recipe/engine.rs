@@ -1,9 +1,10 @@
 //! The engines as child processes. They are found at run time: none is built in, and none is needed for SQLite.
 
 use std::env;
-use std::io::{Read, Write as _};
+use std::io::{self, Read, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -68,8 +69,8 @@ impl Question<'_> {
         }
         let mut command = Command::new(&program);
         // Without the user's settings, which may print more or change the form.
-        command.args(["-init", "/dev/null", "-batch", "-jsonlines"]).stdin(Stdio::piped());
-        rows(command, &format!("{views}{};\n", self.sql), Input::Ends, "is this the command of DuckDB?")
+        command.args(["-init", "/dev/null", "-batch", "-jsonlines"]);
+        rows(command, &format!("{views}{};\n", self.sql), "is this the command of DuckDB?")
     }
 
     /// Asks Spark about a lake.
@@ -113,32 +114,45 @@ fn python(program: &Path, request: &Value, hint: &str) -> Result<Vec<Map<String,
     file.write_all(ASK.as_bytes())?;
     let mut command = Command::new(program);
     command.arg(file.path());
-    rows(command, &format!("{request}\n"), Input::StaysOpen, hint)
+    rows(command, &format!("{request}\n"), hint)
 }
 
-/// What a program's standard input does behind what is written to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Input {
-    /// It ends: the program has all that it needs.
-    Ends,
-    /// It ends with this process, however that ends: the program then ends too.
-    StaysOpen,
+/// A process group that ends with this process, also when that is killed. Its leader is a shell that waits for the end
+/// of a pipe which only this process holds open.
+struct Group(Child);
+
+impl Group {
+    fn new() -> Result<Self> {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "read -r _; kill 0"]).process_group(0);
+        shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        shell.spawn().map(Self).context("sh: cannot be started")
+    }
+
+    /// Starts a program in the group.
+    fn spawn(&self, command: &mut Command) -> io::Result<Child> {
+        command.process_group(self.0.id().cast_signed()).spawn()
+    }
 }
 
-/// Runs a program that prints rows as lines of JSON. An interruption ends it.
-fn rows(mut command: Command, input: &str, after: Input, hint: &str) -> Result<Vec<Map<String, Value>>> {
+impl Drop for Group {
+    fn drop(&mut self) {
+        // This closes the pipe. An error says that the shell is gone.
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs a program that prints rows as lines of JSON. It ends with this process at the latest.
+fn rows(mut command: Command, input: &str, hint: &str) -> Result<Vec<Map<String, Value>>> {
     interrupt::watch()?;
     let name = command.get_program().to_string_lossy().into_owned();
     info!(program = %name, "asks");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().with_context(|| format!("{name}: cannot be started; {hint}"))?;
-    let mut stdin = child.stdin.take();
-    if let Some(stdin) = &mut stdin {
+    let group = Group::new()?;
+    let mut child = group.spawn(&mut command).with_context(|| format!("{name}: cannot be started; {hint}"))?;
+    if let Some(mut stdin) = child.stdin.take() {
         // A program that ends before it has read tells why on its stderr.
         let _ = stdin.write_all(input.as_bytes());
-    }
-    if after == Input::Ends {
-        drop(stdin.take());
     }
     let stdout = reader(child.stdout.take());
     let stderr = reader(child.stderr.take());
@@ -147,6 +161,8 @@ fn rows(mut command: Command, input: &str, after: Input, hint: &str) -> Result<V
             break status;
         }
         if interrupt::state().is_break() {
+            drop(group);
+            // It may ignore the signal of the group.
             let _ = child.kill();
             let _ = child.wait();
             bail!("{name}: interrupted");
@@ -188,16 +204,16 @@ mod tests {
     fn a_program_that_fails_is_told_with_the_end_of_its_complaint() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo first >&2; echo 'Error: no such view' >&2; exit 3"]);
-        let error = rows(command, "input", Input::Ends, "hint").unwrap_err().to_string();
+        let error = rows(command, "input", "hint").unwrap_err().to_string();
         assert!(
             error.contains("no such view") && error.contains("exit status: 3") && !error.contains("hint"),
             "{error}"
         );
         let mut command = Command::new("sh");
         command.args(["-c", "echo '{\"a\": 1}'; echo; echo '{\"a\": null}'"]);
-        let found = rows(command, "", Input::StaysOpen, "hint").unwrap();
+        let found = rows(command, "", "hint").unwrap();
         assert_eq!(found.iter().map(|row| row["a"].clone()).collect::<Vec<_>>(), [json!(1), json!(null)]);
-        let error = format!("{:#}", rows(Command::new("/no/such/program"), "", Input::Ends, "install it").unwrap_err());
+        let error = format!("{:#}", rows(Command::new("/no/such/program"), "", "install it").unwrap_err());
         assert!(error.contains("/no/such/program") && error.contains("install it"), "{error}");
     }
 }

@@ -190,8 +190,14 @@ fn a_lake_that_cannot_be_written_keeps_no_new_folder() {
     assert_eq!(left, ["completeness"]);
 }
 
+/// Whether a process runs; one that has ended and that nobody has waited for does not.
+fn runs(process: &str) -> bool {
+    let status = fs::read_to_string(Path::new("/proc").join(process).join("stat")).unwrap_or_default();
+    status.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
 #[test]
-fn an_interrupted_recipe_ends_its_engine_and_leaves_no_script() {
+fn an_engine_and_what_it_starts_end_with_the_recipe() {
     let stage = Stage::new();
     play_rank(&stage, "sync_item", 0);
     let lake = stage.path("lake");
@@ -199,22 +205,30 @@ fn an_interrupted_recipe_ends_its_engine_and_leaves_no_script() {
     assert_eq!(added.status.code(), Some(0), "{}", stderr(&added));
     let (engine, said, temporary) = (stage.path("python3"), stage.path("said"), stage.path("temporary"));
     fs::create_dir(&temporary).unwrap();
-    let script = format!("#!/bin/sh\necho $$ > {0}.new && mv {0}.new {0}\nexec sleep 600\n", said.display());
+    let script = format!("#!/bin/sh\nsleep 600 &\necho $$ $! > {0}.new && mv {0}.new {0}\nwait\n", said.display());
     fs::write(&engine, script).unwrap();
     fs::set_permissions(&engine, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let mut command = Command::new(GPUWHY);
-    command.args(["recipe", "waste"]).arg(&lake).args(["--engine", "duckdb", "--with"]).arg(&engine);
-    let mut child = command.env("TMPDIR", &temporary).stderr(Stdio::null()).spawn().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !said.exists() {
-        assert!(Instant::now() < deadline && child.try_wait().unwrap().is_none(), "the engine was not started");
-        std::thread::sleep(Duration::from_millis(5));
+    for (signal, code) in [("-TERM", Some(143)), ("-KILL", None)] {
+        let mut command = Command::new(GPUWHY);
+        command.args(["recipe", "waste"]).arg(&lake).args(["--engine", "duckdb", "--with"]).arg(&engine);
+        let mut child = command.env("TMPDIR", &temporary).stderr(Stdio::null()).spawn().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !said.exists() {
+            assert!(Instant::now() < deadline && child.try_wait().unwrap().is_none(), "the engine was not started");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let engines = fs::read_to_string(&said).unwrap();
+        fs::remove_file(&said).unwrap();
+        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+        assert_eq!(child.wait().unwrap().code(), code);
+        while let Some(process) = engines.split_whitespace().find(|process| runs(process)) {
+            assert!(Instant::now() < deadline, "{signal}: {process} of {engines} still runs");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if code.is_some() {
+            assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
+        }
     }
-    let of_engine = fs::read_to_string(&said).unwrap();
-    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
-    assert_eq!(child.wait().unwrap().code(), Some(143));
-    assert!(!Path::new("/proc").join(of_engine.trim()).exists(), "the engine still runs");
-    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
 }
 
 #[test]
