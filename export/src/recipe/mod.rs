@@ -28,7 +28,6 @@ macro_rules! recipes {
 recipes! {
     "waste",
     "causes",
-    "idle",
     "stragglers",
     "late_because",
     "imbalance",
@@ -38,7 +37,6 @@ recipes! {
     "kernels",
     "pace",
     "histogram",
-    "outlier_kernels",
     "calls",
     "copies",
     "pageable",
@@ -48,7 +46,6 @@ recipes! {
     "waits_of_host",
     "memory",
     "bad_nodes",
-    "regressions",
     "runs",
     "loss",
 }
