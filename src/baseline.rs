@@ -33,22 +33,21 @@ static RENEWING: Mutex<()> = Mutex::new(());
 ///   ]
 /// }
 /// ```
-/// A kernel is known by the part of its name that the test gives, a benchmark by its own name; and both by the case,
-/// and by the device, since times of one device say nothing of another. Tests of one process may share a file, and so
+/// A kernel is known by the part of its name that the test gives, by the case, and by the device, since times of one
+/// device say nothing of another. Tests of one process may share a file, and so
 /// may several that only read it.
 ///
 /// ```no_run
 /// # fn softmax(size: u64) {}
-/// use gpuwhy::{Baseline, Bench, Expectations, measure};
+/// use gpuwhy::{Baseline, Expectations, measure};
 ///
 /// let baseline = Baseline::new("tests/baseline.json");
 /// for size in [1024, 4096] {
 ///     let baseline = baseline.case(format!("{size}x{size}"));
 ///     let (_, report) = measure(|_| softmax(size))?;
 ///     Expectations::new().kernel_within("softmax", 1.10, &baseline).assert(&report);
-///     Bench::new("softmax, L2 flushed").flush_l2().run(|| softmax(size))?.assert_within(1.05, &baseline);
 /// }
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), gpuwhy::SessionError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Baseline {

@@ -93,7 +93,7 @@ pub struct JudgedRule {
 
 /// Rules that failed, with what they saw.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Failures(pub(crate) Vec<String>);
+pub struct Failures(Vec<String>);
 
 impl Failures {
     /// A text for each.
@@ -165,8 +165,7 @@ impl Expectations {
     /// The kernel whose demangled name contains `name` ran, and the median of its durations is at most `ratio` times
     /// that which `baseline` has for it on such a device. With `GPUWHY_BLESS=1` the baseline is renewed instead, with
     /// the slowest of several such devices. A part of several kernels' names fails: one time cannot stand for them.
-    /// Medians of more than 32 launches are steps of 3 %, so a `ratio` below 1.04 would fail by chance;
-    /// [`Measurement::within`](crate::Measurement::within) is exact.
+    /// Medians of more than 32 launches are steps of 3 %, so a `ratio` below 1.04 would fail by chance.
     pub fn kernel_within(self, name: impl Into<String>, ratio: f64, baseline: &Baseline) -> Self {
         self.and(Rule::KernelWithin { name: name.into(), ratio, baseline: baseline.clone() })
     }
@@ -274,7 +273,7 @@ fn incomplete(report: &Report) -> Option<String> {
 }
 
 /// Records of device work and calls that are missing, in words; nothing if none are.
-pub(crate) fn lost(loss: &Loss) -> impl Iterator<Item = String> + use<> {
+fn lost(loss: &Loss) -> impl Iterator<Item = String> + use<> {
     loss.kinds().into_iter().filter(|kind| kind.blocks_judgment).filter_map(|kind| kind.sentence())
 }
 

@@ -7,7 +7,6 @@
 //! | measure a part of the program | [`Session`], [`measure`] |
 //! | read a trace of `libprof.so`, of the PyTorch profiler or of Nsight Systems | [`open`] |
 //! | fail a test when a kernel gets slower or the host gets in the way | [`Expectations`], [`Baseline`] |
-//! | know how long a kernel takes, and how far it is from the device's peak | [`Bench`] |
 //! | compare two runs | [`compare`] |
 //! | write other tools' formats | `export`, with the feature of this name |
 //!
@@ -60,8 +59,8 @@
 //! | cust | `cust::quick_init` |
 //! | the runtime or the driver API | the first call, such as `cudaMalloc` or `cuInit` |
 //!
-//! Programs that set up a device before they measure call [`prepare`] there. Streams cross as plain pointers where they
-//! are needed ([`L2Flush::on`]). Other languages have `capi/include/gpuwhy.h`.
+//! Programs that set up a device before they measure call [`prepare`] there. Other languages have
+//! `capi/include/gpuwhy.h`.
 //! The lessons in `examples/` use cudarc; `examples/c` the driver API.
 //!
 #![cfg_attr(
@@ -100,7 +99,6 @@ outcome.notes.iter().for_each(|note| eprintln!("{note}"));
 //! version.
 
 mod baseline;
-mod bench;
 mod expectations;
 mod kernel_rules;
 mod range;
@@ -108,8 +106,6 @@ mod run_rules;
 mod session;
 
 pub use baseline::Baseline;
-pub use bench::driver::L2Flush;
-pub use bench::{Bench, BenchError, Bound, Measurement, Precision, Roofline};
 pub use expectations::{Expectations, Failures, JudgedRule, Judgment};
 #[cfg(feature = "export")]
 pub use gpuwhy_export as export;

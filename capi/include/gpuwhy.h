@@ -49,10 +49,6 @@ typedef enum gpuwhy_status {
    * An error in gpuwhy.
    */
   GPUWHY_INTERNAL = 8,
-  /**
-   * A benchmark measured nothing, or only a part: nothing was launched, the device failed, or records were lost.
-   */
-  GPUWHY_NOT_MEASURED = 9,
 } gpuwhy_status;
 
 #ifdef __cplusplus
@@ -60,8 +56,8 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Starts the collector without measuring. Call it before the first CUDA call of the process, if the first session or
- * benchmark comes later.
+ * Starts the collector without measuring. Call it before the first CUDA call of the process, if the first session
+ * comes later.
  */
 enum gpuwhy_status gpuwhy_prepare(void);
 
@@ -116,38 +112,6 @@ size_t gpuwhy_report_json(char *text,
  * `capacity` bytes at `text` are writable.
  */
 size_t gpuwhy_report_text(char *text, size_t capacity);
-
-/**
- * Measures what `launch(data)` launches, as `gpuwhy::Bench` does: calls it 25 times to warm up and `repetitions` times
- * that count (100 if that is 0), waits for the device, and takes the times of each repetition from the device's own
- * records. No session may be open.
- *
- * `bytes` and `flops` are what a repetition moves and computes by your count, 0 if you have none. With `flush_l2` the
- * L2 cache is overwritten before each repetition, on the default stream of the context that is current on this thread.
- *
- * `name` is NULL or a text that ends with NUL. `launch` may be called with `data` on this thread, and returns.
- */
-enum gpuwhy_status gpuwhy_bench(const char *name,
-                                uint32_t repetitions,
-                                int flush_l2,
-                                uint64_t bytes,
-                                double flops,
-                                void (*launch)(void *data),
-                                void *data);
-
-/**
- * As `gpuwhy_report_json`, what the last benchmark found (docs/reference/report.md, benchmarks).
- *
- * `capacity` bytes at `text` are writable.
- */
-size_t gpuwhy_bench_json(char *text, size_t capacity);
-
-/**
- * As `gpuwhy_bench_json`, one line for people.
- *
- * `capacity` bytes at `text` are writable.
- */
-size_t gpuwhy_bench_text(char *text, size_t capacity);
 
 /**
  * As `gpuwhy_report_json`, why the last call that failed did, and what to do.

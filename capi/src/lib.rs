@@ -1,4 +1,4 @@
-//! Sessions and benchmarks for C: `capi/include/gpuwhy.h`, which a test keeps equal to this file.
+//! Sessions for C: `capi/include/gpuwhy.h`, which a test keeps equal to this file.
 //!
 //! One session at a time, so there are no handles: functions answer a status, and texts are copied into the caller's
 //! memory as `snprintf` does. Reports cross as text or JSON; there are no structs that a newer version could not
@@ -7,12 +7,12 @@
 #![allow(non_camel_case_types, reason = "names as C programs write them")]
 
 use std::borrow::Cow;
-use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
+use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::catch_unwind;
 
 use gpuwhy::fork::{self, Forked};
-use gpuwhy::{Bench, BenchError, Measurement, Report, Session, SessionError, SessionErrorKind};
+use gpuwhy::{Report, Session, SessionError, SessionErrorKind};
 use parking_lot::{Mutex, RwLock};
 
 /// What a function answers. More values may come: anything but GPUWHY_OK is a failure.
@@ -37,21 +37,18 @@ pub enum gpuwhy_status {
     GPUWHY_TRACE = 7,
     /// An error in gpuwhy.
     GPUWHY_INTERNAL = 8,
-    /// A benchmark measured nothing, or only a part: nothing was launched, the device failed, or records were lost.
-    GPUWHY_NOT_MEASURED = 9,
 }
 use gpuwhy_status::{
-    GPUWHY_BUSY, GPUWHY_INTERNAL, GPUWHY_NO_CUPTI, GPUWHY_NOT_MEASURED, GPUWHY_NOT_OPEN, GPUWHY_OK,
-    GPUWHY_OTHER_PROFILER, GPUWHY_REFUSED, GPUWHY_TIMED_OUT, GPUWHY_TRACE,
+    GPUWHY_BUSY, GPUWHY_INTERNAL, GPUWHY_NO_CUPTI, GPUWHY_NOT_OPEN, GPUWHY_OK, GPUWHY_OTHER_PROFILER, GPUWHY_REFUSED,
+    GPUWHY_TIMED_OUT, GPUWHY_TRACE,
 };
 
 static SESSION: RwLock<Option<Session>> = RwLock::new(None);
 static REPORT: Mutex<Option<Report>> = Mutex::new(None);
-static MEASUREMENT: Mutex<Option<Measurement>> = Mutex::new(None);
 static ERROR: Mutex<String> = Mutex::new(String::new());
 
-/// Starts the collector without measuring. Call it before the first CUDA call of the process, if the first session or
-/// benchmark comes later.
+/// Starts the collector without measuring. Call it before the first CUDA call of the process, if the first session
+/// comes later.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpuwhy_prepare() -> gpuwhy_status {
     measure(|| Ok(gpuwhy::prepare()?))
@@ -140,7 +137,7 @@ pub extern "C" fn gpuwhy_step() -> gpuwhy_status {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gpuwhy_report_json(text: *mut c_char, capacity: usize) -> usize {
     // SAFETY: as promised by the caller.
-    unsafe { copy(|| last(&REPORT, |report| serde_json::to_string(report).ok()), text, capacity) }
+    unsafe { copy(|| last_report(|report| serde_json::to_string(report).ok()), text, capacity) }
 }
 
 /// As `gpuwhy_report_json`, the report for people.
@@ -150,72 +147,7 @@ pub unsafe extern "C" fn gpuwhy_report_json(text: *mut c_char, capacity: usize) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gpuwhy_report_text(text: *mut c_char, capacity: usize) -> usize {
     // SAFETY: as promised by the caller.
-    unsafe { copy(|| last(&REPORT, |report| Some(report.to_string())), text, capacity) }
-}
-
-/// Measures what `launch(data)` launches, as `gpuwhy::Bench` does: calls it 25 times to warm up and `repetitions` times
-/// that count (100 if that is 0), waits for the device, and takes the times of each repetition from the device's own
-/// records. No session may be open.
-///
-/// `bytes` and `flops` are what a repetition moves and computes by your count, 0 if you have none. With `flush_l2` the
-/// L2 cache is overwritten before each repetition, on the default stream of the context that is current on this thread.
-///
-/// # Safety
-/// `name` is NULL or a text that ends with NUL. `launch` may be called with `data` on this thread, and returns.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn gpuwhy_bench(
-    name: *const c_char,
-    repetitions: u32,
-    flush_l2: c_int,
-    bytes: u64,
-    flops: f64,
-    launch: Option<unsafe extern "C" fn(data: *mut c_void)>,
-    data: *mut c_void,
-) -> gpuwhy_status {
-    measure(|| {
-        if SESSION.read().is_some() {
-            return Err(Failure(GPUWHY_BUSY, "a session is open in this process; stop it first".to_owned()));
-        }
-        let launch = launch.ok_or_else(|| Failure(GPUWHY_NOT_MEASURED, "there is nothing to launch".to_owned()))?;
-        *MEASUREMENT.lock() = None;
-        // SAFETY: as promised by the caller.
-        let mut bench = Bench::new(unsafe { text(name) });
-        if repetitions > 0 {
-            bench = bench.repetitions(repetitions);
-        }
-        if flush_l2 != 0 {
-            bench = bench.flush_l2();
-        }
-        if bytes > 0 {
-            bench = bench.bytes(bytes);
-        }
-        if flops > 0.0 {
-            bench = bench.flops(flops);
-        }
-        // SAFETY: as promised by the caller.
-        *MEASUREMENT.lock() = Some(bench.run(|| unsafe { launch(data) })?);
-        Ok(())
-    })
-}
-
-/// As `gpuwhy_report_json`, what the last benchmark found (docs/reference/report.md, benchmarks).
-///
-/// # Safety
-/// `capacity` bytes at `text` are writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn gpuwhy_bench_json(text: *mut c_char, capacity: usize) -> usize {
-    // SAFETY: as promised by the caller.
-    unsafe { copy(|| last(&MEASUREMENT, |found| serde_json::to_string(found).ok()), text, capacity) }
-}
-
-/// As `gpuwhy_bench_json`, one line for people.
-///
-/// # Safety
-/// `capacity` bytes at `text` are writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn gpuwhy_bench_text(text: *mut c_char, capacity: usize) -> usize {
-    // SAFETY: as promised by the caller.
-    unsafe { copy(|| last(&MEASUREMENT, |found| Some(found.to_string())), text, capacity) }
+    unsafe { copy(|| last_report(|report| Some(report.to_string())), text, capacity) }
 }
 
 /// As `gpuwhy_report_json`, why the last call that failed did, and what to do.
@@ -248,18 +180,6 @@ impl From<SessionError> for Failure {
 impl From<Forked> for Failure {
     fn from(forked: Forked) -> Self {
         SessionError::from(forked).into()
-    }
-}
-
-impl From<BenchError> for Failure {
-    fn from(error: BenchError) -> Self {
-        let status = match error {
-            BenchError::Session(error) => return error.into(),
-            BenchError::Trace(_) => GPUWHY_TRACE,
-            BenchError::Flush(_) => GPUWHY_REFUSED,
-            _ => GPUWHY_NOT_MEASURED,
-        };
-        Self(status, error.to_string())
     }
 }
 
@@ -306,9 +226,9 @@ fn last_error() -> String {
     error.unwrap_or_else(|| fork::check().err().map_or_else(String::new, |forked| Failure::from(forked).1))
 }
 
-/// What the last session or benchmark came to; nothing in the child of a fork where a thread of the parent was at it.
-fn last<T>(of: &Mutex<Option<T>>, text: impl FnOnce(&T) -> Option<String>) -> Option<String> {
-    fork::lock(|| of.try_lock(), || of.lock())?.as_ref().and_then(text)
+/// The report of the last session; nothing in the child of a fork where a thread of the parent was at it.
+fn last_report(text: impl FnOnce(&Report) -> Option<String>) -> Option<String> {
+    fork::lock(|| REPORT.try_lock(), || REPORT.lock())?.as_ref().and_then(text)
 }
 
 /// The text at `from`, empty if that is NULL.

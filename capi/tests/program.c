@@ -32,26 +32,6 @@ static void play_until(uint64_t nanoseconds) {
     }
 }
 
-static void repetition(void *at) {
-    *(uint64_t *)at += 20000000;
-    play_until(*(uint64_t *)at);
-}
-
-/* Its parts that count are 20 ms of the recording each. */
-static int bench(void) {
-    char json[1024], text[1024];
-    uint64_t at = 0;
-    expect("prepare", gpuwhy_prepare(), GPUWHY_OK);
-    expect("bench of nothing", gpuwhy_bench("none", 0, 0, 0, 0, NULL, NULL), GPUWHY_NOT_MEASURED);
-    expect("bench", gpuwhy_bench("recorded", 10, 0, 1 << 20, 1e6, repetition, &at), GPUWHY_OK);
-    if (gpuwhy_bench_json(json, sizeof json) >= sizeof json || !gpuwhy_bench_text(text, sizeof text)) {
-        return 1;
-    }
-    fputs(text, stderr);
-    puts(json);
-    return 0;
-}
-
 static volatile int goes_on = 1;
 
 static void *use(void *what) {
@@ -61,7 +41,7 @@ static void *use(void *what) {
         case 0: gpuwhy_start(NULL); gpuwhy_stop(); break;
         case 1: gpuwhy_step(); gpuwhy_range_push("part"); gpuwhy_range_pop(); break;
         case 2: gpuwhy_flush(); gpuwhy_report_json(text, sizeof text); break;
-        default: gpuwhy_bench("none", 1, 0, 0, 0, NULL, NULL); gpuwhy_last_error(text, sizeof text);
+        default: gpuwhy_last_error(text, sizeof text);
         }
     }
     return NULL;
@@ -87,7 +67,6 @@ static int forks(void) {
             gpuwhy_range_push("part");
             gpuwhy_range_pop();
             gpuwhy_report_text(text, sizeof text);
-            gpuwhy_bench_json(text, sizeof text);
             refused &= gpuwhy_last_error(text, sizeof text) > 0;
             _exit(refused ? 0 : 1);
         }
@@ -113,9 +92,6 @@ int main(int count, char **arguments) {
         puts(gpuwhy_last_error(why, sizeof why) < sizeof why ? why : "cut");
         return 0;
     }
-    if (count > 1 && strcmp(arguments[1], "--bench") == 0) {
-        return bench();
-    }
     if (count > 1 && strcmp(arguments[1], "--fork") == 0) {
         return forks();
     }
@@ -124,7 +100,6 @@ int main(int count, char **arguments) {
     expect("start again", gpuwhy_start(NULL), GPUWHY_BUSY);
     expect("push", gpuwhy_range_push("part"), GPUWHY_OK);
     expect("step", gpuwhy_step(), GPUWHY_OK);
-    expect("bench in a session", gpuwhy_bench("", 1, 0, 0, 0, repetition, NULL), GPUWHY_BUSY);
     play_until(UINT64_MAX);
     expect("pop", gpuwhy_range_pop(), GPUWHY_OK);
     expect("flush", gpuwhy_flush(), GPUWHY_OK);

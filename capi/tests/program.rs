@@ -57,20 +57,6 @@ fn a_c_program_gets_its_report() {
 }
 
 #[test]
-fn a_c_program_measures_a_closure() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = compiled("tests/program.c", folder.path());
-    let output = run(&program, &["--bench"], &built("libcupti_replay.so"));
-    assert!(output.status.success(), "{output:?}");
-    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&found["name"], &found["device"]), (&"recorded".into(), &"NVIDIA H200".into()));
-    assert!(found["repetitions"].as_u64().unwrap() + found["missing"].as_u64().unwrap() == 10, "{found}");
-    assert!(found["median_ns"].as_u64().unwrap() > 0 && found["memory_share"].as_f64().unwrap() > 0.0, "{found}");
-    let text = String::from_utf8(output.stderr).unwrap();
-    assert!(text.starts_with("recorded: median ") && text.contains("GB/s"), "{text}");
-}
-
-#[test]
 fn the_child_of_a_fork_is_refused_and_waits_for_no_lock() {
     let folder = tempfile::tempdir().unwrap();
     let program = compiled("tests/program.c", folder.path());

@@ -67,11 +67,6 @@ impl Collector {
         call(|text| unsafe { (self.functions.end)(text) })
     }
 
-    /// The time on the clock of the records, nanoseconds.
-    pub fn now(self) -> u64 {
-        (self.functions.now)()
-    }
-
     /// What a copy of NVTX calls to have its ranges recorded.
     pub fn nvtx(self) -> nvtx_sys::program::Initialize {
         self.functions.nvtx

@@ -217,19 +217,6 @@ impl Session {
         self.report()
     }
 
-    /// Ends the session and gives its trace, to be read from its begin.
-    pub(crate) fn finish_trace(mut self) -> Result<File, SessionError> {
-        self.end()?;
-        let mut trace = self.trace.try_clone().map_err(|error| SessionError::of_file(self.path.as_deref(), &error))?;
-        trace.rewind().map_err(|error| SessionError::of_file(self.path.as_deref(), &error))?;
-        Ok(trace)
-    }
-
-    /// The time on the clock of the records, nanoseconds.
-    pub(crate) fn now(&self) -> u64 {
-        self.collector.now()
-    }
-
     fn end(&mut self) -> Result<(), SessionError> {
         self.open = false;
         fork::check()?;

@@ -1,10 +1,10 @@
-//! Expectations, baselines and benchmarks, in processes whose GPU is a recording.
+//! Expectations and baselines, in processes whose GPU is a recording.
 
 use std::time::Duration;
 
-use gpuwhy::{Baseline, Bench, BenchError, Expectations, Report, measure};
+use gpuwhy::{Baseline, Expectations, Report, measure};
 
-use crate::support::play::{play_out, play_until};
+use crate::support::play::play_out;
 
 fn whole() -> Report {
     measure(|_| play_out()).unwrap().1
@@ -106,74 +106,4 @@ fn nothing_to_bless() {
 #[ignore = "run by its outer half"]
 fn broken_baseline() {
     assert!(within(1.05).unwrap_err().to_string().starts_with("baseline.json: "));
-}
-
-/// Plays 20 ms of the recording more.
-fn repetition() -> impl FnMut() {
-    let mut millis = 400;
-    move || {
-        millis += 20;
-        play_until(millis);
-    }
-}
-
-fn copies_of_20_ms(name: &str) -> Bench<'_> {
-    Bench::new(name).warm_up(3).repetitions(10)
-}
-
-#[test]
-#[ignore = "run by its outer half"]
-fn bench() {
-    let bench = copies_of_20_ms("20 ms of copies").bytes(1 << 30).flops(1e9);
-    let measured = bench.precision(gpuwhy::Precision::Single).run(repetition()).unwrap();
-    assert_eq!((measured.times_ns().len(), measured.missing(), &*measured.device().name), (10, 0, "NVIDIA H200"));
-    assert!(measured.times_ns().iter().all(|&nanos| (1_000..40_000_000).contains(&nanos)), "{:?}", measured.times_ns());
-    assert!(measured.times_ns().is_sorted() && measured.quantile_ns(0.5) == measured.times_ns()[4]);
-    let rate = (1_u64 << 30) as f64 / measured.median_ns() as f64;
-    assert_eq!(measured.gigabytes_per_second(), Some(rate));
-    assert!(measured.memory_share().unwrap() > 0.0 && measured.roofline().unwrap().ridge.unwrap() > 1.0);
-    let text = measured.to_string();
-    assert!(text.starts_with(measured.name()), "{text}");
-    assert!(text.contains("GB/s") && text.contains("TFLOP/s") && text.contains("roof"), "{text}");
-    println!("{text}");
-    let serde_json::Value::Object(fields) = serde_json::to_value(&measured).unwrap() else { panic!("no object") };
-    let documented = include_str!("../../docs/reference/report.md");
-    let unknown: Vec<_> = fields.keys().filter(|field| !documented.contains(&format!("`{field}`"))).collect();
-    assert!(unknown.is_empty(), "docs/reference/report.md does not define {unknown:?}");
-    let nothing = Bench::new("nothing").warm_up(0).repetitions(2).run(|| {});
-    assert!(matches!(nothing, Err(BenchError::NothingRan)), "{nothing:?}");
-}
-
-#[test]
-#[ignore = "run by its outer half"]
-fn failing_bench() {
-    let (mut play, mut calls) = (repetition(), 0);
-    let failed = copies_of_20_ms("copies").try_run(|| {
-        play();
-        calls += 1;
-        if calls == 5 { Err("invalid value") } else { Ok(()) }
-    });
-    assert_eq!(failed.unwrap_err().to_string(), "a launch failed: invalid value");
-    assert_eq!(calls, 5);
-    // Its session is closed.
-    copies_of_20_ms("copies").run(play).unwrap();
-}
-
-/// The baseline, in the case that its outer half has changed or not.
-fn against_baseline() -> Result<(), gpuwhy::Failures> {
-    let measured = copies_of_20_ms("copies").run(repetition()).unwrap();
-    measured.within(1.5, &Baseline::new("bench.json"))
-}
-
-#[test]
-#[ignore = "run by its outer half"]
-fn bench_baseline() {
-    against_baseline().unwrap();
-}
-
-#[test]
-#[ignore = "run by its outer half"]
-fn slower_bench() {
-    let text = against_baseline().unwrap_err().to_string();
-    assert!(text.starts_with("copies: median ") && text.contains("at most 1 ns (1.5 x 1 ns of bench.json)"), "{text}");
 }

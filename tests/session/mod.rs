@@ -136,27 +136,3 @@ fn a_baseline_is_not_renewed_by_what_cannot_be_judged() {
     });
     assert!(!stage.path("baseline.json").exists());
 }
-
-#[test]
-fn a_bench_times_each_repetition_on_the_device() {
-    passes(&Stage::new(), "copy_pageable", "session::judged::bench", |_| {});
-}
-
-#[test]
-fn a_bench_ends_at_the_first_launch_that_fails() {
-    passes(&Stage::new(), "copy_pageable", "session::judged::failing_bench", |_| {});
-}
-
-#[test]
-fn a_bench_is_held_against_a_baseline() {
-    let stage = Stage::new();
-    let bless = |command: &mut std::process::Command| _ = command.env("GPUWHY_BLESS", "1");
-    passes(&stage, "copy_pageable", "session::judged::bench_baseline", bless);
-    passes(&stage, "copy_pageable", "session::judged::bench_baseline", |_| {});
-    let stored = fs::read_to_string(stage.path("bench.json")).unwrap();
-    let mut faster: serde_json::Value = serde_json::from_str(&stored).unwrap();
-    assert_eq!((&faster["kernels"][0]["kernel"], &faster["kernels"][0]["launches"]), (&"copies".into(), &10.into()));
-    faster["kernels"][0]["median_ns"] = 1.into();
-    fs::write(stage.path("bench.json"), faster.to_string()).unwrap();
-    passes(&stage, "copy_pageable", "session::judged::slower_bench", |_| {});
-}

@@ -1,4 +1,4 @@
-"""The lessons of `examples/` show what they promise; the crate's times are those of other instruments.
+"""The lessons of `examples/` show what they promise; times of sessions are those of do_bench.
 
 Lessons in Rust check themselves and end with 0. Lessons in Python that promise a verdict of the whole run are held to it
 by `verdicts`; here are those that are run in another way.
@@ -17,7 +17,7 @@ from harness import REPOSITORY, Check, Mode, Result, Suite, expect, skipped
 from trace_report import Trace, single
 
 EXAMPLES = REPOSITORY / "examples"
-# How far a time may be from that of CUDA events and of do_bench, as a part of it.
+# How far a time may be from that of do_bench, as a part of it.
 AGREEMENT = 0.02
 # What the advice of lesson 11 must bring at least: half of what is typical where eight workers have a core each.
 BEFORE_AND_AFTER = 1.5
@@ -96,18 +96,17 @@ def before_and_after(suite: Suite) -> Iterator[Result]:
 
 
 def times(suite: Suite) -> Iterator[Result]:
-    """A GEMM and a copy by CUDA events and do_bench, and by benchmarks and sessions of the crate."""
+    """A GEMM and a copy by do_bench, and by a session around the same launches."""
     library = suite.gpuwhy.parent / "libgpuwhy_c.so"
     run = suite.run("do_bench", suite.python("do_bench.py", str(library)))
     if run.code != 0:
         said = run.stderr.strip().splitlines()
         yield expect("lessons.times", False, (said or [run.ending()])[-1])
         return
-    for work, by in json.loads(run.stdout.splitlines()[-1]).items():
-        for other, (theirs, ours) in by.items():
-            off = ours / theirs - 1
-            yield expect(f"lessons.times.{work}.{other}", abs(off) <= AGREEMENT,
-                         f"gpuwhy {ours / 1e3:.2f} us, {other} {theirs / 1e3:.2f} us, {off:+.1%}")
+    for work, (theirs, ours) in json.loads(run.stdout.splitlines()[-1]).items():
+        off = ours / theirs - 1
+        yield expect(f"lessons.times.{work}", abs(off) <= AGREEMENT,
+                     f"gpuwhy {ours / 1e3:.2f} us, do_bench {theirs / 1e3:.2f} us, {off:+.1%}")
 
 
 def checks() -> list[Check]:
