@@ -88,7 +88,8 @@ impl Collector {
         let Some(kernels) = &self.kernels else { return };
         let Some(request) = kernels.request() else { return };
         let dictionary = self.decoder.dictionary();
-        let choices = self.captures.kernels_to_measure(request.most, request.names.as_ref(), dictionary);
+        let is_wanted = |name: &str| request.names.as_ref().is_none_or(|names| names.is_match(name));
+        let choices = self.captures.kernels_to_measure(request.most, is_wanted, dictionary);
         // Program counters are sampled in kernels that nobody can measure as well.
         let only_sampled = || (request.source.is_some() && self.captures.has_run_enough()).then(Vec::new);
         if let Some(choices) = choices.or_else(only_sampled) {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use profiler_core::kernels::{Pattern, sets};
+use profiler_core::kernels::sets;
+use regex_lite::{Regex, RegexBuilder};
 
 use crate::config::setting::Setting;
 use crate::config::value::{on_or_off, or_off, parse_duration};
@@ -19,14 +20,20 @@ pub const KERNELS: Setting<Option<usize>> = Setting {
     parse: |text| or_off(text, |text| text.parse().ok().filter(|count| (1..=64).contains(count))),
 };
 
+/// Bytes of a compiled regular expression at most: it is kept, and searched with, in the program that is measured.
+const LARGEST_REGEX: usize = 256 << 10;
+
 /// [`variable::KERNEL_NAMES`]
-pub const KERNEL_NAMES: Setting<Option<Pattern>> = Setting {
+pub const KERNEL_NAMES: Setting<Option<Regex>> = Setting {
     name: variable::KERNEL_NAMES,
     default: "all",
     expected: "a regular expression such as `gemm|softmax`, or `all`",
-    meaning: "Only kernels whose name matches are measured: a regular expression with literals, `.`, `[a-z]`, `*`, `+`, `?`, `\\|`, \
-                  groups, `^` and `$`.",
-    parse: |text| if text == "all" { Some(None) } else { Pattern::new(text).ok().map(Some) },
+    meaning: "Only kernels whose name matches are measured: a regular expression in the syntax of the Rust crate `regex-lite`, which \
+                  matches anywhere in a name. In names, `(`, `[`, `{` and `*` need a backslash.",
+    parse: |text| match text {
+        "all" => Some(None),
+        _ => RegexBuilder::new(text).size_limit(LARGEST_REGEX).build().ok().map(Some),
+    },
 };
 
 /// [`variable::KERNEL_METRICS`]
@@ -82,12 +89,12 @@ pub const KERNEL_SOURCE: Setting<Option<Duration>> = Setting {
 };
 
 /// What is measured of kernels.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct KernelRequest {
     /// Kernels at most; 0: none is measured by ranges.
     pub most: usize,
     /// Which.
-    pub names: Option<Pattern>,
+    pub names: Option<Regex>,
     /// Metrics, in groups that are measured one after the other.
     pub groups: Vec<Vec<String>>,
     /// Launches of a kernel at most.
@@ -96,4 +103,27 @@ pub struct KernelRequest {
     pub stall: Duration,
     /// For how long program counters are sampled before; `None`: they are not.
     pub source: Option<Duration>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_kernels_are_matched_by_a_regular_expression() {
+        let parse = KERNEL_NAMES.parse;
+        assert!(parse("all").unwrap().is_none());
+        for (pattern, yes, no) in [
+            ("gemm", "sm90_gemm_bf16", "gem"),
+            ("^(flash|soft)_[a-z]+$", "soft_bwd", "soft_1"),
+            ("void f\\(int\\*\\)", "void f(int*)", "void f(int)"),
+            ("vector<float>", "f<vector<float>>", "f<vector<int>>"),
+        ] {
+            let pattern = parse(pattern).unwrap().unwrap();
+            assert!(pattern.is_match(yes) && !pattern.is_match(no), "{pattern}");
+        }
+        for bad in ["a(b", "*a", "[z-a]", "a\\", "(a{1000}){1000}", &"(".repeat(60)] {
+            assert!(parse(bad).is_none(), "{bad}");
+        }
+    }
 }

@@ -20,7 +20,7 @@ use crate::counters::{CounterEvent, CounterLog};
 use crate::dictionary::Dictionary;
 use crate::json_text::Object;
 use crate::kernels::source::PcWindow;
-use crate::kernels::{Choice, KernelProfile, KernelsReport, Pattern, candidates, choose, has_run_enough};
+use crate::kernels::{Choice, KernelProfile, KernelsReport, candidates, choose, has_run_enough};
 use crate::metrics::{self, Totals};
 use crate::monitoring::{Changes, MonitoredTime, Monitoring};
 use crate::process_info::{End, ProcessInfo};
@@ -264,14 +264,14 @@ impl Captures {
     pub fn kernels_to_measure(
         &self,
         most: usize,
-        names: Option<&Pattern>,
+        is_wanted: impl Fn(&str) -> bool,
         dictionary: &Dictionary,
     ) -> Option<Vec<Choice>> {
         if !self.has_run_enough() {
             return None;
         }
         let attributor = &self.shown()?.attributor;
-        let (chosen, _) = choose(&candidates(attributor, dictionary), most, names);
+        let (chosen, _) = choose(&candidates(attributor, dictionary), most, is_wanted);
         let first = chosen.first()?.candidate.device;
         // The counters are opened in one context.
         let on_first = chosen.into_iter().filter(|choice| choice.candidate.device == first);

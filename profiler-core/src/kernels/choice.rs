@@ -6,7 +6,6 @@
 
 use std::cmp::Reverse;
 
-use super::Pattern;
 use crate::record::{DeviceId, LaunchConfig, LaunchConfigId};
 
 /// A kernel of one shape on one device.
@@ -119,18 +118,16 @@ pub struct Choice {
     pub share: f64,
 }
 
-/// The `most` kernels that are worth most, and the excluded ones that would have been among them. With a `pattern`,
-/// only kernels whose demangled or mangled name matches are considered.
+/// The `most` kernels that are worth most, and the excluded ones that would have been among them. Considers
+/// only kernels of which `is_wanted` accepts the demangled or the mangled name.
 #[must_use]
 pub fn choose(
     candidates: &[Candidate],
     most: usize,
-    pattern: Option<&Pattern>,
+    is_wanted: impl Fn(&str) -> bool,
 ) -> (Vec<Choice>, Vec<(Candidate, Excluded)>) {
     let all: u64 = candidates.iter().map(|candidate| candidate.total_ns).fold(0, u64::saturating_add);
-    let wanted = |candidate: &&Candidate| {
-        pattern.is_none_or(|pattern| pattern.matches(&candidate.demangled) || pattern.matches(&candidate.name))
-    };
+    let wanted = |candidate: &&Candidate| is_wanted(&candidate.demangled) || is_wanted(&candidate.name);
     let mut ranked: Vec<_> = candidates.iter().filter(wanted).collect();
     ranked.sort_by(|a, b| {
         b.score()
@@ -181,11 +178,11 @@ mod tests {
         let at_roof = Candidate { nearest_roof: Some(0.95), ..candidate(1, "gemm", 1_000) };
         let far = Candidate { nearest_roof: Some(0.2), ..candidate(2, "softmax", 300) };
         let all = [at_roof, far, candidate(3, "small", 20)];
-        let (chosen, excluded) = choose(&all, 2, None);
+        let (chosen, excluded) = choose(&all, 2, |_| true);
         assert_eq!(names(&chosen), ["softmax", "gemm"]);
         assert!((chosen[0].share - 300.0 / 1_320.0).abs() < 1e-12 && excluded.is_empty());
         let without: Vec<_> = all.iter().map(|of| Candidate { nearest_roof: None, ..of.clone() }).collect();
-        assert_eq!(names(&choose(&without, 2, None).0), ["gemm", "softmax"], "by share alone");
+        assert_eq!(names(&choose(&without, 2, |_| true).0), ["gemm", "softmax"], "by share alone");
     }
 
     #[test]
@@ -203,7 +200,7 @@ mod tests {
             Candidate { launches: 1, ..candidate(7, "set_up", 4_000) },
             candidate(8, "plain", 10),
         ];
-        let (chosen, excluded) = choose(&all, 5, None);
+        let (chosen, excluded) = choose(&all, 5, |_| true);
         assert_eq!(names(&chosen), ["plain"]);
         let why: Vec<_> = excluded.iter().map(|(of, why)| (of.config.0, *why)).collect();
         assert_eq!(
@@ -218,15 +215,13 @@ mod tests {
                 (7, Excluded::RanOnce)
             ]
         );
-        let pattern = Pattern::new("nccl").unwrap();
-        assert!(choose(&all, 5, Some(&pattern)).0.is_empty(), "also not on request");
+        assert!(choose(&all, 5, |name| name.contains("nccl")).0.is_empty(), "also not on request");
     }
 
     #[test]
-    fn a_pattern_chooses_by_name() {
+    fn kernels_are_chosen_by_name() {
         let all = [candidate(1, "gemm_a", 10), candidate(2, "gemm_b", 20), candidate(3, "copy", 99)];
-        let pattern = Pattern::new("^gemm").unwrap();
-        assert_eq!(names(&choose(&all, 9, Some(&pattern)).0), ["gemm_b", "gemm_a"]);
-        assert!(choose(&all, 0, None).0.is_empty());
+        assert_eq!(names(&choose(&all, 9, |name| name.starts_with("gemm")).0), ["gemm_b", "gemm_a"]);
+        assert!(choose(&all, 0, |_| true).0.is_empty());
     }
 }

@@ -17,7 +17,6 @@ mod gains;
 #[cfg(feature = "serde")]
 pub mod json;
 mod occupancy;
-mod pattern;
 mod peaks;
 mod profile;
 mod roofline;
@@ -35,7 +34,6 @@ pub use csv::{Page as CsvPage, csv};
 pub use figures::{Figures, MemoryTable, Pipe, Roof, StallReason};
 pub use gains::{KernelGains, Shorter, StepGain, bottleneck_then};
 pub use occupancy::{Reduction, Resource, reductions};
-pub use pattern::{BadPattern, Pattern};
 pub use peaks::Peaks;
 pub use profile::{KernelProfile, Outcome};
 pub use roofline::{Point, Roofline};
