@@ -178,6 +178,13 @@ impl Object {
     }
 }
 
+/// A text with its quotes.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut out = String::new();
+    push_text(&mut out, text);
+    out
+}
+
 fn push_text(out: &mut String, text: &str) {
     out.push('"');
     for character in text.chars() {

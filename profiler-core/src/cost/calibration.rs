@@ -14,7 +14,8 @@ use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::prices::{Calibration, LARGEST, NAME_LIMIT, NAMES, Prices};
-use super::small_json::{Json, quoted};
+use super::small_json::Json;
+use crate::json_text::quoted;
 
 /// A file that is longer is not read, bytes.
 pub const LARGEST_FILE: u64 = 256 << 10;

@@ -44,20 +44,6 @@ impl Json {
     }
 }
 
-/// `text` as JSON has it, with its quotes.
-pub(super) fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            c if u32::from(c) < 0x20 => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
-
 fn value(rest: &mut &str, depth: u32) -> Option<Json> {
     let depth = depth.checked_sub(1)?;
     *rest = rest.trim_start();
@@ -141,6 +127,7 @@ fn string(rest: &mut &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::json_text::quoted;
 
     #[test]
     fn json_is_read() {
