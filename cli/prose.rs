@@ -3,6 +3,8 @@
 //! Sources have lines of 120 columns, terminals have lines of any length: paragraphs are put together before they are
 //! divided anew.
 
+use profiler_core::text_format::lines;
+
 use crate::terminal;
 
 /// Where standard output is no terminal, and the most on one: longer lines are hard to read.
@@ -31,25 +33,7 @@ pub fn unwrapped(text: &str) -> String {
 }
 
 fn within(paragraph: &str, indent: usize, width: usize) -> String {
-    let (mut text, mut column) = (String::new(), 0);
-    for word in paragraph.split_whitespace() {
-        let letters = word.chars().count();
-        if column > 0 && column + 1 + letters > width {
-            text.push('\n');
-            column = 0;
-        }
-        if column == 0 {
-            text.push_str(&" ".repeat(indent));
-            column = indent;
-        } else {
-            text.push(' ');
-            column += 1;
-        }
-        text.push_str(word);
-        column += letters;
-    }
-    text.push('\n');
-    text
+    lines(&" ".repeat(indent), indent, paragraph, width).join("\n") + "\n"
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The chosen process: its time by cause, why, what to do, and where the time goes.
 
 use profiler_core::attribution::leaf::Group;
-use profiler_core::text_format::duration;
+use profiler_core::text_format::{duration, lines};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
@@ -184,24 +184,14 @@ fn reasons(live: &Live, width: usize, most: usize) -> Vec<String> {
 
 /// A sentence in at most `most` lines; `~` where something is missing.
 fn wrapped(lead: &str, sentence: &str, width: usize, most: usize) -> Vec<String> {
-    let mut lines = vec![lead.to_owned()];
     if sentence.is_empty() || width < lead.len() + 10 {
         return Vec::new();
     }
-    for word in sentence.split_whitespace() {
-        let last = lines.len() - 1;
-        let (letters, used) = (word.chars().count(), lines[last].chars().count());
-        if used > lead.len() && used + 1 + letters > width {
-            if lines.len() == most {
-                let more = cut(&format!("{} {word}", lines[last]), width);
-                lines[last] = if more.ends_with('~') { more } else { cut(&more, width - 1) + "~" };
-                return lines;
-            }
-            lines.push(" ".repeat(lead.len()) + word);
-        } else {
-            let gap = if used > lead.len() { " " } else { "" };
-            lines[last] = format!("{}{gap}{word}", lines[last]);
-        }
+    let mut lines = lines(lead, lead.len(), sentence, width);
+    if let Some(next) = lines.get(most).and_then(|line| line.split_whitespace().next()) {
+        let more = cut(&format!("{} {next}", lines[most - 1]), width);
+        lines.truncate(most);
+        lines[most - 1] = if more.ends_with('~') { more } else { cut(&more, width - 1) + "~" };
     }
     lines.into_iter().map(|line| cut(&line, width)).collect()
 }

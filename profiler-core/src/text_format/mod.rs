@@ -239,26 +239,32 @@ pub(crate) fn wrapped(out: &mut Page, lead: &str, text: &str) {
 /// As [`wrapped`], every line of it painted.
 pub(crate) fn wrapped_as(out: &mut Page, paint: Paint, lead: &str, text: &str) {
     let columns = out.columns();
-    let mut line = lead.to_owned();
-    let mut is_empty = true;
     // A number and its percent sign stay together.
     let text = text.replace(" %", "\u{a0}%");
-    for word in text.split(|c: char| c.is_ascii_whitespace()).filter(|word| !word.is_empty()) {
-        let word = word.replace('\u{a0}', " ");
+    for line in lines(lead, lead.chars().count().clamp(2, columns / 3), &text, columns) {
+        out.paint(paint, &line.replace('\u{a0}', " "));
+        let _ = writeln!(out);
+    }
+}
+
+/// `lead` and `text`, broken at ASCII spaces into lines of `columns` characters; all but the first are indented. A
+/// longer word has a line of its own.
+#[must_use]
+pub fn lines(lead: &str, indent: usize, text: &str, columns: usize) -> Vec<String> {
+    let (mut lines, mut line, mut is_empty) = (Vec::new(), lead.to_owned(), true);
+    for word in text.split_ascii_whitespace() {
         if !is_empty && line.chars().count() + 1 + word.chars().count() > columns {
-            out.paint(paint, &line);
-            let _ = writeln!(out);
-            line = " ".repeat(lead.chars().count().clamp(2, columns / 3));
+            lines.push(std::mem::replace(&mut line, " ".repeat(indent)));
             is_empty = true;
         }
         if !is_empty {
             line.push(' ');
         }
-        line.push_str(&word);
+        line.push_str(word);
         is_empty = false;
     }
-    out.paint(paint, &line);
-    let _ = writeln!(out);
+    lines.push(line);
+    lines
 }
 
 /// Writes `lead` and the items with ` | ` between them, broken between items only.
