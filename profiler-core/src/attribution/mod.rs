@@ -41,7 +41,7 @@ mod loaders;
 mod memory;
 mod operation;
 mod phases;
-mod quantile;
+pub(crate) mod quantile;
 mod queries;
 mod ranges;
 mod running;

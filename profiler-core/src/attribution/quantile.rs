@@ -115,7 +115,7 @@ impl Durations {
         if self.buckets.is_empty() {
             let mut values = self.exact.clone();
             values.sort_unstable();
-            return values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0);
+            return lower_median(&values).unwrap_or(0);
         }
         let rank = self.buckets.iter().map(|&count| u64::from(count)).sum::<u64>().saturating_sub(1) / 2;
         let mut seen = 0;
@@ -165,6 +165,11 @@ fn middle(bucket: usize) -> u64 {
     let shift = bucket / base - 1;
     let low = ((base + bucket % base) as u64) << shift;
     low + ((1u64 << shift) >> 1)
+}
+
+/// Of sorted values: the lower one of two.
+pub(crate) fn lower_median<T: Copy>(sorted: &[T]) -> Option<T> {
+    sorted.get(sorted.len().saturating_sub(1) / 2).copied()
 }
 
 #[cfg(test)]

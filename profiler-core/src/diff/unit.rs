@@ -6,6 +6,7 @@
 //! between the quartiles does, and is as deaf to outliers.
 
 use crate::attribution::leaf::{LEAF_COUNT, Leaves};
+use crate::attribution::quantile::lower_median;
 use crate::report::DeviceReport;
 use crate::steps::{Step, StepSource, Steps};
 
@@ -79,9 +80,9 @@ pub fn representative(source: StepSource, rows: &[Step]) -> Representative {
         averaged: inner.len(),
         considered: rows.len(),
         source: Some(source),
-        operations: lower_median(&operations),
+        operations: lower_median(&operations).unwrap_or(0),
         unit_ns,
-        median_ns: sorted.get(sorted.len().saturating_sub(1) / 2).map(|step| duration(step)),
+        median_ns: lower_median(&sorted).map(|step| duration(step)),
         leaves,
     }
 }
@@ -129,10 +130,6 @@ fn after_start_up<'a>(device: &DeviceReport, steps: &'a Steps) -> &'a [Step] {
     let Some(first) = steps.rows.first().filter(|_| remembers_all) else { return &steps.rows };
     let warm = first.start.nanos().saturating_add(start_up);
     &steps.rows[steps.rows.partition_point(|row| row.start.nanos() < warm)..]
-}
-
-fn lower_median(sorted: &[u64]) -> u64 {
-    sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(0)
 }
 
 fn sum<'a>(rows: impl Iterator<Item = &'a Leaves>) -> [u128; LEAF_COUNT] {

@@ -12,6 +12,7 @@ use super::scenario::ScenarioKind;
 use super::steps::StepTimes;
 use super::worlds::Removed;
 use crate::attribution::leaf::Leaves;
+use crate::attribution::quantile::lower_median;
 
 /// Largest median error of the base simulation. Published simulations of training traces err by 3 to 14 %.
 pub const BASE_ERROR_LIMIT: f64 = 0.05;
@@ -95,7 +96,9 @@ impl WhatIf {
         let sum = |of: &dyn Fn(&StepTimes) -> u64| rows.iter().map(of).fold(0, u64::saturating_add);
         let (steps, represented_steps, real) =
             (sum(&|row| row.steps), sum(&|row| row.represented_steps), sum(&|row| row.real));
-        let base_error = median(rows.iter().map(StepTimes::base_error).collect());
+        let mut base_errors: Vec<_> = rows.iter().map(StepTimes::base_error).collect();
+        base_errors.sort_by(f64::total_cmp);
+        let base_error = lower_median(&base_errors);
         let unexplained = if real == 0 { 0.0 } else { sum(&|row| row.unexplained) as f64 / real as f64 };
         let refused = match base_error {
             _ if steps < FEWEST_STEPS as u64 => Some(Refusal::FewSteps(steps)),
@@ -221,11 +224,6 @@ impl fmt::Display for WhatIf {
             _ => Ok(()),
         }
     }
-}
-
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len().saturating_sub(1) / 2).copied()
 }
 
 #[cfg(test)]
