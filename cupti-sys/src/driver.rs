@@ -18,14 +18,14 @@ const KERNEL_MODULE: &str = "/proc/driver/nvidia/version";
 /// mapped yet: this never loads one.
 #[must_use]
 pub fn driver_cuda_version() -> Option<u32> {
-    ask(RTLD_LAZY | RTLD_LOCAL | libc::RTLD_NOLOAD)
+    mapped().and_then(|libcuda| cuda_version(&libcuda))
 }
 
 /// As [`driver_cuda_version`], loading libcuda when it is not mapped. For a program that is not a CUDA program, such
 /// as a diagnostic command; it does not initialize CUDA. `None` when there is no libcuda.
 #[must_use]
 pub fn driver_cuda_version_by_loading() -> Option<u32> {
-    ask(RTLD_LAZY | RTLD_LOCAL)
+    load_driver().and_then(|libcuda| cuda_version(&libcuda))
 }
 
 /// `cuInit`, loading libcuda when it is not mapped: the devices are there afterwards, and no context. For a program
@@ -33,7 +33,7 @@ pub fn driver_cuda_version_by_loading() -> Option<u32> {
 /// it refuses.
 #[must_use]
 pub fn initialize_driver() -> bool {
-    let Some(libcuda) = open(RTLD_LAZY | RTLD_LOCAL) else { return false };
+    let Some(libcuda) = load_driver() else { return false };
     // SAFETY: the name belongs to a C function of this type; its flags must be 0.
     unsafe { libcuda.get::<DriverInitialize>("cuInit").is_ok_and(|initialize| initialize(0) == 0) }
 }
@@ -43,14 +43,19 @@ pub(crate) fn mapped() -> Option<ManuallyDrop<Library>> {
     open(RTLD_LAZY | RTLD_LOCAL | libc::RTLD_NOLOAD)
 }
 
+/// The driver's library, loaded when it is not mapped: for a program that is not a CUDA program. It stays loaded.
+#[must_use]
+pub fn load_driver() -> Option<ManuallyDrop<Library>> {
+    open(RTLD_LAZY | RTLD_LOCAL)
+}
+
 /// The driver cannot be unloaded safely, so it is not: one reference more keeps it for good.
 fn open(flags: i32) -> Option<ManuallyDrop<Library>> {
     // SAFETY: libcuda's initialisers run in every CUDA program; without loading none run.
     unsafe { Library::open(Some(LIBCUDA), flags) }.ok().map(ManuallyDrop::new)
 }
 
-fn ask(flags: i32) -> Option<u32> {
-    let libcuda = open(flags)?;
+fn cuda_version(libcuda: &Library) -> Option<u32> {
     let mut version = 0;
     // SAFETY: the name belongs to a C function of this type, which may be called before and during `cuInit`.
     let code = unsafe { libcuda.get::<DriverGetVersion>("cuDriverGetVersion").ok()?(&raw mut version) };

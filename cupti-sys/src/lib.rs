@@ -41,7 +41,9 @@ pub use buffer::{Buffer, CompletedBuffer, forget_lent, lent_buffers, mark_lent, 
 pub use callbacks::{ActivityHandler, KernelLaunch, LAUNCHES, ResourceHandler, count_by_library};
 pub use cupti::{Cupti, Error};
 pub use devices::{DeviceLink, DriverDevice, devices_in_use, driver_devices};
-pub use driver::{driver_cuda_version, driver_cuda_version_by_loading, initialize_driver, kernel_driver_version};
+pub use driver::{
+    driver_cuda_version, driver_cuda_version_by_loading, initialize_driver, kernel_driver_version, load_driver,
+};
 pub use library::{LoadError, is_no_file};
 pub use record::Record;
 pub use search::{Candidate, FoundBy, Search, Skip, discover, loaded_copies};

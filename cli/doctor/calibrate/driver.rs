@@ -7,10 +7,8 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
 use anyhow::{Context, Result, anyhow, bail};
-use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL, Symbol};
+use libloading::os::unix::{Library, Symbol};
 
-/// The driver's library.
-const DRIVER: &str = "libcuda.so.1";
 /// `CU_DEVICE_ATTRIBUTE_CLOCK_RATE` of `cuda.h`, in kHz.
 const CLOCK_RATE: c_int = 13;
 /// Taken where the driver does not tell the clock, kHz. Kernels are then shorter or longer than asked for, and nothing
@@ -88,11 +86,10 @@ impl Driver {
     ///
     /// When there is no driver, no device, or a call fails.
     pub fn open() -> Result<Self> {
-        // SAFETY: the driver's library; loading it initializes nothing.
-        let library = unsafe { Library::open(Some(DRIVER), RTLD_LAZY | RTLD_LOCAL) }
-            .map_err(|_| anyhow!("libcuda.so.1 cannot be loaded: there is no NVIDIA driver"))?;
+        let library = cupti_sys::load_driver()
+            .ok_or_else(|| anyhow!("libcuda.so.1 cannot be loaded: there is no NVIDIA driver"))?;
         // SAFETY: functions of these names have had the types that they are given here since CUDA 12.0 or before. The
-        // library stays loaded (below).
+        // library stays loaded.
         let (
             initialize,
             device,
@@ -155,8 +152,6 @@ impl Driver {
                 driver,
             )
         };
-        // The driver cannot be unloaded safely.
-        std::mem::forget(library);
         let (mut ordinal, mut clock, mut context, mut module) = (0, 0, null_mut(), null_mut());
         let mut text: [c_char; 256] = [0; 256];
         // SAFETY: all pointers are to live locals and fields of the sizes that are told; handles come from the calls
@@ -273,7 +268,7 @@ impl Driver {
 /// `T` is the type of the function of this name, and the library stays loaded.
 unsafe fn function<T: Copy>(library: &Library, name: &str) -> Result<T> {
     // SAFETY: the caller vouches for the type.
-    let symbol: Symbol<T> = unsafe { library.get(name) }.with_context(|| format!("{name}: not in {DRIVER}"))?;
+    let symbol: Symbol<T> = unsafe { library.get(name) }.with_context(|| format!("{name}: not in libcuda.so.1"))?;
     Ok(*symbol)
 }
 
