@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::support::captured::{Truth, read, run};
 use crate::support::program::Program;
-use crate::support::{END, GPUWHY, Stage, counted, keeps_up, stays, stderr};
+use crate::support::{GPUWHY, Stage, counted, keeps_up, stays, stderr};
 use serde_json::Value;
 
 const MS: u64 = 1_000_000;
@@ -215,17 +215,6 @@ fn after_the_shutdown_graphs_are_not_recorded_either() {
     assert!(text.contains("trace: "), "{text}");
     // For 170 graphs behind it there would be no buffer; a few are on their way.
     assert!(counted(&text, "dropped") < 100, "{text}");
-}
-
-#[test]
-fn a_signal_ends_the_program_when_it_was_asked_for() {
-    use std::os::unix::process::ExitStatusExt;
-    let stage = Stage::new();
-    let mut host = host(&stage, "multi_stream", &[300, 500]);
-    // Without the signal it would stay.
-    let output = stays(&mut host, END, "never").env("GPUWHY_KILL", "sigterm").output().unwrap();
-    assert_eq!(output.status.signal(), Some(15), "{}", stderr(&output));
-    assert_eq!(report(&stage, &[])["completeness"]["end"], "clean", "the trace is whole before the signal");
 }
 
 #[test]

@@ -139,8 +139,6 @@ fn options_become_variables_and_paths_become_absolute() {
         "10",
         "-d",
         "500ms",
-        "--kill",
-        "sigterm",
         "--cupti-path",
         "lib/libcupti.so.13",
         "--",
@@ -162,7 +160,6 @@ fn options_become_variables_and_paths_become_absolute() {
         "GPUWHY_CAPTURE_RANGE_END=repeat:2".into(),
         "GPUWHY_DELAY=10".into(),
         "GPUWHY_DURATION=500ms".into(),
-        "GPUWHY_KILL=sigterm".into(),
         format!("GPUWHY_CUPTI_PATH={here}/lib/libcupti.so.13"),
     ] {
         assert!(environment.lines().any(|line| line == wanted), "{wanted} is missing in\n{environment}");

@@ -95,9 +95,6 @@ pub struct RunArgs {
     /// Stop a capture after so many seconds
     #[arg(short = 'd', long, value_name = "SECONDS", help_heading = "What is measured", allow_hyphen_values = true, value_parser = value_of(config::DURATION))]
     duration: Option<String>,
-    /// Send a signal when measuring ends: none, sigterm, sigint, sigkill [default: none]
-    #[arg(long, value_name = "SIGNAL", help_heading = "What is measured", value_parser = value_of(config::KILL))]
-    kill: Option<String>,
     /// Keep CUPTI (exclusive) or lend it to other profilers (yield) [default: exclusive]
     #[arg(long, value_name = "exclusive|yield", help_heading = "What is measured", value_parser = value_of(config::CUPTI_SHARING))]
     cupti_sharing: Option<String>,
@@ -202,7 +199,6 @@ impl From<RunArgs> for run::Props {
                 (config::STEPS, args.steps),
                 (config::DELAY, args.delay),
                 (config::DURATION, args.duration),
-                (config::KILL, args.kill),
                 (config::CUPTI_SHARING, args.cupti_sharing),
                 (config::MEMORY_USAGE, args.cuda_memory_usage),
                 (config::UM_CPU_PAGE_FAULTS, args.cuda_um_cpu_page_faults),

@@ -102,8 +102,8 @@ pub fn prepare(props: &Props) -> Result<Result<Command, u8>> {
         && !props.force
     {
         bail!(
-            "{INJECTION} is set to {0} already, and the driver loads only one library. Unset the variable, or pass --force \
-             to replace it. With --force, GPUWHY_CHAIN={0} loads both, which works unless that tool needs CUPTI too.",
+            "{INJECTION} is set to {} already, and the driver loads only one library. Unset the variable, or pass --force \
+             to replace it.",
             Path::new(&other).display()
         );
     }

@@ -40,12 +40,11 @@ use crate::runtime::{NO_EXIT_HANDLER, Profiler, Start, StartError, State};
 use crate::sampler::Sampler;
 use crate::sampler::launchers::Launchers;
 use crate::sampler::queue::SampleQueue;
-use crate::sys::{clock, memory, process, signals};
+use crate::sys::{clock, memory, process};
 use crate::worker::Worker;
 use crate::{command_line, flusher, history, log, process_info};
 
-/// Starts measuring as the environment says; what is wrong with it is said, and the default holds. Then, whether that
-/// succeeded or not, initializes the other injection library, if one is named.
+/// Starts measuring as the environment says; what is wrong with it is said, and the default holds.
 ///
 /// # Errors
 /// When no usable libcupti is found, when another tool holds CUPTI, or when the library was started before.
@@ -54,15 +53,7 @@ pub fn start_from_env() -> Result<(), StartError> {
     log::begin(settings.log);
     warn_of(&errors);
     // The driver calls this within `cuInit`: there is no context yet, and nothing may be asked of the driver.
-    let started = start(&settings, false);
-    if let Some(other) = &settings.chain {
-        match process::initialize_other(other) {
-            Ok(1) => tracing::info!("{}: initialized", other.display()),
-            Ok(answer) => tracing::warn!("{}: its InitializeInjection answered {answer}", other.display()),
-            Err(error) => tracing::warn!("{} is not loaded: {error}", config::CHAIN),
-        }
-    }
-    started
+    start(&settings, false)
 }
 
 /// Says what is wrong with the settings, unless `gpuwhy run` has said it.
@@ -104,7 +95,7 @@ pub fn start_for_sessions(how: Start) -> Result<(), StartError> {
         graphs = Graphs::Nodes;
     }
     let late = cupti_sys::devices_in_use() != 0;
-    start(&Settings { capture, chain: None, mode, graphs, max_overhead: None, bursts: None, ..silent }, late)?;
+    start(&Settings { capture, mode, graphs, max_overhead: None, bursts: None, ..silent }, late)?;
     if let Some(profiler) = Profiler::measuring() {
         profiler.controller.hold();
     }
@@ -230,7 +221,6 @@ fn start_once(settings: &Settings, late: bool) -> Result<(), StartError> {
         exit_timeout: settings.exit_timeout,
         report: settings.report,
         history: settings.history.clone(),
-        kill: settings.capture.kill,
         late,
     };
     if !profiler.install() {
@@ -355,11 +345,6 @@ fn measured() {
     let finish = || {
         report(end(FlusherCommand::ShutDown));
         REPORTING.store(false, Ordering::Release);
-        if let Some(signal) = Profiler::installed().and_then(|profiler| profiler.kill)
-            && let Err(error) = signals::signal_this_process(signal)
-        {
-            tracing::warn!("signal {signal} could not be sent: {error}");
-        }
     };
     match Worker::start("gpuwhy-finish") {
         Ok(worker) => worker.work(finish),

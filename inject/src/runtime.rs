@@ -79,8 +79,6 @@ pub struct Profiler {
     pub report: ReportStyle,
     /// The history that gets a line at the end.
     pub history: Option<PathBuf>,
-    /// Sent to the process when measuring ended before it.
-    pub kill: Option<i32>,
     /// Whether CUDA had a context before measuring began.
     pub late: bool,
 }

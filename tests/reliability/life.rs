@@ -169,29 +169,6 @@ fn the_place_in_the_job_is_in_the_report() {
 }
 
 #[test]
-fn another_injection_library_is_initialized_too_and_a_bad_one_is_said() {
-    let folder = std::path::Path::new(GPUWHY).parent().unwrap().join("examples");
-    let [profiler, no_tool] = ["libtest_profiler.so", "libfaulty_disk.so"].map(|name| folder.join(name));
-    assert!(profiler.is_file(), "{} was not built: run `cargo test --workspace`", profiler.display());
-    let host = program(&Stage::new());
-    let own = host.get_envs().find(|(name, _)| *name == "CUDA_INJECTION64_PATH").and_then(|(_, path)| path).unwrap();
-    for (path, habit, said) in [
-        (profiler.as_os_str(), "idle", "profiler: idle"),
-        (profiler.as_os_str(), "refuse", "its InitializeInjection answered 0"),
-        (no_tool.as_os_str(), "", "undefined symbol: InitializeInjection"),
-        (std::ffi::OsStr::new("/nowhere/libother.so"), "", "cannot open shared object file"),
-        (own, "", "it is this library"),
-    ] {
-        let stage = Stage::new();
-        let mut command = program(&stage);
-        let seen = outcome(command.env("GPUWHY_CHAIN", path).env("TEST_PROFILER", habit), &stage.path("trace.gpuwhy"));
-        seen.is_the_programs_own(said);
-        assert!(String::from_utf8_lossy(&seen.output.stderr).contains(said), "{said}: {:?}", seen.output);
-        assert_eq!(seen.trace.unwrap().1, "clean", "{said}");
-    }
-}
-
-#[test]
 fn without_a_usable_libcupti_the_program_runs_as_ever_and_one_line_says_why() {
     let no_cupti = std::path::Path::new(GPUWHY).parent().unwrap().join("examples/libfaulty_disk.so");
     assert!(no_cupti.is_file(), "{} was not built: run `cargo test --workspace`", no_cupti.display());

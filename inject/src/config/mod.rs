@@ -76,8 +76,6 @@ pub struct Settings {
     pub um_gpu_page_faults: bool,
     /// Time between flushes.
     pub flush: Duration,
-    /// Injection library to load after this one.
-    pub chain: Option<PathBuf>,
     /// Whether other tools get CUPTI.
     pub cupti_sharing: CuptiSharing,
     /// Most memory for activity buffers, bytes.
@@ -140,7 +138,6 @@ impl Settings {
             um_cpu_page_faults: reader.get(&table::UM_CPU_PAGE_FAULTS),
             um_gpu_page_faults: reader.get(&table::UM_GPU_PAGE_FAULTS),
             flush: reader.get(&table::FLUSH),
-            chain: reader.get(&table::CHAIN),
             cupti_sharing: reader.get(&table::CUPTI_SHARING),
             memory: reader.get(&table::BUFFER_MEMORY),
             sampling: reader.get(&table::SAMPLING),
@@ -278,7 +275,6 @@ fn read_capture(reader: &mut Reader<'_>, mode: Mode) -> Request {
         at_end: reader.get(&table::CAPTURE_RANGE_END),
         delay: reader.get(&table::DELAY),
         duration: reader.get(&table::DURATION),
-        kill: reader.get(&table::KILL),
     };
     if mode != Mode::Auto {
         return request;
@@ -409,12 +405,11 @@ mod tests {
             (NVTX_CAPTURE, "epoch@train"),
             (CAPTURE_RANGE_END, "repeat:3"),
             (DURATION, "2"),
-            (KILL, "sigterm"),
         ]);
         assert!(bad.is_empty(), "{bad:?}");
         let capture = settings.capture;
         assert_eq!(capture.range, Range::Named(RangeName::parse("epoch@train").unwrap()));
-        assert_eq!((capture.at_end, capture.kill), (AtEnd::Repeat(Some(3)), Some(15)));
+        assert_eq!(capture.at_end, AtEnd::Repeat(Some(3)));
         assert_eq!(capture.duration, Some(Duration::from_secs(2)));
         let (settings, bad) = parse(&[(CAPTURE_RANGE, "nvtx")]);
         assert!(settings.capture.is_whole() && bad == [SettingsError::RangeWithoutName]);

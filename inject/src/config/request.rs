@@ -19,14 +19,11 @@ pub struct Request {
     pub delay: Duration,
     /// Longest capture.
     pub duration: Option<Duration>,
-    /// Signal to the process when measuring is over before the program is.
-    pub kill: Option<i32>,
 }
 
 impl Default for Request {
     fn default() -> Self {
-        let at_end = AtEnd::StopShutdown;
-        Self { range: Range::Whole, at_end, delay: Duration::ZERO, duration: None, kill: None }
+        Self { range: Range::Whole, at_end: AtEnd::StopShutdown, delay: Duration::ZERO, duration: None }
     }
 }
 
@@ -247,22 +244,6 @@ impl Schedule {
     }
 }
 
-/// `none`, or a signal by name or number.
-#[must_use]
-pub fn parse_signal(text: &str) -> Option<Option<i32>> {
-    let text = text.to_ascii_lowercase();
-    Some(Some(match text.strip_prefix("sig").unwrap_or(&text) {
-        "none" | "off" => return Some(None),
-        "term" => libc::SIGTERM,
-        "int" => libc::SIGINT,
-        "kill" => libc::SIGKILL,
-        "quit" => libc::SIGQUIT,
-        "usr1" => libc::SIGUSR1,
-        "usr2" => libc::SIGUSR2,
-        number => number.parse().ok().filter(|number| (1..=64).contains(number))?,
-    }))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -294,9 +275,6 @@ mod tests {
         for bad in ["repeat:0", "repeat:", "repeat:-1", "end", ""] {
             assert_eq!(AtEnd::parse(bad), None, "{bad}");
         }
-        assert_eq!(parse_signal("SIGTERM"), Some(Some(15)));
-        assert_eq!(parse_signal("none"), Some(None));
-        assert_eq!(parse_signal("99"), None);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::config::choices::{
     CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, ReportStyle, Sampling, WhatIf,
 };
 use crate::config::pattern::Pattern;
-use crate::config::request::{AtEnd, RangeKind, RangeName, Schedule, parse_signal};
+use crate::config::request::{AtEnd, RangeKind, RangeName, Schedule};
 use crate::config::setting::Setting;
 pub use crate::config::setting::Variable;
 use crate::config::value::{is_off, on_or_off, or_off, parse_bytes, parse_duration, parse_percent};
@@ -319,26 +319,6 @@ pub const DURATION: Setting<Option<Duration>> = Setting {
     parse: |text| or_off(text, parse_duration),
 };
 
-/// [`variable::KILL`]
-pub const KILL: Setting<Option<i32>> = Setting {
-    name: variable::KILL,
-    default: "none",
-    expected: "none, sigterm, sigint, sigkill or a number",
-    meaning: "Signal that the process sends itself when measuring ends before it (`stop-shutdown`): `none`, `sigterm`, `sigint`, \
-                  `sigkill`, or a number.",
-    parse: parse_signal,
-};
-
-/// [`variable::CHAIN`]
-pub const CHAIN: Setting<Option<PathBuf>> = Setting {
-    name: variable::CHAIN,
-    default: "off",
-    expected: "a file name or `off`",
-    meaning: "Another injection library, loaded and initialized after this one: the driver itself loads only one. It works \
-                  beside gpuwhy unless it needs CUPTI too, which serves one tool in a process.",
-    parse: |text| Some(if is_off(text) { None } else { Some(PathBuf::from(text)) }),
-};
-
 /// [`variable::CUPTI_SHARING`]
 pub const CUPTI_SHARING: Setting<CuptiSharing> = Setting {
     name: variable::CUPTI_SHARING,
@@ -432,8 +412,6 @@ pub const VARIABLES: &[Variable] = &[
     RUN.variable(),
     COMMAND_LINE.variable(),
     DURATION.variable(),
-    KILL.variable(),
-    CHAIN.variable(),
     CUPTI_SHARING.variable(),
     BUFFER_MEMORY.variable(),
     SAMPLING.variable(),

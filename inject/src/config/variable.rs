@@ -38,8 +38,6 @@ pub const UM_GPU_PAGE_FAULTS: &str = "GPUWHY_CUDA_UM_GPU_PAGE_FAULTS";
 pub const WHAT_IF: &str = "GPUWHY_WHAT_IF";
 /// Time between flushes.
 pub const FLUSH: &str = "GPUWHY_FLUSH";
-/// Another injection library.
-pub const CHAIN: &str = "GPUWHY_CHAIN";
 /// Whether other tools get CUPTI.
 pub const CUPTI_SHARING: &str = "GPUWHY_CUPTI_SHARING";
 /// Memory for activity buffers.
@@ -95,5 +93,3 @@ pub const RUN: &str = "GPUWHY_RUN";
 pub const CONTROL: &str = "GPUWHY_CONTROL";
 /// The history of runs.
 pub const HISTORY: &str = "GPUWHY_HISTORY";
-/// Signal after the last capture.
-pub const KILL: &str = "GPUWHY_KILL";

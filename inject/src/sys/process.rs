@@ -3,13 +3,11 @@
 
 use std::cell::Cell;
 use std::env;
-use std::ffi::{CStr, CString, OsStr, c_int, c_void};
+use std::ffi::{OsStr, c_void};
 use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::unix::ffi::OsStrExt;
 use std::panic::catch_unwind;
-use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -17,38 +15,6 @@ use crate::sys::threads;
 
 /// How often the exit handler may be registered again.
 const REGISTRATIONS: u32 = 16;
-
-/// Loads another injection library for good and has it initialize, on this thread, as the driver would have. Answers
-/// what it answered.
-pub fn initialize_other(path: &Path) -> Result<c_int, String> {
-    if cupti_sys::is_no_file(path) {
-        return Err(format!("{}: exists and is no regular file", path.display()));
-    }
-    let name = CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
-    let linker_error = || {
-        // SAFETY: the text of the last failure on this thread, copied before anything else is asked of the linker.
-        let text = unsafe { libc::dlerror() };
-        // SAFETY: not NULL, and then a text that ends with NUL.
-        let text = (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned());
-        text.unwrap_or_else(|| "the dynamic linker does not say why".to_owned())
-    };
-    // SAFETY: the user asks for this library's initialisers to run in this process.
-    let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-    if library.is_null() {
-        return Err(linker_error());
-    }
-    // SAFETY: a handle that was just opened and is never closed.
-    let function = unsafe { libc::dlsym(library, c"InitializeInjection".as_ptr()) };
-    if function.is_null() {
-        return Err(linker_error());
-    }
-    if object_of(function).is_some_and(|object| Some(object) == object_of(on_exit as *const c_void)) {
-        return Err("it is this library".to_owned());
-    }
-    // SAFETY: a function of this name has this type in every injection library: the driver's contract.
-    let initialize = unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> c_int>(function) };
-    Ok(initialize())
-}
 
 /// What the exit handler and the fork handler call. Set before they are registered.
 static EXIT: OnceLock<fn()> = OnceLock::new();

@@ -1,8 +1,6 @@
-//! Signals: blocked on a thread, or sent to this process.
+//! Signals, blocked on a thread.
 #![expect(unsafe_code, reason = "calls of the C library")]
 
-use std::ffi::c_int;
-use std::io;
 use std::mem::MaybeUninit;
 
 /// Runs `work` with all signals blocked on this thread, so that a thread started by it takes none of the host's.
@@ -20,16 +18,4 @@ pub fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
     }
     result
-}
-
-/// Sends a signal to this process, as `kill` would from outside.
-///
-/// # Errors
-/// When there is no such signal.
-pub fn signal_this_process(signal: c_int) -> io::Result<()> {
-    // SAFETY: takes two numbers, of which the first is this process's own.
-    match unsafe { libc::kill(libc::getpid(), signal) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }

@@ -121,24 +121,6 @@ def around(tool: str, words: list[str]) -> Check:
     return Check(name, check, exclusive=False)
 
 
-def chained(suite: Suite) -> Iterator[Result]:
-    """CUDA_INJECTION64_PATH is taken: `run` says so, and with GPUWHY_CHAIN a library that does without CUPTI is loaded too."""
-    try:
-        library = suite.compile_injection(suite.workloads / "waiting.cpp")
-    except (FileNotFoundError, RuntimeError) as error:
-        yield skipped("cupti_sharing.chained", str(error))
-        return
-    command = [suite.microbench, "launch", "200", "--quiet-times"]
-    bare = suite.bare("chained", command)
-    taken = suite.run("chained-taken", command, Mode.COMMAND, {"CUDA_INJECTION64_PATH": str(library)})
-    yield expect(
-        "cupti_sharing.chained.said", taken.code == 125 and "GPUWHY_CHAIN" in taken.stderr and not taken.stdout, taken.stderr.strip()[:200])
-    both = suite.run("chained-both", command, Mode.VARIABLE, {"GPUWHY_CHAIN": str(library), "WAITING_PARTS": "none"})
-    yield from compare("cupti_sharing.chained", bare, both, with_stderr=True)
-    trace = single(suite, both)
-    yield expect("cupti_sharing.chained.trace", trace.records("kernels") > 0 and trace.end == "clean", f"{trace.records('kernels')} kernels")
-
-
 def no_kernels(suite: Suite) -> Iterator[Result]:
     """A context and nothing else: the report says that there was no work, and does not invent a bottleneck."""
     command = [suite.microbench, "init", "--quiet-times"]
@@ -188,7 +170,6 @@ def checks() -> list[Check]:
         around("compute-sanitizer", []),
         around("ncu", ["--launch-count", "3", "--set", "none"]),
         around("nsys", ["profile", "-t", "cuda", "-s", "none", "--cpuctxsw=none", "-f", "true", "-o", "around"]),
-        Check("cupti_sharing.chained", chained, exclusive=False),
         Check("cupti_sharing.no_kernels", no_kernels, exclusive=False),
         Check("cupti_sharing.no_cuda", no_cuda, exclusive=False),
         Check("cupti_sharing.unwritable", unwritable, exclusive=False),
