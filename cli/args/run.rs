@@ -101,12 +101,6 @@ pub struct RunArgs {
     /// Record allocations: the memory held, its peak and who took it [default: off]
     #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = value_of(config::MEMORY_USAGE))]
     cuda_memory_usage: Option<String>,
-    /// Record pages of managed memory that the CPU missed; costly [default: off]
-    #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = value_of(config::UM_CPU_PAGE_FAULTS))]
-    cuda_um_cpu_page_faults: Option<String>,
-    /// Record pages of managed memory that a GPU missed; costly [default: off]
-    #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = value_of(config::UM_GPU_PAGE_FAULTS))]
-    cuda_um_gpu_page_faults: Option<String>,
     /// Read GPU counters: auto, off, gauges, on or on:HZ [default: gauges, in mode monitor auto; without a value: on]
     #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = value_of(config::GPU_METRICS))]
     gpu_metrics: Option<String>,
@@ -201,8 +195,6 @@ impl From<RunArgs> for run::Props {
                 (config::DURATION, args.duration),
                 (config::CUPTI_SHARING, args.cupti_sharing),
                 (config::MEMORY_USAGE, args.cuda_memory_usage),
-                (config::UM_CPU_PAGE_FAULTS, args.cuda_um_cpu_page_faults),
-                (config::UM_GPU_PAGE_FAULTS, args.cuda_um_gpu_page_faults),
                 (config::GPU_METRICS, args.gpu_metrics),
                 (config::MODE, args.mode),
                 (config::RUN, args.run_name),

@@ -4,7 +4,7 @@
 //! lacks a function, the method answers [`CuptiResult::API_NOT_IMPLEMENTED`]. `cuptiFinalize` is left out on
 //! purpose: after it CUPTI is not reliably usable, and it has broken programs with CUDA graphs.
 
-use crate::abi::{self, Attribute, CuptiResult, Domain, Kind, ThreadIdType, UnifiedMemoryCounter};
+use crate::abi::{self, Attribute, CuptiResult, Domain, Kind, ThreadIdType};
 use crate::search::FoundBy;
 use crate::symbols::Symbols;
 use libloading::os::unix::Library;
@@ -249,20 +249,6 @@ impl Cupti {
         let function = self.symbols.enable_all_sync_records.ok_or(absent(name))?;
         // SAFETY: takes a number.
         check(name, unsafe { function(1) })
-    }
-
-    /// Chooses what [`Kind::UNIFIED_MEMORY_COUNTER`] records once it is enabled. After `cuInit`.
-    ///
-    /// # Errors
-    /// When the device or its setup cannot record it, among them `UM_PROFILING_NOT_SUPPORTED`.
-    pub fn configure_unified_memory(&self, counters: &[UnifiedMemoryCounter]) -> Result<(), Error> {
-        const PROCESS_ALL_DEVICES: u32 = 2;
-        let name = "cuptiActivityConfigureUnifiedMemoryCounter";
-        let function = self.symbols.configure_unified_memory.ok_or(absent(name))?;
-        let config = |&kind| abi::UnifiedMemoryConfig { scope: PROCESS_ALL_DEVICES, kind, device: 0, enable: 1 };
-        let mut configs: Vec<_> = counters.iter().map(config).collect();
-        // SAFETY: the pointer is to that many live configurations, which CUPTI reads during the call.
-        check(name, unsafe { function(configs.as_mut_ptr(), configs.len() as u32) })
     }
 
     /// Names of the optional functions that this library lacks.

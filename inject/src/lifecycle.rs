@@ -31,7 +31,7 @@ use crate::cupti::flush_backlog::FlushBacklog;
 use crate::cupti::kinds;
 use crate::cupti::ownership::CuptiOwnership;
 use crate::cupti::pool::Pool;
-use crate::cupti::recorder::{self, ActivityRecorder, NO_UNIFIED_MEMORY};
+use crate::cupti::recorder::{self, ActivityRecorder};
 use crate::kernels::KernelProfiler;
 use crate::message::{FlusherCommand, Message, RunOutcome, Shared};
 use crate::nccl;
@@ -147,10 +147,9 @@ fn start_once(settings: &Settings, late: bool) -> Result<(), StartError> {
     let reading = reader.map(|reader| Ok((reader, start_thread("gpuwhy-counters")?))).transpose()?;
     let measuring = settings.kernels.as_ref().map(|_| start_thread("gpuwhy-kernels")).transpose()?;
     let controlling = if settings.control { Some(start_thread("gpuwhy-control")?) } else { None };
-    // The subscriber hears of cudaProfilerStart, and of the end of cuInit. Monitor mode needs neither: a subscriber
-    // that is never called slows eight launching threads down by a tenth.
-    let managed = kinds::unified_memory(settings.um_cpu_page_faults, settings.um_gpu_page_faults);
-    let held = settings.capture.range == Range::ProfilerApi || !managed.is_empty();
+    // The subscriber hears of cudaProfilerStart. Monitor mode does without: a subscriber that is never called slows
+    // eight launching threads down by a tenth.
+    let held = settings.capture.range == Range::ProfilerApi;
     let sharing = if held { CuptiSharing::Exclusive } else { settings.cupti_sharing };
     let ownership = match settings.mode {
         Mode::Monitor if !held => CuptiOwnership::left_alone::<Callbacks>(cupti),
@@ -185,12 +184,6 @@ fn start_once(settings: &Settings, late: bool) -> Result<(), StartError> {
     ];
     let requested: Vec<_> =
         requested.iter().filter(|(wanted, _)| *wanted).flat_map(|(_, kinds)| *kinds).copied().collect();
-    // Managed memory can be switched on when CUDA is initialized, and not before.
-    let wanted = !managed.is_empty();
-    let told = ownership.with(|subscriber| match wanted {
-        true => subscriber.enable_resource(ResourceCallback::CU_INIT_FINISHED),
-        false => Ok(()),
-    });
     let lines = settings.kernels.as_ref().is_some_and(|kernels| kernels.source.is_some());
     let listening = ownership.with(|subscriber| match lines {
         true => [ResourceCallback::MODULE_LOADED, ResourceCallback::CONTEXT_DESTROY_STARTING]
@@ -203,9 +196,7 @@ fn start_once(settings: &Settings, late: bool) -> Result<(), StartError> {
     let safe = recorder::whole_graphs_are_safe(cupti);
     let whole_graphs = safe && settings.whole_graphs(sharing);
     let (switch, mut notes) =
-        ActivityRecorder::prepare(cupti, ownership, settings.mode, whole_graphs, &requested, managed, late)
-            .map_err(failed)?;
-    notes.extend(told.and_then(Result::err).map(|error| format!("{NO_UNIFIED_MEMORY}: {error}")));
+        ActivityRecorder::prepare(cupti, ownership, settings.mode, whole_graphs, &requested, late).map_err(failed)?;
     notes.extend(listening.and_then(Result::err).map(|error| format!("no source lines of kernels: {error}")));
     let controller =
         Arc::new(CaptureController::new(cupti, switch, settings.capture.clone(), give.clone(), order.clone()));
@@ -247,7 +238,7 @@ fn start_once(settings: &Settings, late: bool) -> Result<(), StartError> {
     }
     if sharing != settings.cupti_sharing {
         notes.push(format!(
-            "{}=yield has no effect: captures by cudaProfilerStart and records of page faults need CUPTI all the time",
+            "{}=yield has no effect: captures by cudaProfilerStart need CUPTI all the time",
             config::CUPTI_SHARING
         ));
     }

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use super::{Attribute, CallbackSite, CuptiResult, Domain, Kind, ThreadIdType, UnifiedMemoryCounter};
+use super::{Attribute, CallbackSite, CuptiResult, Domain, Kind, ThreadIdType};
 
 /// The opaque `CUcontext`.
 pub type Context = *mut c_void;
@@ -41,21 +41,6 @@ pub type SetKind = unsafe extern "C" fn(Kind) -> CuptiResult;
 pub type EnableApi = unsafe extern "C" fn(u32, u8) -> CuptiResult;
 /// `cuptiActivityEnableAllSyncRecords`
 pub type EnableAllSyncRecords = unsafe extern "C" fn(u8) -> CuptiResult;
-/// `CUpti_ActivityUnifiedMemoryCounterConfig`. Scope and device are ignored since CUDA 7.0 (deprecated in its header).
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct UnifiedMemoryConfig {
-    /// 2: the process on all devices.
-    pub scope: u32,
-    /// What is to be recorded.
-    pub kind: UnifiedMemoryCounter,
-    /// Device of a scope of one device.
-    pub device: u32,
-    /// 1 records, 0 stops.
-    pub enable: u32,
-}
-/// `cuptiActivityConfigureUnifiedMemoryCounter`
-pub type ConfigureUnifiedMemory = unsafe extern "C" fn(*mut UnifiedMemoryConfig, u32) -> CuptiResult;
 /// `cuptiActivityFlushAll` and `cuptiActivityFlushPeriod`
 pub type Flush = unsafe extern "C" fn(u32) -> CuptiResult;
 /// `cuptiActivityGetNextRecord`

@@ -305,22 +305,6 @@ numbers! {
 }
 
 numbers! {
-    /// `CUpti_ActivityUnifiedMemoryCounterKind`: what happened to pages of managed memory.
-    UnifiedMemoryCounter {
-        /// Pages moved from the host to a device.
-        BYTES_TRANSFER_HTOD = 1;
-        /// Pages moved from a device to the host.
-        BYTES_TRANSFER_DTOH = 2;
-        /// The host touched pages that were elsewhere.
-        CPU_PAGE_FAULT_COUNT = 3;
-        /// A device touched pages that were elsewhere.
-        GPU_PAGE_FAULT = 4;
-        /// Pages moved between two devices.
-        BYTES_TRANSFER_DTOD = 8;
-    }
-}
-
-numbers! {
     /// What an overhead or marker record's object id names.
     ObjectKind {
         /// Nothing.
@@ -382,8 +366,6 @@ numbers! {
         CONTEXT_CREATED = 1;
         /// A context is about to go.
         CONTEXT_DESTROY_STARTING = 2;
-        /// `cuInit` is done.
-        CU_INIT_FINISHED = 5;
         /// A module was loaded into a context.
         MODULE_LOADED = 6;
         /// A graph was made ready to run.

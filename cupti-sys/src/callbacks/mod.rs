@@ -48,9 +48,6 @@ pub trait ResourceHandler {
     /// A context was created. CUDA is up.
     fn context_created();
 
-    /// `cuInit` is done; only when [`ResourceCallback::CU_INIT_FINISHED`] was enabled.
-    fn initialized() {}
-
     /// A node was copied, into the graph that this thread makes ready to run; only when
     /// [`ResourceCallback::GRAPHNODE_CLONED`] was enabled.
     fn graph_node_cloned() {}
@@ -191,7 +188,6 @@ pub(crate) unsafe extern "C" fn resource<H: ResourceHandler>(
     // The panic ends here; the handler's state is its own concern.
     let _ = catch_unwind(|| match (domain, ResourceCallback(callback)) {
         (Domain::RESOURCE, ResourceCallback::CONTEXT_CREATED) => H::context_created(),
-        (Domain::RESOURCE, ResourceCallback::CU_INIT_FINISHED) => H::initialized(),
         (Domain::RESOURCE, ResourceCallback::GRAPHNODE_CLONED) => H::graph_node_cloned(),
         (Domain::RESOURCE, ResourceCallback::GRAPHEXEC_CREATED) => {
             // SAFETY: in this domain the data is a `CUpti_ResourceData`, and lives until the callback returns.

@@ -112,9 +112,6 @@ fn only_the_subscribed_resource_events_reach_the_handler() {
         fn context_created() {
             CREATED.fetch_add(1, Ordering::Relaxed);
         }
-        fn initialized() {
-            CREATED.fetch_add(100, Ordering::Relaxed);
-        }
         fn graph_node_cloned() {
             CREATED.fetch_add(10_000, Ordering::Relaxed);
         }
@@ -127,7 +124,7 @@ fn only_the_subscribed_resource_events_reach_the_handler() {
         // SAFETY: the trampoline looks at neither pointer.
         unsafe { resource::<Handler>(ptr::null_mut(), domain, callback, ptr::null()) };
     }
-    assert_eq!(CREATED.load(Ordering::Relaxed), 10_101);
+    assert_eq!(CREATED.load(Ordering::Relaxed), 10_001);
     // A graph that nobody can name: no data, nothing described, and no library to ask.
     let graph =
         GraphData { made_of: [ptr::null_mut(); 4], node_type: 0, dependency: ptr::null_mut(), exec: ptr::null_mut() };
@@ -138,7 +135,7 @@ fn only_the_subscribed_resource_events_reach_the_handler() {
         // SAFETY: NULL, or data of this callback that lives as long as the call.
         unsafe { resource::<Handler>(ptr::null_mut(), Domain::RESOURCE, 18, data) };
     }
-    assert_eq!(CREATED.load(Ordering::Relaxed), 10_101);
+    assert_eq!(CREATED.load(Ordering::Relaxed), 10_001);
 }
 
 #[test]
@@ -167,7 +164,7 @@ fn api_calls_reach_the_handler_with_their_site() {
     }
     // SAFETY: data that is not there is not looked at.
     unsafe { resource::<Handler>(ptr::null_mut(), Domain::DRIVER, 7, ptr::null()) };
-    assert_eq!(CALLS.load(Ordering::Relaxed), 1_010_101);
+    assert_eq!(CALLS.load(Ordering::Relaxed), 1_010_001);
 }
 
 #[test]

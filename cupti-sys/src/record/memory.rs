@@ -4,7 +4,7 @@
 //! Nothing in them names a thread: the correlation id leads to the call. Times are nanoseconds on CUPTI's clock.
 
 use super::view::layout;
-use crate::abi::{MemoryKind, MemoryOperation, MemoryPoolOperation, MemoryPoolType, UnifiedMemoryCounter};
+use crate::abi::{MemoryKind, MemoryOperation, MemoryPoolOperation, MemoryPoolType};
 use std::ffi::CStr;
 
 layout! {
@@ -119,37 +119,5 @@ impl MemoryPoolRecord<'_> {
     #[must_use]
     pub fn pool_type(&self) -> MemoryPoolType {
         MemoryPoolType(self.pool_type_number())
-    }
-}
-
-layout! {
-    /// Pages of managed memory moved or were missed, `UNIFIED_MEMORY_COUNTER`.
-    UnifiedMemoryRecord, at least 64 bytes
-    always {
-        /// Which, as a number; see [`counter`](Self::counter).
-        counter_kind: u32 = "counterKind" @ 4;
-        /// Bytes of a transfer; groups of faults for the page, of a device's; the program counter, of a host's.
-        value: u64 = "value" @ 8;
-        /// Begin of a transfer on the device; when a fault was recorded.
-        start: u64 = "start" @ 16;
-        /// End of a transfer; when a device's fault was answered. Without meaning for a host's fault.
-        end: u64 = "end" @ 24;
-        /// Where the pages begin.
-        address: u64 = "address" @ 32;
-        /// Device that pages left, or that missed them.
-        source_id: u32 = "srcId" @ 40;
-        /// Device that pages went to.
-        destination_id: u32 = "dstId" @ 44;
-        /// Cause of a transfer, kind of access of a device's fault.
-        flags: u32 = "flags" @ 56;
-    }
-    since {}
-}
-
-impl UnifiedMemoryRecord<'_> {
-    /// What happened.
-    #[must_use]
-    pub fn counter(&self) -> UnifiedMemoryCounter {
-        UnifiedMemoryCounter(self.counter_kind())
     }
 }

@@ -115,11 +115,6 @@ impl CaptureController {
         self.state().plan.request().range_name().cloned()
     }
 
-    /// `cuInit` is done.
-    pub fn initialized(&self) {
-        self.switch.initialized();
-    }
-
     /// Whether `cudaProfilerStart` is to be listened to.
     pub fn wants_profiler_calls(&self) -> bool {
         self.state().plan.request().range == Range::ProfilerApi

@@ -70,10 +70,6 @@ pub struct Settings {
     pub dependencies: bool,
     /// Record allocations.
     pub memory_usage: bool,
-    /// Record page faults of the host on managed memory.
-    pub um_cpu_page_faults: bool,
-    /// Record page faults of devices on managed memory.
-    pub um_gpu_page_faults: bool,
     /// Time between flushes.
     pub flush: Duration,
     /// Whether other tools get CUPTI.
@@ -135,8 +131,6 @@ impl Settings {
             exit_timeout: reader.get(&table::EXIT_TIMEOUT),
             dependencies: reader.get(&table::DEPENDENCIES),
             memory_usage: reader.get(&table::MEMORY_USAGE),
-            um_cpu_page_faults: reader.get(&table::UM_CPU_PAGE_FAULTS),
-            um_gpu_page_faults: reader.get(&table::UM_GPU_PAGE_FAULTS),
             flush: reader.get(&table::FLUSH),
             cupti_sharing: reader.get(&table::CUPTI_SHARING),
             memory: reader.get(&table::BUFFER_MEMORY),

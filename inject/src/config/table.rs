@@ -175,26 +175,6 @@ pub const MEMORY_USAGE: Setting<bool> = Setting {
     parse: on_or_off,
 };
 
-/// [`variable::UM_CPU_PAGE_FAULTS`]
-pub const UM_CPU_PAGE_FAULTS: Setting<bool> = Setting {
-    name: variable::UM_CPU_PAGE_FAULTS,
-    default: "off",
-    expected: "on or off",
-    meaning: "`on` also records each page of managed memory that the host missed, and every migration: for `um_sum` and its \
-                  like in `gpuwhy stats`. May slow the program down a lot.",
-    parse: on_or_off,
-};
-
-/// [`variable::UM_GPU_PAGE_FAULTS`]
-pub const UM_GPU_PAGE_FAULTS: Setting<bool> = Setting {
-    name: variable::UM_GPU_PAGE_FAULTS,
-    default: "off",
-    expected: "on or off",
-    meaning: "`on` also records the pages of managed memory that devices missed, and every migration. May slow the program \
-                  down a lot.",
-    parse: on_or_off,
-};
-
 /// [`variable::WHAT_IF`]
 pub const WHAT_IF: Setting<WhatIf> = Setting {
     name: variable::WHAT_IF,
@@ -326,7 +306,7 @@ pub const CUPTI_SHARING: Setting<CuptiSharing> = Setting {
     expected: "exclusive or yield",
     meaning: "CUPTI serves one tool per process. `exclusive` keeps CUPTI to the end, so that another profiler in the process is \
                   refused. With `yield` gpuwhy pauses when another tool starts and resumes when that tool has finished, unless it \
-                  leaves its own clock in CUPTI (torch.profiler). The time between is counted as `unobserved_ns`. `yield` needs CUPTI of CUDA 13.0 update 1, and has no effect with GPUWHY_CAPTURE_RANGE=cudaProfilerApi or page faults; \
+                  leaves its own clock in CUPTI (torch.profiler). The time between is counted as `unobserved_ns`. `yield` needs CUPTI of CUDA 13.0 update 1, and has no effect with GPUWHY_CAPTURE_RANGE=cudaProfilerApi; \
                   GPUWHY_MODE=monitor leaves CUPTI to others either way. See docs/design/reliability.md.",
     parse: CuptiSharing::parse,
 };
@@ -399,8 +379,6 @@ pub const VARIABLES: &[Variable] = &[
     EXIT_TIMEOUT.variable(),
     DEPENDENCIES.variable(),
     MEMORY_USAGE.variable(),
-    UM_CPU_PAGE_FAULTS.variable(),
-    UM_GPU_PAGE_FAULTS.variable(),
     WHAT_IF.variable(),
     FLUSH.variable(),
     CAPTURE_RANGE.variable(),

@@ -30,10 +30,6 @@ pub const EXIT_TIMEOUT: &str = "GPUWHY_EXIT_TIMEOUT";
 pub const DEPENDENCIES: &str = "GPUWHY_DEPENDENCIES";
 /// Whether allocations are recorded.
 pub const MEMORY_USAGE: &str = "GPUWHY_CUDA_MEMORY_USAGE";
-/// Whether the host's page faults on managed memory are recorded.
-pub const UM_CPU_PAGE_FAULTS: &str = "GPUWHY_CUDA_UM_CPU_PAGE_FAULTS";
-/// Whether page faults of devices on managed memory are recorded.
-pub const UM_GPU_PAGE_FAULTS: &str = "GPUWHY_CUDA_UM_GPU_PAGE_FAULTS";
 /// Whether the program is replayed without one cost.
 pub const WHAT_IF: &str = "GPUWHY_WHAT_IF";
 /// Time between flushes.

@@ -73,12 +73,6 @@ impl ResourceHandler for Callbacks {
         }
     }
 
-    fn initialized() {
-        if let Some(profiler) = Profiler::running() {
-            profiler.controller().initialized();
-        }
-    }
-
     fn graph_node_cloned() {
         NODES.set(NODES.get().saturating_add(1));
     }

@@ -8,14 +8,14 @@ use std::collections::HashMap;
 use cupti_sys::abi;
 use cupti_sys::record::{
     Activity, ApiRecord, ContextRecord, CudaEventRecord, DeviceRecord, GraphTraceRecord, KernelRecord, MemcpyP2pRecord,
-    MemcpyRecord, MemoryPoolRecord, MemoryRecord, MemsetRecord, OverheadRecord, SyncRecord, UnifiedMemoryRecord,
+    MemcpyRecord, MemoryPoolRecord, MemoryRecord, MemsetRecord, OverheadRecord, SyncRecord,
 };
 use cupti_sys::{Cupti, Domain, DriverDevice};
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{
     ApiCall, ApiDomain, ApiFunction, ApiFunctionId, Context, ContextId, Copy, CopyKind, CorrelationId, CudaEvent,
-    Device, DeviceId, Kernel, LaunchConfig, ManagedEvent, ManagedKind, MemoryEvent, MemoryKind, MemoryOperation,
-    Memset, NameId, Overhead, OverheadKind, Record, StreamId, Sync, SyncKind, ThreadId, Timestamp,
+    Device, DeviceId, Kernel, LaunchConfig, MemoryEvent, MemoryKind, MemoryOperation, Memset, NameId, Overhead,
+    OverheadKind, Record, StreamId, Sync, SyncKind, ThreadId, Timestamp,
 };
 use rustc_hash::FxBuildHasher;
 
@@ -103,7 +103,6 @@ impl Decoder {
             Activity::Overhead(overhead) => Record::Overhead(self::overhead(&overhead)),
             Activity::Memory(event) => Record::Memory(self.memory(&event)),
             Activity::MemoryPool(event) => Record::Memory(memory_pool(&event)),
-            Activity::UnifiedMemory(event) => Record::Managed(unified_memory(&event)),
             Activity::Device(device) => {
                 self.dictionary.add_device(self::device(&device));
                 self.describe_devices();
@@ -304,31 +303,6 @@ fn memory_pool(event: &MemoryPoolRecord<'_>) -> MemoryEvent {
         pool_used: of_pool(event.utilized()),
         pool_threshold: of_pool(event.release_threshold()),
         ..MemoryEvent::default()
-    }
-}
-
-/// The ends of a record that mean nothing for its kind are not looked at.
-fn unified_memory(event: &UnifiedMemoryRecord<'_>) -> ManagedEvent {
-    const HOST: DeviceId = ManagedEvent::HOST;
-    let (source, destination) = (DeviceId(event.source_id()), DeviceId(event.destination_id()));
-    let (kind, source, destination) = match event.counter() {
-        abi::UnifiedMemoryCounter::BYTES_TRANSFER_HTOD => (ManagedKind::HostToDevice, HOST, destination),
-        abi::UnifiedMemoryCounter::BYTES_TRANSFER_DTOH => (ManagedKind::DeviceToHost, source, HOST),
-        abi::UnifiedMemoryCounter::BYTES_TRANSFER_DTOD => (ManagedKind::DeviceToDevice, source, destination),
-        abi::UnifiedMemoryCounter::CPU_PAGE_FAULT_COUNT => (ManagedKind::HostFault, HOST, HOST),
-        abi::UnifiedMemoryCounter::GPU_PAGE_FAULT => (ManagedKind::DeviceFault, source, HOST),
-        _ => (ManagedKind::Unknown, source, destination),
-    };
-    let is_moment = kind == ManagedKind::HostFault;
-    ManagedEvent {
-        start: Timestamp::from_nanos(event.start()),
-        end: Timestamp::from_nanos(if is_moment { event.start() } else { event.end() }),
-        kind,
-        source,
-        destination,
-        address: event.address(),
-        value: event.value(),
-        cause: event.flags(),
     }
 }
 

@@ -7,7 +7,6 @@
 //! (docs/design/overhead.md).
 
 use cupti_sys::Kind;
-use cupti_sys::abi::UnifiedMemoryCounter;
 
 /// Kinds that describe what is there: a record for each device and context, made when CUPTI or the context starts.
 /// They are on when a program is measured from its start; of a capture in mid-run the driver is asked instead. `PCIE`
@@ -25,22 +24,6 @@ pub const DEPENDENCY_KINDS: &[Kind] = &[Kind::SYNCHRONIZATION, Kind::CUDA_EVENT]
 
 /// What memory the program takes and gives back. Only on request: it says nothing about where time went.
 pub const MEMORY_KINDS: &[Kind] = &[Kind::MEMORY2, Kind::MEMORY_POOL];
-
-/// What is recorded of managed memory, when faults of the host or of devices are asked for: those, and what they moved.
-/// Only on request: a kernel that missed its pages took 1.3 to 2 times as long with CUPTI alone (64 MiB, one H200).
-pub fn unified_memory(host_faults: bool, device_faults: bool) -> Vec<UnifiedMemoryCounter> {
-    let migrations = [
-        UnifiedMemoryCounter::BYTES_TRANSFER_HTOD,
-        UnifiedMemoryCounter::BYTES_TRANSFER_DTOH,
-        UnifiedMemoryCounter::BYTES_TRANSFER_DTOD,
-    ];
-    let faults = [
-        (host_faults, UnifiedMemoryCounter::CPU_PAGE_FAULT_COUNT),
-        (device_faults, UnifiedMemoryCounter::GPU_PAGE_FAULT),
-    ];
-    let faults = faults.into_iter().filter(|(wanted, _)| *wanted).map(|(_, fault)| fault);
-    migrations.into_iter().filter(|_| host_faults || device_faults).chain(faults).collect()
-}
 
 /// The highest callback id to look for by name. CUDA 13.4 ends at 870 (driver); ids are append-only and dense.
 pub const LAST_CALLBACK_ID: u32 = 1200;

@@ -12,8 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use cupti_sys::abi::UnifiedMemoryCounter;
-use cupti_sys::{CallbackSite, Cupti, CuptiResult, Domain, Error, Kind, ResourceCallback, Subscriber, ThreadIdType};
+use cupti_sys::{CallbackSite, Cupti, Domain, Error, Kind, ResourceCallback, Subscriber, ThreadIdType};
 use profiler_core::cost::Mode;
 
 use crate::cupti::kinds;
@@ -33,9 +32,6 @@ const WHOLE_GRAPHS_ARE_SAFE: u32 = 130_200;
 const LEFTOVER_PERIOD: Duration = Duration::from_millis(2);
 const MAX_LEFTOVER_BUFFERS: usize = 50;
 
-/// What the report says when managed memory cannot be recorded.
-pub const NO_UNIFIED_MEMORY: &str = "no page faults and migrations of managed memory";
-
 /// The driver's function by whose record other tools are noticed.
 pub const CANARY_FUNCTION: &str = "cuDriverGetVersion";
 
@@ -53,8 +49,6 @@ pub struct ActivityRecorder {
     kinds: Vec<Kind>,
     /// Those of them that only the fullest mode records.
     full_kinds: Vec<Kind>,
-    /// What is recorded of managed memory.
-    unified_memory: Vec<UnifiedMemoryCounter>,
     calls: [Calls; 2],
     /// A [`Mode`] as a number: what is recorded at most. `Relaxed`: written on the flushing thread only.
     level: AtomicU8,
@@ -85,8 +79,7 @@ struct Calls {
 impl ActivityRecorder {
     /// Registers the callbacks and looks up what there is to switch; nothing is on yet but one function of each domain,
     /// which programs hardly call, and whole graphs if they are wanted. `on_request` are kinds beyond the usual ones;
-    /// those that `mode` brings go with it when it is lowered; `unified_memory` is what is wanted of managed memory;
-    /// `late` says that CUDA has a context already.
+    /// those that `mode` brings go with it when it is lowered; `late` says that CUDA has a context already.
     /// Also returns notes for the report. When it fails the subscriber is released: it would only keep other tools out.
     pub fn prepare(
         cupti: &'static Cupti,
@@ -94,7 +87,6 @@ impl ActivityRecorder {
         mode: Mode,
         whole_graphs: bool,
         on_request: &[Kind],
-        unified_memory: Vec<UnifiedMemoryCounter>,
         late: bool,
     ) -> Result<(Self, Vec<String>), Error> {
         let mut notes = Vec::new();
@@ -144,7 +136,6 @@ impl ActivityRecorder {
             cupti,
             ownership,
             kinds: kinds::KINDS.iter().chain(on_request).copied().collect(),
-            unified_memory,
             whole_graphs: whole_graphs.into(),
             full_kinds: if mode == Mode::Full { on_request.to_vec() } else { Vec::new() },
             calls,
@@ -246,8 +237,7 @@ impl ActivityRecorder {
             self.record_nodes();
         }
         let kinds = if mode == Mode::Monitor { &self.kinds } else { &self.full_kinds };
-        let managed = self.unified_memory_kind().filter(|_| mode == Mode::Monitor);
-        for kind in kinds.iter().copied().filter(|kind| !self.stays.contains(kind)).chain(managed) {
+        for kind in kinds.iter().copied().filter(|kind| !self.stays.contains(kind)) {
             let _ = self.cupti.disable(kind);
         }
     }
@@ -304,11 +294,6 @@ impl ActivityRecorder {
                 result => note(&mut notes, &format!("no {kind} records"), result),
             }
         }
-        match self.enable_unified_memory() {
-            // `initialized` tries again.
-            Err(error) if error.code == CuptiResult::NOT_READY => {}
-            result => note(&mut notes, NO_UNIFIED_MEMORY, result),
-        }
         for Calls { domain, ids, rest, all } in &self.calls {
             let in_vain = if self.late {
                 Some("CUDA was used before measuring began")
@@ -326,28 +311,6 @@ impl ActivityRecorder {
             }
         }
         Ok(notes)
-    }
-
-    /// `cuInit` is done: managed memory can be recorded from now on. From a callback of CUPTI.
-    pub fn initialized(&self) {
-        if self.is_on()
-            && !self.is_watching()
-            && let Err(error) = self.enable_unified_memory()
-        {
-            tracing::warn!("{NO_UNIFIED_MEMORY}: {error}");
-        }
-    }
-
-    /// CUPTI 13.0 answers `NOT_READY` until `cuInit` is done (seen on an H200).
-    fn enable_unified_memory(&self) -> Result<(), Error> {
-        let Some(kind) = self.unified_memory_kind() else { return Ok(()) };
-        self.cupti.configure_unified_memory(&self.unified_memory)?;
-        self.cupti.enable(kind)
-    }
-
-    /// The kind of managed memory, if it is wanted.
-    fn unified_memory_kind(&self) -> Option<Kind> {
-        (!self.unified_memory.is_empty()).then_some(Kind::UNIFIED_MEMORY_COUNTER)
     }
 
     /// No capture needs it any more: [`off`](Self::off) is to follow. `false` when it is not on. To be called where no
@@ -377,8 +340,7 @@ impl ActivityRecorder {
             let kind = all.load(Ordering::Relaxed).then(|| Part::Kind(whole(*domain)));
             ids.iter().chain(rest).map(|&id| Part::Call(*domain, id)).chain(kind)
         });
-        let kinds = self.kinds.iter().copied().filter(|kind| !self.stays.contains(kind));
-        let kinds = kinds.chain(self.unified_memory_kind()).map(Part::Kind);
+        let kinds = self.kinds.iter().copied().filter(|kind| !self.stays.contains(kind)).map(Part::Kind);
         // Only behind everything else: then kernels that are recorded are somebody else's.
         let last = iter::repeat_n(Part::Rest, MAX_LEFTOVER_BUFFERS).chain([Part::CuptiOwnership]).filter(|_| yielded);
         let parts = calls.chain(kinds).chain(last).map(|part| {

@@ -57,11 +57,6 @@ extern "C" fn after_fork_in_child() {
     }
 }
 
-/// The loaded object that an address is in.
-fn object_of(address: *const c_void) -> Option<*mut c_void> {
-    loaded(address).map(|object| object.dli_fbase)
-}
-
 fn loaded(address: *const c_void) -> Option<libc::Dl_info> {
     let mut object = MaybeUninit::<libc::Dl_info>::uninit();
     // SAFETY: the struct is live; an address that is in no object is an answer of 0.

@@ -24,7 +24,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("PROGRAM_COUNTERS", "takes GPUWHY_KERNEL_SOURCE; its blocks name modules in a folder beside the trace"),
     ("synchronizations", "takes GPUWHY_DEPENDENCIES=on; the recordings of CUPTI have them"),
     ("events", "takes GPUWHY_DEPENDENCIES=on; the recordings of CUPTI have them"),
-    ("events of managed memory", "takes page faults of managed memory, which slow a program down"),
+    ("events of managed memory", "is not recorded; files of nsys have it"),
 ];
 
 const COUNTERS: [&str; 4] = ["sets of counters", "samples of counters", "readings of gauges", "losses of counters"];

@@ -11,9 +11,7 @@
 use std::ffi::{c_char, c_void};
 use std::ptr;
 
-use cupti_sys::abi::{
-    BufferCompleted, BufferRequested, Callback, Context, FLUSH_FORCED, GraphExec, SubscriberHandle, UnifiedMemoryConfig,
-};
+use cupti_sys::abi::{BufferCompleted, BufferRequested, Callback, Context, FLUSH_FORCED, GraphExec, SubscriberHandle};
 use cupti_sys::{Attribute, CuptiResult, Domain, Kind, ThreadIdType};
 
 use crate::client::{self, BufferCallbacks};
@@ -197,10 +195,6 @@ fn set_kind(player: &Player, kind: Kind, on: bool) -> Result<(), CuptiResult> {
     if !on && kind == Kind::CONCURRENT_KERNEL && version < KERNELS_CAN_BE_DISABLED {
         player.violations.note(Rule::EarlyKernelDisable, || format!("the library played is version {version}"));
     }
-    // As seen with CUPTI 13.0 on an H200.
-    if on && kind == Kind::UNIFIED_MEMORY_COUNTER && !player.is_initialized() {
-        return Err(CuptiResult::NOT_READY);
-    }
     let concurrent = || player.client().filter.wants(Kind::CONCURRENT_KERNEL.0, None, player.clock.now());
     if on && kind == Kind::KERNEL && concurrent() {
         return Err(CuptiResult::NOT_COMPATIBLE);
@@ -248,18 +242,6 @@ fn set_function(player: &Player, domain: Domain, id: u32, on: bool) -> Result<()
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityEnableAllSyncRecords(_enable: u8) -> CuptiResult {
     answer("cuptiActivityEnableAllSyncRecords", |player| since(player, ALL_SYNC_RECORDS))
-}
-
-/// `cuptiActivityConfigureUnifiedMemoryCounter`. What was recorded is played, so this chooses nothing.
-///
-/// # Safety
-/// `config` points to `count` configurations.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuptiActivityConfigureUnifiedMemoryCounter(
-    config: *mut UnifiedMemoryConfig,
-    count: u32,
-) -> CuptiResult {
-    answer("cuptiActivityConfigureUnifiedMemoryCounter", |_| need(!config.is_null() && count > 0))
 }
 
 /// `cuptiActivityFlushAll`

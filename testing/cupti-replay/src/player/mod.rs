@@ -69,7 +69,6 @@ pub struct Player {
     flushing: AtomicU32,
     /// Whether a buffer was ever asked for.
     begun: AtomicBool,
-    initialized: AtomicBool,
     /// Dropped records that the client has not asked for yet.
     unreported: AtomicUsize,
     /// Launches of no importance.
@@ -131,7 +130,6 @@ impl Player {
             delivery: Mutex::new(delivery),
             flushing: AtomicU32::new(0),
             begun: AtomicBool::new(false),
-            initialized: AtomicBool::new(false),
             unreported: AtomicUsize::new(0),
             launches: AtomicU32::new(0),
             beside: AtomicU32::new(0),
@@ -156,11 +154,6 @@ impl Player {
     /// Whether the first buffer was asked for: too late for some attributes.
     pub fn has_begun(&self) -> bool {
         self.begun.load(Ordering::SeqCst)
-    }
-
-    /// Whether `cuInit` is done.
-    pub fn is_initialized(&self) -> bool {
-        self.initialized.load(Ordering::SeqCst)
     }
 
     /// Dropped records since the last call.
@@ -279,8 +272,6 @@ impl Player {
                 ffi::tell_resource(&subscriber, id, context, graph);
             }
         };
-        self.initialized.store(true, Ordering::SeqCst);
-        tell(ResourceCallback::CU_INIT_FINISHED, None, None);
         for context in self.session.contexts() {
             tell(ResourceCallback::CONTEXT_CREATED, Some(context), None);
         }
