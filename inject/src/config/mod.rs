@@ -4,7 +4,6 @@
 //! stderr names the variable. The variables themselves are in `variable`, the ways to write a value in `value`, and
 //! what is wrong with one, and in which words, in `error`.
 
-pub(crate) mod bursts;
 mod choices;
 mod error;
 mod kernels;
@@ -36,6 +35,9 @@ pub use value::{parse_bytes, parse_duration};
 pub use variable::*;
 
 pub use crate::log::Level;
+
+/// What mode auto may record. [`MAX_OVERHEAD`] sets another budget.
+const BURSTS: BurstLimits = BurstLimits { every_ns: 120_000_000_000, longest_ns: 2_000_000_000, budget: 0.01 };
 
 /// What the variables say.
 #[derive(Clone, Debug)]
@@ -111,7 +113,6 @@ impl Settings {
         let mut reader = Reader { variables, errors: unknown };
         let mode = reader.get(&table::MODE);
         let max_overhead = reader.get(&table::MAX_OVERHEAD);
-        let (every, length) = (reader.get(&bursts::BURST_EVERY), reader.get(&bursts::BURST_LENGTH));
         let native_stacks = reader.get(&table::NATIVE_STACKS);
         let stacks_unasked = mode.monitors() && !reader.is_set(NATIVE_STACKS);
         let settings = Self {
@@ -120,7 +121,8 @@ impl Settings {
             graphs: reader.get(&table::CUDA_GRAPH_TRACE),
             // In mode auto it limits bursts, and nothing else has to be given up.
             max_overhead: max_overhead.filter(|_| mode != Mode::Auto),
-            bursts: (mode == Mode::Auto).then(|| bursts::limits(every, length, max_overhead)),
+            bursts: (mode == Mode::Auto)
+                .then(|| BurstLimits { budget: max_overhead.unwrap_or(BURSTS.budget), ..BURSTS }),
             report: reader.get(&table::REPORT),
             live: reader.get(&table::LIVE),
             log: reader.get(&table::LOG),
@@ -374,21 +376,14 @@ mod tests {
         assert_eq!(parse(&[(MODE, "monitor"), (NATIVE_STACKS, "off")]).0.native_stacks, NativeStacks::Off);
         let limits = settings.bursts.unwrap();
         assert_eq!((limits.every_ns, limits.longest_ns, limits.budget), (120_000_000_000, 2_000_000_000, 0.01));
-        let (settings, bad) = parse(&[
-            (MODE, "auto"),
-            (MAX_OVERHEAD, "2%"),
-            (GPU_METRICS, "gauges"),
-            (BURST_EVERY, "30s"),
-            (DURATION, "5s"),
-            (STEPS, "1"),
-        ]);
+        let (settings, bad) =
+            parse(&[(MODE, "auto"), (MAX_OVERHEAD, "2%"), (GPU_METRICS, "gauges"), (DURATION, "5s"), (STEPS, "1")]);
         let said: Vec<_> = bad.iter().map(SettingsError::to_string).collect();
         assert!(said.len() == 2 && said[0].contains(STEPS) && said[1].contains("GPUWHY_MODE=auto"), "{said:?}");
         assert_eq!((settings.capture.range, settings.capture.duration), (Range::Bursts, None));
         assert_eq!((settings.gpu_metrics, settings.max_overhead), (GpuMetrics::Gauges, None));
         assert_eq!(settings.bursts.map(|limits| limits.budget), Some(0.02));
         assert_eq!(parse(&[(MODE, "light"), (MAX_OVERHEAD, "2%")]).0.bursts, None);
-        assert_eq!(parse(&[(BURST_EVERY, "10ms"), (BURST_LENGTH, "2h")]).1.len(), 2);
     }
 
     #[test]

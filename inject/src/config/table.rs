@@ -17,7 +17,7 @@ use crate::config::setting::Setting;
 pub use crate::config::setting::Variable;
 use crate::config::value::{is_off, on_or_off, or_off, parse_bytes, parse_duration, parse_percent};
 use crate::config::variable;
-use crate::config::{bursts, kernels};
+use crate::config::kernels;
 use crate::log::Level;
 
 fn optional_pattern(text: &str) -> Option<Option<Pattern>> {
@@ -367,8 +367,6 @@ pub const VARIABLES: &[Variable] = &[
     MODE.variable(),
     CUDA_GRAPH_TRACE.variable(),
     MAX_OVERHEAD.variable(),
-    bursts::BURST_EVERY.variable(),
-    bursts::BURST_LENGTH.variable(),
     REPORT.variable(),
     LIVE.variable(),
     LOG.variable(),

@@ -4,10 +4,6 @@
 pub const MODE: &str = "GPUWHY_MODE";
 /// Whether a CUDA graph is one record.
 pub const CUDA_GRAPH_TRACE: &str = "GPUWHY_CUDA_GRAPH_TRACE";
-/// How often mode auto records.
-pub const BURST_EVERY: &str = "GPUWHY_BURST_EVERY";
-/// For how long mode auto records at a time.
-pub const BURST_LENGTH: &str = "GPUWHY_BURST_LENGTH";
 /// How much tracing may take.
 pub const MAX_OVERHEAD: &str = "GPUWHY_MAX_OVERHEAD";
 /// Where the trace is written.

@@ -42,9 +42,7 @@ def settings(suite: Suite) -> dict[str, dict[str, str]]:
         "full": {"GPUWHY_MODE": "full"}, "monitor": {"GPUWHY_MODE": "monitor"}, "counters": {"GPUWHY_GPU_METRICS": "on"},
         # Counters half a second after the first context: short programs end while these are being opened.
         "sampled": {"GPUWHY_MODE": "monitor", "GPUWHY_GPU_METRICS": "auto"},
-        # Bursts as often as may be.
-        "auto": {"GPUWHY_MODE": "auto", "GPUWHY_GPU_METRICS": "auto", "GPUWHY_BURST_EVERY": "2s", "GPUWHY_BURST_LENGTH": "1s",
-                 "GPUWHY_MAX_OVERHEAD": "20%"}}
+        "auto": {"GPUWHY_MODE": "auto", "GPUWHY_GPU_METRICS": "auto", "GPUWHY_MAX_OVERHEAD": "20%"}}
     if suite.other_cupti:
         # With the library of the program `node` and `graph` may both be what the default is.
         found = {name: found[name] for name in ("default", "full", "monitor", "counters", "sampled", "auto")}
