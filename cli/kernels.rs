@@ -16,7 +16,7 @@ use gpuwhy_import::Request;
 use gpuwhy_inject::config::{self, Settings};
 use profiler_core::kernels::json::KernelsJson;
 use profiler_core::kernels::source::source_text;
-use profiler_core::kernels::{CsvPage, csv, query_text, svg, text};
+use profiler_core::kernels::{CsvPage, csv, svg, text};
 use profiler_core::text_format::printable;
 use tempfile::TempDir;
 
@@ -36,8 +36,6 @@ pub struct Props {
     pub variables: Vec<(&'static str, String)>,
     /// The folder that keeps the traces of the command.
     pub output: Option<PathBuf>,
-    /// List the metrics, and do nothing else.
-    pub query_metrics: bool,
     /// How it is shown.
     pub show: Show,
     /// Show where warps wait, by source line.
@@ -66,10 +64,6 @@ pub enum Show {
 /// When the command cannot be started, or stdout or the picture cannot be written. Traces that cannot be read are told
 /// on stderr.
 pub fn run(props: &Props) -> Result<u8> {
-    if props.query_metrics {
-        io::stdout().write_all(query_text(terminal::style()).as_bytes())?;
-        return Ok(0);
-    }
     if props.command.is_empty() {
         return show(props, &inputs::expanded(&props.files)?);
     }

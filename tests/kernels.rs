@@ -86,7 +86,6 @@ pub fn host_after(stage: &Stage, shapes: &[Shape; 2], call: Option<&str>) -> Com
     let mut host = stage.host("gpt");
     host.env("GPUWHY_REPLAY_COUNTERS", "counters.txt")
         .env("GPUWHY_KERNELS", "2")
-        .env("GPUWHY_KERNEL_METRICS", METRICS)
         .env("GPUWHY_KERNEL_NAMES", format!("^({}|{})$", shapes[0].symbol, shapes[1].symbol))
         .env("GPUWHY_GPU_METRICS", "off");
     if let Some(call) = call {
@@ -208,7 +207,7 @@ fn a_program_that_ends_early_leaves_what_was_measured() {
     let launch = format!("{RECORDED_MS}:{}", shapes[0].launch);
     let host =
         host.env("GPUWHY_REPLAY_COUNTERS", "counters.txt").env("GPUWHY_GPU_METRICS", "off").args(["--call", &launch]);
-    let host = host.env("GPUWHY_KERNELS", "1").env("GPUWHY_KERNEL_METRICS", METRICS);
+    let host = host.env("GPUWHY_KERNELS", "1");
     let output = host.env("GPUWHY_KERNEL_NAMES", format!("^{}$", shapes[0].symbol)).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let report = json(&stage);
@@ -246,20 +245,9 @@ fn the_command_runs_a_program_and_answers_with_its_exit_code() {
     assert!(stderr(&output).contains("did not use CUDA"), "{}", stderr(&output));
     let output = Command::new(GPUWHY).args(["kernels", "--", "/nowhere/program"]).output().unwrap();
     assert_eq!(output.status.code(), Some(127));
-    for (bad, said) in [
-        (["--set", "everything"], "sets (core"),
-        (["--kernel", "a(b"], "regular expression"),
-        (["--top", "0"], "1..=64"),
-        (["--metrics", "rm -rf"], "names of metrics"),
-    ] {
+    for (bad, said) in [(["--kernel", "a(b"], "regular expression"), (["--top", "0"], "1..=64")] {
         let output = Command::new(GPUWHY).arg("kernels").args(bad).args(["--", "true"]).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{bad:?}");
         assert!(stderr(&output).contains(said), "{bad:?}: {}", stderr(&output));
     }
-    let output = Command::new(GPUWHY).args(["kernels", "--query-metrics"]).output().unwrap();
-    let listed = String::from_utf8(output.stdout).unwrap();
-    assert!(
-        output.status.success() && listed.contains("set core") && listed.contains("dram__bytes_read.sum"),
-        "{listed}"
-    );
 }

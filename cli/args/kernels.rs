@@ -35,19 +35,18 @@ EXIT CODES:
 
 EXAMPLES:
   gpuwhy kernels -- python train.py
-  gpuwhy kernels --kernel 'flash|softmax' --set stalls -- python train.py
+  gpuwhy kernels --kernel 'flash|softmax' -- python train.py
   gpuwhy kernels --source -- python train.py
   gpuwhy kernels --output traces -- python train.py
   gpuwhy kernels traces/4711.gpuwhy
   gpuwhy kernels --source traces/4711.gpuwhy
   gpuwhy kernels --csv --page raw traces/4711.gpuwhy
-  gpuwhy kernels --svg roofline.svg traces/4711.gpuwhy
-  gpuwhy kernels --query-metrics";
+  gpuwhy kernels --svg roofline.svg traces/4711.gpuwhy";
 
 #[derive(Args)]
 pub struct KernelsArgs {
     /// Traces of gpuwhy, or folders
-    #[arg(value_name = "TRACE", conflicts_with = "command", required_unless_present_any = ["command", "query_metrics"])]
+    #[arg(value_name = "TRACE", conflicts_with = "command", required_unless_present = "command")]
     files: Vec<PathBuf>,
     /// Measure this many kernels
     #[arg(long, value_name = "N", default_value = "5", requires = "command", value_parser = value_parser!(u8).range(1..=64))]
@@ -55,27 +54,12 @@ pub struct KernelsArgs {
     /// Measure only kernels whose name matches
     #[arg(long, value_name = "REGEX", requires = "command", value_parser = value_of(config::KERNEL_NAMES))]
     kernel: Option<String>,
-    /// Measure these sets: core, sol, memory, stalls, full [default: full]
-    #[arg(long, value_name = "SET", requires = "command", value_parser = value_of(config::KERNEL_METRICS))]
-    set: Option<String>,
-    /// Measure these metrics, separated by commas, besides the set
-    #[arg(long, value_name = "METRICS", requires = "command", value_parser = value_of(config::KERNEL_METRICS))]
-    metrics: Option<String>,
-    /// Measure at most this many launches of a kernel [default: 100]
-    #[arg(long, value_name = "N", requires = "command", value_parser = value_of(config::KERNEL_LAUNCHES))]
-    launches: Option<String>,
-    /// Hold the program up for at most this long in all [default: 5s]
-    #[arg(long, value_name = "TIME", requires = "command", value_parser = value_of(config::KERNEL_STALL))]
-    stall: Option<String>,
     /// Show where warps wait, by source line
     #[arg(long, conflicts_with = "csv")]
     source: bool,
     /// Keep the traces in this folder, a file per CUDA process
     #[arg(short, long, value_name = "FOLDER", requires = "command")]
     output: Option<PathBuf>,
-    /// List the sets and their metrics, and do nothing else
-    #[arg(long, conflicts_with_all = ["files", "command"])]
-    query_metrics: bool,
     /// Print JSON instead of text
     #[arg(long, conflicts_with = "csv")]
     json: bool,
@@ -111,17 +95,7 @@ fn value_of(variable: &'static str) -> impl Fn(&str) -> Result<String, String> +
 
 impl From<KernelsArgs> for kernels::Props {
     fn from(args: KernelsArgs) -> Self {
-        let metrics = match (args.set, args.metrics) {
-            (Some(set), Some(metrics)) => Some(format!("{set},{metrics}")),
-            (set, metrics) => set.or(metrics),
-        };
-        let variables = [
-            (config::KERNELS, Some(args.top.to_string())),
-            (config::KERNEL_NAMES, args.kernel),
-            (config::KERNEL_METRICS, metrics),
-            (config::KERNEL_LAUNCHES, args.launches),
-            (config::KERNEL_STALL, args.stall),
-        ];
+        let variables = [(config::KERNELS, Some(args.top.to_string())), (config::KERNEL_NAMES, args.kernel)];
         let show = match (args.csv, args.json, args.page) {
             (true, _, PageArg::Raw) => kernels::Show::Csv(CsvPage::Raw),
             (true, _, PageArg::Details) => kernels::Show::Csv(CsvPage::Details),
@@ -132,7 +106,6 @@ impl From<KernelsArgs> for kernels::Props {
             files: args.files,
             variables: variables.into_iter().filter_map(|(name, value)| Some((name, value?))).collect(),
             output: args.output,
-            query_metrics: args.query_metrics,
             source: args.source,
             show,
             svg: args.svg,

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use profiler_core::kernels::sets;
 use regex_lite::{Regex, RegexBuilder};
 
 use crate::config::setting::Setting;
@@ -36,38 +35,6 @@ pub const KERNEL_NAMES: Setting<Option<Regex>> = Setting {
     },
 };
 
-/// [`variable::KERNEL_METRICS`]
-pub const KERNEL_METRICS: Setting<Vec<Vec<String>>> = Setting {
-    name: variable::KERNEL_METRICS,
-    default: "full",
-    expected: "sets (core, sol, memory, stalls, full) and names of metrics, separated by commas",
-    meaning: "What is measured of a kernel: sets (`core`, `sol`, `memory`, `stalls`, `full`) and names of metrics, separated by \
-                  commas. `gpuwhy kernels --query-metrics` lists them. They are measured in this order, a few at each launch; of a \
-                  program that ends before, the first are there.",
-    parse: sets::groups,
-};
-
-/// [`variable::KERNEL_LAUNCHES`]
-pub const KERNEL_LAUNCHES: Setting<u32> = Setting {
-    name: variable::KERNEL_LAUNCHES,
-    default: "100",
-    expected: "a number from 1 to 10000",
-    meaning: "At most so many launches of a kernel are measured.",
-    parse: |text| text.parse().ok().filter(|count| (1..=10_000).contains(count)),
-};
-
-/// [`variable::KERNEL_STALL`]
-pub const KERNEL_STALL: Setting<Duration> = Setting {
-    name: variable::KERNEL_STALL,
-    default: "5s",
-    expected: "a duration from 10ms to 10m such as 5s",
-    meaning: "Measuring kernels may hold the program up for at most about this long in all.",
-    parse: |text| {
-        let range = Duration::from_millis(10)..=Duration::from_secs(600);
-        parse_duration(text).filter(|limit| range.contains(limit))
-    },
-};
-
 /// How long program counters are sampled with `on`.
 const SOURCE_LENGTH: Duration = Duration::from_secs(1);
 
@@ -95,12 +62,6 @@ pub struct KernelRequest {
     pub most: usize,
     /// Which.
     pub names: Option<Regex>,
-    /// Metrics, in groups that are measured one after the other.
-    pub groups: Vec<Vec<String>>,
-    /// Launches of a kernel at most.
-    pub launches: u32,
-    /// How long the program may be held up, in all.
-    pub stall: Duration,
     /// For how long program counters are sampled before; `None`: they are not.
     pub source: Option<Duration>,
 }

@@ -242,12 +242,9 @@ impl Reader<'_> {
 fn read_kernels(reader: &mut Reader<'_>) -> Option<KernelRequest> {
     let most = reader.get(&kernels::KERNELS);
     let names = reader.get(&kernels::KERNEL_NAMES);
-    let groups = reader.get(&kernels::KERNEL_METRICS);
-    let launches = reader.get(&kernels::KERNEL_LAUNCHES);
-    let stall = reader.get(&kernels::KERNEL_STALL);
     let source = reader.get(&kernels::KERNEL_SOURCE);
     let is_wanted = most.is_some() || source.is_some();
-    is_wanted.then(|| KernelRequest { most: most.unwrap_or(0), names, groups, launches, stall, source })
+    is_wanted.then(|| KernelRequest { most: most.unwrap_or(0), names, source })
 }
 
 /// What is to be measured. A range without a name is an error, and then the whole run is measured.

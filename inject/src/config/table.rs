@@ -394,9 +394,6 @@ pub const VARIABLES: &[Variable] = &[
     NATIVE_STACKS.variable(),
     kernels::KERNELS.variable(),
     kernels::KERNEL_NAMES.variable(),
-    kernels::KERNEL_METRICS.variable(),
-    kernels::KERNEL_LAUNCHES.variable(),
-    kernels::KERNEL_STALL.variable(),
     kernels::KERNEL_SOURCE.variable(),
     GPU_METRICS.variable(),
 ];

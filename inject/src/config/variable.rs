@@ -42,14 +42,8 @@ pub const NATIVE_STACKS: &str = "GPUWHY_NATIVE_STACKS";
 pub const KERNELS: &str = "GPUWHY_KERNELS";
 /// Which of them.
 pub const KERNEL_NAMES: &str = "GPUWHY_KERNEL_NAMES";
-/// What is measured of them.
-pub const KERNEL_METRICS: &str = "GPUWHY_KERNEL_METRICS";
-/// How many launches of one.
-pub const KERNEL_LAUNCHES: &str = "GPUWHY_KERNEL_LAUNCHES";
 /// Whether program counters are sampled before.
 pub const KERNEL_SOURCE: &str = "GPUWHY_KERNEL_SOURCE";
-/// How long that may hold the program up.
-pub const KERNEL_STALL: &str = "GPUWHY_KERNEL_STALL";
 /// Whether hardware counters and gauges of devices are read.
 pub const GPU_METRICS: &str = "GPUWHY_GPU_METRICS";
 

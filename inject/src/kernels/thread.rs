@@ -11,7 +11,7 @@ use cupti_sys::counters::Counters;
 use cupti_sys::counters::range::{ContextHandle, RangePlan, RangeProfiler};
 use cupti_sys::{Cupti, CuptiResult, LAUNCHES};
 use parking_lot::Mutex;
-use profiler_core::kernels::{Choice, Outcome};
+use profiler_core::kernels::{Choice, Outcome, sets};
 use profiler_core::record::Context;
 
 use crate::capture::controller::CaptureController;
@@ -33,6 +33,9 @@ const LAST_PASS: Duration = Duration::from_secs(1);
 const LAST_PASS_PERIOD: Duration = Duration::from_millis(1);
 /// How long a thread of the program waits for the lock at the beginning of a launch: not at all.
 const NO_TIME: Duration = Duration::ZERO;
+
+/// What measuring may take. All metrics take some 30 launches of a kernel, and each of them some 20 ms.
+const LIMITS: Limits = Limits { launches: 100, stall_ns: 5_000_000_000 };
 
 /// What measuring kernels needs, shared by the collector, the thread and the callbacks.
 #[derive(Debug)]
@@ -123,11 +126,7 @@ impl KernelProfiler {
                 choice.share * 100.0
             );
         }
-        let limits = Limits {
-            launches: self.request.launches,
-            stall_ns: u64::try_from(self.request.stall.as_nanos()).unwrap_or(u64::MAX),
-        };
-        let measurement = Measurement::new(&chosen.choices, &chosen.contexts, limits);
+        let measurement = Measurement::new(&chosen.choices, &chosen.contexts, LIMITS);
         let device = chosen.choices.first().map_or(0, |choice| choice.candidate.device.0);
         // From here on `finish` says what became of each kernel, whenever the program ends.
         *self.state.lock() = Some(State { measurement, plan: None });
@@ -162,7 +161,7 @@ impl KernelProfiler {
         let prepared = counters
             .initialize()
             .and_then(|()| counters.chip_name(device))
-            .and_then(|chip| RangePlan::new(counters, &chip, &self.request.groups));
+            .and_then(|chip| RangePlan::new(counters, &chip, &sets::groups()));
         close_before_libraries();
         drop(calls);
         match prepared {

@@ -38,7 +38,7 @@ pub use peaks::Peaks;
 pub use profile::{KernelProfile, Outcome};
 pub use roofline::{Point, Roofline};
 pub use svg::svg;
-pub use text::{query_text, text};
+pub use text::text;
 pub use view::{KernelView, KernelsReport, Unmeasured};
 
 #[cfg(test)]

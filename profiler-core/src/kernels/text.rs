@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 
 use super::rules::Check;
-use super::sets::Set;
 use super::{Figures, KernelView, KernelsReport, Point, Resource, Roof, Unmeasured};
 use crate::report::library::Library;
 use crate::text_format::names::short_names;
@@ -49,23 +48,6 @@ pub fn text(report: &KernelsReport, style: Style) -> String {
     }
     picture(&mut out, report);
     unmeasured(&mut out, &report.unmeasured);
-    out.into_text()
-}
-
-/// The sets of metrics, for a reader who chooses one.
-#[must_use]
-pub fn query_text(style: Style) -> String {
-    let mut out = Page::new(style);
-    for set in Set::ALL {
-        let metrics = set.metrics();
-        let _ = writeln!(out, "set {}: {}; {}", set.name(), set.purpose(), counted(metrics.len() as u64, "metric"));
-    }
-    let _ = writeln!(out);
-    for metric in Set::Full.metrics() {
-        let sets: Vec<_> =
-            Set::ALL.iter().filter(|set| set.metrics().contains(&metric)).map(|set| set.name()).collect();
-        let _ = writeln!(out, "{metric}  [{}] {}", super::sets::unit(&metric), sets.join(" "));
-    }
     out.into_text()
 }
 

@@ -35,13 +35,12 @@ DENIED = {"busy", "refused"}
 
 @dataclasses.dataclass(frozen=True)
 class Inside:
-    """A program of workloads/interventions. `rules`: those of which one must give the advice. `metrics`: the sets that they
-    need. `work`: how many steps before the fix one step after it is worth. `least`: the gain that the fix claims. `alone`:
-    whether the fix changes only the kernels that the advice is about."""
+    """A program of workloads/interventions. `rules`: those of which one must give the advice. `work`: how many steps before the
+    fix one step after it is worth. `least`: the gain that the fix claims. `alone`: whether the fix changes only the kernels that
+    the advice is about."""
 
     fix: str
     rules: tuple[str, ...]
-    metrics: str = "core"
     work: float = 1.0
     least: float | None = 1.10
     alone: bool = True
@@ -53,7 +52,7 @@ CASES: dict[str, Inside] = {
     "attention": Inside("fused attention", ("at_roof",), alone=False),
     # How much is converted depends on the version of cuDNN, and the convolutions become other kernels.
     "channels_last": Inside("channels last", ("layout_conversion",), least=None, alone=False),
-    "bank_conflicts": Inside("padded rows in shared memory", ("bank_conflicts",), metrics="core,memory"),
+    "bank_conflicts": Inside("padded rows in shared memory", ("bank_conflicts",)),
     "small_batch": Inside("four sequences at once", ("small_grid",), work=4.0),
 }
 
@@ -62,7 +61,7 @@ def plans(suite: Suite, name: str) -> dict[str, Plan]:
     """As for other interventions, the bare programs run once before their first turn."""
     case = CASES[name]
     before = ("--program", name)
-    measuring = {"GPUWHY_KERNELS": str(KERNELS), "GPUWHY_KERNEL_METRICS": case.metrics}
+    measuring = {"GPUWHY_KERNELS": str(KERNELS)}
 
     def plan(arguments: Sequence[str], seconds: float, **more) -> Plan:
         return Plan(FIXES, (*arguments, "--seconds", f"{seconds:g}"), "torch", **more)

@@ -29,7 +29,7 @@ def step_time(suite: Suite, program: str, width: str, where: str) -> float:
 
 def measured(suite: Suite, program: str, width: str, where: str) -> dict[str, Any]:
     """The copy kernel as `gpuwhy kernels` shows it; empty if it was not measured."""
-    command = [suite.gpuwhy, "kernels", "--kernel", "^k_stream", "--set", "core", "--json", "--", program, width, where, STEPS]
+    command = [suite.gpuwhy, "kernels", "--kernel", "^k_stream", "--json", "--", program, width, where, STEPS]
     run = suite.run(f"gains-kernels-{width}-{where}", command, limit=LIMIT)
     lines = [line for line in run.stdout.splitlines() if line.startswith("{")]
     kernels = json.loads(lines[-1])["measured"] if lines else []

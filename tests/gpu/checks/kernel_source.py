@@ -76,8 +76,8 @@ def judged(name: str, report: dict, source: pathlib.Path) -> Iterator[Result]:
 def sampled(suite: Suite, name: str, command: Sequence[object], source: pathlib.Path) -> Generator[Result, None, bool]:
     """Lines about a program; whether it ended."""
     folder = suite.folder(f"kernel-source-{name}")
-    run = suite.run(f"kernel-source-{name}", [suite.gpuwhy, "kernels", "--source", "--top", "1", "--set", "core", "--output", folder,
-                                             "--json", "--", *command], limit=LIMIT)
+    run = suite.run(f"kernel-source-{name}", [suite.gpuwhy, "kernels", "--source", "--top", "1", "--output", folder, "--json", "--",
+                                             *command], limit=LIMIT)
     lines = [line for line in run.stdout.splitlines() if line.startswith("{")]
     yield expect(f"kernels.source.{name}.ends", run.code == 0 and bool(lines), f"{run.ending()}: {run.stderr.strip()[-300:]}")
     if run.code is None or not lines:

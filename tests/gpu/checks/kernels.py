@@ -76,8 +76,7 @@ def kernels(suite: Suite) -> Iterator[Result]:
     yield expect("kernels.build", build.code == 0, build.stderr.strip()[-300:])
     bare = suite.bare("kernels", [program, str(ROUNDS)])
     traces = suite.folder("kernels-traces")
-    command = [suite.gpuwhy, "kernels", "--top", "8", "--launches", "300", "--stall", "30s", "--output", traces, "--json", "--",
-               program, str(ROUNDS)]
+    command = [suite.gpuwhy, "kernels", "--top", "8", "--output", traces, "--json", "--", program, str(ROUNDS)]
     run = suite.run("kernels", command, limit=LIMIT)
     lines = [line for line in run.stdout.splitlines() if line.startswith("{")]
     yield expect("kernels.output", run.code == 0 and bare.stdout.strip() in run.stdout and bool(lines), run.stderr.strip()[:400])

@@ -117,8 +117,7 @@ def live(suite: Suite) -> Iterator[Result]:
     if run.code != 0:
         return
     trace: Trace = single(suite, run)
-    measured, _, said = measured_of(
-        suite, "known-ranges", ["--set", "core", "--top", "16", "--launches", "60", "--stall", "20s"], command)
+    measured, _, said = measured_of(suite, "known-ranges", ["--top", "16"], command)
     if measured and {kernel["outcome"] for kernel in measured} <= {"busy", "refused"}:
         yield skipped(prefix, f"counters are not to be had here: {measured[0]['reason']}")
         return
