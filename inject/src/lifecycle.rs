@@ -21,7 +21,7 @@ use profiler_core::process_info::End;
 use crate::capture::controller::CaptureController;
 use crate::collect::collector::Collector;
 use crate::config::request::{Range, Request};
-use crate::config::{self, CuptiSharing, Graphs, ReportStyle, Sampling, Settings, SettingsError, WhatIf};
+use crate::config::{self, CuptiSharing, Graphs, ReportStyle, Sampling, Settings, SettingsError};
 use crate::control::server::{self, Control};
 use crate::cost::CallbackTimer;
 use crate::counters::stop::Stop;
@@ -80,14 +80,7 @@ pub fn start_for_sessions(how: Start) -> Result<(), StartError> {
     let (settings, errors) = Settings::from_env();
     warn_of(&errors);
     let capture = Request { range: Range::Nothing, ..Request::default() };
-    let silent = Settings {
-        output: None,
-        report: ReportStyle::Off,
-        live: None,
-        what_if: WhatIf::Off,
-        history: None,
-        ..settings
-    };
+    let silent = Settings { output: None, report: ReportStyle::Off, live: None, history: None, ..settings };
     let mode = silent.mode.max(Mode::Light);
     let mut graphs = if silent.graphs == Graphs::Auto { Graphs::Nodes } else { silent.graphs };
     if graphs == Graphs::Whole && !cupti_sys::driver_devices().is_empty() {

@@ -15,7 +15,6 @@ bin=$repository/target/release
 out=recordings
 pack=
 only=()
-limit=${GPUWHY_RAW_RECORDING_LIMIT:-24M} # of one recording; the step counts below stay under it
 seconds=120                        # longest run of one program
 
 usage() { sed -n '2,/^set -u/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
@@ -94,7 +93,7 @@ record() {
     (
         cd "$folder" || exit 1
         CUDA_INJECTION64_PATH=$bin/libprof.so GPUWHY_OUTPUT=trace.gpuwhy GPUWHY_REPORT=summary \
-            GPUWHY_RAW_RECORDING=$folder/$name.cupti GPUWHY_RAW_RECORDING_LIMIT=$limit GPUWHY_DEPENDENCIES=on GPUWHY_CUDA_GRAPH_TRACE=node \
+            GPUWHY_RAW_RECORDING=$folder/$name.cupti GPUWHY_DEPENDENCIES=on GPUWHY_CUDA_GRAPH_TRACE=node \
             timeout --kill-after=10 "$seconds" "$@"
     ) 2>&1 | sed 's/^/    /'
     status=${PIPESTATUS[0]}

@@ -91,7 +91,6 @@ fn memory_stays_flat_while_a_flush_hangs_and_buffers_come() {
         .env("GPUWHY_REPLAY", fixture("graph_dense"))
         .env("GPUWHY_REPLAY_FAULT", "cuptiActivityFlushAll=hang@running")
         .env("GPUWHY_EXIT_TIMEOUT", EXIT_TIMEOUTS_OF_HANGS[0])
-        .env("GPUWHY_WHAT_IF", "off")
         .env("GPUWHY_BUFFER_MEMORY", "32M")
         // 22,200 kernels in 0.126 s.
         .env("GPUWHY_REPLAY_REPEAT", "30")

@@ -92,7 +92,8 @@ impl Stage {
             .env("GPUWHY_REPLAY", self::fixture(fixture))
             // A debug build on a busy machine takes its time; what is tested is not how much.
             .env("GPUWHY_EXIT_TIMEOUT", "60s")
-            .env("GPUWHY_WHAT_IF", "on")
+            // So much is never behind that the simulation would be left out.
+            .env("GPUWHY_BUFFER_MEMORY", "4G")
             // As they were recorded; what is chosen where nothing is said: modes.rs.
             .env("GPUWHY_CUDA_GRAPH_TRACE", "node")
             .env("GPUWHY_OUTPUT", "trace.gpuwhy")

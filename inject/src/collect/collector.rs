@@ -34,7 +34,8 @@ use crate::collect::raw_recording::RawRecording;
 use crate::collect::routing;
 use crate::collect::session_trace::SessionTrace;
 use crate::collect::trace_file::TraceFile;
-use crate::config::{Graphs, Settings, WhatIf};
+use crate::config::request::Range;
+use crate::config::{Graphs, Settings};
 use crate::cost::CostTracker;
 use crate::cupti::decode::{Decoded, Decoder};
 use crate::cupti::graphs::GraphNodeBudget;
@@ -84,7 +85,8 @@ pub struct Collector {
     pub(super) session: ProcessInfo,
     pub(super) loss: Loss,
     pub(super) live: Option<Live>,
-    pub(super) what_if: WhatIf,
+    /// Whether the run is simulated without one cost at a time.
+    pub(super) simulates: bool,
     pub(super) foreign_buffers_logged: bool,
     pub(super) shortage_logged: bool,
     /// Measures chosen kernels, where that is wanted.
@@ -103,7 +105,7 @@ impl Collector {
     ) -> Self {
         let raw = settings.record.as_ref().and_then(|pattern| {
             let path = pattern.expand(session.process_id, &session.host).path;
-            RawRecording::create(path, settings.record_limit, cupti, &shared.sizes, &session)
+            RawRecording::create(path, cupti, &shared.sizes, &session)
         });
         let can_stop = controller.can_stop_recording();
         let graph_nodes = match settings.graphs {
@@ -114,7 +116,9 @@ impl Collector {
         let decoder = Decoder::new(cupti);
         let mut captures = Captures::new(None);
         captures.set_calibrations(&session);
-        if settings.what_if == WhatIf::Off {
+        // Sessions have no ceilings.
+        let simulates = settings.capture.range != Range::Nothing;
+        if !simulates {
             captures.stop_what_if();
         }
         let mut account = CostTracker::new(settings.mode, controller.has_whole_graphs(), settings.max_overhead);
@@ -160,7 +164,7 @@ impl Collector {
             loss: Loss::default(),
             live: settings.live.map(|interval| Live::new(interval, session.start)),
             session,
-            what_if: settings.what_if,
+            simulates,
             foreign_buffers_logged: false,
             shortage_logged: false,
             kernels,

@@ -14,7 +14,7 @@ use profiler_core::utilization::UtilizationReading;
 
 use crate::capture::plan::Event;
 use crate::collect::collector::Collector;
-use crate::config::{self, WhatIf};
+use crate::config;
 use crate::message::SampledWindow;
 use crate::nccl;
 use crate::nvtx;
@@ -184,8 +184,8 @@ impl Collector {
     /// Sheds what can be made up for later before anything must be lost.
     pub(super) fn shed_load(&mut self) {
         let backlog = self.shared.messages.len();
-        if self.what_if == WhatIf::Auto && backlog * BACKLOG_PARTS > self.shared.pool.limit() {
-            self.what_if = WhatIf::Off;
+        if self.simulates && backlog * BACKLOG_PARTS > self.shared.pool.limit() {
+            self.simulates = false;
             self.captures.stop_what_if();
             tracing::warn!(
                 "{backlog} buffers wait to be processed: the what-if simulation stops here; `gpuwhy report` computes it from the trace"

@@ -14,25 +14,21 @@ use crate::config;
 use crate::cupti::recorder;
 use crate::sys::files;
 
+/// Bytes of buffers after which a recording stops.
+const LIMIT: u64 = 64 << 20;
+
 /// A recording being written. After an error or at its size limit it stops, with a line that says so.
 #[derive(Debug)]
 pub struct RawRecording {
     writer: Option<RecordingWriter<BufWriter<Own<File>>>>,
     path: PathBuf,
-    limit: u64,
     written: u64,
     dropped: u64,
 }
 
 impl RawRecording {
     /// Begins a recording, or says why not.
-    pub fn create(
-        path: PathBuf,
-        limit: u64,
-        cupti: &Cupti,
-        sizes: &RecordSizes,
-        session: &ProcessInfo,
-    ) -> Option<Self> {
+    pub fn create(path: PathBuf, cupti: &Cupti, sizes: &RecordSizes, session: &ProcessInfo) -> Option<Self> {
         let meta = Meta {
             cupti_version: session.cupti_version,
             driver_cuda_version: session.driver_cuda_version,
@@ -49,7 +45,7 @@ impl RawRecording {
                     tracing::warn!("{}: {path} exists and is left alone; recording to {used}", config::RAW_RECORDING);
                 }
                 let path = used;
-                let mut recording = Self { writer: Some(writer), path, limit, written: 0, dropped: 0 };
+                let mut recording = Self { writer: Some(writer), path, written: 0, dropped: 0 };
                 recording.api_names(cupti);
                 Some(recording)
             }
@@ -72,8 +68,8 @@ impl RawRecording {
     /// Adds a buffer.
     pub fn buffer(&mut self, buffer: &CompletedBuffer, sizes: &RecordSizes, at: Timestamp) {
         self.written += buffer.bytes().len() as u64;
-        if self.written > self.limit && self.writer.is_some() {
-            tracing::warn!("{}: reached its limit of {} bytes and stops here", self.path.display(), self.limit);
+        if self.written > LIMIT && self.writer.is_some() {
+            tracing::warn!("{}: reached its limit of {LIMIT} bytes and stops here", self.path.display());
             self.end();
         }
         self.write(|writer| writer.buffer(buffer, sizes, at.nanos()));

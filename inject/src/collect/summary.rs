@@ -11,7 +11,6 @@ use profiler_core::report::Report;
 use profiler_core::trace::{STORED_REPORT_FROM, StoredReport};
 
 use crate::collect::collector::Collector;
-use crate::config::WhatIf;
 use crate::log;
 use crate::message::{Detail, LiveState, StatusSummary};
 use crate::sys::clock::{self, after};
@@ -68,7 +67,7 @@ impl Collector {
     /// The report as text, where making it again would take long. Not when the replay was left out: a reader makes it
     /// up.
     pub(super) fn answer_to_keep(&self, report: &Report) -> Option<StoredReport> {
-        (report.completeness.records() >= STORED_REPORT_FROM && self.what_if != WhatIf::Off).then(|| StoredReport {
+        (report.completeness.records() >= STORED_REPORT_FROM && self.simulates).then(|| StoredReport {
             gpuwhy_version: self.session.gpuwhy_version.clone(),
             summary: report.summary(),
             full: report.full(),

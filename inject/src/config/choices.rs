@@ -47,17 +47,6 @@ impl CuptiSharing {
     }
 }
 
-/// Whether the what-if simulation runs beside the accounting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WhatIf {
-    /// Until records come faster than they can be taken in.
-    Auto,
-    /// Whatever it costs.
-    On,
-    /// Not at all.
-    Off,
-}
-
 /// Whether host threads are sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sampling {
@@ -131,17 +120,6 @@ pub enum CommandLine {
     Name,
     /// Nothing.
     Off,
-}
-
-impl WhatIf {
-    /// From its text.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "auto" => Some(Self::Auto),
-            _ => on_or_off(text).map(|on| if on { Self::On } else { Self::Off }),
-        }
-    }
 }
 
 impl Sampling {

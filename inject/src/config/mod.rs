@@ -26,7 +26,7 @@ use crate::config::pattern::Pattern;
 use crate::config::request::{AtEnd, Range, RangeKind, Request};
 use crate::config::setting::Setting;
 
-pub use choices::{CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, ReportStyle, Sampling, WhatIf};
+pub use choices::{CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, ReportStyle, Sampling};
 pub use error::{SettingsError, warned};
 pub use kernels::KernelRequest;
 pub use request::MAX_STEPS;
@@ -64,8 +64,6 @@ pub struct Settings {
     pub cupti_path: Option<PathBuf>,
     /// Raw recording.
     pub record: Option<Pattern>,
-    /// Size limit of the raw recording, bytes.
-    pub record_limit: u64,
     /// Longest wait at exit.
     pub exit_timeout: Duration,
     /// Record stream dependencies.
@@ -86,8 +84,6 @@ pub struct Settings {
     pub kernels: Option<KernelRequest>,
     /// What is read of devices.
     pub gpu_metrics: GpuMetrics,
-    /// [`WHAT_IF`].
-    pub what_if: WhatIf,
     /// What is measured.
     pub capture: Request,
     /// Open a control socket.
@@ -129,7 +125,6 @@ impl Settings {
             history: reader.get(&table::HISTORY),
             cupti_path: reader.get(&table::CUPTI_PATH),
             record: reader.get(&table::RAW_RECORDING),
-            record_limit: reader.get(&table::RAW_RECORDING_LIMIT),
             exit_timeout: reader.get(&table::EXIT_TIMEOUT),
             dependencies: reader.get(&table::DEPENDENCIES),
             memory_usage: reader.get(&table::MEMORY_USAGE),
@@ -140,7 +135,6 @@ impl Settings {
             native_stacks: if stacks_unasked { NativeStacks::WithPython } else { native_stacks },
             kernels: read_kernels(&mut reader),
             gpu_metrics: reader.get(&table::GPU_METRICS),
-            what_if: reader.get(&table::WHAT_IF),
             control: reader.get(&table::CONTROL),
             run: reader.get(&table::RUN),
             command_line: reader.get(&table::COMMAND_LINE),
@@ -321,13 +315,11 @@ mod tests {
 
     #[test]
     fn values_are_read() {
-        let (settings, bad) =
-            parse(&[(LIVE, "500ms"), (REPORT, "off"), (OUTPUT, "off"), (RAW_RECORDING_LIMIT, "2K"), (LOG, "debug")]);
+        let (settings, bad) = parse(&[(LIVE, "500ms"), (REPORT, "off"), (OUTPUT, "off"), (LOG, "debug")]);
         assert!(bad.is_empty());
         assert_eq!(settings.live, Some(Duration::from_millis(500)));
         assert_eq!(settings.report, ReportStyle::Off);
         assert_eq!(settings.output, None);
-        assert_eq!(settings.record_limit, 2048);
         assert_eq!(settings.log, Level::Debug);
     }
 

@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use profiler_core::cost::Mode;
 
-use crate::config::choices::{
-    CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, ReportStyle, Sampling, WhatIf,
-};
+use crate::config::choices::{CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, ReportStyle, Sampling};
 use crate::config::pattern::Pattern;
 use crate::config::request::{AtEnd, RangeKind, RangeName, Schedule};
 use crate::config::setting::Setting;
@@ -136,15 +134,6 @@ pub const RAW_RECORDING: Setting<Option<Pattern>> = Setting {
     parse: optional_pattern,
 };
 
-/// [`variable::RAW_RECORDING_LIMIT`]
-pub const RAW_RECORDING_LIMIT: Setting<u64> = Setting {
-    name: variable::RAW_RECORDING_LIMIT,
-    default: "64M",
-    expected: "a size such as 64M",
-    meaning: "The raw recording stops growing at this size: bytes, or with a suffix `K`, `M`, `G` (powers of 1024).",
-    parse: parse_bytes,
-};
-
 /// [`variable::EXIT_TIMEOUT`]
 pub const EXIT_TIMEOUT: Setting<Duration> = Setting {
     name: variable::EXIT_TIMEOUT,
@@ -173,17 +162,6 @@ pub const MEMORY_USAGE: Setting<bool> = Setting {
     meaning: "`on` also records every allocation and release of device, pinned and managed memory, and of memory pools: how much \
                   is held, the peak, when it was and which call took it.",
     parse: on_or_off,
-};
-
-/// [`variable::WHAT_IF`]
-pub const WHAT_IF: Setting<WhatIf> = Setting {
-    name: variable::WHAT_IF,
-    default: "auto",
-    expected: "auto, on or off",
-    meaning: "Whether the run is simulated without one cost at a time, for the ceilings of the report: `on`, `off`, or `auto`, \
-                  which stops when records come faster than they can be processed. `gpuwhy report` then computes the ceilings \
-                  from the trace.",
-    parse: WhatIf::parse,
 };
 
 /// [`variable::FLUSH`]
@@ -373,11 +351,9 @@ pub const VARIABLES: &[Variable] = &[
     HISTORY.variable(),
     CUPTI_PATH.variable(),
     RAW_RECORDING.variable(),
-    RAW_RECORDING_LIMIT.variable(),
     EXIT_TIMEOUT.variable(),
     DEPENDENCIES.variable(),
     MEMORY_USAGE.variable(),
-    WHAT_IF.variable(),
     FLUSH.variable(),
     CAPTURE_RANGE.variable(),
     NVTX_CAPTURE.variable(),

@@ -18,16 +18,12 @@ pub const LOG: &str = "GPUWHY_LOG";
 pub const CUPTI_PATH: &str = "GPUWHY_CUPTI_PATH";
 /// Raw recording for the replay library.
 pub const RAW_RECORDING: &str = "GPUWHY_RAW_RECORDING";
-/// Size limit of the raw recording.
-pub const RAW_RECORDING_LIMIT: &str = "GPUWHY_RAW_RECORDING_LIMIT";
 /// Longest wait at exit.
 pub const EXIT_TIMEOUT: &str = "GPUWHY_EXIT_TIMEOUT";
 /// Whether stream dependencies are recorded.
 pub const DEPENDENCIES: &str = "GPUWHY_DEPENDENCIES";
 /// Whether allocations are recorded.
 pub const MEMORY_USAGE: &str = "GPUWHY_CUDA_MEMORY_USAGE";
-/// Whether the program is replayed without one cost.
-pub const WHAT_IF: &str = "GPUWHY_WHAT_IF";
 /// Time between flushes.
 pub const FLUSH: &str = "GPUWHY_FLUSH";
 /// Whether other tools get CUPTI.

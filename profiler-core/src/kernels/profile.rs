@@ -50,7 +50,7 @@ impl Outcome {
                     .to_owned()
             }
             Self::OutOfBudget => {
-                "the time or launches for it were over before all passes were measured; a smaller --set needs fewer"
+                "the time or launches for it were over before all passes were measured; fewer kernels (--top) leave more time for each"
                     .to_owned()
             }
             Self::Disturbed => "other threads launched work into every pass; profile it from one thread".to_owned(),
