@@ -85,8 +85,7 @@ pub fn host_after(stage: &Stage, shapes: &[Shape; 2], call: Option<&str>) -> Com
     counters(stage, shapes);
     let mut host = stage.host("gpt");
     host.env("GPUWHY_REPLAY_COUNTERS", "counters.txt")
-        .env("GPUWHY_KERNELS", "2")
-        .env("GPUWHY_KERNEL_NAMES", format!("^({}|{})$", shapes[0].symbol, shapes[1].symbol))
+        .env("GPUWHY_KERNELS", format!("2:^({}|{})$", shapes[0].symbol, shapes[1].symbol))
         .env("GPUWHY_GPU_METRICS", "off");
     if let Some(call) = call {
         host.args(["--call", &format!("{RECORDED_MS}:{call}")]);
@@ -207,8 +206,7 @@ fn a_program_that_ends_early_leaves_what_was_measured() {
     let launch = format!("{RECORDED_MS}:{}", shapes[0].launch);
     let host =
         host.env("GPUWHY_REPLAY_COUNTERS", "counters.txt").env("GPUWHY_GPU_METRICS", "off").args(["--call", &launch]);
-    let host = host.env("GPUWHY_KERNELS", "1");
-    let output = host.env("GPUWHY_KERNEL_NAMES", format!("^{}$", shapes[0].symbol)).output().unwrap();
+    let output = host.env("GPUWHY_KERNELS", format!("1:^{}$", shapes[0].symbol)).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let report = json(&stage);
     assert_eq!(report["measured"][0]["measured_launches"], 2, "two of three passes: {}", stderr(&output));

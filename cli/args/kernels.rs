@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, value_parser};
 use gpuwhy_inject::config;
-use profiler_core::kernels::CsvPage;
+use profiler_core::kernels::{CsvPage, Pattern};
 
 use crate::kernels;
 
@@ -52,7 +52,7 @@ pub struct KernelsArgs {
     #[arg(long, value_name = "N", default_value = "5", requires = "command", value_parser = value_parser!(u8).range(1..=64))]
     top: u8,
     /// Measure only kernels whose name matches
-    #[arg(long, value_name = "REGEX", requires = "command", value_parser = value_of(config::KERNEL_NAMES))]
+    #[arg(long, value_name = "REGEX", requires = "command", value_parser = pattern)]
     kernel: Option<String>,
     /// Show where warps wait, by source line
     #[arg(long, conflicts_with = "csv")]
@@ -85,17 +85,20 @@ enum PageArg {
     Raw,
 }
 
-/// Checks a value as libprof.so will.
-fn value_of(variable: &'static str) -> impl Fn(&str) -> Result<String, String> + Clone + Send + Sync + 'static {
-    move |text| match config::expected(variable, text) {
-        None => Ok(text.to_owned()),
-        Some(expected) => Err(format!("expected {expected}")),
+/// Checks a regular expression as libprof.so will.
+fn pattern(text: &str) -> Result<String, String> {
+    match Pattern::new(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => Err("expected a regular expression such as gemm|softmax".to_owned()),
     }
 }
 
 impl From<KernelsArgs> for kernels::Props {
     fn from(args: KernelsArgs) -> Self {
-        let variables = [(config::KERNELS, Some(args.top.to_string())), (config::KERNEL_NAMES, args.kernel)];
+        let chosen = match args.kernel {
+            Some(names) => format!("{}:{names}", args.top),
+            None => args.top.to_string(),
+        };
         let show = match (args.csv, args.json, args.page) {
             (true, _, PageArg::Raw) => kernels::Show::Csv(CsvPage::Raw),
             (true, _, PageArg::Details) => kernels::Show::Csv(CsvPage::Details),
@@ -104,7 +107,7 @@ impl From<KernelsArgs> for kernels::Props {
         };
         Self {
             files: args.files,
-            variables: variables.into_iter().filter_map(|(name, value)| Some((name, value?))).collect(),
+            variables: vec![(config::KERNELS, chosen)],
             output: args.output,
             source: args.source,
             show,

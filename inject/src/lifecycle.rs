@@ -390,10 +390,7 @@ fn end(order: FlusherCommand) -> Option<RunOutcome> {
     // The channel holds more commands than are ever sent at once, and the flushing thread takes them.
     let _ = profiler.commands.send_timeout(order, for_cupti);
     let mut outcome = profiler.outcome.recv_timeout(for_cupti).ok().or_else(|| {
-        tracing::warn!(
-            "CUPTI did not hand over its last records within {for_cupti:?} ({} sets the limit)",
-            config::EXIT_TIMEOUT
-        );
+        tracing::warn!("CUPTI did not hand over its last records within {for_cupti:?}");
         // The flushing thread is stuck, and perhaps CUPTI with it: neither is asked for anything.
         let _ = profiler.shared.messages.try_send(Message::Samples(profiler.shared.sample_queue.close()));
         let last = Message::Finish { at: clock::wall_clock(), end: End::TimedOut, dropped_by_cupti: 0 };

@@ -15,7 +15,7 @@ bin=$repository/target/release
 out=recordings
 pack=
 only=()
-seconds=120                        # longest run of one program
+seconds=120 # longest run of one program
 
 usage() { sed -n '2,/^set -u/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
 

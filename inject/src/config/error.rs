@@ -7,6 +7,7 @@
 use std::ffi::OsStr;
 use std::fmt;
 
+use crate::config::table::FOR_TESTS;
 use crate::config::{CAPTURE_RANGE, MODE, NVTX_CAPTURE, VARIABLES, WARNED};
 
 /// What all of our variables begin with.
@@ -128,7 +129,8 @@ impl fmt::Display for SettingsError {
 /// An error about `name` if it looks like ours and is not. What is not UTF-8 after the prefix is not ours either.
 pub(super) fn unknown(name: &OsStr) -> Option<SettingsError> {
     let name = name.to_string_lossy();
-    let known = || VARIABLES.iter().map(|variable| variable.name).chain(READ_ELSEWHERE.iter().copied());
+    let ours = VARIABLES.iter().chain(FOR_TESTS).map(|variable| variable.name);
+    let known = || ours.clone().chain(READ_ELSEWHERE.iter().copied());
     if !name.starts_with(PREFIX) || known().any(|known| known == name) {
         return None;
     }
@@ -173,7 +175,7 @@ mod tests {
         for (slip, meant) in [
             ("GPUWHY_LIFE", "GPUWHY_LIVE?"),
             ("GPUWHY_OUTPT", "GPUWHY_OUTPUT?"),
-            ("GPUWHY_EXIT_TIME_OUT", "GPUWHY_EXIT_TIMEOUT?"),
+            ("GPUWHY_BUFFERMEMORY", "GPUWHY_BUFFER_MEMORY?"),
             ("GPUWHY_live", "GPUWHY_LIVE?"),
             ("GPUWHY_DEPENDENCYS", "GPUWHY_DEPENDENCIES?"),
         ] {
@@ -191,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_is_known_or_not_ours_is_left_alone() {
-        let ours = VARIABLES.iter().map(|variable| variable.name);
+        let ours = VARIABLES.iter().chain(FOR_TESTS).map(|variable| variable.name);
         for name in ours.chain(READ_ELSEWHERE.iter().copied()).chain(["PATH", "GPUWHYILER", "MY_GPUWHY_LIVE"]) {
             assert_eq!(said(name), None);
         }

@@ -8,30 +8,27 @@ use crate::config::setting::Setting;
 use crate::config::value::{on_or_off, or_off, parse_duration};
 use crate::config::variable;
 
-/// [`variable::KERNELS`]
-pub const KERNELS: Setting<Option<usize>> = Setting {
-    name: variable::KERNELS,
-    default: "off",
-    expected: "a number from 1 to 64, or `off`",
-    meaning: "Measures so many kernels with the hardware counters of the GPU, while the program runs (`gpuwhy kernels`): those that \
-                  take most time and are farthest from what the GPU can do. A launch that is measured waits some 20 ms. Kernels that \
-                  communicate, cooperative ones, those of a second or longer and nodes of CUDA graphs are never measured.",
-    parse: |text| or_off(text, |text| text.parse().ok().filter(|count| (1..=64).contains(count))),
-};
-
 /// Bytes of a compiled regular expression at most: it is kept, and searched with, in the program that is measured.
 const LARGEST_REGEX: usize = 256 << 10;
 
-/// [`variable::KERNEL_NAMES`]
-pub const KERNEL_NAMES: Setting<Option<Regex>> = Setting {
-    name: variable::KERNEL_NAMES,
-    default: "all",
-    expected: "a regular expression such as `gemm|softmax`, or `all`",
-    meaning: "Only kernels whose name matches are measured: a regular expression in the syntax of the Rust crate `regex-lite`, which \
-                  matches anywhere in a name. In names, `(`, `[`, `{` and `*` need a backslash.",
-    parse: |text| match text {
-        "all" => Some(None),
-        _ => RegexBuilder::new(text).size_limit(LARGEST_REGEX).build().ok().map(Some),
+fn regex(text: &str) -> Result<Regex, regex_lite::Error> {
+    RegexBuilder::new(text).size_limit(LARGEST_REGEX).build()
+}
+
+/// [`variable::KERNELS`]
+pub const KERNELS: Setting<Option<(usize, Option<Regex>)>> = Setting {
+    name: variable::KERNELS,
+    default: "off",
+    expected: "a number from 1 to 64, also with a regular expression such as 5:gemm|softmax, or `off`",
+    meaning: "For authors of kernels: how many are [measured](kernels.md) with hardware counters while the \
+              program runs, those that are worth it most. `5:gemm\\|softmax` chooses among those whose name \
+              matches. A launch that is measured waits some 20 ms.",
+    parse: |text| {
+        or_off(text, |text| {
+            let (count, names) = text.split_once(':').map_or((text, None), |(count, names)| (count, Some(names)));
+            let count = count.parse().ok().filter(|count| (1..=64).contains(count))?;
+            Some((count, names.map(regex).transpose().ok()?))
+        })
     },
 };
 
@@ -43,9 +40,9 @@ pub const KERNEL_SOURCE: Setting<Option<Duration>> = Setting {
     name: variable::KERNEL_SOURCE,
     default: "off",
     expected: "`on`, `off`, or a duration from 50ms to 1m such as 2s",
-    meaning: "`on` or a duration samples program counters in all kernels, once enough has run, for this long (`on`: 1s), so that \
-                  `gpuwhy kernels --source` tells source lines. The first launches wait up to 0.4 s. Modules (cubins) of the \
-                  program in which samples fall are kept in a folder beside the trace, 64 MiB at most.",
+    meaning: "For authors of kernels: `on` (1 s) or a duration samples program counters for [source \
+              lines](kernels.md#source-lines). The first launches wait up to 0.4 s. Modules of the program are \
+              kept in a folder beside the trace, 64 MiB at most.",
     parse: |text| match on_or_off(text) {
         Some(is_on) => Some(is_on.then_some(SOURCE_LENGTH)),
         None => {

@@ -234,11 +234,11 @@ impl Reader<'_> {
 
 /// All variables are read, so that every one that is wrong is told.
 fn read_kernels(reader: &mut Reader<'_>) -> Option<KernelRequest> {
-    let most = reader.get(&kernels::KERNELS);
-    let names = reader.get(&kernels::KERNEL_NAMES);
+    let chosen = reader.get(&kernels::KERNELS);
     let source = reader.get(&kernels::KERNEL_SOURCE);
-    let is_wanted = most.is_some() || source.is_some();
-    is_wanted.then(|| KernelRequest { most: most.unwrap_or(0), names, source })
+    let is_wanted = chosen.is_some() || source.is_some();
+    let (most, names) = chosen.unwrap_or_default();
+    is_wanted.then_some(KernelRequest { most, names, source })
 }
 
 /// What is to be measured. A range without a name is an error, and then the whole run is measured.

@@ -34,10 +34,8 @@ pub const BUFFER_MEMORY: &str = "GPUWHY_BUFFER_MEMORY";
 pub const SAMPLING: &str = "GPUWHY_SAMPLING";
 /// Whether stacks of host threads have native functions.
 pub const NATIVE_STACKS: &str = "GPUWHY_NATIVE_STACKS";
-/// How many kernels are measured with hardware counters.
+/// How many kernels are measured with hardware counters, and which.
 pub const KERNELS: &str = "GPUWHY_KERNELS";
-/// Which of them.
-pub const KERNEL_NAMES: &str = "GPUWHY_KERNEL_NAMES";
 /// Whether program counters are sampled before.
 pub const KERNEL_SOURCE: &str = "GPUWHY_KERNEL_SOURCE";
 /// Whether hardware counters and gauges of devices are read.
