@@ -89,7 +89,9 @@ fn command() -> Result<Command> {
     for name in [INJECTION, NVTX_INJECTION] {
         command.env_remove(name);
     }
-    for variable in config::VARIABLES.iter().filter(|variable| variable.name != config::CUPTI_PATH) {
+    for variable in
+        config::VARIABLES.iter().chain(config::FOR_TESTS).filter(|variable| variable.name != config::CUPTI_PATH)
+    {
         command.env_remove(variable.name);
     }
     Ok(command)

@@ -7,8 +7,7 @@
 use std::ffi::OsStr;
 use std::fmt;
 
-use crate::config::table::FOR_TESTS;
-use crate::config::{CAPTURE_RANGE, MODE, NVTX_CAPTURE, VARIABLES, WARNED};
+use crate::config::{CAPTURE_RANGE, FOR_TESTS, MODE, NVTX_CAPTURE, VARIABLES, WARNED};
 
 /// What all of our variables begin with.
 const PREFIX: &str = "GPUWHY_";

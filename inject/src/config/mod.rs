@@ -30,7 +30,7 @@ pub use choices::{CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, R
 pub use error::{SettingsError, warned};
 pub use kernels::KernelRequest;
 pub use request::MAX_STEPS;
-pub use table::{VARIABLES, Variable, markdown};
+pub use table::{FOR_TESTS, VARIABLES, Variable, markdown};
 pub use value::{parse_bytes, parse_duration};
 pub use variable::*;
 
@@ -339,9 +339,19 @@ mod tests {
             let (settings, bad) = parse(&[(variable, value)]);
             assert_eq!(bad.len(), 1, "{variable}={value}");
             assert!(bad[0].to_string().contains(variable) && bad[0].to_string().contains(value));
-            let default = VARIABLES.iter().find(|known| known.name == variable).unwrap().default;
+            let default = VARIABLES.iter().chain(FOR_TESTS).find(|known| known.name == variable).unwrap().default;
             assert!(bad[0].to_string().ends_with(default), "{}", bad[0]);
             assert_eq!(settings.flush, Duration::from_millis(100));
+        }
+    }
+
+    #[test]
+    fn kernels_are_chosen_by_number_and_name() {
+        let chosen = |value| parse(&[(KERNELS, value)]).0.kernels.map(|kernels| (kernels.most, kernels.names));
+        assert_eq!(chosen("5"), Some((5, None)));
+        assert_eq!(chosen("5:gemm|a::b"), Some((5, profiler_core::kernels::Pattern::new("gemm|a::b").ok())));
+        for bad in ["0", "65", ":gemm", "5:a(b"] {
+            assert_eq!(parse(&[(KERNELS, bad)]).1.len(), 1, "{bad}");
         }
     }
 
