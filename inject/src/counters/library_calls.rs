@@ -37,7 +37,7 @@ pub fn enter() -> MutexGuard<'static, ()> {
 
 /// Waits until no thread of ours is in such calls.
 pub fn wait_until_over() {
-    let _ = CALLS.try_lock_for(STOP_TIMEOUT);
+    drop(CALLS.try_lock_for(STOP_TIMEOUT));
 }
 
 /// A fork begins, on the thread that forks. New calls wait until [`fork_ends`].
