@@ -1,11 +1,18 @@
 //! Source lines inside kernels: from a libcupti that plays samples of program counters, through the real libprof.so and
-//! the modules beside the trace, to the page.
+//! the modules beside the trace, to the page. What records needs the feature `pc-sampling`; what shows is in every
+//! build.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
+use profiler_core::dictionary::Dictionary;
+use profiler_core::kernels::Outcome;
+use profiler_core::kernels::source::{PcCount, PcFunction, PcWindow};
+use profiler_core::process_info::{End, ProcessInfo};
+use profiler_core::record::{Loss, Timestamp};
+use profiler_core::trace::TraceWriter;
 use serde_json::Value;
 
 use crate::kernels;
@@ -38,6 +45,44 @@ fn play(stage: &Stage) {
     // A library without lines, of which no module is kept.
     file.push_str("pc 7 cublas 0x10 wait 200\n");
     fs::write(path, file).unwrap();
+}
+
+/// A trace with these samples, and its module beside it, as a build with the feature leaves them.
+fn write(stage: &Stage) {
+    const REASONS: [&str; 4] = ["selected", "long_scoreboard", "wait", "barrier"];
+    const FUNCTIONS: [(u64, &str); 3] = [(0xc4e7_679c, "gather"), (0xc4e7_679c, "copy"), (7, "cublas")];
+    let count = |line: &str| {
+        let [function, offset, reason, samples] = line.split(' ').collect::<Vec<_>>().try_into().unwrap();
+        let index = |found: Option<usize>| found.unwrap() as u32;
+        PcCount {
+            function: index(FUNCTIONS.iter().position(|&(_, name)| name == function)),
+            offset: u64::from_str_radix(&offset[2..], 16).unwrap(),
+            reason: index(REASONS.iter().position(|&name| name == reason)),
+            samples: samples.parse().unwrap(),
+        }
+    };
+    let window = PcWindow {
+        outcome: Outcome::Measured,
+        end: Timestamp::from_nanos(200_000_000),
+        period_cycles: 1 << 18,
+        reasons: REASONS.map(|name| format!("smsp__pcsamp_warps_issue_stalled_{name}")).to_vec(),
+        functions: FUNCTIONS.map(|(module, name)| PcFunction { module, symbol: name.to_owned() }).to_vec(),
+        counts: SAMPLES.lines().chain(["cublas 0x10 wait 200"]).map(count).collect(),
+        samples: 1_200,
+        ..PcWindow::default()
+    };
+    let dictionary = Dictionary::new();
+    let file = fs::File::create(stage.path("trace.gpuwhy")).unwrap();
+    let mut writer = TraceWriter::new(file, &ProcessInfo::default()).unwrap();
+    writer.program_counters(&window, &dictionary).unwrap();
+    writer.finish(End::Clean, Timestamp::from_nanos(300_000_000), &Loss::default(), &dictionary).unwrap();
+    fs::create_dir(stage.path("trace.gpuwhy.cubins")).unwrap();
+    fs::copy(module(), kept(stage)).unwrap();
+}
+
+/// The module beside the trace.
+fn kept(stage: &Stage) -> PathBuf {
+    stage.path(&format!("trace.gpuwhy.cubins/{MODULE}.cubin"))
 }
 
 /// The recorded GPT with program counters, which are sampled for a while.
@@ -75,13 +120,28 @@ fn text(stage: &Stage) -> String {
 }
 
 #[test]
-fn program_counters_are_sampled_and_told_by_source_line() {
+#[cfg_attr(not(feature = "pc-sampling"), ignore = "SKIPPED: needs --features pc-sampling")]
+fn program_counters_are_sampled_and_modules_kept() {
     let stage = Stage::new();
     let output = sampled(&stage).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
+    let source = &json(&stage)["source"];
+    assert_eq!(source["outcomes"][0], "measured", "{}", stderr(&output));
+    assert_eq!((&source["samples"], &source["lost_samples"]), (&1_200.into(), &0.into()), "{source:#}");
+    let kept = kept(&stage);
+    assert_eq!(fs::read(&kept).unwrap(), fs::read(module()).unwrap());
+    assert_eq!(fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o600, "for the user alone");
+    assert_eq!(fs::metadata(kept.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(stage.report().pointer("/verdict/group").unwrap(), "gpu_compute");
+}
+
+#[test]
+fn program_counters_are_told_by_source_line() {
+    let stage = Stage::new();
+    write(&stage);
     let report = json(&stage);
     let source = &report["source"];
-    assert_eq!(source["outcomes"][0], "measured", "{}", stderr(&output));
+    assert_eq!(source["outcomes"][0], "measured");
     assert_eq!((&source["samples"], &source["lost_samples"]), (&1_200.into(), &0.into()), "{source:#}");
     let gather = &source["functions"][0];
     assert_eq!((&gather["name"], &gather["samples"]), (&"gather".into(), &900.into()));
@@ -91,17 +151,12 @@ fn program_counters_are_sampled_and_told_by_source_line() {
     assert!(line["waiting_low"].as_f64() > Some(0.9), "{line:#}");
     assert_eq!((&gather["hot_line"], &gather["lines"][1]["line"]), (&0.into(), &4.into()));
     assert!(source["functions"][1]["lines"].as_array().unwrap().is_empty(), "cublas has no module");
-    let kept = stage.path(&format!("trace.gpuwhy.cubins/{MODULE}.cubin"));
-    assert_eq!(fs::read(&kept).unwrap(), fs::read(module()).unwrap());
-    assert_eq!(fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o600, "for the user alone");
-    assert_eq!(fs::metadata(kept.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
     let page = text(&stage);
     for part in ["gather.cu:5", "To do: load earlier", "nvdisasm", "cublas"] {
         assert!(page.contains(part), "{part}: {page}");
     }
-    assert_eq!(stage.report().pointer("/verdict/group").unwrap(), "gpu_compute");
     // Without the modules everything but the lines is there.
-    fs::remove_dir_all(kept.parent().unwrap()).unwrap();
+    fs::remove_dir_all(stage.path("trace.gpuwhy.cubins")).unwrap();
     let gather = json(&stage)["source"]["functions"][0].clone();
     assert_eq!((&gather["samples"], gather["lines"].as_array().unwrap().len()), (&900.into(), 0));
     assert!(text(&stage).contains("-lineinfo"));
@@ -110,7 +165,7 @@ fn program_counters_are_sampled_and_told_by_source_line() {
 #[test]
 fn a_disassembler_puts_instructions_into_words() {
     let stage = Stage::new();
-    assert!(sampled(&stage).status().unwrap().success());
+    write(&stage);
     fs::create_dir(stage.path("bin")).unwrap();
     let program = stage.path("bin/nvdisasm");
     let script = "#!/bin/sh\necho '\t.section\t.text.gather,\"ax\"'\necho '  /*0090*/  LDG.E R3, desc[UR4][R2.64] ;'\n";
@@ -123,6 +178,7 @@ fn a_disassembler_puts_instructions_into_words() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "pc-sampling"), ignore = "SKIPPED: needs --features pc-sampling")]
 fn kernels_are_measured_after_program_counters() {
     let shapes = kernels::shapes(kernels::ENOUGH);
     let stage = Stage::new();
@@ -139,6 +195,7 @@ fn kernels_are_measured_after_program_counters() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "pc-sampling"), ignore = "SKIPPED: needs --features pc-sampling")]
 fn a_refusal_is_told_and_everything_else_is_as_without() {
     for (fault, outcome, reason) in [
         ("cuptiPCSamplingEnable=35", "refused", "may not read the counters"),
@@ -173,6 +230,7 @@ fn a_refusal_is_told_and_everything_else_is_as_without() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "pc-sampling"), ignore = "SKIPPED: needs --features pc-sampling")]
 fn a_context_or_a_program_that_ends_early_leaves_what_was_sampled() {
     for end in [Some("10000:programCounters=endContext"), None] {
         let stage = Stage::new();
@@ -207,6 +265,7 @@ fn nothing_is_sampled_or_kept_unless_it_is_asked_for() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "pc-sampling"), ignore = "SKIPPED: needs --features pc-sampling")]
 fn the_command_samples_a_program_and_shows_its_lines() {
     let stage = Stage::new();
     let mut host = sampled(&stage);
@@ -233,6 +292,20 @@ fn the_command_samples_a_program_and_shows_its_lines() {
 }
 
 #[test]
+#[cfg(not(feature = "pc-sampling"))]
+fn a_build_without_pc_sampling_says_how_to_make_one() {
+    let stage = Stage::new();
+    let output = Command::new(GPUWHY).args(["kernels", "--source", "--", "true"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("no PC sampling") && stderr(&output).contains("--features pc-sampling"));
+    let output = host(&stage).output().unwrap();
+    assert!(output.status.success() && stderr(&output).contains("--features pc-sampling"), "{}", stderr(&output));
+    assert!(json(&stage)["source"]["outcomes"].as_array().unwrap().is_empty());
+    assert!(!stage.path("trace.gpuwhy.cubins").exists());
+}
+
+#[test]
+#[cfg_attr(not(feature = "pc-sampling"), ignore = "SKIPPED: needs --features pc-sampling")]
 fn the_option_sets_the_variable_and_keeps_a_duration_that_is_set() {
     let stage = Stage::new();
     let told = |options: &[&str], set: Option<&str>| {

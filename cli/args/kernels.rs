@@ -17,7 +17,8 @@ launches are slow and are left out of the report. Kernels that communicate with 
 ones, those that run for a second or longer, and nodes of CUDA graphs are never measured.
 
 With --source, gpuwhy first samples program counters of all kernels for a second: which line of which kernel waits, and
-for what. GPUWHY_KERNEL_SOURCE=TIME sets another duration. Modules (cubins) of the program are kept beside the trace; the
+for what. That needs a build with PC sampling: cargo build --release --workspace --features pc-sampling. Traces of such
+builds can be shown by every build. GPUWHY_KERNEL_SOURCE=TIME sets another duration. Modules (cubins) of the program are kept beside the trace; the
 traces and these modules go with the command unless --output keeps them.
 
 With a TRACE, gpuwhy shows the kernels that were measured in that run, or what its records tell without counters.

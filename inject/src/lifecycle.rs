@@ -177,19 +177,20 @@ fn start_once(settings: &Settings, late: bool) -> Result<(), StartError> {
     ];
     let requested: Vec<_> =
         requested.iter().filter(|(wanted, _)| *wanted).flat_map(|(_, kinds)| *kinds).copied().collect();
-    let lines = settings.kernels.as_ref().is_some_and(|kernels| kernels.source.is_some());
-    let listening = ownership.with(|subscriber| match lines {
-        true => [ResourceCallback::MODULE_LOADED, ResourceCallback::CONTEXT_DESTROY_STARTING]
+    #[cfg(feature = "pc-sampling")]
+    let listening = ownership.with(|subscriber| match settings.kernels.as_ref().and_then(|kernels| kernels.source) {
+        Some(_) => [ResourceCallback::MODULE_LOADED, ResourceCallback::CONTEXT_DESTROY_STARTING]
             .into_iter()
             .try_for_each(|callback| subscriber.enable_resource(callback))
             // From the first call on: the gate must know of all threads that are inside one.
             .and_then(|()| subscriber.hear_all(true)),
-        false => Ok(()),
+        None => Ok(()),
     });
     let safe = recorder::whole_graphs_are_safe(cupti);
     let whole_graphs = safe && settings.whole_graphs(sharing);
     let (switch, mut notes) =
         ActivityRecorder::prepare(cupti, ownership, settings.mode, whole_graphs, &requested, late).map_err(failed)?;
+    #[cfg(feature = "pc-sampling")]
     notes.extend(listening.and_then(Result::err).map(|error| format!("no source lines of kernels: {error}")));
     let controller =
         Arc::new(CaptureController::new(cupti, switch, settings.capture.clone(), give.clone(), order.clone()));

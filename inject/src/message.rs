@@ -12,6 +12,7 @@ use profiler_core::cost::Mode;
 use profiler_core::counters::CounterEvent;
 use profiler_core::json_text::Object;
 use profiler_core::kernels::KernelProfile;
+#[cfg(feature = "pc-sampling")]
 use profiler_core::kernels::source::PcWindow;
 use profiler_core::process_info::End;
 use profiler_core::record::{CaptureMark, Timestamp};
@@ -40,6 +41,7 @@ pub enum Message {
     /// What measuring a kernel came to.
     KernelProfile(Box<KernelProfile>),
     /// What sampling the program counters of a device came to.
+    #[cfg(feature = "pc-sampling")]
     ProgramCounters(Box<SampledWindow>),
     /// A CUDA graph is ready to run.
     Graph {
@@ -77,6 +79,7 @@ pub enum Message {
 }
 
 /// Program counters of a device, and the modules in which they are, by their checksums.
+#[cfg(feature = "pc-sampling")]
 #[derive(Debug)]
 pub struct SampledWindow {
     /// What was sampled.

@@ -131,6 +131,7 @@ impl CaptureController {
     }
 
     /// Calls of the API are told no more, unless captures need some of them.
+    #[cfg(feature = "pc-sampling")]
     pub fn hear_no_more(&self) {
         if !self.wants_profiler_calls() {
             let told = self.switch.ownership().with(|subscriber| subscriber.hear_all(false));

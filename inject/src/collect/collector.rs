@@ -182,6 +182,7 @@ impl Collector {
                 Message::Utilization(reading) => self.utilization(reading),
                 Message::Counters(events) => self.counters(&events),
                 Message::KernelProfile(profile) => self.kernel_profile(*profile),
+                #[cfg(feature = "pc-sampling")]
                 Message::ProgramCounters(sampled) => self.program_counters(*sampled),
                 Message::Graph { id, nodes } => {
                     if let Some(graph_nodes) = &mut self.graph_nodes {

@@ -2,7 +2,6 @@
 //!
 //! All of it is bounded by the number of devices or captures, never by that of records.
 
-use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -15,11 +14,13 @@ use profiler_core::utilization::UtilizationReading;
 use crate::capture::plan::Event;
 use crate::collect::collector::Collector;
 use crate::config;
+#[cfg(feature = "pc-sampling")]
+use crate::kernels::pc_sampling;
+#[cfg(feature = "pc-sampling")]
 use crate::message::SampledWindow;
 use crate::nccl;
 use crate::nvtx;
 use crate::sys::clock::{self, after};
-use crate::sys::files;
 
 /// When one part in so many of all buffers waits to be decoded, the collector is falling behind.
 const BACKLOG_PARTS: usize = 4;
@@ -73,10 +74,11 @@ impl Collector {
     }
 
     /// What sampling program counters came to. Modules are written before, so that those that could not be are told.
+    #[cfg(feature = "pc-sampling")]
     pub(super) fn program_counters(&mut self, sampled: SampledWindow) {
         let SampledWindow { mut window, modules } = sampled;
         if let Some(trace) = self.trace.path() {
-            window.modules_lost += write_modules(trace, &modules);
+            window.modules_lost += pc_sampling::write_modules(trace, &modules);
         }
         let dictionary = self.decoder.dictionary();
         self.trace.write(|trace| trace.program_counters(&window, dictionary));
@@ -210,23 +212,4 @@ impl Collector {
             );
         }
     }
-}
-
-/// Writes modules into the folder beside the trace, which is named like it with `.cubins` behind it. One that is there
-/// is that of an earlier window. Answers how many could not be written.
-fn write_modules(trace: &Path, modules: &[(u64, Vec<u8>)]) -> u64 {
-    let mut folder = trace.as_os_str().to_owned();
-    folder.push(".cubins");
-    let folder = PathBuf::from(folder);
-    let mut lost = 0;
-    for (checksum, module) in modules {
-        let path = folder.join(format!("{checksum:016x}.cubin"));
-        if let Err(error) = files::write_once(&path, module) {
-            if lost == 0 {
-                tracing::warn!("{}: {error}; source lines of this module cannot be told", path.display());
-            }
-            lost += 1;
-        }
-    }
-    lost
 }

@@ -7,7 +7,7 @@
 use std::ffi::OsStr;
 use std::fmt;
 
-use crate::config::{CAPTURE_RANGE, FOR_TESTS, MODE, NVTX_CAPTURE, VARIABLES, WARNED};
+use crate::config::{CAPTURE_RANGE, FOR_TESTS, KERNEL_SOURCE, MODE, NVTX_CAPTURE, VARIABLES, WARNED};
 
 /// What all of our variables begin with.
 const PREFIX: &str = "GPUWHY_";
@@ -68,6 +68,8 @@ pub enum SettingsError {
         /// The variable that asks for it.
         variable: &'static str,
     },
+    /// Program counters are to be sampled, and this build cannot.
+    NoPcSampling,
 }
 
 impl SettingsError {
@@ -80,6 +82,7 @@ impl SettingsError {
             }
             Self::Name { name, .. } => name,
             Self::RangeWithoutName => NVTX_CAPTURE,
+            Self::NoPcSampling => KERNEL_SOURCE,
         }
     }
 
@@ -87,7 +90,7 @@ impl SettingsError {
     /// name that nothing reads may be for another version, or for somebody else.
     #[must_use]
     pub fn is_serious(&self) -> bool {
-        matches!(self, Self::Value { .. } | Self::RangeWithoutName | Self::CaptureWithAuto { .. })
+        matches!(self, Self::Value { .. } | Self::RangeWithoutName | Self::CaptureWithAuto { .. } | Self::NoPcSampling)
     }
 }
 
@@ -116,6 +119,11 @@ impl fmt::Display for SettingsError {
             Self::CaptureWithAuto { variable } => write!(
                 f,
                 "{variable} has no effect with {MODE}=auto, which chooses what it records: use {MODE}=light for captures"
+            ),
+            Self::NoPcSampling => write!(
+                f,
+                "this build has no PC sampling, which {KERNEL_SOURCE} and `gpuwhy kernels --source -- COMMAND` need: \
+                 build gpuwhy with `cargo build --release --workspace --features pc-sampling`"
             ),
             Self::RangeWithoutName => write!(
                 f,

@@ -41,8 +41,8 @@ pub const KERNEL_SOURCE: Setting<Option<Duration>> = Setting {
     default: "off",
     expected: "`on`, `off`, or a duration from 50ms to 1m such as 2s",
     meaning: "For authors of kernels: `on` (1 s) or a duration samples program counters for [source \
-              lines](kernels.md#source-lines). The first launches wait up to 0.4 s. Modules of the program are \
-              kept in a folder beside the trace, 64 MiB at most.",
+              lines](kernels.md#source-lines). Only builds with the cargo feature `pc-sampling` have it. The first \
+              launches wait up to 0.4 s. Modules of the program are kept in a folder beside the trace, 64 MiB at most.",
     parse: |text| match on_or_off(text) {
         Some(is_on) => Some(is_on.then_some(SOURCE_LENGTH)),
         None => {

@@ -235,7 +235,11 @@ impl Reader<'_> {
 /// All variables are read, so that every one that is wrong is told.
 fn read_kernels(reader: &mut Reader<'_>) -> Option<KernelRequest> {
     let chosen = reader.get(&kernels::KERNELS);
-    let source = reader.get(&kernels::KERNEL_SOURCE);
+    let mut source = reader.get(&kernels::KERNEL_SOURCE);
+    if source.is_some() && !cfg!(feature = "pc-sampling") {
+        reader.errors.push(SettingsError::NoPcSampling);
+        source = None;
+    }
     let is_wanted = chosen.is_some() || source.is_some();
     let (most, names) = chosen.unwrap_or_default();
     is_wanted.then_some(KernelRequest { most, names, source })
@@ -294,7 +298,11 @@ mod tests {
         for (value, length) in
             [("on", 1_000), ("1", 1_000), ("200ms", 200), ("2s", 2_000), ("50ms", 50), ("1m", 60_000)]
         {
-            assert_eq!(source(value), (Some(Duration::from_millis(length)), vec![]), "{value}");
+            let wanted = match cfg!(feature = "pc-sampling") {
+                true => (Some(Duration::from_millis(length)), vec![]),
+                false => (None, vec![SettingsError::NoPcSampling]),
+            };
+            assert_eq!(source(value), wanted, "{value}");
         }
         for wrong in ["on:2s", "49ms", "61s", "2h", "maybe"] {
             let (length, errors) = source(wrong);

@@ -10,17 +10,6 @@ use cupti_sys::counters::Counters;
 use cupti_sys::counters::refusal::Refusal;
 use parking_lot::{Condvar, Mutex};
 
-/// What the counters are wanted for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
-    /// Samples of whole devices, all the time.
-    Sampling,
-    /// Counters of chosen kernels.
-    Ranges,
-    /// Program counters.
-    ProgramCounters,
-}
-
 /// The counters of this process, all devices together.
 #[derive(Debug)]
 pub struct Turns {
@@ -31,7 +20,8 @@ pub struct Turns {
 
 #[derive(Debug)]
 struct State {
-    owner: Option<Use>,
+    /// Whether somebody has them.
+    is_taken: bool,
     /// Those that wait for sampling to give way.
     waiting: u32,
 }
@@ -45,23 +35,23 @@ pub struct Turn<'a>(&'a Turns);
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().owner = None;
+        self.0.state.lock().is_taken = false;
         self.0.changed.notify_all();
     }
 }
 
 impl Turns {
     const fn new() -> Self {
-        Self { state: Mutex::new(State { owner: None, waiting: 0 }), changed: Condvar::new() }
+        Self { state: Mutex::new(State { is_taken: false, waiting: 0 }), changed: Condvar::new() }
     }
 
     /// Takes the counters for sampling, unless somebody else has them or wants them.
     pub fn for_sampling(&self) -> Option<Turn<'_>> {
         let mut state = self.state.lock();
-        if state.owner.is_some() || state.waiting > 0 {
+        if state.is_taken || state.waiting > 0 {
             return None;
         }
-        state.owner = Some(Use::Sampling);
+        state.is_taken = true;
         Some(Turn(self))
     }
 
@@ -72,16 +62,16 @@ impl Turns {
 
     /// Takes the counters for something else, for which sampling gives way. Waits, so never in a callback of CUPTI's;
     /// `None` after the time.
-    pub fn take(&self, wanted: Use, timeout: Duration) -> Option<Turn<'_>> {
+    pub fn take(&self, timeout: Duration) -> Option<Turn<'_>> {
         let deadline = Instant::now() + timeout;
         let mut state = self.state.lock();
         state.waiting += 1;
-        while state.owner.is_some() && !self.changed.wait_until(&mut state, deadline).timed_out() {}
+        while state.is_taken && !self.changed.wait_until(&mut state, deadline).timed_out() {}
         state.waiting -= 1;
-        if state.owner.is_some() {
+        if state.is_taken {
             return None;
         }
-        state.owner = Some(wanted);
+        state.is_taken = true;
         Some(Turn(self))
     }
 }
@@ -108,11 +98,11 @@ mod tests {
         let turns = Turns::new();
         let sampling = turns.for_sampling().unwrap();
         assert!(turns.for_sampling().is_none() && !turns.is_wanted());
-        assert!(turns.take(Use::Ranges, Duration::from_millis(1)).is_none(), "sampling did not give way");
+        assert!(turns.take(Duration::from_millis(1)).is_none(), "sampling did not give way");
         assert!(!turns.is_wanted(), "whoever went away wants nothing");
         thread::scope(|scope| {
             let taker = scope.spawn(|| {
-                let turn = turns.take(Use::ProgramCounters, Duration::from_secs(60));
+                let turn = turns.take(Duration::from_secs(60));
                 assert!(turns.for_sampling().is_none());
                 turn.is_some()
             });

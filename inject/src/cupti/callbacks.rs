@@ -7,12 +7,17 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
+#[cfg(feature = "pc-sampling")]
 use cupti_sys::counters::range::ContextHandle;
 use cupti_sys::{ActivityHandler, Buffer, CallbackSite, CompletedBuffer, Domain, KernelLaunch, ResourceHandler};
 
 use crate::cupti::ownership;
 use crate::kernels;
+#[cfg(feature = "pc-sampling")]
+use crate::kernels::pc_sampling::{GATE, PcSampling};
 use crate::message::Message;
+#[cfg(feature = "pc-sampling")]
+use crate::message::Shared;
 use crate::runtime::Profiler;
 
 thread_local! {
@@ -85,13 +90,15 @@ impl ResourceHandler for Callbacks {
         }
     }
 
+    #[cfg(feature = "pc-sampling")]
     fn call_begins() {
         // Before and after the profiler runs, too: whoever has closed the gate relies on it.
-        kernels::GATE.enter();
+        GATE.enter();
     }
 
+    #[cfg(feature = "pc-sampling")]
     fn call_ends() {
-        kernels::GATE.leave();
+        GATE.leave();
     }
 
     fn api_called(domain: Domain, callback_id: u32, site: CallbackSite) {
@@ -100,17 +107,17 @@ impl ResourceHandler for Callbacks {
         }
     }
 
+    #[cfg(feature = "pc-sampling")]
     fn module_loaded(context: ContextHandle, module: &[u8]) {
-        if let Some(kernels) = Profiler::running().and_then(|profiler| profiler.kernels.as_ref()) {
-            kernels.module_loaded(context, module);
+        if let Some((sampling, _)) = pc_sampling() {
+            sampling.modules.loaded(context, module);
         }
     }
 
+    #[cfg(feature = "pc-sampling")]
     fn context_ends(context: ContextHandle) {
-        if let Some(profiler) = Profiler::running()
-            && let Some(kernels) = &profiler.kernels
-        {
-            kernels.context_ends(context, &profiler.shared().messages);
+        if let Some((sampling, shared)) = pc_sampling() {
+            sampling.context_ends(context, &shared.messages);
         }
     }
 
@@ -119,4 +126,10 @@ impl ResourceHandler for Callbacks {
             kernels::kernel_launched(kernels, launch);
         }
     }
+}
+
+#[cfg(feature = "pc-sampling")]
+fn pc_sampling() -> Option<(&'static PcSampling, &'static Shared)> {
+    let profiler = Profiler::running()?;
+    Some((profiler.kernels.as_ref()?.pc_sampling.as_ref()?, profiler.shared()))
 }

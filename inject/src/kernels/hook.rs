@@ -88,8 +88,11 @@ pub fn kernel_launched(profiler: &KernelProfiler, launch: &KernelLaunch<'_>) {
         }
         return;
     }
-    if PASS.get().is_none() {
-        profiler.launch_begins(launch.context);
+    #[cfg(feature = "pc-sampling")]
+    if PASS.get().is_none()
+        && let Some(sampling) = &profiler.pc_sampling
+    {
+        sampling.launch_begins(launch.context);
     }
     let Some(symbol) = launch.symbol.map(CStr::to_bytes) else { return };
     // Refused only within itself, which does not happen.

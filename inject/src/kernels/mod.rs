@@ -9,19 +9,16 @@
 //! launches are enabled only while a kernel is wanted. Launches of other threads are not held up: what they launch into
 //! a pass makes CUPTI drop a range, and the pass is repeated.
 //!
-//! Before that, if it is asked for, launches of the program begin and end to sample program counters:
-//! `program_counters`, with `gate` that keeps other threads out of CUDA meanwhile, `tally` for the sums and `modules`
-//! for source lines.
+//! Before that, in a build with the feature `pc-sampling` and if it is asked for, launches of the program begin and end
+//! to sample program counters: `pc_sampling`.
 //!
 //! `measurement` decides, without a clock or a library; `hook` is what runs in the program's calls; `thread` does the
 //! rest.
 
-mod gate;
 mod hook;
 mod measurement;
-mod modules;
-mod program_counters;
-mod tally;
+#[cfg(feature = "pc-sampling")]
+pub mod pc_sampling;
 mod thread;
 
 /// Whether a kernel of this name is one of the range profiler's: it waits for some microseconds around each pass (H200,
@@ -30,6 +27,5 @@ pub fn is_of_cupti(name: &str) -> bool {
     name == "WaitNs" || name.starts_with("_Z6WaitNs")
 }
 
-pub use gate::GATE;
 pub use hook::kernel_launched;
 pub use thread::KernelProfiler;

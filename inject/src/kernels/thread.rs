@@ -16,10 +16,11 @@ use profiler_core::record::Context;
 
 use crate::capture::controller::CaptureController;
 use crate::config::KernelRequest;
-use crate::counters::turns::{TURNS, Turn, Use};
+use crate::counters::turns::{TURNS, Turn};
 use crate::counters::{close_before_libraries, library_calls};
 use crate::kernels::measurement::{Launch, Limits, Measurement};
-use crate::kernels::program_counters::SourceSampler;
+#[cfg(feature = "pc-sampling")]
+use crate::kernels::pc_sampling::PcSampling;
 use crate::message::Message;
 use crate::sys::clock;
 
@@ -51,7 +52,8 @@ pub struct KernelProfiler {
     is_over: AtomicBool,
     state: Mutex<Option<State>>,
     /// Samples program counters, where that is asked for.
-    source: Option<SourceSampler>,
+    #[cfg(feature = "pc-sampling")]
+    pub pc_sampling: Option<PcSampling>,
     /// Launches that came while another thread was being measured, or had the lock. `Relaxed`: a statistic.
     missed: AtomicU64,
 }
@@ -74,9 +76,9 @@ impl KernelProfiler {
     /// Ready to be told what to measure, and the end of the channel for [`run`](Self::run).
     pub fn new(cupti: &'static Cupti, request: KernelRequest) -> (Arc<Self>, Receiver<Chosen>) {
         let (choices, chosen) = bounded(1);
-        let source = request.source.map(|length| SourceSampler::new(cupti, length));
         let profiler = Self {
-            source,
+            #[cfg(feature = "pc-sampling")]
+            pc_sampling: request.source.map(|length| PcSampling::new(cupti, length)),
             cupti,
             request,
             choices,
@@ -112,8 +114,9 @@ impl KernelProfiler {
                 Err(_) => return,
             }
         };
-        if let Some(source) = &self.source {
-            source.run(controller, messages);
+        #[cfg(feature = "pc-sampling")]
+        if let Some(sampling) = &self.pc_sampling {
+            sampling.run(controller, messages);
             controller.hear_no_more();
         }
         if chosen.choices.is_empty() || self.is_over.load(Ordering::Relaxed) {
@@ -156,7 +159,7 @@ impl KernelProfiler {
     /// Takes the counters of the process and prepares the metrics of a device's chip: nothing that needs the context.
     fn prepare(&self, device: u32) -> Result<(RangePlan, Turn<'static>), u32> {
         let counters = Counters::of(self.cupti);
-        let turn = TURNS.take(Use::Ranges, TURN_TIMEOUT).ok_or(CuptiResult::HARDWARE_BUSY.0)?;
+        let turn = TURNS.take(TURN_TIMEOUT).ok_or(CuptiResult::HARDWARE_BUSY.0)?;
         let calls = library_calls::enter();
         let prepared = counters
             .initialize()
@@ -175,20 +178,6 @@ impl KernelProfiler {
                 tracing::warn!("kernels are not measured: {error}");
                 Err(error.code.0)
             }
-        }
-    }
-
-    /// A module was loaded. On the program's thread, inside its call.
-    pub fn module_loaded(&self, context: ContextHandle, module: &[u8]) {
-        if let Some(source) = &self.source {
-            source.modules.loaded(context, module);
-        }
-    }
-
-    /// A context is about to go. On the program's thread, inside its call.
-    pub fn context_ends(&self, context: ContextHandle, messages: &Sender<Message>) {
-        if let Some(source) = &self.source {
-            source.context_ends(context, messages);
         }
     }
 
@@ -221,13 +210,6 @@ impl KernelProfiler {
                 drop(open);
                 return;
             }
-        }
-    }
-
-    /// A launch is about to be made, on its thread. Program counters begin and end to be sampled there.
-    pub(super) fn launch_begins(&self, context: ContextHandle) {
-        if let Some(source) = &self.source {
-            source.launch_begins(context);
         }
     }
 
@@ -275,8 +257,9 @@ impl KernelProfiler {
     pub fn finish(&self, messages: &Sender<Message>) {
         self.is_over.store(true, Ordering::Relaxed);
         self.is_armed.store(false, Ordering::Release);
-        if let Some(source) = &self.source {
-            source.finish(messages);
+        #[cfg(feature = "pc-sampling")]
+        if let Some(sampling) = &self.pc_sampling {
+            sampling.finish(messages);
         }
         let deadline = Instant::now() + LAST_PASS;
         while let Some(mut state) = self.state.try_lock_until(deadline) {

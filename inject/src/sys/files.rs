@@ -37,26 +37,6 @@ pub fn create_new(path: PathBuf) -> io::Result<(File, PathBuf)> {
     unreachable!("the loop returns before its counter ends")
 }
 
-/// Writes a file that only the user can read, in a folder that only the user can enter, both new. What is there already
-/// stays as it is.
-///
-/// # Errors
-/// Whatever the system says.
-pub fn write_once(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    if let Some(folder) = path.parent() {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    }
-    let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    let mut file = match created {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
-        created => created?,
-    };
-    file.write_all(bytes).inspect_err(|_| {
-        // A part of it would be taken for the whole.
-        let _ = fs::remove_file(path);
-    })
-}
-
 /// Appends `line`, which ends with a line break, in one call, so that processes that append at once do not mix. A file
 /// that does not exist is made for the user alone, folders too. A rest of a line that another process could not
 /// complete is ended first.

@@ -135,8 +135,17 @@ def by_python(suite: Suite) -> Iterator[Result]:
         _ = yield from sampled(suite, name, [sys.executable, script, str(SECONDS)], source)
 
 
+def lacking(suite: Suite, check: str) -> Iterator[Result]:
+    """A line where this build cannot sample program counters."""
+    if "no PC sampling" in suite.run(f"{check}.asked", [suite.gpuwhy, "kernels", "--source", "--", "true"]).stderr:
+        yield skipped(check, "this build has no PC sampling: cargo build --release --workspace --features pc-sampling")
+
+
 def kernel_source(suite: Suite) -> Iterator[Result]:
     """Lines are those that were marked, by whichever compiler."""
+    if lines := list(lacking(suite, "kernels.source")):
+        yield from lines
+        return
     os.environ.setdefault("VIRTUAL_ENV", sys.prefix)
     yield from by_nvcc(suite)
     yield from by_python(suite)
@@ -172,6 +181,9 @@ def judged_runs(name: str, bare: Run, runs: Sequence[Run], found: Sequence[tuple
 def repeated(suite: Suite) -> Iterator[Result]:
     """Short windows in a program with many launching threads, again and again."""
     name = "kernels.source.repeated"
+    if lines := list(lacking(suite, name)):
+        yield from lines
+        return
     program = yield from built(suite, name)
     if program is None:
         return

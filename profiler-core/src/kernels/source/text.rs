@@ -23,7 +23,8 @@ pub fn source_text(report: &SourceReport, sass: bool, style: Style) -> String {
         wrapped(
             &mut out,
             "",
-            "Program counters were not sampled in this run: `gpuwhy kernels --source -- COMMAND` does that.",
+            "Program counters were not sampled in this run: `gpuwhy kernels --source -- COMMAND` does that, in a build with PC \
+             sampling.",
         );
         return out.into_text();
     }

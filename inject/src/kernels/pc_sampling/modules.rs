@@ -5,6 +5,10 @@
 //! have hundreds of megabytes without lines.
 
 use std::collections::HashSet;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cupti_sys::Cupti;
@@ -104,6 +108,42 @@ impl Modules {
         }
         (found, lost)
     }
+}
+
+/// Writes modules into the folder beside the trace, which is named like it with `.cubins` behind it. One that is there
+/// is that of an earlier window. Answers how many could not be written.
+pub fn write(trace: &Path, modules: &[(u64, Vec<u8>)]) -> u64 {
+    let mut folder = trace.as_os_str().to_owned();
+    folder.push(".cubins");
+    let folder = PathBuf::from(folder);
+    let mut lost = 0;
+    for (checksum, module) in modules {
+        let path = folder.join(format!("{checksum:016x}.cubin"));
+        if let Err(error) = write_once(&path, module) {
+            if lost == 0 {
+                tracing::warn!("{}: {error}; source lines of this module cannot be told", path.display());
+            }
+            lost += 1;
+        }
+    }
+    lost
+}
+
+/// Writes a file that only the user can read, in a folder that only the user can enter, both new. What is there already
+/// stays as it is.
+fn write_once(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let mut file = match created {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+        created => created?,
+    };
+    file.write_all(bytes).inspect_err(|_| {
+        // A part of it would be taken for the whole.
+        let _ = fs::remove_file(path);
+    })
 }
 
 /// Whether a module has a section `.debug_line`: by the names of its sections alone, as modules may be large.

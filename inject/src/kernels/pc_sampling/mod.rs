@@ -4,11 +4,14 @@
 //! 13.0), and beside sampling of whole devices the process crashed later: `turns` keeps them apart. Continuous mode
 //! alone: in the serialized one a program of many small kernels did not end.
 //!
+//! Only in builds with the feature `pc-sampling`: the gate makes threads of the program wait, which nothing else does.
+//!
 //! CUPTI's functions of PC sampling take locks in another order than a launch does: `gate`. So they are called where a
 //! launch of the program begins, on its thread, before the driver has taken a lock, and with no other thread inside a
 //! call. If that cannot be had within [`PATIENCE`], the attempt is given up and made again at a
 //! later launch. A program that launches no more keeps its window until the context goes, or the program ends. Then the
-//! samples are taken behind the closed gate, or, if it cannot be closed, left.
+//! samples are taken behind the closed gate, or, if it cannot be closed, left. `tally` adds samples up, and `modules`
+//! keeps what source lines need.
 //!
 //! Whoever takes a device out of the state closes it.
 
@@ -28,13 +31,19 @@ use profiler_core::kernels::source::PcWindow;
 use profiler_core::record::{DeviceId, Timestamp};
 
 use crate::capture::controller::CaptureController;
-use crate::counters::turns::{TURNS, Use};
+use crate::counters::turns::TURNS;
 use crate::counters::{close_before_libraries, library_calls};
-use crate::kernels::gate::GATE;
-use crate::kernels::modules::Modules;
-use crate::kernels::tally::Tally;
+use crate::kernels::pc_sampling::modules::Modules;
+use crate::kernels::pc_sampling::tally::Tally;
 use crate::message::{Message, SampledWindow};
 use crate::sys::clock;
+
+mod gate;
+mod modules;
+mod tally;
+
+pub use gate::GATE;
+pub use modules::write as write_modules;
 
 /// The power of two of cycles between two samples: 2^18 cost nothing that could be measured, and 2^14 took a third of a
 /// core (H200, CUPTI 13.0).
@@ -62,7 +71,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What samples program counters of a process.
 #[derive(Debug)]
-pub struct SourceSampler {
+pub struct PcSampling {
     cupti: &'static Cupti,
     length: Duration,
     /// What the program has loaded.
@@ -175,7 +184,7 @@ impl State {
     }
 }
 
-impl SourceSampler {
+impl PcSampling {
     /// One that samples for so long.
     pub fn new(cupti: &'static Cupti, length: Duration) -> Self {
         Self {
@@ -196,7 +205,7 @@ impl SourceSampler {
             tracing::warn!("program counters are not sampled: the program has loaded no module since gpuwhy began");
             return self.refuse_before_start(0, Outcome::NotLaunched, messages);
         };
-        let Some(turn) = TURNS.take(Use::ProgramCounters, TURN_TIMEOUT) else {
+        let Some(turn) = TURNS.take(TURN_TIMEOUT) else {
             return self.refuse_before_start(first, Outcome::Busy, messages);
         };
         let calls = library_calls::enter();
