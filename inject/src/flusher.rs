@@ -26,7 +26,6 @@ use crate::message::{FlusherCommand, Message, Shared};
 use crate::nvtx::range_watch;
 use crate::runtime::Profiler;
 use crate::sys::{clock, threads};
-use crate::utilization::UtilizationReader;
 
 /// How long the last flush is waited for beyond its return while CUPTI still holds buffers: it may hand them over just
 /// after that. Once in the life of a process, and only while something is missing.
@@ -55,7 +54,6 @@ pub fn run(
     let mut dropped_by_cupti = 0;
     let (mut complained, mut uncounted) = (false, false);
     let mut over = Some(over);
-    let mut utilization = UtilizationReader::new();
     let mut detector = OtherToolDetector::default();
     loop {
         log::write_waiting();
@@ -84,7 +82,6 @@ pub fn run(
                 over();
             }
             if !controller.is_on() && !controller.is_draining() {
-                utilization.pause();
                 // Nothing is recorded, so CUPTI has nothing to hand over; what the program says by itself goes on.
                 // No mark goes out, so none has to be kept; but the first buffer of the next capture is not to seem
                 // old.
@@ -94,12 +91,6 @@ pub fn run(
                 let _ = shared.messages.try_send(Message::Idle);
                 continue;
             }
-        }
-        if controller.monitors() && !stopping {
-            // Refused only when the collector is far behind; the next reading has the totals.
-            utilization.tick(|reading| {
-                let _ = shared.messages.try_send(Message::Utilization(reading));
-            });
         }
         if stopping && let Some(kernels) = Profiler::installed().and_then(|profiler| profiler.kernels.as_ref()) {
             kernels.finish(&shared.messages);

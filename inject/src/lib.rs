@@ -9,9 +9,9 @@
 //! | `config` | what the environment says | that thread |
 //! | `capture` | what is measured, and when | whichever thread brings the event |
 //! | `cupti` | what CUPTI calls, what it is asked for, and what its records mean | application threads, CUPTI's worker, `gpuwhy-flush` |
-//! | `flusher`, `utilization` | makes CUPTI hand over its buffers; reads NVML | `gpuwhy-flush` |
+//! | `flusher` | makes CUPTI hand over its buffers | `gpuwhy-flush` |
 //! | `sampler` | what launching threads do outside of CUDA | `gpuwhy-sample` |
-//! | `counters` | gauges and hardware counters of devices | `gpuwhy-counters` |
+//! | `counters` | gauges, utilization and hardware counters of devices | `gpuwhy-counters` |
 //! | `kernels` | hardware counters of chosen kernels | application threads, `gpuwhy-kernels` |
 //! | `collect`, `cost` | buffers become records, a verdict and a trace | `gpuwhy-collect` |
 //! | `nvtx` | the program's own ranges and marks | application threads, `gpuwhy-collect` |
@@ -49,7 +49,6 @@ mod sampler;
 pub mod session;
 mod sync;
 mod sys;
-mod utilization;
 mod worker;
 
 pub use entry::session_functions;

@@ -136,7 +136,7 @@ fn start_once(settings: &Settings, late: bool) -> Result<(), StartError> {
     let collecting = start_thread("gpuwhy-collect")?;
     let flushing = start_thread("gpuwhy-flush")?;
     let sampling = if settings.sampling == Sampling::Off { None } else { Some(start_thread("gpuwhy-sample")?) };
-    let reader = Reader::prepare(settings.gpu_metrics, settings.mode);
+    let reader = Reader::prepare(settings);
     let reading = reader.map(|reader| Ok((reader, start_thread("gpuwhy-counters")?))).transpose()?;
     let measuring = settings.kernels.as_ref().map(|_| start_thread("gpuwhy-kernels")).transpose()?;
     let controlling = if settings.control { Some(start_thread("gpuwhy-control")?) } else { None };

@@ -34,7 +34,7 @@ pub enum Message {
     Buffer(CompletedBuffer),
     /// What the sampler saw since the last flush.
     Samples(SampleBatch),
-    /// What gauges of a device say, while the program is only watched.
+    /// How busy a device was, while the program is only watched.
     Utilization(UtilizationReading),
     /// Samples of hardware counters and readings of gauges, those of each device in the order of their times.
     Counters(Vec<CounterEvent>),

@@ -1,4 +1,4 @@
-//! What the collector does beside records, at each flush mark: losses, gauges, steps, what tracing takes.
+//! What the collector does beside records, at each flush mark: losses, readings of devices, steps, what tracing takes.
 //!
 //! All of it is bounded by the number of devices or captures, never by that of records.
 
@@ -25,11 +25,11 @@ use crate::sys::clock::{self, after};
 /// When one part in so many of all buffers waits to be decoded, the collector is falling behind.
 const BACKLOG_PARTS: usize = 4;
 
-/// How often what gauges said is written: a killed program's trace has it too, and the time between two is told apart.
-const GAUGES_WRITTEN_EVERY: Duration = Duration::from_secs(1);
+/// How often utilization is written: a killed program's trace has it too, and the time between two is told apart.
+const UTILIZATION_WRITTEN_EVERY: Duration = Duration::from_secs(1);
 
 impl Collector {
-    /// Utilization of a device are something of the GPU, so they begin a trace.
+    /// Utilization of a device is something of the GPU, so it opens the trace.
     pub(super) fn utilization(&mut self, reading: UtilizationReading) {
         self.utilization.take(reading);
         self.captures.utilization(reading);
@@ -112,7 +112,7 @@ impl Collector {
         for reading in self.utilization.devices.iter().copied().map(UtilizationReading::Device).chain(absence) {
             self.trace.write(|trace| trace.utilization(at, &reading, dictionary));
         }
-        self.utilization_due = after(at, GAUGES_WRITTEN_EVERY);
+        self.utilization_due = after(at, UTILIZATION_WRITTEN_EVERY);
     }
 
     /// Tells how many steps there were so far, when somebody counts them.

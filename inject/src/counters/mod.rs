@@ -1,4 +1,6 @@
-//! The thread that reads what happens inside the devices: gauges of NVML, and samples of hardware counters.
+//! The thread that reads what happens inside the devices: gauges and utilization by NVML, and samples of hardware
+//! counters. No other thread reads these. A call of NVML may take milliseconds; one that never returns costs the
+//! readings and the wait at exit, nothing of the program's.
 //!
 //! It costs the program's threads nothing: nothing is opened in a callback or before the program has a context, and
 //! sampling begins when a program that was just started has worked for half a second. Gauges take 0.2 % of a core at
@@ -11,29 +13,31 @@ use std::time::{Duration, Instant};
 
 use cupti_sys::counters::Counters;
 use cupti_sys::counters::sets::Links;
-use cupti_sys::{Cupti, DriverDevice, devices_in_use, driver_devices};
-use nvml_sys::Nvml;
-use profiler_core::cost::Mode;
+use cupti_sys::{Cupti, devices_in_use};
 use profiler_core::counters::{self, CounterEvent};
 use profiler_core::record::DeviceId;
 
 use crate::capture::controller::CaptureController;
-use crate::config::GpuMetrics;
+use crate::config::{GpuMetrics, Settings};
 use crate::counters::gauges::DeviceGauges;
 use crate::counters::library_calls::STOP_TIMEOUT;
+use crate::counters::nvml::Devices;
 use crate::counters::pace::{PERIOD, Pace};
 use crate::counters::sampled::{SampledDevice, refused};
 use crate::counters::stop::Stop;
 use crate::counters::turns::{TURNS, Turn};
+use crate::counters::utilization::UtilizationReader;
 use crate::message::{Message, Shared};
 use crate::sys::{clock, memory, process, threads};
 
 mod gauges;
 pub mod library_calls;
+mod nvml;
 mod pace;
 mod sampled;
 pub mod stop;
 pub mod turns;
+mod utilization;
 
 /// Between two readings of gauges.
 const GAUGES_EVERY: Duration = Duration::from_millis(100);
@@ -83,9 +87,9 @@ struct Thread<'a> {
     cupti: &'static Cupti,
     shared: &'a Shared,
     controller: &'a CaptureController,
-    devices: Vec<DriverDevice>,
-    nvml: Option<&'static Nvml>,
+    devices: Option<Devices>,
     gauges: Vec<DeviceGauges>,
+    utilization: UtilizationReader,
     sampled: Vec<SampledDevice>,
     /// Devices whose gauges and counters are known not to be there.
     known: u64,
@@ -107,9 +111,11 @@ struct Thread<'a> {
 
 impl Reader {
     /// What the settings ask for. `None` when that is nothing.
-    pub fn prepare(wanted: GpuMetrics, mode: Mode) -> Option<Self> {
-        let (samples, monitors) = (wanted.samples(), mode.monitors());
-        (wanted != GpuMetrics::Off).then_some(Self { wanted, samples, monitors })
+    pub fn prepare(settings: &Settings) -> Option<Self> {
+        let (wanted, monitors) = (settings.gpu_metrics, settings.mode.monitors());
+        // A run in which tracing takes too much may end up in mode monitor.
+        let may_monitor = monitors || settings.max_overhead.is_some();
+        (wanted != GpuMetrics::Off || may_monitor).then_some(Self { wanted, samples: wanted.samples(), monitors })
     }
 
     /// Reads until it is stopped.
@@ -123,9 +129,9 @@ impl Reader {
             cupti,
             shared,
             controller,
-            devices: Vec::new(),
-            nvml: None,
+            devices: None,
             gauges: Vec::new(),
+            utilization: UtilizationReader::new(),
             sampled: Vec::new(),
             known: 0,
             pace: Pace::new(rate),
@@ -139,7 +145,7 @@ impl Reader {
             is_on: false,
             told: Vec::new(),
         };
-        while !stop.wait(if thread.known == 0 { LOOK_EVERY } else { LINKS_EVERY }) {
+        while !stop.wait(thread.rest()) {
             let _calls = library_calls::enter();
             thread.round();
         }
@@ -149,9 +155,22 @@ impl Reader {
 }
 
 impl Thread<'_> {
+    /// Between two rounds.
+    fn rest(&self) -> Duration {
+        match self.reader.wanted {
+            GpuMetrics::Off => utilization::PERIOD,
+            _ if self.known == 0 && !self.controller.monitors() => LOOK_EVERY,
+            _ => LINKS_EVERY,
+        }
+    }
+
     fn round(&mut self) {
         let now = Instant::now();
         self.is_on = self.controller.is_on();
+        self.read_utilization();
+        if self.reader.wanted == GpuMetrics::Off {
+            return;
+        }
         if self.is_on {
             self.worked = Some(now);
         } else if self.worked.is_none_or(|worked| now.duration_since(worked) > CLOSE_AFTER) {
@@ -175,24 +194,15 @@ impl Thread<'_> {
         if new == 0 {
             return;
         }
-        if self.devices.is_empty() {
-            self.devices = driver_devices();
-            // Loaded when there is a context, as the driver is busy before.
-            self.nvml = Nvml::load().inspect_err(|error| tracing::info!("no gauges of devices: {error:?}")).ok();
-        }
+        let Some(devices) = Devices::find(&mut self.devices) else { return };
         self.known |= new;
-        let several = self.devices.len() > 1;
-        for device in
-            self.devices.iter().filter(|device| device.ordinal < u64::BITS && new & (1 << device.ordinal) != 0)
-        {
+        let several = devices.driver.len() > 1;
+        let is_new = |ordinal| ordinal < u64::BITS && new & (1_u64 << ordinal) != 0;
+        for device in devices.driver.clone().into_iter().filter(|device| is_new(device.ordinal)) {
             let id = DeviceId(device.ordinal);
-            let mut gauges = self.nvml.and_then(|nvml| match nvml.device(device.uuid) {
-                Ok(opened) => Some(DeviceGauges::new(id, opened)),
-                Err(status) => {
-                    tracing::info!("no gauges of device {}: {status}", id.0);
-                    None
-                }
-            });
+            let handle = devices.handle(&device);
+            let handle = handle.inspect_err(|why| tracing::info!("no gauges of device {}: {}", id.0, why.words()));
+            let mut gauges = handle.ok().map(|handle| DeviceGauges::new(id, handle));
             let mut highest = 0;
             let monitors = self.reader.monitors;
             let mut links = Links { pcie: true, nvlink: several, engine: monitors };
@@ -207,10 +217,22 @@ impl Thread<'_> {
             }
             self.gauges.extend(gauges);
             if self.reader.samples {
-                self.sampled.push(SampledDevice::new(device.clone(), highest, links));
+                self.sampled.push(SampledDevice::new(device, highest, links));
                 let at_once = matches!(self.reader.wanted, GpuMetrics::On(_));
                 self.open_due.get_or_insert(Instant::now() + if at_once { Duration::ZERO } else { OPEN_AFTER });
             }
+        }
+    }
+
+    /// While no device work is recorded.
+    fn read_utilization(&mut self) {
+        if !self.is_on && !self.controller.is_draining() {
+            self.utilization.pause();
+        } else if self.controller.monitors() {
+            // Refused only when the collector is far behind; the next reading has the totals.
+            self.utilization.tick(&mut self.devices, |reading| {
+                let _ = self.shared.messages.try_send(Message::Utilization(reading));
+            });
         }
     }
 
@@ -407,15 +429,23 @@ fn is_reading(event: &CounterEvent) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config;
 
     #[test]
     fn what_is_read_follows_the_settings_and_the_mode() {
-        let samples = |wanted, mode| Reader::prepare(wanted, mode).map(|reader| reader.samples);
-        assert_eq!(samples(GpuMetrics::Off, Mode::Light), None);
-        assert_eq!(samples(GpuMetrics::Gauges, Mode::Light), Some(false));
-        assert_eq!(samples(GpuMetrics::Auto, Mode::Light), Some(true));
-        assert_eq!(samples(GpuMetrics::On(Some(500)), Mode::Full), Some(true));
-        assert_eq!(samples(GpuMetrics::On(None), Mode::Monitor), Some(true));
-        assert_eq!(samples(GpuMetrics::Gauges, Mode::Monitor), Some(false));
+        let samples = |variables: &[(&str, &str)]| {
+            let variables: Vec<_> = variables.iter().map(|&(name, value)| (name.into(), value.into())).collect();
+            Reader::prepare(&Settings::from_variables(&variables).0).map(|reader| reader.samples)
+        };
+        let metrics = |wanted, mode| samples(&[(config::GPU_METRICS, wanted), (config::MODE, mode)]);
+        assert_eq!(metrics("off", "light"), None);
+        assert_eq!(metrics("gauges", "light"), Some(false));
+        assert_eq!(metrics("auto", "light"), Some(true));
+        assert_eq!(metrics("on:500", "full"), Some(true));
+        assert_eq!(metrics("on", "monitor"), Some(true));
+        assert_eq!(metrics("gauges", "monitor"), Some(false));
+        assert_eq!(metrics("off", "monitor"), Some(false), "utilization");
+        let limited = [(config::GPU_METRICS, "off"), (config::MODE, "light"), (config::MAX_OVERHEAD, "2%")];
+        assert_eq!(samples(&limited), Some(false), "utilization, once it has come down to mode monitor");
     }
 }

@@ -1,21 +1,20 @@
-//! Reads the gauges of the process's devices while it is only watched: NVML's rates, and hardware counters (GPM).
+//! Reads the utilization of the process's devices while it is only watched: NVML's rates, and hardware counters (GPM).
 //!
-//! On the flushing thread, which has little else to do then: a call may take milliseconds, and one that never returns
-//! costs the gauges and the wait at exit, nothing of the program's. The library is loaded when the first primary
-//! context exists, not earlier: `libprof.so` is loaded in the middle of `cuInit`. Rates are those of the driver's last
-//! sample period, taken as valid since the reading before; counters are exact over any time. Processes are not told
-//! apart.
+//! Rates are those of the driver's last sample period, taken as valid since the reading before; counters are exact over
+//! any time. Processes are not told apart.
 
 use std::time::{Duration, Instant};
 
-use cupti_sys::{DriverDevice, devices_in_use, driver_devices};
-use nvml_sys::{LoadError, Metric, Nvml, Sample, Status};
+use cupti_sys::devices_in_use;
+use nvml_sys::{Device, Metric, Sample};
 use profiler_core::record::DeviceId;
 use profiler_core::utilization::{Absence, Counter, DeviceUtilization, UtilizationReading};
 
+use crate::counters::nvml::{Devices, absence};
+
 /// Time between readings. Counters advance ten times a second, and rates five times (H200, driver 580:
 /// docs/design/overhead.md); a round takes 1.2 ms there, so this is half a percent of a core.
-const PERIOD: Duration = Duration::from_millis(250);
+pub const PERIOD: Duration = Duration::from_millis(250);
 /// So long is waited for the first context before all devices that the driver shows are read.
 const CONTEXT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A rate is a mean over at most this long (NVML reference, `nvmlUtilization_t`): it speaks for no more, however late
@@ -37,7 +36,7 @@ const METRICS: [Metric; Counter::ALL.len()] = [
     Metric::NVLINK_TOTAL_RX_PER_SEC,
 ];
 
-/// The gauges of all devices of the process, and when they are to be read.
+/// The utilization of all devices of the process, and when it is to be read.
 #[derive(Debug)]
 pub struct UtilizationReader {
     begun: Instant,
@@ -56,20 +55,18 @@ enum State {
     Absent,
 }
 
-/// The library, and what was opened of it.
-#[derive(Debug)]
+/// What is read.
+#[derive(Debug, Default)]
 struct Open {
-    nvml: &'static Nvml,
-    devices: Vec<DriverDevice>,
-    /// The contexts that the gauges were opened for.
+    /// The contexts that the meters were opened for.
     contexts: u64,
-    gauges: Vec<Gauge>,
+    meters: Vec<Meter>,
 }
 
 /// One device.
 #[derive(Debug)]
-struct Gauge {
-    device: nvml_sys::Device,
+struct Meter {
+    device: Device,
     read: Instant,
     totals: DeviceUtilization,
     counters: Option<Counters>,
@@ -96,7 +93,7 @@ impl UtilizationReader {
     }
 
     /// Reads what is due, and hands it over.
-    pub fn tick(&mut self, mut hand_over: impl FnMut(UtilizationReading)) {
+    pub fn tick(&mut self, found: &mut Option<Devices>, mut hand_over: impl FnMut(UtilizationReading)) {
         let now = Instant::now();
         if now < self.due {
             return;
@@ -106,28 +103,34 @@ impl UtilizationReader {
         let paused = std::mem::take(&mut self.paused);
         match &mut self.state {
             State::Waiting if contexts == 0 && now - self.begun < CONTEXT_TIMEOUT => {}
-            State::Waiting => match Open::new() {
-                Ok(mut open) => {
-                    open.add(contexts, &mut hand_over);
-                    self.state = State::Open(open);
-                }
-                Err(why) => {
-                    tracing::info!("utilization is not read: {}", why.words());
-                    hand_over(UtilizationReading::Absent(why));
-                    self.state = State::Absent;
-                }
-            },
-            State::Open(open) => {
-                for gauge in open.gauges.iter_mut().filter(|gauge| uses(contexts, gauge.totals.device)) {
-                    if paused {
-                        gauge.begin_again();
-                    } else {
-                        gauge.read();
+            State::Waiting => {
+                let devices = Devices::find(found).ok_or(Absence::NoDevice);
+                match devices.and_then(|devices| devices.nvml.map(|_| devices)) {
+                    Ok(devices) => {
+                        let mut open = Open::default();
+                        open.add(devices, contexts, &mut hand_over);
+                        self.state = State::Open(open);
                     }
-                    hand_over(UtilizationReading::Device(gauge.totals));
+                    Err(why) => {
+                        tracing::info!("utilization is not read: {}", why.words());
+                        hand_over(UtilizationReading::Absent(why));
+                        self.state = State::Absent;
+                    }
                 }
-                if contexts != open.contexts {
-                    open.add(contexts, &mut hand_over);
+            }
+            State::Open(open) => {
+                for meter in open.meters.iter_mut().filter(|meter| uses(contexts, meter.totals.device)) {
+                    if paused {
+                        meter.begin_again();
+                    } else {
+                        meter.read();
+                    }
+                    hand_over(UtilizationReading::Device(meter.totals));
+                }
+                if contexts != open.contexts
+                    && let Some(devices) = found
+                {
+                    open.add(devices, contexts, &mut hand_over);
                 }
             }
             State::Absent => {}
@@ -141,33 +144,21 @@ fn uses(contexts: u64, device: DeviceId) -> bool {
 }
 
 impl Open {
-    fn new() -> Result<Self, Absence> {
-        let devices = driver_devices();
-        if devices.is_empty() {
-            return Err(Absence::NoDevice);
-        }
-        let nvml = Nvml::load().map_err(|error| match error {
-            LoadError::Absent => Absence::NoLibrary,
-            LoadError::Refused(status) => Absence::Refused(status.0),
-        })?;
-        Ok(Self { nvml, devices, contexts: 0, gauges: Vec::new() })
-    }
-
-    /// Opens the gauges of devices that have come into use; what is absent is handed over at once.
-    fn add(&mut self, contexts: u64, hand_over: &mut impl FnMut(UtilizationReading)) {
-        for device in &self.devices {
+    /// Takes up devices that have come into use; what is absent is handed over at once.
+    fn add(&mut self, devices: &mut Devices, contexts: u64, hand_over: &mut impl FnMut(UtilizationReading)) {
+        for device in devices.driver.clone() {
             let id = DeviceId(device.ordinal);
-            if !uses(contexts, id) || self.gauges.iter().any(|gauge| gauge.totals.device == id) {
+            if !uses(contexts, id) || self.meters.iter().any(|meter| meter.totals.device == id) {
                 continue;
             }
-            match self.nvml.device(device.uuid) {
-                Ok(opened) => {
-                    let gauge = Gauge::new(id, opened);
-                    hand_over(UtilizationReading::Device(gauge.totals));
-                    self.gauges.push(gauge);
+            match devices.handle(&device) {
+                Ok(handle) => {
+                    let meter = Meter::new(id, handle);
+                    hand_over(UtilizationReading::Device(meter.totals));
+                    self.meters.push(meter);
                 }
-                Err(status) => {
-                    let why = Some(absence(status));
+                Err(why) => {
+                    let why = Some(why);
                     let totals = DeviceUtilization {
                         device: id,
                         no_rates: why,
@@ -182,17 +173,9 @@ impl Open {
     }
 }
 
-fn absence(status: Status) -> Absence {
-    match status {
-        Status::NOT_SUPPORTED => Absence::NotSupported,
-        Status::FUNCTION_NOT_FOUND => Absence::NoFunction,
-        Status(code) => Absence::Refused(code),
-    }
-}
-
-impl Gauge {
-    /// Finds out which gauges there are; what is read now is where they begin.
-    fn new(id: DeviceId, device: nvml_sys::Device) -> Self {
+impl Meter {
+    /// Finds out what the device has; what is read now is where it begins.
+    fn new(id: DeviceId, device: Device) -> Self {
         let mut totals = DeviceUtilization { device: id, ..DeviceUtilization::default() };
         let read = Instant::now();
         let mut counters = None;
