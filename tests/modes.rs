@@ -30,7 +30,8 @@ fn words(output: &Output) -> String {
 /// like.
 fn watched(stage: &Stage, says: Option<&str>) -> Output {
     let mut host = with_nvml(stage, says);
-    host.env("GPUWHY_MODE", "monitor").env("GPUWHY_REPLAY_SPEED", "1");
+    // Utilization belongs to the mode, not to this setting.
+    host.env("GPUWHY_MODE", "monitor").env("GPUWHY_GPU_METRICS", "off").env("GPUWHY_REPLAY_SPEED", "1");
     host.output().unwrap()
 }
 
@@ -79,7 +80,7 @@ fn watching_leaves_cupti_to_others() {
 }
 
 #[test]
-fn a_watched_run_says_what_gauges_read_and_keeps_it() {
+fn a_watched_run_says_how_busy_the_device_was_and_keeps_it() {
     let stage = Stage::new();
     let begun = Instant::now();
     let text = words(&watched(&stage, Some("busy=34,memory=5,sm=12,pcie=1024")));
@@ -93,13 +94,13 @@ fn a_watched_run_says_what_gauges_read_and_keeps_it() {
         assert!(text.contains(wanted), "no {wanted:?} in {text}");
     }
     assert!(text.contains("No verdict. "), "nobody looked at a thread of this program: {text}");
-    let gauges = stage.report()["utilization"].clone();
-    let device = &gauges["devices"][0];
+    let utilization = stage.report()["utilization"].clone();
+    let device = &utilization["devices"][0];
     // Totals are whole nanoseconds and bytes.
     let reads = |value: &Value, wanted: f64| value.as_f64().is_some_and(|value| (value - wanted).abs() < 1e-6);
-    assert!(device["device"] == 0 && reads(&device["busy"], 0.34) && reads(&device["memory"], 0.05), "{gauges}");
+    assert!(device["device"] == 0 && reads(&device["busy"], 0.34) && reads(&device["memory"], 0.05), "{utilization}");
     let counters = &device["counters"];
-    assert!(reads(&counters["sm_active"], 0.12) && counters["nvlink_sent"].is_null(), "{gauges}");
+    assert!(reads(&counters["sm_active"], 0.12) && counters["nvlink_sent"].is_null(), "{utilization}");
     // Four readings a second for as long as the recording lasts, 2.56 s, and never more than the program lives.
     let covered = device["covered_ns"].as_u64().unwrap();
     assert!(covered >= 500_000_000 && u128::from(covered) <= lasted, "{covered} ns of {lasted}");
@@ -107,11 +108,11 @@ fn a_watched_run_says_what_gauges_read_and_keeps_it() {
     let kept = stage.path("kept.gpuwhy");
     let compacted = Command::new(GPUWHY).arg("compact").arg(stage.path("trace.gpuwhy")).arg("-o").arg(&kept).output();
     assert!(compacted.unwrap().status.success());
-    assert_eq!(crate::support::report(&kept).1["utilization"], gauges);
+    assert_eq!(crate::support::report(&kept).1["utilization"], utilization);
 }
 
 #[test]
-fn a_gauge_that_is_not_there_is_told_with_its_reason() {
+fn utilization_that_is_not_there_is_told_with_its_reason() {
     for (says, wanted) in [
         (None, "there is no libnvidia-ml.so.1"),
         (Some("refuses"), "NVML refused (error 9)"),

@@ -16,8 +16,8 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Loads the library at the first call; `None` while the driver shows no device. To be called when the program has a
-    /// context: `libprof.so` is loaded in the middle of `cuInit`, when the driver is busy.
+    /// Loads the library at the first call; `None` while the driver shows no device. To be called when the program has
+    /// a context: `libprof.so` is loaded in the middle of `cuInit`, when the driver is busy.
     pub fn find(found: &mut Option<Self>) -> Option<&mut Self> {
         if found.is_none() {
             let driver = driver_devices();
