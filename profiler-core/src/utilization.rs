@@ -1,24 +1,24 @@
-//! How busy devices were by their own gauges: what is known of a run in which no device work was recorded.
+//! How busy devices were by NVML: what is known of a run in which no device work was recorded.
 //!
 //! The driver's management library tells rates (percent of the time in which kernels or copies ran, on any device) and
 //! means of hardware counters (Hopper and later). They are about the device, whichever process used it, and have no
 //! place on a timeline. What is kept are totals: nanoseconds for shares, bytes for traffic, and beside each the time
-//! that it covers. So two states of the same run can be subtracted, means need no list of readings, and a gauge that is
-//! not there is told from one that reads 0. docs/reference/report.md defines the fields.
+//! that it covers. So two states of the same run can be subtracted, means need no list of readings, and a reading that
+//! is not there is told from one of 0. docs/reference/report.md defines the fields.
 
 use crate::record::DeviceId;
 
 /// Devices that are remembered; a process that uses more is not known.
 pub const DEVICE_LIMIT: usize = 64;
 
-/// Why a gauge was not read.
+/// Why something was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Absence {
     /// There is no libnvidia-ml.so.1.
     NoLibrary,
     /// The process has no device, as far as its driver tells.
     NoDevice,
-    /// The device is divided into MIG instances: gauges of the whole say nothing of this process's part.
+    /// The device is divided into MIG instances: readings of the whole say nothing of this process's part.
     Divided,
     /// The device does not have it (GPM: before Hopper).
     NotSupported,
@@ -139,7 +139,7 @@ impl Total {
     }
 }
 
-/// What the gauges of one device said so far.
+/// How busy one device was so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceUtilization {
     /// The device.
@@ -176,7 +176,7 @@ impl DeviceUtilization {
     }
 }
 
-/// What a reader of gauges tells: totals, of which the last of a device counts.
+/// What a reader tells: totals, of which the last of a device counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UtilizationReading {
     /// There are none of any device.
@@ -185,7 +185,7 @@ pub enum UtilizationReading {
     Device(DeviceUtilization),
 }
 
-/// The gauges of a run.
+/// The utilization of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Utilization {
     /// Why there are none; `None` also when nobody looked.
@@ -254,8 +254,8 @@ mod tests {
 
     #[test]
     fn the_newest_state_of_a_device_counts_and_devices_are_bounded() {
-        let mut gauges = Utilization::default();
-        assert!(gauges.is_empty() && gauges.busy().is_none());
+        let mut utilization = Utilization::default();
+        assert!(utilization.is_empty() && utilization.busy().is_none());
         let reading = |device, share| {
             let mut busy = Total::default();
             busy.add(100, share);
@@ -265,12 +265,12 @@ mod tests {
                 ..DeviceUtilization::default()
             })
         };
-        gauges.take(reading(0, 0.9));
-        gauges.take(reading(0, 0.2));
-        gauges.take(reading(1, 0.6));
-        assert_eq!(gauges.busy(), Some(0.4));
-        (0..100).for_each(|device| gauges.take(reading(device, 1.0)));
-        assert_eq!(gauges.devices.len(), DEVICE_LIMIT);
+        utilization.take(reading(0, 0.9));
+        utilization.take(reading(0, 0.2));
+        utilization.take(reading(1, 0.6));
+        assert_eq!(utilization.busy(), Some(0.4));
+        (0..100).for_each(|device| utilization.take(reading(device, 1.0)));
+        assert_eq!(utilization.devices.len(), DEVICE_LIMIT);
     }
 
     #[test]
@@ -278,9 +278,9 @@ mod tests {
         let mut device = DeviceUtilization { busy: Total { over_ns: 100, sum: 900 }, ..DeviceUtilization::default() };
         device.counters[Counter::Tensor as usize] = Total { over_ns: 1_000, sum: 1_001 };
         device.counters[Counter::PcieSent as usize] = Total { over_ns: 100, sum: 900 };
-        let mut gauges = Utilization::default();
-        gauges.take(UtilizationReading::Device(device));
-        let seen = &gauges.devices[0];
+        let mut utilization = Utilization::default();
+        utilization.take(UtilizationReading::Device(device));
+        let seen = &utilization.devices[0];
         assert_eq!((seen.busy.mean(), seen.counter(Counter::Tensor), seen.failed), (Some(1.0), Some(1.0), 1));
         assert_eq!(seen.counter(Counter::PcieSent), Some(9.0), "bytes a nanosecond");
     }

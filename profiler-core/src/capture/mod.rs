@@ -93,7 +93,7 @@ pub struct Captures {
     /// Parts of the run of which these captures note the replay.
     replay_logged: Vec<(u64, u64)>,
     cost: Option<Cost>,
-    gauges: Utilization,
+    utilization: Utilization,
     counters: CounterLog,
     /// What came before the first capture began.
     early: Vec<CounterEvent>,
@@ -196,9 +196,9 @@ impl Captures {
         self.cost = Some(cost);
     }
 
-    /// What the gauges of devices said so far, for the report.
+    /// How busy devices were so far, for the report.
     pub fn utilization(&mut self, reading: UtilizationReading) {
-        self.gauges.take(reading);
+        self.utilization.take(reading);
     }
 
     /// A sample of hardware counters, a reading of gauges, or what is known of them; in the order in which they came.
@@ -355,7 +355,7 @@ impl Captures {
         let make = if simulated { Report::new } else { Report::live };
         let mut report = make(session, attributor, dictionary, loss, end, damage);
         report.cost = self.cost;
-        report.gauges = self.gauges.clone();
+        report.utilization = self.utilization.clone();
         report.collectives = shown.and_then(|capture| capture.collectives.report(dictionary));
         report.counter_losses = self.counters.losses().to_vec();
         if simulated {

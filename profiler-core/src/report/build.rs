@@ -76,7 +76,7 @@ impl Report {
             memory: MemoryReport::of(attributor, dictionary),
             verdict,
             cost: None,
-            gauges: Utilization::default(),
+            utilization: Utilization::default(),
             monitored: None,
             bursts: None,
             counter_losses: Vec::new(),

@@ -1,12 +1,12 @@
-//! The verdict of a run in which no device work was recorded on purpose, and what its gauges said.
+//! The verdict of a run in which no device work was recorded on purpose, and how busy its devices were.
 //!
 //! Where hardware counters are sampled, [`crate::monitoring`] divides the time, and a cause is named where its
-//! intervals leave one. Else nothing divides device time: gauges tell how much of it was used, looks at the launching
-//! thread tell what that thread did, and only where both point the same way is a cause named, as likely. A launching
-//! thread that spins in a synchronization samples as one that computes, and one that waits for a lock may wait for the
-//! device, so neither is a cause here, and the share of a verdict is 0: none was measured. The utilization rate counts
-//! copies as well as kernels, and is coarse; the hardware counter counts kernels alone, so it goes before the rate
-//! where the device has it (docs/design/overhead.md).
+//! intervals leave one. Else nothing divides device time: utilization tells how much of it was used, looks at the
+//! launching thread tell what that thread did, and only where both point the same way is a cause named, as likely. A
+//! launching thread that spins in a synchronization samples as one that computes, and one that waits for a lock may
+//! wait for the device, so neither is a cause here, and the share of a verdict is 0: none was measured. The utilization
+//! rate counts copies as well as kernels, and is coarse; the hardware counter counts kernels alone, so it goes before
+//! the rate where the device has it (docs/design/overhead.md).
 
 use std::fmt::Write;
 
@@ -47,16 +47,16 @@ const MEASURE: &str = "Record the GPU work to see the cause and what it costs: g
 const SEE_BURST: &str = "See the causes within a burst, with kernels and best cases: gpuwhy report --capture 1 TRACE \
                          (--capture 2 for the second one).";
 
-/// Judges by hardware samples, and where there are none by gauges and looks.
+/// Judges by hardware samples, and where there are none by utilization and looks.
 pub(crate) fn verdict(report: &Report, samples: &SampleTotals) -> Verdict {
-    let mut evidence = evidence(&report.gauges, samples);
+    let mut evidence = evidence(&report.utilization, samples);
     let (group, share, because) = match &report.monitored {
         Some(time) => {
             let processes = report.process.world_size().unwrap_or(1);
             divided(time, processes > 1)
         }
         None => {
-            let (group, because) = judged(&report.gauges, samples);
+            let (group, because) = judged(&report.utilization, samples);
             (group, 0.0, because)
         }
     };
@@ -138,22 +138,22 @@ fn between(low: f64, high: f64) -> String {
     format!("{:.0} to {:.0} %", low * 100.0, high * 100.0)
 }
 
-fn judged(gauges: &Utilization, samples: &SampleTotals) -> (Group, String) {
+fn judged(utilization: &Utilization, samples: &SampleTotals) -> (Group, String) {
     const WATCHED: &str = "The run was only monitored (mode monitor records no GPU work), and";
     let cannot = |why: &str| (Group::CannotTell, format!("{WATCHED} {why}."));
     let likely = |group: Group, why: String| {
         let from = "Inferred from utilization and CPU samples: mode monitor records no GPU work";
         (group, format!("{}. {from}.", capitalized(&why)))
     };
-    let Some(busy) = gauges.busy() else { return cannot("it is unknown how busy the GPU was") };
-    let covered = gauges.devices.iter().map(|device| device.busy.over_ns).max().unwrap_or(0);
+    let Some(busy) = utilization.busy() else { return cannot("it is unknown how busy the GPU was") };
+    let covered = utilization.devices.iter().map(|device| device.busy.over_ns).max().unwrap_or(0);
     if covered < SHORTEST {
         return cannot(&format!("its utilization was read over {} only", duration(covered)));
     }
-    let computing = gauges.counter(Counter::Active).unwrap_or(busy);
+    let computing = utilization.counter(Counter::Active).unwrap_or(busy);
     let idle = 1.0 - computing;
     if idle < WORTH_SHARE {
-        return match gauges.counter(Counter::Multiprocessors) {
+        return match utilization.counter(Counter::Multiprocessors) {
             Some(filled) if filled >= FILLED_SHARE => likely(
                 Group::GpuCompute,
                 format!(
@@ -171,7 +171,7 @@ fn judged(gauges: &Utilization, samples: &SampleTotals) -> (Group, String) {
         };
     }
     let host_traffic =
-        [Counter::PcieSent, Counter::PcieReceived].into_iter().filter_map(|way| gauges.counter(way)).sum::<f64>();
+        [Counter::PcieSent, Counter::PcieReceived].into_iter().filter_map(|way| utilization.counter(way)).sum::<f64>();
     if busy - computing >= SPEAKING_SHARE * idle && host_traffic >= COPYING {
         let (busy, computing) = (busy * 100.0, computing * 100.0);
         let why = format!(
@@ -199,9 +199,9 @@ fn judged(gauges: &Utilization, samples: &SampleTotals) -> (Group, String) {
 }
 
 /// What was read, a sentence for each device and one for the thread.
-fn evidence(gauges: &Utilization, samples: &SampleTotals) -> Vec<String> {
-    let mut sentences: Vec<String> = gauges.devices.iter().take(4).map(device_sentence).collect();
-    if let Some(absence) = gauges.absence {
+fn evidence(utilization: &Utilization, samples: &SampleTotals) -> Vec<String> {
+    let mut sentences: Vec<String> = utilization.devices.iter().take(4).map(device_sentence).collect();
+    if let Some(absence) = utilization.absence {
         sentences.push(format!("The GPU's utilization was not read: {}.", absence.words()));
     }
     if samples.covered_ns > 0 {
@@ -254,12 +254,12 @@ fn gauge_words(device: &DeviceUtilization) -> Vec<String> {
     words
 }
 
-/// What gauges said, for a report that has more to say: nothing where the verdict names them already.
+/// How busy devices were, for a report that has more to say: nothing where the verdict names them already.
 pub(super) fn lines(out: &mut Page, report: &Report) {
     if report.devices.is_empty() {
         return;
     }
-    for device in report.gauges.devices.iter().take(2) {
+    for device in report.utilization.devices.iter().take(2) {
         wrapped(out, "Utilization: ", &device_sentence(device));
     }
 }
@@ -273,9 +273,9 @@ pub(super) fn live_part(report: &Report) -> Option<String> {
             if high - low < 0.03 { format!("{:.0} %", low.midpoint(high) * 100.0) } else { between(low, high) }
         ));
     }
-    let gauges = &report.gauges;
-    let mut part = format!("GPU busy {:.0} % (NVML)", gauges.busy()? * 100.0);
-    if let Some(filled) = gauges.counter(Counter::Multiprocessors) {
+    let utilization = &report.utilization;
+    let mut part = format!("GPU busy {:.0} % (NVML)", utilization.busy()? * 100.0);
+    if let Some(filled) = utilization.counter(Counter::Multiprocessors) {
         let _ = write!(part, ", multiprocessors {:.0} %", filled * 100.0);
     }
     Some(part)
@@ -289,16 +289,16 @@ mod tests {
 
     const RUN: u64 = 10_000_000_000;
 
-    fn gauges(busy: f64, filled: Option<f64>) -> Utilization {
+    fn utilization(busy: f64, filled: Option<f64>) -> Utilization {
         let mut device = DeviceUtilization { device: DeviceId(0), ..DeviceUtilization::default() };
         device.busy.add(RUN, busy);
         match filled {
             Some(share) => device.counters[Counter::Multiprocessors as usize].add(RUN, share),
             None => device.no_counters = Some(Absence::NotSupported),
         }
-        let mut gauges = Utilization::default();
-        gauges.take(UtilizationReading::Device(device));
-        gauges
+        let mut utilization = Utilization::default();
+        utilization.take(UtilizationReading::Device(device));
+        utilization
     }
 
     fn samples(loading: f64, asleep: f64) -> SampleTotals {
@@ -315,33 +315,33 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_is_named_only_where_gauges_and_looks_agree() {
-        let group = |gauges: &Utilization, samples: &SampleTotals| judged(gauges, samples).0;
-        assert_eq!(group(&gauges(0.34, Some(0.12)), &samples(0.61, 0.0)), Group::DataLoading);
-        assert_eq!(group(&gauges(0.34, None), &samples(0.1, 0.5)), Group::HostCpu);
+    fn a_cause_is_named_only_where_utilization_and_looks_agree() {
+        let group = |utilization: &Utilization, samples: &SampleTotals| judged(utilization, samples).0;
+        assert_eq!(group(&utilization(0.34, Some(0.12)), &samples(0.61, 0.0)), Group::DataLoading);
+        assert_eq!(group(&utilization(0.34, None), &samples(0.1, 0.5)), Group::HostCpu);
         assert_eq!(
-            group(&gauges(0.34, None), &samples(0.1, 0.1)),
+            group(&utilization(0.34, None), &samples(0.1, 0.1)),
             Group::CannotTell,
             "a busy thread may launch or wait"
         );
         assert_eq!(
-            group(&gauges(0.97, Some(0.8)), &samples(0.9, 0.0)),
+            group(&utilization(0.97, Some(0.8)), &samples(0.9, 0.0)),
             Group::GpuCompute,
             "loading that costs nothing"
         );
-        assert_eq!(group(&gauges(0.97, Some(0.05)), &samples(0.0, 0.0)), Group::CannotTell, "small kernels");
-        assert_eq!(group(&gauges(0.97, None), &samples(0.0, 0.0)), Group::CannotTell);
+        assert_eq!(group(&utilization(0.97, Some(0.05)), &samples(0.0, 0.0)), Group::CannotTell, "small kernels");
+        assert_eq!(group(&utilization(0.97, None), &samples(0.0, 0.0)), Group::CannotTell);
         assert_eq!(
             group(&Utilization::default(), &samples(0.9, 0.0)),
             Group::CannotTell,
             "an idle device was not seen"
         );
-        assert_eq!(group(&gauges(0.2, None), &SampleTotals::default()), Group::CannotTell, "nobody looked");
+        assert_eq!(group(&utilization(0.2, None), &SampleTotals::default()), Group::CannotTell, "nobody looked");
     }
 
     #[test]
     fn copies_keep_a_device_busy_without_kernels() {
-        let mut copying = gauges(1.0, Some(0.0));
+        let mut copying = utilization(1.0, Some(0.0));
         copying.devices[0].counters[Counter::Active as usize].add(RUN, 0.01);
         assert_eq!(
             judged(&copying, &samples(0.0, 0.0)).0,
@@ -356,8 +356,8 @@ mod tests {
 
     #[test]
     fn every_reason_is_said() {
-        let (_, why) = judged(&gauges(0.34, None), &samples(0.61, 0.0));
-        let text = [vec![why], evidence(&gauges(0.34, None), &samples(0.61, 0.0))].concat().join(" ");
+        let (_, why) = judged(&utilization(0.34, None), &samples(0.61, 0.0));
+        let text = [vec![why], evidence(&utilization(0.34, None), &samples(0.61, 0.0))].concat().join(" ");
         for wanted in [
             "Inferred from utilization",
             "idle 66 %",
@@ -371,7 +371,7 @@ mod tests {
 
     #[test]
     fn readings_over_a_moment_are_no_evidence() {
-        let mut short = gauges(0.1, None);
+        let mut short = utilization(0.1, None);
         short.devices[0].busy.over_ns = SHORTEST - 1;
         let (found, why) = judged(&short, &samples(0.9, 0.0));
         assert_eq!(found, Group::CannotTell);

@@ -52,7 +52,7 @@ kinds! {
     CAPTURE = 7;
     /// What tracing itself took so far.
     COST = 8;
-    /// What the gauges of a device said so far.
+    /// How busy a device was so far.
     UTILIZATION = 9;
     /// The report that a long run ended with.
     ANSWER = 10;

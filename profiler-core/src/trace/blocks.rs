@@ -11,7 +11,9 @@ use zstd::bulk::Decompressor;
 use super::block::{Header, MUST_UNDERSTAND, ZSTD, kind};
 use super::source::Source;
 use super::varint::Malformed;
-use super::{Damage, Item, TraceError, collectives, counters, events, gauges, kernels, meta, pack, program_counters};
+use super::{
+    Damage, Item, TraceError, collectives, counters, events, kernels, meta, pack, program_counters, utilization,
+};
 use crate::kernels::KernelProfile;
 use crate::kernels::source::PcWindow;
 use crate::process_info::ProcessInfo;
@@ -228,7 +230,7 @@ impl<R: Read> BlockReader<R> {
             kind::LOSS => Item::Loss(meta::decode_loss(body)?),
             kind::CAPTURE => Item::Capture(meta::decode_capture(body, at)?),
             kind::COST => Item::Cost(meta::decode_cost(body)?),
-            kind::UTILIZATION => Item::Utilization(gauges::decode(body)?),
+            kind::UTILIZATION => Item::Utilization(utilization::decode(body)?),
             kind::FLUSH => Item::Flush(at),
             kind::CALL_RECORDING => {
                 self.source.damage.calls_left_out += u64::from(body == [0]);

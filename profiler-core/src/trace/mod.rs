@@ -5,8 +5,8 @@
 //! Records of all kinds that wait for the same flush share one block, field by field, as small differences to what
 //! a predictor expects. `docs/reference/trace-format.md` specifies every byte.
 //!
-//! UtilizationReading order: `block` (framing), `varint`, `split`, `column` (predictors), `row` (which field is which
-//! column), `events` and `marks` (a block of rows), `entry` (dictionary), `meta` (session, loss, end), `gauges`,
+//! Reading order: `block` (framing), `varint`, `split`, `column` (predictors), `row` (which field is which
+//! column), `events` and `marks` (a block of rows), `entry` (dictionary), `meta` (session, loss, end), `utilization`,
 //! `counters`, `kernels`, `program_counters`, `collectives`, `answer`, `pack`, `writer`, `source` (recovery), `blocks`
 //! and `reader`.
 //!
@@ -23,7 +23,6 @@ mod error;
 mod events;
 #[cfg(test)]
 mod fixtures;
-mod gauges;
 mod kernels;
 mod marks;
 mod meta;
@@ -34,6 +33,7 @@ mod row;
 mod source;
 mod split;
 mod stored_report;
+mod utilization;
 mod varint;
 mod writer;
 
@@ -66,7 +66,7 @@ pub enum Item {
     Capture(CaptureMark),
     /// What tracing itself took so far. Totals; the last one counts.
     Cost(Cost),
-    /// What the gauges of devices said so far. Totals; the last one of a device counts.
+    /// How busy devices were so far. Totals; the last one of a device counts.
     Utilization(UtilizationReading),
     /// Samples of hardware counters and readings of gauges.
     Counters(CounterEvent),

@@ -1,4 +1,4 @@
-//! The body of a UTILIZATION block: totals of the gauges of one device, or why there are none.
+//! The body of a UTILIZATION block: how busy one device was in all, or why there are none.
 //!
 //! Written about once a second where no device work is recorded. Each block is complete, so the last of a device is the
 //! mean of the run, and two of them differ by what lay between.

@@ -12,7 +12,7 @@ use super::column::Encoder;
 use super::entry::Written;
 use super::events::Rows;
 use super::pack::Packer;
-use super::{StoredReport, collectives, counters, gauges, kernels, meta, program_counters, stored_report};
+use super::{StoredReport, collectives, counters, kernels, meta, program_counters, stored_report, utilization};
 use crate::collective::CollectiveEvent;
 use crate::cost::Cost;
 use crate::counters::CounterEvent;
@@ -208,7 +208,7 @@ impl<W: Write> TraceWriter<W> {
         })
     }
 
-    /// Writes everything that waits and what gauges said by `at`.
+    /// Writes everything that waits and how busy devices were by `at`.
     ///
     /// # Errors
     ///
@@ -221,7 +221,7 @@ impl<W: Write> TraceWriter<W> {
     ) -> io::Result<()> {
         self.transaction(|writer| {
             writer.stage_chunk(dictionary)?;
-            gauges::encode(reading, &mut writer.body);
+            utilization::encode(reading, &mut writer.body);
             writer.stage(kind::UTILIZATION, 0, (at.nanos(), at.nanos()))
         })
     }

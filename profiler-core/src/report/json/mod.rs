@@ -7,13 +7,13 @@ mod bursts;
 mod collectives;
 mod cost;
 mod device;
-mod gauges;
 mod host;
 mod launches;
 mod limits;
 mod memory;
 mod monitored;
 mod ranges;
+mod utilization;
 
 use std::collections::BTreeMap;
 
@@ -23,13 +23,13 @@ use self::bursts::{BurstsJson, bursts};
 use self::collectives::CollectivesJson;
 use self::cost::{CostJson, cost};
 use self::device::{DeviceJson, device};
-use self::gauges::{GaugesJson, gauges};
 use self::host::HostJson;
 use self::launches::{KernelLinesJson, LibraryJson, library};
 use self::limits::{CounterLossJson, counter_loss};
 use self::memory::MemoryJson;
 use self::monitored::{MonitoredJson, monitored};
 use self::ranges::RangesJson;
+use self::utilization::{UtilizationJson, utilization};
 use super::{CaptureRow, PlanStep, Ranked, Report};
 use crate::attribution::leaf::Group;
 use crate::process_info::End;
@@ -61,7 +61,7 @@ pub struct Document {
     #[serde(skip_serializing_if = "Option::is_none")]
     cost: Option<CostJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    utilization: Option<GaugesJson>,
+    utilization: Option<UtilizationJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     monitored: Option<MonitoredJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -206,7 +206,7 @@ impl Document {
             memory: report.memory.as_ref().map(MemoryJson::new),
             collectives: report.collectives.as_ref().map(CollectivesJson::new),
             cost: report.cost.as_ref().map(cost),
-            utilization: gauges(&report.gauges),
+            utilization: utilization(&report.utilization),
             monitored: report.monitored.as_ref().map(monitored),
             bursts: report.bursts.as_ref().map(bursts),
             verdict: VerdictJson {

@@ -1,4 +1,4 @@
-//! What gauges said, for programs. Absent ones are null, with the reason beside them.
+//! Utilization of devices, for programs. Absent ones are null, with the reason beside them.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use serde::Serialize;
 use crate::utilization::{Counter, DeviceUtilization, Utilization};
 
 #[derive(Debug, Serialize)]
-pub(super) struct GaugesJson {
+pub(super) struct UtilizationJson {
     absence: Option<String>,
-    devices: Vec<DeviceGaugesJson>,
+    devices: Vec<DeviceUtilizationJson>,
 }
 
 #[derive(Debug, Serialize)]
-struct DeviceGaugesJson {
+struct DeviceUtilizationJson {
     device: u32,
     covered_ns: u64,
     busy: Option<f64>,
@@ -25,8 +25,8 @@ struct DeviceGaugesJson {
 }
 
 /// `None` when nobody looked.
-pub(super) fn gauges(gauges: &Utilization) -> Option<GaugesJson> {
-    let device = |device: &DeviceUtilization| DeviceGaugesJson {
+pub(super) fn utilization(utilization: &Utilization) -> Option<UtilizationJson> {
+    let device = |device: &DeviceUtilization| DeviceUtilizationJson {
         device: device.device.0,
         covered_ns: device.busy.over_ns,
         busy: device.busy.mean(),
@@ -36,8 +36,8 @@ pub(super) fn gauges(gauges: &Utilization) -> Option<GaugesJson> {
         no_rates: device.no_rates.map(|why| why.words()),
         no_counters: device.no_counters.map(|why| why.words()),
     };
-    (!gauges.is_empty()).then(|| GaugesJson {
-        absence: gauges.absence.map(|why| why.words()),
-        devices: gauges.devices.iter().map(device).collect(),
+    (!utilization.is_empty()).then(|| UtilizationJson {
+        absence: utilization.absence.map(|why| why.words()),
+        devices: utilization.devices.iter().map(device).collect(),
     })
 }

@@ -67,8 +67,8 @@ pub struct Report {
     pub verdict: Verdict,
     /// What tracing itself took; `None` when the trace does not say. Filled in by [`crate::capture`].
     pub cost: Option<Cost>,
-    /// What the gauges of devices said; empty when nobody read them. Filled in by [`crate::capture`].
-    pub gauges: Utilization,
+    /// How busy devices were; empty when nobody read it. Filled in by [`crate::capture`].
+    pub utilization: Utilization,
     /// How the time of a run without records of device work divides; `None` without hardware samples. Filled in by
     /// [`crate::capture`].
     pub monitored: Option<MonitoredTime>,
