@@ -11,7 +11,6 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use gpuwhy::Report;
 use gpuwhy_import::{Input, OpenError, Request};
-use profiler_core::report::json::Document;
 use profiler_core::text_format::{Style, printable};
 use serde_json::{Map, Value, json};
 use tracing::info;
@@ -162,9 +161,8 @@ pub fn run(props: &Props) -> Result<u8> {
 
 /// The report as a line of JSON; without a price its fields are in the order of the documentation.
 fn json_line(report: &Report, props: &Props) -> Result<String> {
-    let document = Document::new(report);
-    let Some((per_hour, unit)) = &props.price else { return terminal::json(&document) };
-    let mut document = serde_json::to_value(&document)?;
+    let Some((per_hour, unit)) = &props.price else { return terminal::json(report) };
+    let mut document = serde_json::to_value(report)?;
     document["price"] = price(report, *per_hour, unit);
     terminal::json(&document)
 }

@@ -10,7 +10,6 @@ use profiler_core::record::{
     ApiCall, ApiDomain, ApiFunction, ContextId, CorrelationId, DeviceId, Kernel, LaunchConfig, Loss, Record, StreamId,
     ThreadId, Timestamp,
 };
-use profiler_core::report::json::Document;
 use profiler_core::trace::{StoredReport, TraceWriter};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -135,7 +134,7 @@ fn the_library_says_the_same_as_the_command() {
     let path = files.add("good.gpuwhy", &trace());
     let json: Value = serde_json::from_slice(&report(&[&"--json", &path]).stdout).unwrap();
     let report = gpuwhy::open(&path).unwrap();
-    assert_eq!(serde_json::to_value(Document::new(&report)).unwrap(), json);
+    assert_eq!(serde_json::to_value(&report).unwrap(), json);
 }
 
 #[test]

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use profiler_core::attribution::leaf::{Group, Leaf};
 use profiler_core::counters::roofs::{Limit, Roof};
 use profiler_core::report::Report;
-use profiler_core::report::json::Document;
 use profiler_core::steps::LoggedStep;
 use profiler_core::whatif::ScenarioKind;
 use profiler_core::words;
@@ -23,10 +22,10 @@ use crate::sources::Excerpt;
 
 /// See the [module](self).
 #[derive(Serialize)]
-pub(crate) struct Manifest {
+pub(crate) struct Manifest<'a> {
     page_version: u32,
     source: Source,
-    report: Document,
+    report: &'a Report,
     /// What is missing or doubtful in the trace.
     missing: Vec<String>,
     /// What of the trace is not in the page.
@@ -130,13 +129,13 @@ impl Timeline {
     }
 }
 
-impl Manifest {
-    pub(crate) fn new(report: &Report, source: Source, left_out: Vec<String>, timeline: Option<Timeline>) -> Self {
+impl<'a> Manifest<'a> {
+    pub(crate) fn new(report: &'a Report, source: Source, left_out: Vec<String>, timeline: Option<Timeline>) -> Self {
         let group_of = |leaf: Leaf| Group::ALL.iter().position(|&group| group == leaf.group()).unwrap_or(0);
         Self {
             page_version: PAGE_VERSION,
             source,
-            report: Document::new(report),
+            report,
             missing: report.missing(),
             left_out,
             leaves: Leaf::ALL

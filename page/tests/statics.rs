@@ -2,7 +2,6 @@
 
 use gpuwhy_import::{TraceFile, unwatched};
 use gpuwhy_page::{read, write_report};
-use profiler_core::report::json::Document;
 use serde_json::Value;
 
 use crate::page::{Stage, launches, launches_with, options};
@@ -16,7 +15,7 @@ fn the_answer_is_there_without_scripts() {
     for wanted in [&report.conclusion()[..40], "my_kernel", "cudaLaunchKernel", "Nothing is missing from the trace."] {
         assert!(visible.contains(wanted), "{wanted}");
     }
-    let document: Value = serde_json::to_value(Document::new(&report)).unwrap();
+    let document: Value = serde_json::to_value(&report).unwrap();
     assert_eq!(page.manifest()["report"], document);
     assert!(page.outcome.damage.is_empty());
 }
@@ -99,7 +98,7 @@ fn a_clock_that_steps_gives_a_page() {
         let page = stage.page(&options());
         let manifest = page.manifest();
         let report = stage.file().report(None, &mut unwatched).unwrap();
-        let document = serde_json::to_value(Document::new(&report)).unwrap();
+        let document = serde_json::to_value(&report).unwrap();
         assert_eq!(manifest["report"], document, "{step}");
         let streams = manifest["timeline"]["lanes"].as_array().unwrap().iter().filter(|lane| lane["kind"] == "stream");
         let kernels: u64 = streams.map(|lane| lane["embedded"].as_u64().unwrap()).sum();

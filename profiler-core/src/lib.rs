@@ -20,6 +20,8 @@ pub mod counters;
 pub mod demangle;
 pub mod dictionary;
 pub mod diff;
+#[cfg(feature = "serde")]
+mod document;
 pub mod geometry;
 pub mod hang;
 pub mod history;

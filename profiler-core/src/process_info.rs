@@ -146,6 +146,7 @@ impl ProcessInfo {
 
 /// How a trace ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum End {
     /// No end was written: the process was killed, crashed or left by `_exit`.
     #[default]

@@ -7,7 +7,6 @@ use profiler_core::counters::roofs::Limit;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{Device, PcieLink, ThreadName};
-use profiler_core::report::json::Document;
 use profiler_core::report::library::Library;
 use profiler_core::report::{ComputeLimits, DeviceReport, KernelLineRow, KernelRow, LibraryRow, NamedLimits, Report};
 use profiler_core::steps::{Step, StepSource};
@@ -323,7 +322,7 @@ fn steps(
 fn counters(report: &Report) -> Vec<(String, i64)> {
     let mut counters = Vec::new();
     // A report is made of numbers and texts: there is nothing that JSON could not hold.
-    let document = serde_json::to_value(Document::new(report)).unwrap_or_default();
+    let document = serde_json::to_value(report).unwrap_or_default();
     collect(String::new(), &document["completeness"], &mut counters);
     counters
 }

@@ -27,6 +27,7 @@ pub enum Subject {
 
 /// How often and how long a cause kept the device idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct GapTotals {
     /// Gaps of the device that it had a part in.
     pub count: u64,
@@ -46,6 +47,7 @@ impl GapTotals {
 
 /// What a gap waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Producer {
     /// What it did.
     pub work: Work,

@@ -81,11 +81,13 @@ impl Mode {
 
 /// Less was recorded from here on, because tracing took more than was allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct StepDown {
-    /// When.
-    pub at: Timestamp,
     /// What is recorded since then.
     pub to: Mode,
+    /// When.
+    #[cfg_attr(feature = "serde", serde(rename = "at_unix_ns"))]
+    pub at: Timestamp,
 }
 
 /// Steps that are remembered: a mode is left once at most.

@@ -67,6 +67,7 @@ struct Run {
 
 /// What became of the samples of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct SampleUse {
     /// Samples in the equations.
     pub used: u64,

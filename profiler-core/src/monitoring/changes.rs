@@ -16,14 +16,17 @@ const KEPT: usize = 64;
 
 /// A bottleneck, from a moment on.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Change {
     /// Since when, as far as is known.
+    #[cfg_attr(feature = "serde", serde(rename = "at_unix_ns"))]
     pub at: Timestamp,
     /// The bottleneck.
     pub group: Group,
     /// Its share of the time, 0 to 1: the smallest by samples, or that of the burst.
     pub share: f64,
     /// The burst that tells; `None` for samples.
+    #[cfg_attr(feature = "serde", serde(rename = "capture"))]
     pub burst: Option<u32>,
 }
 

@@ -27,10 +27,13 @@ const WIND_DOWN: f64 = 2e9;
 
 /// A part of a monitored time.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct MonitoredPart {
     /// Its cause.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub group: Group,
     /// Time that belongs to it for certain, but for chance; nanoseconds of device time.
+    #[cfg_attr(feature = "serde", serde(rename = "ns"))]
     pub nanos: u64,
     /// Smallest and largest share of the time with this cause, 0 to 1: what cannot be told apart, and an interval of
     /// 95 % for chance.

@@ -4,6 +4,7 @@ use std::fmt;
 
 /// A point in time: nanoseconds since the Unix epoch on the clock of the trace. Zero means "not recorded".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Timestamp(u64);
 
 impl Timestamp {
@@ -33,6 +34,7 @@ macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident($int:ty);)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize))]
         pub struct $name(pub $int);
 
         impl fmt::Display for $name {

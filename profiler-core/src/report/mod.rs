@@ -17,7 +17,7 @@ mod cost;
 mod gaps;
 mod host;
 #[cfg(feature = "serde")]
-pub mod json;
+mod json;
 mod kernel_gains;
 pub(crate) mod launches;
 pub mod library;
@@ -131,13 +131,5 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.summary().trim_end())
-    }
-}
-
-/// The documented JSON: [`json::Document`].
-#[cfg(feature = "serde")]
-impl serde::Serialize for Report {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        json::Document::new(self).serialize(serializer)
     }
 }

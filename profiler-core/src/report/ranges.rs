@@ -267,7 +267,7 @@ fn host_table(out: &mut Page, title: &str, rows: &[&RangeRow], with_style: bool)
 }
 
 /// As Nsight Systems calls it.
-pub(super) fn style_name(style: RangeStyle) -> &'static str {
+fn style_name(style: RangeStyle) -> &'static str {
     match style {
         RangeStyle::PushPop => "PushPop",
         RangeStyle::StartEnd => "StartEnd",

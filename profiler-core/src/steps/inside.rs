@@ -11,6 +11,7 @@ const DISTANCES: usize = 8;
 
 /// A unit that repeats within a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Inside {
     /// How often it comes in a row.
     pub times: u32,

@@ -38,6 +38,7 @@ const BELIEVED: u64 = 3;
 
 /// Counts of what came and what could not be placed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct RangeCounts {
     /// Ends without a begin that was seen.
     pub unmatched: u64,

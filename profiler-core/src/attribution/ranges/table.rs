@@ -24,6 +24,7 @@ const CLOSED_LIMIT: usize = 32_768;
 
 /// How a range is delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub enum RangeStyle {
     /// Pushed on and popped from the stack of its thread and domain.
     PushPop,

@@ -6,6 +6,7 @@ use crate::record::{Timestamp, Trigger};
 
 /// The bursts of a run, and its bottlenecks.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct BurstTable {
     /// One row for each of the first [`ROW_LIMIT`](crate::capture::ROW_LIMIT) bursts that have ended.
     pub rows: Vec<BurstRow>,

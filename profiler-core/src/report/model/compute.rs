@@ -40,6 +40,7 @@ impl GridClass {
 
 /// Means over launches, weighted by their durations. Launches of unknown geometry are left out.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct KernelGeometry {
     /// Launch configurations in it.
     pub configurations: u64,

@@ -62,6 +62,7 @@ impl CopyClass {
 
 /// Duration of a copy as a straight line over its size.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct CopyFit {
     /// What a copy of no bytes would take, nanoseconds.
     pub latency_ns: f64,
@@ -71,6 +72,7 @@ pub struct CopyFit {
 
 /// How much of the time of copies ran beneath computation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct CopyOverlap {
     /// Time in which only copies ran, nanoseconds.
     pub exposed_ns: u64,

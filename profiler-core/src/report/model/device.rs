@@ -90,10 +90,12 @@ impl TypicalSteps {
 
 /// A step of a device without gpuwhy, predicted.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Untraced {
     /// How long a step takes, nanoseconds.
     pub step_ns: u64,
     /// How long it took with gpuwhy (median), nanoseconds.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub measured_step_ns: u64,
     /// The part of a step with gpuwhy that goes without it, 0 to 1.
     pub share_of_tracing: f64,

@@ -6,12 +6,15 @@ use crate::attribution::{GapTotals, Producer};
 
 /// Idle time of one leaf that was blamed on one thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct GapRow {
     /// The kind of cause.
     pub leaf: Leaf,
     /// What it is blamed on.
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub subject: GapSubject,
     /// How often and how long.
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub tally: GapTotals,
 }
 
@@ -64,9 +67,12 @@ impl GapSubject {
 
 /// Idle time behind events of one kind, after start-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Awaited {
     /// What was waited for.
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub producer: Producer,
     /// How often and how long.
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub tally: GapTotals,
 }

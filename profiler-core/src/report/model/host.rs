@@ -32,6 +32,7 @@ pub struct CauseRow {
 
 /// Idle device time while the launching thread was at one line.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct LineRow {
     /// The cause that most of the time had.
     pub cause: HostCause,
@@ -43,8 +44,10 @@ pub struct LineRow {
     pub function: String,
     /// Function and file of what it called: the innermost frame, or the innermost native one outside of the C library
     /// and the interpreter. Of several native functions of one library the one that took most.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::document::within"))]
     pub within: Option<(String, String)>,
     /// The part of [`total_ns`](Self::total_ns) in the function that is named there, nanoseconds; otherwise all of it.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub within_ns: u64,
     /// Gaps in which a sample saw the thread there.
     pub samples: u64,

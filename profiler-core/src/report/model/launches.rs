@@ -5,11 +5,13 @@ use crate::report::library::Library;
 
 /// Kernels of one library, on all devices.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct LibraryRow {
     /// The library, or the loaded file that samples saw launch the kernels; `None` for kernels of which neither is
     /// known: the program's own, or those of a library that no rule knows.
     pub library: Option<String>,
     /// Distinct kernels.
+    #[cfg_attr(feature = "serde", serde(rename = "kernels"))]
     pub names: u64,
     /// How often they ran.
     pub count: u64,
@@ -20,6 +22,7 @@ pub struct LibraryRow {
     /// Part of the time of all kernels, 0 to 1.
     pub share: f64,
     /// The kernel with the most time.
+    #[cfg_attr(feature = "serde", serde(rename = "largest_kernel"))]
     pub largest: String,
 }
 
@@ -59,21 +62,26 @@ pub struct SampledTime {
 
 /// Kernels that one line launched.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct LaunchLineRow {
     /// The line; of what differs between its launches, what most samples saw.
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub place: LaunchSite,
     /// Time of its kernels.
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub time: SampledTime,
     /// Part of the time of all kernels, 0 to 1.
     pub share: f64,
     /// Distinct kernels and graphs.
     pub kernels: u64,
     /// The one with the most time.
+    #[cfg_attr(feature = "serde", serde(rename = "largest_kernel"))]
     pub largest: String,
 }
 
 /// One kernel, or one CUDA graph, as one place launched it.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct KernelLineRow {
     /// Demangled name of the kernel, or `CUDA graph` with its number.
     pub kernel: String,
@@ -82,8 +90,10 @@ pub struct KernelLineRow {
     /// The library that the kernel's name tells.
     pub library: Option<Library>,
     /// The place.
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub place: LaunchSite,
     /// The part of `kernel_ns` that belongs to this place.
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub time: SampledTime,
     /// Samples in launches of this kernel at any place.
     pub kernel_samples: u64,
@@ -93,6 +103,7 @@ pub struct KernelLineRow {
 
 /// Where something was launched.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct LaunchSite {
     /// File of the program's innermost frame.
     pub file: String,
@@ -101,6 +112,7 @@ pub struct LaunchSite {
     /// Its function.
     pub function: String,
     /// Function and file of the innermost Python frame, when that is another one.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::document::within"))]
     pub within: Option<(String, String)>,
     /// Class of the innermost module whose `forward` was running.
     pub module: Option<String>,

@@ -5,8 +5,10 @@ use crate::record::{DeviceId, MemoryKind, ThreadId};
 
 /// Memory that was allocated while measuring.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct MemoryReport {
     /// By device and kind; the largest peak first.
+    #[cfg_attr(feature = "serde", serde(rename = "places"))]
     pub rows: Vec<MemoryRow>,
     /// Releases of memory whose allocation is not known: it was held before.
     pub unknown_releases: u64,
@@ -29,6 +31,7 @@ pub struct MemoryRow {
 
 /// The call that took memory to its peak.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct PeakBy {
     /// The thread.
     pub thread: ThreadId,

@@ -99,6 +99,7 @@ pub struct Part {
 
 /// Calls of one API function, by whichever thread.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ApiRow {
     /// Name without version suffix.
     pub name: String,

@@ -7,13 +7,15 @@ use crate::counters::roofs::LimitTimes;
 
 /// What is known of the ranges.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct RangesReport {
-    /// By name; those with the most projected time first, then those with the most host time.
-    pub rows: Vec<RangeRow>,
-    /// What could not be placed.
-    pub counts: RangeCounts,
     /// Ranges that began and have not ended.
     pub open: u64,
+    /// What could not be placed.
+    #[cfg_attr(feature = "serde", serde(flatten))]
+    pub counts: RangeCounts,
+    /// By name; those with the most projected time first, then those with the most host time.
+    pub rows: Vec<RangeRow>,
 }
 
 /// Ranges of one name.

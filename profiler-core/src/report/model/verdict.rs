@@ -89,6 +89,7 @@ impl RecoverableBy {
 
 /// A group with the time it has and the time that could be had back.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Ranked {
     /// The group.
     pub group: Group,
