@@ -56,7 +56,7 @@ pub fn run(props: &Props) -> Result<u8> {
     };
     let outcome = gpuwhy::compare(&a, &b);
     if props.json {
-        io::stdout().write_all(terminal::json(&Document::new(&outcome))?.as_bytes())?;
+        io::stdout().write_all(terminal::json(&Document(&outcome))?.as_bytes())?;
     }
     let diff = match outcome {
         Ok(diff) => diff,

@@ -51,7 +51,7 @@ fn less_use_of_memory_is_a_change_of_that_limit() {
     assert!(limit == Limit::Memory && (found as f64 / wanted - 1.0).abs() < 0.2, "{limit:?} {found} {wanted}");
     let text = diff.text(10);
     assert!(text.contains("memory (memory)") && text.contains("sum, computing (compute)"), "{text}");
-    let json = serde_json::to_value(Document::new(&Ok(diff))).unwrap();
+    let json = serde_json::to_value(Document(&Ok(diff))).unwrap();
     assert_eq!(json["devices"][0]["compute_limits"]["changes"][0]["name"], "memory");
     assert_eq!(json["devices"][0]["compute_limits"]["changes"][0]["change_ns"], found);
 }

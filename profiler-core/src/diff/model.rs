@@ -103,6 +103,7 @@ pub struct DeviceDiff {
 
 /// What became of the duration of one unit, as far as one run each can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Outcome {
     /// B takes less time.
     Faster,

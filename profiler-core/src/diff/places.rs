@@ -17,6 +17,7 @@ use crate::report::Sequence;
 
 /// What became of an operation of the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Fate {
     /// Only B's step has it.
     Added,
@@ -30,6 +31,7 @@ pub enum Fate {
 
 /// A place at which the steps differ.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ChangedPlace {
     /// What happened there.
     pub fate: Fate,

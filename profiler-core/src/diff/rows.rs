@@ -19,6 +19,7 @@ pub const LAUNCHES_SHARE: f64 = 0.05;
 
 /// How the number of executions in one unit changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Launches {
     /// Only the second run has it.
     Added,
@@ -34,6 +35,7 @@ pub enum Launches {
 
 /// How the mean duration of one execution changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Speed {
     /// Longer, by at least [`SLOWER_SHARE`], and significantly so.
     Slower,
@@ -45,6 +47,7 @@ pub enum Speed {
 
 /// What one run spent on a kernel or a kind of copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Usage {
     /// Executions in the whole trace.
     pub count: u64,

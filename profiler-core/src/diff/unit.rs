@@ -19,6 +19,7 @@ pub const OPERATIONS: u64 = 1_000;
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Basis {
     /// One step.
     Step,
