@@ -174,7 +174,7 @@ fn shown(props: &Props, file: &Path, report: &Report) -> Result<String> {
         }
         Show::Json => {
             let source = source.as_ref().map(|(source, _)| source);
-            terminal::json(&KernelsJson::new(&report.kernels, source))?
+            terminal::json(&KernelsJson(&report.kernels, source))?
         }
         Show::Csv(page) => {
             let process = &report.process;

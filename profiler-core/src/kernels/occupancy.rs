@@ -33,8 +33,10 @@ impl Resource {
 
 /// The smallest reduction of one resource that lets more blocks be resident.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Reduction {
     /// Of what.
+    #[cfg_attr(feature = "serde", serde(rename = "resource"))]
     pub of: Resource,
     /// What a launch takes now.
     pub from: u32,

@@ -5,7 +5,7 @@
 //! belongs to an instruction is in the module (cubin), which the trace does not have: see [`SourceMap`].
 
 #[cfg(feature = "serde")]
-pub mod json;
+mod json;
 mod report;
 mod text;
 mod window;
