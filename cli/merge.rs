@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use gpuwhy_export::tables::{Label, labels};
 use gpuwhy_export::{Destination, TargetFormat, TraceFile, ranks};
-use profiler_core::ranks::json::RanksDocument;
 
 use crate::{inputs, interrupt, message, page, progress, terminal};
 
@@ -55,7 +54,7 @@ pub fn run(props: &Props) -> Result<u8> {
         message::say(note);
     }
     let text = match props.json {
-        true => terminal::json(&RanksDocument::new(&compared))?,
+        true => terminal::json(&compared)?,
         false => compared.text_within(terminal::style()),
     };
     if let Some((target, title)) = &props.html {

@@ -4,7 +4,6 @@ use profiler_core::attribution::leaf::Leaf;
 use profiler_core::counters::CounterEvent;
 use profiler_core::counters::roofs::Limit;
 use profiler_core::diff::{Diff, compare, json::Document};
-use profiler_core::ranks::json::RanksDocument;
 use profiler_core::ranks::{Collectives, RankTrace, RanksReport};
 use profiler_core::report::Report;
 use profiler_core::trace::Item;
@@ -90,6 +89,6 @@ fn ranks_show_what_limits_each() {
     let shares: f64 = table[2].split_whitespace().skip(1).map(|share| share.parse::<f64>().unwrap()).sum();
     assert!((shares - 100.0).abs() < 0.5 && table[2].len() == table[1].len(), "{text}");
     assert!(table.get(3).is_none_or(|line| !line.trim_start().starts_with("1 ")), "{text}");
-    let json = serde_json::to_value(RanksDocument::new(&ranks)).unwrap();
+    let json = serde_json::to_value(&ranks).unwrap();
     assert!(json["ranks"][0]["limits_ns"]["memory"].as_u64().unwrap() > 0 && json["ranks"][1]["limits_ns"].is_null());
 }

@@ -1,215 +1,114 @@
-//! The comparison of ranks for programs: wire types of their own, as in [`crate::report::json`].
-
-use std::collections::BTreeMap;
-
-use serde::Serialize;
+//! The comparison of ranks for programs.
 
 use super::{CriticalPath, ExcessEvidence, HostClock, RankRow, RanksReport, Straggler, WAITS_SHOWN};
-use crate::attribution::leaf::Leaf;
-use crate::counters::roofs::Limit;
+use crate::attribution::host_cause::HostCause;
+use crate::document::{document, leaves, limits};
 
-/// The whole document. Times are nanoseconds, shares 0 to 1.
-#[derive(Debug, Serialize)]
-pub struct RanksDocument {
-    world_size: Option<u32>,
-    ranks: Vec<RankJson>,
-    hosts: Vec<HostJson>,
-    /// What tells that collectives of several ranks are one.
-    matched_by: &'static str,
-    collectives: u64,
-    collective_ns: u64,
-    missing_collectives: u64,
-    too_close_collectives: u64,
-    /// By waiting rank, then by the rank that it waited for; `null` with more than 64 ranks.
-    waits_ns: Option<Vec<Vec<u64>>>,
-    straggler: Option<StragglerJson>,
-    slow_host: Option<SlowHostJson>,
-    critical_path: Option<PathJson>,
-    doubts: Vec<String>,
+/// A part of a comparison.
+struct Of<'a, T>(&'a T, &'a RanksReport);
+
+/// A rank by its place in the rows, and nanoseconds.
+struct RankTime<'a>(&'a (u32, u64), &'a RanksReport);
+
+struct SlowHost<'a>(&'a (String, f64));
+
+struct KernelExcess<'a>(&'a str, (u64, u64), (u64, u64));
+
+struct LineExcess<'a>(HostCause, &'a str, u32, &'a str, u64);
+
+fn times<'a>(times: &'a [(u32, u64)], report: &'a RanksReport) -> Vec<RankTime<'a>> {
+    times.iter().map(|time| RankTime(time, report)).collect()
 }
 
-#[derive(Debug, Serialize)]
-struct RankJson {
-    rank: u32,
-    host: String,
-    pid: u32,
-    window_ns: u64,
-    leaves: BTreeMap<&'static str, u64>,
-    limits_ns: Option<BTreeMap<&'static str, u64>>,
-    verdict: &'static str,
-    verdict_share: f64,
-    waited_ns: u64,
-    without_waiting_ns: u64,
-    awaited_ns: u64,
-    /// The ranks that it waited for longest, at most 16.
-    waited_for: Vec<RankTimeJson>,
-    last: u64,
-    late_ns: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct RankTimeJson {
-    rank: u32,
-    ns: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct HostJson {
-    host: String,
-    offset_ns: Option<i64>,
-    drift_ppb: i64,
-    error_ns: Option<u64>,
-    scatter_median_ns: Option<u64>,
-    scatter_p95_ns: Option<u64>,
-}
-
-#[derive(Debug, Serialize)]
-struct StragglerJson {
-    rank: u32,
-    share: f64,
-    /// Where groups are not known and these shares tell who is late; else null.
-    communication_share: Option<f64>,
-    median_communication_share: Option<f64>,
-    /// Tenths of the compared time in which most waiting is for it, and in which anybody waits.
-    worst_tenths: u32,
-    waiting_tenths: u32,
-    /// Ranks with the same part in the job that it is compared with.
-    compared_with: u32,
-    excess_leaf: Option<&'static str>,
-    excess_ns: Option<u64>,
-    /// Steady steps in which the excess arose; 0 when unknown.
-    steps: u64,
-    kernel: Option<KernelJson>,
-    line: Option<LineJson>,
-}
-
-#[derive(Debug, Serialize)]
-struct KernelJson {
-    name: String,
-    count: u64,
-    others_count: u64,
-    total_ns: u64,
-    others_ns: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct LineJson {
-    cause: &'static str,
-    file: String,
-    line: u32,
-    function: String,
-    total_ns: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct SlowHostJson {
-    host: String,
-    share: f64,
-}
-
-/// Sums to `total_ns`.
-#[derive(Debug, Serialize)]
-struct PathJson {
-    total_ns: u64,
-    collectives: u64,
-    leaves: BTreeMap<&'static str, u64>,
-    ranks: Vec<RankTimeJson>,
-    without_excess_ns: Option<u64>,
-}
-
-impl RanksDocument {
-    /// Describes `report`.
-    #[must_use]
-    pub fn new(report: &RanksReport) -> Self {
-        Self {
-            world_size: report.world_size,
-            ranks: report.rows.iter().map(|row| rank(report, row)).collect(),
-            hosts: report.clocks.iter().map(host).collect(),
-            matched_by: report.basis.name(),
-            collectives: report.collectives,
-            collective_ns: report.collective_ns,
-            missing_collectives: report.missing,
-            too_close_collectives: report.too_close,
-            waits_ns: (report.rows.len() <= WAITS_SHOWN).then(|| report.waits.clone()),
-            straggler: report.straggler.as_ref().map(|found| straggler(report, found)),
-            slow_host: report
-                .slow_host
-                .as_ref()
-                .map(|(host, share)| SlowHostJson { host: host.clone(), share: *share }),
-            critical_path: report.critical_path.as_ref().map(|found| path(report, found)),
-            doubts: report.doubts.clone(),
-        }
+document! {
+    from: RanksReport {
+        world_size: from.world_size,
+        ranks: from.rows.iter().map(|row| Of(row, from)).collect::<Vec<_>>(),
+        hosts: from.clocks,
+        matched_by: from.basis,
+        collectives: from.collectives,
+        collective_ns: from.collective_ns,
+        missing_collectives: from.missing,
+        too_close_collectives: from.too_close,
+        waits_ns: Some(&from.waits).filter(|_| from.rows.len() <= WAITS_SHOWN),
+        straggler: from.straggler.as_ref().map(|found| Of(found, from)),
+        slow_host: from.slow_host.as_ref().map(SlowHost),
+        critical_path: from.critical_path.as_ref().map(|found| Of(found, from)),
+        doubts: from.doubts,
     }
-}
-
-fn straggler(report: &RanksReport, found: &Straggler) -> StragglerJson {
-    let (mut kernel, mut line) = (None, None);
-    match found.evidence.clone() {
-        Some(ExcessEvidence::Kernel { name, counts, times }) => {
-            let (count, others_count, total_ns, others_ns) = (counts.0, counts.1, times.0, times.1);
-            kernel = Some(KernelJson { name, count, others_count, total_ns, others_ns });
-        }
-        Some(ExcessEvidence::Line { cause, file, line: number, function, total_ns }) => {
-            line = Some(LineJson { cause: cause.name(), file, line: number, function, total_ns });
-        }
-        None => {}
+    from: Of<'_, RankRow> {
+        rank: from.0.rank,
+        host: from.0.host,
+        pid: from.0.process_id,
+        window_ns: from.0.window_ns,
+        leaves: leaves(&from.0.leaves),
+        limits_ns: from.0.limits.as_ref().map(limits),
+        verdict: from.0.verdict.0,
+        verdict_share: from.0.verdict.1,
+        waited_ns: from.0.waited_ns,
+        without_waiting_ns: from.0.without_waiting_ns(),
+        awaited_ns: from.0.awaited_ns,
+        waited_for: times(&from.0.waited_for, from.1),
+        last: from.0.last,
+        late_ns: from.0.late_ns,
     }
-    StragglerJson {
-        rank: report.rows[found.row].rank,
-        share: found.share,
-        communication_share: found.communication.map(|(own, _)| own),
-        median_communication_share: found.communication.map(|(_, median)| median),
-        worst_tenths: found.tenths.0,
-        waiting_tenths: found.tenths.1,
-        compared_with: found.role,
-        excess_leaf: found.excess.map(|(leaf, _)| leaf.name()),
-        excess_ns: found.excess.map(|(_, more)| more),
-        steps: found.steps,
-        kernel,
-        line,
+    from: RankTime<'_> {
+        rank: from.1.rows[from.0.0 as usize].rank,
+        ns: from.0.1,
     }
-}
-
-fn path(report: &RanksReport, path: &CriticalPath) -> PathJson {
-    PathJson {
-        total_ns: path.total_ns,
-        collectives: path.collectives,
-        leaves: Leaf::ALL.into_iter().map(|leaf| (leaf.name(), path.leaves[leaf as usize])).collect(),
-        ranks: rank_times(report, &path.ranks),
-        without_excess_ns: path.without_excess_ns,
+    from: HostClock {
+        host: from.host,
+        offset_ns: from.offset_ns,
+        drift_ppb: from.drift_ppb,
+        error_ns: from.error_ns,
+        scatter_median_ns: from.scatter_ns.map(|scatter| scatter[0]),
+        scatter_p95_ns: from.scatter_ns.map(|scatter| scatter[1]),
     }
-}
-
-fn rank_times(report: &RanksReport, times: &[(u32, u64)]) -> Vec<RankTimeJson> {
-    times.iter().map(|&(place, ns)| RankTimeJson { rank: report.rows[place as usize].rank, ns }).collect()
-}
-
-fn rank(report: &RanksReport, row: &RankRow) -> RankJson {
-    RankJson {
-        rank: row.rank,
-        host: row.host.clone(),
-        pid: row.process_id,
-        window_ns: row.window_ns,
-        leaves: Leaf::ALL.into_iter().map(|leaf| (leaf.name(), row.leaves[leaf as usize])).collect(),
-        limits_ns: row.limits.map(|times| Limit::ALL.map(|limit| (limit.name(), times[limit as usize])).into()),
-        verdict: row.verdict.0.name(),
-        verdict_share: row.verdict.1,
-        waited_ns: row.waited_ns,
-        without_waiting_ns: row.without_waiting_ns(),
-        awaited_ns: row.awaited_ns,
-        waited_for: rank_times(report, &row.waited_for),
-        last: row.last,
-        late_ns: row.late_ns,
+    from: Of<'_, Straggler> {
+        rank: from.1.rows[from.0.row].rank,
+        share: from.0.share,
+        communication_share: from.0.communication.map(|(own, _)| own),
+        median_communication_share: from.0.communication.map(|(_, median)| median),
+        worst_tenths: from.0.tenths.0,
+        waiting_tenths: from.0.tenths.1,
+        compared_with: from.0.role,
+        excess_leaf: from.0.excess.map(|(leaf, _)| leaf),
+        excess_ns: from.0.excess.map(|(_, more)| more),
+        steps: from.0.steps,
+        kernel: match &from.0.evidence {
+            Some(ExcessEvidence::Kernel { name, counts, times }) => Some(KernelExcess(name, *counts, *times)),
+            _ => None,
+        },
+        line: match &from.0.evidence {
+            Some(ExcessEvidence::Line { cause, file, line, function, total_ns }) => {
+                Some(LineExcess(*cause, file, *line, function, *total_ns))
+            }
+            _ => None,
+        },
     }
-}
-
-fn host(clock: &HostClock) -> HostJson {
-    HostJson {
-        host: clock.host.clone(),
-        offset_ns: clock.offset_ns,
-        drift_ppb: clock.drift_ppb,
-        error_ns: clock.error_ns,
-        scatter_median_ns: clock.scatter_ns.map(|scatter| scatter[0]),
-        scatter_p95_ns: clock.scatter_ns.map(|scatter| scatter[1]),
+    from: KernelExcess<'_> {
+        name: from.0,
+        count: from.1.0,
+        others_count: from.1.1,
+        total_ns: from.2.0,
+        others_ns: from.2.1,
+    }
+    from: LineExcess<'_> {
+        cause: from.0,
+        file: from.1,
+        line: from.2,
+        function: from.3,
+        total_ns: from.4,
+    }
+    from: SlowHost<'_> {
+        host: from.0.0,
+        share: from.0.1,
+    }
+    from: Of<'_, CriticalPath> {
+        total_ns: from.0.total_ns,
+        collectives: from.0.collectives,
+        leaves: leaves(&from.0.leaves),
+        ranks: times(&from.0.ranks, from.1),
+        without_excess_ns: from.0.without_excess_ns,
     }
 }

@@ -19,7 +19,7 @@ mod blame;
 mod clocks;
 mod collectives;
 #[cfg(feature = "serde")]
-pub mod json;
+mod json;
 mod model;
 mod occasions;
 mod path;
