@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use gpuwhy_import::witness::Witnesses;
 use gpuwhy_inject::control::address::Process;
-use profiler_core::hang::json::HangDocument;
 use profiler_core::hang::{HangReport, judge};
 use profiler_core::text_format::{printable, printable_json};
 use serde_json::json;
@@ -98,7 +97,7 @@ pub fn run(props: &Props) -> Result<u8> {
     }
     let report = HangReport { silent: found.silent, ..judge(&found.witnesses) };
     let text = match props.json {
-        true => terminal::json(&HangDocument::new(&report))?,
+        true => terminal::json(&report)?,
         false => report.text_within(terminal::style()),
     };
     io::stdout().write_all(text.as_bytes())?;

@@ -10,7 +10,7 @@
 //! Reading order: here, `judge`, `text`.
 
 #[cfg(feature = "serde")]
-pub mod json;
+mod json;
 mod judge;
 mod text;
 
@@ -86,6 +86,7 @@ pub struct HangReport {
 
 /// Who said something of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct RunAnswers {
     /// Its name; empty when unknown.
     pub run: String,
@@ -97,6 +98,7 @@ pub struct RunAnswers {
 
 /// A communicator that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Finding {
     /// The name of its run; empty when unknown.
     pub run: String,
@@ -112,13 +114,14 @@ pub struct Finding {
     pub age_ns: Option<u64>,
     /// What is wrong.
     pub kind: HangKind,
+    /// Whether culprits wait themselves in other communicators, which are the reason then. The others of them are
+    /// culprits there.
+    #[cfg_attr(feature = "serde", serde(rename = "passed_on"))]
+    pub is_passed_on: bool,
     /// The ranks that are the reason.
     pub culprits: Vec<Culprit>,
     /// Ranks that wait.
     pub waiting: Vec<u32>,
-    /// Whether culprits wait themselves in other communicators, which are the reason then. The others of them are
-    /// culprits there.
-    pub is_passed_on: bool,
 }
 
 /// Why a communicator waits.
@@ -152,6 +155,7 @@ impl HangKind {
 
 /// A rank that others wait for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Culprit {
     /// Its rank in the job.
     pub rank: u32,
