@@ -77,11 +77,8 @@ fn main() -> ExitCode {
         Command::CalibrationProgram => (doctor::calibrate::program::run(), doctor::check::FAILED),
         Command::ManualPages(args) => (args::manual::write(&args), args::manual::FAILED),
         Command::Hang(args) => (hang::run(&args.into()), hang::FAILED),
-        Command::Status(args) => (control::run(&args.into()), control::NO_ANSWER),
         Command::Start(args) => (control::run(&args.into()), control::NO_ANSWER),
         Command::Stop(args) => (control::run(&args.into()), control::NO_ANSWER),
-        Command::Snapshot(args) => (control::run(&args.tell("snapshot")), control::NO_ANSWER),
-        Command::Watch(args) => (control::run(&args.into()), control::NO_ANSWER),
         Command::Explain(args) => (explain::run(&args.into()), explain::UNKNOWN),
         Command::Demo(args) => (demo::run(&args.into()), demo::FAILED),
     };

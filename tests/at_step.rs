@@ -71,9 +71,9 @@ impl Job {
 
     fn steps(&self, rank: usize) -> u64 {
         let id = u64::from(self.ranks[rank].1.id());
-        let (_, lines, _) = self.tell(&["status", "--json"]);
+        let (_, lines, _) = self.tell(&["top", "--json"]);
         let mut all = lines.iter().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        all.find(|status| status["pid"] == id).map_or(0, |status| status["steps"].as_u64().unwrap())
+        all.find(|status| status["pid"] == id).map_or(0, |status| status["steps_begun"].as_u64().unwrap())
     }
 
     fn go_on(&self) {
@@ -117,7 +117,7 @@ fn ranks_capture_the_same_steps_whenever_they_get_there() {
         let expected = format!("capture 1 begins at step 4 (rank {rank}), for 2 steps; ");
         assert!(lines.iter().any(|line| line.contains(&expected)), "{lines:?}");
     }
-    let (_, status, _) = job.tell(&["status"]);
+    let (_, status, _) = job.tell(&["top", "--once"]);
     assert!(status.iter().any(|line| line.contains("a capture begins at step 4; ")), "{status:?}");
     // From the begin of step 4 to the end of step 5, in both, and exactly what was launched in them.
     let edges = |captures: &[(u64, u64)]| matches!(captures, [(700..=719, 890..=909)]);

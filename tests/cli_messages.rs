@@ -1,7 +1,6 @@
-//! What `-v`, `-vv` and `-q` add to stderr and take from it, and how `watch` ends.
+//! What `-v`, `-vv` and `-q` add to stderr and take from it.
 
 use std::fs::{self, Permissions};
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -29,23 +28,23 @@ fn socket(folder: &Path, name: &str) -> UnixListener {
 fn events_are_shown_on_demand_only() {
     let folder = tempfile::tempdir().unwrap();
     drop(socket(folder.path(), "4711.sock"));
-    let said = stderr(&gpuwhy(folder.path(), &["status", "-v"]).output().unwrap());
+    let said = stderr(&gpuwhy(folder.path(), &["top", "--once", "-v"]).output().unwrap());
     assert!(said.contains("INFO") && said.contains("4711.sock") && said.contains("removed=true"), "{said}");
     assert!(!said.contains("DEBUG"), "{said}");
     assert!(!folder.path().join("gpuwhy/4711.sock").exists());
     let folder = tempfile::tempdir().unwrap();
-    assert!(stderr(&gpuwhy(folder.path(), &["-vv", "status"]).output().unwrap()).contains("DEBUG"));
-    for quiet in [&["status"][..], &["status", "-q"]] {
+    assert!(stderr(&gpuwhy(folder.path(), &["-vv", "top", "--once"]).output().unwrap()).contains("DEBUG"));
+    for quiet in [&["top", "--once"][..], &["top", "--once", "-q"]] {
         assert_eq!(stderr(&gpuwhy(folder.path(), quiet).output().unwrap()), "");
     }
-    assert_eq!(gpuwhy(folder.path(), &["status", "-q", "-v"]).output().unwrap().status.code(), Some(2));
+    assert_eq!(gpuwhy(folder.path(), &["top", "-q", "-v"]).output().unwrap().status.code(), Some(2));
 }
 
 #[test]
 fn events_without_a_stderr_are_no_failure() {
     let folder = tempfile::tempdir().unwrap();
     let mut shell = Command::new("sh");
-    shell.args(["-c", "exec \"$0\" -vv status 2>&-", env!("CARGO_BIN_EXE_gpuwhy")]);
+    shell.args(["-c", "exec \"$0\" -vv top --once 2>&-", env!("CARGO_BIN_EXE_gpuwhy")]);
     let output = shell.current_dir(folder.path()).env("GPUWHY_CONTROL", folder.path().join("gpuwhy")).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
 }
@@ -57,25 +56,4 @@ fn quiet_leaves_errors() {
     let output = gpuwhy(folder.path(), &["-q", "report", "x.gpuwhy"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("x.gpuwhy"), "{}", stderr(&output));
-}
-
-#[test]
-fn watch_ends_with_a_whole_line_on_a_signal() {
-    let folder = tempfile::tempdir().unwrap();
-    let listener = socket(folder.path(), "4711.sock");
-    let mut child = gpuwhy(folder.path(), &["watch", "4711"]).stdout(Stdio::piped()).spawn().unwrap();
-    let (mut stream, _) = listener.accept().unwrap();
-    let mut asked = String::new();
-    BufReader::new(&stream).read_line(&mut asked).unwrap();
-    assert!(asked.starts_with("watch "), "{asked}");
-    stream.write_all(b"{\"line\":\"one\"}\n{\"line\":").unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    lines.read_line(&mut line).unwrap();
-    assert_eq!(line, "{\"line\":\"one\"}\n");
-    assert!(Command::new("kill").arg("-TERM").arg(child.id().to_string()).status().unwrap().success());
-    assert_eq!(child.wait().unwrap().code(), Some(0));
-    let mut rest = String::new();
-    lines.read_to_string(&mut rest).unwrap();
-    assert_eq!(rest, "");
 }

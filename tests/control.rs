@@ -126,7 +126,7 @@ fn status_lists_all_processes_and_passes_over_dead_ones() {
     drop(UnixListener::bind(folder.join("999999.sock")).unwrap());
     first.wait_for(|| folder.join(format!("{}.sock", second.id())).exists());
 
-    let output = first.gpuwhy(&["status", "--json"]);
+    let output = first.gpuwhy(&["top", "--json"]);
     let lines: Vec<Value> = output
         .stdout
         .split(|&byte| byte == b'\n')
@@ -139,15 +139,19 @@ fn status_lists_all_processes_and_passes_over_dead_ones() {
     expected.sort_unstable();
     assert_eq!(processes, expected, "{}", stderr(&output));
     assert!(!folder.join("999999.sock").exists(), "what a killed process left behind is removed");
-    let text = String::from_utf8(first.gpuwhy(&["status"]).stdout).unwrap();
-    let capturing = |process: u64| text.contains(&format!("{process:>8}  capturing"));
-    assert!(text.starts_with("     PID  STATE") && expected.map(capturing) == [true; 2], "{text}");
+    let text = String::from_utf8(first.gpuwhy(&["top", "--once"]).stdout).unwrap();
+    let capturing = |process: u64| {
+        let begin = format!("{process:>7} ");
+        text.lines().any(|line| line.starts_with(&begin) && line.contains(" capturing "))
+    };
+    assert!(text.starts_with("    PID ") && expected.map(capturing) == [true; 2], "{text}");
+    assert_eq!(text.matches("  captures: 1, trace: /").count(), 2, "{text}");
     let missing = first.gpuwhy(&["start", "999999"]);
     assert_eq!(missing.status.code(), Some(1));
 
     second.kill().unwrap();
     second.wait().unwrap();
-    let _ = first.gpuwhy(&["status"]);
+    let _ = first.gpuwhy(&["top", "--once"]);
     assert!(!folder.join(format!("{}.sock", second.id())).exists());
     let socket = first.socket();
     let _ = first.end();
@@ -155,20 +159,22 @@ fn status_lists_all_processes_and_passes_over_dead_ones() {
 }
 
 #[test]
-fn a_watcher_gets_lines_until_the_end_and_a_snapshot_is_the_report() {
+fn a_follower_gets_lines_until_the_end_and_the_report_so_far_is_one() {
     // Behind 600 kernels of 800, most of which are final then.
     let program = Program::playing("multi_stream", &[(1_200, "go")], &[]);
     program.wait_for(|| program.ask("status")["kernels"].as_u64().unwrap() > 300);
-    let snapshot = program.tell("snapshot");
-    assert!(snapshot.starts_with("gpuwhy: process") && snapshot.contains("Bottleneck: "), "{snapshot}");
-    assert!(snapshot.contains("trace: ") && snapshot.contains("The trace has no end"), "{snapshot}");
-    let mut watch = Command::new(GPUWHY);
-    watch.args(["watch", "--interval", "100ms", &program.child.id().to_string()]).stdout(Stdio::piped());
-    let mut watch = watch.env("GPUWHY_CONTROL", program.stage.sockets()).spawn().unwrap();
-    let mut reader = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let id = program.child.id().to_string();
+    let report = String::from_utf8(program.gpuwhy(&["top", "--report", &id]).stdout).unwrap();
+    assert!(report.starts_with("gpuwhy: process") && report.contains("Bottleneck: "), "{report}");
+    assert!(report.contains("trace: ") && report.contains("The trace has no end"), "{report}");
+    let mut follower = Command::new(GPUWHY);
+    follower.args(["top", "--follow", &id]).env("GPUWHY_CONTROL", program.stage.sockets());
+    let mut follower = follower.stdout(Stdio::piped()).spawn().unwrap();
+    let reader = BufReader::new(follower.stdout.take().unwrap()).lines();
+    let lines = reader.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+    let mut lines = lines.filter(|line| line["type"] == "live");
     let mut kernels = || {
-        let line: Value = serde_json::from_str(&reader.next()?.unwrap()).unwrap();
-        assert_eq!(line["type"], "verdict");
+        let line = lines.next()?;
         let early = line["line"].as_str().unwrap().ends_with("starting up");
         assert!(line["state"] != "capturing" || (line["verdict"] == "starting_up") == early, "{line}");
         Some(line["kernels"].as_u64().unwrap())
@@ -186,8 +192,10 @@ fn a_watcher_gets_lines_until_the_end_and_a_snapshot_is_the_report() {
         newest = next;
     }
     assert!(newest > first, "{first} {newest}");
-    assert_eq!(watch.wait().unwrap().code(), Some(0));
+    assert_eq!(follower.wait().unwrap().code(), Some(0));
     let _ = program.end();
+    let gone = Command::new(GPUWHY).args(["top", "--follow", "999999"]).output().unwrap();
+    assert_eq!(gone.status.code(), Some(1), "{}", stderr(&gone));
 }
 
 #[test]
@@ -258,10 +266,10 @@ fn nobody_else_can_listen_and_it_can_be_switched_off() {
     assert_eq!(std::fs::read_dir(stage.path("gpuwhy")).unwrap().count(), 0);
 }
 
-/// `gpuwhy status` for a folder of sockets: its exit code, stdout and stderr.
-fn status(runtime: &Path, arguments: &[&str], user: Option<u32>) -> (Option<i32>, String, String) {
+/// `gpuwhy top` for a folder of sockets: its exit code, stdout and stderr.
+fn top(runtime: &Path, arguments: &[&str], user: Option<u32>) -> (Option<i32>, String, String) {
     let mut command = Command::new(GPUWHY);
-    command.arg("status").args(arguments).env("XDG_RUNTIME_DIR", runtime);
+    command.arg("top").args(arguments).env("XDG_RUNTIME_DIR", runtime);
     if let Some(user) = user {
         command.uid(user);
     }
@@ -295,7 +303,7 @@ const FAKE: &[u8] =
 #[test]
 fn a_folder_that_others_can_write_to_is_not_looked_into() {
     let runtime = answering(0o777, |mut stream| drop(stream.write_all(FAKE)));
-    let (code, out, said) = status(runtime.path(), &[], None);
+    let (code, out, said) = top(runtime.path(), &["--once"], None);
     assert!(code == Some(0) && !out.contains("train.py"), "{out}");
     assert!(said.contains("open to other users (mode 777") && said.contains("gpuwhy"), "{said}");
     assert!(runtime.path().join("gpuwhy/77.sock").exists());
@@ -313,7 +321,7 @@ fn a_folder_of_another_user_is_not_looked_into() {
         println!("SKIPPED: {GPUWHY} cannot be executed by another user");
         return;
     }
-    let (code, out, said) = status(runtime.path(), &[], Some(NOBODY));
+    let (code, out, said) = top(runtime.path(), &["--once"], Some(NOBODY));
     assert!(code == Some(0) && !out.contains("train.py"), "{out}");
     assert!(said.contains("belongs to user 0"), "{said}");
     // One of this user, in which another user listens.
@@ -321,7 +329,7 @@ fn a_folder_of_another_user_is_not_looked_into() {
     chown(&folder, Some(NOBODY), None).unwrap();
     chown(folder.join("1.sock"), Some(NOBODY), None).unwrap();
     std::fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
-    let (_, out, said) = status(runtime.path(), &[], Some(NOBODY));
+    let (_, out, said) = top(runtime.path(), &["--once"], Some(NOBODY));
     assert!(!out.contains("train.py") && said.contains("answered by another user"), "{out} {said}");
     assert!(folder.join("77.sock").exists());
 }
@@ -329,24 +337,24 @@ fn a_folder_of_another_user_is_not_looked_into() {
 #[test]
 fn answers_are_bounded_and_cannot_control_the_terminal() {
     let escapes = answering(0o700, |mut stream| drop(stream.write_all(FAKE)));
-    for arguments in [&[][..], &["--json"]] {
-        let (code, out, said) = status(escapes.path(), arguments, None);
+    for arguments in [["--once"], ["--json"]] {
+        let (code, out, said) = top(escapes.path(), &arguments, None);
         assert!(code == Some(0) && out.contains("PWNED") && !out.contains('\x1b'), "{out:?} {said}");
     }
     assert!(escapes.path().join("gpuwhy/77.sock").exists(), "no socket, so nothing that was left behind");
 
     // Without this test's own thread in the way: a client that goes away ends the writing.
     let endless = answering(0o700, |mut stream| while stream.write_all(&[b'x'; 4096]).is_ok() {});
-    let (_, _, said) = status(endless.path(), &[], None);
-    assert!(said.contains("process 1 does not answer: the answer has no end"), "{said}");
+    let (_, _, said) = top(endless.path(), &["--once"], None);
+    assert!(said.contains("process 1: the answer has no end"), "{said}");
     // Each byte well within the time of a whole answer.
     let slow = answering(0o700, |mut stream| {
         while stream.write_all(b"x").is_ok() {
             std::thread::sleep(Duration::from_millis(300));
         }
     });
-    let (_, _, said) = status(slow.path(), &[], None);
-    assert!(said.contains("process 1 does not answer: "), "{said}");
+    let (_, _, said) = top(slow.path(), &["--once"], None);
+    assert!(said.contains("process 1: timed out"), "{said}");
 }
 
 #[test]
@@ -407,7 +415,7 @@ fn the_folder_of_another_user_is_left_alone() {
 fn what_is_no_process_id_is_said_in_words() {
     let output = Command::new(GPUWHY).args(["start", "abc"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("expected a process id, as `gpuwhy status` lists them"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("expected a process id, as `gpuwhy top` lists them"), "{}", stderr(&output));
 }
 
 #[test]

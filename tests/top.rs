@@ -139,7 +139,7 @@ fn processes_are_listed_as_a_table_and_as_lines() {
     let table = program.top(&["--once", &program.id()]).output().unwrap();
     let text = String::from_utf8(table.stdout.clone()).unwrap();
     assert!(table.status.success() && text.contains(" capturing "), "{text}");
-    assert!(text.starts_with("    PID ") && text.lines().count() == 3, "{text}");
+    assert!(text.starts_with("    PID ") && text.lines().count() == 4, "{text}");
     // Without a terminal that is what is shown.
     let piped = program.top(&[&program.id()]).output().unwrap();
     assert!(String::from_utf8_lossy(&piped.stdout).starts_with("    PID "), "{}", stderr(&piped));
@@ -153,7 +153,7 @@ fn processes_are_listed_as_a_table_and_as_lines() {
 #[test]
 fn lines_follow_until_a_process_ends_and_ctrl_c() {
     let program = Program::start("multi_stream", "0.5");
-    let mut follower = program.top(&["--json", "--follow", &program.id()]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut follower = program.top(&["--follow"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut reader = BufReader::new(follower.stdout.take().unwrap());
     let mut kinds = Vec::new();
     while kinds.last().map(String::as_str) != Some("ended") {
@@ -215,7 +215,7 @@ fn a_trace_plays_back_to_what_its_report_says() {
         assert_eq!(leaves.get(name).and_then(Value::as_u64).unwrap_or(0), nanos.as_u64().unwrap(), "{name}");
     }
     let followed =
-        Command::new(GPUWHY).args(["top", "--json", "--follow", "--speed", "1000"]).arg(&trace).output().unwrap();
+        Command::new(GPUWHY).args(["top", "--follow", "--speed", "1000"]).arg(&trace).output().unwrap();
     let followed = self::lines(&followed);
     assert_eq!(followed.last(), Some(live), "it ends with the whole run");
     let missing = Command::new(GPUWHY).args(["top", "missing.gpuwhy"]).output().unwrap();
@@ -252,7 +252,7 @@ fn old_libraries_and_hostile_ones_are_shown_as_far_as_they_go() {
             .write_all(b"{\"type\":\"live\",\"command\":\"\\u001b[2J\\u202e\",\"devices\":[1,{}],\"steps\":[]}\n");
     });
     let mut follower = Command::new(GPUWHY)
-        .args(["top", "--json", "--follow", "4242", "4444"])
+        .args(["top", "--follow", "4242", "4444"])
         .env("GPUWHY_CONTROL", stage.sockets())
         .stdout(Stdio::piped())
         .spawn()

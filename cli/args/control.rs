@@ -1,28 +1,10 @@
-//! Options of the commands that talk to running processes: `status`, `start`, `stop`, `snapshot`, `watch`.
-
-use std::time::Duration;
+//! Options of `gpuwhy start` and `gpuwhy stop`.
 
 use clap::Args;
-use gpuwhy_inject::config::{self, MAX_STEPS};
+use gpuwhy_inject::config::MAX_STEPS;
 use gpuwhy_inject::control::address::Process;
 
 use crate::control;
-
-pub(super) const STATUS_HELP: &str = "\
-EXIT CODES:
-  0  the processes were listed, also when there is none
-
-EXAMPLES:
-  gpuwhy status
-  gpuwhy status --json | jq -r 'select(.lost > 0) | .pid'";
-
-pub(super) const TELL_HELP: &str = "\
-EXIT CODES:
-  0  the process has answered; the answer says whether anything changed
-  1  there is no such process, or it does not answer
-
-EXAMPLES:
-  gpuwhy snapshot 4711";
 
 pub(super) const SWITCH_HELP: &str = "\
 With --all the command is for every process of this user, and their captures begin or end within milliseconds. Other
@@ -42,46 +24,10 @@ EXAMPLES:
   gpuwhy start --all --via 'srun --jobid=7 --overlap -w {host}' --host node7 --host node8
   srun --jobid=7 --overlap --ntasks-per-node=1 gpuwhy stop --all";
 
-pub(super) const WATCH_HELP: &str = "\
-EXIT CODES:
-  0  the process has ended, or Ctrl-C ended the command
-  1  there is no such process, or it does not answer
-
-EXAMPLES:
-  gpuwhy watch 4711
-  gpuwhy watch --interval 200ms 4711 | jq -r .line";
-
-#[derive(Args)]
-pub struct StatusArgs {
-    /// Print a line of JSON for each process
-    #[arg(long)]
-    json: bool,
-}
-
-impl From<StatusArgs> for control::Props {
-    fn from(args: StatusArgs) -> Self {
-        Self::Status { json: args.json }
-    }
-}
-
-#[derive(Args)]
-pub struct ProcessArgs {
-    /// Process id as in `gpuwhy status` (4711; in containers also 4711-2)
-    #[arg(value_name = "PID")]
-    process: Process,
-}
-
-impl ProcessArgs {
-    /// A command of the protocol for this process.
-    pub fn tell(self, command: &str) -> control::Props {
-        control::Props::Tell { process: self.process, command: command.to_owned() }
-    }
-}
-
 /// One process, or all of them.
 #[derive(Args)]
 struct Whom {
-    /// Process id as in `gpuwhy status` (4711; in containers also 4711-2)
+    /// Process id as in `gpuwhy top` (4711; in containers also 4711-2)
     #[arg(value_name = "PID", required_unless_present = "all", conflicts_with = "all")]
     process: Option<Process>,
     /// Tell every process of this user
@@ -147,28 +93,5 @@ pub struct StopArgs {
 impl From<StopArgs> for control::Props {
     fn from(args: StopArgs) -> Self {
         if args.release { args.whom.tell("release", &["stop", "--release"]) } else { args.whom.tell("stop", &["stop"]) }
-    }
-}
-
-#[derive(Args)]
-pub struct WatchArgs {
-    /// Process id as in `gpuwhy status` (4711; in containers also 4711-2)
-    #[arg(value_name = "PID")]
-    process: Process,
-    /// Print a line this often, from 100ms to 1h
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = interval)]
-    interval: Duration,
-}
-
-/// What the protocol takes: docs/guide/control.md.
-fn interval(text: &str) -> Result<Duration, String> {
-    let allowed = Duration::from_millis(100)..=Duration::from_secs(3600);
-    let time = config::parse_duration(text).filter(|time| allowed.contains(time));
-    time.ok_or_else(|| "expected a duration from 100ms to 1h".to_owned())
-}
-
-impl From<WatchArgs> for control::Props {
-    fn from(args: WatchArgs) -> Self {
-        Self::Watch { process: args.process, interval: args.interval }
     }
 }

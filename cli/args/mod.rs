@@ -36,9 +36,7 @@ use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcomma
 use self::analyze::{ANALYZE_HELP, AnalyzeArgs};
 use self::check::{CHECK_HELP, CheckArgs};
 use self::compact::{COMPACT_HELP, CompactArgs};
-use self::control::{
-    ProcessArgs, STATUS_HELP, SWITCH_HELP, StartArgs, StatusArgs, StopArgs, TELL_HELP, WATCH_HELP, WatchArgs,
-};
+use self::control::{SWITCH_HELP, StartArgs, StopArgs};
 use self::demo::{DEMO_HELP, DemoArgs};
 use self::diff::{DIFF_HELP, DiffArgs};
 use self::doctor::{DOCTOR_HELP, DoctorArgs, ProbeArgs};
@@ -130,21 +128,12 @@ pub enum Command {
     /// Tell for which rank a job waits, while it does
     #[command(after_help = HANG_HELP)]
     Hang(HangArgs),
-    /// List your processes that run with gpuwhy
-    #[command(after_help = STATUS_HELP)]
-    Status(StatusArgs),
     /// Start a capture in a running process
     #[command(after_help = SWITCH_HELP)]
     Start(StartArgs),
     /// Stop the capture in a running process
     #[command(after_help = SWITCH_HELP)]
     Stop(StopArgs),
-    /// Print the current report of a running process
-    #[command(after_help = TELL_HELP)]
-    Snapshot(ProcessArgs),
-    /// Print the verdict of a running process repeatedly, as JSON lines
-    #[command(after_help = WATCH_HELP)]
-    Watch(WatchArgs),
     /// Check whether programs can be profiled on this machine
     #[command(after_help = DOCTOR_HELP)]
     Doctor(DoctorArgs),

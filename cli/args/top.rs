@@ -13,12 +13,12 @@ pub(super) const TOP_HELP: &str = "\
 Shows every process of this user that runs with gpuwhy. Keys: up and down choose a process, s starts or stops its
 capture, n shows its report, h writes the HTML page of its trace, ? explains the rest, q quits. The processes go on.
 
-A trace is played back as if it were live. Other hosts are reached through the command of --via, which runs gpuwhy
+A trace is played back as if it were live. With --report the report of each PID so far is printed. Other hosts are reached through the command of --via, which runs gpuwhy
 there; no port is opened. Without a terminal the table is printed once.
 
 EXIT CODES:
   0  it was shown
-  1  a trace cannot be read, or the terminal not be used
+  1  a trace cannot be read, a PID does not run with gpuwhy, or the terminal cannot be used
 
 EXAMPLES:
   gpuwhy top
@@ -26,22 +26,28 @@ EXAMPLES:
   gpuwhy top --host node7 --host node8
   gpuwhy top --via 'srun --jobid=7 --overlap -w {host}' --host node7
   gpuwhy top --via 'ssh node7 /opt/gpuwhy/bin/gpuwhy'
-  gpuwhy top --json | jq -r 'select(.lost > 0) | .pid'";
+  gpuwhy top --once                              all processes: state, verdict, loss, trace
+  gpuwhy top --report 4711                       the report of one so far
+  gpuwhy top --json | jq -r 'select(.lost > 0) | .pid'
+  gpuwhy top --follow 4711 | jq -r .line         until it ends";
 
 #[derive(Args)]
 pub struct TopArgs {
-    /// Process ids as in `gpuwhy status`, or one trace to play back
+    /// Process ids as in the table (4711; in containers also 4711-2), or one trace to play back
     #[arg(value_name = "PID|TRACE")]
     targets: Vec<String>,
     /// Print the table once
-    #[arg(long, conflicts_with_all = ["json", "follow"])]
+    #[arg(long, conflicts_with_all = ["json", "follow", "report"])]
     once: bool,
     /// Print a line of JSON for each process
     #[arg(long)]
     json: bool,
-    /// With --json: print lines again and again
-    #[arg(long, requires = "json")]
+    /// Print lines of JSON again and again, until the named processes end
+    #[arg(long)]
     follow: bool,
+    /// Print the report of a process so far
+    #[arg(long, requires = "targets", conflicts_with_all = ["json", "follow", "hosts", "via"])]
+    report: bool,
     /// Time between two answers of a process, from 1s to 1h
     #[arg(long, value_name = "DURATION", default_value = "1s", allow_hyphen_values = true, value_parser = interval)]
     interval: Duration,
@@ -74,12 +80,13 @@ impl TryFrom<TopArgs> for Props {
     ///
     /// When targets are neither processes nor one trace.
     fn try_from(args: TopArgs) -> Result<Self, anyhow::Error> {
-        let TopArgs { targets, once, json, follow, interval, speed, hosts, via } = args;
-        let show = match (once, json, follow) {
-            (true, ..) => Show::Once,
-            (_, true, false) => Show::Json,
-            (_, true, true) => Show::Follow,
-            _ => Show::Terminal,
+        let TopArgs { targets, once, json, follow, report, interval, speed, hosts, via } = args;
+        let show = match () {
+            () if once => Show::Once,
+            () if report => Show::Report,
+            () if follow => Show::Follow,
+            () if json => Show::Json,
+            () => Show::Terminal,
         };
         let named: Result<Vec<Process>, _> = targets.iter().map(|target| target.parse()).collect();
         let (processes, trace) = match (named, &targets[..]) {
@@ -92,6 +99,9 @@ impl TryFrom<TopArgs> for Props {
         }
         if trace.is_some() && !(hosts.is_empty() && via.is_empty()) {
             anyhow::bail!("a trace is played back here: leave --host and --via out");
+        }
+        if trace.is_some() && report {
+            anyhow::bail!("expected process ids; `gpuwhy report` prints the report of a trace");
         }
         Ok(Self { processes, trace, speed, interval, via, hosts, show })
     }

@@ -43,7 +43,7 @@ pub(super) fn tell(command: &str, arguments: &[String], via: &[String], hosts: &
         message::say("not every process begins at that step; `gpuwhy stop --all` cancels those that do");
     }
     if silent && launchers.is_empty() {
-        message::say("not every process of this user has answered; `gpuwhy status` lists those that run with gpuwhy");
+        message::say("not every process of this user has answered; `gpuwhy top` lists those that run with gpuwhy");
     }
     Ok(if silent || refused { NO_ANSWER } else { 0 })
 }

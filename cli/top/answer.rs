@@ -23,6 +23,9 @@ pub struct Status {
     /// `waiting`, `capturing` or `finished`.
     pub state: String,
     pub captures: u64,
+    /// Steps that have begun, and the one at which a capture begins.
+    pub steps: u64,
+    pub starts_at_step: Option<u64>,
     /// The cause that matters most, as it is called in JSON.
     pub verdict: String,
     /// 0 to 1.
@@ -128,6 +131,8 @@ fn status(json: &Value) -> Status {
         command: text(json, "command"),
         state: text(json, "state"),
         captures: number(json, "captures"),
+        steps: number(json, "steps_begun"),
+        starts_at_step: json["starts_at_step"].as_u64(),
         verdict: text(json, "verdict"),
         share: share(json, "share").unwrap_or(0.0),
         line: text(json, "line"),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::answer::{Answer, harmless};
+use super::REPORT;
 use super::process::{Key, Presence, Process, Table};
 
 /// Processes that are gone and still shown.
@@ -273,7 +274,7 @@ impl Board {
                     _ if self.playback => (None, "a trace takes no commands".to_owned()),
                     _ if gone => (None, "this process has ended".to_owned()),
                     (KeyCode::Char('n'), _) => {
-                        (Some(Action::Tell(process.key.clone(), "snapshot")), "asking for the report".to_owned())
+                        (Some(Action::Tell(process.key.clone(), REPORT)), "asking for the report".to_owned())
                     }
                     _ if process.status.state == "finished" => (None, "measuring is over in this process".to_owned()),
                     _ => {
@@ -398,7 +399,7 @@ mod tests {
         let key = |process: &str| Key { host: String::new(), process: process.to_owned() };
         assert_eq!(press(&mut board, "s"), [Action::Tell(key("1"), "stop")]);
         assert_eq!(press(&mut board, "js"), [Action::Tell(key("2"), "start")]);
-        assert_eq!(press(&mut board, "n"), [Action::Tell(key("2"), "snapshot")]);
+        assert_eq!(press(&mut board, "n"), [Action::Tell(key("2"), REPORT)]);
         assert_eq!(press(&mut board, "js"), [], "measuring is over");
         assert_eq!(press(&mut board, "h"), [Action::Page(key("3"), "/t".to_owned())]);
         board.take(Update::Ended(key("3")));

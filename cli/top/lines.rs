@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 use std::sync::mpsc::Receiver;
 
 use anyhow::Result;
+use profiler_core::text_format::printable;
 use serde_json::{Value, json};
 
 use super::board::{Board, Update};
@@ -74,17 +75,16 @@ fn complain(update: &Update) {
 pub fn table(events: Vec<Event>, width: usize) -> Result<()> {
     let mut board = Board::new(String::new(), false);
     for event in events {
-        match event.into_update() {
-            Some(update @ (Update::Note(_) | Update::Unreachable(..))) => complain(&update),
-            Some(update) => board.take(update),
-            None => {}
+        if let Some(update) = event.into_update() {
+            complain(&update);
+            board.take(update);
         }
     }
     io::stdout().write_all(text(&board, width).as_bytes())?;
     Ok(())
 }
 
-/// The table as text: a row for each process, and below it what it does now.
+/// The table as text: a row for each process, and below it what it does now and where its trace is.
 fn text(board: &Board, width: usize) -> String {
     let processes: Vec<&Process> = board.visible();
     if processes.is_empty() {
@@ -97,6 +97,14 @@ fn text(board: &Board, width: usize) -> String {
         if !process.status.line.is_empty() {
             let line: String = process.status.line.trim_start_matches("gpuwhy ").chars().take(120).collect();
             text.push_str(&format!("          {line}\n"));
+        }
+        if let Some(step) = process.status.starts_at_step {
+            let steps = process.status.steps;
+            text.push_str(&format!("          a capture begins at step {step}; {steps} steps have begun\n"));
+        }
+        if let Some(trace) = &process.status.trace {
+            let captures = process.status.captures;
+            text.push_str(&format!("          captures: {captures}, trace: {}\n", printable(trace)));
         }
     }
     text
@@ -124,14 +132,17 @@ mod tests {
         let mut board = Board::new(String::new(), false);
         assert_eq!(text(&board, 80), "no process of this user runs with gpuwhy\n");
         let answer = json!({"pid": 7, "command": "python train.py", "state": "capturing", "line": "gpuwhy [1.0 s] x",
-                            "verdict": "launch", "share": 0.61});
+                            "verdict": "launch", "share": 0.61, "captures": 2, "starts_at_step": 9, "steps_begun": 4,
+                            "trace": "/x\u{1b}.gpuwhy"});
         let key = Key { host: String::new(), process: "7".to_owned() };
         let event = Event::Answer(key, Box::new(answer));
         board.take(event.into_update().unwrap());
         let text = text(&board, 80);
         let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines.len(), 3, "{text}");
+        assert_eq!(lines.len(), 5, "{text}");
         assert!(lines[1].starts_with("      7 capturing") && lines[1].contains("launch 61 %"), "{text}");
         assert_eq!(lines[2].trim(), "[1.0 s] x");
+        assert_eq!(lines[3].trim(), "a capture begins at step 9; 4 steps have begun");
+        assert_eq!(lines[4].trim(), "captures: 2, trace: /x\\x1b.gpuwhy");
     }
 }

@@ -22,7 +22,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow};
 use gpuwhy_inject::control::address::Process as ProcessName;
 
 use self::board::{Action, Board, Update};
@@ -34,6 +34,8 @@ use crate::{control, interrupt, terminal};
 
 /// Exit code when a trace cannot be read, or the terminal not be used.
 pub const FAILED: u8 = 1;
+/// The command of the protocol for the report so far.
+const REPORT: &str = "snapshot";
 /// Width of the table where standard output is no terminal.
 const WIDTH: usize = 120;
 
@@ -66,6 +68,8 @@ pub enum Show {
     Json,
     /// As lines of JSON, again and again.
     Follow,
+    /// As the report of each process so far.
+    Report,
 }
 
 /// Shows it, and answers with the exit code.
@@ -86,6 +90,7 @@ pub fn run(props: &Props) -> Result<u8> {
             _ => lines::table(events, terminal::columns().map_or(WIDTH, usize::from)),
         }),
         Show::Follow => follow(props, launchers, &running),
+        Show::Report => props.processes.iter().try_for_each(|process| control::tell(*process, REPORT).map(drop)),
         Show::Terminal => display(props, launchers, &running),
     };
     running.end();
@@ -103,9 +108,10 @@ fn once(props: &Props, launchers: &[Launcher], running: &Running) -> Result<Vec<
         events.extend(hosts.into_iter().filter_map(|host| host.join().ok()).flatten());
     });
     let is_there = |event: &Event| matches!(event, Event::Answer(..) | Event::Update(Update::Silent(..)));
-    if !props.processes.is_empty() && !events.iter().any(is_there) {
-        let names: Vec<_> = props.processes.iter().map(ToString::to_string).collect();
-        bail!("no process {} of this user runs with gpuwhy; `gpuwhy status` lists those that do", names.join(", "));
+    if let [first, ..] = props.processes[..]
+        && !events.iter().any(is_there)
+    {
+        return Err(control::nobody(first));
     }
     Ok(events)
 }
@@ -123,6 +129,12 @@ fn follow(props: &Props, launchers: Vec<Launcher>, running: &Running) -> Result<
         steering.stopped.store(true, Ordering::Relaxed);
         let played = play.join().map_err(|_| anyhow!("the playback has panicked"))?;
         return printed.and(played);
+    }
+    if let [first, ..] = props.processes[..]
+        && launchers.is_empty()
+        && props.processes.iter().all(|process| source::socket(*process).is_none())
+    {
+        return Err(control::nobody(first));
     }
     begin(props, launchers, running, sender);
     lines::follow(&events)
@@ -202,13 +214,16 @@ fn act(action: Action, launchers: &[Launcher], events: &Sender<Event>) {
     thread::spawn(move || {
         let told = match launcher {
             Some(launcher) => {
-                let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-                output(launcher.command(&arguments))
+                let mut words: Vec<_> = arguments.iter().map(String::as_str).collect();
+                if words[0] == REPORT {
+                    words.splice(..1, ["top", "--report"]);
+                }
+                output(launcher.command(&words))
             }
             None => here(&key, &arguments),
         };
         let update = match told {
-            Ok(text) if arguments[0] == "snapshot" => Update::Page(format!("report of {key}"), text),
+            Ok(text) if arguments[0] == REPORT => Update::Page(format!("report of {key}"), text),
             Ok(text) => Update::Done(text.lines().last().unwrap_or_default().to_owned()),
             Err(error) => Update::Done(format!("{error:#}")),
         };

@@ -1,4 +1,4 @@
-//! Other hosts: a launcher runs `gpuwhy top --json --follow` there, and its lines come back through a pipe.
+//! Other hosts: a launcher runs `gpuwhy top --follow` there, and its lines come back through a pipe.
 //!
 //! No port is opened. What comes back is read as if anybody had written it: lines have a bounded length, and what is no
 //! answer is counted.
@@ -143,7 +143,7 @@ fn end(child: &mut Child) {
 pub fn watch(launcher: &Launcher, interval: Duration, events: &Sender<Event>, running: &Running) {
     let milliseconds = format!("{}ms", interval.as_millis());
     while !running.is_over() {
-        let why = match follow(launcher, &["top", "--json", "--follow", "--interval", &milliseconds], events, running) {
+        let why = match follow(launcher, &["top", "--follow", "--interval", &milliseconds], events, running) {
             Ok(why) => why,
             Err(error) => format!("{error:#}"),
         };
@@ -205,7 +205,7 @@ fn follow(launcher: &Launcher, arguments: &[&str], events: &Sender<Event>, runni
     Ok(if last.is_empty() { format!("{status}{foreign}") } else { format!("{status}{foreign}: {last}") })
 }
 
-/// What a line of `gpuwhy top --json --follow` says; `None` for what needs no answer.
+/// What a line of `gpuwhy top --follow` says; `None` for what needs no answer.
 fn event(host: &str, json: Value) -> Option<Event> {
     let process = json["process"].as_str().map(harmless).filter(|process| process.len() <= 40);
     let key = |process| Key { host: host.to_owned(), process };

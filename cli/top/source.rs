@@ -45,7 +45,7 @@ impl Event {
     }
 }
 
-/// Watches processes of this host, all or those that are named, until nobody listens.
+/// Watches processes of this host, all until nobody listens, or those that are named until they have ended.
 pub fn watch(events: Sender<Event>, interval: Duration, only: Vec<Process>) {
     let (ended, ends) = channel();
     let mut watched: BTreeSet<Process> = BTreeSet::new();
@@ -75,6 +75,9 @@ pub fn watch(events: Sender<Event>, interval: Duration, only: Vec<Process>) {
                 let _ = events.send(Event::Update(Update::Note(why)));
             }
             first = false;
+        }
+        if !only.is_empty() && watched.is_empty() {
+            return;
         }
         if events.send(Event::Round(watched.len())).is_err() {
             return;

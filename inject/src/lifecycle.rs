@@ -268,7 +268,7 @@ fn start_once(settings: &Settings, late: bool) -> Result<(), StartError> {
                 worker.work(move || control.run(&controller));
             }
             Err(error) => tracing::warn!(
-                "no live control: {error}; `gpuwhy status`, `start` and `stop` cannot reach this process ({}=off omits this message)",
+                "no live control: {error}; `gpuwhy top`, `start` and `stop` cannot reach this process ({}=off omits this message)",
                 config::CONTROL
             ),
         }

@@ -48,7 +48,7 @@ NOT_RUN = {
     "gpuwhy query TRACE SQL": "names verbs, no command",
     "gpuwhy lake, recipe*": "names verbs, no command",
     "gpuwhy export|compact *": "names verbs, no command",
-    "gpuwhy status|start|*": "names verbs, no command",
+    "gpuwhy start|stop *": "names verbs, no command",
     "gpuwhy doctor|demo|*": "names verbs, no command",
     "* ...": "names options, no command",
     "*[[]--*": "names options, no command",
@@ -105,7 +105,7 @@ SETTINGS = {
     "gpuwhy doctor": Settings(codes=(0, 1), says="libprof.so"),
     "gpuwhy exporter --once": Settings(),
     "gpuwhy exporter*": Settings(interrupt=4.0),
-    "gpuwhy watch *": Settings(interrupt=6.0),
+    "gpuwhy top --follow *": Settings(interrupt=6.0),
     # A limit that the training does not keep, or a newest run that is slower: said by the exit code.
     "gpuwhy check *": Settings(codes=(0, 1), says="ok |FAIL"),
     "gpuwhy history --fail-if-slower *": Settings(codes=(0, 3)),

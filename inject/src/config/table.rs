@@ -260,7 +260,7 @@ pub const COMMAND_LINE: Setting<CommandLine> = Setting {
     default: "full",
     expected: "full, name or off",
     meaning: "For programs with secrets among their arguments: how much of the command line the trace keeps \
-              and `gpuwhy status` shows. `full` is all of it, with `***` in place of what looks like a secret \
+              and `gpuwhy top` shows. `full` is all of it, with `***` in place of what looks like a secret \
               (docs/design/reliability.md); `name` the program alone; `off` nothing.",
     parse: CommandLine::parse,
 };

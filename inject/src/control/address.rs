@@ -66,7 +66,7 @@ impl FromStr for Process {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (id, number) = text.split_once('-').unwrap_or((text, "1"));
         let parsed = id.parse().ok().zip(number.parse().ok());
-        parsed.map(|(id, number)| Self { id, number }).ok_or("expected a process id, as `gpuwhy status` lists them")
+        parsed.map(|(id, number)| Self { id, number }).ok_or("expected a process id, as `gpuwhy top` lists them")
     }
 }
 

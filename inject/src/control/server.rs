@@ -331,12 +331,14 @@ impl<'a> CommandHandler<'a> {
         let StatusSummary { verdict: (verdict, share), line, kernels, lost, trace, .. } = &self.last;
         let trace = trace.as_deref().map(Path::to_string_lossy);
         let (steps, awaited) = self.controller.steps();
+        // The live state has durations under the other name.
+        let steps_name = if kind == "live" { "steps_begun" } else { "steps" };
         Object::of_type(kind)
             .number("pid", process::id().into())
             .text("command", &self.command)
             .text("state", self.phase())
             .number("captures", self.controller.captures().into())
-            .optional_number("steps", steps)
+            .optional_number(steps_name, steps)
             .optional_number("starts_at_step", awaited)
             .text("verdict", verdict)
             .share("share", *share)

@@ -166,7 +166,7 @@ class Asked:
         if self._process is None:
             self._begin()
         if self._pid is None:
-            raise RuntimeError("the training did not appear in `gpuwhy status`")
+            raise RuntimeError("the training did not appear in `gpuwhy top`")
         return self._pid
 
     def _begin(self) -> None:
@@ -178,7 +178,7 @@ class Asked:
         end = time.monotonic() + BESIDE
         while time.monotonic() < end and self._process.poll() is None:
             # The program is another process than the command.
-            said = folder.run("status", "gpuwhy status --json", 1.0).stdout
+            said = folder.run("top", "gpuwhy top --json", 1.0).stdout
             number = re.search(r'"(?:pid|process)": ?(\d+)', said)
             if number:
                 self._pid = int(number[1])
@@ -196,7 +196,7 @@ def command(folder: Folder, line: Line, name: str, asked: Asked) -> Result:
     text, how, interrupt = line.text, line.settings(), line.settings().interrupt
     if text.startswith("gpuwhy report --capture"):
         os.replace(folder.path / "captures.gpuwhy", folder.path / "gpuwhy-4711.gpuwhy")
-    if re.search(rf"gpuwhy (start|stop|snapshot|watch) ({PID}|--all)|^gpuwhy status$", text):
+    if re.search(rf"gpuwhy (start|stop|top --report|top --follow) ({PID}|--all)|^gpuwhy top --once$", text):
         text = text.replace(PID, str(asked.pid()))
     run = folder.run(name, text, how.seconds, interrupt)
     newest = sorted((folder.path / "traces").glob("[0-9]*.gpuwhy"))

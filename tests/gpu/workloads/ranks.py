@@ -133,8 +133,8 @@ def start_at_step(options: argparse.Namespace) -> subprocess.CompletedProcess[st
     """Tells all ranks to capture some steps, as soon as each of them counts its steps."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        status = subprocess.run([options.gpuwhy, "status", "--json"], capture_output=True, text=True, check=False)
-        counting = [line for line in map(json.loads, status.stdout.splitlines()) if line.get("steps") is not None]
+        status = subprocess.run([options.gpuwhy, "top", "--json"], capture_output=True, text=True, check=False)
+        counting = [line for line in map(json.loads, status.stdout.splitlines()) if line.get("steps_begun") is not None]
         if len(counting) >= options.ranks:
             break
         time.sleep(0.1)

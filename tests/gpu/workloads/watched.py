@@ -41,7 +41,7 @@ def live(gpuwhy: str, process: int) -> dict | None:
 
 def measured(gpuwhy: str, process: int, seconds: float, viewers: int) -> dict:
     """Shares of a core that the threads of gpuwhy and a viewer take, and the answers of the first viewer."""
-    command = [gpuwhy, "top", "--json", "--follow", str(process)]
+    command = [gpuwhy, "top", "--follow", str(process)]
     started = [
         subprocess.Popen(command, stdout=subprocess.PIPE if number == 0 else subprocess.DEVNULL, text=True)
         for number in range(viewers)
