@@ -12,6 +12,7 @@ use profiler_core::diff::RUNS_DIFFER;
 use profiler_core::diff::json::Document;
 use profiler_core::text_format::printable;
 
+use crate::args::page::ComparisonPageArgs;
 use crate::{message, page, progress, terminal};
 
 /// Exit code when the traces are not comparable.
@@ -34,8 +35,8 @@ pub struct Props {
     pub kernels: usize,
     /// By how much the second run may be slower, in per cent.
     pub fail_if_slower: Option<f64>,
-    /// The HTML page to write instead of printing, and its title.
-    pub html: Option<(page::Target, Option<String>)>,
+    /// The HTML page to write instead of printing.
+    pub page: ComparisonPageArgs,
 }
 
 /// Prints the comparison and answers with the exit code.
@@ -65,10 +66,10 @@ pub fn run(props: &Props) -> Result<u8> {
             return Ok(REFUSED);
         }
     };
-    if let Some((to, title)) = &props.html {
+    let inputs = [props.a.clone(), props.b.clone()];
+    if let Some(to) = props.page.target(&inputs)? {
         let [name_a, name_b] = [&props.a, &props.b].map(|path| path.display().to_string());
-        let inputs = [props.a.clone(), props.b.clone()];
-        page::diff(&diff, (&a, &name_a), (&b, &name_b), title.as_deref(), (to, &inputs))?;
+        page::diff(&diff, (&a, &name_a), (&b, &name_b), props.page.title.as_deref(), (&to, &inputs))?;
     } else if !props.json {
         let [a, b] = [&props.a, &props.b].map(|path| path.display().to_string());
         let text = diff.text_within(props.kernels, terminal::style());

@@ -34,7 +34,6 @@ mod source;
 mod stats;
 mod terminal;
 mod top;
-mod view;
 
 use std::io;
 use std::process::ExitCode;
@@ -59,7 +58,6 @@ fn main() -> ExitCode {
         Command::Report(args) => (report::run(&args.into()), report::UNREADABLE),
         Command::Kernels(args) => (kernels::run(&(*args).into()), run::OWN_FAILURE),
         Command::Top(args) => (args.try_into().and_then(|props| top::run(&props)), top::FAILED),
-        Command::View(args) => (view::run(&args.into()), view::FAILED),
         Command::Diff(args) => (diff::run(&args.into()), diff::UNREADABLE),
         Command::History(args) => (history::run(&args.into()), history::UNREADABLE),
         Command::Check(args) => (check::run(&(*args).into()), check::UNREADABLE),

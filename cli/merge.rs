@@ -9,6 +9,7 @@ use anyhow::{Result, bail};
 use gpuwhy_export::tables::{Label, labels};
 use gpuwhy_export::{Destination, TargetFormat, TraceFile, ranks};
 
+use crate::args::page::ComparisonPageArgs;
 use crate::{inputs, interrupt, message, page, progress, terminal};
 
 /// Exit code when a trace lacks something.
@@ -26,12 +27,10 @@ pub struct Props {
     pub traces: Vec<PathBuf>,
     /// The file for all of them.
     pub output: Option<PathBuf>,
-    /// Whether a file that exists is replaced.
-    pub force: bool,
     /// JSON instead of text.
     pub json: bool,
-    /// The HTML page to write instead of printing, and its title.
-    pub html: Option<(page::Target, Option<String>)>,
+    /// The HTML page to write instead of printing.
+    pub page: ComparisonPageArgs,
 }
 
 /// Prints the comparison; gives the exit code.
@@ -42,7 +41,7 @@ pub struct Props {
 pub fn run(props: &Props) -> Result<u8> {
     let paths = inputs::expanded(&props.traces)?;
     let shape = TargetFormat::Perfetto.shape();
-    let to = props.output.as_ref().map(|output| Destination::new(output, shape, props.force, &paths)).transpose()?;
+    let to = props.output.as_ref().map(|output| Destination::new(output, shape, props.page.force, &paths)).transpose()?;
     let to_stdout = to.as_ref().is_some_and(Destination::is_stdout);
     if to_stdout && (props.json || io::stdout().is_terminal()) {
         bail!("the timeline cannot go to standard output, which is a terminal or takes the JSON; name a file with -o");
@@ -57,12 +56,13 @@ pub fn run(props: &Props) -> Result<u8> {
         true => terminal::json(&compared)?,
         false => compared.text_within(terminal::style()),
     };
-    if let Some((target, title)) = &props.html {
+    let target = props.page.target(&props.traces)?;
+    if let Some(target) = &target {
         let files: Vec<&TraceFile> = traces.iter().map(|(trace, _)| trace).collect();
-        page::ranks(&compared, &files, title.as_deref(), (target, &paths))?;
+        page::ranks(&compared, &files, props.page.title.as_deref(), (target, &paths))?;
     }
     match to_stdout {
-        _ if props.html.is_some() => {}
+        _ if target.is_some() => {}
         true => io::stderr().write_all(text.as_bytes())?,
         false => io::stdout().write_all(text.as_bytes())?,
     }
@@ -92,7 +92,7 @@ fn opened(paths: &[PathBuf]) -> Result<Vec<(TraceFile, Label)>> {
     }
     if files.len() > 1 && files.iter().all(|trace| trace.session().rank().is_none()) {
         bail!(
-            "these {} traces are of independent runs: none has a rank. `gpuwhy view TRACE` shows one, and `gpuwhy diff A B` \
+            "these {} traces are of independent runs: none has a rank. `gpuwhy report TRACE` shows one, and `gpuwhy diff A B` \
              compares two. For the ranks of a job, set RANK and WORLD_SIZE for each process when you record.",
             files.len()
         );

@@ -1,13 +1,18 @@
-//! The HTML pages of `report --html`, `diff --html`, `merge --html` and `view`.
+//! The HTML pages of `report`, `diff` and `merge`, for `--html` and `--open`.
 //!
 //! What is in a page is library code; here are the order of files and what is said about them.
 
+use std::env;
+use std::fs::{self, DirBuilder};
+use std::io::{self, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, bail};
 use gpuwhy::Report;
 use gpuwhy_export::{Destination, Output, Shape};
-use gpuwhy_import::TraceFile;
+use gpuwhy_import::{TraceFile, stem};
 use gpuwhy_page::{Options, Outcome};
 use profiler_core::diff::Diff;
 use profiler_core::ranks::RanksReport;
@@ -21,16 +26,30 @@ pub struct Target {
     pub path: PathBuf,
     /// Whether a file that exists is replaced.
     pub force: bool,
-    /// Whether the user learns where it is by other means.
-    pub is_shown: bool,
+    /// Whether it is opened in a browser.
+    pub open: bool,
 }
 
 impl Target {
-    /// Says where the page is, unless it went to a stream.
-    fn tell(&self, is_named: bool) {
-        if is_named && !self.is_shown {
+    /// The file in the cache for a page about these traces, which replaces that of an earlier call.
+    ///
+    /// # Errors
+    ///
+    /// When there is no folder for it.
+    pub fn cached(traces: &[PathBuf]) -> Result<Self> {
+        let names: Vec<String> = traces.iter().map(|trace| stem(trace)).collect();
+        Ok(Self { path: folder()?.join(format!("{}.html", names.join("-"))), force: true, open: true })
+    }
+
+    /// Says where the page is, unless it went to a stream, or opens it.
+    fn tell(&self, is_named: bool) -> Result<()> {
+        if self.open {
+            return show(&self.path);
+        }
+        if is_named {
             message::note(&format!("the page is {}", self.path.display()));
         }
+        Ok(())
     }
 }
 
@@ -56,7 +75,7 @@ pub fn report(trace: &Path, pid: Option<u32>, options: &Options, target: &Target
     for note in &outcome.left_out {
         message::note(&format!("{name}: {note}"));
     }
-    target.tell(is_named);
+    target.tell(is_named)?;
     Ok(outcome)
 }
 
@@ -77,8 +96,7 @@ pub fn diff(
     let mut output = Output::create(to)?;
     gpuwhy_page::write_diff(diff, a, b, title, &mut output)?;
     output.finish()?;
-    target.tell(is_named);
-    Ok(())
+    target.tell(is_named)
 }
 
 /// Writes the page of the ranks of a job, whose traces are `files`, in the order of `compared`.
@@ -100,6 +118,56 @@ pub fn ranks(
     let mut output = Output::create(to)?;
     progress::shown(|progress| gpuwhy_page::write_ranks(compared, files, title, &mut output, progress))?;
     output.finish()?;
-    target.tell(is_named);
+    target.tell(is_named)
+}
+
+/// Where pages go.
+fn folder() -> Result<PathBuf> {
+    let home = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = home("XDG_CACHE_HOME").or_else(|| home("HOME").map(|home| home.join(".cache")));
+    let Some(cache) = cache else {
+        bail!("neither XDG_CACHE_HOME nor HOME is set, so there is no cache folder; use --html OUT");
+    };
+    let folder = cache.join("gpuwhy").join("pages");
+    // Pages have what traces have.
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    made.with_context(|| format!("{}: cannot make this folder", folder.display()))?;
+    Ok(folder)
+}
+
+/// Opens the page where somebody can see it, and says where it is.
+fn show(path: &Path) -> Result<()> {
+    let remote = env::var_os("SSH_CONNECTION").is_some();
+    writeln!(io::stdout(), "{}", path.display())?;
+    if !remote && has_display() {
+        let opened = Command::new("xdg-open")
+            .arg(path)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        if opened.is_ok_and(|status| status.success()) {
+            return Ok(());
+        }
+    }
+    let host = fs::read_to_string("/etc/hostname").unwrap_or_default();
+    let host = if host.trim().is_empty() { "HOST" } else { host.trim() };
+    writeln!(io::stdout(), "copy it to where your browser is: scp {host}:{} .", path.display())?;
     Ok(())
+}
+
+/// Whether a display server of this machine is there: a variable may be left of one that has ended.
+fn has_display() -> bool {
+    let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
+    let x11 = set("DISPLAY").is_some_and(|display| match display.strip_prefix(':') {
+        Some(number) => {
+            let number = number.split('.').next().unwrap_or(number);
+            Path::new("/tmp/.X11-unix").join(format!("X{number}")).exists()
+        }
+        None => true,
+    });
+    let wayland = set("WAYLAND_DISPLAY").is_some_and(|socket| {
+        set("XDG_RUNTIME_DIR").map_or(Path::new(&socket).to_owned(), |folder| Path::new(&folder).join(&socket)).exists()
+    });
+    x11 || wayland
 }

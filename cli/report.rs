@@ -15,6 +15,7 @@ use profiler_core::text_format::{Style, printable};
 use serde_json::{Map, Value, json};
 use tracing::info;
 
+use crate::args::page::PageArgs;
 use crate::{history, inputs, message, page, progress, terminal};
 
 /// Exit code when a trace was reported but is not complete.
@@ -23,7 +24,7 @@ const DAMAGED: u8 = 1;
 pub const UNREADABLE: u8 = 2;
 
 /// Which traces to print and how.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Props {
     /// The files, and folders of traces, in the order in which they are printed.
     pub files: Vec<PathBuf>,
@@ -40,7 +41,7 @@ pub struct Props {
     /// The part of the run to report, by time after its start.
     pub window: Option<(Duration, Duration)>,
     /// The HTML page to write instead of printing.
-    pub html: Option<(page::Target, gpuwhy_page::Options)>,
+    pub page: PageArgs,
     /// Makes the report from the records, also where the trace holds what the run said at its end.
     pub recompute: bool,
     /// Adds a line about each run to the history.
@@ -100,11 +101,12 @@ pub fn run(props: &Props) -> Result<u8> {
     let mut worst = 0;
     let style = terminal::style();
     let files = inputs::expanded(&props.files)?;
-    if let Some((to, options)) = &props.html {
+    if let Some(to) = props.page.target(&props.files)? {
         let [file] = &files[..] else {
-            bail!("a page is about one trace, and {} are named; write a page for each of them", files.len());
+            bail!("a page is about one trace, and {} are named; write a page for each of them, or \
+                   that of the ranks of a job with `gpuwhy merge`", files.len());
         };
-        let outcome = page::report(file, props.pid, options, to)?;
+        let outcome = page::report(file, props.pid, &props.page.options(props.capture), &to)?;
         return Ok(if outcome.damage.is_empty() { 0 } else { DAMAGED });
     }
     for file in &files {

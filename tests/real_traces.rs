@@ -200,7 +200,7 @@ fn jobs(trace: &Path, folder: &Path, is_whole: bool) -> Vec<Job> {
             Job::new("top", &[&"--json", &trace], Wrote::JsonLines),
             Job::new("merge", &[&"--json", &"-o", &merged, &ranks], Wrote::Json),
             Job::new("compact", &[&"--sizes", &trace], Wrote::Text),
-            Job::new("view", &[&"--no-browser", &trace], Wrote::Text),
+            Job::new("report", &[&"--open", &trace], Wrote::Text),
         ]);
         formats.push(("chrome", "pt.trace.json.gz", Wrote::PackedJson));
         formats.push(("json", "jsonl.gz", Wrote::PackedJsonLines));

@@ -21,6 +21,7 @@ EXIT CODES:
 EXAMPLES:
   gpuwhy diff before.gpuwhy after.gpuwhy
   gpuwhy diff --html diff.html before.gpuwhy after.gpuwhy
+  gpuwhy diff --open before.gpuwhy after.gpuwhy
   gpuwhy diff --fail-if-slower 5 main.gpuwhy branch.gpuwhy
   gpuwhy diff --json before.gpuwhy after.gpuwhy | jq '.devices[0].leaf_changes'";
 
@@ -62,7 +63,7 @@ impl From<DiffArgs> for diff::Props {
             json: args.json,
             kernels: args.top,
             fail_if_slower: args.fail_if_slower,
-            html: args.page.into_page(),
+            page: args.page,
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args};
+use clap::Args;
 
+use super::page::ComparisonPageArgs;
 use crate::merge;
-use crate::page::Target;
 
 pub(super) const MERGE_HELP: &str = "\
 The rank of a trace is that of RANK, or of what Open MPI, PMI or Slurm set. Ranks of one host share a clock. Clocks of
@@ -23,10 +23,10 @@ EXAMPLES:
   gpuwhy merge run1/
   gpuwhy merge run1/ -o run1.perfetto-trace
   gpuwhy merge run1/ --html run1.html
+  gpuwhy merge run1/ --open                      the page in a browser
   gpuwhy merge --json run1/ | jq .straggler";
 
 #[derive(Args)]
-#[command(group(ArgGroup::new("written").args(["output", "html"]).multiple(true)))]
 pub struct MergeArgs {
     /// Traces of the ranks of one job, or folders with them
     #[arg(required = true, value_name = "TRACE")]
@@ -34,24 +34,15 @@ pub struct MergeArgs {
     /// Write all ranks to this file (- for standard output) for Perfetto
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
-    /// Replace the file if it exists
-    #[arg(long, requires = "written")]
-    force: bool,
     /// Print JSON instead of text
     #[arg(long)]
     json: bool,
-    /// Write an HTML page of the comparison to this file
-    #[arg(long, value_name = "OUT", conflicts_with = "json", help_heading = "HTML page")]
-    html: Option<PathBuf>,
-    /// Name the page
-    #[arg(long, value_name = "TEXT", requires = "html", help_heading = "HTML page")]
-    title: Option<String>,
+    #[command(flatten)]
+    page: ComparisonPageArgs,
 }
 
 impl From<MergeArgs> for merge::Props {
     fn from(args: MergeArgs) -> Self {
-        let force = args.force;
-        let html = args.html.map(|path| (Target { path, force, is_shown: false }, args.title));
-        Self { traces: args.traces, output: args.output, force, json: args.json, html }
+        Self { traces: args.traces, output: args.output, json: args.json, page: args.page }
     }
 }

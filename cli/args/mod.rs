@@ -18,14 +18,13 @@ mod kernels;
 mod lake;
 pub mod manual;
 mod merge;
-mod page;
+pub mod page;
 mod query;
 mod recipe;
 mod report;
 mod run;
 mod stats;
 mod top;
-mod view;
 
 use std::ffi::OsString;
 
@@ -55,7 +54,6 @@ use self::report::{REPORT_HELP, ReportArgs};
 use self::run::{RUN_HELP, RunArgs};
 use self::stats::{STATS_HELP, StatsArgs};
 use self::top::{TOP_HELP, TopArgs};
-use self::view::{VIEW_HELP, ViewArgs};
 use crate::prose;
 
 /// Find the bottleneck of a CUDA program while it runs
@@ -83,9 +81,6 @@ pub enum Command {
     /// Measure kernels with hardware counters and tell what limits them
     #[command(after_help = KERNELS_HELP)]
     Kernels(Box<KernelsArgs>),
-    /// Write the HTML page of traces and open it in a browser
-    #[command(after_help = VIEW_HELP)]
-    View(ViewArgs),
     /// Compare two traces of one program and explain the difference
     #[command(after_help = DIFF_HELP)]
     Diff(DiffArgs),
@@ -229,7 +224,7 @@ EXAMPLES:
   gpuwhy report gpuwhy-4711.gpuwhy               print the report of a trace
   gpuwhy kernels -- python train.py              what limits the slowest kernels, and what to do
   gpuwhy top                                     watch running programs, live
-  gpuwhy view gpuwhy-4711.gpuwhy                 look at its timeline in a browser
+  gpuwhy report --open gpuwhy-4711.gpuwhy        look at its timeline in a browser
   gpuwhy explain dispatch                        what a word of the report means
   gpuwhy diff before.gpuwhy after.gpuwhy         what a change brought, and why
   gpuwhy history train.py                        earlier runs: is the newest slower?

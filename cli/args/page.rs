@@ -1,7 +1,8 @@
 //! Options of commands that write an HTML page.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 use gpuwhy_inject::config;
 use gpuwhy_page::{Detail, Options};
@@ -9,55 +10,71 @@ use gpuwhy_page::{Detail, Options};
 use crate::page::Target;
 
 /// Where the page of a comparison goes.
-#[derive(Args)]
+#[derive(Args, Debug)]
 #[command(next_help_heading = "HTML page")]
 pub struct ComparisonPageArgs {
     /// Write an HTML page to this file (- for standard output)
-    #[arg(long, value_name = "OUT", conflicts_with = "json")]
+    #[arg(long, value_name = "OUT", conflicts_with = "json", group = "page")]
     html: Option<PathBuf>,
-    /// Replace the page if it exists
-    #[arg(long, requires = "html")]
-    force: bool,
+    /// Write an HTML page to the cache, and open it in a browser
+    #[arg(long, conflicts_with = "json", group = "page")]
+    open: bool,
+    /// Replace the file if it exists
+    #[arg(long)]
+    pub force: bool,
     /// Name the page
-    #[arg(long, value_name = "TEXT", requires = "html")]
-    title: Option<String>,
+    #[arg(long, value_name = "TEXT", requires = "page")]
+    pub title: Option<String>,
 }
 
 impl ComparisonPageArgs {
-    /// Where the page goes and its title, if one is wanted.
-    pub fn into_page(self) -> Option<(Target, Option<String>)> {
-        let Self { html, force, title } = self;
-        html.map(|path| (Target { path, force, is_shown: false }, title))
+    /// Where a page about these traces goes, if one is wanted.
+    ///
+    /// # Errors
+    ///
+    /// When there is no place for it.
+    pub fn target(&self, traces: &[PathBuf]) -> Result<Option<Target>> {
+        target(self.html.as_deref(), self.open, self.force, traces)
     }
 }
 
-#[derive(Args)]
+fn target(html: Option<&Path>, open: bool, force: bool, traces: &[PathBuf]) -> Result<Option<Target>> {
+    if open {
+        return Target::cached(traces).map(Some);
+    }
+    Ok(html.map(|path| Target { path: path.to_owned(), force, open }))
+}
+
+#[derive(Args, Debug)]
 #[command(next_help_heading = "HTML page")]
 pub struct PageArgs {
     /// Write an HTML page to this file (- for standard output)
-    #[arg(long, value_name = "OUT", conflicts_with_all = ["json", "full", "top", "ranges", "from", "to"])]
+    #[arg(long, value_name = "OUT", group = "page", conflicts_with_all = ["json", "full", "top", "ranges", "from", "to"])]
     html: Option<PathBuf>,
+    /// Write the HTML page to the cache, and open it in a browser
+    #[arg(long, group = "page", conflicts_with_all = ["json", "full", "top", "ranges", "from", "to"])]
+    open: bool,
     /// Replace the page if it exists
     #[arg(long, requires = "html")]
     force: bool,
     /// Name the page [default: the command]
-    #[arg(long, value_name = "TEXT", requires = "html")]
+    #[arg(long, value_name = "TEXT", requires = "page")]
     title: Option<String>,
     /// Let single events take at most so many bytes
-    #[arg(long, value_name = "BYTES", requires = "html", default_value = "64M", value_parser = size)]
+    #[arg(long, value_name = "BYTES", requires = "page", default_value = "64M", value_parser = size)]
     max_size: u64,
     /// Hold these events; sums of the whole run are always there
-    #[arg(long, value_name = "WHICH", requires = "html", default_value = "auto")]
+    #[arg(long, value_name = "WHICH", requires = "page", default_value = "auto")]
     detail: PageDetail,
     /// Put marks in place of command line, host, folders, and texts
-    #[arg(long, requires = "html")]
+    #[arg(long, requires = "page")]
     redact: bool,
     /// Show lines of source code around those that the report names
-    #[arg(long, requires = "html", conflicts_with = "redact")]
+    #[arg(long, requires = "page", conflicts_with = "redact")]
     sources: bool,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, Debug, ValueEnum)]
 enum PageDetail {
     /// All if they fit, else those of windows
     Auto,
@@ -74,16 +91,25 @@ fn size(text: &str) -> Result<u64, String> {
 }
 
 impl PageArgs {
-    /// Where the page goes and what it holds, if one is wanted.
-    pub fn into_page(self, capture: Option<u32>) -> Option<(Target, Options)> {
-        let Self { html, force, title, max_size: max_bytes, detail, redact, sources } = self;
-        let detail = match detail {
+    /// Where a page about these traces goes, if one is wanted.
+    ///
+    /// # Errors
+    ///
+    /// When there is no place for it.
+    pub fn target(&self, traces: &[PathBuf]) -> Result<Option<Target>> {
+        target(self.html.as_deref(), self.open, self.force, traces)
+    }
+
+    /// What the page holds.
+    pub fn options(&self, capture: Option<u32>) -> Options {
+        let detail = match self.detail {
             PageDetail::Auto => Detail::Auto,
             PageDetail::All => Detail::All,
             PageDetail::Windows => Detail::Windows,
             PageDetail::None => Detail::None,
         };
-        let options = Options { title, capture, max_bytes, detail, redact, sources };
-        html.map(|path| (Target { path, force, is_shown: false }, options))
+        let Self { title, max_size: max_bytes, redact, sources, .. } = self;
+        let (title, max_bytes, redact, sources) = (title.clone(), *max_bytes, *redact, *sources);
+        Options { title, capture, max_bytes, detail, redact, sources }
     }
 }

@@ -11,7 +11,9 @@ use crate::report;
 
 pub(super) const REPORT_HELP: &str = "\
 With --json each trace gives one JSON object on one line, in the order of the files. With --html the report of one trace
-is written as a page that opens in a browser without network access; its answer can be read and printed without scripts.
+is written as a page that opens in a browser without network access; its answer can be read and printed without scripts. With --open the
+page goes to gpuwhy/pages in XDG_CACHE_HOME or ~/.cache, under the name of the trace, and replaces that of an earlier call.
+Without a display the path is printed, and how to copy the page. No server is started.
 
 EXIT CODES:
   0  every trace was read
@@ -23,7 +25,8 @@ EXAMPLES:
   gpuwhy report --top 30 *.gpuwhy | less
   gpuwhy report --json gpuwhy-4711.gpuwhy | jq .verdict
   gpuwhy report --price 2.5USD gpuwhy-4711.gpuwhy
-  gpuwhy report --html report.html gpuwhy-4711.gpuwhy";
+  gpuwhy report --html report.html gpuwhy-4711.gpuwhy
+  gpuwhy report --open gpuwhy-4711.gpuwhy";
 
 #[derive(Args)]
 pub struct ReportArgs {
@@ -60,7 +63,7 @@ pub struct ReportArgs {
     #[command(flatten)]
     page: PageArgs,
     /// Add a line about each run to the history, as `gpuwhy run` does
-    #[arg(long, conflicts_with_all = ["html", "from", "to"])]
+    #[arg(long, conflicts_with_all = ["page", "from", "to"])]
     history: bool,
     /// Compute the report anew, even where the trace holds one
     #[arg(long)]
@@ -87,7 +90,7 @@ impl From<ReportArgs> for report::Props {
             recompute: args.recompute,
             history: args.history,
             price: args.price,
-            html: args.page.into_page(args.capture),
+            page: args.page,
         }
     }
 }

@@ -206,7 +206,7 @@ fn act(action: Action, launchers: &[Launcher], events: &Sender<Event>) {
             let process = key.process.clone();
             (key, vec![command.to_owned(), process])
         }
-        Action::Page(key, trace) => (key, vec!["view".to_owned(), trace]),
+        Action::Page(key, trace) => (key, vec!["report".to_owned(), "--open".to_owned(), trace]),
         Action::Quit | Action::Pause(_) => return,
     };
     let launcher = launchers.iter().find(|launcher| launcher.host == key.host).cloned();
@@ -233,18 +233,18 @@ fn act(action: Action, launchers: &[Launcher], events: &Sender<Event>) {
 
 /// A command for a process of this host, or the page of its trace.
 fn here(key: &Key, arguments: &[String]) -> Result<String> {
-    if arguments[0] == "view" {
-        return page(Path::new(&arguments[1]));
+    if let [_, _, trace] = arguments {
+        return page(Path::new(trace));
     }
     let process: ProcessName = key.process.parse().map_err(|why: &str| anyhow!(why))?;
     let socket = source::socket(process).with_context(|| format!("process {process} has ended"))?;
     control::told(process, &socket, &arguments[0])
 }
 
-/// Writes the page of a trace, and opens it where there is a display: what `gpuwhy view` does.
+/// Writes the page of a trace, and opens it where there is a display: what `gpuwhy report --open` does.
 fn page(trace: &Path) -> Result<String> {
     let mut command = Command::new(env::current_exe().context("cannot find this program")?);
-    command.arg("view").arg(trace).stdin(Stdio::null());
+    command.args(["report", "--open"]).arg(trace).stdin(Stdio::null());
     output(command).map(|path| format!("page: {}", path.lines().next().unwrap_or_default()))
 }
 

@@ -99,7 +99,7 @@ class Trace:
 
     def view(self) -> None:
         """Opens the page in a browser; without a display its path is printed."""
-        _view([self.path])
+        _view("report", [self.path])
 
     def __repr__(self) -> str:
         return f"<Trace {self.path}>"
@@ -143,7 +143,7 @@ class Run:
 
     def view(self) -> None:
         """Opens the page of all ranks in a browser."""
-        _view([self.path])
+        _view("merge", [self.path])
 
 
 class Diff:
@@ -177,7 +177,7 @@ class Diff:
 
     def view(self) -> None:
         """Opens the page of both runs in a browser."""
-        _view(list(self._paths))
+        _view("diff", list(self._paths))
 
     def __str__(self) -> str:
         return self.text
@@ -212,12 +212,12 @@ def diff(a: str | os.PathLike[str] | Trace, b: str | os.PathLike[str] | Trace) -
     return Diff(paths[0], paths[1])
 
 
-def _view(paths: list[Path]) -> None:
+def _view(verb: str, paths: list[Path]) -> None:
     # The command hands the page to the browser and ends; what it says is for the user.
-    line = [str(_find.command()), "view", "--", *(str(path) for path in paths)]
+    line = [str(_find.command()), verb, "--open", "--", *(str(path) for path in paths)]
     code = subprocess.run(line, env=_command.environment(), check=False).returncode
     if code not in (0, 1):
-        raise CommandFailed(code, "gpuwhy view failed; stderr says why")
+        raise CommandFailed(code, f"gpuwhy {verb} --open failed; stderr says why")
 
 
 @functools.lru_cache(maxsize=None)

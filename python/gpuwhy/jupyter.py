@@ -91,7 +91,7 @@ def _frame(trace: Trace, height: int) -> str:
     size = path.stat().st_size
     if size > MOST_BYTES:
         return (f"<div>The page has {size / 1e6:.1f} MB, too much for a notebook: "
-                f"<code>gpuwhy view {_escape(str(trace.path))}</code> opens it.</div>")
+                f"<code>gpuwhy report --open {_escape(str(trace.path))}</code> opens it.</div>")
     page = path.read_text(encoding="utf-8")
     # The sandbox gives the page an origin of its own: it reaches neither the notebook nor its storage.
     return (f'<iframe sandbox="allow-scripts" style="width:100%;height:{height}px;outline:1px solid #ccc" '

@@ -13,7 +13,7 @@ import pytest
 from conftest import BINARIES, INSTALLED, ROOT, built
 from gpuwhy.__main__ import command_line
 
-KNOWN = {"report", "run", "view"}
+KNOWN = {"report", "run", "top"}
 
 
 @pytest.mark.parametrize("given, expected", [

@@ -347,7 +347,7 @@ fn a_comparison_is_a_page_that_sums_to_the_change() {
 }
 
 #[test]
-fn ranks_are_a_page_and_view_writes_to_the_cache() {
+fn ranks_are_a_page_and_an_opened_one_is_in_the_cache() {
     let stage = Stage::new();
     for (rank, fixture) in ["multi_stream", "sync_item"].iter().enumerate() {
         let mut host = stage.host(fixture);
@@ -366,9 +366,9 @@ fn ranks_are_a_page_and_view_writes_to_the_cache() {
     let pages = cache.path("gpuwhy/pages");
     let trace = stage.path("rank0.gpuwhy");
     let shown = [
-        (gpuwhy(cache.folder.path(), &[&"view", &trace]), "rank0.html"),
-        (gpuwhy(cache.folder.path(), &[&"view", &trace]), "rank0.html"),
-        (gpuwhy(cache.folder.path(), &[&"view", &trace, &trace]), "rank0-rank0.html"),
+        (gpuwhy(cache.folder.path(), &[&"report", &"--open", &trace]), "rank0.html"),
+        (gpuwhy(cache.folder.path(), &[&"report", &"--open", &trace]), "rank0.html"),
+        (gpuwhy(cache.folder.path(), &[&"diff", &"--open", &trace, &trace]), "rank0-rank0.html"),
     ];
     for (output, name) in shown {
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -380,9 +380,11 @@ fn ranks_are_a_page_and_view_writes_to_the_cache() {
         assert!(copy.starts_with("copy it to where your browser is: scp ") && copy.contains(&page), "{copy}");
         assert!(fs::read_to_string(pages.join(name)).unwrap().ends_with("</html>\n"));
     }
-    let output = gpuwhy(cache.folder.path(), &[&"view", &folder]);
+    let output = gpuwhy(cache.folder.path(), &[&"merge", &"--open", &folder]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let none = gpuwhy(cache.folder.path(), &[&"view", &stage.path("none.gpuwhy")]);
+    let output = gpuwhy(cache.folder.path(), &[&"report", &"--open", &folder]);
+    assert!(output.status.code() == Some(2) && stderr(&output).contains("gpuwhy merge"), "{}", stderr(&output));
+    let none = gpuwhy(cache.folder.path(), &[&"report", &"--open", &stage.path("none.gpuwhy")]);
     assert_eq!(none.status.code(), Some(2));
     assert!(stderr(&none).contains("none.gpuwhy") && !pages.join("none.html").exists(), "{}", stderr(&none));
 }
