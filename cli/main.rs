@@ -77,7 +77,6 @@ fn main() -> ExitCode {
         Command::Hang(args) => (hang::run(&args.into()), hang::FAILED),
         Command::Start(args) => (control::run(&args.into()), control::NO_ANSWER),
         Command::Stop(args) => (control::run(&args.into()), control::NO_ANSWER),
-        Command::Explain(args) => (explain::run(&args.into()), explain::UNKNOWN),
         Command::Demo(args) => (demo::run(&args.into()), demo::FAILED),
     };
     match outcome {

@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use tracing::info;
 
 use crate::args::page::PageArgs;
-use crate::{history, inputs, message, page, progress, terminal};
+use crate::{explain, history, inputs, message, page, progress, terminal};
 
 /// Exit code when a trace was reported but is not complete.
 const DAMAGED: u8 = 1;
@@ -46,6 +46,8 @@ pub struct Props {
     pub recompute: bool,
     /// Adds a line about each run to the history.
     pub history: bool,
+    /// What to explain in place of all this; nothing of it lists all words.
+    pub explain: Option<Vec<String>>,
     /// Money for a GPU hour, and its currency.
     pub price: Option<(f64, String)>,
 }
@@ -98,6 +100,9 @@ fn kept(props: &Props, input: &Input) -> Option<String> {
 /// When stdout cannot be written, or a folder has no traces. Files that cannot be read are told on stderr, and the
 /// others are printed.
 pub fn run(props: &Props) -> Result<u8> {
+    if let Some(words) = &props.explain {
+        return explain::run(&words.join(" "));
+    }
     let mut worst = 0;
     let style = terminal::style();
     let files = inputs::expanded(&props.files)?;

@@ -167,7 +167,7 @@ def check(command: pathlib.Path, library: pathlib.Path) -> None:
     assert version.startswith("gpuwhy "), f"{command} --version said {version!r}"
     found = said("doctor")
     assert f"libprof.so {library}" in " ".join(found.split()), f"{command} doctor did not find {library}:\n{found}"
-    assert said("explain", "launch"), "gpuwhy explain launch said nothing"
+    assert said("report", "--explain", "launch"), "gpuwhy report --explain launch said nothing"
 
 
 def test_tarball(tarball: pathlib.Path, machine: str, scratch: pathlib.Path) -> None:

@@ -1,9 +1,9 @@
-//! `gpuwhy explain`: words of the report, their spellings, and what is said about unknown ones.
+//! `gpuwhy report --explain`: words of the report, their spellings, and what is said about unknown ones.
 
 use std::process::{Command, Output};
 
 fn explain(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_gpuwhy")).arg("explain").args(arguments).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_gpuwhy")).args(["report", "--explain"]).args(arguments).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -423,7 +423,7 @@ fn what_is_made_of_a_trace_is_for_its_user_alone_whatever_the_umask_is() {
     umasked("report trace.gpuwhy --html page.html");
     umasked("diff trace.gpuwhy trace.gpuwhy --html diff.html");
     umasked("merge rank0.gpuwhy -o merged.perfetto-trace");
-    umasked("view trace.gpuwhy --no-browser");
+    umasked("report --open trace.gpuwhy");
     for format in ["chrome", "json", "perfetto", "sqlite", "parquet"] {
         umasked(&format!("export --to {format} trace.gpuwhy -o out/"));
     }

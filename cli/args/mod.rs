@@ -9,7 +9,6 @@ mod control;
 mod demo;
 mod diff;
 mod doctor;
-mod explain;
 mod export;
 mod exporter;
 mod hang;
@@ -39,7 +38,6 @@ use self::control::{SWITCH_HELP, StartArgs, StopArgs};
 use self::demo::{DEMO_HELP, DemoArgs};
 use self::diff::{DIFF_HELP, DiffArgs};
 use self::doctor::{DOCTOR_HELP, DoctorArgs, ProbeArgs};
-use self::explain::{EXPLAIN_HELP, ExplainArgs};
 use self::export::{EXPORT_HELP, ExportArgs};
 use self::exporter::{EXPORTER_HELP, ExporterArgs};
 use self::hang::{HANG_HELP, HangArgs};
@@ -132,9 +130,6 @@ pub enum Command {
     /// Check whether programs can be profiled on this machine
     #[command(after_help = DOCTOR_HELP)]
     Doctor(DoctorArgs),
-    /// Explain a word of the report and how it is measured
-    #[command(after_help = EXPLAIN_HELP)]
-    Explain(ExplainArgs),
     /// Play recorded sessions; needs no GPU
     #[command(after_help = DEMO_HELP)]
     Demo(DemoArgs),
@@ -225,7 +220,7 @@ EXAMPLES:
   gpuwhy kernels -- python train.py              what limits the slowest kernels, and what to do
   gpuwhy top                                     watch running programs, live
   gpuwhy report --open gpuwhy-4711.gpuwhy        look at its timeline in a browser
-  gpuwhy explain dispatch                        what a word of the report means
+  gpuwhy report --explain dispatch               what a word of the report means
   gpuwhy diff before.gpuwhy after.gpuwhy         what a change brought, and why
   gpuwhy history train.py                        earlier runs: is the newest slower?
   gpuwhy check --no-sync gpuwhy-4711.gpuwhy      fail a build by what a run did

@@ -15,10 +15,13 @@ is written as a page that opens in a browser without network access; its answer 
 page goes to gpuwhy/pages in XDG_CACHE_HOME or ~/.cache, under the name of the trace, and replaces that of an earlier call.
 Without a display the path is printed, and how to copy the page. No server is started.
 
+With --explain no trace is read. WORD is a term (\"kernel launches\") or a name in JSON, tables and SQL (launch, no_syncs).
+
 EXIT CODES:
-  0  every trace was read
+  0  every trace was read, or the word was explained
   1  every trace was reported, but at least one is truncated or damaged; the report says where
-  2  at least one trace could not be read at all; the others were reported
+  2  at least one trace could not be read at all; the others were reported. Or the word is unknown; stderr names the
+     nearest one
 
 EXAMPLES:
   gpuwhy report gpuwhy-4711.gpuwhy
@@ -26,12 +29,13 @@ EXAMPLES:
   gpuwhy report --json gpuwhy-4711.gpuwhy | jq .verdict
   gpuwhy report --price 2.5USD gpuwhy-4711.gpuwhy
   gpuwhy report --html report.html gpuwhy-4711.gpuwhy
-  gpuwhy report --open gpuwhy-4711.gpuwhy";
+  gpuwhy report --open gpuwhy-4711.gpuwhy
+  gpuwhy report --explain dispatch";
 
 #[derive(Args)]
 pub struct ReportArgs {
     /// Traces of gpuwhy, PyTorch or Nsight Systems (SQLite), or folders
-    #[arg(required = true, value_name = "TRACE")]
+    #[arg(required_unless_present = "explain", value_name = "TRACE")]
     files: Vec<PathBuf>,
     /// Print JSON instead of text
     #[arg(long)]
@@ -68,6 +72,9 @@ pub struct ReportArgs {
     /// Compute the report anew, even where the trace holds one
     #[arg(long)]
     recompute: bool,
+    /// Explain a word of the report and how it is measured; without WORD, list all words
+    #[arg(long, value_name = "WORD", num_args = 0.., conflicts_with_all = ["json", "full", "top", "ranges", "pid", "capture", "from", "to", "price", "page", "history", "recompute"])]
+    explain: Option<Vec<String>>,
 }
 
 impl From<ReportArgs> for report::Props {
@@ -88,6 +95,7 @@ impl From<ReportArgs> for report::Props {
             pid: args.pid,
             capture: args.capture,
             recompute: args.recompute,
+            explain: args.explain,
             history: args.history,
             price: args.price,
             page: args.page,

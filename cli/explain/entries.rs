@@ -1,4 +1,4 @@
-//! The words that `gpuwhy explain` knows: those of the glossary, which is their one source.
+//! The words that `gpuwhy report --explain` knows: those of the glossary, which is their one source.
 //!
 //! A `## Term (`name`)` and its paragraphs is an entry; so is each row of its table of words: in the first cell words
 //! that lead to it, in the second what they mean.

@@ -1,4 +1,4 @@
-//! `gpuwhy explain`: what a word of the report means, and how it is measured.
+//! `gpuwhy report --explain`: what a word of the report means, and how it is measured.
 //!
 //! The answers are the glossary itself, which is part of this program: see [`entries`].
 
@@ -15,29 +15,22 @@ use crate::{message, prose};
 use entries::{Entries, Entry, FILE};
 
 /// Exit code when the word is unknown.
-pub const UNKNOWN: u8 = 2;
+const UNKNOWN: u8 = 2;
 
-/// What to explain.
-#[derive(Debug)]
-pub struct Props {
-    /// The word, or several that are one term; none lists all words.
-    pub words: Vec<String>,
-}
-
-/// Prints the explanation and answers with the exit code.
+/// Prints the explanation of a word, or of several that are one term, or lists all words where there is none; answers
+/// with the exit code.
 ///
 /// # Errors
 ///
 /// When stdout cannot be written.
-pub fn run(props: &Props) -> Result<u8> {
+pub fn run(word: &str) -> Result<u8> {
     let entries = Entries::read();
-    let word = props.words.join(" ");
-    let text = if props.words.is_empty() {
+    let text = if word.is_empty() {
         list(&entries)
     } else {
-        let found = entries.about(&word);
+        let found = entries.about(word);
         if found.is_empty() {
-            message::say(&unknown(&entries, &word));
+            message::say(&unknown(&entries, word));
             return Ok(UNKNOWN);
         }
         let texts: Vec<String> = found.into_iter().map(text).collect();
@@ -51,7 +44,7 @@ fn unknown(entries: &Entries, word: &str) -> String {
     let hint = match entries.nearest(word) {
         Some(nearest) => format!("did you mean `{nearest}`?"),
         None => {
-            "`gpuwhy explain` lists the known words; docs/reference/report.md lists the names in the JSON".to_owned()
+            "`gpuwhy report --explain` lists the known words; docs/reference/report.md lists the names in the JSON".to_owned()
         }
     };
     format!("there is no entry for {:?}; {hint}", printable(word))
@@ -75,7 +68,7 @@ fn list(entries: &Entries) -> String {
         let words = entries.titles(rows).join(", ");
         text.push_str(&format!("{}\n{}\n", style(heading).bold(), prose::wrapped(&words, 2)));
     }
-    text.push_str("gpuwhy explain WORD prints one of them.\n");
+    text.push_str("gpuwhy report --explain WORD prints one of them.\n");
     text
 }
 

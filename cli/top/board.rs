@@ -99,7 +99,7 @@ X  communicating with other GPUs                      A  memory is allocated or 
 
 STEP is the median. CEILING is how many times as fast the program could become without the
 bottleneck. COST is by how much recording slows the launching threads down at most. LOST counts
-records and range events that were dropped. `gpuwhy explain WORD` explains the rest.";
+records and range events that were dropped. `gpuwhy report --explain WORD` explains the rest.";
 
 impl Board {
     /// With nothing yet.

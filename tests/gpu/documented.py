@@ -49,7 +49,8 @@ NOT_RUN = {
     "gpuwhy lake, recipe*": "names verbs, no command",
     "gpuwhy export|compact *": "names verbs, no command",
     "gpuwhy start|stop *": "names verbs, no command",
-    "gpuwhy doctor|demo|*": "names verbs, no command",
+    "gpuwhy report --explain WORD": "names options, no command",
+    "gpuwhy doctor|demo *": "names verbs, no command",
     "* ...": "names options, no command",
     "*[[]--*": "names options, no command",
     # What one machine with a GPU lacks.
