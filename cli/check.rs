@@ -1,19 +1,20 @@
-//! `gpuwhy check`: judges traces by limits.
+//! `gpuwhy check`: judges traces by limits, or lists the [`history`].
 //!
 //! The rules are library code ([`gpuwhy::Expectations`]); here are the order of files, the forms of the answer and exit
 //! codes.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Result, bail};
-use gpuwhy::{Expectations, Judgment, Report};
+use gpuwhy::{Judgment, Report};
 use gpuwhy_import::{Input, Request};
 use profiler_core::text_format::printable;
 use serde::Serialize;
 
-use crate::{inputs, message, progress, terminal};
+use crate::args::check::{CheckArgs, Format};
+use crate::{history, inputs, message, progress, terminal};
 
 /// Exit code when a limit does not hold.
 const FAILED: u8 = 1;
@@ -23,34 +24,6 @@ pub const UNREADABLE: u8 = 2;
 const NOT_JUDGED: u8 = 3;
 /// Version of the JSON.
 const SCHEMA: u32 = 1;
-
-/// What to judge by what.
-#[derive(Debug)]
-pub struct Props {
-    /// The traces, and folders of traces.
-    pub files: Vec<PathBuf>,
-    /// The limits; `None` where none is given.
-    pub rules: Option<Expectations>,
-    /// Whether a baseline is to be stored, but no limit says what of.
-    pub blesses_nothing: bool,
-    /// The capture to judge; `None` is the newest.
-    pub capture: Option<u32>,
-    /// How the answer is printed.
-    pub format: Format,
-}
-
-/// The form of the answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// A line for each limit.
-    Text,
-    /// A line of JSON for each trace.
-    Json,
-    /// A table for each trace.
-    Markdown,
-    /// Annotations of GitHub Actions.
-    Github,
-}
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -77,30 +50,33 @@ struct RuleJson<'a> {
 ///
 /// When no limit is given, a folder has no traces, or stdout cannot be written. Traces that cannot be read are told on
 /// stderr.
-pub fn run(props: &Props) -> Result<u8> {
-    if props.blesses_nothing {
+pub fn run(args: &CheckArgs) -> Result<u8> {
+    if let Some(program) = &args.history.history {
+        return history::run(program.as_deref(), &args.history, args.json);
+    }
+    if args.limits.blesses_nothing() {
         bail!("--bless stores what --step-within and --kernel-within compare, and neither is given");
     }
-    let Some(rules) = &props.rules else {
+    let Some(rules) = args.limits.rules() else {
         bail!("no limit is given, so nothing would be checked; `gpuwhy check --help` lists them");
     };
     let (mut failed, mut unreadable, mut incomplete) = (false, false, false);
-    for file in &inputs::expanded(&props.files)? {
-        let request = Request { pid: None, capture: props.capture, window: None };
+    for file in &inputs::expanded(&args.files)? {
+        let request = Request { pid: None, capture: args.capture, window: None };
         match Input::open(file).and_then(|input| progress::report(input, request)) {
             Err(error) => {
                 message::say(&error.to_string());
                 unreadable = true;
             }
-            Ok(report) if props.capture.is_some() && report.captures.shown != props.capture => {
-                message::say(&format!("{}: there is no capture {}", file.display(), props.capture.unwrap_or(0)));
+            Ok(report) if args.capture.is_some() && report.captures.shown != args.capture => {
+                message::say(&format!("{}: there is no capture {}", file.display(), args.capture.unwrap_or(0)));
                 unreadable = true;
             }
             Ok(report) => {
                 let judgment = rules.judge(&report);
                 incomplete |= judgment.incomplete.is_some();
                 failed |= judgment.rules.iter().any(|rule| rule.failure.is_some());
-                let text = render(props.format, file, &report, &judgment)?;
+                let text = render(args.format(), file, &report, &judgment)?;
                 io::stdout().write_all(text.as_bytes())?;
             }
         }

@@ -211,9 +211,9 @@ def checked_pages(place: pathlib.Path) -> None:
     pages = sorted((place / "share" / "man" / "man1").glob("*.gz"))
     assert any(page.name == "gpuwhy-run.1.gz" for page in pages), f"no page of gpuwhy run among {pages}"
     bash = place / "share" / "bash-completion" / "completions" / "gpuwhy"
-    words = subprocess.run(["bash", "-c", f'source "{bash}"; COMP_WORDS=(gpuwhy his); COMP_CWORD=1; _gpuwhy gpuwhy his gpuwhy; '
+    words = subprocess.run(["bash", "-c", f'source "{bash}"; COMP_WORDS=(gpuwhy han); COMP_CWORD=1; _gpuwhy gpuwhy han gpuwhy; '
                             'echo "${COMPREPLY[@]}"'], capture_output=True, text=True, check=False)
-    assert words.stdout.split() == ["history"], f"bash completes `gpuwhy his` to {words.stdout!r} {words.stderr!r}"
+    assert words.stdout.split() == ["hang"], f"bash completes `gpuwhy han` to {words.stdout!r} {words.stderr!r}"
     if shutil.which("man") is None:
         print("SKIPPED: reading the manual pages: there is no man")
         return

@@ -89,19 +89,6 @@ fn loader_workers_are_a_gain_that_data_loading_explains() {
 }
 
 #[test]
-fn a_slower_run_fails_only_beyond_what_is_allowed() {
-    let stage = Stage::new();
-    let (slow, fast) = (played(&stage, "resnet_workers0"), played(&stage, "resnet_workers4"));
-    let failed = diff(&fast, &slow, &["--fail-if-slower", "10"]);
-    assert_eq!(failed.status.code(), Some(3));
-    assert!(stderr(&failed).contains("slower than A, more than 10 %"), "{}", stderr(&failed));
-    assert_eq!(diff(&fast, &slow, &["--fail-if-slower", "100000%"]).status.code(), Some(0));
-    assert_eq!(diff(&slow, &fast, &["--fail-if-slower", "0"]).status.code(), Some(0));
-    assert_eq!(diff(&slow, &slow, &["--fail-if-slower", "0"]).status.code(), Some(0));
-    assert_eq!(diff(&slow, &fast, &["--fail-if-slower", "-1"]).status.code(), Some(2));
-}
-
-#[test]
 fn a_trace_is_no_different_from_itself() {
     let stage = Stage::new();
     for (name, basis) in [("gpt", None), ("resnet_workers4", Some("step"))] {

@@ -1,4 +1,4 @@
-//! `gpuwhy history` with recorded sessions: lines that runs leave, and files that take none.
+//! `gpuwhy check --history` with recorded sessions: lines that runs leave, and files that take none.
 
 use std::fs;
 use std::path::Path;
@@ -31,7 +31,7 @@ fn ran(command: &mut Command) -> Output {
 }
 
 fn history(file: &Path, options: &[&str]) -> (Option<i32>, String, Output) {
-    let output = Command::new(GPUWHY).args(["history", "--file"]).arg(file).args(options).output().unwrap();
+    let output = Command::new(GPUWHY).args(["check", "--history"]).args(options).env("GPUWHY_HISTORY", file).output().unwrap();
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned(), output)
 }
 
@@ -90,7 +90,7 @@ fn a_slower_run_is_a_regression_and_fails() {
     newest["start_ns"] = (newest["start_ns"].as_u64().unwrap() + 1).into();
     fs::write(&file, format!("{text}{newest}\n")).unwrap();
     let (code, text, output) = history(&file, &["--fail-if-slower", "5"]);
-    assert_eq!(code, Some(3), "{text}{}", stderr(&output));
+    assert_eq!(code, Some(1), "{text}{}", stderr(&output));
     assert!(text.contains("10.0 % slower") && text.contains("each of the 2 runs before it"), "{text}");
     assert_eq!(history(&file, &["--fail-if-slower", "15"]).0, Some(0));
 }
@@ -149,7 +149,7 @@ fn damaged_lines_are_counted_and_passed_over() {
     fs::write(&file, format!("{{}}\n{}", &line[..line.len() / 2])).unwrap();
     ran(&mut run(&stage, "mlp", &["--history", "history.jsonl"]));
     let (code, text, output) = history(&file, &[]);
-    assert!(code == Some(1) && text.contains("(1 run)"), "{text}");
+    assert!(code == Some(3) && text.contains("(1 run)"), "{text}");
     assert!(stderr(&output).contains("2 lines are passed over; the first: "), "{}", stderr(&output));
     let (code, _, output) = history(&stage.path("nowhere"), &[]);
     assert!(code == Some(2) && stderr(&output).contains("there is no history at "), "{}", stderr(&output));

@@ -7,77 +7,103 @@ use clap::{Args, ValueEnum};
 use gpuwhy::{Baseline, Expectations, Group, Roof};
 use gpuwhy_inject::config;
 
-use crate::check;
+use super::history::HistoryArgs;
+use super::values::percent;
 
 pub(super) const CHECK_HELP: &str = "\
 Every limit is judged by the report of each trace, and what does not hold shows what was seen. Counts are of the whole
 trace: measure the part that is meant, by a session, a range or --steps (docs/guide/check.md). A report that lacks
 records is judged by no limit, because any could hold by what is missing.
 
+With --history, the runs that `gpuwhy run` and the Python module have noted on this machine are listed (see
+docs/guide/history.md). GPUWHY_HISTORY names another file. A run is compared with earlier runs of the same program with
+the same arguments on the same host, devices and mode, by the test of `gpuwhy diff`. It is a regression if it is slower
+than each of up to five such runs before it.
+
 With --baseline, medians of kernels and steps are held against a file that belongs beside the code. --bless stores them
 there. CAUSE is data_loading, host_cpu, copy, launch, gpu_compute, sync, communication, allocator, no_work or cannot_tell.
 
 EXIT CODES:
   0  all limits hold
-  1  at least one does not
-  2  a trace or the baseline could not be read, or no limit is given
-  3  a report lacks records and was not judged; no other limit failed
+  1  at least one does not, or the newest run is a regression of more than --fail-if-slower allows
+  2  a trace, the baseline or the history could not be read, no run is of PROGRAM, or no limit is given
+  3  a report lacks records and was not judged, or lines of the history are damaged; no other limit failed
 
 EXAMPLES:
   gpuwhy check --no-sync --no-pageable-copy --launches-at-most 3 step.gpuwhy
   gpuwhy check --step-at-most 35ms --share-at-most data_loading=5 train.gpuwhy
   gpuwhy check --baseline perf.json --bless --kernel-within softmax=1.05 --step-within 1.03 run.gpuwhy
-  gpuwhy check --baseline perf.json --kernel-within softmax=1.05 --step-within 1.03 --format github run.gpuwhy";
+  gpuwhy check --baseline perf.json --kernel-within softmax=1.05 --step-within 1.03 --format github run.gpuwhy
+  gpuwhy check --history
+  gpuwhy check --history train.py --fail-if-slower 3";
 
-#[derive(Args)]
+#[derive(Args, Debug)]
 pub struct CheckArgs {
     /// Traces of gpuwhy, PyTorch or Nsight Systems (SQLite), or folders
-    #[arg(required = true, value_name = "TRACE")]
-    files: Vec<PathBuf>,
+    #[arg(required_unless_present = "history", value_name = "TRACE")]
+    pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub limits: LimitArgs,
+    #[command(flatten)]
+    pub history: HistoryArgs,
+    /// Judge this capture [default: the newest]
+    #[arg(long, value_name = "N")]
+    pub capture: Option<u32>,
+    /// Print in this form
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    format: Format,
+    /// Print JSON: a line for each trace, as --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Limits")]
+pub struct LimitArgs {
     /// Allow at most N kernels
-    #[arg(long, value_name = "N", help_heading = "Limits")]
+    #[arg(long, value_name = "N")]
     kernels_at_most: Option<u64>,
     /// Allow at most N calls that launch kernels or graphs
-    #[arg(long, value_name = "N", help_heading = "Limits")]
+    #[arg(long, value_name = "N")]
     launches_at_most: Option<u64>,
     /// Allow no call that waits for the device
-    #[arg(long, help_heading = "Limits")]
+    #[arg(long)]
     no_sync: bool,
     /// Allow no copy from or to pageable memory
-    #[arg(long, help_heading = "Limits")]
+    #[arg(long)]
     no_pageable_copy: bool,
     /// Allow no call that allocates device or pinned memory
-    #[arg(long, help_heading = "Limits")]
+    #[arg(long)]
     no_allocation: bool,
     /// Require devices to be busy this part of the time that the report judges
-    #[arg(long, value_name = "PERCENT", value_parser = percent, help_heading = "Limits")]
+    #[arg(long, value_name = "PERCENT", value_parser = part)]
     busy_at_least: Option<f64>,
     /// Limit the median of kernels with NAME in their name
-    #[arg(long, value_name = "NAME=TIME", value_parser = named_time, help_heading = "Limits")]
+    #[arg(long, value_name = "NAME=TIME", value_parser = named_time)]
     kernel_at_most: Vec<(String, Duration)>,
     /// Limit the median of one kernel to RATIO times the baseline
-    #[arg(long, value_name = "NAME=RATIO", value_parser = named_ratio, requires = "baseline", help_heading = "Limits")]
+    #[arg(long, value_name = "NAME=RATIO", value_parser = named_ratio, requires = "baseline")]
     kernel_within: Vec<(String, f64)>,
     /// Allow no kernel that spills registers to local memory
-    #[arg(long, help_heading = "Limits")]
+    #[arg(long)]
     no_spills: bool,
     /// Require kernels to use this part of dram, l2, l1, tensor or issue
-    #[arg(long, value_name = "NAME=UNIT:PERCENT", value_parser = use_of_unit, help_heading = "Limits")]
+    #[arg(long, value_name = "NAME=UNIT:PERCENT", value_parser = use_of_unit)]
     kernel_uses: Vec<(String, (Roof, f64))>,
     /// Require one of these verdicts, separated by commas
-    #[arg(long, value_name = "CAUSE", value_delimiter = ',', value_parser = cause, help_heading = "Limits")]
+    #[arg(long, value_name = "CAUSE", value_delimiter = ',', value_parser = cause)]
     verdict: Vec<Group>,
     /// Allow none of these verdicts, separated by commas
-    #[arg(long, value_name = "CAUSE", value_delimiter = ',', value_parser = cause, help_heading = "Limits")]
+    #[arg(long, value_name = "CAUSE", value_delimiter = ',', value_parser = cause)]
     not_verdict: Vec<Group>,
     /// Limit the part of a step that a cause takes
-    #[arg(long, value_name = "CAUSE=PERCENT", value_parser = share, help_heading = "Limits")]
+    #[arg(long, value_name = "CAUSE=PERCENT", value_parser = share)]
     share_at_most: Vec<(Group, f64)>,
     /// Limit the median step
-    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Limits")]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     step_at_most: Option<Duration>,
     /// Limit the median step to RATIO times the baseline
-    #[arg(long, value_name = "RATIO", value_parser = ratio, requires = "baseline", help_heading = "Limits")]
+    #[arg(long, value_name = "RATIO", value_parser = ratio, requires = "baseline")]
     step_within: Option<f64>,
     /// Read or store medians in this file
     #[arg(long, value_name = "FILE", help_heading = "Baseline")]
@@ -88,19 +114,11 @@ pub struct CheckArgs {
     /// Store the medians in the baseline instead of judging by it
     #[arg(long, requires = "baseline", help_heading = "Baseline")]
     bless: bool,
-    /// Judge this capture [default: the newest]
-    #[arg(long, value_name = "N")]
-    capture: Option<u32>,
-    /// Print in this form
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
-    format: CheckFormat,
-    /// Print a line of JSON for each trace, as --format json
-    #[arg(long, conflicts_with = "format")]
-    json: bool,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum CheckFormat {
+/// The form of the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
     /// A line for each limit
     Text,
     /// A line of JSON for each trace
@@ -111,63 +129,67 @@ enum CheckFormat {
     Github,
 }
 
-impl From<CheckArgs> for check::Props {
-    fn from(args: CheckArgs) -> Self {
+impl CheckArgs {
+    /// How the answer is printed.
+    pub const fn format(&self) -> Format {
+        if self.json { Format::Json } else { self.format }
+    }
+}
+
+impl LimitArgs {
+    /// Whether a baseline is to be stored, but no limit says what of.
+    pub fn blesses_nothing(&self) -> bool {
+        self.bless && self.kernel_within.is_empty() && self.step_within.is_none()
+    }
+
+    /// The limits; `None` where none is given.
+    pub fn rules(&self) -> Option<Expectations> {
         let mut rules = Expectations::new();
         let mut count = 0_usize;
         let mut add = |more: &mut dyn FnMut(Expectations) -> Expectations| {
             rules = more(std::mem::take(&mut rules));
             count += 1;
         };
-        args.kernels_at_most.into_iter().for_each(|most| add(&mut |rules| rules.kernels_at_most(most)));
-        args.launches_at_most.into_iter().for_each(|most| add(&mut |rules| rules.launches_at_most(most)));
-        if args.no_sync {
+        self.kernels_at_most.into_iter().for_each(|most| add(&mut |rules| rules.kernels_at_most(most)));
+        self.launches_at_most.into_iter().for_each(|most| add(&mut |rules| rules.launches_at_most(most)));
+        if self.no_sync {
             add(&mut Expectations::no_sync);
         }
-        if args.no_pageable_copy {
+        if self.no_pageable_copy {
             add(&mut Expectations::no_pageable_copy);
         }
-        if args.no_allocation {
+        if self.no_allocation {
             add(&mut Expectations::no_allocation);
         }
-        args.busy_at_least.into_iter().for_each(|share| add(&mut |rules| rules.busy_at_least(share)));
-        for (name, most) in &args.kernel_at_most {
+        self.busy_at_least.into_iter().for_each(|share| add(&mut |rules| rules.busy_at_least(share)));
+        for (name, most) in &self.kernel_at_most {
             add(&mut |rules| rules.kernel_at_most(name, *most));
         }
-        if args.no_spills {
+        if self.no_spills {
             add(&mut |rules| rules.no_spills(""));
         }
-        for (name, (unit, least)) in &args.kernel_uses {
+        for (name, (unit, least)) in &self.kernel_uses {
             add(&mut |rules| rules.kernel_uses_at_least(name, *unit, *least));
         }
-        if !args.verdict.is_empty() {
-            add(&mut |rules| rules.verdict_in(&*args.verdict));
+        if !self.verdict.is_empty() {
+            add(&mut |rules| rules.verdict_in(&*self.verdict));
         }
-        if !args.not_verdict.is_empty() {
-            add(&mut |rules| rules.verdict_not_in(&*args.not_verdict));
+        if !self.not_verdict.is_empty() {
+            add(&mut |rules| rules.verdict_not_in(&*self.not_verdict));
         }
-        for &(group, most) in &args.share_at_most {
+        for &(group, most) in &self.share_at_most {
             add(&mut |rules| rules.share_at_most(group, most));
         }
-        args.step_at_most.into_iter().for_each(|most| add(&mut |rules| rules.step_at_most(most)));
-        if let Some(baseline) = &args.baseline {
-            let baseline = Baseline::new(baseline).case(args.case.unwrap_or_default());
-            let baseline = if args.bless { baseline.renewed() } else { baseline };
-            for (name, ratio) in &args.kernel_within {
+        self.step_at_most.into_iter().for_each(|most| add(&mut |rules| rules.step_at_most(most)));
+        if let Some(baseline) = &self.baseline {
+            let baseline = Baseline::new(baseline).case(self.case.clone().unwrap_or_default());
+            let baseline = if self.bless { baseline.renewed() } else { baseline };
+            for (name, ratio) in &self.kernel_within {
                 add(&mut |rules| rules.kernel_within(name, *ratio, &baseline));
             }
-            args.step_within.into_iter().for_each(|ratio| add(&mut |rules| rules.step_within(ratio, &baseline)));
+            self.step_within.into_iter().for_each(|ratio| add(&mut |rules| rules.step_within(ratio, &baseline)));
         }
-        let format = match args.format {
-            _ if args.json => check::Format::Json,
-            CheckFormat::Text => check::Format::Text,
-            CheckFormat::Json => check::Format::Json,
-            CheckFormat::Markdown => check::Format::Markdown,
-            CheckFormat::Github => check::Format::Github,
-        };
-        let blesses_nothing = args.bless && args.kernel_within.is_empty() && args.step_within.is_none();
-        let rules = (count > 0).then_some(rules);
-        Self { files: args.files, rules, blesses_nothing, capture: args.capture, format }
+        (count > 0).then_some(rules)
     }
 }
 
@@ -175,9 +197,9 @@ fn time(text: &str) -> Result<Duration, String> {
     config::parse_duration(text).ok_or_else(|| "expected a time such as 40us, 1.5ms or 2s".to_owned())
 }
 
-fn percent(text: &str) -> Result<f64, String> {
-    let number = text.strip_suffix('%').unwrap_or(text).parse::<f64>().ok();
-    let number = number.filter(|number| (0.0..=100.0).contains(number));
+/// A part of a whole.
+fn part(text: &str) -> Result<f64, String> {
+    let number = percent(text).ok().filter(|number| *number <= 100.0);
     number.map(|number| number / 1e2).ok_or_else(|| "expected 0 to 100, such as 5 or 2.5%".to_owned())
 }
 
@@ -213,12 +235,12 @@ fn use_of_unit(text: &str) -> Result<(String, (Roof, f64)), String> {
         let (unit, least) = text.split_once(':').ok_or_else(|| "expected NAME=UNIT:PERCENT".to_owned())?;
         let unit = Roof::ALL.into_iter().find(|of| of.name() == unit);
         let units = || Roof::ALL.map(Roof::name).join(", ");
-        Ok((unit.ok_or_else(|| format!("expected one of {}", units()))?, percent(least)?))
+        Ok((unit.ok_or_else(|| format!("expected one of {}", units()))?, part(least)?))
     })
 }
 
 fn share(text: &str) -> Result<(Group, f64), String> {
-    let (name, share) = named(text, percent)?;
+    let (name, share) = named(text, part)?;
     Ok((cause(&name)?, share))
 }
 
@@ -232,8 +254,8 @@ mod tests {
         assert_eq!(time("1.5us"), Ok(Duration::from_nanos(1500)));
         assert_eq!(time("35ms"), Ok(Duration::from_millis(35)));
         assert!(time("-1us").is_err() && time("nanus").is_err() && time("35 parsecs").is_err());
-        assert_eq!(percent("5%"), Ok(0.05));
-        assert!(percent("101").is_err() && percent("-1").is_err() && percent("NaN").is_err());
+        assert_eq!(part("5%"), Ok(0.05));
+        assert!(part("101").is_err() && part("-1").is_err() && part("NaN").is_err());
         assert_eq!(share("data_loading=5"), Ok((Group::DataLoading, 0.05)));
         assert_eq!(use_of_unit("softmax=dram:80"), Ok(("softmax".to_owned(), (Roof::Dram, 0.8))));
         assert!(use_of_unit("softmax=ram:80").unwrap_err().contains("tensor, dram"));

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use gpuwhy_inject::config;
-
+use super::values::interval;
 use crate::exporter::Props;
 
 pub(super) const EXPORTER_HELP: &str = "\
@@ -47,12 +46,6 @@ pub struct ExporterArgs {
     /// Print the metrics once
     #[arg(long)]
     once: bool,
-}
-
-fn interval(text: &str) -> Result<Duration, String> {
-    let allowed = Duration::from_secs(1)..=Duration::from_secs(3600);
-    let time = config::parse_duration(text).filter(|time| allowed.contains(time));
-    time.ok_or_else(|| "expected a duration from 1s to 1h".to_owned())
 }
 
 impl From<ExporterArgs> for Props {

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, value_parser};
 use gpuwhy_inject::config;
-use profiler_core::kernels::{CsvPage, Pattern};
+use profiler_core::kernels::CsvPage;
 
+use super::values::value_of;
 use crate::kernels;
 
 pub(super) const KERNELS_HELP: &str = "\
@@ -88,9 +89,9 @@ enum PageArg {
 
 /// Checks a regular expression as libprof.so will.
 fn pattern(text: &str) -> Result<String, String> {
-    match Pattern::new(text) {
-        Ok(_) => Ok(text.to_owned()),
-        Err(_) => Err("expected a regular expression such as gemm|softmax".to_owned()),
+    match config::expected(config::KERNELS, &format!("1:{text}")) {
+        None => Ok(text.to_owned()),
+        Some(_) => Err("expected a regular expression such as gemm|softmax".to_owned()),
     }
 }
 

@@ -3,7 +3,7 @@
 //! A subcommand is a file, with its help. Nothing outside of this folder knows clap.
 
 mod analyze;
-mod check;
+pub mod check;
 mod compact;
 mod control;
 mod demo;
@@ -12,7 +12,7 @@ mod doctor;
 mod export;
 mod exporter;
 mod hang;
-mod history;
+pub mod history;
 mod kernels;
 mod lake;
 pub mod manual;
@@ -24,6 +24,7 @@ mod report;
 mod run;
 mod stats;
 mod top;
+mod values;
 
 use std::ffi::OsString;
 
@@ -41,7 +42,6 @@ use self::doctor::{DOCTOR_HELP, DoctorArgs, ProbeArgs};
 use self::export::{EXPORT_HELP, ExportArgs};
 use self::exporter::{EXPORTER_HELP, ExporterArgs};
 use self::hang::{HANG_HELP, HangArgs};
-use self::history::{HISTORY_HELP, HistoryArgs};
 use self::kernels::{KERNELS_HELP, KernelsArgs};
 use self::lake::{LAKE_HELP, LakeArgs};
 use self::manual::ManualArgs;
@@ -82,10 +82,7 @@ pub enum Command {
     /// Compare two traces of one program and explain the difference
     #[command(after_help = DIFF_HELP)]
     Diff(DiffArgs),
-    /// List earlier runs of programs and tell whether the newest is slower
-    #[command(after_help = HISTORY_HELP)]
-    History(HistoryArgs),
-    /// Check traces against limits, for continuous integration
+    /// Check traces against limits, or the newest run against earlier ones
     #[command(after_help = CHECK_HELP)]
     Check(Box<CheckArgs>),
     /// Print the tables of `nsys stats`
@@ -222,7 +219,7 @@ EXAMPLES:
   gpuwhy report --open gpuwhy-4711.gpuwhy        look at its timeline in a browser
   gpuwhy report --explain dispatch               what a word of the report means
   gpuwhy diff before.gpuwhy after.gpuwhy         what a change brought, and why
-  gpuwhy history train.py                        earlier runs: is the newest slower?
+  gpuwhy check --history train.py                earlier runs: is the newest slower?
   gpuwhy check --no-sync gpuwhy-4711.gpuwhy      fail a build by what a run did
   gpuwhy export --to chrome gpuwhy-4711.gpuwhy   for Perfetto, HTA and TensorBoard
   gpuwhy stats gpuwhy-4711.gpuwhy                the tables of nsys stats

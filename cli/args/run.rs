@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use gpuwhy_inject::config;
 
+use super::values::value_of;
 use crate::run;
 
 // The modes with their prices come from measurements: benches/gpu/publish.py writes the file.
@@ -154,14 +155,6 @@ enum LogLevel {
     Warn,
     Info,
     Debug,
-}
-
-/// Checks a value as libprof.so will, which could only go on with the default.
-fn value_of(variable: &'static str) -> impl Fn(&str) -> Result<String, String> + Clone + Send + Sync + 'static {
-    move |text| match config::expected(variable, text) {
-        None => Ok(text.to_owned()),
-        Some(expected) => Err(format!("expected {expected}")),
-    }
 }
 
 /// Checks that there is a library: the program would go on without it, and with another one or none.

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use gpuwhy_inject::config;
 use gpuwhy_inject::control::address::Process;
 
+use super::values::interval;
 use crate::top::{Props, Show};
 
 pub(super) const TOP_HELP: &str = "\
@@ -60,12 +60,6 @@ pub struct TopArgs {
     /// Command that runs gpuwhy on another host; {host} is its name
     #[arg(long, value_name = "COMMAND")]
     via: Vec<String>,
-}
-
-fn interval(text: &str) -> Result<Duration, String> {
-    let allowed = Duration::from_secs(1)..=Duration::from_secs(3600);
-    let time = config::parse_duration(text).filter(|time| allowed.contains(time));
-    time.ok_or_else(|| "expected a duration from 1s to 1h".to_owned())
 }
 
 fn speed(text: &str) -> Result<f64, String> {

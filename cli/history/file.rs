@@ -25,7 +25,7 @@ pub fn path() -> Result<PathBuf> {
         Some(value) if value.to_str().is_some_and(|text| config::expected(config::HISTORY, text).is_none()) => {
             match config::Settings::from_variables(&[(config::HISTORY.into(), value)]).0.history {
                 Some(path) => Ok(path),
-                None => bail!("{} is off, so no history is kept; --file names one", config::HISTORY),
+                None => bail!("{} is off, so no history is kept", config::HISTORY),
             }
         }
         Some(value) => {

@@ -1,4 +1,4 @@
-//! `gpuwhy history`: earlier runs of programs, and whether the newest is slower.
+//! `gpuwhy check --history`: earlier runs of programs, and whether the newest is slower.
 //!
 //! What a line holds, which runs are compared and in which words is library code ([`profiler_core::history`]); here are
 //! the file, streams and exit codes.
@@ -7,7 +7,7 @@ pub mod file;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Result, bail};
 use gpuwhy::Report;
@@ -15,44 +15,23 @@ use profiler_core::diff::Outcome;
 use profiler_core::history::{self, Judged, Like, Run};
 use serde_json::{Value, json};
 
+use crate::args::history::HistoryArgs;
 use crate::{message, terminal};
 
 /// Exit code when lines are damaged.
-const DAMAGED: u8 = 1;
-/// Exit code when there is no history, or no run of the program in it.
-pub const UNREADABLE: u8 = 2;
+const DAMAGED: u8 = 3;
 /// Exit code when the newest run is slower than allowed.
-const SLOWER: u8 = 3;
+const SLOWER: u8 = 1;
 /// Version of the JSON.
 const SCHEMA: u32 = 2;
 
-/// What to show.
-#[derive(Debug)]
-pub struct Props {
-    /// A part of the programs' names.
-    pub program: Option<String>,
-    /// Runs of each program, at most.
-    pub rows: usize,
-    /// Which runs are compared.
-    pub like: Like,
-    /// JSON instead of text.
-    pub json: bool,
-    /// By how much the newest run may be slower, in per cent.
-    pub fail_if_slower: Option<f64>,
-    /// The file; `None` for the one of this machine.
-    pub file: Option<PathBuf>,
-}
-
-/// Prints the history and answers with the exit code.
+/// Prints the history of programs, whose name has `program` in it, and answers with the exit code.
 ///
 /// # Errors
 ///
 /// When there is no history, it cannot be read, or stdout cannot be written.
-pub fn run(props: &Props) -> Result<u8> {
-    let path = match &props.file {
-        Some(path) => path.clone(),
-        None => file::path()?,
-    };
+pub fn run(program: Option<&str>, args: &HistoryArgs, json: bool) -> Result<u8> {
+    let path = file::path()?;
     let (runs, bad) = file::read(&path)?;
     if let Some(first) = bad.first() {
         message::say(&format!("{} lines are passed over; the first: {first}", bad.len()));
@@ -60,31 +39,32 @@ pub fn run(props: &Props) -> Result<u8> {
     let mut programs = BTreeMap::<String, Vec<Run>>::new();
     for run in runs {
         let name = run.program();
-        if props.program.as_ref().is_none_or(|part| name.contains(part)) {
+        if program.is_none_or(|part| name.contains(part)) {
             programs.entry(name).or_default().push(run);
         }
     }
     if programs.is_empty() {
-        match &props.program {
+        match program {
             Some(part) => bail!("{}: no run of a program with {part:?} in its name", path.display()),
             None if bad.is_empty() => bail!("{}: no runs yet; `gpuwhy run` adds one", path.display()),
             None => bail!("{}: no run can be read", path.display()),
         }
     }
-    let judged: Vec<_> = programs.iter().map(|(name, runs)| (name, runs, history::judged(runs, props.like))).collect();
-    if props.json {
+    let like = Like { same_host: !args.any_host, same_arguments: !args.any_arguments };
+    let judged: Vec<_> = programs.iter().map(|(name, runs)| (name, runs, history::judged(runs, like))).collect();
+    if json {
         let programs: Vec<_> = judged.iter().map(|(name, runs, judged)| document(name, runs, judged)).collect();
         let document = json!({"schema_version": SCHEMA, "file": path, "bad_lines": bad.len(), "programs": programs});
         io::stdout().write_all(terminal::json(&document)?.as_bytes())?;
     } else {
         let style = terminal::style();
         let texts: Vec<_> =
-            judged.iter().map(|(_, runs, judged)| history::text(runs, judged, props.rows, style)).collect();
+            judged.iter().map(|(_, runs, judged)| history::text(runs, judged, args.last, style)).collect();
         io::stdout().write_all(texts.join("\n").as_bytes())?;
     }
     let mut code = if bad.is_empty() { 0 } else { DAMAGED };
     for (name, _, judged) in &judged {
-        if let (Some(allowed), Some(percent)) = (props.fail_if_slower, judged.last().and_then(slower))
+        if let (Some(allowed), Some(percent)) = (args.fail_if_slower, judged.last().and_then(slower))
             && percent > allowed
         {
             message::say(&format!("{name}: the newest run is {percent:.1} % slower, more than {allowed} %"));

@@ -63,7 +63,7 @@ pub struct Props {
     pub command: Vec<OsString>,
 }
 
-/// Whether a line about the run is kept, for `gpuwhy history`.
+/// Whether a line about the run is kept, for `gpuwhy check --history`.
 #[derive(Debug, Default)]
 pub enum History {
     /// No.

@@ -1,4 +1,4 @@
-//! A line about this run for `gpuwhy history`, where `GPUWHY_HISTORY` asks for it.
+//! A line about this run for `gpuwhy check --history`, where `GPUWHY_HISTORY` asks for it.
 //!
 //! It is written when the answer is there, and on a thread of its own: a file system that does not answer holds the end
 //! of the program up for a second at most.

@@ -92,9 +92,7 @@ fn one_run_each_shows_no_difference_that_runs_of_one_program_have() {
     {
         let diff =
             compared(&with_steps(report.clone(), 3, &[(1_000, 0); 40]), &with_steps(report.clone(), 3, &[(b, 0); 40]));
-        let (percent, is_sure) = diff.slower_percent();
-        assert_eq!((diff.devices[0].outcome(), is_sure), (outcome, outcome == Outcome::Slower), "{b}");
-        assert_eq!(percent > 0.0, b > 1_000, "{b}: {percent}");
+        assert_eq!(diff.devices[0].outcome(), outcome, "{b}");
         let text = diff.text(10);
         assert!(!text.contains("p <") && !text.contains("p ="), "steps of one run are no sample of runs: {text}");
         assert_eq!(text.contains("One run each"), outcome == Outcome::Inconclusive, "{text}");
@@ -110,7 +108,7 @@ fn a_difference_that_chance_explains_is_no_change() {
     let device = &diff.devices[0];
     assert_ne!(device.change_ns(), 0);
     assert!(device.test.unwrap().p > 0.05, "{:?}", device.test);
-    assert_eq!((device.outcome(), diff.slower_percent()), (Outcome::Unchanged, (0.0, false)));
+    assert_eq!(device.outcome(), Outcome::Unchanged);
     assert!(diff.headlines()[0].starts_with("B's step has not changed"), "{:?}", diff.headlines());
 }
 
@@ -150,9 +148,6 @@ fn less_loading_is_a_gain_by_data_loading() {
     assert!((0.9..1.1).contains(&explained), "{explained}: {}", diff.text(10));
     assert!(device.kernels.iter().chain(&device.copies).all(|row| !row.is_changed()), "{}", diff.text(10));
     assert!(diff.headlines()[0].contains("faster") && diff.headlines()[0].contains("waiting for data -"));
-    assert_eq!(diff.slower_percent(), (0.0, false));
-    let (percent, is_sure) = compared(&b, &a).slower_percent();
-    assert!(is_sure && (percent - (4_600.0 / 2_600.0 - 1.0) * 100.0).abs() < 5.0, "{percent}");
 }
 
 #[test]
@@ -163,8 +158,6 @@ fn a_slower_kernel_is_named_and_its_cause_is_computation() {
     assert_eq!((device.kernels[0].name.as_str(), device.kernels[0].speed), ("gemm", Speed::Slower));
     assert_eq!(device.kernels[0].launches, Launches::Same);
     assert_eq!(device.kernels[1].speed, Speed::Same);
-    let (percent, is_sure) = diff.slower_percent();
-    assert!(percent > 10.0 && !is_sure, "{percent}");
 }
 
 #[test]

@@ -435,7 +435,7 @@ def profile(
     `trace` keeps the trace in a file; one that exists is not overwritten, the new one gets a number. The report is printed
     to stderr at the end unless `quiet`, written as a page to `html`, and handed to `on_report`. `schedule` measures chosen
     steps. Where CUDA was used before, the session is incomplete and warns with LateStart; `strict` refuses instead. The
-    session adds a line to the history of `gpuwhy history`, unless GPUWHY_HISTORY or `history` is off.
+    session adds a line to the history of `gpuwhy check --history`, unless GPUWHY_HISTORY or `history` is off.
     """
     return Profile(trace, quiet=quiet, html=html, on_report=on_report, schedule=schedule, strict=strict,
                    history=history)

@@ -325,7 +325,7 @@ def test_a_session_adds_a_line_to_the_history_unless_it_is_off(program):
     # Of a program that runs under gpuwhy the run is in it, not its sessions too.
     program.run([sys.executable, "-m", "gpuwhy", "program.py"])
     assert len(file.read_text().splitlines()) == 2
-    shown = program.run([sys.executable, "-m", "gpuwhy", "history", "--any-arguments"]).stdout
+    shown = program.run([sys.executable, "-m", "gpuwhy", "check", "--history", "--any-arguments"]).stdout
     assert "python program.py on " in shown and "(2 runs)" in shown
     # Nothing can be written there: the program does not notice.
     file.unlink()

@@ -103,7 +103,7 @@ pub const HISTORY: Setting<Option<PathBuf>> = Setting {
     name: variable::HISTORY,
     default: "off",
     expected: "an absolute file name or `off`",
-    meaning: "For users of `gpuwhy history`: the file that gets a line about the run. `gpuwhy run` and the \
+    meaning: "For users of `gpuwhy check --history`: the file that gets a line about the run. `gpuwhy run` and the \
               Python module set it to `gpuwhy/history.jsonl` in XDG_STATE_HOME or ~/.local/state. In a job \
               only rank 0 writes.",
     parse: |text| or_off(text, |text| Some(PathBuf::from(text)).filter(|path| path.is_absolute())),

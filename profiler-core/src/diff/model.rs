@@ -134,27 +134,6 @@ impl DeviceDiff {
             1.. => Outcome::Slower,
         }
     }
-
-    /// By how much B is slower, in per cent of A; 0 when it is not, or when the outcome is [`Outcome::Unchanged`].
-    #[must_use]
-    pub fn slower_percent(&self) -> f64 {
-        match self.outcome() {
-            Outcome::Slower | Outcome::Inconclusive => {
-                (self.change_ns() as f64 / self.a.unit_ns.max(1) as f64 * 100.0).max(0.0)
-            }
-            Outcome::Faster | Outcome::Unchanged => 0.0,
-        }
-    }
-}
-
-impl Diff {
-    /// By how much B is slower on the device where it lost most, in per cent of A, and whether the outcome there is
-    /// [`Outcome::Slower`]: else one run each cannot tell. See [`DeviceDiff::slower_percent`].
-    #[must_use]
-    pub fn slower_percent(&self) -> (f64, bool) {
-        let of = |device: &DeviceDiff| (device.slower_percent(), device.outcome() == Outcome::Slower);
-        self.devices.iter().map(of).fold((0.0, false), |most, device| if device.0 > most.0 { device } else { most })
-    }
 }
 
 /// Whether two times differ by less than [`RUNS_DIFFER`] of the longer one.
