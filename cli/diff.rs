@@ -4,14 +4,13 @@
 //! codes. Damage is no exit code of its own: the comparison says what it rests on.
 
 use std::io::{self, Write as _};
-use std::path::PathBuf;
 
 use anyhow::Result;
 use gpuwhy_import::Request;
 use profiler_core::diff::json::Document;
 use profiler_core::text_format::printable;
 
-use crate::args::page::ComparisonPageArgs;
+use crate::args::diff::DiffArgs;
 use crate::{message, page, progress, terminal};
 
 /// Exit code when the traces are not comparable.
@@ -19,29 +18,14 @@ const REFUSED: u8 = 1;
 /// Exit code when a trace could not be read.
 pub const UNREADABLE: u8 = 2;
 
-/// Which traces to compare and how.
-#[derive(Debug)]
-pub struct Props {
-    /// Trace of the first run.
-    pub a: PathBuf,
-    /// Trace of the second run.
-    pub b: PathBuf,
-    /// JSON instead of text.
-    pub json: bool,
-    /// Kernels in the text, at most.
-    pub kernels: usize,
-    /// The HTML page to write instead of printing.
-    pub page: ComparisonPageArgs,
-}
-
 /// Prints the comparison and answers with the exit code.
 ///
 /// # Errors
 ///
 /// When stdout cannot be written. Traces that cannot be read are told on stderr.
-pub fn run(props: &Props) -> Result<u8> {
+pub fn run(args: &DiffArgs) -> Result<u8> {
     let opened = |file| progress::opened(file, Request::default());
-    let (a, b) = match (opened(&props.a), opened(&props.b)) {
+    let (a, b) = match (opened(&args.a), opened(&args.b)) {
         (Ok(a), Ok(b)) => (a, b),
         (a, b) => {
             for error in [a.err(), b.err()].into_iter().flatten() {
@@ -51,7 +35,7 @@ pub fn run(props: &Props) -> Result<u8> {
         }
     };
     let outcome = gpuwhy::compare(&a, &b);
-    if props.json {
+    if args.json {
         io::stdout().write_all(terminal::json(&Document(&outcome))?.as_bytes())?;
     }
     let diff = match outcome {
@@ -61,13 +45,13 @@ pub fn run(props: &Props) -> Result<u8> {
             return Ok(REFUSED);
         }
     };
-    let inputs = [props.a.clone(), props.b.clone()];
-    if let Some(to) = props.page.target(&inputs)? {
-        let [name_a, name_b] = [&props.a, &props.b].map(|path| path.display().to_string());
-        page::diff(&diff, (&a, &name_a), (&b, &name_b), props.page.title.as_deref(), (&to, &inputs))?;
-    } else if !props.json {
-        let [a, b] = [&props.a, &props.b].map(|path| path.display().to_string());
-        let text = diff.text_within(props.kernels, terminal::style());
+    let inputs = [args.a.clone(), args.b.clone()];
+    if let Some(to) = args.page.target(&inputs)? {
+        let [name_a, name_b] = [&args.a, &args.b].map(|path| path.display().to_string());
+        page::diff(&diff, (&a, &name_a), (&b, &name_b), args.page.title.as_deref(), (&to, &inputs))?;
+    } else if !args.json {
+        let [a, b] = [&args.a, &args.b].map(|path| path.display().to_string());
+        let text = diff.text_within(args.top, terminal::style());
         write!(io::stdout(), "{text}A is {}\nB is {}\n", printable(&a), printable(&b))?;
     }
     Ok(0)

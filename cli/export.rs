@@ -8,11 +8,11 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use gpuwhy_export::stats::{RangeFilter, TimeFilter};
 use gpuwhy_export::tables::labels;
 use gpuwhy_export::{Destination, ExportError, ExportOutcome, Options, TargetFormat, TraceFile};
 use gpuwhy_import::stem;
 
+use crate::args::export::ExportArgs;
 use crate::{inputs, interrupt, message, progress};
 
 /// Exit code when a trace was written but lacks something.
@@ -20,61 +20,19 @@ const INCOMPLETE: u8 = 1;
 /// Exit code when a trace could not be read or written.
 pub const FAILED: u8 = 2;
 
-/// The part of a trace that is written.
-#[derive(Debug)]
-pub enum Stretch {
-    /// Of time.
-    Time(TimeFilter),
-    /// A range of the program.
-    Range(RangeFilter),
-}
-
-impl Stretch {
-    /// That part of `trace`, and what it lacks: sentences for the user.
-    fn of(&self, trace: &TraceFile) -> Result<(TraceFile, Vec<String>)> {
-        let filter = match self {
-            Self::Time(filter) => *filter,
-            Self::Range(range) => progress::shown(|progress| range.stretch(trace, progress))?
-                .with_context(|| format!("{}: it has no such range", trace.path().display()))?,
-        };
-        Ok(progress::shown(|progress| gpuwhy_export::slice(trace, filter, progress))?)
-    }
-}
-
-/// Which traces to write and how.
-#[derive(Debug)]
-pub struct Props {
-    /// The traces, and folders of traces.
-    pub traces: Vec<PathBuf>,
-    /// What they become.
-    pub format: TargetFormat,
-    /// A file, or a folder for several; named after the traces when `None`.
-    pub output: Option<PathBuf>,
-    /// Whether files that exist are replaced.
-    pub force: bool,
-    /// The name of the ranges that are steps.
-    pub step_range: Option<String>,
-    /// The part of each trace.
-    pub stretch: Option<Stretch>,
-    /// The process, of files that hold several.
-    pub pid: Option<u32>,
-    /// The run that all traces belong to.
-    pub run: Option<String>,
-}
-
 /// Writes every trace and answers with the exit code: that of the worst.
 ///
 /// # Errors
 ///
 /// When an output may not be written, such as a file that exists, or when a signal ends the work. Traces that
 /// cannot be read or written are told on stderr, and the others are written.
-pub fn run(props: &Props) -> Result<u8> {
-    let traces = inputs::expanded(&props.traces)?;
-    let destinations = destinations(props, &traces)?;
+pub fn run(args: &ExportArgs) -> Result<u8> {
+    let traces = inputs::expanded(&args.traces)?;
+    let destinations = destinations(args, &traces)?;
     let is_named = destinations.iter().any(Destination::is_named);
     let (mut files, mut places, mut worst) = (Vec::new(), Vec::new(), 0);
     for (place, trace) in destinations.into_iter().enumerate().zip(&traces) {
-        match opened(props, trace) {
+        match opened(args, trace) {
             Ok((trace, notes)) => {
                 worst = worst.max(told(&trace, &notes));
                 files.push(trace);
@@ -86,7 +44,7 @@ pub fn run(props: &Props) -> Result<u8> {
             }
         }
     }
-    let labels = labels(&files, props.run.as_deref());
+    let labels = labels(&files, args.run.as_deref());
     // Before this nothing has to be removed, and a stream stays as it is.
     if is_named {
         interrupt::watch()?;
@@ -96,13 +54,13 @@ pub fn run(props: &Props) -> Result<u8> {
             fallback_rank: u32::try_from(number).unwrap_or(u32::MAX),
             fallback_world: u32::try_from(traces.len()).unwrap_or(u32::MAX),
             label,
-            step_range: props.step_range.clone(),
+            step_range: args.step_range.clone(),
         };
         let name = to.path().display().to_string();
-        match progress::shown(|progress| gpuwhy_export::export(trace, props.format, to, &options, progress)) {
+        match progress::shown(|progress| gpuwhy_export::export(trace, args.format(), to, &options, progress)) {
             Ok(outcome) => {
                 worst = worst.max(told(trace, &outcome.notes));
-                message::note(&format!("{name}: {}", described(props.format, &outcome)));
+                message::note(&format!("{name}: {}", described(args.format(), &outcome)));
             }
             Err(error) if error.is_interrupted() => return Err(error.into()),
             // Who reads the stream has all that he wanted.
@@ -117,12 +75,15 @@ pub fn run(props: &Props) -> Result<u8> {
 }
 
 /// The trace, or the part of it, and what that lacks.
-fn opened(props: &Props, path: &Path) -> Result<(TraceFile, Vec<String>)> {
-    let whole = inputs::open(path, props.pid)?;
-    match &props.stretch {
-        Some(stretch) => stretch.of(&whole),
-        None => Ok((whole, Vec::new())),
-    }
+fn opened(args: &ExportArgs, path: &Path) -> Result<(TraceFile, Vec<String>)> {
+    let whole = inputs::open(path, args.pid)?;
+    let filter = match (args.filter_time, &args.filter_nvtx) {
+        (Some(filter), _) => filter,
+        (None, Some(range)) => progress::shown(|progress| range.stretch(&whole, progress))?
+            .with_context(|| format!("{}: it has no such range", path.display()))?,
+        (None, None) => return Ok((whole, Vec::new())),
+    };
+    Ok(progress::shown(|progress| gpuwhy_export::slice(&whole, filter, progress))?)
 }
 
 /// Says what a trace lacks; the exit code for that.
@@ -149,12 +110,12 @@ fn described(format: TargetFormat, outcome: &ExportOutcome) -> String {
 }
 
 /// Where each trace goes.
-fn destinations(props: &Props, traces: &[PathBuf]) -> Result<Vec<Destination>> {
-    let shape = props.format.shape();
-    let places = places(props, traces)?;
-    let destinations = places.iter().map(|place| Destination::new(place, shape, props.force, traces));
+fn destinations(args: &ExportArgs, traces: &[PathBuf]) -> Result<Vec<Destination>> {
+    let shape = args.format().shape();
+    let places = places(args, traces)?;
+    let destinations = places.iter().map(|place| Destination::new(place, shape, args.force, traces));
     let destinations: Vec<Destination> = destinations.collect::<Result<_, ExportError>>()?;
-    if props.format == TargetFormat::Perfetto
+    if args.format() == TargetFormat::Perfetto
         && io::stdout().is_terminal()
         && destinations.iter().any(Destination::is_stdout)
     {
@@ -164,12 +125,12 @@ fn destinations(props: &Props, traces: &[PathBuf]) -> Result<Vec<Destination>> {
 }
 
 /// The names of the outputs.
-fn places(props: &Props, traces: &[PathBuf]) -> Result<Vec<PathBuf>> {
-    if props.format == TargetFormat::Parquet {
-        let folder = props.output.clone().unwrap_or_else(|| "gpuwhy-parquet".into());
+fn places(args: &ExportArgs, traces: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    if args.format() == TargetFormat::Parquet {
+        let folder = args.output.clone().unwrap_or_else(|| "gpuwhy-parquet".into());
         return Ok(vec![folder; traces.len()]);
     }
-    let folder = match (&props.output, traces) {
+    let folder = match (&args.output, traces) {
         (Some(output), [_]) if !is_folder(output) => return Ok(vec![output.clone()]),
         (Some(output), _) => {
             make_folder(output, traces.len())?;
@@ -179,7 +140,7 @@ fn places(props: &Props, traces: &[PathBuf]) -> Result<Vec<PathBuf>> {
     };
     let mut places: Vec<PathBuf> = Vec::new();
     for trace in traces {
-        let place = folder.join(format!("{}.{}", stem(trace), props.format.extension()));
+        let place = folder.join(format!("{}.{}", stem(trace), args.format().extension()));
         if places.contains(&place) {
             bail!("{}: two of the traces would be written here; export them one by one", place.display());
         }

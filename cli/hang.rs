@@ -16,6 +16,7 @@ use profiler_core::hang::{HangReport, judge};
 use profiler_core::text_format::{printable, printable_json};
 use serde_json::json;
 
+use crate::args::hang::HangArgs;
 use crate::control::connection::{Answered, ask_all, processes};
 use crate::top::remote::{self, Launcher};
 use crate::{message, terminal};
@@ -37,39 +38,24 @@ const COMPLAINTS: u64 = 20;
 const COMPLAINT: usize = 400;
 const COMPLAINTS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Whom to ask.
-#[derive(Debug)]
-pub struct Props {
-    /// Answers and dumps; processes of this host where nothing is named.
-    pub files: Vec<PathBuf>,
-    /// Print answers instead of judging them.
-    pub answers: bool,
-    /// JSON instead of text.
-    pub json: bool,
-    /// Hosts for the commands of `via`.
-    pub hosts: Vec<String>,
-    /// Commands that run `gpuwhy` elsewhere.
-    pub via: Vec<String>,
-}
-
 /// Asks and prints; gives the exit code.
 ///
 /// # Errors
 ///
 /// When a file or a folder of sockets cannot be read, or standard output not be written.
-pub fn run(props: &Props) -> Result<u8> {
-    if props.answers {
+pub fn run(args: &HangArgs) -> Result<u8> {
+    if args.answers {
         return print_answers();
     }
-    let launchers = Launcher::all(&props.via, &props.hosts)?;
+    let launchers = Launcher::all(&args.via, &args.hosts)?;
     let mut found = Witnesses::default();
-    for path in expanded(&props.files)? {
+    for path in expanded(&args.files)? {
         let of_file = if path == Path::new("-") { from_stdin()? } else { Witnesses::open(&path)? };
         found.witnesses.extend(of_file.witnesses);
         found.silent.extend(of_file.silent);
         found.notes.extend(of_file.notes);
     }
-    if props.files.is_empty() && launchers.is_empty() {
+    if args.files.is_empty() && launchers.is_empty() {
         let (answers, refused) = local();
         found.notes.extend(refused);
         for (process, answer) in answers {
@@ -96,7 +82,7 @@ pub fn run(props: &Props) -> Result<u8> {
         );
     }
     let report = HangReport { silent: found.silent, ..judge(&found.witnesses) };
-    let text = match props.json {
+    let text = match args.json {
         true => terminal::json(&report)?,
         false => report.text_within(terminal::style()),
     };

@@ -4,7 +4,6 @@
 //! only the order of processes, files, streams and exit codes.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::fs;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
@@ -20,6 +19,7 @@ use profiler_core::kernels::{CsvPage, csv, svg, text};
 use profiler_core::text_format::printable;
 use tempfile::TempDir;
 
+use crate::args::kernels::{KernelsArgs, Page};
 use crate::{inputs, interrupt, message, progress, run, source, terminal};
 
 /// Exit code when the command made no trace.
@@ -27,52 +27,22 @@ const NO_TRACE: u8 = 1;
 /// Exit code when a trace could not be read.
 const UNREADABLE: u8 = 2;
 
-/// What to measure or to show.
-#[derive(Debug)]
-pub struct Props {
-    /// Traces to show, where no command is run.
-    pub files: Vec<PathBuf>,
-    /// What is measured, as variables of the library.
-    pub variables: Vec<(&'static str, String)>,
-    /// The folder that keeps the traces of the command.
-    pub output: Option<PathBuf>,
-    /// How it is shown.
-    pub show: Show,
-    /// Show where warps wait, by source line.
-    pub source: bool,
-    /// The file for the roofline as a picture.
-    pub svg: Option<PathBuf>,
-    /// The command and its arguments; empty to show traces.
-    pub command: Vec<OsString>,
-}
-
-/// How kernels are shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Show {
-    /// For people.
-    Text,
-    /// A line of JSON for each trace.
-    Json,
-    /// As Nsight Compute does.
-    Csv(CsvPage),
-}
-
 /// Runs the command if there is one, shows the kernels, and answers with the exit code.
 ///
 /// # Errors
 ///
 /// When the command cannot be started, or stdout or the picture cannot be written. Traces that cannot be read are told
 /// on stderr.
-pub fn run(props: &Props) -> Result<u8> {
-    if props.command.is_empty() {
-        return show(props, &inputs::expanded(&props.files)?);
+pub fn run(args: &KernelsArgs) -> Result<u8> {
+    if args.command.is_empty() {
+        return show(args, &inputs::expanded(&args.files)?);
     }
     let made = TempDir::new().context("cannot make a folder for traces")?;
-    let folder = props.output.as_deref().unwrap_or(made.path());
+    let folder = args.output.as_deref().unwrap_or(made.path());
     fs::create_dir_all(folder).with_context(|| format!("--output {}: cannot make this folder", folder.display()))?;
     let folder = folder.canonicalize().with_context(|| format!("--output {}", folder.display()))?;
     let before = traces(&folder)?;
-    let code = match start(props, &folder)? {
+    let code = match start(args, &folder)? {
         Ok(code) => code,
         Err(refused) => return Ok(refused),
     };
@@ -81,29 +51,33 @@ pub fn run(props: &Props) -> Result<u8> {
         message::say("no kernel was measured: the command and what it started did not use CUDA, or were killed early");
         return Ok(if code == 0 { NO_TRACE } else { code });
     }
-    let shown = show(props, &new)?;
+    let shown = show(args, &new)?;
     Ok(if code == 0 { shown } else { code })
 }
 
 /// What the options stand for, as variables of the library. `--source` keeps the duration that the environment sets;
 /// what is wrong there is told before the command starts.
-fn variables(props: &Props) -> Vec<(&'static str, String)> {
-    let mut variables = props.variables.clone();
+fn variables(args: &KernelsArgs) -> Vec<(&'static str, String)> {
+    let chosen = match &args.kernel {
+        Some(names) => format!("{}:{names}", args.top),
+        None => args.top.to_string(),
+    };
+    let mut variables = vec![(config::KERNELS, chosen)];
     let inherited = std::env::var_os(config::KERNEL_SOURCE).unwrap_or_default();
     let (settings, errors) = Settings::from_variables(&[(config::KERNEL_SOURCE.into(), inherited)]);
-    if props.source && settings.kernels.is_none() && errors.is_empty() {
+    if args.source && settings.kernels.is_none() && errors.is_empty() {
         variables.push((config::KERNEL_SOURCE, "on".to_owned()));
     }
     variables
 }
 
 /// Runs the command to its end: `Ok` with its exit code, `Err` with ours if it did not start.
-fn start(props: &Props, folder: &Path) -> Result<Result<u8, u8>> {
+fn start(args: &KernelsArgs, folder: &Path) -> Result<Result<u8, u8>> {
     let prepared = run::prepare(&run::Props {
         output: Some(folder.join("%p.gpuwhy").to_string_lossy().into_owned()),
         report: Some("off".to_owned()),
-        variables: variables(props),
-        command: props.command.clone(),
+        variables: variables(args),
+        command: args.command.clone(),
         ..run::Props::default()
     })?;
     let mut command = match prepared {
@@ -113,7 +87,7 @@ fn start(props: &Props, folder: &Path) -> Result<Result<u8, u8>> {
     // Ctrl-C is for the command, which shares the terminal with us; what it measured is shown all the same.
     interrupt::watch()?;
     match command.status() {
-        Err(error) => Ok(Err(run::cannot_start(&props.command[0], &error))),
+        Err(error) => Ok(Err(run::cannot_start(&args.command[0], &error))),
         Ok(status) => {
             let by_signal = || status.signal().map(|signal| 128 + signal);
             let code = status.code().or_else(by_signal).and_then(|code| u8::try_from(code).ok());
@@ -129,7 +103,7 @@ fn traces(folder: &Path) -> Result<BTreeSet<PathBuf>> {
     Ok(paths.filter(|path| path.extension().is_some_and(|ending| ending == "gpuwhy")).collect())
 }
 
-fn show(props: &Props, files: &[PathBuf]) -> Result<u8> {
+fn show(args: &KernelsArgs, files: &[PathBuf]) -> Result<u8> {
     let mut worst = 0;
     for (number, file) in files.iter().enumerate() {
         let report = match progress::opened(file, Request::default()) {
@@ -140,12 +114,12 @@ fn show(props: &Props, files: &[PathBuf]) -> Result<u8> {
                 continue;
             }
         };
-        let mut shown = shown(props, file, &report)?;
-        if files.len() > 1 && props.show == Show::Text {
+        let mut shown = shown(args, file, &report)?;
+        if files.len() > 1 && !args.json && !args.csv {
             shown.insert_str(0, &format!("== {}\n", file.display()));
         }
         io::stdout().write_all(shown.as_bytes())?;
-        if let Some(path) = props.svg.as_deref().filter(|_| number == 0) {
+        if let Some(path) = args.svg.as_deref().filter(|_| number == 0) {
             match svg(&report.kernels) {
                 Some(picture) => fs::write(path, picture).with_context(|| format!("--svg {}", path.display()))?,
                 None => message::say(&format!(
@@ -158,30 +132,30 @@ fn show(props: &Props, files: &[PathBuf]) -> Result<u8> {
     Ok(worst)
 }
 
-fn shown(props: &Props, file: &Path, report: &Report) -> Result<String> {
-    let source = props.source.then(|| source::read(file, &report.kernels));
-    Ok(match props.show {
-        Show::Text => {
-            let style = terminal::style();
-            let mut shown = text(&report.kernels, style);
-            if let Some((source, sass)) = &source {
-                shown.push('\n');
-                shown.push_str(&source_text(source, *sass, style));
-            } else if !report.kernels.windows.is_empty() {
-                shown.push_str("\nProgram counters were sampled: --source shows where warps wait.\n");
-            }
-            shown
-        }
-        Show::Json => {
-            let source = source.as_ref().map(|(source, _)| source);
-            terminal::json(&KernelsJson(&report.kernels, source))?
-        }
-        Show::Csv(page) => {
-            let process = &report.process;
-            let program = process.command.first().map_or("", String::as_str);
-            let table = csv(&report.kernels, page, (process.process_id, program, &process.host));
-            let is_terminal = io::stdout().is_terminal();
-            if is_terminal { table.lines().map(|line| printable(line) + "\n").collect() } else { table }
-        }
-    })
+fn shown(args: &KernelsArgs, file: &Path, report: &Report) -> Result<String> {
+    let source = args.source.then(|| source::read(file, &report.kernels));
+    if args.csv {
+        let page = match args.page {
+            Page::Raw => CsvPage::Raw,
+            Page::Details => CsvPage::Details,
+        };
+        let process = &report.process;
+        let program = process.command.first().map_or("", String::as_str);
+        let table = csv(&report.kernels, page, (process.process_id, program, &process.host));
+        let is_terminal = io::stdout().is_terminal();
+        return Ok(if is_terminal { table.lines().map(|line| printable(line) + "\n").collect() } else { table });
+    }
+    if args.json {
+        let source = source.as_ref().map(|(source, _)| source);
+        return terminal::json(&KernelsJson(&report.kernels, source));
+    }
+    let style = terminal::style();
+    let mut shown = text(&report.kernels, style);
+    if let Some((source, sass)) = &source {
+        shown.push('\n');
+        shown.push_str(&source_text(source, *sass, style));
+    } else if !report.kernels.windows.is_empty() {
+        shown.push_str("\nProgram counters were sampled: --source shows where warps wait.\n");
+    }
+    Ok(shown)
 }

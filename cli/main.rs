@@ -1,7 +1,7 @@
 //! The `gpuwhy` command.
 //!
-//! A subcommand is a file: [`args`] turns what clap parsed into its plain `Props`, and `run(Props)` does the
-//! work and answers with the exit code. Nothing here computes on records; that is library code.
+//! A subcommand is a file: [`args`] has its options as clap parses them, and `run` does the work and answers with the
+//! exit code. Nothing here computes on records; that is library code.
 
 mod analyze;
 mod args;
@@ -55,28 +55,28 @@ fn main() -> ExitCode {
     message::set_up(cli.verbose, cli.quiet);
     let (outcome, failure) = match cli.command {
         Command::Run(args) => (run::run(&(*args).into()), run::OWN_FAILURE),
-        Command::Report(args) => (report::run(&args.into()), report::UNREADABLE),
-        Command::Kernels(args) => (kernels::run(&(*args).into()), run::OWN_FAILURE),
+        Command::Report(args) => (report::run(&args), report::UNREADABLE),
+        Command::Kernels(args) => (kernels::run(&args), run::OWN_FAILURE),
         Command::Top(args) => (args.try_into().and_then(|props| top::run(&props)), top::FAILED),
-        Command::Diff(args) => (diff::run(&args.into()), diff::UNREADABLE),
+        Command::Diff(args) => (diff::run(&args), diff::UNREADABLE),
         Command::Check(args) => (check::run(&args), check::UNREADABLE),
-        Command::Export(args) => (export::run(&args.into()), export::FAILED),
-        Command::Exporter(args) => (exporter::run(&args.into()), exporter::FAILED),
+        Command::Export(args) => (export::run(&args), export::FAILED),
+        Command::Exporter(args) => (exporter::run(&args), exporter::FAILED),
         Command::Compact(args) => (compact::run(&args.into()), compact::FAILED),
         Command::Analyze(args) => (analyze::run(&args.into()), stats::FAILED),
         Command::Stats(args) => (stats::run(&args.into()), stats::FAILED),
-        Command::Merge(args) => (merge::run(&args.into()), merge::FAILED),
+        Command::Merge(args) => (merge::run(&args), merge::FAILED),
         Command::Query(args) => (query::run(&args.into()), query::FAILED),
         Command::Recipe(args) => (recipe::run(&args.into()), recipe::FAILED),
         Command::Lake(args) => (lake::run(&args.into()), lake::FAILED),
-        Command::Doctor(args) => (doctor::run(&args.into()), doctor::check::FAILED),
-        Command::Probe(args) => (doctor::probe::run(&args.into()), doctor::check::FAILED),
+        Command::Doctor(args) => (doctor::run(&args), doctor::check::FAILED),
+        Command::Probe(args) => (doctor::probe::run(args.libcupti), doctor::check::FAILED),
         Command::CalibrationProgram => (doctor::calibrate::program::run(), doctor::check::FAILED),
         Command::ManualPages(args) => (args::manual::write(&args), args::manual::FAILED),
-        Command::Hang(args) => (hang::run(&args.into()), hang::FAILED),
-        Command::Start(args) => (control::run(&args.into()), control::NO_ANSWER),
-        Command::Stop(args) => (control::run(&args.into()), control::NO_ANSWER),
-        Command::Demo(args) => (demo::run(&args.into()), demo::FAILED),
+        Command::Hang(args) => (hang::run(&args), hang::FAILED),
+        Command::Start(args) => (control::start(&args), control::NO_ANSWER),
+        Command::Stop(args) => (control::stop(&args), control::NO_ANSWER),
+        Command::Demo(args) => (demo::run(&args), demo::FAILED),
     };
     match outcome {
         Ok(code) => code.into(),

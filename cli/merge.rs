@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use gpuwhy_export::tables::{Label, labels};
 use gpuwhy_export::{Destination, TargetFormat, TraceFile, ranks};
 
-use crate::args::page::ComparisonPageArgs;
+use crate::args::merge::MergeArgs;
 use crate::{inputs, interrupt, message, page, progress, terminal};
 
 /// Exit code when a trace lacks something.
@@ -20,30 +20,17 @@ pub const FAILED: u8 = 2;
 /// Traces that are kept open; a process may have 1,024 open files by default.
 const OPEN: usize = 256;
 
-/// What to compare.
-#[derive(Debug)]
-pub struct Props {
-    /// Traces and folders of traces.
-    pub traces: Vec<PathBuf>,
-    /// The file for all of them.
-    pub output: Option<PathBuf>,
-    /// JSON instead of text.
-    pub json: bool,
-    /// The HTML page to write instead of printing.
-    pub page: ComparisonPageArgs,
-}
-
 /// Prints the comparison; gives the exit code.
 ///
 /// # Errors
 ///
 /// When the traces are not of one job, a trace cannot be read, or the output may not or cannot be written.
-pub fn run(props: &Props) -> Result<u8> {
-    let paths = inputs::expanded(&props.traces)?;
+pub fn run(args: &MergeArgs) -> Result<u8> {
+    let paths = inputs::expanded(&args.traces)?;
     let shape = TargetFormat::Perfetto.shape();
-    let to = props.output.as_ref().map(|output| Destination::new(output, shape, props.page.force, &paths)).transpose()?;
+    let to = args.output.as_ref().map(|output| Destination::new(output, shape, args.page.force, &paths)).transpose()?;
     let to_stdout = to.as_ref().is_some_and(Destination::is_stdout);
-    if to_stdout && (props.json || io::stdout().is_terminal()) {
+    if to_stdout && (args.json || io::stdout().is_terminal()) {
         bail!("the timeline cannot go to standard output, which is a terminal or takes the JSON; name a file with -o");
     }
     let mut traces: Vec<(TraceFile, Label)> = opened(&paths)?;
@@ -52,14 +39,14 @@ pub fn run(props: &Props) -> Result<u8> {
     for note in &notes {
         message::say(note);
     }
-    let text = match props.json {
+    let text = match args.json {
         true => terminal::json(&compared)?,
         false => compared.text_within(terminal::style()),
     };
-    let target = props.page.target(&props.traces)?;
+    let target = args.page.target(&args.traces)?;
     if let Some(target) = &target {
         let files: Vec<&TraceFile> = traces.iter().map(|(trace, _)| trace).collect();
-        page::ranks(&compared, &files, props.page.title.as_deref(), (target, &paths))?;
+        page::ranks(&compared, &files, args.page.title.as_deref(), (target, &paths))?;
     }
     match to_stdout {
         _ if target.is_some() => {}

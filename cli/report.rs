@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -15,7 +15,7 @@ use profiler_core::text_format::{Style, printable};
 use serde_json::{Map, Value, json};
 use tracing::info;
 
-use crate::args::page::PageArgs;
+use crate::args::report::ReportArgs;
 use crate::{explain, history, inputs, message, page, progress, terminal};
 
 /// Exit code when a trace was reported but is not complete.
@@ -23,59 +23,19 @@ const DAMAGED: u8 = 1;
 /// Exit code when a trace could not be read at all.
 pub const UNREADABLE: u8 = 2;
 
-/// Which traces to print and how.
-#[derive(Debug)]
-pub struct Props {
-    /// The files, and folders of traces, in the order in which they are printed.
-    pub files: Vec<PathBuf>,
-    /// A line of JSON for each file instead of text.
-    pub json: bool,
-    /// How much the text says.
-    pub extent: Extent,
-    /// With the tables of ranges that the program named.
-    pub ranges: bool,
-    /// The process, of files that hold several.
-    pub pid: Option<u32>,
-    /// The capture to report; `None` is the newest.
-    pub capture: Option<u32>,
-    /// The part of the run to report, by time after its start.
-    pub window: Option<(Duration, Duration)>,
-    /// The HTML page to write instead of printing.
-    pub page: PageArgs,
-    /// Makes the report from the records, also where the trace holds what the run said at its end.
-    pub recompute: bool,
-    /// Adds a line about each run to the history.
-    pub history: bool,
-    /// What to explain in place of all this; nothing of it lists all words.
-    pub explain: Option<Vec<String>>,
-    /// Money for a GPU hour, and its currency.
-    pub price: Option<(f64, String)>,
-}
-
-/// How much the text says.
-#[derive(Clone, Copy, Debug, Default)]
-pub enum Extent {
-    /// What a program prints at its end.
-    #[default]
-    Summary,
-    /// With all tables.
-    Full,
-    /// With all tables, that of the kernels limited.
-    Top(usize),
-}
-
 /// What the trace of a long run says for itself, if that is what is asked for. Whatever is wrong with the file is told
 /// by reading it in full.
-fn kept(props: &Props, input: &Input) -> Option<String> {
+fn kept(args: &ReportArgs, input: &Input) -> Option<String> {
     // It was made for the usual width, without color.
     if terminal::style().width < Style::default().width
-        || props.recompute
-        || props.window.is_some()
-        || props.json
-        || props.history
-        || props.price.is_some()
-        || props.capture.is_some()
-        || props.pid.is_some()
+        || args.recompute
+        || args.top.is_some()
+        || window(args).is_some()
+        || args.json
+        || args.history
+        || args.price.is_some()
+        || args.capture.is_some()
+        || args.pid.is_some()
     {
         return None;
     }
@@ -83,12 +43,8 @@ fn kept(props: &Props, input: &Input) -> Option<String> {
     if answer.gpuwhy_version != env!("CARGO_PKG_VERSION") {
         return None;
     }
-    let text = match props.extent {
-        Extent::Summary => answer.summary,
-        Extent::Full => answer.full,
-        Extent::Top(_) => return None,
-    };
-    let text = if props.ranges { text + &answer.ranges } else { text };
+    let text = if args.full { answer.full } else { answer.summary };
+    let text = if args.ranges { text + &answer.ranges } else { text };
     // The trace may come from a stranger, and so may what it says of itself.
     Some(text.lines().flat_map(|line| [printable(line), "\n".into()]).collect())
 }
@@ -99,30 +55,33 @@ fn kept(props: &Props, input: &Input) -> Option<String> {
 ///
 /// When stdout cannot be written, or a folder has no traces. Files that cannot be read are told on stderr, and the
 /// others are printed.
-pub fn run(props: &Props) -> Result<u8> {
-    if let Some(words) = &props.explain {
+pub fn run(args: &ReportArgs) -> Result<u8> {
+    if let Some(words) = &args.explain {
         return explain::run(&words.join(" "));
     }
     let mut worst = 0;
     let style = terminal::style();
-    let files = inputs::expanded(&props.files)?;
-    if let Some(to) = props.page.target(&props.files)? {
+    let files = inputs::expanded(&args.files)?;
+    if let Some(to) = args.page.target(&args.files)? {
         let [file] = &files[..] else {
-            bail!("a page is about one trace, and {} are named; write a page for each of them, or \
-                   that of the ranks of a job with `gpuwhy merge`", files.len());
+            bail!(
+                "a page is about one trace, and {} are named; write a page for each of them, or \
+                   that of the ranks of a job with `gpuwhy merge`",
+                files.len()
+            );
         };
-        let outcome = page::report(file, props.pid, &props.page.options(props.capture), &to)?;
+        let outcome = page::report(file, args.pid, &args.page.options(args.capture), &to)?;
         return Ok(if outcome.damage.is_empty() { 0 } else { DAMAGED });
     }
     for file in &files {
         let input = Input::open(file);
-        if let Some(text) = input.as_ref().ok().and_then(|input| kept(props, input)) {
+        if let Some(text) = input.as_ref().ok().and_then(|input| kept(args, input)) {
             info!(?file, "this is the report that the run stored; --recompute makes it from the records");
             let title = if files.len() > 1 { format!("== {}\n", file.display()) } else { String::new() };
             io::stdout().write_all((title + &text).as_bytes())?;
             continue;
         }
-        match input.and_then(|input| report(input, props)) {
+        match input.and_then(|input| report(input, args)) {
             Err(error) => {
                 message::say(&error.to_string());
                 worst = UNREADABLE;
@@ -132,30 +91,30 @@ pub fn run(props: &Props) -> Result<u8> {
                     message::say(&format!("{}: damaged: {first}; reporting what can be read", file.display()));
                     worst = worst.max(DAMAGED);
                 }
-                if let Some(wished) = props.capture.filter(|_| report.captures.shown != props.capture) {
+                if let Some(wished) = args.capture.filter(|_| report.captures.shown != args.capture) {
                     message::say(&no_capture(&report, wished, file));
                     worst = worst.max(UNREADABLE);
                     continue;
                 }
-                if props.history {
+                if args.history {
                     history::add(&report, file);
                 }
                 let mut text = String::new();
-                if props.json {
-                    text.push_str(&json_line(&report, props)?);
+                if args.json {
+                    text.push_str(&json_line(&report, args)?);
                 } else {
                     if files.len() > 1 {
                         writeln!(text, "== {}", file.display())?;
                     }
-                    text.push_str(&match props.extent {
-                        Extent::Summary => report.summary_within(style),
-                        Extent::Full => report.full_within(usize::MAX, style),
-                        Extent::Top(kernels) => report.full_within(kernels, style),
+                    text.push_str(&match (args.top, args.full) {
+                        (Some(kernels), _) => report.full_within(kernels, style),
+                        (None, true) => report.full_within(usize::MAX, style),
+                        (None, false) => report.summary_within(style),
                     });
-                    if let Some((per_hour, unit)) = &props.price {
+                    if let Some((per_hour, unit)) = &args.price {
                         text.push_str(&report.price_text(*per_hour, unit, style));
                     }
-                    if props.ranges {
+                    if args.ranges {
                         text.push_str(&report.range_tables());
                     }
                 }
@@ -167,8 +126,8 @@ pub fn run(props: &Props) -> Result<u8> {
 }
 
 /// The report as a line of JSON; without a price its fields are in the order of the documentation.
-fn json_line(report: &Report, props: &Props) -> Result<String> {
-    let Some((per_hour, unit)) = &props.price else { return terminal::json(report) };
+fn json_line(report: &Report, args: &ReportArgs) -> Result<String> {
+    let Some((per_hour, unit)) = &args.price else { return terminal::json(report) };
     let mut document = serde_json::to_value(report)?;
     document["price"] = price(report, *per_hour, unit);
     terminal::json(&document)
@@ -198,6 +157,12 @@ fn no_capture(report: &Report, wished: u32, file: &Path) -> String {
 }
 
 /// The report that is asked for.
-fn report(input: Input, props: &Props) -> Result<Report, OpenError> {
-    progress::report(input, Request { pid: props.pid, capture: props.capture, window: props.window })
+fn report(input: Input, args: &ReportArgs) -> Result<Report, OpenError> {
+    progress::report(input, Request { pid: args.pid, capture: args.capture, window: window(args) })
+}
+
+/// The part of the run to report, by time after its start.
+fn window(args: &ReportArgs) -> Option<(Duration, Duration)> {
+    let is_asked_for = args.from.is_some() || args.to.is_some();
+    is_asked_for.then(|| (args.from.unwrap_or(Duration::ZERO), args.to.unwrap_or(Duration::MAX)))
 }

@@ -31,7 +31,8 @@ fn ran(command: &mut Command) -> Output {
 }
 
 fn history(file: &Path, options: &[&str]) -> (Option<i32>, String, Output) {
-    let output = Command::new(GPUWHY).args(["check", "--history"]).args(options).env("GPUWHY_HISTORY", file).output().unwrap();
+    let output =
+        Command::new(GPUWHY).args(["check", "--history"]).args(options).env("GPUWHY_HISTORY", file).output().unwrap();
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned(), output)
 }
 

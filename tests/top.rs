@@ -214,8 +214,7 @@ fn a_trace_plays_back_to_what_its_report_says() {
     for (name, nanos) in report["devices"][0]["leaves"].as_object().unwrap() {
         assert_eq!(leaves.get(name).and_then(Value::as_u64).unwrap_or(0), nanos.as_u64().unwrap(), "{name}");
     }
-    let followed =
-        Command::new(GPUWHY).args(["top", "--follow", "--speed", "1000"]).arg(&trace).output().unwrap();
+    let followed = Command::new(GPUWHY).args(["top", "--follow", "--speed", "1000"]).arg(&trace).output().unwrap();
     let followed = self::lines(&followed);
     assert_eq!(followed.last(), Some(live), "it ends with the whole run");
     let missing = Command::new(GPUWHY).args(["top", "missing.gpuwhy"]).output().unwrap();

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::page::ComparisonPageArgs;
-use crate::diff;
 
 pub(super) const DIFF_HELP: &str = "\
 A is the run before a change, B the run after it. The typical step of each run (the mean of the steps between the
@@ -23,32 +22,20 @@ EXAMPLES:
   gpuwhy diff --open before.gpuwhy after.gpuwhy
   gpuwhy diff --json before.gpuwhy after.gpuwhy | jq '.devices[0].leaf_changes'";
 
-#[derive(Args)]
+#[derive(Args, Debug)]
 pub struct DiffArgs {
     /// Trace of the first run
     #[arg(value_name = "A")]
-    a: PathBuf,
+    pub a: PathBuf,
     /// Trace of the second run
     #[arg(value_name = "B")]
-    b: PathBuf,
+    pub b: PathBuf,
     /// Print JSON instead of text
     #[arg(long)]
-    json: bool,
+    pub json: bool,
     /// Show at most N kernels in the table of changes
     #[arg(long, value_name = "N", default_value_t = 10, conflicts_with = "json")]
-    top: usize,
+    pub top: usize,
     #[command(flatten)]
-    page: ComparisonPageArgs,
-}
-
-impl From<DiffArgs> for diff::Props {
-    fn from(args: DiffArgs) -> Self {
-        Self {
-            a: args.a,
-            b: args.b,
-            json: args.json,
-            kernels: args.top,
-            page: args.page,
-        }
-    }
+    pub page: ComparisonPageArgs,
 }

@@ -4,8 +4,6 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::doctor;
-
 pub(super) const DOCTOR_HELP: &str = "\
 Each line says ok, warn (works with a limitation) or FAIL (does not work), and what to do.
 
@@ -19,37 +17,25 @@ EXAMPLES:
   gpuwhy doctor --calibrate
   gpuwhy doctor --json | jq '.checks[] | select(.status != \"ok\")'";
 
-#[derive(Args)]
+#[derive(Args, Debug)]
 pub struct DoctorArgs {
     /// Check this libcupti instead of searching for one
     #[arg(long = "cupti-path", value_name = "PATH")]
-    cupti: Option<PathBuf>,
+    pub cupti: Option<PathBuf>,
     /// Print JSON instead of text
     #[arg(long)]
-    json: bool,
+    pub json: bool,
     /// Measure what tracing adds on this machine, and keep it for reports
     ///
     /// Takes some seconds of the GPU. A small program of gpuwhy's own runs in turn without tracing and with it. The
     /// result is kept for this GPU, driver, CUPTI and processor in gpuwhy/calibration.json in XDG_CACHE_HOME or
     /// ~/.cache, and traces that are recorded then have it: their reports say how long a step takes without gpuwhy.
     #[arg(long)]
-    calibrate: bool,
+    pub calibrate: bool,
 }
 
-impl From<DoctorArgs> for doctor::Props {
-    fn from(args: DoctorArgs) -> Self {
-        Self { cupti: args.cupti, json: args.json, calibrate: args.calibrate }
-    }
-}
-
-#[derive(Args)]
+#[derive(Args, Debug)]
 pub struct ProbeArgs {
     /// The libcupti to load
-    libcupti: PathBuf,
-}
-
-impl From<ProbeArgs> for doctor::probe::Props {
-    fn from(args: ProbeArgs) -> Self {
-        Self { libcupti: args.libcupti }
-    }
+    pub libcupti: PathBuf,
 }

@@ -6,8 +6,6 @@ use clap::{Args, ValueEnum};
 use gpuwhy_export::TargetFormat;
 use gpuwhy_export::stats::{RangeFilter, TimeFilter};
 
-use crate::export::{self, Stretch};
-
 pub(super) const EXPORT_HELP: &str = "\
 One trace becomes one file, several become files in a folder. The folder is made if OUT ends with / or has no file ending.
 For parquet, OUT is the folder of all runs [default: gpuwhy-parquet]; other runs and ranks in it stay. Existing files are
@@ -30,39 +28,39 @@ EXAMPLES:
   gpuwhy export --to json gpuwhy-4711.gpuwhy -o - | jq 'select(.kind == \"copy\") | .bytes'
   gpuwhy export --to sqlite gpuwhy-4711.gpuwhy && nsys stats gpuwhy-4711.sqlite";
 
-#[derive(Args)]
+#[derive(Args, Debug)]
 pub struct ExportArgs {
     /// Traces of gpuwhy, PyTorch or Nsight Systems (SQLite), or folders
     #[arg(required = true, value_name = "TRACE")]
-    traces: Vec<PathBuf>,
+    pub traces: Vec<PathBuf>,
     /// Write this format
     #[arg(long, value_name = "FORMAT")]
     to: ExportFormat,
     /// Write this file (- for standard output), or to this folder
     /// [default: named after the trace, in the working directory]
     #[arg(short, long, value_name = "OUT")]
-    output: Option<PathBuf>,
+    pub output: Option<PathBuf>,
     /// Replace files that exist, but never a trace that is read
     #[arg(long)]
-    force: bool,
+    pub force: bool,
     /// Keep only this time since the start of tracing: 1.5s/2s, 200ms/
     #[arg(long, value_name = "START/END")]
-    filter_time: Option<TimeFilter>,
+    pub filter_time: Option<TimeFilter>,
     /// Keep only this NVTX range, of several the first or INDEX
     #[arg(long, value_name = "RANGE[@DOMAIN][/INDEX]", conflicts_with = "filter_time")]
-    filter_nvtx: Option<RangeFilter>,
+    pub filter_nvtx: Option<RangeFilter>,
     /// Mark ranges of this name as steps (chrome: ProfilerStep#0, #1, ...)
     #[arg(long, value_name = "NAME")]
-    step_range: Option<String>,
+    pub step_range: Option<String>,
     /// Read this process of an Nsight Systems file [default: the busiest]
     #[arg(long, value_name = "PID")]
-    pid: Option<u32>,
+    pub pid: Option<u32>,
     /// Name the run of all traces (parquet) [default: that of their folder]
     #[arg(long, value_name = "NAME")]
-    run: Option<String>,
+    pub run: Option<String>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, Debug, ValueEnum)]
 enum ExportFormat {
     /// JSON of the PyTorch profiler: Perfetto, HolisticTraceAnalysis, TensorBoard, chrome://tracing
     Chrome,
@@ -76,27 +74,15 @@ enum ExportFormat {
     Parquet,
 }
 
-impl From<ExportArgs> for export::Props {
-    fn from(args: ExportArgs) -> Self {
-        let format = match args.to {
+impl ExportArgs {
+    /// What the traces become.
+    pub const fn format(&self) -> TargetFormat {
+        match self.to {
             ExportFormat::Chrome => TargetFormat::Chrome,
             ExportFormat::Sqlite => TargetFormat::Sqlite,
             ExportFormat::Json => TargetFormat::Json,
             ExportFormat::Perfetto => TargetFormat::Perfetto,
             ExportFormat::Parquet => TargetFormat::Parquet,
-        };
-        Self {
-            traces: args.traces,
-            format,
-            output: args.output,
-            force: args.force,
-            step_range: args.step_range,
-            stretch: match (args.filter_time, args.filter_nvtx) {
-                (Some(filter), _) => Some(Stretch::Time(filter)),
-                (None, filter) => filter.map(Stretch::Range),
-            },
-            pid: args.pid,
-            run: args.run,
         }
     }
 }

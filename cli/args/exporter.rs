@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+
 use super::values::interval;
-use crate::exporter::Props;
 
 pub(super) const EXPORTER_HELP: &str = "\
 Serves metrics of every process of this user that runs with gpuwhy on this node: device time by cause, steps, loss,
@@ -29,29 +29,29 @@ EXAMPLES:
 /// Where it listens unless told otherwise.
 const LISTEN: &str = "127.0.0.1:9477";
 
-#[derive(Args)]
+#[derive(Args, Debug)]
 pub struct ExporterArgs {
     /// Serve the metrics here; port 0 takes a free one [default: 127.0.0.1:9477]
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "once")]
-    listen: Option<SocketAddr>,
+    pub listen: Option<SocketAddr>,
     /// Write gpuwhy.prom into this folder, for node_exporter
     #[arg(long, value_name = "DIR", conflicts_with = "once")]
-    textfile: Option<PathBuf>,
+    pub textfile: Option<PathBuf>,
     /// Ask this often for --textfile, from 1s to 1h
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = interval)]
-    interval: Duration,
+    pub interval: Duration,
     /// Divide device time by leaf too: 27 more metrics for each GPU
     #[arg(long)]
-    leaves: bool,
+    pub leaves: bool,
     /// Print the metrics once
     #[arg(long)]
-    once: bool,
+    pub once: bool,
 }
 
-impl From<ExporterArgs> for Props {
-    fn from(args: ExporterArgs) -> Self {
-        let ExporterArgs { listen, textfile, interval, leaves, once } = args;
-        let default = if once || textfile.is_some() { None } else { LISTEN.parse().ok() };
-        Self { once, listen: listen.or(default), textfile, interval, leaves }
+impl ExporterArgs {
+    /// The address to serve the metrics at, if they go nowhere else or it is named.
+    pub fn address(&self) -> Option<SocketAddr> {
+        let goes_elsewhere = self.once || self.textfile.is_some();
+        self.listen.or_else(|| if goes_elsewhere { None } else { LISTEN.parse().ok() })
     }
 }

@@ -4,8 +4,6 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::hang::Props;
-
 pub(super) const HANG_HELP: &str = "\
 Asks this user's processes what they have queued in NCCL's communicators and not finished, and tells which rank never
 came to a collective, or came with another function, size or type. Other hosts are reached through the command of
@@ -26,28 +24,21 @@ EXAMPLES:
   gpuwhy hang /tmp/nccl_trace_rank_*
   gpuwhy hang --json answers | jq '.findings[0].culprits'";
 
-#[derive(Args)]
+#[derive(Args, Debug)]
 pub struct HangArgs {
     /// Answers of ranks (- for stdin), dumps, or folders with them
     #[arg(value_name = "FILE")]
-    files: Vec<PathBuf>,
+    pub files: Vec<PathBuf>,
     /// Print the answers of this host, for another `gpuwhy hang`
     #[arg(long, conflicts_with_all = ["json", "files", "via", "hosts"])]
-    answers: bool,
+    pub answers: bool,
     /// Print JSON instead of text
     #[arg(long)]
-    json: bool,
+    pub json: bool,
     /// Ask processes of this host, reached with ssh or --via
     #[arg(long = "host", value_name = "HOST")]
-    hosts: Vec<String>,
+    pub hosts: Vec<String>,
     /// Command that runs gpuwhy on another host; {host} is its name
     #[arg(long, value_name = "COMMAND")]
-    via: Vec<String>,
-}
-
-impl From<HangArgs> for Props {
-    fn from(args: HangArgs) -> Self {
-        let HangArgs { files, answers, json, hosts, via } = args;
-        Self { files, answers, json, hosts, via }
-    }
+    pub via: Vec<String>,
 }

@@ -5,10 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, value_parser};
 use gpuwhy_inject::config;
-use profiler_core::kernels::CsvPage;
 
 use super::values::value_of;
-use crate::kernels;
 
 pub(super) const KERNELS_HELP: &str = "\
 With a COMMAND, gpuwhy runs it and measures its most worthwhile kernels with the GPU's hardware counters while it runs:
@@ -45,42 +43,43 @@ EXAMPLES:
   gpuwhy kernels --csv --page raw traces/4711.gpuwhy
   gpuwhy kernels --svg roofline.svg traces/4711.gpuwhy";
 
-#[derive(Args)]
+#[derive(Args, Debug)]
 pub struct KernelsArgs {
     /// Traces of gpuwhy, or folders
     #[arg(value_name = "TRACE", conflicts_with = "command", required_unless_present = "command")]
-    files: Vec<PathBuf>,
+    pub files: Vec<PathBuf>,
     /// Measure this many kernels
     #[arg(long, value_name = "N", default_value = "5", requires = "command", value_parser = value_parser!(u8).range(1..=64))]
-    top: u8,
+    pub top: u8,
     /// Measure only kernels whose name matches
     #[arg(long, value_name = "REGEX", requires = "command", value_parser = pattern)]
-    kernel: Option<String>,
+    pub kernel: Option<String>,
     /// Show where warps wait, by source line
     #[arg(long, conflicts_with = "csv")]
-    source: bool,
+    pub source: bool,
     /// Keep the traces in this folder, a file per CUDA process
     #[arg(short, long, value_name = "FOLDER", requires = "command")]
-    output: Option<PathBuf>,
+    pub output: Option<PathBuf>,
     /// Print JSON instead of text
     #[arg(long, conflicts_with = "csv")]
-    json: bool,
+    pub json: bool,
     /// Print a table as `ncu --csv` does
     #[arg(long)]
-    csv: bool,
+    pub csv: bool,
     /// Choose the table of --csv
     #[arg(long, value_name = "PAGE", default_value = "details", requires = "csv")]
-    page: PageArg,
+    pub page: Page,
     /// Write the roofline of the first trace to this file
     #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
+    pub svg: Option<PathBuf>,
     /// The command and its arguments
     #[arg(last = true, value_name = "COMMAND")]
-    command: Vec<OsString>,
+    pub command: Vec<OsString>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum PageArg {
+/// The table of `--csv`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Page {
     /// A row for each metric of each kernel
     Details,
     /// A row for each kernel, a column for each metric
@@ -92,29 +91,5 @@ fn pattern(text: &str) -> Result<String, String> {
     match config::expected(config::KERNELS, &format!("1:{text}")) {
         None => Ok(text.to_owned()),
         Some(_) => Err("expected a regular expression such as gemm|softmax".to_owned()),
-    }
-}
-
-impl From<KernelsArgs> for kernels::Props {
-    fn from(args: KernelsArgs) -> Self {
-        let chosen = match args.kernel {
-            Some(names) => format!("{}:{names}", args.top),
-            None => args.top.to_string(),
-        };
-        let show = match (args.csv, args.json, args.page) {
-            (true, _, PageArg::Raw) => kernels::Show::Csv(CsvPage::Raw),
-            (true, _, PageArg::Details) => kernels::Show::Csv(CsvPage::Details),
-            (_, true, _) => kernels::Show::Json,
-            _ => kernels::Show::Text,
-        };
-        Self {
-            files: args.files,
-            variables: vec![(config::KERNELS, chosen)],
-            output: args.output,
-            source: args.source,
-            show,
-            svg: args.svg,
-            command: args.command,
-        }
     }
 }

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::page::ComparisonPageArgs;
-use crate::merge;
 
 pub(super) const MERGE_HELP: &str = "\
 The rank of a trace is that of RANK, or of what Open MPI, PMI or Slurm set. Ranks of one host share a clock. Clocks of
@@ -26,23 +25,17 @@ EXAMPLES:
   gpuwhy merge run1/ --open                      the page in a browser
   gpuwhy merge --json run1/ | jq .straggler";
 
-#[derive(Args)]
+#[derive(Args, Debug)]
 pub struct MergeArgs {
     /// Traces of the ranks of one job, or folders with them
     #[arg(required = true, value_name = "TRACE")]
-    traces: Vec<PathBuf>,
+    pub traces: Vec<PathBuf>,
     /// Write all ranks to this file (- for standard output) for Perfetto
     #[arg(short, long, value_name = "OUT")]
-    output: Option<PathBuf>,
+    pub output: Option<PathBuf>,
     /// Print JSON instead of text
     #[arg(long)]
-    json: bool,
+    pub json: bool,
     #[command(flatten)]
-    page: ComparisonPageArgs,
-}
-
-impl From<MergeArgs> for merge::Props {
-    fn from(args: MergeArgs) -> Self {
-        Self { traces: args.traces, output: args.output, json: args.json, page: args.page }
-    }
+    pub page: ComparisonPageArgs,
 }

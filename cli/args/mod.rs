@@ -1,26 +1,26 @@
-//! The command line as clap sees it, and its translation into the `Props` of each subcommand.
+//! The command line as clap sees it.
 //!
 //! A subcommand is a file, with its help. Nothing outside of this folder knows clap.
 
 mod analyze;
 pub mod check;
 mod compact;
-mod control;
-mod demo;
-mod diff;
-mod doctor;
-mod export;
-mod exporter;
-mod hang;
+pub mod control;
+pub mod demo;
+pub mod diff;
+pub mod doctor;
+pub mod export;
+pub mod exporter;
+pub mod hang;
 pub mod history;
-mod kernels;
+pub mod kernels;
 mod lake;
 pub mod manual;
-mod merge;
+pub mod merge;
 pub mod page;
 mod query;
 mod recipe;
-mod report;
+pub mod report;
 mod run;
 mod stats;
 mod top;

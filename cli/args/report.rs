@@ -7,7 +7,6 @@ use clap::Args;
 use gpuwhy_inject::config;
 
 use super::page::PageArgs;
-use crate::report;
 
 pub(super) const REPORT_HELP: &str = "\
 With --json each trace gives one JSON object on one line, in the order of the files. With --html the report of one trace
@@ -32,75 +31,49 @@ EXAMPLES:
   gpuwhy report --open gpuwhy-4711.gpuwhy
   gpuwhy report --explain dispatch";
 
-#[derive(Args)]
+#[derive(Args, Debug)]
 pub struct ReportArgs {
     /// Traces of gpuwhy, PyTorch or Nsight Systems (SQLite), or folders
     #[arg(required_unless_present = "explain", value_name = "TRACE")]
-    files: Vec<PathBuf>,
+    pub files: Vec<PathBuf>,
     /// Print JSON instead of text
     #[arg(long)]
-    json: bool,
+    pub json: bool,
     /// Print all tables behind the verdict
     #[arg(long, conflicts_with = "json")]
-    full: bool,
+    pub full: bool,
     /// Print all tables, with the N longest kernels
     #[arg(long, value_name = "N", conflicts_with_all = ["json", "full"])]
-    top: Option<usize>,
+    pub top: Option<usize>,
     /// Print the tables of NVTX ranges as well
     #[arg(long, conflicts_with = "json")]
-    ranges: bool,
+    pub ranges: bool,
     /// Read this process of an Nsight Systems file [default: the busiest]
     #[arg(long, value_name = "PID")]
-    pid: Option<u32>,
+    pub pid: Option<u32>,
     /// Report this capture [default: the newest]
     #[arg(long, value_name = "N")]
-    capture: Option<u32>,
+    pub capture: Option<u32>,
     /// Report the run from this time after its start: 500ms, 10s, 2m
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = time, conflicts_with_all = ["capture", "pid"])]
-    from: Option<Duration>,
+    pub from: Option<Duration>,
     /// Report the run up to this time after its start
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = time, conflicts_with_all = ["capture", "pid"])]
-    to: Option<Duration>,
+    pub to: Option<Duration>,
     /// Say what causes cost and fixes save, by the price of a GPU hour
     #[arg(long, value_name = "PRICE", value_parser = price)]
-    price: Option<(f64, String)>,
+    pub price: Option<(f64, String)>,
     #[command(flatten)]
-    page: PageArgs,
+    pub page: PageArgs,
     /// Add a line about each run to the history, as `gpuwhy run` does
     #[arg(long, conflicts_with_all = ["page", "from", "to"])]
-    history: bool,
+    pub history: bool,
     /// Compute the report anew, even where the trace holds one
     #[arg(long)]
-    recompute: bool,
+    pub recompute: bool,
     /// Explain a word of the report and how it is measured; without WORD, list all words
     #[arg(long, value_name = "WORD", num_args = 0.., conflicts_with_all = ["json", "full", "top", "ranges", "pid", "capture", "from", "to", "price", "page", "history", "recompute"])]
-    explain: Option<Vec<String>>,
-}
-
-impl From<ReportArgs> for report::Props {
-    fn from(args: ReportArgs) -> Self {
-        let extent = match (args.top, args.full) {
-            (Some(kernels), _) => report::Extent::Top(kernels),
-            (None, true) => report::Extent::Full,
-            (None, false) => report::Extent::Summary,
-        };
-        let window = (args.from.is_some() || args.to.is_some())
-            .then(|| (args.from.unwrap_or(Duration::ZERO), args.to.unwrap_or(Duration::MAX)));
-        Self {
-            window,
-            files: args.files,
-            json: args.json,
-            extent,
-            ranges: args.ranges,
-            pid: args.pid,
-            capture: args.capture,
-            recompute: args.recompute,
-            explain: args.explain,
-            history: args.history,
-            price: args.price,
-            page: args.page,
-        }
-    }
+    pub explain: Option<Vec<String>>,
 }
 
 /// A number, and the currency behind it.

@@ -22,7 +22,7 @@ const ANSWER: usize = 400;
 /// # Errors
 ///
 /// When commands and hosts do not fit together, or stdout cannot be written.
-pub(super) fn tell(command: &str, arguments: &[String], via: &[String], hosts: &[String]) -> Result<u8> {
+pub(super) fn tell(command: &str, arguments: &[&str], via: &[String], hosts: &[String]) -> Result<u8> {
     let launchers = Launcher::all(via, hosts)?;
     let answers = if launchers.is_empty() { here(command) } else { elsewhere(&launchers, arguments) };
     let mut out = io::stdout().lock();
@@ -64,11 +64,10 @@ fn here(command: &str) -> Vec<(String, Result<Answer>)> {
     })
 }
 
-fn elsewhere(launchers: &[Launcher], arguments: &[String]) -> Vec<(String, Result<Answer>)> {
-    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+fn elsewhere(launchers: &[Launcher], arguments: &[&str]) -> Vec<(String, Result<Answer>)> {
     thread::scope(|scope| {
         let ask = |launcher| {
-            let (text, succeeded) = output_and_status_of(launcher, &arguments)?;
+            let (text, succeeded) = output_and_status_of(launcher, arguments)?;
             // Its complaint was said.
             match answers_in(&text, &launcher.host) {
                 answers if answers.is_empty() => Err(anyhow::anyhow!("no process has answered there")),

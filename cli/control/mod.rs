@@ -15,45 +15,48 @@ use profiler_core::text_format::printable;
 use serde_json::Value;
 
 use self::connection::ask;
+use crate::args::control::{StartArgs, StopArgs, Whom};
 use crate::message;
 
 /// Exit code when there is no such process, or it does not answer.
 pub const NO_ANSWER: u8 = 1;
 /// The command of the protocol that begins a capture at a step, before its numbers.
-pub const AT_STEP: &str = "start-at-step";
+const AT_STEP: &str = "start-at-step";
 
-/// What to do.
-#[derive(Debug)]
-pub enum Props {
-    /// Sends a command to one process.
-    Tell {
-        /// Which.
-        process: Process,
-        /// The command of the protocol.
-        command: String,
-    },
-    /// Sends a command to all processes, here or on hosts that a launcher reaches.
-    TellAll {
-        /// The command of the protocol.
-        command: String,
-        /// What `gpuwhy` is told on other hosts.
-        arguments: Vec<String>,
-        /// Hosts for the commands of `via`.
-        hosts: Vec<String>,
-        /// Commands that run `gpuwhy` elsewhere.
-        via: Vec<String>,
-    },
-}
-
-/// Does it and answers with the exit code.
+/// Starts a capture, and answers with the exit code.
 ///
 /// # Errors
 ///
 /// When a process does not answer, or stdout cannot be written.
-pub fn run(props: &Props) -> Result<u8> {
-    match props {
-        Props::Tell { process, command } => tell(*process, command),
-        Props::TellAll { command, arguments, hosts, via } => all::tell(command, arguments, via, hosts),
+pub fn start(args: &StartArgs) -> Result<u8> {
+    let Some(first) = args.at_step.map(|step| step.to_string()) else { return run(&args.whom, "start", &["start"]) };
+    let mut command = format!("{AT_STEP} {first}");
+    let mut arguments = vec!["start", "--at-step", &first];
+    let count = args.steps.map(|steps| steps.to_string());
+    if let Some(count) = &count {
+        command.push_str(&format!(" {count}"));
+        arguments.extend(["--steps", count]);
+    }
+    run(&args.whom, &command, &arguments)
+}
+
+/// Stops a capture, and answers with the exit code.
+///
+/// # Errors
+///
+/// When a process does not answer, or stdout cannot be written.
+pub fn stop(args: &StopArgs) -> Result<u8> {
+    match args.release {
+        true => run(&args.whom, "release", &["stop", "--release"]),
+        false => run(&args.whom, "stop", &["stop"]),
+    }
+}
+
+/// A command of the protocol, which `arguments` are on the command line.
+fn run(whom: &Whom, command: &str, arguments: &[&str]) -> Result<u8> {
+    match whom.process {
+        Some(process) => tell(process, command),
+        None => all::tell(command, &[arguments, &["--all"]].concat(), &whom.via, &whom.hosts),
     }
 }
 

@@ -18,6 +18,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
+use crate::args::demo::DemoArgs;
 use crate::{install_paths, interrupt, message, run};
 
 mod fixtures;
@@ -35,41 +36,15 @@ const DEFAULT_COUNT: usize = 2;
 const HOST: &str = "gpuwhy-replay-host";
 const REPLAY_LIBRARY: &str = "libcupti_replay.so";
 
-/// What to play and how.
-#[derive(Debug)]
-pub struct Props {
-    /// Which recordings.
-    pub choice: Choice,
-    /// The folder with the recordings; those that come with gpuwhy when `None`.
-    pub from: Option<PathBuf>,
-    /// Only list them.
-    pub list: bool,
-    /// As fast as possible instead of at the recorded speed.
-    pub fast: bool,
-    /// Where the traces go; a new folder when `None`.
-    pub output: Option<PathBuf>,
-}
-
-/// Which recordings to play.
-#[derive(Debug)]
-pub enum Choice {
-    /// The first [`DEFAULT_COUNT`].
-    Default,
-    /// All.
-    All,
-    /// Those with these names.
-    Named(Vec<String>),
-}
-
 /// Plays the chosen recordings one after another and answers with the exit code.
 ///
 /// # Errors
 ///
 /// When there are no recordings, the libraries are neither there nor can be built, or a recording fails. For an unknown
 /// name the exit code is [`UNKNOWN`].
-pub fn run(props: &Props) -> Result<u8> {
-    let all = fixtures::find(props.from.as_deref())?;
-    if props.list {
+pub fn run(args: &DemoArgs) -> Result<u8> {
+    let all = fixtures::find(args.from.as_deref())?;
+    if args.list {
         let mut text = String::new();
         for Fixture { name, description, .. } in &all {
             writeln!(text, "{name:<24} {description}")?;
@@ -77,7 +52,7 @@ pub fn run(props: &Props) -> Result<u8> {
         io::stdout().write_all(text.as_bytes())?;
         return Ok(0);
     }
-    let chosen = match choose(&props.choice, &all) {
+    let chosen = match choose(args, &all) {
         Ok(chosen) => chosen,
         Err(error) => {
             message::say(&format!("{error:#}"));
@@ -86,7 +61,7 @@ pub fn run(props: &Props) -> Result<u8> {
     };
     let stage = Stage::set()?;
     interrupt::watch()?;
-    let folder = Folder::make(props.output.as_deref())?;
+    let folder = Folder::make(args.output.as_deref())?;
     let mut failed = Vec::new();
     let mut traces = Vec::new();
     for fixture in chosen {
@@ -95,7 +70,7 @@ pub fn run(props: &Props) -> Result<u8> {
             let Fixture { name, description, path } = fixture;
             say(&format!("\n== {name}: {description}\n   {HOST} plays {}\n\n", path.display()))?;
         }
-        let status = stage.play(fixture, &trace, props.fast)?;
+        let status = stage.play(fixture, &trace, args.fast)?;
         if status.success() {
             traces.push(trace);
         } else {
@@ -123,11 +98,11 @@ pub fn run(props: &Props) -> Result<u8> {
     Ok(0)
 }
 
-fn choose<'a>(choice: &Choice, all: &'a [Fixture]) -> Result<Vec<&'a Fixture>> {
-    match choice {
-        Choice::Default => Ok(all.iter().take(DEFAULT_COUNT).collect()),
-        Choice::All => Ok(all.iter().collect()),
-        Choice::Named(names) => names
+fn choose<'a>(args: &DemoArgs, all: &'a [Fixture]) -> Result<Vec<&'a Fixture>> {
+    match &args.names[..] {
+        _ if args.all => Ok(all.iter().collect()),
+        [] => Ok(all.iter().take(DEFAULT_COUNT).collect()),
+        names => names
             .iter()
             .map(|name| {
                 let known = || all.iter().map(|fixture| fixture.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -293,20 +268,24 @@ mod tests {
         ["a", "b", "c"].map(|name| Fixture { name: name.into(), path: name.into(), description: String::new() }).into()
     }
 
-    fn names(choice: &Choice) -> Vec<String> {
-        choose(choice, &three()).unwrap().into_iter().map(|fixture| fixture.name.clone()).collect()
+    fn names(args: &DemoArgs) -> Vec<String> {
+        choose(args, &three()).unwrap().into_iter().map(|fixture| fixture.name.clone()).collect()
+    }
+
+    fn named(names: &[&str]) -> DemoArgs {
+        DemoArgs { names: names.iter().map(|&name| name.to_owned()).collect(), ..DemoArgs::default() }
     }
 
     #[test]
     fn recordings_are_chosen_by_default_all_or_by_name() {
-        assert_eq!(names(&Choice::Default), ["a", "b"]);
-        assert_eq!(names(&Choice::All), ["a", "b", "c"]);
-        assert_eq!(names(&Choice::Named(vec!["c".into(), "a".into()])), ["c", "a"]);
+        assert_eq!(names(&DemoArgs::default()), ["a", "b"]);
+        assert_eq!(names(&DemoArgs { all: true, ..DemoArgs::default() }), ["a", "b", "c"]);
+        assert_eq!(names(&named(&["c", "a"])), ["c", "a"]);
     }
 
     #[test]
     fn an_unknown_name_is_answered_with_those_that_exist() {
-        let error = choose(&Choice::Named(vec!["x".into()]), &three()).unwrap_err().to_string();
+        let error = choose(&named(&["x"]), &three()).unwrap_err().to_string();
         assert!(error.contains("\"x\"") && error.contains("a, b, c"), "{error}");
     }
 

@@ -16,23 +16,12 @@ pub mod probe;
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
 
 use anyhow::Result;
 use serde::Serialize;
 
+use crate::args::doctor::DoctorArgs;
 use check::{Check, FAILED, Status};
-
-/// What to check.
-#[derive(Debug, Default)]
-pub struct Props {
-    /// A libcupti to check instead of those that are found.
-    pub cupti: Option<PathBuf>,
-    /// JSON instead of text.
-    pub json: bool,
-    /// Measure what tracing adds, instead of checking.
-    pub calibrate: bool,
-}
 
 /// The JSON form.
 #[derive(Serialize)]
@@ -48,18 +37,18 @@ struct Answer<'a> {
 ///
 /// When the answer cannot be written to stdout, or a calibration fails. A check never fails the program: its failure is
 /// its result.
-pub fn run(props: &Props) -> Result<u8> {
-    if props.calibrate {
-        return calibrate::run(props.cupti.as_deref(), props.json);
+pub fn run(args: &DoctorArgs) -> Result<u8> {
+    if args.calibrate {
+        return calibrate::run(args.cupti.as_deref(), args.json);
     }
     let mut checks = Vec::new();
     let cuda_version = driver::check(&mut checks);
-    cupti::check(props.cupti.as_deref(), cuda_version, &mut checks);
+    cupti::check(args.cupti.as_deref(), cuda_version, &mut checks);
     environment::check(&mut checks);
     native_stacks::check(&mut checks);
 
     let usable = checks.iter().all(|check| check.status != Status::Fail);
-    let text = if props.json {
+    let text = if args.json {
         let answer = Answer { version: env!("GPUWHY_VERSION"), usable, checks: &checks };
         serde_json::to_string_pretty(&answer)? + "\n"
     } else {

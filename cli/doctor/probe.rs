@@ -35,13 +35,6 @@ const COUNTERS: &str = "counters";
 const NO_COUNTERS: &str = "no-counters";
 const ERROR: &str = "error";
 
-/// What to probe.
-#[derive(Debug)]
-pub struct Props {
-    /// The libcupti.
-    pub libcupti: PathBuf,
-}
-
 /// Contexts do not matter here: none is created.
 struct Ignore;
 
@@ -54,13 +47,13 @@ impl ResourceHandler for Ignore {
 /// # Errors
 ///
 /// When stdout is gone.
-pub fn run(props: &Props) -> Result<u8> {
+pub fn run(libcupti: PathBuf) -> Result<u8> {
     let mut stdout = io::stdout();
     let mut say = |step: &str, value: &str| -> io::Result<()> {
         writeln!(stdout, "{step} {}", value.replace('\n', "; "))?;
         stdout.flush()
     };
-    let cupti = match load(props.libcupti.clone()) {
+    let cupti = match load(libcupti) {
         Ok(cupti) => cupti,
         Err(error) => {
             say(ERROR, &error)?;

@@ -43,9 +43,8 @@ pub fn run(word: &str) -> Result<u8> {
 fn unknown(entries: &Entries, word: &str) -> String {
     let hint = match entries.nearest(word) {
         Some(nearest) => format!("did you mean `{nearest}`?"),
-        None => {
-            "`gpuwhy report --explain` lists the known words; docs/reference/report.md lists the names in the JSON".to_owned()
-        }
+        None => "`gpuwhy report --explain` lists the known words; docs/reference/report.md lists the names in the JSON"
+            .to_owned(),
     };
     format!("there is no entry for {:?}; {hint}", printable(word))
 }

@@ -9,8 +9,7 @@ mod numbers;
 mod server;
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,6 +19,7 @@ use parking_lot::Mutex;
 
 use self::node::Node;
 use self::server::Server;
+use crate::args::exporter::ExporterArgs;
 use crate::{interrupt, message};
 
 /// Exit code when the address cannot be had, or the file not be written at first.
@@ -32,21 +32,6 @@ const TICK: Duration = Duration::from_millis(100);
 const GLANCE: Duration = Duration::from_secs(1);
 /// The file that is written for node_exporter.
 const TEXTFILE: &str = "gpuwhy.prom";
-
-/// What to do with the metrics.
-#[derive(Debug)]
-pub struct Props {
-    /// Print them once.
-    pub once: bool,
-    /// Serve them here.
-    pub listen: Option<SocketAddr>,
-    /// Write them to a file in this folder.
-    pub textfile: Option<PathBuf>,
-    /// Time between two questions, where nobody scrapes.
-    pub interval: Duration,
-    /// With each leaf.
-    pub leaves: bool,
-}
 
 /// What the threads share.
 struct Exporter {
@@ -77,14 +62,14 @@ impl Exporter {
 /// # Errors
 ///
 /// When the address cannot be had, or the file not be written at the start.
-pub fn run(props: &Props) -> Result<u8> {
-    let node = Mutex::new(Node::new(!props.once));
-    let exporter = Arc::new(Exporter { node, page: Mutex::default(), leaves: props.leaves });
-    if props.once {
+pub fn run(args: &ExporterArgs) -> Result<u8> {
+    let node = Mutex::new(Node::new(!args.once));
+    let exporter = Arc::new(Exporter { node, page: Mutex::default(), leaves: args.leaves });
+    if args.once {
         io::stdout().write_all(exporter.page().as_bytes())?;
         return Ok(0);
     }
-    if let Some(address) = props.listen {
+    if let Some(address) = args.address() {
         let server = Server::open(address).with_context(|| format!("cannot listen on {address}"))?;
         let address = server.address()?;
         message::note(&format!("metrics are at http://{address}{}", server::PATH));
@@ -99,7 +84,7 @@ pub fn run(props: &Props) -> Result<u8> {
         };
         thread::spawn(move || server.run(&page));
     }
-    if let Some(folder) = &props.textfile {
+    if let Some(folder) = &args.textfile {
         // The first time, a folder that cannot be written is an error of the command line.
         write_textfile(folder, &exporter.page())?;
     } else {
@@ -115,8 +100,8 @@ pub fn run(props: &Props) -> Result<u8> {
             glanced = Instant::now();
             exporter.node.lock().glance();
         }
-        if let Some(folder) = &props.textfile
-            && asked.elapsed() >= props.interval
+        if let Some(folder) = &args.textfile
+            && asked.elapsed() >= args.interval
         {
             asked = Instant::now();
             let written = write_textfile(folder, &exporter.page());

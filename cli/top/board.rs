@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::answer::{Answer, harmless};
-use super::REPORT;
 use super::process::{Key, Presence, Process, Table};
 
+/// The command of the protocol for the report so far.
+pub const REPORT: &str = "snapshot";
 /// Processes that are gone and still shown.
 const ENDED_KEPT: usize = 64;
 /// Lines that a page of an overlay moves by.

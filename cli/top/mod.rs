@@ -25,7 +25,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow};
 use gpuwhy_inject::control::address::Process as ProcessName;
 
-use self::board::{Action, Board, Update};
+use self::board::{Action, Board, REPORT, Update};
 use self::playback::Steering;
 use self::process::Key;
 use self::remote::{Launcher, Running};
@@ -34,8 +34,6 @@ use crate::{control, interrupt, terminal};
 
 /// Exit code when a trace cannot be read, or the terminal not be used.
 pub const FAILED: u8 = 1;
-/// The command of the protocol for the report so far.
-const REPORT: &str = "snapshot";
 /// Width of the table where standard output is no terminal.
 const WIDTH: usize = 120;
 
