@@ -1,4 +1,4 @@
-//! `gpuwhy export`: writes traces in the formats of other tools.
+//! `gpuwhy export`: writes traces in the formats of other tools, or again.
 //!
 //! Converting is library code (`gpuwhy-export`); here are the names of files, the progress bar and the exit codes.
 
@@ -13,7 +13,7 @@ use gpuwhy_export::{Destination, ExportError, ExportOutcome, Options, TargetForm
 use gpuwhy_import::stem;
 
 use crate::args::export::ExportArgs;
-use crate::{inputs, interrupt, message, progress};
+use crate::{inputs, interrupt, message, progress, sizes};
 
 /// Exit code when a trace was written but lacks something.
 const INCOMPLETE: u8 = 1;
@@ -28,7 +28,8 @@ pub const FAILED: u8 = 2;
 /// cannot be read or written are told on stderr, and the others are written.
 pub fn run(args: &ExportArgs) -> Result<u8> {
     let traces = inputs::expanded(&args.traces)?;
-    let destinations = destinations(args, &traces)?;
+    let Some(format) = args.to.map(TargetFormat::from) else { return sizes::print(&traces, args.pid).map(|()| 0) };
+    let destinations = destinations(args, format, &traces)?;
     let is_named = destinations.iter().any(Destination::is_named);
     let (mut files, mut places, mut worst) = (Vec::new(), Vec::new(), 0);
     for (place, trace) in destinations.into_iter().enumerate().zip(&traces) {
@@ -57,12 +58,12 @@ pub fn run(args: &ExportArgs) -> Result<u8> {
             step_range: args.step_range.clone(),
         };
         let name = to.path().display().to_string();
-        match progress::shown(|progress| gpuwhy_export::export(trace, args.format(), to, &options, progress)) {
+        match progress::shown(|progress| gpuwhy_export::export(trace, format, to, &options, progress)) {
             Ok(outcome) => {
                 worst = worst.max(told(trace, &outcome.notes));
-                message::note(&format!("{name}: {}", described(args.format(), &outcome)));
+                message::note(&format!("{name}: {}", described(format, &outcome)));
             }
-            Err(error) if error.is_interrupted() => return Err(error.into()),
+            Err(error) if error.is_interrupted() || interrupt::exit_code().is_some() => return Err(error.into()),
             // Who reads the stream has all that he wanted.
             Err(error) if error.is_broken_pipe() => return Ok(worst),
             Err(error) => {
@@ -110,12 +111,12 @@ fn described(format: TargetFormat, outcome: &ExportOutcome) -> String {
 }
 
 /// Where each trace goes.
-fn destinations(args: &ExportArgs, traces: &[PathBuf]) -> Result<Vec<Destination>> {
-    let shape = args.format().shape();
-    let places = places(args, traces)?;
+fn destinations(args: &ExportArgs, format: TargetFormat, traces: &[PathBuf]) -> Result<Vec<Destination>> {
+    let shape = format.shape();
+    let places = places(args, format, traces)?;
     let destinations = places.iter().map(|place| Destination::new(place, shape, args.force, traces));
     let destinations: Vec<Destination> = destinations.collect::<Result<_, ExportError>>()?;
-    if args.format() == TargetFormat::Perfetto
+    if matches!(format, TargetFormat::Perfetto | TargetFormat::Gpuwhy)
         && io::stdout().is_terminal()
         && destinations.iter().any(Destination::is_stdout)
     {
@@ -125,8 +126,8 @@ fn destinations(args: &ExportArgs, traces: &[PathBuf]) -> Result<Vec<Destination
 }
 
 /// The names of the outputs.
-fn places(args: &ExportArgs, traces: &[PathBuf]) -> Result<Vec<PathBuf>> {
-    if args.format() == TargetFormat::Parquet {
+fn places(args: &ExportArgs, format: TargetFormat, traces: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    if format == TargetFormat::Parquet {
         let folder = args.output.clone().unwrap_or_else(|| "gpuwhy-parquet".into());
         return Ok(vec![folder; traces.len()]);
     }
@@ -140,7 +141,7 @@ fn places(args: &ExportArgs, traces: &[PathBuf]) -> Result<Vec<PathBuf>> {
     };
     let mut places: Vec<PathBuf> = Vec::new();
     for trace in traces {
-        let place = folder.join(format!("{}.{}", stem(trace), args.format().extension()));
+        let place = folder.join(format!("{}.{}", stem(trace), format.extension()));
         if places.contains(&place) {
             bail!("{}: two of the traces would be written here; export them one by one", place.display());
         }

@@ -6,7 +6,6 @@
 mod analyze;
 mod args;
 mod check;
-mod compact;
 mod control;
 mod demo;
 mod diff;
@@ -30,6 +29,7 @@ mod query;
 mod recipe;
 mod report;
 mod run;
+mod sizes;
 mod source;
 mod stats;
 mod terminal;
@@ -62,7 +62,6 @@ fn main() -> ExitCode {
         Command::Check(args) => (check::run(&args), check::UNREADABLE),
         Command::Export(args) => (export::run(&args), export::FAILED),
         Command::Exporter(args) => (exporter::run(&args), exporter::FAILED),
-        Command::Compact(args) => (compact::run(&args.into()), compact::FAILED),
         Command::Analyze(args) => (analyze::run(&args.into()), stats::FAILED),
         Command::Stats(args) => (stats::run(&args.into()), stats::FAILED),
         Command::Merge(args) => (merge::run(&args), merge::FAILED),

@@ -1,4 +1,4 @@
-//! What `export`, `merge` and `compact` write to, what they leave alone, and what stays behind when they do
+//! What `export` and `merge` write to, what they leave alone, and what stays behind when they do
 //! not come to their end: nothing.
 
 use std::fs::{self, File};
@@ -113,7 +113,7 @@ const COMMANDS: [&[&str]; 6] = [
     &["export", "--to", "json", "trace.gpuwhy"],
     &["export", "--to", "perfetto", "trace.gpuwhy"],
     &["export", "--to", "sqlite", "trace.gpuwhy"],
-    &["compact", "trace.gpuwhy"],
+    &["export", "--to", "gpuwhy", "trace.gpuwhy"],
     &["merge", "rank0.gpuwhy"],
 ];
 
@@ -419,7 +419,7 @@ fn what_is_made_of_a_trace_is_for_its_user_alone_whatever_the_umask_is() {
         let output = shell.output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{arguments}: {}", text(&output.stderr));
     };
-    umasked("compact trace.gpuwhy -o compact.gpuwhy");
+    umasked("export --to gpuwhy trace.gpuwhy -o compact.gpuwhy");
     umasked("report trace.gpuwhy --html page.html");
     umasked("diff trace.gpuwhy trace.gpuwhy --html diff.html");
     umasked("merge rank0.gpuwhy -o merged.perfetto-trace");

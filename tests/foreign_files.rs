@@ -24,7 +24,7 @@ const WAYS: &[(Way, &str)] = &[
     (Way::Variable("GPUWHY_RAW_RECORDING"), "GPUWHY_RAW_RECORDING: "),
     (Way::Command(&["export", "--to", "json", "TRACE", "-o", "FILE"]), "exists"),
     (Way::Command(&["export", "--to", "parquet", "TRACE", "-o", "FILE"]), ""),
-    (Way::Command(&["compact", "TRACE", "-o", "FILE"]), "exists"),
+    (Way::Command(&["export", "--to", "gpuwhy", "TRACE", "-o", "FILE"]), "exists"),
     (Way::Command(&["report", "--html", "FILE", "TRACE"]), "exists"),
     (Way::Command(&["diff", "--html", "FILE", "TRACE", "TRACE"]), "exists"),
     (Way::Command(&["check", "--baseline", "FILE", "--bless", "--step-within", "1.5", "TRACE"]), "README.md"),

@@ -106,7 +106,12 @@ fn a_watched_run_says_how_busy_the_device_was_and_keeps_it() {
     assert!(covered >= 500_000_000 && u128::from(covered) <= lasted, "{covered} ns of {lasted}");
     assert_eq!(device["failed_readings"], 0);
     let kept = stage.path("kept.gpuwhy");
-    let compacted = Command::new(GPUWHY).arg("compact").arg(stage.path("trace.gpuwhy")).arg("-o").arg(&kept).output();
+    let compacted = Command::new(GPUWHY)
+        .args(["export", "--to", "gpuwhy"])
+        .arg(stage.path("trace.gpuwhy"))
+        .arg("-o")
+        .arg(&kept)
+        .output();
     assert!(compacted.unwrap().status.success());
     assert_eq!(crate::support::report(&kept).1["utilization"], utilization);
 }

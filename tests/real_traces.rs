@@ -186,7 +186,7 @@ fn jobs(trace: &Path, folder: &Path, is_whole: bool) -> Vec<Job> {
         ("parquet", "tables", Wrote::Tables),
     ];
     let copy = path("compact.gpuwhy");
-    jobs.push(Job::new("compact", &[&"-o", &copy, &trace], Wrote::Trace).at(&copy));
+    jobs.push(Job::new("export", &[&"--to", &"gpuwhy", &"-o", &copy, &trace], Wrote::Trace).at(&copy));
     if is_whole {
         let statistics: Vec<_> = Statistic::ALL.iter().map(ToString::to_string).collect();
         let (ranks, merged) = (path("rank0.gpuwhy"), path("merged.perfetto-trace"));
@@ -199,7 +199,7 @@ fn jobs(trace: &Path, folder: &Path, is_whole: bool) -> Vec<Job> {
             Job::new("kernels", &[&"--csv", &trace], Wrote::Text),
             Job::new("top", &[&"--json", &trace], Wrote::JsonLines),
             Job::new("merge", &[&"--json", &"-o", &merged, &ranks], Wrote::Json),
-            Job::new("compact", &[&"--sizes", &trace], Wrote::Text),
+            Job::new("export", &[&"--sizes", &trace], Wrote::Text),
             Job::new("report", &[&"--open", &trace], Wrote::Text),
         ]);
         formats.push(("chrome", "pt.trace.json.gz", Wrote::PackedJson));

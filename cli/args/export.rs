@@ -9,7 +9,7 @@ use gpuwhy_export::stats::{RangeFilter, TimeFilter};
 pub(super) const EXPORT_HELP: &str = "\
 One trace becomes one file, several become files in a folder. The folder is made if OUT ends with / or has no file ending.
 For parquet, OUT is the folder of all runs [default: gpuwhy-parquet]; other runs and ranks in it stay. Existing files are
-replaced only with --force. chrome, json and perfetto can be written to pipes and devices. A file gets its name when it
+replaced only with --force. chrome, json, perfetto and gpuwhy can be written to pipes and devices. A file gets its name when it
 is complete, so no unfinished file stays behind. docs/guide/export.md describes each format.
 
 EXIT CODES:
@@ -26,6 +26,7 @@ EXAMPLES:
   gpuwhy export --to parquet run1/ -o traces/ && duckdb -c \
     \"SELECT rank, count(*) FROM 'traces/*/*/kernels.parquet' GROUP BY rank\"
   gpuwhy export --to json gpuwhy-4711.gpuwhy -o - | jq 'select(.kind == \"copy\") | .bytes'
+  gpuwhy export --to gpuwhy gpuwhy-4711.gpuwhy -o kept.gpuwhy
   gpuwhy export --to sqlite gpuwhy-4711.gpuwhy && nsys stats gpuwhy-4711.sqlite";
 
 #[derive(Args, Debug)]
@@ -34,8 +35,8 @@ pub struct ExportArgs {
     #[arg(required = true, value_name = "TRACE")]
     pub traces: Vec<PathBuf>,
     /// Write this format
-    #[arg(long, value_name = "FORMAT")]
-    to: ExportFormat,
+    #[arg(long, value_name = "FORMAT", required_unless_present = "sizes")]
+    pub to: Option<ExportFormat>,
     /// Write this file (- for standard output), or to this folder
     /// [default: named after the trace, in the working directory]
     #[arg(short, long, value_name = "OUT")]
@@ -58,10 +59,14 @@ pub struct ExportArgs {
     /// Name the run of all traces (parquet) [default: that of their folder]
     #[arg(long, value_name = "NAME")]
     pub run: Option<String>,
+    /// Print the bytes that each kind of record takes, and recompressed
+    #[arg(long, conflicts_with_all = ["to", "output", "filter_time", "filter_nvtx", "step_range", "run"])]
+    pub sizes: bool,
 }
 
+/// What `--to` names.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum ExportFormat {
+pub enum ExportFormat {
     /// JSON of the PyTorch profiler: Perfetto, HolisticTraceAnalysis, TensorBoard, chrome://tracing
     Chrome,
     /// The SQLite file of an Nsight Systems export: your SQL, `nsys stats`
@@ -72,17 +77,19 @@ enum ExportFormat {
     Perfetto,
     /// Apache Parquet, run=.../rank=N/TABLE.parquet: DuckDB, Polars, Spark, pandas
     Parquet,
+    /// The trace again, smaller and without loss; a damaged one is refused
+    Gpuwhy,
 }
 
-impl ExportArgs {
-    /// What the traces become.
-    pub const fn format(&self) -> TargetFormat {
-        match self.to {
-            ExportFormat::Chrome => TargetFormat::Chrome,
-            ExportFormat::Sqlite => TargetFormat::Sqlite,
-            ExportFormat::Json => TargetFormat::Json,
-            ExportFormat::Perfetto => TargetFormat::Perfetto,
-            ExportFormat::Parquet => TargetFormat::Parquet,
+impl From<ExportFormat> for TargetFormat {
+    fn from(format: ExportFormat) -> Self {
+        match format {
+            ExportFormat::Chrome => Self::Chrome,
+            ExportFormat::Sqlite => Self::Sqlite,
+            ExportFormat::Json => Self::Json,
+            ExportFormat::Perfetto => Self::Perfetto,
+            ExportFormat::Parquet => Self::Parquet,
+            ExportFormat::Gpuwhy => Self::Gpuwhy,
         }
     }
 }

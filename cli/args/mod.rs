@@ -4,7 +4,6 @@
 
 mod analyze;
 pub mod check;
-mod compact;
 pub mod control;
 pub mod demo;
 pub mod diff;
@@ -34,7 +33,6 @@ use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcomma
 
 use self::analyze::{ANALYZE_HELP, AnalyzeArgs};
 use self::check::{CHECK_HELP, CheckArgs};
-use self::compact::{COMPACT_HELP, CompactArgs};
 use self::control::{SWITCH_HELP, StartArgs, StopArgs};
 use self::demo::{DEMO_HELP, DemoArgs};
 use self::diff::{DIFF_HELP, DiffArgs};
@@ -100,15 +98,12 @@ pub enum Command {
     /// Compare the ranks of a job, or write them to one timeline
     #[command(after_help = MERGE_HELP)]
     Merge(MergeArgs),
-    /// Convert traces to the format of another tool
+    /// Convert traces to the format of another tool, or recompress them
     #[command(after_help = EXPORT_HELP)]
     Export(ExportArgs),
     /// Keep the tables of many runs as Parquet files for SQL engines
     #[command(after_help = LAKE_HELP)]
     Lake(LakeArgs),
-    /// Recompress a trace without loss
-    #[command(after_help = COMPACT_HELP)]
-    Compact(CompactArgs),
     /// Show what running programs do and why they are not faster, live
     #[command(after_help = TOP_HELP)]
     Top(TopArgs),

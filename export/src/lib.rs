@@ -45,6 +45,8 @@ pub use options::{ExportOutcome, Options, TargetFormat};
 pub use output::Output;
 pub use slice::slice;
 
+use profiler_core::trace::compact::{self, CompactError};
+
 /// Writes `trace` in `format`: to a file, or below a folder for [`TargetFormat::Parquet`]. A file appears when it is
 /// complete, a folder when all of its files are.
 ///
@@ -66,5 +68,19 @@ pub fn export(
         TargetFormat::Json => records::write(trace, to, progress),
         TargetFormat::Perfetto => perfetto::write(trace, to, progress),
         TargetFormat::Parquet => parquet::write(trace, &to, &options.label, progress),
+        TargetFormat::Gpuwhy => recompressed(trace, to, progress),
     }
+}
+
+/// Writes `trace` again, smaller.
+fn recompressed(trace: &TraceFile, to: Destination, progress: &mut Progress<'_>) -> Result<ExportOutcome, ExportError> {
+    let name = to.path().to_owned();
+    let (written, output) =
+        compact::compact(trace.bytes(progress)?, Output::create(to)?).map_err(|error| match error {
+            // The trace is not what is wrong.
+            CompactError::Write(error) => ExportError::io(&name, error),
+            error => ExportError::refused(trace.path(), error.to_string()),
+        })?;
+    output.finish()?;
+    Ok(ExportOutcome { written: written.records, ..ExportOutcome::default() })
 }

@@ -17,6 +17,8 @@ pub enum TargetFormat {
     Perfetto,
     /// Apache Parquet: a folder of runs and ranks with a file for each table.
     Parquet,
+    /// A trace again, in larger blocks, which compress better.
+    Gpuwhy,
 }
 
 impl TargetFormat {
@@ -24,7 +26,7 @@ impl TargetFormat {
     #[must_use]
     pub const fn shape(self) -> Shape {
         match self {
-            Self::Chrome | Self::Json | Self::Perfetto => Shape::Stream,
+            Self::Chrome | Self::Json | Self::Perfetto | Self::Gpuwhy => Shape::Stream,
             Self::Sqlite => Shape::File,
             Self::Parquet => Shape::Folder,
         }
@@ -40,6 +42,7 @@ impl TargetFormat {
             Self::Json => "jsonl.gz",
             Self::Perfetto => "perfetto-trace",
             Self::Parquet => "parquet",
+            Self::Gpuwhy => "gpuwhy",
         }
     }
 }

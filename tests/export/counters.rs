@@ -157,7 +157,7 @@ fn tables_and_the_report_say_the_same_of_limits() {
     assert_eq!((means[0]["mean"].as_f64(), means[0]["n"].as_u64()), (Some(75.0), Some(samples)));
     // A compacted copy says the same.
     let copy = stage.path("copy.gpuwhy");
-    let output = gpuwhy(&[&"compact", &trace, &"-o", &copy]);
+    let output = gpuwhy(&[&"export", &"--to", &"gpuwhy", &trace, &"-o", &copy]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let again: Value = serde_json::from_slice(&gpuwhy(&[&"report", &"--json", &copy]).stdout).unwrap();
     assert_eq!(again["devices"][0]["compute_limits"], *limits);

@@ -47,7 +47,7 @@ NOT_RUN = {
     "gpuwhy stats|analyze *": "names verbs, no command",
     "gpuwhy query TRACE SQL": "names verbs, no command",
     "gpuwhy lake, recipe*": "names verbs, no command",
-    "gpuwhy export|compact *": "names verbs, no command",
+    "gpuwhy export --to FORMAT *": "names verbs, no command",
     "gpuwhy start|stop *": "names verbs, no command",
     "gpuwhy report --explain WORD": "names options, no command",
     "gpuwhy doctor|demo *": "names verbs, no command",

@@ -1,4 +1,4 @@
-//! `gpuwhy compact`: the copy says the same, is smaller, and nothing is overwritten or glossed over.
+//! `gpuwhy export --to gpuwhy`: the copy says the same, is smaller, and nothing is overwritten or glossed over.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -16,13 +16,13 @@ fn the_copy_of_a_recorded_session_gives_the_same_report_in_fewer_bytes() {
     let stage = Stage::new();
     succeeds(&mut stage.host("graph_torch"));
     let (trace, copy) = (stage.path("trace.gpuwhy"), stage.path("copy.gpuwhy"));
-    succeeds(Command::new(GPUWHY).arg("compact").arg(&trace).arg("-o").arg(&copy));
+    succeeds(Command::new(GPUWHY).args(["export", "--to", "gpuwhy"]).arg(&trace).arg("-o").arg(&copy));
     let json = |file| serde_json::to_string(&report(file).1).unwrap();
     assert_eq!(json(&trace), json(&copy));
     let bytes = |file| fs::metadata(file).unwrap().len();
     assert!(bytes(&copy) * 10 < bytes(&trace) * 9, "{} and {} bytes", bytes(&copy), bytes(&trace));
 
-    let sizes = succeeds(Command::new(GPUWHY).arg("compact").arg("--sizes").arg(&trace));
+    let sizes = succeeds(Command::new(GPUWHY).args(["export", "--sizes"]).arg(&trace));
     let table = String::from_utf8(sizes.stdout).unwrap();
     let kernels = table.lines().find(|line| line.starts_with("kernels")).unwrap();
     let columns: Vec<&str> = kernels.split_whitespace().collect();
@@ -38,7 +38,8 @@ fn files_that_exist_and_damaged_traces_are_left_alone() {
     succeeds(&mut stage.host("copy_pageable"));
     let (trace, copy) = (stage.path("trace.gpuwhy"), stage.path("copy.gpuwhy"));
     fs::write(&copy, "precious").unwrap();
-    let compact = || Command::new(GPUWHY).arg("compact").arg(&trace).arg("-o").arg(&copy).output().unwrap();
+    let compact =
+        || Command::new(GPUWHY).args(["export", "--to", "gpuwhy"]).arg(&trace).arg("-o").arg(&copy).output().unwrap();
     let refused = compact();
     assert_eq!((refused.status.code(), fs::read(&copy).unwrap()), (Some(2), b"precious".to_vec()));
 
@@ -59,7 +60,7 @@ fn what_other_profilers_wrote_becomes_a_trace() {
     succeeds(&mut stage.host("copy_pageable"));
     let (trace, json, copy) = (stage.path("trace.gpuwhy"), stage.path("torch.json"), stage.path("copy.gpuwhy"));
     succeeds(Command::new(GPUWHY).args(["export", "--to", "chrome"]).arg(trace).arg("-o").arg(&json));
-    succeeds(Command::new(GPUWHY).arg("compact").arg(&json).arg("-o").arg(&copy));
+    succeeds(Command::new(GPUWHY).args(["export", "--to", "gpuwhy"]).arg(&json).arg("-o").arg(&copy));
     let kernels = |file| {
         let stats = ["stats", "--report", "cuda_gpu_kern_sum", "--format", "json"];
         succeeds(Command::new(GPUWHY).args(stats).arg(file)).stdout
@@ -75,10 +76,10 @@ fn a_packed_trace_is_read() {
     succeeds(Command::new("gzip").arg("-k").arg(stage.path("trace.gpuwhy")));
     let (trace, packed) = (stage.path("trace.gpuwhy"), stage.path("trace.gpuwhy.gz"));
     let compact = |trace, copy: &str| {
-        succeeds(Command::new(GPUWHY).arg("compact").arg(trace).arg("-o").arg(stage.path(copy)));
+        succeeds(Command::new(GPUWHY).args(["export", "--to", "gpuwhy"]).arg(trace).arg("-o").arg(stage.path(copy)));
         fs::read(stage.path(copy)).unwrap()
     };
     assert_eq!(compact(&trace, "a.gpuwhy"), compact(&packed, "b.gpuwhy"));
-    let sizes = |trace| succeeds(Command::new(GPUWHY).arg("compact").arg("--sizes").arg(trace)).stdout;
+    let sizes = |trace| succeeds(Command::new(GPUWHY).args(["export", "--sizes"]).arg(trace)).stdout;
     assert_eq!(sizes(&trace), sizes(&packed));
 }
