@@ -57,7 +57,7 @@ fn main() -> ExitCode {
         Command::Run(args) => (run::run(&(*args).into()), run::OWN_FAILURE),
         Command::Report(args) => (report::run(&args), report::UNREADABLE),
         Command::Kernels(args) => (kernels::run(&args), run::OWN_FAILURE),
-        Command::Top(args) => (args.try_into().and_then(|props| top::run(&props)), top::FAILED),
+        Command::Top(args) => (top::run(&args), top::FAILED),
         Command::Diff(args) => (diff::run(&args), diff::UNREADABLE),
         Command::Check(args) => (check::run(&args), check::UNREADABLE),
         Command::Export(args) => (export::run(&args), export::FAILED),

@@ -22,7 +22,7 @@ mod recipe;
 pub mod report;
 mod run;
 mod stats;
-mod top;
+pub mod top;
 mod values;
 
 use std::ffi::OsString;

@@ -15,14 +15,13 @@ mod source;
 mod view;
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
-use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 use gpuwhy_inject::control::address::Process as ProcessName;
 
 use self::board::{Action, Board, REPORT, Update};
@@ -30,6 +29,7 @@ use self::playback::Steering;
 use self::process::Key;
 use self::remote::{Launcher, Running};
 use self::source::Event;
+use crate::args::top::TopArgs;
 use crate::{control, interrupt, terminal};
 
 /// Exit code when a trace cannot be read, or the terminal not be used.
@@ -37,76 +37,49 @@ pub const FAILED: u8 = 1;
 /// Width of the table where standard output is no terminal.
 const WIDTH: usize = 120;
 
-/// What to look at.
-#[derive(Debug)]
-pub struct Props {
-    /// Processes of this host; all where none is named.
-    pub processes: Vec<ProcessName>,
-    /// A trace that is played back instead.
-    pub trace: Option<PathBuf>,
-    /// How many times as fast as it ran.
-    pub speed: f64,
-    /// Time between two answers.
-    pub interval: Duration,
-    /// Commands that run `gpuwhy` elsewhere, and hosts for them.
-    pub via: Vec<String>,
-    pub hosts: Vec<String>,
-    /// How it is shown.
-    pub show: Show,
-}
-
-/// How it is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Show {
-    /// On the terminal, or once where there is none.
-    Terminal,
-    /// As a table, once.
-    Once,
-    /// As lines of JSON, once.
-    Json,
-    /// As lines of JSON, again and again.
-    Follow,
-    /// As the report of each process so far.
-    Report,
-}
-
 /// Shows it, and answers with the exit code.
 ///
 /// # Errors
 ///
 /// When a trace cannot be read, options do not fit together, or the output cannot be written.
-pub fn run(props: &Props) -> Result<u8> {
-    let launchers = Launcher::all(&props.via, &props.hosts)?;
-    let show = match props.show {
-        Show::Terminal if !screen::is_there() => Show::Once,
-        show => show,
-    };
+pub fn run(args: &TopArgs) -> Result<u8> {
+    let launchers = Launcher::all(&args.via, &args.hosts)?;
+    if let Some(trace) = args.trace() {
+        if args.targets.len() > 1 || args.report {
+            bail!("expected process ids, or one trace; `gpuwhy report` prints the report of a trace");
+        }
+        if trace.is_dir() {
+            bail!("{}: this is a folder; name one trace in it", trace.display());
+        }
+        if !launchers.is_empty() {
+            bail!("a trace is played back here: leave --host and --via out");
+        }
+    }
     let running = Running::default();
-    let outcome = match show {
-        Show::Once | Show::Json => once(props, &launchers, &running).and_then(|events| match show {
-            Show::Json => lines::json(events),
-            _ => lines::table(events, terminal::columns().map_or(WIDTH, usize::from)),
-        }),
-        Show::Follow => follow(props, launchers, &running),
-        Show::Report => props.processes.iter().try_for_each(|process| control::tell(*process, REPORT).map(drop)),
-        Show::Terminal => display(props, launchers, &running),
+    let outcome = match () {
+        () if args.report => args.processes().into_iter().try_for_each(|id| control::tell(id, REPORT).map(drop)),
+        () if args.follow => follow(args, launchers, &running),
+        () if args.json => once(args, &launchers, &running).and_then(lines::json),
+        () if args.once || !screen::is_there() => once(args, &launchers, &running)
+            .and_then(|events| lines::table(events, terminal::columns().map_or(WIDTH, usize::from))),
+        () => display(args, launchers, &running),
     };
     running.end();
     outcome.map(|()| interrupt::exit_code().unwrap_or(0))
 }
 
 /// One answer of each process; of a trace its last one.
-fn once(props: &Props, launchers: &[Launcher], running: &Running) -> Result<Vec<Event>> {
-    if let Some(trace) = &props.trace {
+fn once(args: &TopArgs, launchers: &[Launcher], running: &Running) -> Result<Vec<Event>> {
+    if let Some(trace) = args.trace() {
         return Ok(vec![playback::end(trace)?]);
     }
-    let mut events = if is_local(props, launchers) { source::once(&props.processes) } else { Vec::new() };
+    let mut events = if is_local(args, launchers) { source::once(&args.processes()) } else { Vec::new() };
     thread::scope(|scope| {
         let hosts: Vec<_> = launchers.iter().map(|launcher| scope.spawn(|| remote::once(launcher, running))).collect();
         events.extend(hosts.into_iter().filter_map(|host| host.join().ok()).flatten());
     });
     let is_there = |event: &Event| matches!(event, Event::Answer(..) | Event::Update(Update::Silent(..)));
-    if let [first, ..] = props.processes[..]
+    if let [first, ..] = args.processes()[..]
         && !events.iter().any(is_there)
     {
         return Err(control::nobody(first));
@@ -114,13 +87,13 @@ fn once(props: &Props, launchers: &[Launcher], running: &Running) -> Result<Vec<
     Ok(events)
 }
 
-fn follow(props: &Props, launchers: Vec<Launcher>, running: &Running) -> Result<()> {
+fn follow(args: &TopArgs, launchers: Vec<Launcher>, running: &Running) -> Result<()> {
     interrupt::watch()?;
     let (sender, events) = channel();
     let steering = Steering::default();
-    if let Some(trace) = &props.trace {
+    if let Some(trace) = args.trace() {
         let play = {
-            let (trace, speed, interval, steering) = (trace.clone(), props.speed, props.interval, steering.clone());
+            let (trace, speed, interval, steering) = (trace.to_owned(), args.speed, args.interval, steering.clone());
             thread::spawn(move || playback::play(&trace, speed, interval, sender, &steering))
         };
         let printed = lines::follow(&events);
@@ -128,39 +101,39 @@ fn follow(props: &Props, launchers: Vec<Launcher>, running: &Running) -> Result<
         let played = play.join().map_err(|_| anyhow!("the playback has panicked"))?;
         return printed.and(played);
     }
-    if let [first, ..] = props.processes[..]
+    if let [first, ..] = args.processes()[..]
         && launchers.is_empty()
-        && props.processes.iter().all(|process| source::socket(*process).is_none())
+        && args.processes().into_iter().all(|process| source::socket(process).is_none())
     {
         return Err(control::nobody(first));
     }
-    begin(props, launchers, running, sender);
+    begin(args, launchers, running, sender);
     lines::follow(&events)
 }
 
-fn display(props: &Props, launchers: Vec<Launcher>, running: &Running) -> Result<()> {
+fn display(args: &TopArgs, launchers: Vec<Launcher>, running: &Running) -> Result<()> {
     let (sender, events) = channel();
     let steering = Steering::default();
-    let mut board = match &props.trace {
+    let mut board = match args.trace() {
         Some(trace) => {
             // Before the screen is taken: an error is a line on an ordinary terminal.
             drop(gpuwhy_import::TraceFile::open(trace)?);
             let name = trace.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            let speed = if props.speed == 1.0 { String::new() } else { format!(" at {}x", props.speed) };
+            let speed = if args.speed == 1.0 { String::new() } else { format!(" at {}x", args.speed) };
             Board::new(answer::harmless(&format!("playing {name}{speed}")), true)
         }
         None => {
             let mut hosts: Vec<_> = launchers.iter().map(|launcher| launcher.host.clone()).collect();
-            if is_local(props, &launchers) {
+            if is_local(args, &launchers) {
                 hosts.insert(0, "this host".to_owned());
             }
             Board::new(answer::harmless(&hosts.join(", ")), false)
         }
     };
     let known = launchers.clone();
-    match &props.trace {
+    match args.trace() {
         Some(trace) => {
-            let (trace, speed, interval, steering) = (trace.clone(), props.speed, props.interval, steering.clone());
+            let (trace, speed, interval, steering) = (trace.to_owned(), args.speed, args.interval, steering.clone());
             let sender = sender.clone();
             thread::spawn(move || {
                 if let Err(error) = playback::play(&trace, speed, interval, sender.clone(), &steering) {
@@ -168,7 +141,7 @@ fn display(props: &Props, launchers: Vec<Launcher>, running: &Running) -> Result
                 }
             });
         }
-        None => begin(props, launchers, running, sender.clone()),
+        None => begin(args, launchers, running, sender.clone()),
     }
     let pause = steering.clone();
     let shown = screen::show(&mut board, &events, move |action| match action {
@@ -180,15 +153,15 @@ fn display(props: &Props, launchers: Vec<Launcher>, running: &Running) -> Result
 }
 
 /// Whether processes of this host are shown: always, unless other hosts alone are asked for.
-fn is_local(props: &Props, launchers: &[Launcher]) -> bool {
-    launchers.is_empty() || !props.processes.is_empty()
+fn is_local(args: &TopArgs, launchers: &[Launcher]) -> bool {
+    launchers.is_empty() || !args.processes().is_empty()
 }
 
 /// Starts the sources.
-fn begin(props: &Props, launchers: Vec<Launcher>, running: &Running, events: Sender<Event>) {
-    let interval = props.interval;
-    if is_local(props, &launchers) {
-        let (events, only) = (events.clone(), props.processes.clone());
+fn begin(args: &TopArgs, launchers: Vec<Launcher>, running: &Running, events: Sender<Event>) {
+    let interval = args.interval;
+    if is_local(args, &launchers) {
+        let (events, only) = (events.clone(), args.processes());
         thread::spawn(move || source::watch(events, interval, only));
     }
     for launcher in launchers {
