@@ -71,7 +71,7 @@ pub struct ReportArgs {
     /// Compute the report anew, even where the trace holds one
     #[arg(long)]
     pub recompute: bool,
-    /// Explain a word of the report and how it is measured; without WORD, list all words
+    /// Explain a word and how it is measured; without WORD, list all words
     #[arg(long, value_name = "WORD", num_args = 0.., conflicts_with_all = ["json", "full", "top", "ranges", "pid", "capture", "from", "to", "price", "page", "history", "recompute"])]
     pub explain: Option<Vec<String>>,
 }
