@@ -6,8 +6,6 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum, value_parser};
 use gpuwhy_inject::config;
 
-use super::values::value_of;
-
 pub(super) const KERNELS_HELP: &str = "\
 With a COMMAND, gpuwhy runs it and measures its most worthwhile kernels with the GPU's hardware counters while it runs:
 those that take most time and are farthest from what the GPU can do. Every launch of a kernel measures a part of the

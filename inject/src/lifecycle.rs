@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 use std::{env, io, thread};
 
 use crossbeam_channel::bounded;
-use cupti_sys::{Cupti, RecordSizes, ResourceCallback, Search};
+#[cfg(feature = "pc-sampling")]
+use cupti_sys::ResourceCallback;
+use cupti_sys::{Cupti, RecordSizes, Search};
 use profiler_core::cost::Mode;
 use profiler_core::process_info::End;
 

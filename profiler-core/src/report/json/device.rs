@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::limits::GaugesOf;
-use crate::attribution::leaf::{Leaf, Work};
 use crate::attribution::HostLead;
+use crate::attribution::leaf::Work;
 use crate::document::{document, leaves};
 use crate::record::PcieLink;
 use crate::report::{ComputeSplit, CopyRow, DeviceReport, GapSubject, GridClass, KernelRow, StepMeaning};
