@@ -114,7 +114,7 @@ fn kernels_of_a_run_without_profiles_are_listed_with_what_records_tell() {
 
 #[test]
 fn kernels_are_measured_in_their_launches_and_shown() {
-    // Seven metrics, three in a pass: three launches each.
+    // Eight metrics, with the one that is sampled, three in a pass: three launches each.
     let shapes = shapes(ENOUGH);
     let stage = Stage::new();
     let output = host(&stage, &shapes).output().unwrap();
@@ -143,7 +143,7 @@ fn kernels_are_measured_in_their_launches_and_shown() {
     let lines: Vec<_> = raw.lines().collect();
     assert!(lines[0].contains("\"gpu__time_duration.sum\"") && lines[1].contains("\"ns\""), "{raw}");
     assert!(lines.len() == 4 && lines[2].contains("\"541000\"") && lines[3].contains("\"560000\""), "{raw}");
-    assert_eq!(text(&stage, &["--csv"]).lines().count(), 1 + 2 * (7 + 5), "a row for each metric, launch metrics too");
+    assert_eq!(text(&stage, &["--csv"]).lines().count(), 1 + 2 * (8 + 5), "a row for each metric, launch metrics too");
     let picture = stage.path("roofline.svg");
     text(&stage, &["--svg", picture.to_str().unwrap()]);
     let picture = fs::read_to_string(picture).unwrap();
