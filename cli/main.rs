@@ -3,7 +3,6 @@
 //! A subcommand is a file: [`args`] has its options as clap parses them, and `run` does the work and answers with the
 //! exit code. Nothing here computes on records; that is library code.
 
-mod analyze;
 mod args;
 mod check;
 mod control;
@@ -62,7 +61,7 @@ fn main() -> ExitCode {
         Command::Check(args) => (check::run(&args), check::UNREADABLE),
         Command::Export(args) => (export::run(&args), export::FAILED),
         Command::Exporter(args) => (exporter::run(&args), exporter::FAILED),
-        Command::Analyze(args) => (analyze::run(&args.into()), stats::FAILED),
+        Command::Analyze(args) => (stats::run(&args.into()), stats::FAILED),
         Command::Stats(args) => (stats::run(&args.into()), stats::FAILED),
         Command::Merge(args) => (merge::run(&args), merge::FAILED),
         Command::Query(args) => (query::run(&args.into()), query::FAILED),

@@ -1,15 +1,14 @@
-//! `gpuwhy stats`: the tables of `nsys stats`.
+//! `gpuwhy stats` and `gpuwhy analyze`: the tables of `nsys stats` and the rules of `nsys analyze`.
 //!
 //! Counting and printing are library code (`gpuwhy-export`); here are the order of reports, streams and exit codes.
 
-use std::fmt::Display;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter};
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use gpuwhy_export::stats::{self, Document, RangeFilter, Statistic, StatsOptions, Subject, TimeFilter};
+use gpuwhy_export::stats::{Document, RangeFilter, Report, Reports, StatsOptions, Subject, TimeFilter};
 use gpuwhy_export::tables::labels;
-use gpuwhy_export::{ExportError, OpenError, Progress, TraceFile};
+use gpuwhy_export::{OpenError, TraceFile};
 
 use crate::{inputs, message, progress};
 
@@ -20,29 +19,9 @@ const INCOMPLETE: u8 = 1;
 /// Exit code when the trace could not be read.
 pub const FAILED: u8 = 2;
 
-/// What to print about which traces.
+/// What to print about which traces: the reports of `nsys stats`, or the rules of `nsys analyze`.
 #[derive(Debug)]
 pub struct Props {
-    /// The traces, and how to print.
-    pub tables: Tables,
-    /// The reports, in their order.
-    pub reports: Vec<Statistic>,
-}
-
-/// Prints the reports and answers with the exit code.
-///
-/// # Errors
-///
-/// When a trace cannot be read or stdout cannot be written.
-pub fn run(props: &Props) -> Result<u8> {
-    props.tables.print(&props.reports, |subjects, &report, options, output, progress| {
-        stats::write(subjects, report, options, output, progress)
-    })
-}
-
-/// What all tables about traces have in common.
-#[derive(Debug)]
-pub struct Tables {
     /// The traces, and folders of traces.
     pub traces: Vec<PathBuf>,
     /// The process, of files that hold several.
@@ -53,57 +32,49 @@ pub struct Tables {
     pub range: Option<RangeFilter>,
     /// How to print.
     pub options: StatsOptions,
+    /// The reports, in their order.
+    pub reports: Vec<Report>,
 }
 
-impl Tables {
-    /// Prints one after the other. What is missing is told on stderr, each thing once, since every table meets the same
-    /// damage.
-    ///
-    /// # Errors
-    ///
-    /// When a trace cannot be read or has no such range, or stdout cannot be written.
-    pub fn print<T: Display>(
-        &self,
-        tables: &[T],
-        write: impl Fn(
-            &[Subject<'_>],
-            &T,
-            &StatsOptions,
-            &mut dyn Write,
-            &mut Progress<'_>,
-        ) -> Result<Vec<String>, ExportError>,
-    ) -> Result<u8> {
-        let paths = inputs::expanded(&self.traces)?;
-        let files: Vec<TraceFile> =
-            paths.iter().map(|path| inputs::open(path, self.pid)).collect::<Result<_, OpenError>>()?;
-        let mut subjects = Vec::new();
-        for (trace, label) in files.iter().zip(labels(&files, None)) {
-            let filter = match &self.range {
-                Some(range) => progress::shown(|progress| range.stretch(trace, progress))?
-                    .with_context(|| format!("{}: it has no such range", trace.path().display()))?,
-                None => self.filter,
-            };
-            subjects.push(Subject { trace, label, filter });
-        }
-        let names = tables.iter().map(T::to_string);
-        let mut output = Document::new(BufWriter::new(io::stdout().lock()), self.options.format, names);
-        let mut said: Vec<String> = Vec::new();
-        for table in tables {
-            output.next_table()?;
-            match progress::shown(|progress| write(&subjects, table, &self.options, &mut output, progress)) {
-                Ok(notes) => {
-                    for note in notes {
-                        if !said.contains(&note) {
-                            message::say(&note);
-                            said.push(note);
-                        }
-                    }
-                }
-                Err(error) if error.is_broken_pipe() => return Ok(0),
-                Err(error) => return Err(error.into()),
+/// Prints the reports and answers with the exit code. What is missing is told on stderr, each thing once.
+///
+/// # Errors
+///
+/// When a trace cannot be read or has no such range, or stdout cannot be written.
+pub fn run(props: &Props) -> Result<u8> {
+    let paths = inputs::expanded(&props.traces)?;
+    let files: Vec<TraceFile> =
+        paths.iter().map(|path| inputs::open(path, props.pid)).collect::<Result<_, OpenError>>()?;
+    let mut subjects = Vec::new();
+    for (trace, label) in files.iter().zip(labels(&files, None)) {
+        let filter = match &props.range {
+            Some(range) => progress::shown(|progress| range.stretch(trace, progress))?
+                .with_context(|| format!("{}: it has no such range", trace.path().display()))?,
+            None => props.filter,
+        };
+        subjects.push(Subject { trace, label, filter });
+    }
+    let loaded = progress::shown(|progress| Reports::load(subjects, &props.reports, progress))?;
+    let names = props.reports.iter().map(Report::to_string);
+    let mut output = Document::new(BufWriter::new(io::stdout().lock()), props.options.format, names);
+    let mut said: Vec<String> = Vec::new();
+    let mut say = |notes: &[String]| {
+        for note in notes {
+            if !said.contains(note) {
+                message::say(note);
+                said.push(note.clone());
             }
         }
-        output.finish()?;
-        Ok(if said.is_empty() { 0 } else { INCOMPLETE })
+    };
+    say(&loaded.notes);
+    for report in &props.reports {
+        output.next_table()?;
+        match loaded.write(report, &props.options, &mut output) {
+            Ok(notes) => say(&notes),
+            Err(error) if error.is_broken_pipe() => return Ok(0),
+            Err(error) => return Err(error.into()),
+        }
     }
+    output.finish()?;
+    Ok(if said.is_empty() { 0 } else { INCOMPLETE })
 }

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use flate2::read::GzDecoder;
 use gpuwhy_export::recipe::Recipe;
-use gpuwhy_export::stats::Statistic;
+use gpuwhy_export::stats::Report;
 use gpuwhy_export::tables::Table;
 use profiler_core::trace::{Item, TraceReader, TraceWriter};
 use rusqlite::Connection;
@@ -188,7 +188,7 @@ fn jobs(trace: &Path, folder: &Path, is_whole: bool) -> Vec<Job> {
     let copy = path("compact.gpuwhy");
     jobs.push(Job::new("export", &[&"--to", &"gpuwhy", &"-o", &copy, &trace], Wrote::Trace).at(&copy));
     if is_whole {
-        let statistics: Vec<_> = Statistic::ALL.iter().map(ToString::to_string).collect();
+        let statistics: Vec<_> = Report::statistics().iter().map(ToString::to_string).collect();
         let (ranks, merged) = (path("rank0.gpuwhy"), path("merged.perfetto-trace"));
         ranked(trace, &ranks);
         jobs.extend([

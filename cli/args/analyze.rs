@@ -1,10 +1,10 @@
 //! Options of `gpuwhy analyze`.
 
 use clap::Args;
-use gpuwhy_export::stats::rules::{Request, Rule};
+use gpuwhy_export::stats::Report;
 
 use super::stats::TableArgs;
-use crate::analyze;
+use crate::stats;
 
 pub(super) const ANALYZE_HELP: &str = "\
 Names, columns, options and thresholds are those of nsys; gpu_idle_causes is gpuwhy's own.
@@ -32,15 +32,14 @@ EXAMPLES:
 #[derive(Args)]
 pub struct AnalyzeArgs {
     /// Check these rules, with options behind colons [default: all]
-    #[arg(short, long, value_name = "RULE", value_delimiter = ',')]
-    rule: Vec<Request>,
+    #[arg(short, long, value_name = "RULE", value_delimiter = ',', value_parser = Report::rule)]
+    rule: Vec<Report>,
     #[command(flatten)]
     tables: TableArgs,
 }
 
-impl From<AnalyzeArgs> for analyze::Props {
+impl From<AnalyzeArgs> for stats::Props {
     fn from(args: AnalyzeArgs) -> Self {
-        let all = || Rule::ALL.iter().copied().map(Request::from).collect();
-        Self { tables: args.tables.into(), rules: if args.rule.is_empty() { all() } else { args.rule } }
+        args.tables.with(if args.rule.is_empty() { Report::rules() } else { args.rule })
     }
 }

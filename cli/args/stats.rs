@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use gpuwhy_export::stats::{RangeFilter, Statistic, StatsOptions, TableFormat, TableWidth, TimeFilter, TimeUnit};
+use gpuwhy_export::stats::{RangeFilter, Report, StatsOptions, TableFormat, TableWidth, TimeFilter, TimeUnit};
 
 use crate::{stats, terminal};
 
@@ -36,8 +36,9 @@ EXAMPLES:
 #[derive(Args)]
 pub struct StatsArgs {
     /// Print these reports, separated by commas
-    #[arg(short, long, value_name = "NAME", value_delimiter = ',', default_value = stats::DEFAULT)]
-    report: Vec<Statistic>,
+    #[arg(short, long, value_name = "NAME", value_delimiter = ',', default_value = stats::DEFAULT,
+        value_parser = Report::statistic)]
+    report: Vec<Report>,
     #[command(flatten)]
     tables: TableArgs,
 }
@@ -110,20 +111,22 @@ impl From<StatsFormat> for TableFormat {
     }
 }
 
-impl From<TableArgs> for stats::Tables {
-    fn from(args: TableArgs) -> Self {
-        Self {
-            traces: args.traces,
-            pid: args.pid,
-            filter: args.filter_time.unwrap_or_default(),
-            range: args.filter_nvtx,
-            options: StatsOptions { unit: args.timeunit, ..args.form.into() },
+impl TableArgs {
+    /// With the reports to print.
+    pub(super) fn with(self, reports: Vec<Report>) -> stats::Props {
+        stats::Props {
+            traces: self.traces,
+            pid: self.pid,
+            filter: self.filter_time.unwrap_or_default(),
+            range: self.filter_nvtx,
+            options: StatsOptions { unit: self.timeunit, ..self.form.into() },
+            reports,
         }
     }
 }
 
 impl From<StatsArgs> for stats::Props {
     fn from(args: StatsArgs) -> Self {
-        Self { tables: args.tables.into(), reports: args.report }
+        args.tables.with(args.report)
     }
 }

@@ -14,7 +14,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use gpuwhy_export::query::Query;
-use gpuwhy_export::stats::{Statistic, StatsOptions, TableFormat};
+use gpuwhy_export::stats::{Report, Reports, StatsOptions, TableFormat};
 use gpuwhy_export::tables::Label;
 use gpuwhy_export::{Destination, Options, TargetFormat, TraceFile, export, stats, unwatched};
 use profiler_core::dictionary::Dictionary;
@@ -72,8 +72,9 @@ fn child(work: &str, trace: &Path, folder: &Path) {
     let label = Label { run: "run".to_owned(), rank: 0 };
     match work {
         "stats" => {
-            stats::write(&[(&trace).into()], Statistic::KernelSum, &StatsOptions::default(), &mut nowhere, progress)
-                .expect("stats");
+            let reports = [Report::statistic("cuda_gpu_kern_sum").expect("a report")];
+            let loaded = Reports::load(vec![(&trace).into()], &reports, progress).expect("the tables");
+            loaded.write(&reports[0], &StatsOptions::default(), &mut nowhere).expect("stats");
         }
         "query" => {
             let sql =

@@ -8,8 +8,7 @@ use std::fs::{self, File};
 use std::io::BufWriter;
 use std::time::Instant;
 
-use gpuwhy_export::stats::rules::{self, Rule};
-use gpuwhy_export::stats::{self, Statistic, StatsOptions, TableFormat};
+use gpuwhy_export::stats::{Report, Reports, StatsOptions, TableFormat};
 use gpuwhy_export::{TraceFile, unwatched};
 use profiler_core::dictionary::Dictionary;
 use profiler_core::process_info::{End, ProcessInfo};
@@ -29,27 +28,27 @@ fn main() {
     let bytes = fs::metadata(file.path()).expect("its size").len();
     println!("{written} events, {:.1} MB, highest resident memory {} MB", bytes as f64 / 1e6, resident());
     let trace = TraceFile::open(file.path()).expect("the trace");
-    let options = StatsOptions { format: TableFormat::Csv, ..StatsOptions::default() };
     for name in ["cuda_gpu_kern_sum", "cuda_api_sum", "cuda_kern_exec_sum", "nvtx_sum", "nvtx_gpu_proj_sum"] {
-        let statistic: Statistic = name.parse().expect("a report");
-        timed(name, written, || {
-            stats::write(&[(&trace).into()], statistic, &options, &mut Vec::new(), &mut unwatched).expect("the report");
-        });
+        timed(&trace, Report::statistic(name).expect("a report"), written);
     }
-    for rule in [Rule::ApiSync, Rule::Gaps, Rule::TimeUtilization] {
-        timed(rule.name(), written, || {
-            rules::analyze(&[(&trace).into()], &rule.into(), &options, &mut Vec::new(), &mut unwatched)
-                .expect("the rule");
-        });
+    for name in ["cuda_api_sync", "gpu_gaps", "gpu_time_util"] {
+        timed(&trace, Report::rule(name).expect("a rule"), written);
     }
 }
 
-fn timed(name: &str, events: u64, work: impl FnOnce()) {
+fn timed(trace: &TraceFile, report: Report, events: u64) {
+    let options = StatsOptions { format: TableFormat::Csv, ..StatsOptions::default() };
     let began = Instant::now();
-    work();
+    let reports = [report];
+    let loaded = Reports::load(vec![trace.into()], &reports, &mut unwatched).expect("the tables");
+    loaded.write(&reports[0], &options, &mut Vec::new()).expect("the report");
     let seconds = began.elapsed().as_secs_f64();
     let rate = events as f64 / seconds / 1e6;
-    println!("{name:<20} {seconds:>6.2} s  {rate:>6.2} M events/s  highest resident memory {:>5} MB", resident());
+    println!(
+        "{:<20} {seconds:>6.2} s  {rate:>6.2} M events/s  highest resident memory {:>5} MB",
+        reports[0].to_string(),
+        resident()
+    );
 }
 
 /// Megabytes; 0 where `/proc` does not say.

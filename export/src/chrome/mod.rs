@@ -25,7 +25,7 @@ use crate::json::quoted;
 use crate::options::{ExportOutcome, Options};
 use crate::output::Output;
 use crate::prescan::Prescan;
-use crate::stats::projected_ranges;
+use crate::projection::projected_ranges;
 use gpuwhy_import::{Progress, TraceFile, share};
 
 use self::rows::Rows;

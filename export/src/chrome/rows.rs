@@ -21,8 +21,8 @@ use crate::json::{Micros, quoted};
 use crate::names::{Names, demangled};
 use crate::options::Options;
 use crate::prescan::Prescan;
+use crate::projection::ProjectedRange;
 use crate::ranges::{OpenRanges, Range};
-use crate::stats::ProjectedRange;
 use crate::tracks::Tracks;
 use crate::{kineto_names, process_names};
 

@@ -23,7 +23,10 @@ impl Tier {
     /// Whether it has this table.
     #[must_use]
     pub fn has(self, table: Table) -> bool {
-        self == Self::Full || table.is_reported() || matches!(table, Table::Collectives | Table::Communicators)
+        match self {
+            Self::Full => !table.is_of_queries(),
+            Self::Summary => table.is_reported() || matches!(table, Table::Collectives | Table::Communicators),
+        }
     }
 }
 

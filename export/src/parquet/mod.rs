@@ -26,7 +26,8 @@ pub fn write(
     progress: &mut Progress<'_>,
 ) -> Result<ExportOutcome, ExportError> {
     let folder = RankFolder::begin(to, &format!("run={}", escaped(&label.run)), &format!("rank={}", label.rank))?;
-    let files = Table::ALL.iter().map(|&table| create(&folder, table)).collect::<Result<_, _>>()?;
+    let stored = Table::ALL.iter().filter(|table| !table.is_of_queries());
+    let files = stored.map(|&table| create(&folder, table)).collect::<Result<_, _>>()?;
     let mut files = Files { files, texts: Texts::default(), written: 0 };
     let notes = produce(trace, &mut files, progress)?;
     for file in files.files {
@@ -57,15 +58,15 @@ pub fn escaped(text: &str) -> String {
 
 /// All files of a trace.
 struct Files {
-    /// In the order of [`Table::ALL`].
+    /// In the order of [`Table::ALL`], whose last are never stored.
     files: Vec<TableFile>,
     texts: Texts,
     written: u64,
 }
 
 impl Sink for Files {
-    fn wants(&self, _: Table) -> bool {
-        true
+    fn wants(&self, table: Table) -> bool {
+        !table.is_of_queries()
     }
 
     fn row(&mut self, table: Table, cells: &[Cell<'_>]) -> Result<(), ExportError> {

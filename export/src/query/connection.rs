@@ -5,10 +5,13 @@ use std::path::Path;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
+use super::functions;
 use crate::error::ExportError;
 
-/// Makes a name in double quotes a column or nothing. SQLite takes one that is misspelt for a text, and answers.
-pub fn strict(connection: &Connection) -> rusqlite::Result<()> {
+/// Adds functions, and makes a name in double quotes a column or nothing. SQLite takes one that is misspelt for a text,
+/// and answers.
+pub fn prepare(connection: &Connection) -> rusqlite::Result<()> {
+    functions::add(connection)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, false)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DDL, false).map(drop)
 }

@@ -13,7 +13,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Statement};
 use rustc_hash::FxHashMap;
 
-use super::connection::strict;
+use super::connection::prepare;
 use super::plan::{PLACE_COLUMNS, Used, columns};
 use crate::error::ExportError;
 use crate::lake::{Lake, visit};
@@ -21,7 +21,9 @@ use crate::tables::{Cell, Kind, Label, Sink, Table, produce};
 use gpuwhy_import::{OpenError, Progress, TraceFile};
 
 /// Of SQLite's own, KiB; what does not fit goes to a file in the folder for temporary files.
-const CACHE_KIB: u32 = 256 << 10;
+const CACHE_KIB: u64 = 256 << 10;
+/// Where many databases share it (SQLite's default).
+const CACHE_LEAST_KIB: u64 = 2000;
 
 /// An error of the temporary database.
 fn failed(error: rusqlite::Error) -> ExportError {
@@ -37,17 +39,18 @@ pub struct Database {
 }
 
 impl Database {
-    /// Without rows. `joins`: the query joins rows.
-    pub fn new(used: &Used, joins: bool) -> Result<Self, ExportError> {
+    /// Without rows. `joins`: the query joins rows. `databases` share the memory.
+    pub fn new(used: &Used, joins: bool, databases: u64) -> Result<Self, ExportError> {
         // An empty name is a database that SQLite removes.
         let connection = Connection::open("").map_err(failed)?;
-        strict(&connection).map_err(failed)?;
+        prepare(&connection).map_err(failed)?;
         let options = "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE;";
         connection
             .execute_batch(&format!(
-                "{options} PRAGMA cache_size = -{CACHE_KIB};
+                "{options} PRAGMA cache_size = -{};
                  BEGIN;
-                 CREATE TABLE texts (id INTEGER PRIMARY KEY, text TEXT NOT NULL);"
+                 CREATE TABLE texts (id INTEGER PRIMARY KEY, text TEXT NOT NULL);",
+                (CACHE_KIB / databases.max(1)).max(CACHE_LEAST_KIB)
             ))
             .map_err(failed)?;
         for (&table, used) in used {

@@ -8,6 +8,7 @@
 //! Where a query joins, the columns that join rows have an index.
 
 mod connection;
+mod functions;
 mod load;
 mod plan;
 
@@ -22,11 +23,11 @@ use crate::stats::{Cell, Column, Heading, Printer, RowSink, StatsOptions, TableF
 use crate::tables::{Label, Table};
 use gpuwhy_import::{Progress, TraceFile};
 
-use self::connection::failed;
-use self::load::Database;
-use self::plan::Used;
-
 pub use plan::described;
+
+pub(crate) use connection::failed;
+pub(crate) use load::Database;
+pub(crate) use plan::Used;
 
 /// A query that can be answered.
 #[derive(Debug)]
@@ -70,6 +71,18 @@ impl Query {
         &self.columns
     }
 
+    pub(crate) fn sql(&self) -> &str {
+        &self.sql
+    }
+
+    /// Adds the tables and columns that it uses.
+    pub(crate) fn add_used(&self, used: &mut Used) {
+        for (&table, columns) in &self.used {
+            let all = used.entry(table).or_insert_with(|| vec![false; columns.len()]);
+            all.iter_mut().zip(columns).for_each(|(of_all, of_this)| *of_all |= of_this);
+        }
+    }
+
     /// Writes the answer over the tables of a lake.
     ///
     /// # Errors
@@ -82,7 +95,7 @@ impl Query {
         output: &mut dyn Write,
         progress: &mut Progress<'_>,
     ) -> Result<Answered, ExportError> {
-        let mut database = Database::new(&self.used, self.joins())?;
+        let mut database = Database::new(&self.used, self.joins(), 1)?;
         database.load_lake(lake, progress)?;
         self.print(&database.loaded()?, options, output)
     }
@@ -99,7 +112,7 @@ impl Query {
         output: &mut dyn Write,
         progress: &mut Progress<'_>,
     ) -> Result<Answered, ExportError> {
-        let mut database = Database::new(&self.used, self.joins())?;
+        let mut database = Database::new(&self.used, self.joins(), 1)?;
         let mut notes = Vec::new();
         let count = traces.len() as u64;
         for (number, (trace, label)) in (0..).zip(traces) {

@@ -1,7 +1,8 @@
 //! What a query uses, found by letting SQLite compile it against empty tables.
 //!
-//! SQLite reports each column that is read, those behind a `*` too, but not those of `USING` and `NATURAL JOIN`: what
-//! the text of the query names is used as well. A column too many costs time, one too few would be a wrong answer.
+//! SQLite reports each column that is read, those behind a `*` too, but not those of `USING` and `NATURAL JOIN`: in a
+//! query with one, what the text names is used as well. A column too many costs time, one too few would be a wrong
+//! answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use parking_lot::Mutex;
 use rusqlite::Connection;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
-use super::connection::{failed, strict};
+use super::connection::{failed, prepare};
 use crate::error::ExportError;
 use crate::tables::{Column, Kind, Table};
 
@@ -34,7 +35,7 @@ pub type Used = BTreeMap<Table, Vec<bool>>;
 /// Compiles `sql`: what it uses, and the names of the columns of its answer.
 pub fn used(sql: &str) -> Result<(Used, Vec<String>), ExportError> {
     let connection = Connection::open_in_memory().map_err(|error| failed(&error))?;
-    strict(&connection).map_err(|error| failed(&error))?;
+    prepare(&connection).map_err(|error| failed(&error))?;
     for &table in Table::ALL {
         let names: Vec<&str> = columns(table).map(|column| column.name).collect();
         let create = format!("CREATE TABLE {} (\"{}\")", table.name(), names.join("\", \""));
@@ -60,12 +61,13 @@ pub fn used(sql: &str) -> Result<(Used, Vec<String>), ExportError> {
     }
 }
 
-/// The tables and columns whose names are words of the query; with a natural join, all columns.
+/// In a query that joins by names, the tables and columns whose names are words of it; with a natural join, all columns.
 fn named(sql: &str) -> Used {
     let words: BTreeSet<String> =
         sql.split(|c: char| !c.is_alphanumeric() && c != '_').map(str::to_ascii_lowercase).collect();
     let all = words.contains("natural");
-    let tables = Table::ALL.iter().filter(|table| words.contains(table.name()));
+    let by_name = all || words.contains("using");
+    let tables = Table::ALL.iter().filter(|table| by_name && words.contains(table.name()));
     tables.map(|&table| (table, columns(table).map(|column| all || words.contains(column.name)).collect())).collect()
 }
 

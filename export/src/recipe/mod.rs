@@ -1,10 +1,12 @@
-//! Recipes: questions about runs as SQL files, in the words that SQLite, DuckDB, Spark SQL and Trino share.
+//! Questions about runs as SQL files: recipes, in the words that SQLite, DuckDB, Spark SQL and Trino share, and the
+//! reports and rules of [`stats`](crate::stats), for SQLite alone.
 //!
 //! A file begins with lines of comment: what it answers, notes, and `parameter NAME DEFAULT LEAST MOST TEXT` or
-//! `parameter NAME DEFAULT text TEXT`. A parameter stands in braces in the SQL. Values are numbers, or words of
-//! letters, digits and `_.:-`, so that nothing has to be quoted, which engines do differently.
+//! `parameter NAME DEFAULT text TEXT`. A parameter stands in braces in the SQL. Values are numbers, whole ones unless
+//! the default has a point, or words of letters, digits and `_.:-`, so that nothing has to be quoted, which engines do
+//! differently. What several files have in common stands in braces too: its text is in `parts/`.
 //!
-//! Words that the files do without, because an engine lacks them or means something else: `GREATEST`, `LEAST`,
+//! Words that recipes do without, because an engine lacks them or means something else: `GREATEST`, `LEAST`,
 //! `ARG_MAX`, `FILTER`, `QUALIFY`, `UNNEST`, `LIKE`, `ROUND`, `CAST`, `MEDIAN` and other percentiles, functions of
 //! dates, names in double quotes, division of whole numbers, orders by columns that may be empty. The tests look for
 //! them.
@@ -19,13 +21,15 @@ use crate::tables::Table;
 pub use answer::print;
 pub use views::{duckdb, spark_schema};
 
-macro_rules! recipes {
-    ($($name:literal),* $(,)?) => {
-        const FILES: &[(&str, &str)] = &[$(($name, include_str!(concat!("../../recipes/", $name, ".sql"))),)*];
+macro_rules! files {
+    ($list:ident, $folder:literal, $($name:literal),* $(,)?) => {
+        const $list: &[(&str, &str)] = &[$(($name, include_str!(concat!("../../queries/", $folder, $name, ".sql"))),)*];
     };
 }
 
-recipes! {
+// In the order in which they are best read.
+files! {
+    RECIPES, "",
     "waste",
     "causes",
     "stragglers",
@@ -50,6 +54,74 @@ recipes! {
     "loss",
 }
 
+// Those of `nsys stats`, in the order of the alphabet.
+files! {
+    STATISTICS, "",
+    "cuda_api_gpu_sum",
+    "cuda_api_sum",
+    "cuda_api_trace",
+    "cuda_gpu_kern_gb_sum",
+    "cuda_gpu_kern_sum",
+    "cuda_gpu_mem_size_sum",
+    "cuda_gpu_mem_time_sum",
+    "cuda_gpu_sum",
+    "cuda_gpu_trace",
+    "cuda_kern_exec_sum",
+    "cuda_kern_exec_trace",
+    "cuda_kern_library_sum",
+    "cuda_kern_line_sum",
+    "cuda_memory_usage_sum",
+    "cuda_memory_usage_trace",
+    "nvtx_gpu_proj_sum",
+    "nvtx_gpu_proj_trace",
+    "nvtx_kern_sum",
+    "nvtx_pushpop_sum",
+    "nvtx_pushpop_trace",
+    "nvtx_startend_sum",
+    "nvtx_sum",
+    "osrt_sum",
+    "um_cpu_page_faults_sum",
+    "um_sum",
+    "um_total_sum",
+}
+
+// Those of `nsys analyze`, in its order.
+files! {
+    RULES, "",
+    "cuda_memcpy_async",
+    "cuda_memcpy_sync",
+    "cuda_memset_sync",
+    "cuda_api_sync",
+    "gpu_gaps",
+    "gpu_time_util",
+    "gpu_idle_causes",
+}
+
+// What several files have in common: one that has another in it stands before it.
+files! {
+    PARTS, "parts/",
+    "projected_ranges",
+    "busy_devices",
+    "device_work",
+    "memory_operations",
+    "memory_held",
+    "copy_and_call",
+    "call",
+    "share",
+    "spread",
+}
+
+/// What a file is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shelf {
+    /// `gpuwhy recipe`, for any engine.
+    Recipes,
+    /// `gpuwhy stats`, for SQLite alone.
+    Statistics,
+    /// `gpuwhy analyze`, for SQLite alone.
+    Rules,
+}
+
 /// A question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
@@ -61,6 +133,10 @@ pub struct Recipe {
     pub notes: Vec<&'static str>,
     /// What can be chosen.
     pub parameters: Vec<Parameter>,
+    /// What a rule says when it finds nothing.
+    pub(crate) none: Option<&'static str>,
+    /// What an answer may be without, and the query that counts it.
+    pub(crate) lacks: Vec<(&'static str, &'static str)>,
     sql: &'static str,
 }
 
@@ -81,7 +157,17 @@ impl Recipe {
     /// All of them, in the order in which they are best read.
     #[must_use]
     pub fn all() -> Vec<Self> {
-        FILES.iter().map(|&(name, file)| Self::parsed(name, file)).collect()
+        Self::on(Shelf::Recipes)
+    }
+
+    /// Those for one use.
+    pub(crate) fn on(shelf: Shelf) -> Vec<Self> {
+        let files = match shelf {
+            Shelf::Recipes => RECIPES,
+            Shelf::Statistics => STATISTICS,
+            Shelf::Rules => RULES,
+        };
+        files.iter().map(|&(name, file)| Self::parsed(name, file)).collect()
     }
 
     /// The one of this name.
@@ -90,27 +176,28 @@ impl Recipe {
     ///
     /// When there is none; the error names them.
     pub fn named(name: &str) -> Result<Self, ExportError> {
-        let found = FILES.iter().find(|(known, _)| *known == name);
+        let found = RECIPES.iter().find(|(known, _)| *known == name);
         found.map(|&(name, file)| Self::parsed(name, file)).ok_or_else(|| {
-            let names: Vec<&str> = FILES.iter().map(|&(name, _)| name).collect();
+            let names: Vec<&str> = RECIPES.iter().map(|&(name, _)| name).collect();
             ExportError::query(format!("there is no recipe {name}; there are {}", names.join(", ")))
         })
     }
 
     fn parsed(name: &'static str, file: &'static str) -> Self {
-        let comments = file.lines().map_while(|line| line.strip_prefix("-- "));
-        let mut recipe = Self { name, about: "", notes: Vec::new(), parameters: Vec::new(), sql: file };
-        for (number, line) in comments.enumerate() {
-            match line.strip_prefix("parameter ") {
-                Some(parameter) => recipe.parameters.extend(Parameter::parsed(parameter)),
-                None if number == 0 => recipe.about = line,
-                None => recipe.notes.push(line),
+        let header: usize = file.lines().take_while(|line| line.starts_with("--")).map(|line| line.len() + 1).sum();
+        let (header, sql) = file.split_at(header);
+        let mut queries = sql.split("\n-- lacks ");
+        let sql = queries.next().unwrap_or_default().trim_end();
+        let lacks = queries.filter_map(|query| query.trim_end().split_once('\n')).collect();
+        let mut recipe = Self { name, about: "", notes: Vec::new(), parameters: Vec::new(), none: None, lacks, sql };
+        for (number, line) in header.lines().filter_map(|line| line.strip_prefix("-- ")).enumerate() {
+            match line.split_once(' ') {
+                Some(("parameter", parameter)) => recipe.parameters.extend(Parameter::parsed(parameter)),
+                Some(("none", none)) => recipe.none = Some(none),
+                _ if number == 0 => recipe.about = line,
+                _ => recipe.notes.push(line),
             }
         }
-        recipe.sql = file.find("\n--").map_or(file, |_| {
-            let start: usize = file.lines().take_while(|line| line.starts_with("--")).map(|line| line.len() + 1).sum();
-            file.get(start..).unwrap_or_default()
-        });
         recipe
     }
 
@@ -128,7 +215,15 @@ impl Recipe {
                 names.join(", ")
             )));
         }
-        let mut sql = self.sql.trim_end().to_owned();
+        self.filled(self.sql, values)
+    }
+
+    /// Puts parts and parameters into one of its queries.
+    pub(crate) fn filled(&self, sql: &str, values: &[(String, String)]) -> Result<String, ExportError> {
+        let mut sql = sql.to_owned();
+        for (name, part) in PARTS {
+            sql = sql.replace(&format!("{{{name}}}"), part.trim_end());
+        }
         for parameter in &self.parameters {
             // The last one counts, as with other options.
             let given = values.iter().rev().find(|(name, _)| name == parameter.name);
@@ -164,6 +259,10 @@ impl Parameter {
     fn literal(&self, value: &str) -> Result<String, ExportError> {
         let refused = |what: String| Err(ExportError::query(format!("{}={value}: {what}", self.name)));
         match self.range {
+            Some((least, most)) if self.default.contains('.') => match value.parse::<f64>() {
+                Ok(number) if (least as f64..=most as f64).contains(&number) => Ok(format!("{number:?}")),
+                _ => refused(format!("a number from {least} to {most} is expected")),
+            },
             Some((least, most)) => match value.parse::<i64>() {
                 Ok(number) if (least..=most).contains(&number) => Ok(number.to_string()),
                 _ => refused(format!("a whole number from {least} to {most} is expected")),

@@ -1,14 +1,8 @@
-//! What tables are made from and how they are printed: the arguments of every statistic and rule.
+//! How tables are counted and printed.
 
-use std::io;
-
-use gpuwhy_import::{Progress, TraceFile};
-
-use super::filter::TimeFilter;
 use super::fit::TableWidth;
 use super::format::TableFormat;
 use super::table::TimeUnit;
-use crate::error::ExportError;
 
 /// How to count and print.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,29 +15,4 @@ pub struct StatsOptions {
     pub width: TableWidth,
     /// Whether a terminal shows it: then control characters are escaped in CSV and TSV too, as always elsewhere.
     pub is_shown: bool,
-}
-
-/// What reports are made from.
-pub(super) struct Input<'a, 'p> {
-    pub(super) trace: &'a TraceFile,
-    pub(super) filter: TimeFilter,
-    pub(super) unit: TimeUnit,
-    pub(super) progress: &'a mut Progress<'p>,
-}
-
-/// What a report could not do exactly: sentences for the user.
-#[derive(Debug, Default)]
-pub(super) struct Notes(pub(super) Vec<String>);
-
-impl Notes {
-    pub(super) fn count(&mut self, count: u64, what: &str) {
-        if count > 0 {
-            self.0.push(format!("{count} {what}"));
-        }
-    }
-}
-
-/// An error of writing a table.
-pub(super) fn printing(error: io::Error) -> ExportError {
-    ExportError::output(error)
 }

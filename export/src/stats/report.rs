@@ -1,54 +1,359 @@
-//! Which part of this module makes which statistic.
+//! The reports of `nsys stats` and the rules of `nsys analyze`: SQL over the tables of a trace.
+//!
+//! Each is a file of `queries/`, in the form of a recipe. Its columns have nsys's names, and the unit in a name says
+//! what a value is: `(ns)` is printed in the unit of time that was asked for, `(MB)` and `(MB/s)` are bytes, `(%)` has
+//! one decimal. Values that are bound: `:origin`, the start of tracing; `:from` and `:until`, the filter by time;
+//! `:process`, the process. A query behind `-- lacks TEXT` counts what the answer is without.
 
-use super::input::{Input, Notes};
-use super::statistic::Statistic;
-use super::table::{Cell, RowSink};
-use super::{calls, executions, lines, managed, memory, nvtx, operations, projection, sums, waits};
+use std::fmt;
+use std::io::Write;
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Statement, ToSql};
+
+use super::filter::TimeFilter;
+use super::fit::Widths;
+use super::format::{Printer, TableFormat};
+use super::input::StatsOptions;
+use super::subject::Subject;
+use super::table::{Cell, Column, Heading, RowSink as _, TimeUnit};
 use crate::error::ExportError;
+use crate::query::{Database, Query, Used, failed};
+use crate::recipe::{Recipe, Shelf};
+use gpuwhy_import::Progress;
 
-/// The rows of a summary; `None` for a report that is a trace.
-pub(super) fn rows(
-    statistic: Statistic,
-    input: &mut Input<'_, '_>,
-    notes: &mut Notes,
-) -> Result<Option<Vec<Vec<Cell>>>, ExportError> {
-    match statistic {
-        Statistic::ApiTrace
-        | Statistic::GpuTrace
-        | Statistic::ExecutionTrace
-        | Statistic::MemoryUsageTrace
-        | Statistic::ProjectionTrace
-        | Statistic::PushPopTrace => Ok(None),
-        Statistic::MemoryUsageSum => memory::summary(input, notes).map(Some),
-        Statistic::HostFaultSum | Statistic::ManagedSum | Statistic::ManagedTotalSum => {
-            managed::rows(statistic, input, notes).map(Some)
+/// Rows that a rule shows, unless told otherwise (nsys's own limit).
+const ROWS: u64 = 50;
+
+/// A report or a rule, with its options.
+#[derive(Clone, Debug)]
+pub struct Report {
+    recipe: Recipe,
+    values: Vec<(String, String)>,
+    rows: u64,
+}
+
+impl Report {
+    /// All reports of `nsys stats`, in the order of the alphabet.
+    #[must_use]
+    pub fn statistics() -> Vec<Self> {
+        Recipe::on(Shelf::Statistics).into_iter().map(|recipe| Self::new(recipe, u64::MAX)).collect()
+    }
+
+    /// All rules of `nsys analyze`, in its order.
+    #[must_use]
+    pub fn rules() -> Vec<Self> {
+        Recipe::on(Shelf::Rules).into_iter().map(|recipe| Self::new(recipe, ROWS)).collect()
+    }
+
+    fn new(recipe: Recipe, rows: u64) -> Self {
+        Self { recipe, values: Vec::new(), rows }
+    }
+
+    /// The report of this name.
+    ///
+    /// # Errors
+    ///
+    /// When there is none; the error names them.
+    pub fn statistic(name: &str) -> Result<Self, String> {
+        named(Self::statistics(), name, "report")
+    }
+
+    /// `NAME[:OPTION=VALUE]...`, as nsys has it: `gpu_gaps:gap=10:rows=5`.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such rule or option; the error names them.
+    pub fn rule(text: &str) -> Result<Self, String> {
+        let mut parts = text.split(':');
+        let mut rule = named(Self::rules(), parts.next().unwrap_or_default(), "rule")?;
+        for part in parts {
+            match part.split_once('=') {
+                Some(("rows", "-1")) => rule.rows = u64::MAX,
+                Some(("rows", rows)) => {
+                    let rows = rows.parse().ok().filter(|&rows| rows > 0);
+                    rule.rows = rows.ok_or_else(|| format!("{part:?}: expected a number of rows, or -1 for all"))?;
+                }
+                Some((name, value)) => rule.values.push((name.to_owned(), value.to_owned())),
+                None => return Err(format!("{part:?}: OPTION=VALUE is expected")),
+            }
         }
-        Statistic::WaitSum => waits::rows(input, notes).map(Some),
-        Statistic::ProjectionSum => projection::summary(input, notes).map(Some),
-        Statistic::RangeKernelSum => projection::kernel_summary(input, notes).map(Some),
-        Statistic::LibrarySum => lines::libraries(input, notes).map(Some),
-        Statistic::LineSum => lines::lines(input, notes).map(Some),
-        Statistic::ExecutionSum => executions::summary(input, notes).map(Some),
-        Statistic::RangeSum | Statistic::PushPopSum | Statistic::StartEndSum => {
-            nvtx::rows(statistic, input, notes).map(Some)
-        }
-        _ => sums::rows(statistic, input, notes).map(Some),
+        rule.recipe.sql(&rule.values).map_err(|error| error.to_string())?;
+        Ok(rule)
+    }
+
+    /// Its query, and those that count what it lacks, with what that is.
+    fn queries(&self) -> Result<(Query, Vec<(&'static str, Query)>), ExportError> {
+        let lacks =
+            self.recipe.lacks.iter().map(|&(what, sql)| Ok((what, Query::new(&self.recipe.filled(sql, &[])?)?)));
+        Ok((Query::new(&self.recipe.sql(&self.values)?)?, lacks.collect::<Result<_, ExportError>>()?))
     }
 }
 
-/// Hands the rows of a report that is a trace to `sink`.
-pub(super) fn stream(
-    statistic: Statistic,
-    input: &mut Input<'_, '_>,
-    sink: &mut dyn RowSink,
-    notes: &mut Notes,
-) -> Result<(), ExportError> {
-    match statistic {
-        Statistic::ApiTrace => calls::stream(input, sink, notes),
-        Statistic::GpuTrace => operations::stream(input, sink, notes),
-        Statistic::MemoryUsageTrace => memory::stream(input, sink, notes),
-        Statistic::ProjectionTrace => projection::trace(input, sink, notes),
-        Statistic::PushPopTrace => projection::pushed(input, sink, notes),
-        _ => executions::stream(input, sink, notes),
+fn named(all: Vec<Report>, name: &str, what: &str) -> Result<Report, String> {
+    let names: Vec<&str> = all.iter().map(|report| report.recipe.name).collect();
+    let unknown = || format!("no such {what}; there are {}", names.join(", "));
+    all.iter().find(|report| report.recipe.name == name).cloned().ok_or_else(unknown)
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.recipe.name)
+    }
+}
+
+/// Traces whose tables are loaded.
+#[derive(Debug)]
+pub struct Reports<'t> {
+    traces: Vec<(Subject<'t>, Connection)>,
+    /// What the traces lack: sentences for the user.
+    pub notes: Vec<String>,
+}
+
+impl<'t> Reports<'t> {
+    /// Reads what `reports` need.
+    ///
+    /// # Errors
+    ///
+    /// When a trace cannot be read, or the temporary database cannot grow.
+    pub fn load(
+        subjects: Vec<Subject<'t>>,
+        reports: &[Report],
+        progress: &mut Progress<'_>,
+    ) -> Result<Self, ExportError> {
+        let mut used = Used::default();
+        for report in reports {
+            let (query, lacks) = report.queries()?;
+            for query in [&query].into_iter().chain(lacks.iter().map(|(_, query)| query)) {
+                query.add_used(&mut used);
+            }
+        }
+        let count = subjects.len() as u64;
+        let mut loaded = Self { traces: Vec::new(), notes: Vec::new() };
+        for (number, subject) in (0..).zip(subjects) {
+            let mut database = Database::new(&used, false, count)?;
+            let mut progress = |done, total| progress(total / count * number + done / count, total);
+            let notes = database.load(subject.trace, &subject.label, &mut progress)?;
+            loaded.notes.extend(notes.into_iter().map(|note| subject.said(note, count > 1)));
+            loaded.traces.push((subject, database.loaded()?));
+        }
+        Ok(loaded)
+    }
+
+    /// Writes `report` about the traces, with the columns `Run` and `Rank` in front when there are several. A report
+    /// without a single row writes nothing, and a rule says so as a text only. Answers with what is missing: sentences
+    /// for the user.
+    ///
+    /// # Errors
+    ///
+    /// When the database cannot be read, or `output` cannot be written.
+    pub fn write(
+        &self,
+        report: &Report,
+        options: &StatsOptions,
+        output: &mut dyn Write,
+    ) -> Result<Vec<String>, ExportError> {
+        let several = self.traces.len() > 1;
+        let (query, lacks) = report.queries()?;
+        let (mut names, units): (Vec<String>, Vec<Unit>) =
+            query.columns().iter().map(|name| Unit::of(name, options.unit)).unzip();
+        if several {
+            names.splice(0..0, ["Run", "Rank"].map(str::to_owned));
+        }
+        let columns = names.into_iter().map(|name| Column { name, is_text: false }).collect();
+        let note = Some(report.recipe.notes.join("\n")).filter(|note| !note.is_empty());
+        let mut heading = Heading { title: report.recipe.about, name: report.recipe.name, note, columns };
+
+        let mut widths = Widths::new(options.width);
+        if options.format == TableFormat::Table {
+            widths.begin(&heading).map_err(ExportError::output)?;
+            let (mut any, mut left_out) = (false, 0);
+            for trace in &self.traces {
+                left_out += rows(trace, &query, &units, report.rows, several, &mut |cells| {
+                    any = true;
+                    for (column, cell) in heading.columns.iter_mut().zip(cells) {
+                        column.is_text |= matches!(cell, Cell::Text(_));
+                    }
+                    widths.row(cells).map_err(ExportError::output)
+                })?;
+            }
+            if let Some(note) = heading.note.as_mut().filter(|_| left_out > 0) {
+                note.push_str(&format!("\n{left_out} more are not shown (rows=-1 shows all)."));
+            }
+            if let (false, Some(none)) = (any, report.recipe.none) {
+                let heading = Heading { note: Some(none.to_owned()), columns: Vec::new(), ..heading };
+                Printer::new(output, options, Widths::default()).begin(&heading).map_err(ExportError::output)?;
+                return self.missing(report, &query, &lacks, &[]);
+            }
+        }
+
+        let mut printer = Printer::new(output, options, widths);
+        let (mut has_begun, mut empty) = (false, Vec::new());
+        for trace in &self.traces {
+            let mut any = false;
+            rows(trace, &query, &units, report.rows, several, &mut |cells| {
+                any = true;
+                if !std::mem::replace(&mut has_begun, true) {
+                    printer.begin(&heading).map_err(ExportError::output)?;
+                }
+                printer.row(cells).map_err(ExportError::output)
+            })?;
+            empty.push(!any && report.recipe.none.is_none());
+        }
+        if has_begun {
+            printer.end().map_err(ExportError::output)?;
+        }
+        self.missing(report, &query, &lacks, &empty)
+    }
+
+    /// What the answer is without, and of which traces it is empty.
+    fn missing(
+        &self,
+        report: &Report,
+        query: &Query,
+        lacks: &[(&'static str, Query)],
+        empty: &[bool],
+    ) -> Result<Vec<String>, ExportError> {
+        let mut notes = Vec::new();
+        let several = self.traces.len() > 1;
+        for (place, (subject, connection)) in self.traces.iter().enumerate() {
+            for (what, counted) in lacks {
+                let count = connection.query_row(counted.sql(), [], |row| row.get::<_, i64>(0));
+                match count.map_err(|error| failed(&error))? {
+                    0 => {}
+                    count => notes.push(subject.said(format!("{count} {what}"), several)),
+                }
+            }
+            let is_filtered = subject.filter != TimeFilter::default();
+            if is_filtered && !query.sql().contains(":from") {
+                notes.push(subject.said(format!("{report}: the whole trace is meant, filters do not apply"), several));
+            }
+            if empty.get(place) == Some(&true) {
+                let part = if is_filtered { " in the part that the filter leaves" } else { "" };
+                notes.push(format!("{report}: {} has no such records{part}", subject.trace.path().display()));
+            }
+        }
+        Ok(notes)
+    }
+}
+
+/// Hands the first `limit` rows to `visit`; answers how many more there are.
+fn rows(
+    (subject, connection): &(Subject<'_>, Connection),
+    query: &Query,
+    units: &[Unit],
+    limit: u64,
+    several: bool,
+    visit: &mut dyn FnMut(&[Cell]) -> Result<(), ExportError>,
+) -> Result<u64, ExportError> {
+    let sql = |error| failed(&error);
+    let mut statement = connection.prepare(query.sql()).map_err(sql)?;
+    bind(&mut statement, subject).map_err(sql)?;
+    let mut rows = statement.raw_query();
+    let mut count = 0;
+    let mut cells = Vec::new();
+    while let Some(row) = rows.next().map_err(sql)? {
+        count += 1;
+        if count > limit {
+            continue;
+        }
+        cells.clear();
+        if several {
+            cells.extend([Cell::Text(subject.label.run.clone()), Cell::Number(subject.label.rank.into())]);
+        }
+        for (place, unit) in units.iter().enumerate() {
+            cells.push(unit.cell(row.get_ref(place).map_err(sql)?));
+        }
+        visit(&cells)?;
+    }
+    Ok(count.saturating_sub(limit))
+}
+
+fn bind(statement: &mut Statement<'_>, subject: &Subject<'_>) -> rusqlite::Result<()> {
+    let session = subject.trace.session();
+    let (from, until) = subject.filter.bounds(session.start);
+    let origin = i64::try_from(session.start.nanos()).unwrap_or(i64::MAX);
+    let values: [(&str, &dyn ToSql); 4] =
+        [(":origin", &origin), (":process", &session.process_id), (":from", &from), (":until", &until)];
+    for (name, value) in values {
+        if let Some(place) = statement.parameter_index(name)? {
+            statement.raw_bind_parameter(place, value)?;
+        }
+    }
+    Ok(())
+}
+
+/// What the values of a column are.
+#[derive(Clone, Copy, Debug)]
+enum Unit {
+    /// Whole numbers as they are, others with one decimal.
+    None,
+    /// Nanoseconds, shown in this unit.
+    Time(TimeUnit),
+    /// Bytes, shown as millions.
+    Bytes,
+}
+
+impl Unit {
+    /// The name as it is shown, and the unit that it tells.
+    fn of(name: &str, time: TimeUnit) -> (String, Self) {
+        match name.strip_suffix("(ns)") {
+            Some(stem) => (format!("{stem}({})", time.suffix()), Self::Time(time)),
+            None if name.ends_with("(MB)") || name.ends_with("(MB/s)") => (name.to_owned(), Self::Bytes),
+            None => (name.to_owned(), Self::None),
+        }
+    }
+
+    fn cell(self, value: ValueRef<'_>) -> Cell {
+        match (self, value) {
+            (_, ValueRef::Null) => Cell::Empty,
+            (Self::Time(unit), ValueRef::Integer(nanos)) => unit.whole(nanos),
+            (Self::Time(unit), ValueRef::Real(nanos)) => unit.fraction(nanos),
+            (Self::Bytes, ValueRef::Integer(bytes)) => Cell::Decimal(bytes as f64 / 1e6, 3),
+            (Self::Bytes, ValueRef::Real(bytes)) => Cell::Decimal(bytes / 1e6, 3),
+            (Self::None, ValueRef::Integer(number)) => TimeUnit::Nanoseconds.whole(number),
+            (Self::None, ValueRef::Real(number)) => Cell::Decimal(number, 1),
+            (_, ValueRef::Text(text) | ValueRef::Blob(text)) => Cell::Text(String::from_utf8_lossy(text).into_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_report_is_a_query_of_the_tables() {
+        for report in Report::statistics().into_iter().chain(Report::rules()) {
+            let (query, lacks) = report.queries().unwrap_or_else(|error| panic!("{report}: {error}"));
+            assert!(
+                !query.columns().is_empty() && lacks.iter().all(|(_, query)| query.columns().len() == 1),
+                "{report}"
+            );
+            assert!(report.recipe.none.is_some() == (report.rows == ROWS), "{report}: what a rule says of nothing");
+        }
+    }
+
+    #[test]
+    fn reports_are_found_by_name_and_rules_have_options() {
+        assert_eq!(Report::statistic("cuda_gpu_kern_sum").unwrap().to_string(), "cuda_gpu_kern_sum");
+        assert!(Report::statistic("gpukernsum").unwrap_err().contains("cuda_gpu_kern_sum"));
+        let rule = Report::rule("gpu_gaps:gap=1.5:rows=-1").unwrap();
+        assert_eq!(rule.rows, u64::MAX);
+        assert!(rule.queries().unwrap().0.sql().contains(">= 1.5 * 1e6"));
+        assert!(Report::rule("gpu_time_util:threshold=80:chunks=10").is_ok());
+        for wrong in
+            ["gpu_gap", "gpu_gaps:chunks=3", "gpu_gaps:gap", "cuda_api_sync:rows=0", "gpu_time_util:threshold=x"]
+        {
+            assert!(Report::rule(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn units_are_in_the_names() {
+        let (name, unit) = Unit::of("Avg (ns)", TimeUnit::Microseconds);
+        assert_eq!((name.as_str(), unit.cell(ValueRef::Real(1500.0))), ("Avg (us)", Cell::Decimal(1.5, 4)));
+        let (name, unit) = Unit::of("Bytes (MB)", TimeUnit::Microseconds);
+        assert_eq!((name.as_str(), unit.cell(ValueRef::Integer(1500))), ("Bytes (MB)", Cell::Decimal(0.0015, 3)));
     }
 }

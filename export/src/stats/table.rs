@@ -1,12 +1,10 @@
 //! A report as a stream of rows, and how cells look.
 //!
-//! Trace reports have a row for each operation, so rows are handed on and not kept. The text form, whose columns are
-//! as wide as their widest cell, is made by producing the rows twice.
+//! Some reports have a row for each operation, so rows are handed on and not kept. The text form, whose columns are as
+//! wide as their widest cell, is made by producing the rows twice.
 
 use std::io;
 use std::str::FromStr;
-
-use profiler_core::record::Timestamp;
 
 /// A value in a row.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,22 +59,13 @@ impl TimeUnit {
         }
     }
 
-    /// A time that is whole nanoseconds.
+    /// A time that is whole nanoseconds. Ranges of the program may lie before the start of tracing.
     #[must_use]
-    pub fn whole(self, nanos: u64) -> Cell {
-        match self.scale() {
-            (0, _) => Cell::Number(nanos),
-            (decimals, divisor) => Cell::Decimal(nanos as f64 / divisor, decimals),
-        }
-    }
-
-    /// A time of day counted from `origin`; ranges of the program may lie before it.
-    #[must_use]
-    pub fn since(self, at: Timestamp, origin: Timestamp) -> Cell {
-        match (self.scale(), origin.since(at)) {
-            (_, 0) => self.whole(at.since(origin)),
-            ((0, _), before) => Cell::Signed(i64::try_from(before).map_or(i64::MIN, |before| -before)),
-            ((decimals, divisor), before) => Cell::Decimal(-(before as f64) / divisor, decimals),
+    pub fn whole(self, nanos: i64) -> Cell {
+        match (self.scale(), u64::try_from(nanos)) {
+            ((0, _), Ok(nanos)) => Cell::Number(nanos),
+            ((0, _), Err(_)) => Cell::Signed(nanos),
+            ((decimals, divisor), _) => Cell::Decimal(nanos as f64 / divisor, decimals),
         }
     }
 
@@ -133,13 +122,4 @@ pub trait RowSink {
     fn row(&mut self, cells: &[Cell]) -> io::Result<()>;
     /// Behind the last row.
     fn end(&mut self) -> io::Result<()>;
-}
-
-/// Columns from their names: `*` marks texts, `@` is replaced by the unit of time.
-pub(super) fn columns(names: &str, unit: TimeUnit) -> Vec<Column> {
-    let column = |name: &str| Column {
-        name: name.trim_start_matches('*').replace('@', &format!("({})", unit.suffix())),
-        is_text: name.starts_with('*'),
-    };
-    names.split(", ").map(column).collect()
 }

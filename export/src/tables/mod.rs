@@ -9,6 +9,7 @@
 mod cell;
 mod collectives;
 mod labels;
+mod nested;
 mod records;
 mod reported;
 
@@ -24,14 +25,15 @@ use crate::counters::CounterValues;
 use crate::error::ExportError;
 use crate::names::Names;
 use crate::ranges::OpenRanges;
-use gpuwhy_import::{Progress, TraceFile};
+use gpuwhy_import::{Passed, Progress, TraceFile};
 
 pub use cell::{Cell, Column, Kind};
 use collectives::CollectiveRows;
 pub use labels::{Label, labels};
 use records::KernelName;
-use reported::About;
-pub(crate) use reported::STEPS_LEFT_OUT;
+use reported::KERNEL_LINES_LEFT_OUT;
+pub(crate) use reported::rows as reported_rows;
+pub(crate) use reported::{About, STEPS_LEFT_OUT, step_rows};
 
 macro_rules! all {
     ($(#[doc = $about:literal] $variant:ident = $name:literal, $columns:path;)*) => {
@@ -123,6 +125,12 @@ all! {
     KernelLimits = "kernel_limits", reported::KERNEL_LIMITS;
     /// What was received, lost or doubtful.
     Completeness = "completeness", reported::COMPLETENESS;
+    /// Ranges of the program with what is around them: the range of the thread that holds one most tightly. In queries only.
+    NestedRanges = "nested_ranges", nested::RANGES;
+    /// The same of pushed ranges alone. In queries only.
+    NestedPushes = "nested_pushes", nested::RANGES;
+    /// Calls that caused work, with each range of their thread that holds them. In queries only.
+    RangeCalls = "range_calls", nested::CALLS;
 }
 
 impl Table {
@@ -145,7 +153,12 @@ impl Table {
 
     /// Whether its rows come from the engine rather than from single records.
     pub(crate) const fn is_reported(self) -> bool {
-        (self as u8) >= Self::Processes as u8
+        (self as u8) >= Self::Processes as u8 && !self.is_of_queries()
+    }
+
+    /// Whether it is made for queries and never stored.
+    pub(crate) const fn is_of_queries(self) -> bool {
+        (self as u8) >= Self::NestedRanges as u8
     }
 }
 
@@ -173,22 +186,38 @@ pub fn produce(
     progress: &mut Progress<'_>,
 ) -> Result<Vec<String>, ExportError> {
     let wanted: Vec<Table> = Table::ALL.iter().copied().filter(|&table| sink.wants(table)).collect();
+    let (nested, wanted): (Vec<Table>, Vec<Table>) = wanted.into_iter().partition(|table| table.is_of_queries());
     let (reported, recorded): (Vec<Table>, Vec<Table>) = wanted.into_iter().partition(|table| table.is_reported());
-    let passes = u64::from(!reported.is_empty()) + u64::from(!recorded.is_empty());
+    let passes = [&nested, &recorded, &reported].iter().filter(|tables| !tables.is_empty()).count() as u64;
+    let mut pass = 0;
+    let mut share = |done: u64, total: u64, pass: u64| progress(total / passes * pass + done / passes, total);
     let mut notes = Vec::new();
-    if !recorded.is_empty() {
-        notes = records_of(trace, sink, &mut |done, total| progress(done / passes, total))?;
+    if !nested.is_empty() {
+        notes = nested::rows(trace, &nested, sink, &mut |done, total| share(done, total, pass))?;
+        pass += 1;
     }
-    if !reported.is_empty() {
-        let mut progress = |done, total| progress(total / passes * (passes - 1) + done / passes, total);
+    let mut dictionary_is_enough = false;
+    if !recorded.is_empty() {
+        let (passed, of_records) = records_of(trace, sink, &mut |done, total| share(done, total, pass))?;
+        notes.extend(of_records);
+        pass += 1;
+        dictionary_is_enough = reported.iter().all(|table| matches!(table, Table::Threads | Table::Devices));
+        if dictionary_is_enough {
+            reported.iter().try_for_each(|&table| reported::described(table, &passed.dictionary, sink))?;
+        }
+    }
+    if !reported.is_empty() && !dictionary_is_enough {
+        let mut progress = |done, total| share(done, total, pass);
         let (report, passed, earlier) = attributed_with_steps(trace, &mut progress)?;
         let devices = report.devices.iter().filter_map(|row| Some((row.device.id, row.steps.as_ref()?)));
         let left_out: u64 = devices.map(|(device, steps)| earlier.left_out(device, steps)).sum();
-        let counters = [(STEPS_LEFT_OUT, left_out)];
+        let lines = report.kernel_lines.as_ref();
+        let lines = lines.map_or(0, |lines| lines.distinct_rows.saturating_sub(lines.rows.len() as u64));
+        let counters = [(STEPS_LEFT_OUT, left_out), (KERNEL_LINES_LEFT_OUT, lines)];
         let about = About { path: trace.path(), report: &report, dictionary: &passed.dictionary, counters: &counters };
         reported::rows(&about, &earlier, &reported, sink)?;
         if recorded.is_empty() {
-            notes = passed.notes();
+            notes.extend(passed.notes());
         }
         if reported.contains(&Table::StepLeaves) {
             notes.extend(report.devices.iter().filter_map(|row| earlier.moved_too_late(row.device.id)));
@@ -197,7 +226,11 @@ pub fn produce(
     Ok(notes)
 }
 
-fn records_of(trace: &TraceFile, sink: &mut dyn Sink, progress: &mut Progress<'_>) -> Result<Vec<String>, ExportError> {
+fn records_of(
+    trace: &TraceFile,
+    sink: &mut dyn Sink,
+    progress: &mut Progress<'_>,
+) -> Result<(Passed, Vec<String>), ExportError> {
     let mut ranges = OpenRanges::default();
     let mut kernels: FxHashMap<NameId, KernelName> = FxHashMap::default();
     let mut calls = Names::new(|name| without_suffix(name).to_owned());
@@ -245,7 +278,7 @@ fn records_of(trace: &TraceFile, sink: &mut dyn Sink, progress: &mut Progress<'_
             Record::Api(row) => {
                 let function = dictionary.api_function(row.function);
                 let name = function.map(|function| calls.get(function.name, dictionary));
-                records::api(row, function, name, &mut cells);
+                records::api(row, function, name, dictionary, &mut cells);
             }
             Record::Sync(row) => records::sync(row, dictionary, &mut cells),
             Record::Event(row) => records::event(row, &mut cells),
@@ -279,7 +312,7 @@ fn records_of(trace: &TraceFile, sink: &mut dyn Sink, progress: &mut Progress<'_
     }
     let mut notes = passed.notes();
     notes.extend(ranges.notes());
-    Ok(notes)
+    Ok((passed, notes))
 }
 
 /// Writes communicators.

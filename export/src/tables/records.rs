@@ -115,7 +115,7 @@ table! {
 
 table! {
     /// A row of [`API`]. `name` is that of `function` without its version suffix.
-    API, api(row: &ApiCall, function: Option<ApiFunction>, name: Option<&'a str>) {
+    API, api(row: &ApiCall, function: Option<ApiFunction>, name: Option<&'a str>, dictionary: &'a Dictionary) {
         "start_ns" Integer "entry" = row.start.nanos();
         "end_ns" Integer "return" = row.end.nanos();
         "duration_ns" Integer "end_ns - start_ns" = row.end.since(row.start);
@@ -126,6 +126,7 @@ table! {
             ApiDomain::Runtime => "runtime",
         });
         "name" Text "function, without version suffix" = name;
+        "function" Text "the same with it" = function.map(|function| dictionary.name(function.name));
         "callback" Integer "CUPTI's number of the function in its domain"
             = function.map(|function| function.callback_id);
         "return_value" Integer "cudaError_t or CUresult; 0 is success" = row.return_value;

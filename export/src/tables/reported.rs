@@ -189,13 +189,16 @@ table! {
 table! {
     /// A row of [`COMPLETENESS`].
     COMPLETENESS, counter(name: &'a str, value: i64) {
-        "counter" Text "as `gpuwhy report --json` names it, with a dot where it nests; `steps_left_out`: steps without a row" = name;
+        "counter" Text "as `gpuwhy report --json` names it, with a dot where it nests; `steps_left_out`: steps without a row; `kernel_lines_left_out`: the same of kernels at lines" = name;
         "value" Integer "its value" = value;
     }
 }
 
 /// Counter of the steps that the engine has found and that no row of the table `steps` is about.
 pub(crate) const STEPS_LEFT_OUT: &str = "steps_left_out";
+
+/// Counter of the kernels at lines that no row of the table `kernel_lines` is about.
+pub const KERNEL_LINES_LEFT_OUT: &str = "kernel_lines_left_out";
 
 /// What the rows are about.
 pub struct About<'a> {
@@ -226,16 +229,7 @@ pub fn rows(
         let mut rows = Rows { cells: Vec::with_capacity(table.columns().len()), table, sink };
         match table {
             Table::Processes => rows.hand(|cells| process(&report.process, report, &file, &command, cells))?,
-            Table::Threads => {
-                for row in dictionary.thread_names() {
-                    rows.hand(|cells| thread(row, dictionary, cells))?;
-                }
-            }
-            Table::Devices => {
-                for row in dictionary.devices() {
-                    rows.hand(|cells| device(row, dictionary.link(row.id), cells))?;
-                }
-            }
+            Table::Threads | Table::Devices => described(table, dictionary, sink)?,
             Table::Leaves => {
                 for row in &report.devices {
                     for of in Leaf::ALL {
@@ -286,6 +280,16 @@ pub fn rows(
         }
     }
     Ok(())
+}
+
+/// Hands the rows of a table about what the trace names to `sink`.
+pub fn described(table: Table, dictionary: &Dictionary, sink: &mut dyn Sink) -> Result<(), ExportError> {
+    let mut rows = Rows { cells: Vec::with_capacity(table.columns().len()), table, sink };
+    if table == Table::Threads {
+        dictionary.thread_names().iter().try_for_each(|row| rows.hand(|cells| thread(row, dictionary, cells)))
+    } else {
+        dictionary.devices().iter().try_for_each(|row| rows.hand(|cells| device(row, dictionary.link(row.id), cells)))
+    }
 }
 
 /// Hands rows of one table on.

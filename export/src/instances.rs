@@ -1,0 +1,296 @@
+//! Ranges of the program one by one, with the ranges around them.
+//!
+//! Pushed ranges of one thread and domain nest, started ranges may overlap: each is put into a lane of its thread in
+//! which ranges are within each other or apart, so that those around a call are found quickly. The parent of a range
+//! is, as in nsys's reports, the range of the same thread that holds it with the least time to spare, of whatever
+//! domain and style. A range that ends on another thread than it began on is left out, since nsys looks for launches on
+//! one thread only.
+//!
+//! All ranges are kept (some 60 bytes each), which is the one place in this crate where memory grows with the trace;
+//! beyond a limit they are counted.
+
+use std::collections::VecDeque;
+
+use profiler_core::record::{ApiCall, NameId, RangeEventKind, Record, ThreadId, Timestamp};
+use profiler_core::trace::Item;
+use rustc_hash::FxHashMap;
+
+use crate::error::ExportError;
+use crate::ranges::{OpenRanges, Range};
+use gpuwhy_import::{Passed, Progress, TraceFile};
+
+/// Ranges that are kept, 250 MB of them.
+const LIMIT: usize = 1 << 22;
+
+/// Ranges of one thread that are open at once and can be parents; of more the oldest are not looked at.
+const OPEN: usize = 1 << 10;
+
+/// Ranges that are shown around one; a program that forgets to pop goes deeper.
+const SHOWN: usize = 128;
+
+/// A range from begin to end.
+#[derive(Clone, Copy, Debug)]
+pub struct Instance {
+    pub begin: u64,
+    pub end: u64,
+    pub thread: ThreadId,
+    pub domain: NameId,
+    pub message: NameId,
+    /// Started rather than pushed.
+    pub started: bool,
+    /// The range that holds it most tightly, by its place.
+    pub parent: Option<u32>,
+    /// How many parents there are from it upwards.
+    pub level: u32,
+    /// The range around it in its lane.
+    within: Option<u32>,
+}
+
+impl Instance {
+    pub fn duration(&self) -> u64 {
+        self.end - self.begin
+    }
+}
+
+/// All ranges, in the order of their begins, those around others first.
+#[derive(Debug, Default)]
+pub struct Instances {
+    pub all: Vec<Instance>,
+    /// For each thread its lanes: ranges by place, in order, that are within each other or apart.
+    lanes: FxHashMap<ThreadId, Vec<Vec<u32>>>,
+    /// Ranges that lie in so many others of their lane that not all of these are looked at.
+    too_deep: u64,
+}
+
+impl Instances {
+    /// Reads the ranges of the trace that `wanted` takes.
+    pub fn read(
+        trace: &TraceFile,
+        wanted: Wanted,
+        progress: &mut Progress<'_>,
+        notes: &mut Vec<String>,
+    ) -> Result<(Self, Passed), ExportError> {
+        let mut open = OpenRanges::default();
+        let mut all = Vec::new();
+        let (mut last, mut beyond, mut elsewhere) = (Timestamp::ZERO, 0u64, 0u64);
+        let mut take = |range: &Range| {
+            let started = range.begin.kind == RangeEventKind::Start;
+            if started && wanted == Wanted::Pushed {
+                return;
+            }
+            if range.begin.thread != range.end_thread {
+                elsewhere += 1;
+            } else if all.len() >= LIMIT {
+                beyond += 1;
+            } else {
+                all.push(Instance {
+                    begin: range.begin.at.nanos(),
+                    end: range.end.max(range.begin.at).nanos(),
+                    thread: range.begin.thread,
+                    domain: range.begin.domain,
+                    message: range.begin.message,
+                    started,
+                    parent: None,
+                    level: 0,
+                    within: None,
+                });
+            }
+        };
+        let passed = trace.pass(progress, |item, _| {
+            match item {
+                Item::Record(Record::Range(event)) => {
+                    last = last.max(event.at);
+                    open.take(event).iter().for_each(&mut take);
+                }
+                Item::Record(Record::Api(call)) => last = last.max(call.end),
+                Item::Flush(at) | Item::End(_, at) => last = last.max(*at),
+                _ => {}
+            }
+            Ok::<_, ExportError>(())
+        })?;
+        open.finish(last).iter().for_each(&mut take);
+        notes.extend(open.notes());
+        let (instances, unseen) = Self::new(all);
+        let counts = [
+            (beyond, "ranges are left out: there are too many"),
+            (elsewhere, "ranges are left out because they ended on another thread"),
+            (instances.too_deep, "ranges lie in more than 1024 of their thread and domain: the innermost count"),
+            (unseen, "ranges could not be parents of others: there were too many open ones"),
+        ];
+        notes.extend(counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")));
+        Ok((instances, passed))
+    }
+
+    /// Also answers how many open ranges were not looked at as parents.
+    fn new(mut all: Vec<Instance>) -> (Self, u64) {
+        all.sort_by_key(|range| (range.begin, std::cmp::Reverse(range.end)));
+        let unseen = nest(&mut all);
+        let mut instances = Self { all, lanes: FxHashMap::default(), too_deep: 0 };
+        let mut stacks: FxHashMap<(ThreadId, NameId), (usize, Vec<u32>)> = FxHashMap::default();
+        for place in 0..instances.all.len() {
+            let range = instances.all[place];
+            if range.started {
+                instances.put_apart(place as u32);
+                continue;
+            }
+            let lanes = instances.lanes.entry(range.thread).or_default();
+            let (lane, stack) = stacks.entry((range.thread, range.domain)).or_insert_with(|| {
+                lanes.push(Vec::new());
+                (lanes.len() - 1, Vec::new())
+            });
+            lanes[*lane].push(place as u32);
+            while stack.last().is_some_and(|&around| instances.all[around as usize].end < range.end) {
+                stack.pop();
+            }
+            instances.all[place].within = stack.last().copied();
+            stack.push(place as u32);
+            instances.too_deep += u64::from(stack.len() > OPEN);
+        }
+        (instances, unseen)
+    }
+
+    /// Puts a started range into the first lane of its thread that is free by then.
+    fn put_apart(&mut self, place: u32) {
+        let range = self.all[place as usize];
+        let lanes = self.lanes.entry(range.thread).or_default();
+        let is_free = |lane: &&mut Vec<u32>| {
+            lane.last().is_some_and(|&last| {
+                let last = &self.all[last as usize];
+                last.started && last.end <= range.begin
+            })
+        };
+        match lanes.iter_mut().find(is_free) {
+            Some(lane) => lane.push(place),
+            None => lanes.push(vec![place]),
+        }
+    }
+
+    /// The ranges of the calling thread that hold the whole call, by place; of one domain the innermost first.
+    pub fn around(&self, call: &ApiCall) -> impl Iterator<Item = u32> {
+        let (begin, end) = (call.start.nanos(), call.end.nanos());
+        self.lanes.get(&call.thread).into_iter().flatten().flat_map(move |lane| {
+            let before = lane.partition_point(|&place| self.all[place as usize].begin <= begin);
+            let mut next = before.checked_sub(1).map(|newest| lane[newest]);
+            std::iter::from_fn(move || {
+                let place = next?;
+                next = self.all[place as usize].within;
+                Some(place)
+            })
+            .take(OPEN)
+            .filter(move |&place| self.all[place as usize].end >= end)
+        })
+    }
+
+    /// Numbers of the ranges around one and its own, `:1:2`, counted from 1 in the order of their begins; of more than
+    /// [`SHOWN`] the innermost, `:...:2000:2001`.
+    pub fn stack(&self, place: u32) -> String {
+        let parent = |&place: &u32| self.all[place as usize].parent;
+        let chain: Vec<u32> = std::iter::successors(Some(place), parent).take(SHOWN + 1).collect();
+        let cut = if chain.len() > SHOWN { ":..." } else { "" };
+        let shown = chain.iter().take(SHOWN).rev();
+        shown.fold(cut.to_owned(), |stack, place| format!("{stack}:{}", place + 1))
+    }
+}
+
+/// Which ranges are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Pushed and started ones.
+    All,
+    /// Pushed ones.
+    Pushed,
+}
+
+/// Gives each range its parent and level; those that hold others come before them. Answers how many open ranges were
+/// not looked at.
+fn nest(all: &mut [Instance]) -> u64 {
+    let mut open: FxHashMap<ThreadId, VecDeque<u32>> = FxHashMap::default();
+    let mut unseen = 0;
+    for place in 0..all.len() {
+        let range = all[place];
+        let open = open.entry(range.thread).or_default();
+        open.retain(|&other| all[other as usize].end >= range.begin);
+        let spare = |other: u32| {
+            let other = &all[other as usize];
+            other.end.checked_sub(range.end).map(|behind| range.begin - other.begin + behind)
+        };
+        let holding = open.iter().filter_map(|&other| Some((spare(other)?, other)));
+        // Of equally tight ones the newest.
+        let parent = holding.min_by_key(|&(spare, other)| (spare, std::cmp::Reverse(other))).map(|(_, other)| other);
+        all[place].level = parent.map_or(0, |parent| all[parent as usize].level + 1);
+        all[place].parent = parent;
+        open.push_back(place as u32);
+        if open.len() > OPEN {
+            open.pop_front();
+            unseen += 1;
+        }
+    }
+    unseen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(begin: u64, end: u64, domain: u32, started: bool) -> Instance {
+        let (thread, domain, message) = (ThreadId(1), NameId(domain), NameId(0));
+        Instance { begin, end, thread, domain, message, started, parent: None, level: 0, within: None }
+    }
+
+    fn call(start: u64, end: u64) -> ApiCall {
+        let at = Timestamp::from_nanos;
+        ApiCall { start: at(start), end: at(end), thread: ThreadId(1), ..ApiCall::default() }
+    }
+
+    #[test]
+    fn ranges_nest_in_whatever_holds_them_most_tightly() {
+        let (ranges, unseen) = Instances::new(vec![
+            range(20, 30, 0, false),
+            range(10, 100, 0, false),
+            range(40, 90, 0, false),
+            range(45, 50, 0, false),
+            range(15, 95, 7, false),
+        ]);
+        let begins: Vec<u64> = ranges.all.iter().map(|range| range.begin).collect();
+        assert_eq!(begins, [10, 15, 20, 40, 45]);
+        let levels: Vec<u32> = ranges.all.iter().map(|range| range.level).collect();
+        assert_eq!((levels, unseen), (vec![0, 1, 2, 2, 3], 0));
+        assert_eq!(ranges.stack(4), ":1:2:4:5", "through another domain");
+        let around = |start, end| {
+            let mut found: Vec<u32> = ranges.around(&call(start, end)).collect();
+            found.sort_unstable();
+            found
+        };
+        assert_eq!(around(46, 47), [0, 1, 3, 4]);
+        assert_eq!(around(46, 60), [0, 1, 3], "not within the innermost as a whole");
+        assert_eq!(around(92, 93), [0, 1]);
+        assert_eq!(around(5, 12), [0; 0]);
+    }
+
+    #[test]
+    fn what_never_ends_costs_no_square() {
+        const DEPTH: u64 = 20_000;
+        let (ranges, _) = Instances::new((0..DEPTH).map(|begin| range(begin, DEPTH, 0, false)).collect());
+        assert_eq!(ranges.all[DEPTH as usize - 1].level, DEPTH as u32 - 1);
+        assert_eq!(ranges.stack(127).matches(':').count(), 128);
+        assert!(ranges.stack(DEPTH as u32 - 1).starts_with(":...:19873:") && ranges.stack(128).starts_with(":...:2:"));
+        assert!((0..DEPTH as u32).map(|place| ranges.stack(place).len()).max().unwrap() < 2_000);
+        assert_eq!(ranges.around(&call(DEPTH, DEPTH)).count(), OPEN);
+        assert_eq!(ranges.too_deep, DEPTH - OPEN as u64);
+    }
+
+    #[test]
+    fn started_ranges_overlap_and_are_all_found() {
+        let (ranges, _) = Instances::new(vec![
+            range(10, 50, 0, true),
+            range(20, 60, 0, true),
+            range(55, 70, 0, true),
+            range(5, 80, 0, false),
+        ]);
+        let parents: Vec<_> = ranges.all.iter().map(|range| range.parent).collect();
+        assert_eq!(parents, [None, Some(0), Some(0), Some(0)], "those that overlap hold each other not");
+        assert_eq!(ranges.around(&call(30, 31)).count(), 3);
+        assert_eq!(ranges.around(&call(57, 58)).count(), 3);
+        assert_eq!(ranges.around(&call(65, 66)).count(), 2);
+    }
+}

@@ -1,0 +1,126 @@
+//! Calls and the work that they launched, joined by correlation id.
+//!
+//! A first pass has found which calls have work, so only those are kept, and only the newest: a graph's kernels
+//! come long after the call, so no call is dropped when its first kernel has come. Work that comes before its
+//! call, which happens within one delivery, waits for it.
+
+use std::collections::VecDeque;
+
+use profiler_core::record::{ApiCall, CorrelationId, Record};
+use profiler_core::trace::Item;
+use rustc_hash::FxHashMap;
+
+use crate::correlations::Correlations;
+use crate::error::ExportError;
+use gpuwhy_import::{Passed, Progress, Scope, TraceFile};
+
+/// Calls that are kept, and operations that wait, at once.
+const LIMIT: usize = 1 << 20;
+
+/// The correlation of anything that runs on a device.
+pub fn operations(record: &Record) -> Option<CorrelationId> {
+    record.device_work().map(|work| work.correlation)
+}
+
+/// Hands every record that `wanted` knows and whose call is in the trace to `found`, with that call. Answers what the
+/// pass left and how many records found no call.
+pub fn join(
+    trace: &TraceFile,
+    progress: &mut Progress<'_>,
+    wanted: fn(&Record) -> Option<CorrelationId>,
+    mut found: impl FnMut(&ApiCall, &Record, &Scope<'_>) -> Result<(), ExportError>,
+) -> Result<(Passed, u64), ExportError> {
+    let mut with_work = Correlations::default();
+    trace.pass(progress, |item, _| {
+        if let Item::Record(record) = item
+            && let Some(correlation) = wanted(record)
+        {
+            with_work.insert(correlation);
+        }
+        Ok::<_, ExportError>(())
+    })?;
+    let mut join = Join::default();
+    let passed = trace.pass(progress, |item, scope| match item {
+        Item::Record(Record::Api(call)) if with_work.contains(call.correlation) => {
+            join.call(call).iter().try_for_each(|record| found(call, record, scope))
+        }
+        Item::Record(record) => match wanted(record).and_then(|correlation| join.work(correlation, record)) {
+            Some(call) => found(&call, record, scope),
+            None => Ok(()),
+        },
+        _ => Ok(()),
+    })?;
+    Ok((passed, join.without_call()))
+}
+
+#[derive(Debug, Default)]
+struct Join {
+    calls: FxHashMap<CorrelationId, ApiCall>,
+    order: VecDeque<CorrelationId>,
+    waiting: FxHashMap<CorrelationId, Vec<Record>>,
+    waiting_count: usize,
+    without_room: u64,
+}
+
+impl Join {
+    /// Takes a call; what waited for it. A correlation belongs to the first call that has it.
+    fn call(&mut self, call: &ApiCall) -> Vec<Record> {
+        if self.calls.contains_key(&call.correlation) {
+            return Vec::new();
+        }
+        self.calls.insert(call.correlation, *call);
+        self.order.push_back(call.correlation);
+        if self.order.len() > LIMIT
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.calls.remove(&oldest);
+        }
+        let waited = self.waiting.remove(&call.correlation).unwrap_or_default();
+        self.waiting_count -= waited.len();
+        waited
+    }
+
+    /// Takes work; its call, if that has come.
+    fn work(&mut self, correlation: CorrelationId, record: &Record) -> Option<ApiCall> {
+        let call = self.calls.get(&correlation).copied();
+        if call.is_none() {
+            if self.waiting_count < LIMIT {
+                self.waiting_count += 1;
+                self.waiting.entry(correlation).or_default().push(*record);
+            } else {
+                self.without_room += 1;
+            }
+        }
+        call
+    }
+
+    fn without_call(&self) -> u64 {
+        self.without_room + self.waiting_count as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use profiler_core::record::{Kernel, Timestamp};
+
+    use super::*;
+
+    fn take(join: &mut Join, correlation: u32, start: u64) -> Option<ApiCall> {
+        let (correlation, start) = (CorrelationId(correlation), Timestamp::from_nanos(start));
+        join.work(correlation, &Record::Kernel(Kernel { correlation, start, ..Kernel::default() }))
+    }
+
+    fn call(correlation: u32) -> ApiCall {
+        ApiCall { correlation: CorrelationId(correlation), ..ApiCall::default() }
+    }
+
+    #[test]
+    fn either_may_come_first_and_a_graph_has_many_kernels() {
+        let mut join = Join::default();
+        assert!(take(&mut join, 1, 10).is_none() && take(&mut join, 1, 20).is_none());
+        assert!(take(&mut join, 2, 30).is_none());
+        assert_eq!(join.call(&call(1)).len(), 2);
+        assert_eq!(take(&mut join, 1, 40), Some(call(1)));
+        assert_eq!(join.without_call(), 1);
+    }
+}

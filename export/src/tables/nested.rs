@@ -1,0 +1,76 @@
+//! The tables that only queries have: which ranges of the program are around which, and around which calls. Making them
+//! takes memory for every range (see `instances`).
+
+use profiler_core::dictionary::Dictionary;
+
+use super::cell::{Cell, Column, Kind};
+use super::records::table;
+use super::{Sink, Table};
+use crate::correlations::Correlations;
+use crate::error::ExportError;
+use crate::instances::{Instance, Instances, Wanted};
+use crate::launches::{join, operations};
+use gpuwhy_import::{Progress, TraceFile};
+
+table! {
+    /// A row of [`RANGES`]. `numbers` are those of the ranges around it.
+    RANGES, range(place: u32, row: &Instance, numbers: &'a str, dictionary: &'a Dictionary) {
+        "number" Integer "from 1, in the order of begins, those around others first" = place + 1;
+        "start_ns" Integer "begin" = row.begin;
+        "end_ns" Integer "end; that of the trace for a range that never ended" = row.end;
+        "duration_ns" Integer "end_ns - start_ns" = row.duration();
+        "kind" Text "push, start" = if row.started { "start" } else { "push" };
+        "thread" Integer "kernel id of the thread that began and ended it" = row.thread.0;
+        "domain" Text "empty text: the default domain" = dictionary.name(row.domain);
+        "text" Text "its message" = dictionary.name(row.message);
+        "parent" Integer "number of the range around it; empty without" = row.parent.map(|parent| parent + 1);
+        "level" Integer "ranges around it" = row.level;
+        "numbers" Text "of the ranges around it and its own, as :1:2; of more than 128 the innermost" = numbers;
+    }
+}
+
+table! {
+    /// A row of [`CALLS`].
+    CALLS, call(place: u32, correlation: u32) {
+        "number" Integer "joins with nested_ranges.number" = place + 1;
+        "correlation" Integer "joins with api.correlation, kernels.correlation and others" = correlation;
+    }
+}
+
+/// Hands the rows of the `wanted` tables to `sink`. Answers what could not be placed: sentences for the user.
+pub fn rows(
+    trace: &TraceFile,
+    wanted: &[Table],
+    sink: &mut dyn Sink,
+    progress: &mut Progress<'_>,
+) -> Result<Vec<String>, ExportError> {
+    let mut notes = Vec::new();
+    for (table, of) in [(Table::NestedRanges, Wanted::All), (Table::NestedPushes, Wanted::Pushed)] {
+        let with_calls = of == Wanted::All && wanted.contains(&Table::RangeCalls);
+        if !wanted.contains(&table) && !with_calls {
+            continue;
+        }
+        let (ranges, passed) = Instances::read(trace, of, progress, &mut notes)?;
+        if wanted.contains(&table) {
+            for (place, row) in (0..).zip(&ranges.all) {
+                let (numbers, mut cells) = (ranges.stack(place), Vec::with_capacity(RANGES.len()));
+                range(place, row, &numbers, &passed.dictionary, &mut cells);
+                sink.row(table, &cells)?;
+            }
+        }
+        if with_calls {
+            let mut calls = Correlations::default();
+            join(trace, progress, operations, |launch, _, _| {
+                if calls.insert(launch.correlation) {
+                    for place in ranges.around(launch) {
+                        let mut cells = Vec::with_capacity(CALLS.len());
+                        call(place, launch.correlation.0, &mut cells);
+                        sink.row(Table::RangeCalls, &cells)?;
+                    }
+                }
+                Ok(())
+            })?;
+        }
+    }
+    Ok(notes)
+}
