@@ -6,7 +6,8 @@ use std::io::{self, BufWriter};
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use gpuwhy_export::stats::{Document, RangeFilter, Report, Reports, StatsOptions, Subject, TimeFilter};
+use gpuwhy_export::nsys::{Report, Reports};
+use gpuwhy_export::stats::{Document, RangeFilter, StatsOptions, Subject, TimeFilter};
 use gpuwhy_export::tables::labels;
 use gpuwhy_export::{OpenError, TraceFile};
 

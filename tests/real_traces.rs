@@ -14,8 +14,8 @@ use std::thread;
 use std::time::Instant;
 
 use flate2::read::GzDecoder;
+use gpuwhy_export::nsys::Report;
 use gpuwhy_export::recipe::Recipe;
-use gpuwhy_export::stats::Report;
 use gpuwhy_export::tables::Table;
 use profiler_core::trace::{Item, TraceReader, TraceWriter};
 use rusqlite::Connection;

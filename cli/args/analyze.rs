@@ -1,7 +1,7 @@
 //! Options of `gpuwhy analyze`.
 
 use clap::Args;
-use gpuwhy_export::stats::Report;
+use gpuwhy_export::nsys::Report;
 
 use super::stats::TableArgs;
 use crate::stats;

@@ -4,7 +4,8 @@ use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use gpuwhy_export::stats::{RangeFilter, Report, StatsOptions, TableFormat, TableWidth, TimeFilter, TimeUnit};
+use gpuwhy_export::nsys::Report;
+use gpuwhy_export::stats::{RangeFilter, StatsOptions, TableFormat, TableWidth, TimeFilter, TimeUnit};
 
 use crate::{stats, terminal};
 

@@ -13,10 +13,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
+use gpuwhy_export::nsys::{Report, Reports};
 use gpuwhy_export::query::Query;
-use gpuwhy_export::stats::{Report, Reports, StatsOptions, TableFormat};
+use gpuwhy_export::stats::{StatsOptions, TableFormat};
 use gpuwhy_export::tables::Label;
-use gpuwhy_export::{Destination, Options, TargetFormat, TraceFile, export, stats, unwatched};
+use gpuwhy_export::{Destination, Options, TargetFormat, TraceFile, export, unwatched};
 use profiler_core::dictionary::Dictionary;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{

@@ -8,7 +8,8 @@ use std::fs::{self, File};
 use std::io::BufWriter;
 use std::time::Instant;
 
-use gpuwhy_export::stats::{Report, Reports, StatsOptions, TableFormat};
+use gpuwhy_export::nsys::{Report, Reports};
+use gpuwhy_export::stats::{StatsOptions, TableFormat};
 use gpuwhy_export::{TraceFile, unwatched};
 use profiler_core::dictionary::Dictionary;
 use profiler_core::process_info::{End, ProcessInfo};

@@ -21,6 +21,7 @@ pub mod lake;
 mod launches;
 mod made_folders;
 mod names;
+pub mod nsys;
 mod options;
 mod order;
 mod output;

@@ -41,7 +41,12 @@ pub fn used(sql: &str) -> Result<(Used, Vec<String>), ExportError> {
         let create = format!("CREATE TABLE {} (\"{}\")", table.name(), names.join("\", \""));
         connection.execute_batch(&create).map_err(|error| failed(&error))?;
     }
-    let found = Arc::new(Mutex::new(Found { used: named(sql), writes: false }));
+    let words: BTreeSet<String> =
+        sql.split(|c: char| !c.is_alphanumeric() && c != '_').map(str::to_ascii_lowercase).collect();
+    let named = named(&words);
+    let joins_by_name = words.contains("natural") || words.contains("using");
+    let used = if joins_by_name { named.clone() } else { Used::new() };
+    let found = Arc::new(Mutex::new(Found { used, writes: false }));
     let sees = Arc::clone(&found);
     connection.authorizer(Some(move |context: AuthContext<'_>| sees.lock().authorize(&context)));
     let columns = connection.prepare(sql).map(|statement| {
@@ -57,17 +62,14 @@ pub fn used(sql: &str) -> Result<(Used, Vec<String>), ExportError> {
     match columns {
         Ok(names) if names.is_empty() => Err(ExportError::query("there is no SELECT in it".to_owned())),
         Ok(names) => Ok((found.used.clone(), names)),
-        Err(error) => Err(ExportError::query(told(&error) + &hint(&error, &found.used))),
+        Err(error) => Err(ExportError::query(told(&error) + &hint(&error, &named))),
     }
 }
 
-/// In a query that joins by names, the tables and columns whose names are words of it; with a natural join, all columns.
-fn named(sql: &str) -> Used {
-    let words: BTreeSet<String> =
-        sql.split(|c: char| !c.is_alphanumeric() && c != '_').map(str::to_ascii_lowercase).collect();
+/// The tables and columns whose names are words of a query; all columns with a natural join.
+fn named(words: &BTreeSet<String>) -> Used {
     let all = words.contains("natural");
-    let by_name = all || words.contains("using");
-    let tables = Table::ALL.iter().filter(|table| by_name && words.contains(table.name()));
+    let tables = Table::ALL.iter().filter(|table| words.contains(table.name()));
     tables.map(|&table| (table, columns(table).map(|column| all || words.contains(column.name)).collect())).collect()
 }
 

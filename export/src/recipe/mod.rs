@@ -1,5 +1,5 @@
 //! Questions about runs as SQL files: recipes, in the words that SQLite, DuckDB, Spark SQL and Trino share, and the
-//! reports and rules of [`stats`](crate::stats), for SQLite alone.
+//! reports and rules of [`nsys`](crate::nsys), for SQLite alone.
 //!
 //! A file begins with lines of comment: what it answers, notes, and `parameter NAME DEFAULT LEAST MOST TEXT` or
 //! `parameter NAME DEFAULT text TEXT`. A parameter stands in braces in the SQL. Values are numbers, whole ones unless

@@ -28,7 +28,7 @@ impl TimeFilter {
 
 impl TimeFilter {
     /// Times of day between which something must have ended and begun to be admitted.
-    pub(super) fn bounds(self, origin: Timestamp) -> (i64, i64) {
+    pub(crate) fn bounds(self, origin: Timestamp) -> (i64, i64) {
         let of_day = |since: u64| i64::try_from(origin.nanos().saturating_add(since)).unwrap_or(i64::MAX);
         // What lies before the origin counts as at it.
         (self.start.filter(|&start| start > 0).map_or(i64::MIN, of_day), self.end.map_or(i64::MAX, of_day))

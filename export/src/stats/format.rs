@@ -5,10 +5,9 @@ use std::io::{self, Write};
 
 use profiler_core::text_format::printable;
 
-use super::fit::{Widths, cut, fitting};
-use super::input::StatsOptions;
+use super::fit::{TableWidth, Widths, cut, fitting};
 use super::number::plain;
-use super::table::{Cell, Heading, RowSink};
+use super::table::{Cell, Heading, RowSink, TimeUnit};
 use crate::json::quoted;
 
 /// The form of the output.
@@ -23,6 +22,19 @@ pub enum TableFormat {
     Tsv,
     /// An array of objects.
     Json,
+}
+
+/// How to count and print.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StatsOptions {
+    /// The form of the output.
+    pub format: TableFormat,
+    /// The unit of times.
+    pub unit: TimeUnit,
+    /// How wide [`TableFormat::Table`] may be.
+    pub width: TableWidth,
+    /// Whether a terminal shows it: then control characters are escaped in CSV and TSV too, as always elsewhere.
+    pub is_shown: bool,
 }
 
 /// Writes rows.
@@ -157,8 +169,7 @@ fn field(text: &str, separator: char) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fit::TableWidth;
-    use super::super::table::{Column, TimeUnit};
+    use super::super::table::Column;
     use super::*;
 
     fn printed(format: TableFormat) -> String {

@@ -26,7 +26,7 @@ impl<'t> From<&'t TraceFile> for Subject<'t> {
 
 impl Subject<'_> {
     /// What is to be said about it, behind its name when there are others.
-    pub(super) fn said(&self, note: String, several: bool) -> String {
+    pub(crate) fn said(&self, note: String, several: bool) -> String {
         if several { format!("{}: {note}", self.trace.path().display()) } else { note }
     }
 }

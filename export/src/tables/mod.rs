@@ -21,8 +21,11 @@ use profiler_core::trace::Item;
 use rustc_hash::FxHashMap;
 
 use crate::attributed::attributed_with_steps;
+use crate::correlations::Correlations;
 use crate::counters::CounterValues;
 use crate::error::ExportError;
+use crate::instances::{Instances, Wanted};
+use crate::launches::{join, operations};
 use crate::names::Names;
 use crate::ranges::OpenRanges;
 use gpuwhy_import::{Passed, Progress, TraceFile};
@@ -31,9 +34,8 @@ pub use cell::{Cell, Column, Kind};
 use collectives::CollectiveRows;
 pub use labels::{Label, labels};
 use records::KernelName;
-use reported::KERNEL_LINES_LEFT_OUT;
-pub(crate) use reported::rows as reported_rows;
-pub(crate) use reported::{About, STEPS_LEFT_OUT, step_rows};
+pub(crate) use reported::STEPS_LEFT_OUT;
+use reported::{About, KERNEL_LINES_LEFT_OUT};
 
 macro_rules! all {
     ($(#[doc = $about:literal] $variant:ident = $name:literal, $columns:path;)*) => {
@@ -125,7 +127,7 @@ all! {
     KernelLimits = "kernel_limits", reported::KERNEL_LIMITS;
     /// What was received, lost or doubtful.
     Completeness = "completeness", reported::COMPLETENESS;
-    /// Ranges of the program with what is around them: the range of the thread that holds one most tightly. In queries only.
+    /// Ranges of the program, each with the range of its thread that holds it most tightly. In queries only.
     NestedRanges = "nested_ranges", nested::RANGES;
     /// The same of pushed ranges alone. In queries only.
     NestedPushes = "nested_pushes", nested::RANGES;
@@ -186,14 +188,18 @@ pub fn produce(
     progress: &mut Progress<'_>,
 ) -> Result<Vec<String>, ExportError> {
     let wanted: Vec<Table> = Table::ALL.iter().copied().filter(|&table| sink.wants(table)).collect();
-    let (nested, wanted): (Vec<Table>, Vec<Table>) = wanted.into_iter().partition(|table| table.is_of_queries());
+    let (of_queries, wanted): (Vec<Table>, Vec<Table>) = wanted.into_iter().partition(|table| table.is_of_queries());
     let (reported, recorded): (Vec<Table>, Vec<Table>) = wanted.into_iter().partition(|table| table.is_reported());
-    let passes = [&nested, &recorded, &reported].iter().filter(|tables| !tables.is_empty()).count() as u64;
+    let passes = [&of_queries, &recorded, &reported].iter().filter(|tables| !tables.is_empty()).count() as u64;
     let mut pass = 0;
     let mut share = |done: u64, total: u64, pass: u64| progress(total / passes * pass + done / passes, total);
     let mut notes = Vec::new();
-    if !nested.is_empty() {
-        notes = nested::rows(trace, &nested, sink, &mut |done, total| share(done, total, pass))?;
+    if !of_queries.is_empty() {
+        let (damage, of_ranges) = nested(trace, &of_queries, sink, &mut |done, total| share(done, total, pass))?;
+        notes = of_ranges;
+        if passes == 1 {
+            notes.extend(damage);
+        }
         pass += 1;
     }
     let mut dictionary_is_enough = false;
@@ -224,6 +230,46 @@ pub fn produce(
         }
     }
     Ok(notes)
+}
+
+/// Hands the rows of the `wanted` tables to `sink`. Answers what the trace lacks and what could not be placed:
+/// sentences for the user.
+fn nested(
+    trace: &TraceFile,
+    wanted: &[Table],
+    sink: &mut dyn Sink,
+    progress: &mut Progress<'_>,
+) -> Result<(Vec<String>, Vec<String>), ExportError> {
+    let (mut damage, mut notes) = (Vec::new(), Vec::new());
+    for (table, of) in [(Table::NestedRanges, Wanted::All), (Table::NestedPushes, Wanted::Pushed)] {
+        let with_calls = of == Wanted::All && wanted.contains(&Table::RangeCalls);
+        if !wanted.contains(&table) && !with_calls {
+            continue;
+        }
+        let (ranges, passed) = Instances::read(trace, of, progress, &mut notes)?;
+        damage = passed.notes();
+        if wanted.contains(&table) {
+            for (place, row) in (0..).zip(&ranges.all) {
+                let (numbers, mut cells) = (ranges.stack(place), Vec::with_capacity(nested::RANGES.len()));
+                nested::range(place, row, &numbers, &passed.dictionary, &mut cells);
+                sink.row(table, &cells)?;
+            }
+        }
+        if with_calls {
+            let mut calls = Correlations::default();
+            join(trace, progress, operations, |launch, _, _| {
+                if calls.insert(launch.correlation) {
+                    for place in ranges.around(launch) {
+                        let mut cells = Vec::with_capacity(nested::CALLS.len());
+                        nested::call(place, launch.correlation.0, &mut cells);
+                        sink.row(Table::RangeCalls, &cells)?;
+                    }
+                }
+                Ok(())
+            })?;
+        }
+    }
+    Ok((damage, notes))
 }
 
 fn records_of(

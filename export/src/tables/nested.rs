@@ -5,12 +5,7 @@ use profiler_core::dictionary::Dictionary;
 
 use super::cell::{Cell, Column, Kind};
 use super::records::table;
-use super::{Sink, Table};
-use crate::correlations::Correlations;
-use crate::error::ExportError;
-use crate::instances::{Instance, Instances, Wanted};
-use crate::launches::{join, operations};
-use gpuwhy_import::{Progress, TraceFile};
+use crate::instances::Instance;
 
 table! {
     /// A row of [`RANGES`]. `numbers` are those of the ranges around it.
@@ -35,42 +30,4 @@ table! {
         "number" Integer "joins with nested_ranges.number" = place + 1;
         "correlation" Integer "joins with api.correlation, kernels.correlation and others" = correlation;
     }
-}
-
-/// Hands the rows of the `wanted` tables to `sink`. Answers what could not be placed: sentences for the user.
-pub fn rows(
-    trace: &TraceFile,
-    wanted: &[Table],
-    sink: &mut dyn Sink,
-    progress: &mut Progress<'_>,
-) -> Result<Vec<String>, ExportError> {
-    let mut notes = Vec::new();
-    for (table, of) in [(Table::NestedRanges, Wanted::All), (Table::NestedPushes, Wanted::Pushed)] {
-        let with_calls = of == Wanted::All && wanted.contains(&Table::RangeCalls);
-        if !wanted.contains(&table) && !with_calls {
-            continue;
-        }
-        let (ranges, passed) = Instances::read(trace, of, progress, &mut notes)?;
-        if wanted.contains(&table) {
-            for (place, row) in (0..).zip(&ranges.all) {
-                let (numbers, mut cells) = (ranges.stack(place), Vec::with_capacity(RANGES.len()));
-                range(place, row, &numbers, &passed.dictionary, &mut cells);
-                sink.row(table, &cells)?;
-            }
-        }
-        if with_calls {
-            let mut calls = Correlations::default();
-            join(trace, progress, operations, |launch, _, _| {
-                if calls.insert(launch.correlation) {
-                    for place in ranges.around(launch) {
-                        let mut cells = Vec::with_capacity(CALLS.len());
-                        call(place, launch.correlation.0, &mut cells);
-                        sink.row(Table::RangeCalls, &cells)?;
-                    }
-                }
-                Ok(())
-            })?;
-        }
-    }
-    Ok(notes)
 }

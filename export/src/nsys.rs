@@ -1,4 +1,8 @@
-//! The reports of `nsys stats` and the rules of `nsys analyze`: SQL over the tables of a trace.
+//! The reports of `nsys stats` and the rules of `nsys analyze`, under their names: SQL over the tables of a trace.
+//!
+//! Users of nsys have scripts around these tables, so names, columns, order and rounding are nsys's (2024 and later)
+//! even where gpuwhy's own report says the same with other words. What a trace of gpuwhy does not hold, such as
+//! priorities, stays empty.
 //!
 //! Each is a file of `queries/`, in the form of a recipe. Its columns have nsys's names, and the unit in a name says
 //! what a value is: `(ns)` is printed in the unit of time that was asked for, `(MB)` and `(MB/s)` are bytes, `(%)` has
@@ -11,15 +15,12 @@ use std::io::Write;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Statement, ToSql};
 
-use super::filter::TimeFilter;
-use super::fit::Widths;
-use super::format::{Printer, TableFormat};
-use super::input::StatsOptions;
-use super::subject::Subject;
-use super::table::{Cell, Column, Heading, RowSink as _, TimeUnit};
 use crate::error::ExportError;
 use crate::query::{Database, Query, Used, failed};
 use crate::recipe::{Recipe, Shelf};
+use crate::stats::{
+    Cell, Column, Heading, Printer, RowSink as _, StatsOptions, Subject, TableFormat, TimeFilter, TimeUnit, Widths,
+};
 use gpuwhy_import::Progress;
 
 /// Rows that a rule shows, unless told otherwise (nsys's own limit).
@@ -83,7 +84,7 @@ impl Report {
     }
 
     /// Its query, and those that count what it lacks, with what that is.
-    fn queries(&self) -> Result<(Query, Vec<(&'static str, Query)>), ExportError> {
+    fn queries(&self) -> Result<(Query, Vec<Lack>), ExportError> {
         let lacks =
             self.recipe.lacks.iter().map(|&(what, sql)| Ok((what, Query::new(&self.recipe.filled(sql, &[])?)?)));
         Ok((Query::new(&self.recipe.sql(&self.values)?)?, lacks.collect::<Result<_, ExportError>>()?))
@@ -95,6 +96,9 @@ fn named(all: Vec<Report>, name: &str, what: &str) -> Result<Report, String> {
     let unknown = || format!("no such {what}; there are {}", names.join(", "));
     all.iter().find(|report| report.recipe.name == name).cloned().ok_or_else(unknown)
 }
+
+/// What a report lacks, and the query that counts it.
+type Lack = (&'static str, Query);
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
