@@ -151,7 +151,8 @@ impl Profiler {
     /// If this is the program's main thread, its end waits until counters are closed.
     pub fn close_counters_before_exit() {
         process::before_exit(|| {
-            if let Some(profiler) = Self::running() {
+            // A child that was made without fork handlers has locks of threads that it does not have.
+            if let Some(profiler) = Self::running().filter(|profiler| profiler.process_id == std::process::id()) {
                 counters::close_for_exit(&profiler.shared.counters);
             }
         });

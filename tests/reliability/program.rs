@@ -101,7 +101,7 @@ impl Outcome {
         match said.split_once(" within ") {
             Some((what, rest)) => {
                 let rest = rest.split_once(' ').map_or("", |(_, rest)| rest);
-                (trace, format!("{what} within the timeout {rest}"))
+                (trace, format!("{what} within the timeout {rest}").trim_end().to_owned())
             }
             None => (trace, said.to_owned()),
         }

@@ -4,8 +4,8 @@
 //! callbacks only ever put a buffer into a channel. When the disk is full or the trace cannot be written the verdict
 //! goes on; when this thread dies, buffers are dropped and counted.
 //!
-//! Here is what comes and in which order it is worked off; [`routing`] finds the capture of each record, [`on_flush`] is
-//! what falls due with the flush marks, [`summary`] what is said about it all.
+//! Here is what comes and in which order it is worked off; [`routing`] finds the capture of each record, [`on_flush`]
+//! is what falls due with the flush marks, [`summary`] what is said about it all.
 //!
 //! [`routing`]: super::routing
 //! [`on_flush`]: super::on_flush

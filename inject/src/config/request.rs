@@ -1,6 +1,7 @@
 //! What the user asks to be measured, in the words of nsys and of torch.profiler.
 //!
-//! Plain data and its parsers; what follows from it is [`crate::capture::plan`]. Without any of it the whole run is measured.
+//! Plain data and its parsers; what follows from it is [`crate::capture::plan`]. Without any of it the whole run is
+//! measured.
 
 use std::fmt;
 use std::time::Duration;

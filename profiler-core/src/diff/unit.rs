@@ -83,7 +83,7 @@ pub fn representative(source: StepSource, rows: &[Step]) -> Representative {
         source: Some(source),
         operations: lower_median(&operations).unwrap_or(0),
         unit_ns,
-        median_ns: lower_median(&sorted).map(|step| duration(step)),
+        median_ns: lower_median(&sorted).map(duration),
         leaves,
     }
 }
