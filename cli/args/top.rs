@@ -32,7 +32,7 @@ EXAMPLES:
 
 #[derive(Args, Debug)]
 pub struct TopArgs {
-    /// Process ids as in the table (4711; in containers also 4711-2), or a trace
+    /// Process ids as in the table (in containers also 4711-2), or a trace
     #[arg(value_name = "PID|TRACE")]
     pub targets: Vec<String>,
     /// Print the table once
