@@ -8,7 +8,7 @@
 //!
 //! So both wait for the calls, for a bounded time. Calls on the program's own threads need none of this.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -35,9 +35,12 @@ pub fn enter() -> MutexGuard<'static, ()> {
     }
 }
 
-/// Waits until no thread of ours is in such calls.
+/// Waits until no thread of ours is in such calls. Once that was in vain, it no longer waits until a call has returned:
+/// a library that hangs must not hold up each fork of the program.
 pub fn wait_until_over() {
-    drop(CALLS.try_lock_for(STOP_TIMEOUT));
+    static WAS_IN_VAIN: AtomicBool = AtomicBool::new(false);
+    let timeout = if WAS_IN_VAIN.load(Ordering::Relaxed) { Duration::ZERO } else { STOP_TIMEOUT };
+    WAS_IN_VAIN.store(CALLS.try_lock_for(timeout).is_none(), Ordering::Relaxed);
 }
 
 /// A fork begins, on the thread that forks. New calls wait until [`fork_ends`].
