@@ -108,7 +108,7 @@ SETTINGS = {
     "gpuwhy exporter*": Settings(interrupt=4.0),
     "gpuwhy top --follow *": Settings(interrupt=6.0),
     # A limit that the training does not keep, or a newest run that is slower: said by the exit code.
-    "gpuwhy check --history *": Settings(codes=(0, 1)),
+    "gpuwhy check --history*": Settings(codes=(0, 1), says=" run"),
     "gpuwhy check *": Settings(codes=(0, 1), says="ok |FAIL"),
 }
 
