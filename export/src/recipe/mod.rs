@@ -103,12 +103,14 @@ files! {
     "projected_ranges",
     "busy_devices",
     "device_work",
+    "gpu_operations",
     "memory_operations",
     "memory_held",
     "copy_and_call",
     "call",
     "share",
     "spread",
+    "collective_waits",
 }
 
 /// What a file is for.
