@@ -53,7 +53,7 @@ fn main() -> ExitCode {
     };
     message::set_up(cli.verbose, cli.quiet);
     let (outcome, failure) = match cli.command {
-        Command::Run(args) => (run::run(&(*args).into()), run::OWN_FAILURE),
+        Command::Run(args) => (run::run(&args), run::OWN_FAILURE),
         Command::Report(args) => (report::run(&args), report::UNREADABLE),
         Command::Kernels(args) => (kernels::run(&args), run::OWN_FAILURE),
         Command::Top(args) => (top::run(&args), top::FAILED),
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
         Command::Merge(args) => (merge::run(&args), merge::FAILED),
         Command::Query(args) => (query::run(&args.into()), query::FAILED),
         Command::Recipe(args) => (recipe::run(&args.into()), recipe::FAILED),
-        Command::Lake(args) => (lake::run(&args.into()), lake::FAILED),
+        Command::Lake(args) => (lake::run(&args), lake::FAILED),
         Command::Doctor(args) => (doctor::run(&args), doctor::check::FAILED),
         Command::Probe(args) => (doctor::probe::run(args.libcupti), doctor::check::FAILED),
         Command::CalibrationProgram => (doctor::calibrate::program::run(), doctor::check::FAILED),
