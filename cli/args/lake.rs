@@ -7,7 +7,7 @@ use gpuwhy_export::lake::Tier;
 
 pub(super) const LAKE_HELP: &str = "\
 A lake is a folder: TABLE/date=YYYY-MM-DD/run=NAME/part-HOST-N.parquet. DuckDB, Spark, Trino, Polars and Iceberg read a
-folder of a table at once, and `gpuwhy recipe` asks it. The date is the day on which the run began (UTC); the rank is a
+folder of a table at once, and `gpuwhy query` asks it. The date is the day on which the run began (UTC); the rank is a
 column. A run appears when all of its files are complete. docs/guide/lake.md describes it.
 
 EXIT CODES:
@@ -20,7 +20,7 @@ EXAMPLES:
   gpuwhy lake add run1/ --to lake/
   gpuwhy lake add --tier full --run nightly rank3.gpuwhy --to lake/
   gpuwhy lake compact lake/
-  gpuwhy recipe stragglers lake/ --engine duckdb";
+  gpuwhy query stragglers lake/ --engine duckdb";
 
 #[derive(Args)]
 pub struct LakeArgs {

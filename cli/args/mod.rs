@@ -2,7 +2,6 @@
 //!
 //! A subcommand is a file, with its help. Nothing outside of this folder knows clap.
 
-mod analyze;
 pub mod check;
 pub mod control;
 pub mod demo;
@@ -17,11 +16,9 @@ pub mod lake;
 pub mod manual;
 pub mod merge;
 pub mod page;
-mod query;
-mod recipe;
+pub mod query;
 pub mod report;
 pub mod run;
-mod stats;
 pub mod top;
 mod values;
 
@@ -31,7 +28,6 @@ use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
 use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use self::analyze::{ANALYZE_HELP, AnalyzeArgs};
 use self::check::{CHECK_HELP, CheckArgs};
 use self::control::{SWITCH_HELP, StartArgs, StopArgs};
 use self::demo::{DEMO_HELP, DemoArgs};
@@ -45,10 +41,8 @@ use self::lake::{LAKE_HELP, LakeArgs};
 use self::manual::ManualArgs;
 use self::merge::{MERGE_HELP, MergeArgs};
 use self::query::{QUERY_HELP, QueryArgs};
-use self::recipe::{RECIPE_HELP, RecipeArgs};
 use self::report::{REPORT_HELP, ReportArgs};
 use self::run::{RUN_HELP, RunArgs};
-use self::stats::{STATS_HELP, StatsArgs};
 use self::top::{TOP_HELP, TopArgs};
 use crate::prose;
 
@@ -83,18 +77,9 @@ pub enum Command {
     /// Check traces against limits, or the newest run against earlier ones
     #[command(after_help = CHECK_HELP)]
     Check(Box<CheckArgs>),
-    /// Print the tables of `nsys stats`
-    #[command(after_help = STATS_HELP)]
-    Stats(StatsArgs),
-    /// Check for common problems with the rules of `nsys analyze`
-    #[command(after_help = ANALYZE_HELP)]
-    Analyze(AnalyzeArgs),
-    /// Query traces with SQL
+    /// Query traces: tables and rules of nsys, recipes, or SQL
     #[command(after_help = QUERY_HELP)]
-    Query(QueryArgs),
-    /// Answer a question about runs, by an SQL engine of your choice
-    #[command(after_help = RECIPE_HELP)]
-    Recipe(RecipeArgs),
+    Query(Box<QueryArgs>),
     /// Compare the ranks of a job, or write them to one timeline
     #[command(after_help = MERGE_HELP)]
     Merge(MergeArgs),
@@ -217,8 +202,8 @@ EXAMPLES:
   gpuwhy check --history train.py                earlier runs: is the newest slower?
   gpuwhy check --no-sync gpuwhy-4711.gpuwhy      fail a build by what a run did
   gpuwhy export --to chrome gpuwhy-4711.gpuwhy   for Perfetto, HTA and TensorBoard
-  gpuwhy stats gpuwhy-4711.gpuwhy                the tables of nsys stats
-  gpuwhy query gpuwhy-4711.gpuwhy 'SELECT count(*) FROM kernels'
+  gpuwhy query stats gpuwhy-4711.gpuwhy          the tables of nsys stats
+  gpuwhy query 'SELECT count(*) FROM kernels' gpuwhy-4711.gpuwhy
   gpuwhy doctor                                  can programs be profiled on this machine?
   gpuwhy demo                                    see gpuwhy work without a GPU";
 

@@ -52,8 +52,8 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     Ok(cannot_start(command.get_program(), &error))
 }
 
-/// What is to be started, with its environment, to which `more` belongs; `Err` with the exit code where the settings are
-/// refused.
+/// What is to be started, with its environment, to which `more` belongs; `Err` with the exit code where the settings
+/// are refused.
 ///
 /// # Errors
 ///
