@@ -133,15 +133,22 @@ pub fn parsed() -> Result<Cli, clap::Error> {
     };
     let mut command = texts(Cli::command()).mut_subcommands(texts);
     let words: Vec<_> = std::env::args_os().collect();
-    let found = command.try_get_matches_from_mut(&words).map_err(without_hidden_verbs)?;
+    let found = command.try_get_matches_from_mut(&words).map_err(with_shown_verbs)?;
     if let Some(error) = lost_value(&command, &words, &found) {
         return Err(error);
     }
     Cli::from_arg_matches(&found).map_err(|error| error.format(&mut command))
 }
 
-/// An error that suggests verbs for users alone.
-fn without_hidden_verbs(mut error: clap::Error) -> clap::Error {
+/// An error that suggests verbs for users alone, and `query` for verbs of nsys.
+fn with_shown_verbs(mut error: clap::Error) -> clap::Error {
+    if let Some(ContextValue::String(verb)) = error.get(ContextKind::InvalidSubcommand)
+        && ["stats", "analyze"].contains(&verb.as_str())
+    {
+        let names = vec![format!("query {verb}")];
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(names));
+        return error;
+    }
     if let Some(ContextValue::Strings(names)) = error.get(ContextKind::SuggestedSubcommand) {
         let command = Cli::command();
         let is_shown = |name: &&String| !command.find_subcommand(name.as_str()).is_some_and(clap::Command::is_hide_set);
