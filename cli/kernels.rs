@@ -20,6 +20,7 @@ use profiler_core::text_format::printable;
 use tempfile::TempDir;
 
 use crate::args::kernels::{KernelsArgs, Page};
+use crate::args::run::{ReportMode, RunArgs};
 use crate::{inputs, interrupt, message, progress, run, source, terminal};
 
 /// Exit code when the command made no trace.
@@ -73,14 +74,14 @@ fn variables(args: &KernelsArgs) -> Vec<(&'static str, String)> {
 
 /// Runs the command to its end: `Ok` with its exit code, `Err` with ours if it did not start.
 fn start(args: &KernelsArgs, folder: &Path) -> Result<Result<u8, u8>> {
-    let prepared = run::prepare(&run::Props {
+    let plain = RunArgs {
         output: Some(folder.join("%p.gpuwhy").to_string_lossy().into_owned()),
-        report: Some("off".to_owned()),
-        variables: variables(args),
+        report: Some(ReportMode::Off),
+        history: Some("off".into()),
         command: args.command.clone(),
-        ..run::Props::default()
-    })?;
-    let mut command = match prepared {
+        ..RunArgs::default()
+    };
+    let mut command = match run::prepare(&plain, &variables(args))? {
         Ok(command) => command,
         Err(refused) => return Ok(Err(refused)),
     };

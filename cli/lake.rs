@@ -2,13 +2,12 @@
 //!
 //! Writing is library code (`gpuwhy-export`); here are the names of files, streams and exit codes.
 
-use std::path::{Path, PathBuf};
-
 use anyhow::{Result, bail};
 use gpuwhy_export::lake::{self, AddOptions, CompactOptions, Lake};
 use gpuwhy_export::tables::labels;
 use gpuwhy_export::{OpenError, TraceFile};
 
+use crate::args::lake::{AddArgs, LakeArgs, Verb};
 use crate::{inputs, interrupt, message, progress};
 
 /// Exit code when a trace lacks something.
@@ -16,41 +15,19 @@ const INCOMPLETE: u8 = 1;
 /// Exit code when something could not be read or written.
 pub const FAILED: u8 = 2;
 
-/// What to do.
-#[derive(Debug)]
-pub enum Props {
-    /// Add traces.
-    Add {
-        /// Traces and folders of traces.
-        traces: Vec<PathBuf>,
-        /// The folder of the lake.
-        to: PathBuf,
-        /// Which tables.
-        options: AddOptions,
-        /// The run that all traces belong to.
-        run: Option<String>,
-    },
-    /// Make few large files of many small ones.
-    Compact {
-        /// The folder of the lake.
-        lake: PathBuf,
-        /// How large.
-        options: CompactOptions,
-    },
-}
-
 /// Does it; gives the exit code.
 ///
 /// # Errors
 ///
 /// When a trace or a file cannot be read or written, or the lake has a run and rank already.
-pub fn run(props: &Props) -> Result<u8> {
-    match props {
-        Props::Add { traces, to, options, run } => add(traces, to, *options, run.as_deref()),
-        Props::Compact { lake, options } => {
-            let lake = Lake::open(lake)?;
+pub fn run(args: &LakeArgs) -> Result<u8> {
+    match &args.verb {
+        Verb::Add(args) => add(args),
+        Verb::Compact(args) => {
+            let lake = Lake::open(&args.lake)?;
             interrupt::watch()?;
-            let done = progress::shown(|progress| lake::compact(&lake, *options, progress))?;
+            let options = CompactOptions { bytes: args.megabytes << 20 };
+            let done = progress::shown(|progress| lake::compact(&lake, options, progress))?;
             message::note(&format!(
                 "{}: {} files of {} bytes became {} files of {} bytes",
                 lake.root().display(),
@@ -64,13 +41,15 @@ pub fn run(props: &Props) -> Result<u8> {
     }
 }
 
-fn add(traces: &[PathBuf], to: &Path, options: AddOptions, run: Option<&str>) -> Result<u8> {
+fn add(args: &AddArgs) -> Result<u8> {
+    let AddArgs { traces, to, tier, run, with_command } = args;
+    let options = AddOptions { tier: (*tier).into(), with_command: *with_command };
     if to.exists() && !to.is_dir() {
         bail!("{}: this is no folder, and a lake is one", to.display());
     }
     let files: Vec<TraceFile> =
         inputs::expanded(traces)?.iter().map(|path| inputs::open(path, None)).collect::<Result<_, OpenError>>()?;
-    let labels = labels(&files, run);
+    let labels = labels(&files, run.as_deref());
     let labeled: Vec<_> = files.into_iter().zip(labels).collect();
     let lake = Lake::new(to);
     interrupt::watch()?;

@@ -21,16 +21,15 @@ mod kernels;
 mod lake;
 mod merge;
 mod message;
+mod nearest;
 mod page;
 mod progress;
 mod prose;
 mod query;
-mod recipe;
 mod report;
 mod run;
 mod sizes;
 mod source;
-mod stats;
 mod terminal;
 mod top;
 
@@ -53,7 +52,7 @@ fn main() -> ExitCode {
     };
     message::set_up(cli.verbose, cli.quiet);
     let (outcome, failure) = match cli.command {
-        Command::Run(args) => (run::run(&(*args).into()), run::OWN_FAILURE),
+        Command::Run(args) => (run::run(&args), run::OWN_FAILURE),
         Command::Report(args) => (report::run(&args), report::UNREADABLE),
         Command::Kernels(args) => (kernels::run(&args), run::OWN_FAILURE),
         Command::Top(args) => (top::run(&args), top::FAILED),
@@ -61,12 +60,9 @@ fn main() -> ExitCode {
         Command::Check(args) => (check::run(&args), check::UNREADABLE),
         Command::Export(args) => (export::run(&args), export::FAILED),
         Command::Exporter(args) => (exporter::run(&args), exporter::FAILED),
-        Command::Analyze(args) => (stats::run(&args.into()), stats::FAILED),
-        Command::Stats(args) => (stats::run(&args.into()), stats::FAILED),
         Command::Merge(args) => (merge::run(&args), merge::FAILED),
-        Command::Query(args) => (query::run(&args.into()), query::FAILED),
-        Command::Recipe(args) => (recipe::run(&args.into()), recipe::FAILED),
-        Command::Lake(args) => (lake::run(&args.into()), lake::FAILED),
+        Command::Query(args) => (query::run(&args), query::FAILED),
+        Command::Lake(args) => (lake::run(&args), lake::FAILED),
         Command::Doctor(args) => (doctor::run(&args), doctor::check::FAILED),
         Command::Probe(args) => (doctor::probe::run(args.libcupti), doctor::check::FAILED),
         Command::CalibrationProgram => (doctor::calibrate::program::run(), doctor::check::FAILED),

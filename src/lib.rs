@@ -88,7 +88,7 @@ outcome.notes.iter().for_each(|note| eprintln!("{note}"));
 //! # Features
 //!
 //! * `cli` (default): the command `gpuwhy`. Programs that only measure themselves turn it off.
-//! * `export`: the exporters, `nsys stats` tables and Nsight Systems' SQLite as input; part of `cli`.
+//! * `export`: the exporters, queries and Nsight Systems' SQLite as input; part of `cli`.
 //!
 //! # Versions
 //!

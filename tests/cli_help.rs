@@ -78,6 +78,15 @@ fn the_subcommand_for_the_child_process_is_not_advertised() {
 }
 
 #[test]
+fn verbs_of_nsys_lead_to_the_query_of_that_name() {
+    for verb in ["stats", "analyze"] {
+        let output = gpuwhy(&[verb, "trace.gpuwhy"]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&output.stderr).contains(&format!("'query {verb}'")), "{output:?}");
+    }
+}
+
+#[test]
 fn the_version_is_that_of_the_package() {
     let output = gpuwhy(&["--version"]);
     assert_eq!(output.status.code(), Some(0));

@@ -62,7 +62,7 @@ fn what_other_profilers_wrote_becomes_a_trace() {
     succeeds(Command::new(GPUWHY).args(["export", "--to", "chrome"]).arg(trace).arg("-o").arg(&json));
     succeeds(Command::new(GPUWHY).args(["export", "--to", "gpuwhy"]).arg(&json).arg("-o").arg(&copy));
     let kernels = |file| {
-        let stats = ["stats", "--report", "cuda_gpu_kern_sum", "--format", "json"];
+        let stats = ["query", "cuda_gpu_kern_sum", "--format", "json"];
         succeeds(Command::new(GPUWHY).args(stats).arg(file)).stdout
     };
     assert!(fs::read(&copy).unwrap().starts_with(b"\x89GPT"));

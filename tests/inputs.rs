@@ -74,13 +74,13 @@ fn a_pipe_is_read_like_a_file() {
     let stage = played();
     let commands: [&[&str]; 4] = [
         &["report", "--json"],
-        &["stats", "-r", "cuda_gpu_kern_sum,cuda_gpu_trace", "-f", "csv"],
-        &["analyze", "-r", "cuda_api_sync", "-f", "csv"],
+        &["query", "cuda_gpu_kern_sum,cuda_gpu_trace", "-f", "csv"],
+        &["query", "cuda_api_sync", "-f", "csv"],
         &["query", "-f", "csv"],
     ];
     let sql = ["SELECT name, count(*), sum(duration_ns) FROM kernels GROUP BY name ORDER BY 1"];
     for command in commands {
-        let behind: &[&str] = if command[0] == "query" { &sql } else { &[] };
+        let behind: &[&str] = if command == ["query", "-f", "csv"] { &sql } else { &[] };
         let of = |name: &'static str| [command, &[name], behind].concat();
         for (name, bytes) in [
             ("trace.gpuwhy", fs::read(stage.path("trace.gpuwhy")).unwrap()),
@@ -98,14 +98,14 @@ fn a_pipe_is_read_like_a_file() {
             }
         }
     }
-    let text = piped(&["stats", "-"], b"no trace at all\n");
+    let text = piped(&["query", "stats", "-"], b"no trace at all\n");
     assert_eq!(text.status.code(), Some(2));
     assert!(
         stderr(&text).contains("/dev/stdin: not a gpuwhy trace: at byte 0 it looks like text"),
         "{}",
         stderr(&text)
     );
-    let device = gpuwhy(&["stats", "/dev/zero"], &stage);
+    let device = gpuwhy(&["query", "stats", "/dev/zero"], &stage);
     assert!(stderr(&device).contains("/dev/zero: this is a device"), "{}", stderr(&device));
 }
 
@@ -128,7 +128,7 @@ fn what_unpacks_out_of_proportion_is_given_up() {
     fs::write(stage.path("bomb.gpuwhy.gz"), bomb(&trace, 0)).unwrap();
     fs::write(stage.path("bomb.json.gz"), bomb(b"{\"traceEvents\": [", b' ')).unwrap();
     for (name, code) in [("bomb.gpuwhy.gz", 1), ("bomb.json.gz", 2)] {
-        for command in [&["report", name][..], &["stats", "-r", "cuda_gpu_kern_sum", name]] {
+        for command in [&["report", name][..], &["query", "cuda_gpu_kern_sum", name]] {
             let output = gpuwhy(command, &stage);
             assert_eq!(output.status.code(), Some(code), "{command:?}: {}", stderr(&output));
             let said = stderr(&output) + &String::from_utf8_lossy(&output.stdout);
@@ -141,14 +141,14 @@ fn what_unpacks_out_of_proportion_is_given_up() {
 fn several_tables_are_one_document() {
     let stage = played();
     let reports = "cuda_gpu_kern_sum,um_sum,cuda_api_sum";
-    let json = gpuwhy(&["stats", "-r", reports, "-f", "json", "trace.gpuwhy"], &stage);
+    let json = gpuwhy(&["query", reports, "-f", "json", "trace.gpuwhy"], &stage);
     let document: Value = serde_json::from_slice(&json.stdout).unwrap();
     assert!(document["cuda_gpu_kern_sum"].as_array().is_some_and(|rows| !rows.is_empty()), "{document}");
     assert_eq!(document["um_sum"], Value::Array(Vec::new()));
-    let rules = gpuwhy(&["analyze", "-f", "json", "trace.gpuwhy"], &stage);
+    let rules = gpuwhy(&["query", "analyze", "-f", "json", "trace.gpuwhy"], &stage);
     let document: Value = serde_json::from_slice(&rules.stdout).unwrap();
     assert!(document["gpu_idle_causes"].as_array().is_some_and(|rows| !rows.is_empty()), "{document}");
-    let csv = gpuwhy(&["stats", "-r", reports, "-f", "csv", "trace.gpuwhy"], &stage);
+    let csv = gpuwhy(&["query", reports, "-f", "csv", "trace.gpuwhy"], &stage);
     let text = String::from_utf8(csv.stdout).unwrap();
     assert_eq!(text.matches("\n\nTime (%)").count(), 1, "{text}");
 }

@@ -58,7 +58,7 @@ fn gpuwhy(arguments: &[&str], stage: &Stage) -> String {
 }
 
 fn rows(stage: &Stage, report: &str, file: &str) -> Value {
-    serde_json::from_str(&gpuwhy(&["stats", "-r", report, "-f", "json", file], stage)).unwrap()
+    serde_json::from_str(&gpuwhy(&["query", report, "-f", "json", file], stage)).unwrap()
 }
 
 #[test]

@@ -160,7 +160,7 @@ fn the_statistics_say_what_the_report_says() {
     let stage = Stage::new();
     play(&stage, 128, 80);
     let rows = |report: &str| -> Vec<Value> {
-        serde_json::from_str(&gpuwhy(&["stats", "-r", report, "-f", "json", "trace.gpuwhy"], &stage)).unwrap()
+        serde_json::from_str(&gpuwhy(&["query", report, "-f", "json", "trace.gpuwhy"], &stage)).unwrap()
     };
     let held: Vec<_> = rows("cuda_memory_usage_trace")
         .iter()
@@ -176,7 +176,7 @@ fn the_statistics_say_what_the_report_says() {
     ];
     assert_eq!(held, wanted.map(|(operation, held)| (operation.to_owned(), held)));
     let trace = stage.path("trace.gpuwhy");
-    let sum = ["stats", "-r", "cuda_memory_usage_sum", "-f", "json"];
+    let sum = ["query", "cuda_memory_usage_sum", "-f", "json"];
     let output = Command::new(GPUWHY).args(sum).arg(trace).output().unwrap();
     // It also says that a release was of something older.
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));

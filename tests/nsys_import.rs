@@ -89,8 +89,7 @@ fn every_command_takes_such_a_file() {
     let (trace, database) = (stage.path("trace.gpuwhy"), stage.path("trace.sqlite"));
     export(&trace, &database);
     let stats = |file: &Path| {
-        let output =
-            Command::new(GPUWHY).args(["stats", "-f", "csv", "-r", "cuda_gpu_trace"]).arg(file).output().unwrap();
+        let output = Command::new(GPUWHY).args(["query", "cuda_gpu_trace", "-f", "csv"]).arg(file).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         output.stdout
     };
@@ -194,11 +193,11 @@ fn of_several_processes_one_is_read_and_others_can_be_chosen() {
     assert_eq!((&other["process"]["pid"], &other["process"]["command"][0]), (&4_000_000.into(), &"evaluate".into()));
     assert_eq!(kernels(&other), kernels(&alone) - 1);
     assert_eq!(other["completeness"]["activities_without_launch"], 0);
-    let output = gpuwhy(&["stats", "--pid", "4000000", "-f", "json", "-r", "cuda_api_trace"]);
+    let output = gpuwhy(&["query", "cuda_api_trace", "--pid", "4000000", "-f", "json"]);
     let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
     assert!(!rows.is_empty() && rows.iter().all(|row| row["Pid"] == 4_000_000), "{}", stderr(&output));
 
-    let output = gpuwhy(&["stats", "--pid", "77"]);
+    let output = gpuwhy(&["query", "stats", "--pid", "77"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains(&format!("no process 77 in this file, but {first} (")), "{}", stderr(&output));
     let output = Command::new(GPUWHY).args(["report", "--pid", "77"]).arg(&trace).output().unwrap();
@@ -211,7 +210,7 @@ fn a_database_of_something_else_is_refused_by_name() {
     let stage = Stage::new();
     let path = stage.path("mail.sqlite");
     Connection::open(&path).unwrap().execute_batch("CREATE TABLE inbox (subject TEXT);").unwrap();
-    for command in [&["report"][..], &["stats"], &["export", "--to", "json"]] {
+    for command in [&["report"][..], &["query", "stats"], &["export", "--to", "json"]] {
         let output = Command::new(GPUWHY).args(command).arg(&path).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{command:?}");
         let said = stderr(&output);
@@ -235,7 +234,7 @@ fn a_view_in_the_place_of_a_table_is_refused() {
         let path = stage.path("old.sqlite");
         old_file(&path);
         Connection::open(&path).unwrap().execute_batch(&format!("DROP TABLE {table}; {view};")).unwrap();
-        let output = Command::new(GPUWHY).arg("stats").arg(&path).output().unwrap();
+        let output = Command::new(GPUWHY).args(["query", "stats"]).arg(&path).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
         assert!(stderr(&output).contains(&format!("{table} is a view")), "{}", stderr(&output));
     }

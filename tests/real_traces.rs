@@ -14,8 +14,7 @@ use std::thread;
 use std::time::Instant;
 
 use flate2::read::GzDecoder;
-use gpuwhy_export::nsys::Report;
-use gpuwhy_export::recipe::Recipe;
+use gpuwhy_export::named::{Kind, NamedQuery};
 use gpuwhy_export::tables::Table;
 use profiler_core::trace::{Item, TraceReader, TraceWriter};
 use rusqlite::Connection;
@@ -177,8 +176,8 @@ fn jobs(trace: &Path, folder: &Path, is_whole: bool) -> Vec<Job> {
         Job::new("check", &[&"--json", &"--share-at-most", &"data_loading=100", &trace], Wrote::JsonLines),
         Job::new("kernels", &[&"--json", &trace], Wrote::JsonLines),
         Job::new("top", &[&"--once", &trace], Wrote::Text),
-        Job::new("recipe", &[&"--json", &"waste", &trace], Wrote::Json),
-        Job::new("stats", &[&"--json", &"--report", &FEW_STATISTICS, &trace], Wrote::Json),
+        Job::new("query", &[&"--json", &"waste", &trace], Wrote::Json),
+        Job::new("query", &[&"--json", &FEW_STATISTICS, &trace], Wrote::Json),
     ];
     let mut formats = vec![
         ("perfetto", "perfetto-trace", Wrote::Bytes),
@@ -188,12 +187,12 @@ fn jobs(trace: &Path, folder: &Path, is_whole: bool) -> Vec<Job> {
     let copy = path("compact.gpuwhy");
     jobs.push(Job::new("export", &[&"--to", &"gpuwhy", &"-o", &copy, &trace], Wrote::Trace).at(&copy));
     if is_whole {
-        let statistics: Vec<_> = Report::statistics().iter().map(ToString::to_string).collect();
+        let statistics: Vec<_> = NamedQuery::all(Kind::Report).iter().map(|report| report.name).collect();
         let (ranks, merged) = (path("rank0.gpuwhy"), path("merged.perfetto-trace"));
         ranked(trace, &ranks);
         jobs.extend([
-            Job::new("stats", &[&"--json", &"--report", &statistics.join(","), &trace], Wrote::Json),
-            Job::new("analyze", &[&"--json", &trace], Wrote::Json),
+            Job::new("query", &[&"--json", &statistics.join(","), &trace], Wrote::Json),
+            Job::new("query", &[&"--json", &"analyze", &trace], Wrote::Json),
             Job::new("query", &[&"--json", &trace, &everything()], Wrote::Json),
             Job::new("kernels", &[&trace], Wrote::Text),
             Job::new("kernels", &[&"--csv", &trace], Wrote::Text),
@@ -253,8 +252,8 @@ fn over(traces: &Path, whole: u64, told: &(dyn Fn(f64, &str) + Sync)) {
         all.extend(jobs(trace, &folder, *bytes <= whole));
     }
     let added: Vec<_> = added.into_iter().filter(|add| add.arguments.len() > 6).collect();
-    let recipes = Recipe::all().into_iter();
-    let recipes = recipes.map(|recipe| Job::new("recipe", &[&"--json", &recipe.name, &lake], Wrote::Json));
+    let recipes = NamedQuery::all(Kind::Recipe).into_iter();
+    let recipes = recipes.map(|recipe| Job::new("query", &[&"--json", &recipe.name, &lake], Wrote::Json));
     let compact = Job::new("lake", &[&"compact", &lake], Wrote::Tables).at(&lake);
     let rounds = [all, added, recipes.collect(), vec![compact]];
     let wrong: Vec<_> = rounds.into_iter().flat_map(|jobs| run(jobs, place.path(), told)).collect();

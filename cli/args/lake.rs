@@ -3,13 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use gpuwhy_export::lake::{AddOptions, CompactOptions, Tier};
-
-use crate::lake;
+use gpuwhy_export::lake::Tier;
 
 pub(super) const LAKE_HELP: &str = "\
 A lake is a folder: TABLE/date=YYYY-MM-DD/run=NAME/part-HOST-N.parquet. DuckDB, Spark, Trino, Polars and Iceberg read a
-folder of a table at once, and `gpuwhy recipe` asks it. The date is the day on which the run began (UTC); the rank is a
+folder of a table at once, and `gpuwhy query` asks it. The date is the day on which the run began (UTC); the rank is a
 column. A run appears when all of its files are complete. docs/guide/lake.md describes it.
 
 EXIT CODES:
@@ -22,16 +20,16 @@ EXAMPLES:
   gpuwhy lake add run1/ --to lake/
   gpuwhy lake add --tier full --run nightly rank3.gpuwhy --to lake/
   gpuwhy lake compact lake/
-  gpuwhy recipe stragglers lake/ --engine duckdb";
+  gpuwhy query stragglers lake/ --engine duckdb";
 
 #[derive(Args)]
 pub struct LakeArgs {
     #[command(subcommand)]
-    verb: Verb,
+    pub verb: Verb,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+pub enum Verb {
     /// Add traces: the processes of a node, or of a job
     Add(AddArgs),
     /// Make few large files of many small ones
@@ -39,26 +37,26 @@ enum Verb {
 }
 
 #[derive(Args)]
-struct AddArgs {
+pub struct AddArgs {
     /// Traces of gpuwhy, PyTorch or Nsight Systems (SQLite), or folders
     #[arg(required = true, value_name = "TRACE")]
-    traces: Vec<PathBuf>,
+    pub traces: Vec<PathBuf>,
     /// The folder of the lake, made if it does not exist
     #[arg(long, value_name = "LAKE")]
-    to: PathBuf,
+    pub to: PathBuf,
     /// Add these tables
     #[arg(long, value_name = "TIER", default_value = "summary")]
-    tier: TierArg,
+    pub tier: TierArg,
     /// Name the run of all traces [default: that of their folder]
     #[arg(long, value_name = "NAME")]
-    run: Option<String>,
+    pub run: Option<String>,
     /// Keep command lines, which may hold secrets, not only program names
     #[arg(long)]
-    with_command: bool,
+    pub with_command: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum TierArg {
+pub enum TierArg {
     /// Processes, causes, steps, collectives and what is missing
     Summary,
     /// Also every kernel, copy, call and range
@@ -66,32 +64,19 @@ enum TierArg {
 }
 
 #[derive(Args)]
-struct CompactArgs {
+pub struct CompactArgs {
     /// The folder of the lake
-    lake: PathBuf,
+    pub lake: PathBuf,
     /// Join files below this many megabytes into files of about this size
     #[arg(long, value_name = "MB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=4096))]
-    megabytes: u64,
+    pub megabytes: u64,
 }
 
-impl From<LakeArgs> for lake::Props {
-    fn from(args: LakeArgs) -> Self {
-        match args.verb {
-            Verb::Add(args) => Self::Add {
-                traces: args.traces,
-                to: args.to,
-                options: AddOptions {
-                    tier: match args.tier {
-                        TierArg::Summary => Tier::Summary,
-                        TierArg::Full => Tier::Full,
-                    },
-                    with_command: args.with_command,
-                },
-                run: args.run,
-            },
-            Verb::Compact(args) => {
-                Self::Compact { lake: args.lake, options: CompactOptions { bytes: args.megabytes << 20 } }
-            }
+impl From<TierArg> for Tier {
+    fn from(tier: TierArg) -> Self {
+        match tier {
+            TierArg::Summary => Self::Summary,
+            TierArg::Full => Self::Full,
         }
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! A subcommand is a file, with its help. Nothing outside of this folder knows clap.
 
-mod analyze;
 pub mod check;
 pub mod control;
 pub mod demo;
@@ -13,15 +12,13 @@ pub mod exporter;
 pub mod hang;
 pub mod history;
 pub mod kernels;
-mod lake;
+pub mod lake;
 pub mod manual;
 pub mod merge;
 pub mod page;
-mod query;
-mod recipe;
+pub mod query;
 pub mod report;
-mod run;
-mod stats;
+pub mod run;
 pub mod top;
 mod values;
 
@@ -31,7 +28,6 @@ use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
 use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use self::analyze::{ANALYZE_HELP, AnalyzeArgs};
 use self::check::{CHECK_HELP, CheckArgs};
 use self::control::{SWITCH_HELP, StartArgs, StopArgs};
 use self::demo::{DEMO_HELP, DemoArgs};
@@ -45,10 +41,8 @@ use self::lake::{LAKE_HELP, LakeArgs};
 use self::manual::ManualArgs;
 use self::merge::{MERGE_HELP, MergeArgs};
 use self::query::{QUERY_HELP, QueryArgs};
-use self::recipe::{RECIPE_HELP, RecipeArgs};
 use self::report::{REPORT_HELP, ReportArgs};
 use self::run::{RUN_HELP, RunArgs};
-use self::stats::{STATS_HELP, StatsArgs};
 use self::top::{TOP_HELP, TopArgs};
 use crate::prose;
 
@@ -83,18 +77,9 @@ pub enum Command {
     /// Check traces against limits, or the newest run against earlier ones
     #[command(after_help = CHECK_HELP)]
     Check(Box<CheckArgs>),
-    /// Print the tables of `nsys stats`
-    #[command(after_help = STATS_HELP)]
-    Stats(StatsArgs),
-    /// Check for common problems with the rules of `nsys analyze`
-    #[command(after_help = ANALYZE_HELP)]
-    Analyze(AnalyzeArgs),
-    /// Query traces with SQL
+    /// Query traces: tables and rules of nsys, recipes, or SQL
     #[command(after_help = QUERY_HELP)]
-    Query(QueryArgs),
-    /// Answer a question about runs, by an SQL engine of your choice
-    #[command(after_help = RECIPE_HELP)]
-    Recipe(RecipeArgs),
+    Query(Box<QueryArgs>),
     /// Compare the ranks of a job, or write them to one timeline
     #[command(after_help = MERGE_HELP)]
     Merge(MergeArgs),
@@ -148,15 +133,22 @@ pub fn parsed() -> Result<Cli, clap::Error> {
     };
     let mut command = texts(Cli::command()).mut_subcommands(texts);
     let words: Vec<_> = std::env::args_os().collect();
-    let found = command.try_get_matches_from_mut(&words).map_err(without_hidden_verbs)?;
+    let found = command.try_get_matches_from_mut(&words).map_err(with_shown_verbs)?;
     if let Some(error) = lost_value(&command, &words, &found) {
         return Err(error);
     }
     Cli::from_arg_matches(&found).map_err(|error| error.format(&mut command))
 }
 
-/// An error that suggests verbs for users alone.
-fn without_hidden_verbs(mut error: clap::Error) -> clap::Error {
+/// An error that suggests verbs for users alone, and `query` for verbs of nsys.
+fn with_shown_verbs(mut error: clap::Error) -> clap::Error {
+    if let Some(ContextValue::String(verb)) = error.get(ContextKind::InvalidSubcommand)
+        && ["stats", "analyze"].contains(&verb.as_str())
+    {
+        let names = vec![format!("query {verb}")];
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(names));
+        return error;
+    }
     if let Some(ContextValue::Strings(names)) = error.get(ContextKind::SuggestedSubcommand) {
         let command = Cli::command();
         let is_shown = |name: &&String| !command.find_subcommand(name.as_str()).is_some_and(clap::Command::is_hide_set);
@@ -217,8 +209,8 @@ EXAMPLES:
   gpuwhy check --history train.py                earlier runs: is the newest slower?
   gpuwhy check --no-sync gpuwhy-4711.gpuwhy      fail a build by what a run did
   gpuwhy export --to chrome gpuwhy-4711.gpuwhy   for Perfetto, HTA and TensorBoard
-  gpuwhy stats gpuwhy-4711.gpuwhy                the tables of nsys stats
-  gpuwhy query gpuwhy-4711.gpuwhy 'SELECT count(*) FROM kernels'
+  gpuwhy query stats gpuwhy-4711.gpuwhy          the tables of nsys stats
+  gpuwhy query 'SELECT count(*) FROM kernels' gpuwhy-4711.gpuwhy
   gpuwhy doctor                                  can programs be profiled on this machine?
   gpuwhy demo                                    see gpuwhy work without a GPU";
 

@@ -11,7 +11,6 @@ use clap::{Args, ValueEnum};
 use gpuwhy_inject::config;
 
 use super::values::value_of;
-use crate::run;
 
 // The modes with their prices come from measurements: benches/gpu/publish.py writes the file.
 pub(super) const RUN_HELP: &str = concat!(
@@ -52,81 +51,82 @@ EXAMPLES:
   gpuwhy run --cupti-path /usr/local/cuda/extras/CUPTI/lib64/libcupti.so -- ./simulate"
 );
 
-#[derive(Args)]
+#[derive(Args, Debug, Default)]
 pub struct RunArgs {
     /// Write the trace here, a file per CUDA process, or `off` [default: gpuwhy-%p.gpuwhy]
     #[arg(short, long, value_name = "PATTERN")]
-    output: Option<String>,
+    pub output: Option<String>,
     /// Print this on stderr when a CUDA process ends [default: summary]
     #[arg(long, value_name = "HOW")]
-    report: Option<ReportMode>,
+    pub report: Option<ReportMode>,
     /// Print a line about the bottleneck this often, such as 1s or 500ms
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = value_of(config::LIVE))]
-    live: Option<String>,
+    pub live: Option<String>,
     /// Name the run, alike on all ranks, for metrics [default: the launcher's job]
     #[arg(long = "run", value_name = "NAME", value_parser = value_of(config::RUN))]
-    run_name: Option<String>,
+    pub run_name: Option<String>,
     /// Set how much libprof.so logs on stderr
     #[arg(long, value_name = "LEVEL")]
-    log: Option<LogLevel>,
+    pub log: Option<LogLevel>,
     /// Record at most: monitor, auto, light or full [default: light]
     #[arg(long, value_name = "MODE", help_heading = "What it may cost", value_parser = value_of(config::MODE))]
-    mode: Option<String>,
+    pub mode: Option<String>,
     /// Limit tracing to this share of the launching threads' time, such as 1%
     #[arg(long, value_name = "PERCENT", help_heading = "What it may cost", value_parser = value_of(config::MAX_OVERHEAD))]
-    max_overhead: Option<String>,
+    pub max_overhead: Option<String>,
     /// Record CUDA graphs by node or whole: node, graph, auto [default: node]
     #[arg(long, value_name = "LEVEL", help_heading = "What it may cost", value_parser = value_of(config::CUDA_GRAPH_TRACE))]
-    cuda_graph_trace: Option<String>,
+    pub cuda_graph_trace: Option<String>,
     /// Measure none (the whole run), cudaProfilerApi, nvtx or command [default: none]
     #[arg(short = 'c', long, value_name = "WHAT", help_heading = "What is measured", value_parser = value_of(config::CAPTURE_RANGE))]
-    capture_range: Option<String>,
+    pub capture_range: Option<String>,
     /// Name the range of -c nvtx, -c command, --steps: range, range@domain
     #[arg(short = 'p', long, value_name = "RANGE", help_heading = "What is measured", value_parser = value_of(config::NVTX_CAPTURE))]
-    nvtx_capture: Option<String>,
+    pub nvtx_capture: Option<String>,
     /// Do this after a capture: none, stop, stop-shutdown, repeat, repeat:N [default: stop-shutdown]
     #[arg(long, value_name = "THEN", help_heading = "What is measured", value_parser = value_of(config::CAPTURE_RANGE_END))]
-    capture_range_end: Option<String>,
+    pub capture_range_end: Option<String>,
     /// Capture steps as torch.profiler does: skip,wait,warmup,active,repeat
     #[arg(long, value_name = "STEPS", help_heading = "What is measured", value_parser = value_of(config::STEPS))]
-    steps: Option<String>,
+    pub steps: Option<String>,
     /// Start no capture before so many seconds (also 500ms, 2m)
     #[arg(short = 'y', long, value_name = "SECONDS", help_heading = "What is measured", allow_hyphen_values = true, value_parser = value_of(config::DELAY))]
-    delay: Option<String>,
+    pub delay: Option<String>,
     /// Stop a capture after so many seconds
     #[arg(short = 'd', long, value_name = "SECONDS", help_heading = "What is measured", allow_hyphen_values = true, value_parser = value_of(config::DURATION))]
-    duration: Option<String>,
+    pub duration: Option<String>,
     /// Keep CUPTI (exclusive) or lend it to other profilers (yield) [default: exclusive]
     #[arg(long, value_name = "exclusive|yield", help_heading = "What is measured", value_parser = value_of(config::CUPTI_SHARING))]
-    cupti_sharing: Option<String>,
+    pub cupti_sharing: Option<String>,
     /// Record allocations: the memory held, its peak and who took it [default: off]
     #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = value_of(config::MEMORY_USAGE))]
-    cuda_memory_usage: Option<String>,
+    pub cuda_memory_usage: Option<String>,
     /// Read GPU counters: auto, off, gauges, on or on:HZ [default: gauges, in mode monitor auto; without a value: on]
     #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = value_of(config::GPU_METRICS))]
-    gpu_metrics: Option<String>,
+    pub gpu_metrics: Option<String>,
     /// Add a line about the run to this file, or `off`
     #[arg(long, value_name = "FILE")]
-    history: Option<PathBuf>,
+    pub history: Option<PathBuf>,
     /// Use this libcupti instead of searching for one
     #[arg(long = "cupti-path", value_name = "PATH", value_parser = shared_library)]
-    cupti: Option<PathBuf>,
+    pub cupti: Option<PathBuf>,
     /// Let PyTorch make NVTX ranges, without a change to the program
     #[arg(long, value_name = "WHICH")]
-    pytorch: Option<PyTorchRanges>,
+    pub pytorch: Option<PyTorchRanges>,
     /// Replace another tool's injection variables; start nsys and ncu too
     #[arg(long)]
-    force: bool,
+    pub force: bool,
     /// Have NCCL report communicator, size and algorithm of collectives
     #[arg(long)]
-    nccl: bool,
+    pub nccl: bool,
     /// The command and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
-    command: Vec<OsString>,
+    pub command: Vec<OsString>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum ReportMode {
+/// What is printed when a process ends.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum ReportMode {
     /// Nothing
     Off,
     /// The verdict and its evidence
@@ -135,8 +135,9 @@ enum ReportMode {
     Full,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum PyTorchRanges {
+/// Which ranges PyTorch makes by itself.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum PyTorchRanges {
     /// A range for each operator, forwards and backwards, as torch.autograd.profiler.emit_nvtx makes them
     #[value(name = "autograd-nvtx")]
     Autograd,
@@ -148,8 +149,9 @@ enum PyTorchRanges {
     Functions,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum LogLevel {
+/// How much libprof.so logs.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum LogLevel {
     Off,
     Error,
     Warn,
@@ -168,41 +170,6 @@ fn shared_library(text: &str) -> Result<PathBuf, String> {
 }
 
 /// The name of a value on the command line, which is also its name in the environment.
-fn name(value: impl ValueEnum) -> String {
+pub fn name(value: impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
-}
-
-impl From<RunArgs> for run::Props {
-    fn from(args: RunArgs) -> Self {
-        Self {
-            output: args.output,
-            report: args.report.map(name),
-            live: args.live,
-            log: args.log.map(name),
-            variables: [
-                (config::CAPTURE_RANGE, args.capture_range),
-                (config::NVTX_CAPTURE, args.nvtx_capture),
-                (config::CAPTURE_RANGE_END, args.capture_range_end),
-                (config::STEPS, args.steps),
-                (config::DELAY, args.delay),
-                (config::DURATION, args.duration),
-                (config::CUPTI_SHARING, args.cupti_sharing),
-                (config::MEMORY_USAGE, args.cuda_memory_usage),
-                (config::GPU_METRICS, args.gpu_metrics),
-                (config::MODE, args.mode),
-                (config::RUN, args.run_name),
-                (config::MAX_OVERHEAD, args.max_overhead),
-                (config::CUDA_GRAPH_TRACE, args.cuda_graph_trace),
-            ]
-            .into_iter()
-            .filter_map(|(variable, value)| Some((variable, value?)))
-            .collect(),
-            history: run::History::Kept(args.history),
-            cupti: args.cupti,
-            pytorch: args.pytorch.map(name),
-            force: args.force,
-            nccl: args.nccl,
-            command: args.command,
-        }
-    }
 }

@@ -10,6 +10,8 @@ use profiler_core::counters::roofs::{Limit, Roof};
 use profiler_core::whatif::ScenarioKind;
 use profiler_core::words;
 
+use crate::nearest::edits;
+
 /// The glossary.
 pub const FILE: &str = "docs/guide/glossary.md";
 const GLOSSARY: &str = include_str!("../../docs/guide/glossary.md");
@@ -145,21 +147,6 @@ fn plain(markdown: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Letters to insert, leave out or replace to come from one word to the other.
-fn edits(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (line, letter) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], line + 1);
-        for (column, other) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *other);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -271,6 +258,5 @@ mod tests {
     #[test]
     fn markdown_becomes_text() {
         assert_eq!(plain("See [the\nreport](a.md#b), **not** `x`."), "See the report, not x.");
-        assert_eq!(edits("dispatch", "dispatcher"), 2);
     }
 }

@@ -17,6 +17,7 @@ use anyhow::{Context, Result, bail};
 use gpuwhy_inject::config::{self, Level, ReportStyle, Settings, SettingsError};
 use tracing::{debug, info};
 
+use crate::args::run::{RunArgs, name};
 use crate::{history, install_paths, message};
 
 /// Exit code when gpuwhy fails before the command starts, as `env`, `timeout` and `docker run` have it.
@@ -36,51 +37,14 @@ pub const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
 /// The variable from which NCCL takes its profiler plugin.
 pub const NCCL_PLUGIN: &str = config::NCCL_PLUGIN;
 
-/// What to start and how to profile it. `None` leaves the variable in the environment as it is.
-#[derive(Debug, Default)]
-pub struct Props {
-    /// Pattern of the trace file's path.
-    pub output: Option<String>,
-    /// What is printed at the end.
-    pub report: Option<String>,
-    /// Time between two live lines.
-    pub live: Option<String>,
-    /// How much the library logs.
-    pub log: Option<String>,
-    /// What is measured and recorded, as variables of the library.
-    pub variables: Vec<(&'static str, String)>,
-    /// Whether a line about the run is kept.
-    pub history: History,
-    /// The libcupti to use.
-    pub cupti: Option<PathBuf>,
-    /// Which ranges PyTorch makes by itself.
-    pub pytorch: Option<String>,
-    /// Whether another tool's [`INJECTION`] and [`NVTX_INJECTION`] may be replaced.
-    pub force: bool,
-    /// Have NCCL tell libprof.so its operations.
-    pub nccl: bool,
-    /// The command and its arguments; at least the command.
-    pub command: Vec<OsString>,
-}
-
-/// Whether a line about the run is kept, for `gpuwhy check --history`.
-#[derive(Debug, Default)]
-pub enum History {
-    /// No.
-    #[default]
-    Off,
-    /// In this file (`off` for none); without one where [`config::HISTORY`] says, else in the usual place.
-    Kept(Option<PathBuf>),
-}
-
 /// Becomes the command. Returns only when that failed or was refused, with the exit code to leave with.
 ///
 /// # Errors
 ///
 /// When `libprof.so` is not found, when another tool is to be injected already or will be, or when a path cannot be
 /// made absolute.
-pub fn run(props: &Props) -> Result<u8> {
-    let mut command = match prepare(props)? {
+pub fn run(args: &RunArgs) -> Result<u8> {
+    let mut command = match prepare(args, &[])? {
         Ok(command) => command,
         Err(refused) => return Ok(refused),
     };
@@ -88,18 +52,19 @@ pub fn run(props: &Props) -> Result<u8> {
     Ok(cannot_start(command.get_program(), &error))
 }
 
-/// What is to be started, with its environment; `Err` with the exit code where the settings are refused.
+/// What is to be started, with its environment, to which `more` belongs; `Err` with the exit code where the settings
+/// are refused.
 ///
 /// # Errors
 ///
 /// As [`run`].
-pub fn prepare(props: &Props) -> Result<Result<Command, u8>> {
-    let Some((program, arguments)) = props.command.split_first() else {
+pub fn prepare(args: &RunArgs, more: &[(&'static str, String)]) -> Result<Result<Command, u8>> {
+    let Some((program, arguments)) = args.command.split_first() else {
         bail!("no command given");
     };
     let library = install_paths::library()?;
     if let Some(other) = other_library(INJECTION, &library)
-        && !props.force
+        && !args.force
     {
         bail!(
             "{INJECTION} is set to {} already, and the driver loads only one library. Unset the variable, or pass --force \
@@ -108,14 +73,15 @@ pub fn prepare(props: &Props) -> Result<Result<Command, u8>> {
         );
     }
     if let Some(tool) = tool_that_injects(program)
-        && !props.force
+        && !args.force
     {
         bail!(
             "{tool} replaces {INJECTION} for the program that it starts, or refuses to start it, so gpuwhy would measure \
              nothing. Run the two tools separately, or pass --force."
         );
     }
-    let options = variables(props)?;
+    let mut options = variables(args)?;
+    options.extend(more.iter().map(|(variable, value)| (*variable, value.into())));
     let (settings, complaints) = settings(&options);
     complaints.iter().for_each(|complaint| message::say(&complaint.to_string()));
     if complaints.iter().any(SettingsError::is_serious) {
@@ -127,7 +93,7 @@ pub fn prepare(props: &Props) -> Result<Result<Command, u8>> {
     // The library does not print the same warnings again.
     command.env(config::WARNED, config::warned(&complaints));
     match other_library(NVTX_INJECTION, &library) {
-        Some(other) if !props.force => message::say(&format!(
+        Some(other) if !args.force => message::say(&format!(
             "{NVTX_INJECTION} is set to {}: the program's NVTX ranges go to that library and will be missing from the report. \
              Unset the variable, or pass --force to replace it.",
             Path::new(&other).display()
@@ -137,8 +103,8 @@ pub fn prepare(props: &Props) -> Result<Result<Command, u8>> {
         }
     }
     match std::env::var_os(NCCL_PLUGIN).filter(|value| !value.is_empty() && value != config::NCCL_PLUGIN_NAME) {
-        _ if !props.nccl => {}
-        Some(other) if !props.force => message::say(&format!(
+        _ if !args.nccl => {}
+        Some(other) if !args.force => message::say(&format!(
             "{NCCL_PLUGIN} is set to {}: NCCL tells that plugin what it does, so sizes and communicators of collectives will \
              be missing from the report. Unset the variable, or pass --force to replace it.",
             Path::new(&other).display()
@@ -148,8 +114,8 @@ pub fn prepare(props: &Props) -> Result<Result<Command, u8>> {
             command.env(NCCL_PLUGIN, config::NCCL_PLUGIN_NAME);
         }
     }
-    if let Some(mode) = &props.pytorch {
-        command.env("PYTHONPATH", pytorch::python_path(mode)?);
+    if let Some(mode) = args.pytorch {
+        command.env("PYTHONPATH", pytorch::python_path(&name(mode))?);
     }
     if io::stderr().is_terminal()
         && let Some(line) = announcement(&settings)
@@ -216,33 +182,41 @@ pub fn other_library(variable: &str, library: &Path) -> Option<OsString> {
 /// The variables that the options stand for.
 ///
 /// Paths are made absolute: they mean the folder in which gpuwhy was called, and the program may leave it.
-fn variables(props: &Props) -> Result<Vec<(&'static str, OsString)>> {
+fn variables(args: &RunArgs) -> Result<Vec<(&'static str, OsString)>> {
     let absolute = |option: &str, path: &Path| {
         std::path::absolute(path).map(PathBuf::into_os_string).with_context(|| format!("{option} {}", path.display()))
     };
     let mut variables = Vec::new();
-    if let Some(pattern) = &props.output {
+    if let Some(pattern) = &args.output {
         let value = if pattern == "off" { pattern.into() } else { absolute("--output", Path::new(pattern))? };
         variables.push(("GPUWHY_OUTPUT", value));
     }
-    if let Some(path) = &props.cupti {
+    if let Some(path) = &args.cupti {
         variables.push(("GPUWHY_CUPTI_PATH", absolute("--cupti-path", path)?));
     }
-    match &props.history {
-        History::Off => variables.push((config::HISTORY, "off".into())),
-        History::Kept(Some(path)) if path.as_os_str() == "off" => variables.push((config::HISTORY, "off".into())),
-        History::Kept(Some(path)) => variables.push((config::HISTORY, absolute("--history", path)?)),
-        History::Kept(None) => {
-            variables.extend(history::file::ready().map(|path| (config::HISTORY, path.into_os_string())));
-        }
+    match &args.history {
+        Some(path) if path.as_os_str() == "off" => variables.push((config::HISTORY, "off".into())),
+        Some(path) => variables.push((config::HISTORY, absolute("--history", path)?)),
+        None => variables.extend(history::file::ready().map(|path| (config::HISTORY, path.into_os_string()))),
     }
-    variables.extend(props.variables.iter().map(|(variable, value)| (*variable, value.into())));
-    for (variable, value) in
-        [("GPUWHY_REPORT", &props.report), ("GPUWHY_LIVE", &props.live), ("GPUWHY_LOG", &props.log)]
-    {
-        if let Some(value) = value {
-            variables.push((variable, value.into()));
-        }
-    }
+    let given = [
+        (config::CAPTURE_RANGE, &args.capture_range),
+        (config::NVTX_CAPTURE, &args.nvtx_capture),
+        (config::CAPTURE_RANGE_END, &args.capture_range_end),
+        (config::STEPS, &args.steps),
+        (config::DELAY, &args.delay),
+        (config::DURATION, &args.duration),
+        (config::CUPTI_SHARING, &args.cupti_sharing),
+        (config::MEMORY_USAGE, &args.cuda_memory_usage),
+        (config::GPU_METRICS, &args.gpu_metrics),
+        (config::MODE, &args.mode),
+        (config::RUN, &args.run_name),
+        (config::MAX_OVERHEAD, &args.max_overhead),
+        (config::CUDA_GRAPH_TRACE, &args.cuda_graph_trace),
+        ("GPUWHY_REPORT", &args.report.map(name)),
+        ("GPUWHY_LIVE", &args.live),
+        ("GPUWHY_LOG", &args.log.map(name)),
+    ];
+    variables.extend(given.into_iter().filter_map(|(variable, value)| Some((variable, value.as_ref()?.into()))));
     Ok(variables)
 }

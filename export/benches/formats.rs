@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use gpuwhy_export::nsys::{Report, Reports};
+use gpuwhy_export::named::NamedQuery;
+use gpuwhy_export::nsys::Reports;
 use gpuwhy_export::query::Query;
 use gpuwhy_export::stats::{StatsOptions, TableFormat};
 use gpuwhy_export::tables::Label;
@@ -73,7 +74,7 @@ fn child(work: &str, trace: &Path, folder: &Path) {
     let label = Label { run: "run".to_owned(), rank: 0 };
     match work {
         "stats" => {
-            let reports = [Report::statistic("cuda_gpu_kern_sum").expect("a report")];
+            let reports = [NamedQuery::named("cuda_gpu_kern_sum").expect("a report")];
             let loaded = Reports::load(vec![(&trace).into()], &reports, progress).expect("the tables");
             loaded.write(&reports[0], &StatsOptions::default(), &mut nowhere).expect("stats");
         }

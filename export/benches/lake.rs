@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use gpuwhy_export::lake::simulated::Job;
 use gpuwhy_export::lake::{CompactOptions, Lake, compact};
+use gpuwhy_export::named::NamedQuery;
 use gpuwhy_export::query::Query;
-use gpuwhy_export::recipe::Recipe;
 use gpuwhy_export::stats::StatsOptions;
 use gpuwhy_export::unwatched;
 
@@ -36,7 +36,7 @@ fn main() {
         done.after,
         done.bytes_after as f64 / each
     );
-    let late = Recipe::named("late_because").and_then(|recipe| recipe.sql(&[])).expect("a recipe");
+    let late = NamedQuery::named("late_because").expect("a recipe").sql();
     for (name, sql) in [("join of collectives", JOIN), ("late_because", late.as_str())] {
         let begin = Instant::now();
         let query = Query::new(sql).expect("SQL");

@@ -8,7 +8,8 @@ use std::fs::{self, File};
 use std::io::BufWriter;
 use std::time::Instant;
 
-use gpuwhy_export::nsys::{Report, Reports};
+use gpuwhy_export::named::NamedQuery;
+use gpuwhy_export::nsys::Reports;
 use gpuwhy_export::stats::{StatsOptions, TableFormat};
 use gpuwhy_export::{TraceFile, unwatched};
 use profiler_core::dictionary::Dictionary;
@@ -29,15 +30,13 @@ fn main() {
     let bytes = fs::metadata(file.path()).expect("its size").len();
     println!("{written} events, {:.1} MB, highest resident memory {} MB", bytes as f64 / 1e6, resident());
     let trace = TraceFile::open(file.path()).expect("the trace");
-    for name in ["cuda_gpu_kern_sum", "cuda_api_sum", "cuda_kern_exec_sum", "nvtx_sum", "nvtx_gpu_proj_sum"] {
-        timed(&trace, Report::statistic(name).expect("a report"), written);
-    }
-    for name in ["cuda_api_sync", "gpu_gaps", "gpu_time_util"] {
-        timed(&trace, Report::rule(name).expect("a rule"), written);
+    let reports = ["cuda_gpu_kern_sum", "cuda_api_sum", "cuda_kern_exec_sum", "nvtx_sum", "nvtx_gpu_proj_sum"];
+    for name in reports.into_iter().chain(["cuda_api_sync", "gpu_gaps", "gpu_time_util"]) {
+        timed(&trace, NamedQuery::named(name).expect("a report or rule"), written);
     }
 }
 
-fn timed(trace: &TraceFile, report: Report, events: u64) {
+fn timed(trace: &TraceFile, report: NamedQuery, events: u64) {
     let options = StatsOptions { format: TableFormat::Csv, ..StatsOptions::default() };
     let began = Instant::now();
     let reports = [report];
@@ -47,7 +46,7 @@ fn timed(trace: &TraceFile, report: Report, events: u64) {
     let rate = events as f64 / seconds / 1e6;
     println!(
         "{:<20} {seconds:>6.2} s  {rate:>6.2} M events/s  highest resident memory {:>5} MB",
-        reports[0].to_string(),
+        reports[0].name,
         resident()
     );
 }

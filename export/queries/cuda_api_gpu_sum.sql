@@ -2,9 +2,7 @@
 WITH operations AS (
   SELECT 'CUDA_API' AS category, {call} AS operation, function AS key, start_ns, end_ns, duration_ns FROM api
   UNION ALL
-  SELECT 'CUDA_KERNEL', name, mangled_name, start_ns, end_ns, duration_ns FROM kernels
-  UNION ALL
-  SELECT 'MEMORY_OPER', name, name, start_ns, end_ns, duration_ns FROM ({memory_operations})
+  {gpu_operations}
 )
 SELECT {share}, COUNT(*) AS "Instances", {spread}, category AS "Category", operation AS "Operation"
 FROM operations

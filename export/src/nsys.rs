@@ -4,106 +4,31 @@
 //! even where gpuwhy's own report says the same with other words. What a trace of gpuwhy does not hold, such as
 //! priorities, stays empty.
 //!
-//! Each is a file of `queries/`, in the form of a recipe. Its columns have nsys's names, and the unit in a name says
-//! what a value is: `(ns)` is printed in the unit of time that was asked for, `(MB)` and `(MB/s)` are bytes, `(%)` has
-//! one decimal. Values that are bound: `:origin`, the start of tracing; `:from` and `:until`, the filter by time;
-//! `:process`, the process. A query behind `-- lacks TEXT` counts what the answer is without.
+//! Each is a [`NamedQuery`]. Its columns have nsys's names, and the unit in a name says what a value is: `(ns)` is
+//! printed in the unit of time that was asked for, `(MB)` and `(MB/s)` are bytes, `(%)` has one decimal. Values that
+//! are bound: `:origin`, the start of tracing; `:from` and `:until`, the filter by time; `:process`, the process. A
+//! query behind `-- lacks TEXT` counts what the answer is without.
 
-use std::fmt;
 use std::io::Write;
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Statement, ToSql};
 
 use crate::error::ExportError;
+use crate::named::NamedQuery;
 use crate::query::{Database, Query, Used, failed};
-use crate::recipe::{Recipe, Shelf};
 use crate::stats::{
     Cell, Column, Heading, Printer, RowSink as _, StatsOptions, Subject, TableFormat, TimeFilter, TimeUnit, Widths,
 };
 use gpuwhy_import::Progress;
 
-/// Rows that a rule shows, unless told otherwise (nsys's own limit).
-const ROWS: u64 = 50;
-
-/// A report or a rule, with its options.
-#[derive(Clone, Debug)]
-pub struct Report {
-    recipe: Recipe,
-    values: Vec<(String, String)>,
-    rows: u64,
-}
-
-impl Report {
-    /// All reports of `nsys stats`, in the order of the alphabet.
-    #[must_use]
-    pub fn statistics() -> Vec<Self> {
-        Recipe::on(Shelf::Statistics).into_iter().map(|recipe| Self::new(recipe, u64::MAX)).collect()
-    }
-
-    /// All rules of `nsys analyze`, in its order.
-    #[must_use]
-    pub fn rules() -> Vec<Self> {
-        Recipe::on(Shelf::Rules).into_iter().map(|recipe| Self::new(recipe, ROWS)).collect()
-    }
-
-    fn new(recipe: Recipe, rows: u64) -> Self {
-        Self { recipe, values: Vec::new(), rows }
-    }
-
-    /// The report of this name.
-    ///
-    /// # Errors
-    ///
-    /// When there is none; the error names them.
-    pub fn statistic(name: &str) -> Result<Self, String> {
-        named(Self::statistics(), name, "report")
-    }
-
-    /// `NAME[:OPTION=VALUE]...`, as nsys has it: `gpu_gaps:gap=10:rows=5`.
-    ///
-    /// # Errors
-    ///
-    /// When there is no such rule or option; the error names them.
-    pub fn rule(text: &str) -> Result<Self, String> {
-        let mut parts = text.split(':');
-        let mut rule = named(Self::rules(), parts.next().unwrap_or_default(), "rule")?;
-        for part in parts {
-            match part.split_once('=') {
-                Some(("rows", "-1")) => rule.rows = u64::MAX,
-                Some(("rows", rows)) => {
-                    let rows = rows.parse().ok().filter(|&rows| rows > 0);
-                    rule.rows = rows.ok_or_else(|| format!("{part:?}: expected a number of rows, or -1 for all"))?;
-                }
-                Some((name, value)) => rule.values.push((name.to_owned(), value.to_owned())),
-                None => return Err(format!("{part:?}: OPTION=VALUE is expected")),
-            }
-        }
-        rule.recipe.sql(&rule.values).map_err(|error| error.to_string())?;
-        Ok(rule)
-    }
-
-    /// Its query, and those that count what it lacks, with what that is.
-    fn queries(&self) -> Result<(Query, Vec<Lack>), ExportError> {
-        let lacks =
-            self.recipe.lacks.iter().map(|&(what, sql)| Ok((what, Query::new(&self.recipe.filled(sql, &[])?)?)));
-        Ok((Query::new(&self.recipe.sql(&self.values)?)?, lacks.collect::<Result<_, ExportError>>()?))
-    }
-}
-
-fn named(all: Vec<Report>, name: &str, what: &str) -> Result<Report, String> {
-    let names: Vec<&str> = all.iter().map(|report| report.recipe.name).collect();
-    let unknown = || format!("no such {what}; there are {}", names.join(", "));
-    all.iter().find(|report| report.recipe.name == name).cloned().ok_or_else(unknown)
-}
-
 /// What a report lacks, and the query that counts it.
 type Lack = (&'static str, Query);
 
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.recipe.name)
-    }
+/// The query of a report, and those that count what it lacks.
+fn queries(report: &NamedQuery) -> Result<(Query, Vec<Lack>), ExportError> {
+    let lacks = report.lacks.iter().map(|&(what, sql)| Ok((what, Query::new(&report.filled(sql))?)));
+    Ok((report.query()?, lacks.collect::<Result<_, ExportError>>()?))
 }
 
 /// Traces whose tables are loaded.
@@ -122,12 +47,12 @@ impl<'t> Reports<'t> {
     /// When a trace cannot be read, or the temporary database cannot grow.
     pub fn load(
         subjects: Vec<Subject<'t>>,
-        reports: &[Report],
+        reports: &[NamedQuery],
         progress: &mut Progress<'_>,
     ) -> Result<Self, ExportError> {
         let mut used = Used::default();
         for report in reports {
-            let (query, lacks) = report.queries()?;
+            let (query, lacks) = queries(report)?;
             for query in [&query].into_iter().chain(lacks.iter().map(|(_, query)| query)) {
                 query.add_used(&mut used);
             }
@@ -153,27 +78,27 @@ impl<'t> Reports<'t> {
     /// When the database cannot be read, or `output` cannot be written.
     pub fn write(
         &self,
-        report: &Report,
+        report: &NamedQuery,
         options: &StatsOptions,
         output: &mut dyn Write,
     ) -> Result<Vec<String>, ExportError> {
         let several = self.traces.len() > 1;
-        let (query, lacks) = report.queries()?;
+        let (query, lacks) = queries(report)?;
         let (mut names, units): (Vec<String>, Vec<Unit>) =
             query.columns().iter().map(|name| Unit::of(name, options.unit)).unzip();
         if several {
             names.splice(0..0, ["Run", "Rank"].map(str::to_owned));
         }
         let columns = names.into_iter().map(|name| Column { name, is_text: false }).collect();
-        let note = Some(report.recipe.notes.join("\n")).filter(|note| !note.is_empty());
-        let mut heading = Heading { title: report.recipe.about, name: report.recipe.name, note, columns };
+        let note = Some(report.notes.join("\n")).filter(|note| !note.is_empty());
+        let mut heading = Heading { title: report.about, name: report.name, note, columns };
 
         let mut widths = Widths::new(options.width);
         if options.format == TableFormat::Table {
             widths.begin(&heading).map_err(ExportError::output)?;
             let (mut any, mut left_out) = (false, 0);
             for trace in &self.traces {
-                left_out += rows(trace, &query, &units, report.rows, several, &mut |cells| {
+                left_out += rows(trace, &query, &units, report.most_rows(), several, &mut |cells| {
                     any = true;
                     for (column, cell) in heading.columns.iter_mut().zip(cells) {
                         column.is_text |= matches!(cell, Cell::Text(_));
@@ -184,7 +109,7 @@ impl<'t> Reports<'t> {
             if let Some(note) = heading.note.as_mut().filter(|_| left_out > 0) {
                 note.push_str(&format!("\n{left_out} more are not shown (rows=-1 shows all)."));
             }
-            if let (false, Some(none)) = (any, report.recipe.none) {
+            if let (false, Some(none)) = (any, report.none) {
                 let heading = Heading { note: Some(none.to_owned()), columns: Vec::new(), ..heading };
                 Printer::new(output, options, Widths::default()).begin(&heading).map_err(ExportError::output)?;
                 return self.missing(report, &query, &lacks, &[]);
@@ -195,14 +120,14 @@ impl<'t> Reports<'t> {
         let (mut has_begun, mut empty) = (false, Vec::new());
         for trace in &self.traces {
             let mut any = false;
-            rows(trace, &query, &units, report.rows, several, &mut |cells| {
+            rows(trace, &query, &units, report.most_rows(), several, &mut |cells| {
                 any = true;
                 if !std::mem::replace(&mut has_begun, true) {
                     printer.begin(&heading).map_err(ExportError::output)?;
                 }
                 printer.row(cells).map_err(ExportError::output)
             })?;
-            empty.push(!any && report.recipe.none.is_none());
+            empty.push(!any && report.none.is_none());
         }
         if has_begun {
             printer.end().map_err(ExportError::output)?;
@@ -213,7 +138,7 @@ impl<'t> Reports<'t> {
     /// What the answer is without, and of which traces it is empty.
     fn missing(
         &self,
-        report: &Report,
+        report: &NamedQuery,
         query: &Query,
         lacks: &[(&'static str, Query)],
         empty: &[bool],
@@ -230,11 +155,13 @@ impl<'t> Reports<'t> {
             }
             let is_filtered = subject.filter != TimeFilter::default();
             if is_filtered && !query.sql().contains(":from") {
-                notes.push(subject.said(format!("{report}: the whole trace is meant, filters do not apply"), several));
+                let note = format!("{}: the whole trace is meant, filters do not apply", report.name);
+                notes.push(subject.said(note, several));
             }
             if empty.get(place) == Some(&true) {
                 let part = if is_filtered { " in the part that the filter leaves" } else { "" };
-                notes.push(format!("{report}: {} has no such records{part}", subject.trace.path().display()));
+                let path = subject.trace.path().display();
+                notes.push(format!("{}: {path} has no such records{part}", report.name));
             }
         }
         Ok(notes)
@@ -246,7 +173,7 @@ fn rows(
     (subject, connection): &(Subject<'_>, Connection),
     query: &Query,
     units: &[Unit],
-    limit: u64,
+    limit: Option<u64>,
     several: bool,
     visit: &mut dyn FnMut(&[Cell]) -> Result<(), ExportError>,
 ) -> Result<u64, ExportError> {
@@ -258,7 +185,7 @@ fn rows(
     let mut cells = Vec::new();
     while let Some(row) = rows.next().map_err(sql)? {
         count += 1;
-        if count > limit {
+        if limit.is_some_and(|limit| count > limit) {
             continue;
         }
         cells.clear();
@@ -270,7 +197,7 @@ fn rows(
         }
         visit(&cells)?;
     }
-    Ok(count.saturating_sub(limit))
+    Ok(limit.map_or(0, |limit| count.saturating_sub(limit)))
 }
 
 fn bind(statement: &mut Statement<'_>, subject: &Subject<'_>) -> rusqlite::Result<()> {
@@ -325,31 +252,15 @@ impl Unit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::named::Kind;
 
     #[test]
     fn every_report_is_a_query_of_the_tables() {
-        for report in Report::statistics().into_iter().chain(Report::rules()) {
-            let (query, lacks) = report.queries().unwrap_or_else(|error| panic!("{report}: {error}"));
-            assert!(
-                !query.columns().is_empty() && lacks.iter().all(|(_, query)| query.columns().len() == 1),
-                "{report}"
-            );
-            assert!(report.recipe.none.is_some() == (report.rows == ROWS), "{report}: what a rule says of nothing");
-        }
-    }
-
-    #[test]
-    fn reports_are_found_by_name_and_rules_have_options() {
-        assert_eq!(Report::statistic("cuda_gpu_kern_sum").unwrap().to_string(), "cuda_gpu_kern_sum");
-        assert!(Report::statistic("gpukernsum").unwrap_err().contains("cuda_gpu_kern_sum"));
-        let rule = Report::rule("gpu_gaps:gap=1.5:rows=-1").unwrap();
-        assert_eq!(rule.rows, u64::MAX);
-        assert!(rule.queries().unwrap().0.sql().contains(">= 1.5 * 1e6"));
-        assert!(Report::rule("gpu_time_util:threshold=80:chunks=10").is_ok());
-        for wrong in
-            ["gpu_gap", "gpu_gaps:chunks=3", "gpu_gaps:gap", "cuda_api_sync:rows=0", "gpu_time_util:threshold=x"]
-        {
-            assert!(Report::rule(wrong).is_err(), "{wrong}");
+        for report in NamedQuery::all(Kind::Report).into_iter().chain(NamedQuery::all(Kind::Rule)) {
+            let name = report.name;
+            let (query, lacks) = queries(&report).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert!(!query.columns().is_empty() && lacks.iter().all(|(_, query)| query.columns().len() == 1), "{name}");
+            assert!(report.none.is_some() == (report.kind == Kind::Rule), "{name}: what a rule says of nothing");
         }
     }
 

@@ -73,7 +73,7 @@ pub struct SessionBuilder {
 }
 
 impl SessionBuilder {
-    /// Keeps the trace in this file, for `gpuwhy report`, `diff`, `stats` and `export`. A file that exists is not
+    /// Keeps the trace in this file, for `gpuwhy report`, `diff`, `query` and `export`. A file that exists is not
     /// overwritten: the new one gets a number, see [`Session::trace`].
     #[must_use]
     pub fn trace(mut self, path: impl Into<PathBuf>) -> Self {

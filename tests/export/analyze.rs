@@ -1,4 +1,4 @@
-//! `gpuwhy analyze` against SQL over the exported tables, and against sums of the report.
+//! The rules of nsys against SQL over the exported tables, and against sums of the report.
 
 use std::process::Output;
 
@@ -23,7 +23,7 @@ fn database(stage: &Stage) -> Connection {
 }
 
 fn analyze(stage: &Stage, rule: &str, format: &str) -> Output {
-    let output = gpuwhy(&[&"analyze", &"--rule", &rule, &"-f", &format, &stage.path("trace.gpuwhy")]);
+    let output = gpuwhy(&[&"query", &rule, &"-f", &format, &stage.path("trace.gpuwhy")]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     output
 }
@@ -142,7 +142,7 @@ fn a_rule_that_finds_nothing_says_so_to_people_only() {
     let text = String::from_utf8(analyze(&stage, "cuda_memset_sync", "table").stdout).unwrap();
     assert!(text.contains("(cuda_memset_sync)") && text.contains("waited for no memset"), "{text}");
     assert!(analyze(&stage, "cuda_memset_sync", "csv").stdout.is_empty());
-    let output = gpuwhy(&[&"analyze", &"--rule", &"gpu_gap", &stage.path("trace.gpuwhy")]);
+    let output = gpuwhy(&[&"query", &"gpu_gap", &stage.path("trace.gpuwhy")]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("gpu_gaps"), "{}", stderr(&output));
 }

@@ -157,7 +157,7 @@ fn what_the_pytorch_profiler_wrote_is_a_trace_for_every_command() {
     let output = gpuwhy(&[&"export", &"--to", &"chrome", &trace, &"-o", &json]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let table = |report: &str, file: &std::path::Path| -> Vec<Value> {
-        let output = gpuwhy(&[&"stats", &"-r", &report, &"-f", &"json", &file]);
+        let output = gpuwhy(&[&"query", &report, &"-f", &"json", &file]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let mut rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
         // Calls lose the version suffix in such a file.

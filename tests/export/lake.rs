@@ -1,5 +1,6 @@
 //! A lake of recorded sessions: what is added is what the traces have, and recipes answer the same from both.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,8 +22,13 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// The answer of a lake, or of traces as the run `job`.
 fn asked(recipe: &str, place: &Path) -> Vec<Value> {
-    let output = gpuwhy(&[&"recipe", &recipe, &place, &"--json", &"--run", &"job"]);
+    let mut arguments: Vec<&dyn AsRef<OsStr>> = vec![&"query", &recipe, &place, &"--json"];
+    if !place.join("processes").exists() {
+        arguments.extend([&"--run" as &dyn AsRef<OsStr>, &"job"]);
+    }
+    let output = gpuwhy(&arguments);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
@@ -90,22 +96,22 @@ fn a_rank_is_added_once_and_secrets_are_not() {
 fn what_is_no_lake_recipe_or_engine_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let nothing = folder.path().join("none");
-    let refused = |arguments: &[&dyn AsRef<std::ffi::OsStr>], what: &str| {
+    let refused = |arguments: &[&dyn AsRef<OsStr>], what: &str| {
         let output = gpuwhy(arguments);
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
         assert!(stderr(&output).contains(what), "{}", stderr(&output));
     };
     refused(&[&"lake", &"compact", &folder.path()], "this folder is no lake");
     refused(&[&"lake", &"compact", &nothing], "none: No such file");
-    refused(&[&"recipe", &"stragler", &folder.path()], "there is no recipe stragler; there are waste");
-    refused(&[&"recipe", &"waste", &folder.path(), &"--set", &"rows=0"], "from 1 to 100000");
-    refused(&[&"recipe", &"waste"], "name a lake, or traces");
-    refused(&[&"recipe", &"waste", &"s3://bucket/lake"], "reads no object store itself");
+    refused(&[&"query", &"stragler", &folder.path()], "did you mean stragglers?");
+    refused(&[&"query", &"waste", &folder.path(), &"--set", &"rows=0"], "from 1 to 100000");
+    refused(&[&"query", &"waste"], "name a lake, or traces");
+    refused(&[&"query", &"waste", &"s3://bucket/lake"], "reads no object store itself");
     let program = folder.path().join("duckdb");
-    refused(&[&"recipe", &"waste", &"s3://b/l", &"--engine", &"duckdb", &"--with", &program], "cannot be started");
-    let output = gpuwhy(&[&"recipe", &"waste", &"--engine", &"print"]);
+    refused(&[&"query", &"waste", &"s3://b/l", &"--engine", &"duckdb", &"--with", &program], "cannot be started");
+    let output = gpuwhy(&[&"query", &"waste", &"--engine", &"print"]);
     assert!(String::from_utf8_lossy(&output.stdout).starts_with("WITH by_cause AS"), "{}", stderr(&output));
-    let output = gpuwhy(&[&"recipe"]);
+    let output = gpuwhy(&[&"query", &"--list", &"late_because"]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("--set excess_us=20"), "{}", stderr(&output));
 }
 
@@ -138,8 +144,7 @@ fn a_lake_has_all_steps_of_a_run_that_has_more_than_the_report() {
     assert_eq!(left_out, [json!({"value": 0})]);
     // The lake has the same, step by step.
     let cells = |place: &Path| {
-        let output =
-            gpuwhy(&[&"recipe", &"heatmap", &place, &"--json", &"--set", &"steps=1", &"--set", &"rows=100000"]);
+        let output = gpuwhy(&[&"query", &"heatmap", &place, &"--json", &"--set", &"steps=1", &"--set", &"rows=100000"]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
         rows.iter().map(|row| [row["first_step"].clone(), row["cell_ns"].clone()]).collect::<Vec<_>>()
@@ -210,7 +215,7 @@ fn an_engine_and_what_it_starts_end_with_the_recipe() {
     fs::set_permissions(&engine, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     for (signal, code) in [("-TERM", Some(143)), ("-KILL", None)] {
         let mut command = Command::new(GPUWHY);
-        command.args(["recipe", "waste"]).arg(&lake).args(["--engine", "duckdb", "--with"]).arg(&engine);
+        command.args(["query", "waste"]).arg(&lake).args(["--engine", "duckdb", "--with"]).arg(&engine);
         let mut child = command.env("TMPDIR", &temporary).stderr(Stdio::null()).spawn().unwrap();
         let deadline = Instant::now() + Duration::from_secs(60);
         while !said.exists() {
@@ -235,12 +240,12 @@ fn an_engine_and_what_it_starts_end_with_the_recipe() {
 fn an_empty_answer_says_why() {
     let stage = Stage::new();
     play_rank(&stage, "copy_pageable", 0);
-    let output = gpuwhy(&[&"recipe", &"stragglers", &stage.path("rank0.gpuwhy")]);
+    let output = gpuwhy(&[&"query", &"stragglers", &stage.path("rank0.gpuwhy")]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stderr(&output).contains("no rows: there are no collectives here"), "{}", stderr(&output));
     let lake = stage.path("lake");
     gpuwhy(&[&"lake", &"add", &stage.path("rank0.gpuwhy"), &"--to", &lake]);
-    let output = gpuwhy(&[&"recipe", &"kernels", &lake]);
+    let output = gpuwhy(&[&"query", &"kernels", &lake]);
     assert!(
         stderr(&output).contains("no kernels here") && stderr(&output).contains("--tier full"),
         "{}",

@@ -70,7 +70,7 @@ fn statistics_and_tables_say_what_the_report_says() {
     written(&trace);
     let report = asked(&[&"report", &"--json", &trace]);
     assert_eq!(report["kernel_lines"]["not_sampled_ns"], 200_000);
-    let rows = asked(&[&"stats", &"-r", &"cuda_kern_line_sum", &"-f", &"json", &trace]);
+    let rows = asked(&[&"query", &"cuda_kern_line_sum", &"-f", &"json", &trace]);
     let told: Vec<Value> = rows
         .as_array()
         .unwrap()
@@ -118,7 +118,7 @@ fn statistics_and_tables_say_what_the_report_says() {
                {"line": 50, "samples": 1, "ns": 200_000, "kernel_ns": 800_000}])
     );
 
-    let rows = asked(&[&"stats", &"-r", &"cuda_kern_library_sum", &"-f", &"json", &trace]);
+    let rows = asked(&[&"query", &"cuda_kern_library_sum", &"-f", &"json", &trace]);
     let told: Vec<Value> = rows
         .as_array()
         .unwrap()
@@ -137,9 +137,9 @@ fn statistics_and_tables_say_what_the_report_says() {
 fn a_filter_is_said_not_to_apply_and_no_samples_are_no_rows() {
     let stage = play("sync_item");
     let trace = stage.path("trace.gpuwhy");
-    let output = gpuwhy(&[&"stats", &"-r", &"cuda_kern_library_sum", &"--filter-time", &"0/1s", &trace]);
+    let output = gpuwhy(&[&"query", &"cuda_kern_library_sum", &"--filter-time", &"0/1s", &trace]);
     assert!(stderr(&output).contains("filters do not apply") && !output.stdout.is_empty(), "{}", stderr(&output));
-    let output = gpuwhy(&[&"stats", &"-r", &"cuda_kern_line_sum", &trace]);
+    let output = gpuwhy(&[&"query", &"cuda_kern_line_sum", &trace]);
     assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{}", stderr(&output));
 }
 

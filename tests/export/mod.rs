@@ -1,4 +1,4 @@
-//! `gpuwhy export` and `gpuwhy stats` on recorded sessions: what is written is what was recorded.
+//! `gpuwhy export` and `gpuwhy query` on recorded sessions: what is written is what was recorded.
 
 mod analyze;
 mod chrome;
@@ -76,7 +76,7 @@ fn what_is_no_trace_is_refused_by_name_and_leaves_no_file() {
         let output = gpuwhy(&[&"export", &"--to", &"chrome", &path, &"-o", &out]);
         assert_eq!(output.status.code(), Some(2), "{name}");
         assert!(stderr(&output).contains(path.to_str().unwrap()), "{}", stderr(&output));
-        let output = gpuwhy(&[&"stats", &path]);
+        let output = gpuwhy(&[&"query", &"stats", &path]);
         assert_eq!(output.status.code(), Some(2), "{name}");
         assert!(output.stdout.is_empty() && stderr(&output).contains(name), "{}", stderr(&output));
     }

@@ -1,4 +1,4 @@
-//! Parquet files read by DuckDB and by pandas: the sums are those of `gpuwhy stats`.
+//! Parquet files read by DuckDB and by pandas: the sums are those of `gpuwhy query`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::{gpuwhy, play, play_rank, python};
 use crate::support::{Stage, stderr, sum};
 
-/// Count, sum, least and greatest duration by kernel, as `gpuwhy stats` has them.
+/// Count, sum, least and greatest duration by kernel, as `gpuwhy query cuda_gpu_kern_sum` has them.
 fn kernels(trace: &Path) -> BTreeMap<String, [u64; 4]> {
-    let output = gpuwhy(&[&"stats", &"--report", &"cuda_gpu_kern_sum", &"--format", &"json", &trace]);
+    let output = gpuwhy(&[&"query", &"cuda_gpu_kern_sum", &"--format", &"json", &trace]);
     let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
     let columns = ["Instances", "Total Time (ns)", "Min (ns)", "Max (ns)"];
     rows.iter()

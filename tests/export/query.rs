@@ -1,13 +1,15 @@
 //! `gpuwhy query`: answers equal the report and the statistics, over one trace and over ranks.
 
+use std::ffi::OsStr;
 use std::fs;
 
+use gpuwhy_export::named::{Kind, NamedQuery};
 use serde_json::{Value, json};
 
 use super::{gpuwhy, play, play_rank};
 use crate::support::{Stage, stderr};
 
-fn asked(traces: &dyn AsRef<std::ffi::OsStr>, sql: &str) -> Vec<Value> {
+fn asked(traces: &dyn AsRef<OsStr>, sql: &str) -> Vec<Value> {
     let output = gpuwhy(&[&"query", &"--format", &"json", traces, &sql]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     serde_json::from_slice(&output.stdout).unwrap()
@@ -85,6 +87,66 @@ fn mistakes_are_told_before_a_trace_is_read() {
     }
     let output = gpuwhy(&[&"query", &"there-is-no-such-trace", &"SELECT 1"]);
     assert!(output.status.code() == Some(2) && stderr(&output).contains("there-is-no-such-trace"));
+}
+
+#[test]
+fn the_list_has_every_query_by_kind_in_a_line_and_describes_one() {
+    let said = |arguments: &[&dyn AsRef<OsStr>]| String::from_utf8(gpuwhy(arguments).stdout).unwrap();
+    let list = said(&[&"query", &"--list"]);
+    let headings: Vec<_> = list.lines().filter(|line| line.ends_with(':')).collect();
+    assert_eq!(headings.len(), 3, "{list}");
+    for kind in [Kind::Report, Kind::Rule, Kind::Recipe] {
+        for query in NamedQuery::all(kind) {
+            let mut lines = list.lines().filter(|line| line.split_whitespace().next() == Some(query.name));
+            assert!(lines.next().is_some_and(|line| line.ends_with(query.about)), "{}: {list}", query.name);
+        }
+    }
+    let described = said(&[&"query", &"--list", &"gpu_gaps,waste"]);
+    assert!(described.contains("--set gap=500.0  Shortest gap") && described.contains("\nwaste "), "{described}");
+}
+
+#[test]
+fn sql_stands_in_front_of_the_traces_or_behind_them() {
+    let stage = Stage::new();
+    play_rank(&stage, "copy_pageable", 0);
+    fs::rename(stage.path("rank0.gpuwhy"), stage.path("my trace.gpuwhy")).unwrap();
+    let (trace, sql) = (stage.path("my trace.gpuwhy"), "SELECT count(*) AS kernels FROM kernels");
+    let front = gpuwhy(&[&"query", &sql, &trace, &"--json"]);
+    assert_eq!(front.status.code(), Some(0), "{}", stderr(&front));
+    assert_eq!(gpuwhy(&[&"query", &"--json", &trace, &sql]).stdout, front.stdout);
+    // The same of a lake, and of a recipe behind an option.
+    let lake = stage.path("lake");
+    gpuwhy(&[&"lake", &"add", &"--tier", &"full", &trace, &"--to", &lake]);
+    assert_eq!(gpuwhy(&[&"query", &sql, &lake, &"--json"]).stdout, front.stdout);
+    assert_eq!(gpuwhy(&[&"query", &"--json", &"waste", &trace]).status.code(), Some(0));
+}
+
+#[test]
+fn an_unknown_query_or_an_option_that_is_not_for_it_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path();
+    let cases: [(&[&dyn AsRef<OsStr>], &str); 15] = [
+        (&[&"gpukernsum", &place], "did you mean cuda_gpu_kern_sum? `gpuwhy query --list` lists them"),
+        (&[&"xyzzy", &place], "there is no query \"xyzzy\"; `gpuwhy query --list`"),
+        (&[&place], "is a file or folder: the query stands in front of it"),
+        (&[&"stats,waste", &place], "waste is a recipe, which cannot be asked together"),
+        (&[&"gpu_gaps:chunks=3", &place], "gpu_gaps has no parameter chunks; it has gap, rows"),
+        (&[&"cuda_api_sum", &place, &"--set", &"rows=3"], "cuda_api_sum has no parameters"),
+        (&[&"SELECT 1", &place, &"--set", &"rows=3"], "--set does not apply to SQL: it is for rules and recipes"),
+        (&[&"SELECT 1", &place, &"--timeunit", &"us"], "--timeunit does not apply to SQL"),
+        (&[&"SELECT 1", &place, &"--engine", &"spark"], "--engine does not apply to SQL: it is for recipes"),
+        (&[&"waste", &place, &"--filter-time", &"0/1s"], "--filter-time does not apply to waste: it is for reports"),
+        (&[&"stats", &place, &"--engine", &"duckdb"], "--engine does not apply to cuda_api_sum: it is for recipes"),
+        (&[&"waste", &place, &"--with", &"x"], "--with does not apply to the engine sqlite"),
+        (&[&"waste", &"s3://bucket/lake", &"--pid", &"7"], "--pid does not apply to a lake: it is for traces"),
+        (&[&"stats", &"s3://bucket/lake"], "recipes and SQL ask lakes"),
+        (&[&"--list", &"--json"], "cannot be used with"),
+    ];
+    for (arguments, wanted) in cases {
+        let output = gpuwhy(&[&[&"query" as &dyn AsRef<OsStr>], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{wanted}");
+        assert!(output.stdout.is_empty() && stderr(&output).contains(wanted), "{wanted}: {}", stderr(&output));
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The SQLite file: sums by SQL over nsys's tables are the sums of `gpuwhy stats`, and everything refers to something.
+//! The SQLite file: sums by SQL over nsys's tables are those of `gpuwhy query`, and everything refers to something.
 
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
@@ -15,7 +15,7 @@ fn export(stage: &Stage) -> Connection {
 
 fn table(stage: &Stage, name: &str) -> Vec<Value> {
     let trace = stage.path("trace.gpuwhy");
-    let output = gpuwhy(&[&"stats", &"-r", &name, &"-f", &"json", &trace]);
+    let output = gpuwhy(&[&"query", &name, &"-f", &"json", &trace]);
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
@@ -122,7 +122,7 @@ fn ranges_project_as_sql_over_the_tables_says() {
         )
         .unwrap();
     let rows = |report: &str| -> Vec<Value> {
-        let output = gpuwhy(&[&"stats", &"-r", &report, &"-f", &"json", &path]);
+        let output = gpuwhy(&[&"query", &report, &"-f", &"json", &path]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         serde_json::from_slice(&output.stdout).unwrap()
     };

@@ -18,7 +18,7 @@ fn the_statistics_are_those_of_the_rows() {
     let document = chrome(&stage, "trace.json");
     let trace = stage.path("trace.gpuwhy");
     let table = |name: &str| -> Vec<Value> {
-        let output = gpuwhy(&[&"stats", &"--report", &name, &"--format", &"json", &trace]);
+        let output = gpuwhy(&[&"query", &name, &"--format", &"json", &trace]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         serde_json::from_slice(&output.stdout).unwrap()
     };
@@ -71,7 +71,7 @@ fn a_stretch_of_time_counts_what_overlaps_it() {
     let stage = play("copy_pageable");
     let trace = stage.path("trace.gpuwhy");
     let rows = |filter: &str| -> usize {
-        let output = gpuwhy(&[&"stats", &"-r", &"cuda_gpu_trace", &"-f", &"csv", &"--filter-time", &filter, &trace]);
+        let output = gpuwhy(&[&"query", &"cuda_gpu_trace", &"-f", &"csv", &"--filter-time", &filter, &trace]);
         String::from_utf8(output.stdout).unwrap().lines().count().saturating_sub(1)
     };
     let all = rows("/");
@@ -88,7 +88,7 @@ fn ranges_are_summed_by_domain_and_text() {
     assert!(stage.host("multi_stream").args(["--ranges", "after"]).status().unwrap().success());
     let trace = stage.path("trace.gpuwhy");
     let table = |name: &str| -> Vec<Value> {
-        let output = gpuwhy(&[&"stats", &"-r", &name, &"-f", &"json", &trace]);
+        let output = gpuwhy(&[&"query", &name, &"-f", &"json", &trace]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         serde_json::from_slice(&output.stdout).unwrap()
     };
@@ -124,7 +124,7 @@ fn a_range_limits_what_is_counted() {
     assert!(stage.host("multi_stream").args(["--ranges", "after"]).status().unwrap().success());
     let trace = stage.path("trace.gpuwhy");
     let ranges = |filter: &str| -> Output {
-        gpuwhy(&[&"stats", &"-r", &"nvtx_pushpop_trace", &"-f", &"json", &"--filter-nvtx", &filter, &trace])
+        gpuwhy(&[&"query", &"nvtx_pushpop_trace", &"-f", &"json", &"--filter-nvtx", &filter, &trace])
     };
     let rows = |filter: &str| -> Vec<Value> { serde_json::from_slice(&ranges(filter).stdout).unwrap() };
     let (first, third) = (rows("compute@worker"), rows("compute@worker/2"));
@@ -171,7 +171,7 @@ fn waits_are_what_looks_met() {
             (ThreadState::Disk, 50, 60, 0),
         ],
     );
-    let output = gpuwhy(&[&"stats", &"-r", &"osrt_sum", &"-f", &"json", &trace]);
+    let output = gpuwhy(&[&"query", &"osrt_sum", &"-f", &"json", &trace]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
     let numbers: Vec<_> = rows
@@ -180,7 +180,7 @@ fn waits_are_what_looks_met() {
         .collect();
     assert_eq!(numbers, [[23_000_000, 2, 18_000_000], [15_000_000, 2, 10_000_000]]);
     assert!(rows[0]["Name"].as_str().unwrap().starts_with("futex") && rows[1]["Name"] == "storage");
-    let text = gpuwhy(&[&"stats", &"-r", &"osrt_sum", &trace]).stdout;
+    let text = gpuwhy(&[&"query", &"osrt_sum", &trace]).stdout;
     assert!(String::from_utf8(text).unwrap().contains("not calls"), "it says above its table what it is");
 }
 
@@ -200,19 +200,17 @@ fn two_ranks() -> Stage {
 fn a_folder_of_ranks_is_one_table_with_run_and_rank() {
     let stage = two_ranks();
     let run = stage.path("run7");
-    let rows = |command: &str, table: &str, of: &std::path::Path| -> Vec<Value> {
-        let output = gpuwhy(&[&command, &"-r", &table, &"-f", &"json", &of]);
+    let rows = |table: &str, of: &std::path::Path| -> Vec<Value> {
+        let output = gpuwhy(&[&"query", &table, &"-f", &"json", &of]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         serde_json::from_slice(&output.stdout).unwrap()
     };
     // A sum, whose rows are kept, a trace, whose rows are made twice, and a rule.
-    for (command, table) in
-        [("stats", "cuda_gpu_kern_sum"), ("stats", "cuda_kern_exec_trace"), ("analyze", "cuda_api_sync")]
-    {
-        let both = rows(command, table, &run);
+    for table in ["cuda_gpu_kern_sum", "cuda_kern_exec_trace", "cuda_api_sync"] {
+        let both = rows(table, &run);
         let mut apart = Vec::new();
         for rank in [0, 1] {
-            for mut row in rows(command, table, &run.join(format!("rank{rank}.gpuwhy"))) {
+            for mut row in rows(table, &run.join(format!("rank{rank}.gpuwhy"))) {
                 assert!(row.get("Rank").is_none(), "one trace has the columns of nsys");
                 row["Run"] = "run7".into();
                 row["Rank"] = rank.into();
@@ -221,7 +219,7 @@ fn a_folder_of_ranks_is_one_table_with_run_and_rank() {
         }
         assert_eq!(both, apart, "{table}");
     }
-    let output = gpuwhy(&[&"stats", &"-r", &"cuda_gpu_mem_size_sum", &run]);
+    let output = gpuwhy(&[&"query", &"cuda_gpu_mem_size_sum", &run]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.lines().any(|line| line.trim_start().starts_with("Run   Rank  Total (MB)")), "{text}");
 }

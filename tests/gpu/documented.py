@@ -44,9 +44,8 @@ NOT_RUN = {
     "import gpuwhy.lightning, *": "a sketch without model and data: python.lightning and python.trainer run both callbacks",
     # Summaries of what there is.
     "gpuwhy check TRACE": "names verbs, no command",
-    "gpuwhy stats|analyze *": "names verbs, no command",
-    "gpuwhy query TRACE SQL": "names verbs, no command",
-    "gpuwhy lake, recipe*": "names verbs, no command",
+    "gpuwhy query QUERY *": "names verbs, no command",
+    "gpuwhy lake": "names verbs, no command",
     "gpuwhy export --to FORMAT *": "names verbs, no command",
     "gpuwhy start|stop *": "names verbs, no command",
     "gpuwhy report --explain WORD": "names options, no command",

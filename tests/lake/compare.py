@@ -22,7 +22,7 @@ failures = []
 
 
 def ask(recipe, engine, *options):
-    command = [gpuwhy, "recipe", recipe, lake, *shlex.split(engine), *options, "--json"]
+    command = [gpuwhy, "query", recipe, lake, *shlex.split(engine), *options, "--json"]
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode != 0:
         failures.append(f"{recipe} by {engine}: exit code {run.returncode}\n{run.stderr}")
@@ -47,8 +47,9 @@ def compare(recipe, options, engine, expected, found):
 
 
 def listed():
-    text = subprocess.run([gpuwhy, "recipe"], capture_output=True, text=True, check=True).stdout
-    return [line.split()[0] for line in text.splitlines() if line and not line.startswith(" ")]
+    text = subprocess.run([gpuwhy, "query", "--list"], capture_output=True, text=True, check=True).stdout
+    text = text.partition("\nRecipes")[2].partition("\n\n")[0]
+    return [line.split()[0] for line in text.splitlines()[1:]]
 
 
 def planted():

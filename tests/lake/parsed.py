@@ -81,9 +81,10 @@ def main():
     ):
         if not list(faults(wrong, "trino", schema)):
             failures.append(f"this is wrong, and nothing was found: {wrong}")
-    recipes = [line.split()[0] for line in said("recipe").splitlines() if line and not line.startswith(" ")]
+    text = said("query", "--list").partition("\nRecipes")[2].partition("\n\n")[0]
+    recipes = [line.split()[0] for line in text.splitlines()[1:]]
     for recipe in recipes:
-        sql = said("recipe", recipe, "--engine", "print")
+        sql = said("query", recipe, "--engine", "print")
         for dialect in DIALECTS:
             try:
                 failures.extend(f"{recipe} as {dialect}: {fault}" for fault in faults(sql, dialect, schema))

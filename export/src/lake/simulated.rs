@@ -197,8 +197,7 @@ fn scatter(rank: u32, number: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query::Query;
-    use crate::recipe::Recipe;
+    use crate::named::NamedQuery;
     use crate::stats::StatsOptions;
 
     #[test]
@@ -208,7 +207,7 @@ mod tests {
             let run = format!("job-{ranks}");
             let job = Job { run, ranks, steps: 4, collectives: 6, culprit, late_ns: 2_000_000 };
             job.write(&Lake::new(folder.path())).unwrap();
-            let query = Query::new(&Recipe::named("stragglers").unwrap().sql(&[]).unwrap()).unwrap();
+            let query = NamedQuery::named("stragglers").unwrap().query().unwrap();
             let options = StatsOptions { format: crate::stats::TableFormat::Csv, ..StatsOptions::default() };
             let mut text = Vec::new();
             query

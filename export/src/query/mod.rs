@@ -71,7 +71,9 @@ impl Query {
         &self.columns
     }
 
-    pub(crate) fn sql(&self) -> &str {
+    /// Its text.
+    #[must_use]
+    pub fn sql(&self) -> &str {
         &self.sql
     }
 

@@ -1,4 +1,4 @@
-"""nsys's own reports and rules on our SQLite export say what `gpuwhy stats` and `analyze` say: same columns, same rows,
+"""nsys's own reports and rules on our SQLite export say what `gpuwhy query` says: same columns, same rows,
 same numbers."""
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def compare(name: str, ours: list[dict[str, str]], theirs: list[dict[str, str]])
 
 
 def exports(suite: Suite) -> Iterator[Result]:
-    """`nsys stats` on `gpuwhy export --to sqlite` against `gpuwhy stats`, report by report."""
+    """`nsys stats` on `gpuwhy export --to sqlite` against `gpuwhy query`, report by report."""
     if suite.nsys is None:
         yield skipped("exports", "nsys is not installed (set GPUWHY_NSYS to its path)")
         return
@@ -76,14 +76,14 @@ def exports(suite: Suite) -> Iterator[Result]:
     export = suite.run("exports-sqlite", [suite.gpuwhy, "export", "--force", "--to", "sqlite", trace.path, "-o", database])
     yield expect("exports.sqlite", export.code == 0, export.stderr.strip()[:200])
     for report in REPORTS:
-        ours = suite.run(f"exports-{report}", [suite.gpuwhy, "stats", "-r", report, "-f", "csv", trace.path])
+        ours = suite.run(f"exports-{report}", [suite.gpuwhy, "query", report, "-f", "csv", trace.path])
         theirs = suite.run(
             f"exports-{report}-nsys", [suite.nsys, "stats", "--report", report, "--format", "csv", "--output", "-", database],
             extra=suite.nsys_environment())
         yield from compare(f"exports.{report}", rows(ours.stdout), rows(theirs.stdout))
     for rule in RULES:
         name = rule.partition(":")[0]
-        ours = suite.run(f"analyze-{name}", [suite.gpuwhy, "analyze", "-r", rule, "-f", "csv", trace.path])
+        ours = suite.run(f"analyze-{name}", [suite.gpuwhy, "query", rule, "-f", "csv", trace.path])
         theirs = suite.run(
             f"analyze-{name}-nsys", [suite.nsys, "analyze", "--rule", rule, "--format", "csv", "--output", "-", database],
             extra=suite.nsys_environment())
@@ -105,7 +105,7 @@ def ranges(suite: Suite) -> Iterator[Result]:
     export = suite.run("exports-ranges-sqlite", [suite.gpuwhy, "export", "--force", "--to", "sqlite", trace.path, "-o", database])
     yield expect("exports.ranges.sqlite", export.code == 0, export.stderr.strip()[:200])
     for report in RANGE_REPORTS:
-        ours = suite.run(f"exports-{report}", [suite.gpuwhy, "stats", "-r", report, "-f", "csv", trace.path])
+        ours = suite.run(f"exports-{report}", [suite.gpuwhy, "query", report, "-f", "csv", trace.path])
         theirs = suite.run(
             f"exports-{report}-nsys", [suite.nsys, "stats", "--report", report, "--format", "csv", "--output", "-", database],
             extra=suite.nsys_environment())

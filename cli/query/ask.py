@@ -52,7 +52,7 @@ def spark():
         from pyspark.sql import SparkSession
 
         builder = SparkSession.builder.master(server) if server else SparkSession.builder
-    session = builder.appName("gpuwhy recipe").getOrCreate()
+    session = builder.appName("gpuwhy query").getOrCreate()
     for table in request["tables"]:
         if table["has_files"]:
             frame = session.read.schema(table["schema"]).parquet(table["path"])

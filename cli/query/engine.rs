@@ -10,25 +10,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use gpuwhy_export::lake::Lake;
-use gpuwhy_export::recipe;
+use gpuwhy_export::named;
 use gpuwhy_export::tables::Table;
 use serde_json::{Map, Value, json};
 use tracing::info;
 
 use crate::interrupt;
-
-/// What runs a recipe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Engine {
-    /// Built in: traces, and lakes of one machine's size.
-    Sqlite,
-    /// The command or the Python module.
-    Duckdb,
-    /// Through pyspark: local, a master, or Spark Connect.
-    Spark,
-    /// Prints the SQL.
-    Print,
-}
 
 /// A question to another program.
 #[derive(Debug)]
@@ -57,7 +44,7 @@ impl Question<'_> {
     ///
     /// When there is no DuckDB, or it fails.
     pub fn duckdb(&self, lake: &Lake) -> Result<Vec<Map<String, Value>>> {
-        let views = recipe::duckdb(lake, self.tables)?;
+        let views = named::duckdb(lake, self.tables)?;
         let program = match self.program {
             Some(program) => program.to_owned(),
             None => on_path("duckdb").unwrap_or_else(|| "python3".into()),
@@ -86,7 +73,7 @@ impl Question<'_> {
             tables.push(json!({
                 "name": table.name(),
                 "path": path.to_str().context("the path of the lake is not UTF-8, which Spark needs")?,
-                "schema": recipe::spark_schema(table),
+                "schema": named::spark_schema(table),
                 "has_files": lake.has(table)?,
             }));
         }

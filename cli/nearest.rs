@@ -1,0 +1,26 @@
+//! How near a word is to one that is known, for suggestions.
+
+/// Letters to insert, leave out or replace to come from one word to the other.
+pub fn edits(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (line, letter) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], line + 1);
+        for (column, other) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != *other);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_are_inserted_left_out_and_replaced() {
+        assert_eq!((edits("dispatch", "dispatcher"), edits("gaps", "gap"), edits("kern", "kerm")), (2, 1, 1));
+    }
+}
