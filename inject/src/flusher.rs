@@ -44,35 +44,14 @@ pub fn run(
     shared: &Shared,
     over: impl FnOnce(),
 ) {
-    // A buffer may arrive a moment after the flush that released it has returned, so a flush only vouches for what
-    // the one before it had left nowhere else.
     shared.meters.add_this_thread();
     shared.set_flusher(threads::thread_id());
-    let mut vouched = clock::now(cupti);
-    let mut flushed_at = vouched;
-    let mut marked = Timestamp::ZERO;
-    let mut dropped_by_cupti = 0;
-    let (mut complained, mut uncounted) = (false, false);
     let mut over = Some(over);
     let mut detector = OtherToolDetector::default();
+    let mut flusher = Flusher::new(cupti, shared);
     loop {
         log::write_waiting();
-        let stopping = match commands.recv_timeout(controller.wait(period)) {
-            Err(RecvTimeoutError::Timeout) | Ok(FlusherCommand::FlushNow) => false,
-            Ok(FlusherCommand::LowerMode(mode)) => {
-                controller.lower(mode);
-                false
-            }
-            Ok(FlusherCommand::RecordNodes) => {
-                controller.record_nodes();
-                false
-            }
-            Ok(FlusherCommand::Finish) | Err(RecvTimeoutError::Disconnected) => true,
-            Ok(FlusherCommand::ShutDown) => {
-                controller.switch_off();
-                true
-            }
-        };
+        let stopping = obey(commands.recv_timeout(controller.wait(period)), controller);
         if !stopping {
             warn_of_missed_events(controller);
             controller.event(Event::Tick);
@@ -82,21 +61,11 @@ pub fn run(
                 over();
             }
             if !controller.is_on() && !controller.is_draining() {
-                // Nothing is recorded, so CUPTI has nothing to hand over; what the program says by itself goes on.
-                // No mark goes out, so none has to be kept; but the first buffer of the next capture is not to seem
-                // old.
-                cupti_sys::mark_lent(clock::now(cupti).nanos());
-                let samples = shared.sample_queue.take(Timestamp::ZERO);
-                let _ = shared.messages.try_send(Message::Samples(samples));
-                let _ = shared.messages.try_send(Message::Idle);
+                flusher.idle();
                 continue;
             }
-        }
-        if stopping && let Some(kernels) = Profiler::installed().and_then(|profiler| profiler.kernels.as_ref()) {
-            kernels.finish(&shared.messages);
-        }
-        if stopping && !shared.counters.stop(STOP_TIMEOUT) {
-            tracing::debug!("the thread of the counters does not end");
+        } else {
+            stop_measuring_devices(shared);
         }
         let at = clock::now(cupti);
         cupti_sys::mark_lent(at.nanos());
@@ -107,50 +76,129 @@ pub fn run(
         // Between bursts CUPTI has nothing to hand over, and is left alone.
         let records = controller.makes_records() || controller.is_draining() || stopping;
         if controller.may_have_recorded() && records {
-            shared.unflushed.begin_flush();
-            let mut flushed = cupti.flush(false);
-            if stopping {
-                // Forced: kernels that still run come without an end, and never again. Only right when nobody waits for
-                // it.
-                flushed = flushed.and(cupti.flush(true));
-                wait_for_stragglers();
-            }
-            shared.unflushed.end_flush();
-            // At exit the driver may be gone already, which is normal.
-            if let Err(error) = flushed
-                && !stopping
-                && !complained
-            {
-                tracing::warn!("{error}; records arrive only as buffers fill up");
-                complained = true;
-            }
-            match cupti.dropped_records() {
-                Ok(dropped) => dropped_by_cupti += dropped,
-                Err(error) if !stopping && !uncounted => {
-                    tracing::warn!("{error}; records that CUPTI drops are not counted");
-                    uncounted = true;
-                }
-                Err(_) => {}
-            }
+            flusher.flush(stopping);
         }
-        let before =
-            std::mem::replace(&mut vouched, left_nothing_before(at, cupti_sys::oldest_lent().filter(|_| records)));
-        let previous = std::mem::replace(&mut flushed_at, at);
+        if !flusher.mark(at, records, stopping) || stopping {
+            return;
+        }
+    }
+}
+
+/// Does what a command says. Returns whether the thread is to end.
+fn obey(command: Result<FlusherCommand, RecvTimeoutError>, controller: &CaptureController) -> bool {
+    match command {
+        Err(RecvTimeoutError::Timeout) | Ok(FlusherCommand::FlushNow) => return false,
+        Ok(FlusherCommand::LowerMode(mode)) => {
+            controller.lower(mode);
+            return false;
+        }
+        Ok(FlusherCommand::RecordNodes) => {
+            controller.record_nodes();
+            return false;
+        }
+        Ok(FlusherCommand::Finish) | Err(RecvTimeoutError::Disconnected) => {}
+        Ok(FlusherCommand::ShutDown) => controller.switch_off(),
+    }
+    true
+}
+
+/// Ends the measurement of kernels and of counters, so that their last results come before the end.
+fn stop_measuring_devices(shared: &Shared) {
+    if let Some(kernels) = Profiler::installed().and_then(|profiler| profiler.kernels.as_ref()) {
+        kernels.finish(&shared.messages);
+    }
+    if !shared.counters.stop(STOP_TIMEOUT) {
+        tracing::debug!("the thread of the counters does not end");
+    }
+}
+
+/// The state of flushing.
+struct Flusher<'a> {
+    cupti: &'static Cupti,
+    shared: &'a Shared,
+    /// When the last flush began.
+    flushed_at: Timestamp,
+    /// Nothing that was complete before this is with CUPTI any more. A buffer may arrive a moment after the flush that
+    /// released it has returned, so the mark of a flush is what the flush before it found.
+    complete_before: Timestamp,
+    /// The newest mark that went out; marks never go back.
+    marked: Timestamp,
+    dropped_by_cupti: u64,
+    flush_failed: bool,
+    count_failed: bool,
+}
+
+impl<'a> Flusher<'a> {
+    fn new(cupti: &'static Cupti, shared: &'a Shared) -> Self {
+        let now = clock::now(cupti);
+        Self {
+            cupti,
+            shared,
+            flushed_at: now,
+            complete_before: now,
+            marked: Timestamp::ZERO,
+            dropped_by_cupti: 0,
+            flush_failed: false,
+            count_failed: false,
+        }
+    }
+
+    /// Nothing is recorded, so CUPTI has nothing to hand over; what the program says by itself goes on. No mark goes
+    /// out, so none has to be kept; but the first buffer of the next capture is not to seem old.
+    fn idle(&self) {
+        cupti_sys::mark_lent(clock::now(self.cupti).nanos());
+        let samples = self.shared.sample_queue.take(Timestamp::ZERO);
+        let _ = self.shared.messages.try_send(Message::Samples(samples));
+        let _ = self.shared.messages.try_send(Message::Idle);
+    }
+
+    /// Has CUPTI hand over what it has, and say what it dropped.
+    fn flush(&mut self, stopping: bool) {
+        self.shared.unflushed.begin_flush();
+        let mut flushed = self.cupti.flush(false);
+        if stopping {
+            // Forced: kernels that still run come without an end, and never again. Only right when nobody waits for
+            // it.
+            flushed = flushed.and(self.cupti.flush(true));
+            wait_for_stragglers();
+        }
+        self.shared.unflushed.end_flush();
+        let dropped = self.cupti.dropped_records();
+        self.dropped_by_cupti += dropped.as_ref().copied().unwrap_or(0);
+        if stopping {
+            return; // At exit the driver may be gone already, which is normal.
+        }
+        if let Err(error) = flushed
+            && !std::mem::replace(&mut self.flush_failed, true)
+        {
+            tracing::warn!("{error}; records arrive only as buffers fill up");
+        }
+        if let Err(error) = dropped
+            && !std::mem::replace(&mut self.count_failed, true)
+        {
+            tracing::warn!("{error}; records that CUPTI drops are not counted");
+        }
+    }
+
+    /// Sends samples and the mark of a flush that began `at`, or the end. Returns whether somebody takes them.
+    fn mark(&mut self, at: Timestamp, records: bool, stopping: bool) -> bool {
+        let oldest = cupti_sys::oldest_lent().filter(|_| records);
+        let before = std::mem::replace(&mut self.complete_before, left_nothing_before(at, oldest));
+        let previous = std::mem::replace(&mut self.flushed_at, at);
+        let dropped_by_cupti = self.dropped_by_cupti;
         let (samples, message) = if stopping {
-            (shared.sample_queue.close(), Message::Finish { at: clock::now(cupti), end: End::Clean, dropped_by_cupti })
+            let at = clock::now(self.cupti);
+            (self.shared.sample_queue.close(), Message::Finish { at, end: End::Clean, dropped_by_cupti })
         } else {
-            marked = marked.max(before);
+            self.marked = self.marked.max(before);
             if before < previous {
                 tracing::debug!("CUPTI has held records back for {} ns", previous.since(before));
             }
-            (shared.sample_queue.take(marked), Message::Flushed { before: marked, dropped_by_cupti })
+            let before = self.marked;
+            (self.shared.sample_queue.take(before), Message::Flushed { before, dropped_by_cupti })
         };
-        if shared.messages.send(Message::Samples(samples)).is_err()
-            || shared.messages.send(message).is_err()
-            || stopping
-        {
-            return;
-        }
+        let messages = &self.shared.messages;
+        messages.send(Message::Samples(samples)).is_ok() && messages.send(message).is_ok()
     }
 }
 

@@ -5,7 +5,7 @@
 //! | file | what it does | runs on |
 //! |---|---|---|
 //! | `entry` | what C calls: the driver, NVTX, NCCL, a program that measures itself | the thread that calls `cuInit`; any |
-//! | `lifecycle`, `runtime` | start, finish, fork; the one profiler and its state | that thread; the exiting thread |
+//! | `lifecycle`, `start`, `runtime` | start, finish, fork; the one profiler and its state | that thread; the exiting thread |
 //! | `config` | what the environment says | that thread |
 //! | `capture` | what is measured, and when | whichever thread brings the event |
 //! | `cupti` | what CUPTI calls, what it is asked for, and what its records mean | application threads, CUPTI's worker, `gpuwhy-flush` |
@@ -47,6 +47,7 @@ mod process_info;
 mod runtime;
 mod sampler;
 pub mod session;
+mod start;
 mod sync;
 mod sys;
 mod worker;

@@ -8,43 +8,24 @@
 //!
 //! There is one profiler in a process, because CUPTI has one set of callbacks in a process.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-use std::{env, io, thread};
+use std::{env, thread};
 
-use crossbeam_channel::bounded;
-#[cfg(feature = "pc-sampling")]
-use cupti_sys::ResourceCallback;
-use cupti_sys::{Cupti, RecordSizes, Search};
 use profiler_core::cost::Mode;
 use profiler_core::process_info::End;
 
-use crate::capture::controller::CaptureController;
-use crate::collect::collector::Collector;
 use crate::config::request::{Range, Request};
-use crate::config::{self, CuptiSharing, Graphs, ReportStyle, Sampling, Settings, SettingsError};
-use crate::control::server::{self, Control};
-use crate::cost::CallbackTimer;
-use crate::counters::stop::Stop;
-use crate::counters::{Reader, library_calls};
-use crate::cupti::callbacks::Callbacks;
-use crate::cupti::flush_backlog::FlushBacklog;
-use crate::cupti::kinds;
-use crate::cupti::ownership::CuptiOwnership;
-use crate::cupti::pool::Pool;
-use crate::cupti::recorder::{self, ActivityRecorder};
-use crate::kernels::KernelProfiler;
-use crate::message::{FlusherCommand, Message, RunOutcome, Shared};
-use crate::nccl;
+use crate::config::{self, Graphs, ReportStyle, Settings, SettingsError};
+use crate::control::server;
+use crate::counters::library_calls;
+use crate::message::{FlusherCommand, Message, RunOutcome};
 use crate::nvtx::{self, range_watch};
 use crate::runtime::{NO_EXIT_HANDLER, Profiler, Start, StartError, State};
-use crate::sampler::Sampler;
-use crate::sampler::launchers::Launchers;
-use crate::sampler::queue::SampleQueue;
-use crate::sys::{clock, memory, process};
+use crate::sys::{clock, process};
 use crate::worker::Worker;
-use crate::{command_line, flusher, history, log, process_info};
+use crate::{history, log, start as steps};
 
 /// Starts measuring as the environment says; what is wrong with it is said, and the default holds.
 ///
@@ -106,7 +87,7 @@ fn start(settings: &Settings, late: bool) -> Result<(), StartError> {
     if !State::Idle.advance(State::Starting) {
         return Err(StartError::AlreadyStarted);
     }
-    let started = start_once(settings, late);
+    let started = steps::start(settings, late, measured).map(|()| watch_the_end());
     let state = if started.is_ok() { State::Running } else { State::Finished };
     if let Err(error) = &started {
         nvtx::stop();
@@ -119,177 +100,13 @@ fn start(settings: &Settings, late: bool) -> Result<(), StartError> {
     started
 }
 
-fn start_once(settings: &Settings, late: bool) -> Result<(), StartError> {
-    command_line::keep(settings.command_line);
-    // First of all: CUPTI brings threads.
-    let ranges_note = nvtx::invite();
-    let collectives_note = nccl::other_plugin();
-    let search = Search { override_path: settings.cupti_path.clone(), ..Search::for_this_process() };
-    let cupti = Cupti::load(&search).map_err(|error| StartError::NoCupti(error.to_string()))?;
-    tracing::debug!("{} ({})", cupti.path().display(), cupti.found_by());
-    let failed = |error: cupti_sys::Error| StartError::of_cupti(&error);
-    if let Some(left) = memory::left().filter(|&left| left < memory::TO_START) {
-        let [left, wanted] = [left, memory::TO_START].map(|bytes| bytes >> 20);
-        return Err(StartError::Refused(format!(
-            "the limits of this process (ulimit -v, ulimit -d) leave {left} MiB of memory, and measuring needs {wanted}"
-        )));
-    }
-    // Before anything of CUPTI's is on: without them nothing may be.
-    let collecting = start_thread("gpuwhy-collect")?;
-    let flushing = start_thread("gpuwhy-flush")?;
-    let sampling = if settings.sampling == Sampling::Off { None } else { Some(start_thread("gpuwhy-sample")?) };
-    let reader = Reader::prepare(settings);
-    let reading = reader.map(|reader| Ok((reader, start_thread("gpuwhy-counters")?))).transpose()?;
-    let measuring = settings.kernels.as_ref().map(|_| start_thread("gpuwhy-kernels")).transpose()?;
-    let controlling = if settings.control { Some(start_thread("gpuwhy-control")?) } else { None };
-    // The subscriber hears of cudaProfilerStart. Monitor mode does without: a subscriber that is never called slows
-    // eight launching threads down by a tenth.
-    let held = settings.capture.range == Range::ProfilerApi;
-    let sharing = if held { CuptiSharing::Exclusive } else { settings.cupti_sharing };
-    let ownership = match settings.mode {
-        Mode::Monitor if !held => CuptiOwnership::left_alone::<Callbacks>(cupti),
-        _ => CuptiOwnership::open::<Callbacks>(cupti, sharing).map_err(failed)?,
-    };
-
-    let sizes = RecordSizes::probe(cupti).map_err(failed)?;
-    let pool = Pool::new(settings.memory);
-    // Every buffer there is, and the marks of a collector that is far behind.
-    let (give, take) = bounded(pool.limit() + 4096);
-    let (order, commands) = bounded(16);
-    let (tell, outcome) = bounded(1);
-    let shared = Arc::new(Shared {
-        pool,
-        messages: give.clone(),
-        sizes,
-        dropped: 0.into(),
-        foreign_bytes: 0.into(),
-        undelivered: 0.into(),
-        delivered: false.into(),
-        unflushed: FlushBacklog::default(),
-        flusher: 0.into(),
-        launchers: Launchers::new(),
-        sample_queue: SampleQueue::default(),
-        counters: Stop::default(),
-        meters: CallbackTimer::default(),
-    });
-    let full = settings.mode == Mode::Full;
-    let requested = [
-        (settings.dependencies || full, kinds::DEPENDENCY_KINDS),
-        (settings.memory_usage || full, kinds::MEMORY_KINDS),
-    ];
-    let requested: Vec<_> =
-        requested.iter().filter(|(wanted, _)| *wanted).flat_map(|(_, kinds)| *kinds).copied().collect();
-    #[cfg(feature = "pc-sampling")]
-    let listening = ownership.with(|subscriber| match settings.kernels.as_ref().and_then(|kernels| kernels.source) {
-        Some(_) => [ResourceCallback::MODULE_LOADED, ResourceCallback::CONTEXT_DESTROY_STARTING]
-            .into_iter()
-            .try_for_each(|callback| subscriber.enable_resource(callback))
-            // From the first call on: the gate must know of all threads that are inside one.
-            .and_then(|()| subscriber.hear_all(true)),
-        None => Ok(()),
-    });
-    let safe = recorder::whole_graphs_are_safe(cupti);
-    let whole_graphs = safe && settings.whole_graphs(sharing);
-    let (switch, mut notes) =
-        ActivityRecorder::prepare(cupti, ownership, settings.mode, whole_graphs, &requested, late).map_err(failed)?;
-    #[cfg(feature = "pc-sampling")]
-    notes.extend(listening.and_then(Result::err).map(|error| format!("no source lines of kernels: {error}")));
-    let controller =
-        Arc::new(CaptureController::new(cupti, switch, settings.capture.clone(), give.clone(), order.clone()));
-    let measured_kernels = settings.kernels.clone().map(|request| KernelProfiler::new(cupti, request));
-    let profiler = Profiler {
-        kernels: measured_kernels.as_ref().map(|(kernels, _)| Arc::clone(kernels)),
-        cupti,
-        shared: Arc::clone(&shared),
-        controller: Arc::clone(&controller),
-        commands: order,
-        outcome,
-        process_id: std::process::id(),
-        exit_timeout: settings.exit_timeout,
-        report: settings.report,
-        history: settings.history.clone(),
-        late,
-    };
-    if !profiler.install() {
-        return Err(StartError::AlreadyStarted);
-    }
-    match controller.start() {
-        Ok(more) => notes.extend(more),
-        Err(error) => {
-            controller.give_up();
-            return Err(failed(error));
-        }
-    }
-    if controller.wants_profiler_calls() && !controller.listen() {
-        notes.push("this CUPTI does not report cudaProfilerStart, so no capture can begin by it".to_owned());
-    }
-    if settings.bursts.is_some() && !controller.can_stop_recording() {
-        notes.push(format!(
-            "{}=auto records nothing here: kernel records of CUPTI before CUDA 13.0 update 1 stay on once they were on",
-            config::MODE
-        ));
-    }
-    if let Some(range) = controller.wanted_range() {
-        range_watch::arm(range);
-    }
-    if sharing != settings.cupti_sharing {
-        notes.push(format!(
-            "{}=yield has no effect: captures by cudaProfilerStart need CUPTI all the time",
-            config::CUPTI_SHARING
-        ));
-    }
-    notes.extend(settings.describe_tracing(sharing, safe));
-    notes.extend(settings.capture.describe());
-    notes.extend(ranges_note);
-    notes.extend(collectives_note);
-    let (sampler, sampling_notes) =
-        Sampler::prepare(settings.sampling, settings.native_stacks, settings.mode.monitors());
-    notes.extend(sampling_notes);
-    notes.iter().for_each(|note| tracing::info!("{note}"));
-    let session = process_info::describe(cupti, clock::now(cupti), settings.run.as_deref(), notes);
-    let kernels = measured_kernels.as_ref().map(|(kernels, _)| Arc::clone(kernels));
-    let collector = Collector::new(cupti, settings, session, Arc::clone(&shared), Arc::clone(&controller), kernels);
-    let period = settings.flush;
-    collecting.work(move || collector.run(&take, &tell));
-    if let Some((sampler, worker)) = sampler.zip(sampling) {
-        let (shared, controller) = (Arc::clone(&shared), Arc::clone(&controller));
-        worker.work(move || sampler.run(cupti, &shared, &controller));
-    }
-    if let Some((reader, worker)) = reading {
-        let (shared, controller) = (Arc::clone(&shared), Arc::clone(&controller));
-        worker.work(move || reader.run(cupti, &shared, &controller, &shared.counters));
-    }
-    if let Some(((kernels, chosen), worker)) = measured_kernels.zip(measuring) {
-        let (messages, controller) = (give.clone(), Arc::clone(&controller));
-        worker.work(move || kernels.run(&chosen, &controller, &messages));
-    }
-    if let Some(worker) = controlling {
-        match Control::open() {
-            Ok(control) => {
-                let controller = Arc::clone(&controller);
-                worker.work(move || control.run(&controller));
-            }
-            Err(error) => tracing::warn!(
-                "no live control: {error}; `gpuwhy top`, `start` and `stop` cannot reach this process ({}=off omits this message)",
-                config::CONTROL
-            ),
-        }
-    }
-    flushing.work(move || flusher::run(cupti, period, &commands, &controller, &shared, measured));
+/// From now on the exit of the program ends measuring, and the child of a fork is inert.
+fn watch_the_end() {
     watch_forks();
     Profiler::close_counters_before_exit();
     if let Err(error) = process::at_exit(finish) {
         tracing::warn!("{NO_EXIT_HANDLER}: {error}");
     }
-    Ok(())
-}
-
-fn start_thread(name: &str) -> Result<Worker, StartError> {
-    Worker::start(name).map_err(cannot_start_thread)
-}
-
-fn cannot_start_thread(error: io::Error) -> StartError {
-    StartError::Refused(format!("cannot start a thread: {error}"))
 }
 
 /// From now on the child of a fork is inert.

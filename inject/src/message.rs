@@ -122,6 +122,25 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// Nothing has been recorded yet.
+    pub fn new(pool: Pool, messages: Sender<Message>, sizes: RecordSizes) -> Self {
+        Self {
+            pool,
+            messages,
+            sizes,
+            foreign_bytes: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            undelivered: AtomicU64::new(0),
+            delivered: AtomicBool::new(false),
+            unflushed: FlushBacklog::default(),
+            flusher: AtomicU32::new(0),
+            meters: CallbackTimer::default(),
+            launchers: Launchers::new(),
+            sample_queue: SampleQueue::default(),
+            counters: Stop::default(),
+        }
+    }
+
     /// Whether a buffer has come.
     pub fn has_delivered(&self) -> bool {
         self.delivered.load(Ordering::Relaxed)

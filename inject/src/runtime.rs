@@ -180,9 +180,8 @@ pub enum StartError {
     Refused(String),
 }
 
-impl StartError {
-    /// That CUPTI has refused.
-    pub fn of_cupti(error: &cupti_sys::Error) -> Self {
+impl From<cupti_sys::Error> for StartError {
+    fn from(error: cupti_sys::Error) -> Self {
         if error.code == CuptiResult::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED {
             return Self::Taken;
         }

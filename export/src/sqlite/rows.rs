@@ -5,8 +5,8 @@
 
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{
-    ApiDomain, Copy, CopyKind, Kernel, MemoryEvent, MemoryKind, MemoryOperation, NameId, OverheadKind, Payload,
-    RangeEvent, RangeEventKind, Record, SyncKind, ThreadId, Timestamp,
+    ApiCall, ApiDomain, ContextId, Copy, CopyKind, CudaEvent, Kernel, MemoryEvent, MemoryKind, MemoryOperation, Memset,
+    NameId, Overhead, OverheadKind, Payload, RangeEvent, RangeEventKind, Record, Sync, SyncKind, ThreadId, Timestamp,
 };
 use rusqlite::{CachedStatement, Connection, Result, params};
 use rustc_hash::FxHashMap;
@@ -111,132 +111,34 @@ impl<'c> Inserts<'c> {
 
     /// Inserts a record; its end, or `None` when nsys has no table for it.
     pub fn record(&mut self, record: &Record, scope: &Scope<'_>) -> Result<Option<Timestamp>> {
-        let origin = scope.session.start;
-        let pid = global_pid(scope.session);
-        let since = |at: Timestamp| at.since(origin) as i64;
-        let device_of = |context| scope.dictionary.context(context).map_or(0, |context| context.device.0);
-        let end = match record {
-            Record::Kernel(row) => {
-                self.kernel(row, scope)?;
-                row.end
-            }
-            Record::Copy(row) => {
-                let Copy { device, context, stream, correlation, .. } = row;
-                self.copy.execute(params![
-                    since(row.start),
-                    since(row.end),
-                    device.0,
-                    context.0,
-                    stream.0,
-                    correlation.0,
-                    pid,
-                    row.bytes as i64,
-                    copy_kind(row.kind),
-                    memory_kind(row.source),
-                    memory_kind(row.destination),
-                    row.peers[0].0,
-                    row.peers[1].0,
-                    node(row.graph_node_id),
-                    1,
-                ])?;
-                row.end
-            }
-            Record::Memset(row) => {
-                self.memset.execute(params![
-                    since(row.start),
-                    since(row.end),
-                    row.device.0,
-                    row.context.0,
-                    row.stream.0,
-                    row.correlation.0,
-                    pid,
-                    row.value,
-                    row.bytes as i64,
-                    node(row.graph_node_id),
-                    memory_kind(row.memory),
-                ])?;
-                row.end
-            }
-            Record::Api(row) => {
-                let function = scope.dictionary.api_function(row.function);
-                let class = u32::from(function.is_some_and(|function| function.domain == ApiDomain::Driver));
-                let name = function.map_or(NameId::UNKNOWN, |function| function.name);
-                let name = self.name(name, scope.dictionary);
-                self.call.execute(params![
-                    since(row.start),
-                    since(row.end),
-                    class,
-                    global_tid(scope.session, row.thread),
-                    row.correlation.0,
-                    name,
-                    row.return_value,
-                ])?;
-                row.end
-            }
-            Record::Sync(row) => {
-                self.sync.execute(params![
-                    since(row.start),
-                    since(row.end),
-                    device_of(row.context),
-                    row.context.0,
-                    row.stream.0,
-                    row.correlation.0,
-                    pid,
-                    sync_kind(row.kind),
-                    row.event_id,
-                    row.event_sync_id as i64,
-                ])?;
-                row.end
-            }
-            Record::Event(row) => {
-                self.event.execute(params![
-                    device_of(row.context),
-                    row.context.0,
-                    row.stream.0,
-                    row.correlation.0,
-                    pid,
-                    row.event_id,
-                    row.event_sync_id as i64,
-                ])?;
-                Timestamp::ZERO
-            }
-            Record::Range(row) if row.kind == RangeEventKind::Mark => {
-                self.range(row, None, scope)?;
-                row.at
-            }
+        match record {
+            Record::Kernel(row) => self.kernel(row, scope)?,
+            Record::Copy(row) => self.copy(row, scope)?,
+            Record::Memset(row) => self.memset(row, scope)?,
+            Record::Api(row) => self.call(row, scope)?,
+            Record::Sync(row) => self.sync(row, scope)?,
+            Record::Event(row) => self.event(row, scope)?,
+            Record::Overhead(row) => self.overhead(row, scope)?,
+            Record::Range(row) if row.kind == RangeEventKind::Mark => self.range(row, None, scope)?,
             Record::Range(row) => {
                 if let Some(Range { begin, end, end_thread }) = self.ranges.take(row) {
                     self.range(&begin, Some((end, end_thread)), scope)?;
                 }
-                row.at
             }
             Record::Memory(row) => {
                 if !self.memory(row, scope)? {
                     return Ok(None);
                 }
-                row.at
             }
             Record::Managed(row) => {
                 let texts = &mut self.texts;
                 if !self.managed.event(row, scope, |text| numbered(texts, text))? {
                     return Ok(None);
                 }
-                row.end
-            }
-            Record::Overhead(row) => {
-                self.overhead.execute(params![
-                    since(row.start),
-                    since(row.end),
-                    1,
-                    global_tid(scope.session, row.thread),
-                    row.correlation.0,
-                    overhead_kind(row.kind),
-                ])?;
-                row.end
             }
             Record::Sample(_) => return Ok(None),
-        };
-        Ok(Some(end))
+        }
+        Ok(Some(record.span().map_or(Timestamp::ZERO, |(_, end)| end)))
     }
 
     /// Inserts what is still open, as ending at `end`, and the texts.
@@ -329,6 +231,108 @@ impl<'c> Inserts<'c> {
         Ok(())
     }
 
+    fn copy(&mut self, row: &Copy, scope: &Scope<'_>) -> Result<()> {
+        let since = |at: Timestamp| at.since(scope.session.start) as i64;
+        let Copy { device, context, stream, correlation, .. } = row;
+        self.copy.execute(params![
+            since(row.start),
+            since(row.end),
+            device.0,
+            context.0,
+            stream.0,
+            correlation.0,
+            global_pid(scope.session),
+            row.bytes as i64,
+            copy_kind(row.kind),
+            memory_kind(row.source),
+            memory_kind(row.destination),
+            row.peers[0].0,
+            row.peers[1].0,
+            node(row.graph_node_id),
+            1,
+        ])?;
+        Ok(())
+    }
+
+    fn memset(&mut self, row: &Memset, scope: &Scope<'_>) -> Result<()> {
+        let since = |at: Timestamp| at.since(scope.session.start) as i64;
+        self.memset.execute(params![
+            since(row.start),
+            since(row.end),
+            row.device.0,
+            row.context.0,
+            row.stream.0,
+            row.correlation.0,
+            global_pid(scope.session),
+            row.value,
+            row.bytes as i64,
+            node(row.graph_node_id),
+            memory_kind(row.memory),
+        ])?;
+        Ok(())
+    }
+
+    fn call(&mut self, row: &ApiCall, scope: &Scope<'_>) -> Result<()> {
+        let since = |at: Timestamp| at.since(scope.session.start) as i64;
+        let function = scope.dictionary.api_function(row.function);
+        let class = u32::from(function.is_some_and(|function| function.domain == ApiDomain::Driver));
+        let name = function.map_or(NameId::UNKNOWN, |function| function.name);
+        let name = self.name(name, scope.dictionary);
+        self.call.execute(params![
+            since(row.start),
+            since(row.end),
+            class,
+            global_tid(scope.session, row.thread),
+            row.correlation.0,
+            name,
+            row.return_value,
+        ])?;
+        Ok(())
+    }
+
+    fn sync(&mut self, row: &Sync, scope: &Scope<'_>) -> Result<()> {
+        let since = |at: Timestamp| at.since(scope.session.start) as i64;
+        self.sync.execute(params![
+            since(row.start),
+            since(row.end),
+            device_of(row.context, scope),
+            row.context.0,
+            row.stream.0,
+            row.correlation.0,
+            global_pid(scope.session),
+            sync_kind(row.kind),
+            row.event_id,
+            row.event_sync_id as i64,
+        ])?;
+        Ok(())
+    }
+
+    fn event(&mut self, row: &CudaEvent, scope: &Scope<'_>) -> Result<()> {
+        self.event.execute(params![
+            device_of(row.context, scope),
+            row.context.0,
+            row.stream.0,
+            row.correlation.0,
+            global_pid(scope.session),
+            row.event_id,
+            row.event_sync_id as i64,
+        ])?;
+        Ok(())
+    }
+
+    fn overhead(&mut self, row: &Overhead, scope: &Scope<'_>) -> Result<()> {
+        let since = |at: Timestamp| at.since(scope.session.start) as i64;
+        self.overhead.execute(params![
+            since(row.start),
+            since(row.end),
+            1,
+            global_tid(scope.session, row.thread),
+            row.correlation.0,
+            overhead_kind(row.kind),
+        ])?;
+        Ok(())
+    }
+
     /// False for what nsys has no row for: changes of a pool by itself.
     fn memory(&mut self, row: &MemoryEvent, scope: &Scope<'_>) -> Result<bool> {
         let operation = match row.operation {
@@ -413,6 +417,10 @@ impl<'c> Inserts<'c> {
     fn text(&mut self, text: &str) -> u32 {
         numbered(&mut self.texts, text)
     }
+}
+
+fn device_of(context: ContextId, scope: &Scope<'_>) -> u32 {
+    scope.dictionary.context(context).map_or(0, |context| context.device.0)
 }
 
 fn numbered(texts: &mut FxHashMap<String, u32>, text: &str) -> u32 {

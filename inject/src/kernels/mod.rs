@@ -28,4 +28,4 @@ pub fn is_of_cupti(name: &str) -> bool {
 }
 
 pub use hook::kernel_launched;
-pub use thread::KernelProfiler;
+pub use thread::{Chosen, KernelProfiler};

@@ -1,0 +1,279 @@
+//! Starts measuring, step by step. A step that fails leaves nothing of CUPTI's switched on.
+
+use std::io;
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use cupti_sys::{Cupti, Kind, RecordSizes, Search};
+use profiler_core::cost::Mode;
+
+use crate::capture::controller::CaptureController;
+use crate::collect::collector::Collector;
+use crate::config::request::Range;
+use crate::config::{self, CuptiSharing, Sampling, Settings};
+use crate::control::server::Control;
+use crate::counters::Reader;
+use crate::cupti::callbacks::Callbacks;
+use crate::cupti::kinds;
+use crate::cupti::ownership::CuptiOwnership;
+use crate::cupti::pool::Pool;
+use crate::cupti::recorder::{self, ActivityRecorder};
+use crate::kernels::{Chosen, KernelProfiler};
+use crate::message::{FlusherCommand, Message, RunOutcome, Shared};
+use crate::nccl;
+use crate::nvtx::{self, range_watch};
+use crate::runtime::{Profiler, StartError};
+use crate::sampler::Sampler;
+use crate::sys::{clock, memory};
+use crate::worker::Worker;
+use crate::{command_line, flusher, process_info};
+
+/// Messages that wait for the collector at most, beside every buffer there is: the marks of one that is far behind.
+const MARKS: usize = 4096;
+
+/// Starts measuring. `late`: CUDA has a context already. `over` is called when measuring ends before the program does.
+///
+/// # Errors
+/// When no usable libcupti is found, when another tool holds CUPTI, when the system refuses a thread, or when measuring
+/// was started before.
+pub fn start(settings: &Settings, late: bool, over: fn()) -> Result<(), StartError> {
+    command_line::keep(settings.command_line);
+    // First of all: CUPTI brings threads.
+    let libraries_notes = [nvtx::invite(), nccl::other_plugin()];
+    let cupti = load_cupti(settings)?;
+    require_memory()?;
+    let threads = Threads::start(settings)?;
+    let (ownership, sharing) = own_cupti(cupti, settings)?;
+
+    let (pool, sizes) = (Pool::new(settings.memory), RecordSizes::probe(cupti)?);
+    let (messages, received) = bounded(pool.limit() + MARKS);
+    let (commands, ordered) = bounded(16);
+    let (outcomes, outcome) = bounded(1);
+    let shared = Arc::new(Shared::new(pool, messages.clone(), sizes));
+
+    let (recorder, mut notes) = prepare_recorder(cupti, ownership, settings, sharing, late)?;
+    let controller =
+        Arc::new(CaptureController::new(cupti, recorder, settings.capture.clone(), messages, commands.clone()));
+    let (kernels, chosen) = settings.kernels.clone().map(|request| KernelProfiler::new(cupti, request)).unzip();
+    let profiler = Profiler {
+        kernels: kernels.clone(),
+        cupti,
+        shared: Arc::clone(&shared),
+        controller: Arc::clone(&controller),
+        commands,
+        outcome,
+        process_id: std::process::id(),
+        exit_timeout: settings.exit_timeout,
+        report: settings.report,
+        history: settings.history.clone(),
+        late,
+    };
+    if !profiler.install() {
+        return Err(StartError::AlreadyStarted);
+    }
+    notes.extend(start_recording(&controller)?);
+    if let Some(range) = controller.wanted_range() {
+        range_watch::arm(range);
+    }
+    notes.extend(limits_of(settings, sharing, &controller));
+    notes.extend(settings.describe_tracing(sharing, recorder::whole_graphs_are_safe(cupti)));
+    notes.extend(settings.capture.describe());
+    notes.extend(libraries_notes.into_iter().flatten());
+    let (sampler, sampling_notes) =
+        Sampler::prepare(settings.sampling, settings.native_stacks, settings.mode.monitors());
+    notes.extend(sampling_notes);
+    notes.iter().for_each(|note| tracing::info!("{note}"));
+
+    let session = process_info::describe(cupti, clock::now(cupti), settings.run.as_deref(), notes);
+    let collector =
+        Collector::new(cupti, settings, session, Arc::clone(&shared), Arc::clone(&controller), kernels.clone());
+    let work = Work { cupti, shared, controller, kernels: kernels.zip(chosen), sampler };
+    work.begin(threads, settings, (collector, received, outcomes), (ordered, over));
+    Ok(())
+}
+
+fn load_cupti(settings: &Settings) -> Result<&'static Cupti, StartError> {
+    let search = Search { override_path: settings.cupti_path.clone(), ..Search::for_this_process() };
+    let cupti = Cupti::load(&search).map_err(|error| StartError::NoCupti(error.to_string()))?;
+    tracing::debug!("{} ({})", cupti.path().display(), cupti.found_by());
+    Ok(cupti)
+}
+
+fn require_memory() -> Result<(), StartError> {
+    let Some(left) = memory::left().filter(|&left| left < memory::TO_START) else { return Ok(()) };
+    let [left, wanted] = [left, memory::TO_START].map(|bytes| bytes >> 20);
+    Err(StartError::Refused(format!(
+        "the limits of this process (ulimit -v, ulimit -d) leave {left} MiB of memory, and measuring needs {wanted}"
+    )))
+}
+
+/// CUPTI's subscription, and whether it is shared with other tools.
+fn own_cupti(cupti: &'static Cupti, settings: &Settings) -> Result<(CuptiOwnership, CuptiSharing), StartError> {
+    // The subscriber hears of cudaProfilerStart. Monitor mode does without: a subscriber that is never called slows
+    // eight launching threads down by a tenth.
+    let held = settings.capture.range == Range::ProfilerApi;
+    let sharing = if held { CuptiSharing::Exclusive } else { settings.cupti_sharing };
+    let ownership = match settings.mode {
+        Mode::Monitor if !held => CuptiOwnership::left_alone::<Callbacks>(cupti),
+        _ => CuptiOwnership::open::<Callbacks>(cupti, sharing)?,
+    };
+    Ok((ownership, sharing))
+}
+
+/// What turns recording on and off, and notes about what it cannot do.
+fn prepare_recorder(
+    cupti: &'static Cupti,
+    ownership: CuptiOwnership,
+    settings: &Settings,
+    sharing: CuptiSharing,
+    late: bool,
+) -> Result<(ActivityRecorder, Vec<String>), StartError> {
+    let full = settings.mode == Mode::Full;
+    let requested: Vec<Kind> = [
+        (settings.dependencies || full, kinds::DEPENDENCY_KINDS),
+        (settings.memory_usage || full, kinds::MEMORY_KINDS),
+    ]
+    .into_iter()
+    .filter(|(wanted, _)| *wanted)
+    .flat_map(|(_, kinds)| kinds.iter().copied())
+    .collect();
+    #[cfg(feature = "pc-sampling")]
+    let listening = listen_for_modules(&ownership, settings);
+    let whole_graphs = recorder::whole_graphs_are_safe(cupti) && settings.whole_graphs(sharing);
+    let prepared = ActivityRecorder::prepare(cupti, ownership, settings.mode, whole_graphs, &requested, late)?;
+    #[cfg(feature = "pc-sampling")]
+    let prepared = {
+        let (recorder, mut notes) = prepared;
+        notes.extend(listening.err().map(|error| format!("no source lines of kernels: {error}")));
+        (recorder, notes)
+    };
+    Ok(prepared)
+}
+
+/// Has CUPTI say which modules are loaded, where program counters are to be sampled.
+#[cfg(feature = "pc-sampling")]
+fn listen_for_modules(ownership: &CuptiOwnership, settings: &Settings) -> Result<(), cupti_sys::Error> {
+    use cupti_sys::ResourceCallback;
+
+    if settings.kernels.as_ref().and_then(|kernels| kernels.source).is_none() {
+        return Ok(());
+    }
+    let enable = |subscriber: &cupti_sys::Subscriber| {
+        [ResourceCallback::MODULE_LOADED, ResourceCallback::CONTEXT_DESTROY_STARTING]
+            .into_iter()
+            .try_for_each(|callback| subscriber.enable_resource(callback))
+            // From the first call on: the gate must know of all threads that are inside one.
+            .and_then(|()| subscriber.hear_all(true))
+    };
+    ownership.with(enable).unwrap_or(Ok(()))
+}
+
+/// Turns recording on, and gives notes about what CUPTI refused.
+fn start_recording(controller: &CaptureController) -> Result<Vec<String>, StartError> {
+    let mut notes = controller.start().inspect_err(|_| controller.give_up())?;
+    if controller.wants_profiler_calls() && !controller.listen() {
+        notes.push("this CUPTI does not report cudaProfilerStart, so no capture can begin by it".to_owned());
+    }
+    Ok(notes)
+}
+
+/// Settings that have no effect in this process.
+fn limits_of(settings: &Settings, sharing: CuptiSharing, controller: &CaptureController) -> Vec<String> {
+    let mut notes = Vec::new();
+    if settings.bursts.is_some() && !controller.can_stop_recording() {
+        notes.push(format!(
+            "{}=auto records nothing here: kernel records of CUPTI before CUDA 13.0 update 1 stay on once they were on",
+            config::MODE
+        ));
+    }
+    if sharing != settings.cupti_sharing {
+        notes.push(format!(
+            "{}=yield has no effect: captures by cudaProfilerStart need CUPTI all the time",
+            config::CUPTI_SHARING
+        ));
+    }
+    notes
+}
+
+/// The threads, which wait for their work. They are started before anything of CUPTI's is on: without them nothing may
+/// be.
+struct Threads {
+    collect: Worker,
+    flush: Worker,
+    sample: Option<Worker>,
+    counters: Option<(Reader, Worker)>,
+    kernels: Option<Worker>,
+    control: Option<Worker>,
+}
+
+impl Threads {
+    fn start(settings: &Settings) -> Result<Self, StartError> {
+        let refused = |error: io::Error| StartError::Refused(format!("cannot start a thread: {error}"));
+        let start = |name| Worker::start(name).map_err(refused);
+        let start_if = |wanted: bool, name| wanted.then(|| start(name)).transpose();
+        Ok(Self {
+            collect: start("gpuwhy-collect")?,
+            flush: start("gpuwhy-flush")?,
+            sample: start_if(settings.sampling != Sampling::Off, "gpuwhy-sample")?,
+            counters: match Reader::prepare(settings) {
+                Some(reader) => Some((reader, start("gpuwhy-counters")?)),
+                None => None,
+            },
+            kernels: start_if(settings.kernels.is_some(), "gpuwhy-kernels")?,
+            control: start_if(settings.control, "gpuwhy-control")?,
+        })
+    }
+}
+
+/// What the threads work with.
+struct Work {
+    cupti: &'static Cupti,
+    shared: Arc<Shared>,
+    controller: Arc<CaptureController>,
+    kernels: Option<(Arc<KernelProfiler>, Receiver<Chosen>)>,
+    sampler: Option<Sampler>,
+}
+
+impl Work {
+    /// Gives each thread its work.
+    fn begin(
+        self,
+        threads: Threads,
+        settings: &Settings,
+        (collector, messages, outcomes): (Collector, Receiver<Message>, Sender<RunOutcome>),
+        (commands, over): (Receiver<FlusherCommand>, fn()),
+    ) {
+        let Self { cupti, shared, controller, kernels, sampler } = self;
+        threads.collect.work(move || collector.run(&messages, &outcomes));
+        if let Some((sampler, worker)) = sampler.zip(threads.sample) {
+            let (shared, controller) = (Arc::clone(&shared), Arc::clone(&controller));
+            worker.work(move || sampler.run(cupti, &shared, &controller));
+        }
+        if let Some((reader, worker)) = threads.counters {
+            let (shared, controller) = (Arc::clone(&shared), Arc::clone(&controller));
+            worker.work(move || reader.run(cupti, &shared, &controller, &shared.counters));
+        }
+        if let Some(((kernels, chosen), worker)) = kernels.zip(threads.kernels) {
+            let (messages, controller) = (shared.messages.clone(), Arc::clone(&controller));
+            worker.work(move || kernels.run(&chosen, &controller, &messages));
+        }
+        if let Some(worker) = threads.control {
+            begin_control(worker, &controller);
+        }
+        let period = settings.flush;
+        threads.flush.work(move || flusher::run(cupti, period, &commands, &controller, &shared, over));
+    }
+}
+
+fn begin_control(worker: Worker, controller: &Arc<CaptureController>) {
+    match Control::open() {
+        Ok(control) => {
+            let controller = Arc::clone(controller);
+            worker.work(move || control.run(&controller));
+        }
+        Err(error) => tracing::warn!(
+            "no live control: {error}; `gpuwhy top`, `start` and `stop` cannot reach this process ({}=off omits this message)",
+            config::CONTROL
+        ),
+    }
+}
