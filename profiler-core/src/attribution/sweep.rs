@@ -3,29 +3,26 @@
 //! Operations wait until the watermark passes their begin; then nothing earlier can come any more and each takes
 //! its place once, so that no memory grows with the run.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
 
 use super::account::DeviceAccount;
-use super::dependencies::Dependencies;
-use super::gap::{self, Next};
-use super::idle_log::Idle;
-use super::join::Launches;
-use super::launch_order::{LaunchOrder, StepMarks};
+use super::delivery::LONGEST_WINDOW;
+use super::gap::{self, InputGaps, Next};
+use super::host::Host;
+use super::host_cause::Subject;
+use super::launch_order::LaunchOrder;
+use super::leaf::{BUSY_COUNT, Leaf};
 use super::operation::Operation;
 use super::ranges::Ranges;
-use super::running::Running;
+use super::segments::Idle;
 use super::simulation_feed::SimulationFeed;
 use super::step_sequence::StepSequence;
-use super::subject::Subject;
-use super::threads::HostThread;
 use crate::collections::slab::Slab;
 use crate::collections::sorted_runs::InOrder;
-use crate::record::{DeviceId, ThreadId};
+use crate::record::DeviceId;
 use crate::steps::{Cut, PeriodFacts};
 use crate::thresholds::CLOCK_SLACK_NANOS;
-
-/// Longest window, nanoseconds (208 days): a time farther off is damage, and sums over all devices stay within 64 bits.
-pub(super) const LONGEST_WINDOW: u64 = 1 << 54;
 
 /// One device's timeline and its accounts.
 #[derive(Debug)]
@@ -35,17 +32,8 @@ pub(super) struct Timeline {
     pending: InOrder<(u64, u32)>,
     launch_order: LaunchOrder,
     running: Running,
-}
-
-/// What is known of the host when a timeline advances.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Host<'a> {
-    pub(super) threads: &'a [HostThread],
-    /// The ids of these.
-    pub(super) thread_ids: &'a [ThreadId],
-    pub(super) launches: &'a Launches,
-    pub(super) marks: &'a StepMarks,
-    pub(super) dependencies: &'a Dependencies,
+    /// Host gaps before input batches.
+    pub(super) inputs: InputGaps,
 }
 
 /// What came too late, nanoseconds.
@@ -62,6 +50,7 @@ impl Timeline {
             pending: InOrder::default(),
             launch_order: LaunchOrder::default(),
             running: Running::default(),
+            inputs: InputGaps::default(),
         }
     }
 
@@ -154,12 +143,12 @@ impl Timeline {
         &mut self,
         watermark: u64,
         operations: &mut Slab<Operation>,
-        host: &Host<'_>,
+        host: &Host,
         simulation: &mut SimulationFeed,
         ranges: &mut Ranges,
     ) -> u64 {
         let mut refused = 0;
-        self.launch_order.show(operations, watermark, host.marks);
+        self.launch_order.show(operations, watermark, &host.marks);
         let watermark = self.first_hidden(operations, watermark).unwrap_or(watermark);
         let mut pending = std::mem::take(&mut self.pending);
         for &(_, place) in pending.take_while(|&(start, _)| start < watermark) {
@@ -213,7 +202,7 @@ impl Timeline {
         }
     }
 
-    fn begin(&mut self, operation: &Operation, cut: Option<Cut>, host: &Host<'_>, ranges: &mut Ranges) {
+    fn begin(&mut self, operation: &Operation, cut: Option<Cut>, host: &Host, ranges: &mut Ranges) {
         let start = operation.start;
         let from = self.account.position();
         let running = self.running.leaves();
@@ -225,12 +214,12 @@ impl Timeline {
                 self.account.busy(running, start);
             }
         } else if start > from {
-            let thread = operation.launch.and_then(|launch| host.threads.get(launch.thread as usize));
+            let thread = operation.launch.and_then(|launch| host.threads.rows.get(launch.thread as usize));
             let lost_end =
                 operation.launch.and_then(|launch| host.launches.lost_within(launch.thread, from, launch.start));
             let next = Next { operation, producer: host.dependencies.producer(operation, from) };
-            gap::explain(&mut self.account, &next, thread, lost_end);
-            let thread = operation.launch.and_then(|launch| host.thread_ids.get(launch.thread as usize)).copied();
+            gap::explain(&mut self.account, &mut self.inputs, &next, thread, lost_end);
+            let thread = operation.launch.and_then(|launch| host.threads.ids().get(launch.thread as usize)).copied();
             self.account.end_gap(from, operation, thread);
             if let Some(launch) = operation.launch.filter(|_| ranges.any()) {
                 for Idle { leaf, from, to } in self.account.idle_since(from) {
@@ -247,5 +236,97 @@ impl Timeline {
             self.account.launched(&launch, busy_until);
         }
         self.running.begin(operation.leaf, operation.end);
+    }
+}
+
+/// Operations that may run at once (16 bytes each): five hundred times as many as a device runs kernels.
+const RUNNING_LIMIT: usize = 1 << 16;
+
+/// The operations that run on a device at one instant: how many of each leaf, and which ends first. Mostly there is
+/// one, so that the one which ends first lies apart and the heap of the others is left alone.
+#[derive(Debug, Default)]
+struct Running {
+    /// End and leaf of the one that ends first.
+    first: Option<(u64, u8)>,
+    others: BinaryHeap<Reverse<(u64, u8)>>,
+    counts: [u32; BUSY_COUNT],
+    /// Bit by leaf: whether its counter is not zero.
+    mask: u32,
+}
+
+impl Running {
+    /// A bit for each leaf that runs.
+    #[inline]
+    fn leaves(&self) -> u32 {
+        self.mask
+    }
+
+    /// When the first of them ends.
+    #[inline]
+    fn next_end(&self) -> Option<u64> {
+        self.first.map(|(end, _)| end)
+    }
+
+    /// Whether no more can run at once.
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.others.len() >= RUNNING_LIMIT
+    }
+
+    /// An operation begins that ends at `end`.
+    #[inline]
+    fn begin(&mut self, leaf: Leaf, end: u64) {
+        self.counts[leaf as usize] += 1;
+        self.mask |= 1 << leaf as u8;
+        let new = (end, leaf as u8);
+        match self.first {
+            None => self.first = Some(new),
+            Some(first) => {
+                self.first = Some(first.min(new));
+                self.others.push(Reverse(first.max(new)));
+            }
+        }
+    }
+
+    /// The one that ends first ends.
+    #[inline]
+    fn end(&mut self) {
+        let Some((_, leaf)) = self.first else { return };
+        self.first = if self.others.is_empty() { None } else { self.others.pop().map(|Reverse(next)| next) };
+        let leaf = usize::from(leaf);
+        self.counts[leaf] -= 1;
+        if self.counts[leaf] == 0 {
+            self.mask &= !(1 << leaf);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_device_runs_so_many_at_once() {
+        let mut running = Running::default();
+        (0..=RUNNING_LIMIT as u64).for_each(|end| running.begin(Leaf::Compute, end));
+        assert!(running.is_full());
+        running.end();
+        assert!(!running.is_full());
+    }
+
+    #[test]
+    fn they_end_in_order_and_each_leaf_runs_until_its_last_ends() {
+        let mut running = Running::default();
+        let (compute, memset) = (1 << Leaf::Compute as u8, 1 << Leaf::Memset as u8);
+        for (leaf, end) in [(Leaf::Compute, 50), (Leaf::Memset, 20), (Leaf::Compute, 30), (Leaf::Compute, 90)] {
+            running.begin(leaf, end);
+        }
+        let mut seen = Vec::new();
+        while let Some(end) = running.next_end() {
+            seen.push((end, running.leaves()));
+            running.end();
+        }
+        assert_eq!(seen, [(20, compute | memset), (30, compute), (50, compute), (90, compute)]);
+        assert_eq!(running.leaves(), 0);
     }
 }
