@@ -5,10 +5,9 @@
 //! answers its launch; it only has no place on a timeline.
 
 use super::api::ApiClass;
-use super::delivery::{Delivery, is_no_time};
 use super::devices::Devices;
 use super::host::Host;
-use super::operation::{KernelClasses, Operation};
+use super::operation::{Delivery, KernelClasses, Operation, is_no_time};
 use super::statistics::CopyPath;
 use crate::completeness::Completeness;
 use crate::counters::estimate::Activity;
@@ -115,8 +114,8 @@ impl Arrivals {
         timed.then(|| (index.unwrap_or_default(), operation.end - operation.start))
     }
 
-    /// After a flush mark at `at`: hands operations to their timelines; those whose call is not there yet stay. Gives the
-    /// earliest of these.
+    /// After a flush mark at `at`: hands operations to their timelines; those whose call is not there yet stay. Gives
+    /// the earliest of these.
     pub(super) fn join_flushed(
         &mut self,
         at: u64,

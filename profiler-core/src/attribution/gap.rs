@@ -5,8 +5,8 @@
 //! call the device was slow to start or waited for something else. The host's part is then told apart by what the
 //! launching thread did in it. Pieces come in order and touch, so their sum is the gap.
 //!
-//! What a thread did between two calls is told by the samples of it, where there are any (`host::samples`); other time goes
-//! by how long it was and by what came next.
+//! What a thread did between two calls is told by the samples of it, where there are any (`host::samples`); other time
+//! goes by how long it was and by what came next.
 //!
 //! Not here: what a queued operation waited for, which `host::dependencies` tells where events do.
 

@@ -196,8 +196,8 @@ struct Wait {
     function: ApiFunctionId,
 }
 
-/// When host threads waited for a device, the newest in the order of their ends: a program that synchronizes once a step
-/// says so where one begins. Only calls that do nothing else count. A copy that waits is a launch itself.
+/// When host threads waited for a device, the newest in the order of their ends: a program that synchronizes once a
+/// step says so where one begins. Only calls that do nothing else count. A copy that waits is a launch itself.
 #[derive(Debug, Default)]
 pub(super) struct HostWaits(VecDeque<Wait>);
 

@@ -7,7 +7,7 @@
 //! Nothing depends on where a flush falls, so a live run and its trace file give the same report.
 //!
 //! Reading order, which is the way of a kernel record: `operation` (what its record says), `arrival` (it waits for its
-//! launch), [`host`] (calls and launches), `devices` and `sweep` (the timeline), `launch_order` (where steps begin),
+//! launch), [`host`] (calls and launches), `devices` (the timeline), `launch_order` (where steps begin),
 //! `gap` (why nothing ran), `account` and `phases` (the time by cause), `simulation_feed` (the same records drive the
 //! what-if simulation, [`crate::whatif`]). The words on the way are in [`leaf`] (the causes), [`host_cause`] (what idle
 //! time is blamed on) and [`api`] (what a call is for).
@@ -17,7 +17,6 @@
 mod account;
 pub mod api;
 mod arrival;
-mod delivery;
 mod devices;
 mod gap;
 mod host;
@@ -33,7 +32,6 @@ pub mod segments;
 mod simulation_feed;
 pub mod statistics;
 pub mod step_sequence;
-mod sweep;
 
 pub use account::DeviceAccount;
 pub use host::launch_lines::{GraphKernels, LaunchPlace, LaunchSampleCounts, LaunchedWork};
@@ -48,15 +46,14 @@ pub use ranges::{RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTally, Spr
 pub(crate) use ranges::{is_step, template};
 
 use self::arrival::Arrivals;
-use self::delivery::{Delivery, PENDING_LIMIT, WAITING_LIMIT};
-use self::devices::Devices;
+use self::devices::{Devices, Timeline};
 use self::host::Host;
 use self::host::threads::HostThread;
+use self::operation::{Delivery, PENDING_LIMIT, WAITING_LIMIT};
 use self::ranges::Ranges;
 use self::segments::Segment;
 use self::statistics::ApiStatistics;
 use self::step_sequence::StepOperation;
-use self::sweep::Timeline;
 use crate::allocations::{Holding, Holdings, MemoryOwner};
 use crate::completeness::Completeness;
 use crate::cost::{PriceSource, Prices};

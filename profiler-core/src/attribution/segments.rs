@@ -119,8 +119,8 @@ pub(super) struct Idle {
 }
 
 /// The newest idle time of a device, piece by piece. Two ask for it: an operation that arrives too late takes the idle
-/// time that it fills, and ranges get what came to pass while they were open. Bounded: what is older than the log can be
-/// given to nobody any more. Pieces are disjoint and in order.
+/// time that it fills, and ranges get what came to pass while they were open. Bounded: what is older than the log can
+/// be given to nobody any more. Pieces are disjoint and in order.
 #[derive(Debug, Default)]
 pub(super) struct IdleLog {
     /// Piece `number` lies at `number % IDLE_LIMIT`.

@@ -1,5 +1,5 @@
-//! Steps that something marks before an epoch of launches has passed: a CUDA graph, a copy between host and device, or a
-//! wait of the host. Each follows what comes at equal distances, with the same launches in between each time.
+//! Steps that something marks before an epoch of launches has passed: a CUDA graph, a copy between host and device, or
+//! a wait of the host. Each follows what comes at equal distances, with the same launches in between each time.
 //!
 //! **A graph.** A program that replays a captured step launches once or a few times a step, so it may be over before
 //! there are enough launches to compare periods. A graph launch is not a kernel launch, though: somebody captured it to
@@ -9,10 +9,10 @@
 //!
 //! **A copy.** A slow program may be over after sixteen steps of fifty launches, which is too little for two epochs.
 //! Exact repetition alone does not shorten the wait: the layers of a model repeat as exactly as its steps do. What the
-//! host hands over or fetches, it hardly does once a layer, though; a batch or a loss comes once a step. When such a copy
-//! comes at one distance five times, that distance is the period. A program that copies for each layer (weights kept on
-//! the host), or for each of more than four micro-batches before an optimizer step, is cut there until the epochs know
-//! better.
+//! host hands over or fetches, it hardly does once a layer, though; a batch or a loss comes once a step. When such a
+//! copy comes at one distance five times, that distance is the period. A program that copies for each layer (weights
+//! kept on the host), or for each of more than four micro-batches before an optimizer step, is cut there until the
+//! epochs know better.
 //!
 //! **A wait.** The layers of a decoder, or the time steps of a recurrent network, may launch the same again and again
 //! with nothing in between, so that no launch says where a step begins. A host that synchronizes once a step says so.

@@ -3,8 +3,8 @@
 //! **Small grids.** A grid of fewer blocks than the device has multiprocessors leaves the others without work for as
 //! long as it runs. Where the same kernel with the same grid is launched right behind it, one launch of the blocks of
 //! both takes as long as the longer of them while each block still has a multiprocessor to itself: that is how it ran,
-//! so its time was measured. What it would share with a second block there (issue slots, shared memory) is in no record,
-//! so a batch ends where the device has a block on each multiprocessor.
+//! so its time was measured. What it would share with a second block there (issue slots, shared memory) is in no
+//! record, so a batch ends where the device has a block on each multiprocessor.
 //!
 //! Blocks share the second-level cache and the memory of the device wherever they are, and how many bytes they move is
 //! in no record either. Nor is whether one kernel needs what the one before it computed. So this is a ceiling for
@@ -12,13 +12,13 @@
 //! (docs/design/attribution.md has both).
 //!
 //! **Readbacks.** A framework reads a value in two calls: a copy to the host, and a wait right behind it (`.item()`:
-//! `cudaMemcpyAsync` and `cudaStreamSynchronize`). Where the host reads nothing, both are gone, and with them the host's
-//! way to the copy and from there to the wait: the short host gaps before them, as the host gap before a launch is what
-//! a framework needs for it.
+//! `cudaMemcpyAsync` and `cudaStreamSynchronize`). Where the host reads nothing, both are gone, and with them the
+//! host's way to the copy and from there to the wait: the short host gaps before them, as the host gap before a launch
+//! is what a framework needs for it.
 //!
-//! **Small copies.** A copy costs its call and its latency whatever its size. Where small copies in one direction follow
-//! each other with no other launch between them, one copy of all their bytes has those costs once. Of the waits behind
-//! joined copies one remains, until the one copy has moved all bytes.
+//! **Small copies.** A copy costs its call and its latency whatever its size. Where small copies in one direction
+//! follow each other with no other launch between them, one copy of all their bytes has those costs once. Of the waits
+//! behind joined copies one remains, until the one copy has moved all bytes.
 
 use super::input::{Call, CallClass, MOST_BYTES, Operation, SmallGrid, Transfer};
 use super::worlds::{Clocks, WORLD_COUNT};

@@ -5,9 +5,9 @@
 //! A call is placed by the first flush that passes its end: until then one around it may be missing. Host samples are
 //! judged at once, because their stacks are in the dictionary.
 //!
-//! Reading order: [`threads`] (calls in order), [`launches`] (which call launched what), [`dependencies`] (what a stream
-//! waited for), [`samples`] with [`stacks`] (what a thread did between calls), [`launch_lines`] (which line launched a
-//! kernel), [`memory`].
+//! Reading order: [`threads`] (calls in order), [`launches`] (which call launched what), [`dependencies`] (what a
+//! stream waited for), [`samples`] with [`stacks`] (what a thread did between calls), [`launch_lines`] (which line
+//! launched a kernel), [`memory`].
 
 pub(super) mod dependencies;
 pub(super) mod launch_lines;
@@ -25,8 +25,8 @@ use self::samples::HostSampleView;
 use self::stacks::Stacks;
 use self::threads::{HostThread, Nesting, ThreadTable};
 use super::api::{ApiClass, ApiClasses};
-use super::delivery::{Delivery, LONGEST_WINDOW, is_no_time};
 use super::launch_order::StepMarks;
+use super::operation::{Delivery, LONGEST_WINDOW, is_no_time};
 use super::ranges::{Finding, Ranges};
 use super::simulation_feed::SimulationFeed;
 use super::statistics::ApiTable;

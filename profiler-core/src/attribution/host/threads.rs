@@ -15,7 +15,7 @@ use super::launch_lines::LaunchSamples;
 use super::launches::Launches;
 use super::samples::{HostSamples, SampleTotals};
 use crate::attribution::api::ApiClass;
-use crate::attribution::delivery::WAITING_LIMIT;
+use crate::attribution::operation::WAITING_LIMIT;
 use crate::collections::queue::Queue;
 use crate::collections::sorted_runs::InOrder;
 use crate::record::{ApiCall, ApiFunctionId, ThreadId};
