@@ -7,7 +7,7 @@
 //! Nothing depends on where a flush falls, so a live run and its trace file give the same report.
 //!
 //! Reading order, which is the way of a kernel record: `operation` (what its record says), `arrival` (it waits for its
-//! launch), [`host`] (calls and launches), `devices` (the timeline), `launch_order` (where steps begin),
+//! launch), `host` (calls and launches), `devices` (the timeline), `launch_order` (where steps begin),
 //! `gap` (why nothing ran), `account` and `phases` (the time by cause), `simulation_feed` (the same records drive the
 //! what-if simulation, [`crate::whatif`]). The words on the way are in [`leaf`] (the causes), [`host_cause`] (what idle
 //! time is blamed on) and [`api`] (what a call is for).

@@ -68,7 +68,7 @@ pub(super) struct Operation {
     pub(super) at_roof: u32,
     /// The number of a kernel's launch configuration.
     pub(super) kernel: u32,
-    /// How much a copy moves, bytes, at most [`MOST_BYTES`](crate::whatif::MOST_BYTES); 0 for what is no copy.
+    /// How much a copy moves, bytes, at most [`MOST_BYTES`]; 0 for what is no copy.
     pub(super) bytes: u16,
 }
 
