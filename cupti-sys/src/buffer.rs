@@ -6,8 +6,7 @@
 //! behind a lock that is held for one map operation, once a buffer.
 
 use crate::record::view::Strings;
-use crate::sizes::RecordSizes;
-use crate::walk::Records;
+use crate::walk::{RecordSizes, Records};
 use std::alloc::{Layout, alloc_zeroed};
 use std::collections::BTreeMap;
 use std::fmt;

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | raw ABI | [`abi`] | names for numbers, types of function pointers; nothing is called |
 //! | library table | [`search`], [`library`], [`driver`], [`devices`] | which libcupti, why that one, and its functions, loaded once and never unloaded; what the driver says of itself |
-//! | safe API | [`cupti`], [`subscriber`], [`callbacks`], [`buffer`], [`sizes`], [`walk`], [`record`], [`recording`] | no raw CUPTI pointer leaves; no panic crosses into C; no read behind a record's end |
+//! | safe API | [`cupti`], [`subscriber`], [`callbacks`], [`buffer`], [`walk`], [`record`], [`recording`] | no raw CUPTI pointer leaves; no panic crosses into C; no read behind a record's end |
 //! | counters | [`counters`] | what the hardware counts, from CUDA 12.6 on; the same promises |
 //!
 //! It does not know what the records are used for, does not own a thread, and keeps no global state beyond the
@@ -31,7 +31,6 @@ pub mod library;
 pub mod record;
 pub mod recording;
 pub mod search;
-pub mod sizes;
 pub mod subscriber;
 mod symbols;
 pub mod walk;
@@ -47,6 +46,5 @@ pub use driver::{
 pub use library::{LoadError, is_no_file};
 pub use record::Record;
 pub use search::{Candidate, FoundBy, Search, Skip, discover, loaded_copies};
-pub use sizes::RecordSizes;
 pub use subscriber::Subscriber;
-pub use walk::{Broken, Records};
+pub use walk::{Broken, RecordSizes, Records};

@@ -22,8 +22,7 @@ use profiler_core::utilization::UtilizationReading;
 use crate::collect::session_trace::SessionTrace;
 use crate::cost::CallbackTimer;
 use crate::counters::stop::Stop;
-use crate::cupti::flush_backlog::FlushBacklog;
-use crate::cupti::pool::Pool;
+use crate::cupti::pool::{FlushBacklog, Pool};
 use crate::sampler::launchers::Launchers;
 use crate::sampler::queue::{SampleBatch, SampleQueue};
 

@@ -3,8 +3,7 @@
 use super::*;
 use crate::abi::{Domain, MemcpyKind, MemoryKind, OverheadKind, SyncType};
 use crate::buffer::{Buffer, CompletedBuffer};
-use crate::sizes::RecordSizes;
-use crate::walk::Broken;
+use crate::walk::{Broken, RecordSizes};
 
 /// Record sizes by generation, for the kinds that have accessors.
 const GENERATIONS: &[(&str, &[(Kind, u32)])] = &[

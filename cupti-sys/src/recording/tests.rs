@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::buffer::{Buffer, CompletedBuffer};
-use crate::sizes::RecordSizes;
+use crate::walk::RecordSizes;
 
 const SIZES: &[(Kind, u32)] = &[(Kind::CONCURRENT_KERNEL, 216), (Kind::RUNTIME, 40)];
 

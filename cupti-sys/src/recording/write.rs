@@ -5,7 +5,7 @@ use super::{API_NAME, BUFFER, DROPPED, END, FLUSH, MAGIC, META, Meta, STRING, VE
 use crate::abi::Domain;
 use crate::buffer::CompletedBuffer;
 use crate::record::string_offsets;
-use crate::sizes::RecordSizes;
+use crate::walk::RecordSizes;
 use std::collections::HashMap;
 use std::io::{self, Write};
 

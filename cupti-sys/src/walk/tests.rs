@@ -1,8 +1,7 @@
 //! The walk beside a page that may not be touched: one byte too far is a segmentation fault, in any build.
 
 use super::*;
-use crate::record::{Activity, KernelRecord};
-use std::ptr;
+use crate::record::Activity;
 
 const PAGE: usize = 4096;
 
@@ -93,4 +92,14 @@ fn no_cut_of_a_buffer_is_read_beyond_its_end() {
             assert_eq!(walked + left, part.len());
         }
     }
+}
+
+#[test]
+fn a_table_leaves_out_what_cannot_be() {
+    let sizes =
+        RecordSizes::from_pairs(&[(Kind::MEMCPY, 96), (Kind::MEMSET, 0), (Kind::DRIVER, 41), (Kind(4_000_000), 40)]);
+    assert_eq!(sizes.get(Kind::MEMCPY), Some(96));
+    assert_eq!(sizes.iter().collect::<Vec<_>>(), [(Kind::MEMCPY, 96)]);
+    assert_eq!(sizes.get(Kind(u32::MAX)), None);
+    assert_eq!(sizes.ask(&[0; 64], 0), None);
 }

@@ -1,27 +1,23 @@
 //! From CUPTI's records to ours.
 //!
-//! The only place where both models meet. Runs on the collector thread while the buffer is held, because names live
-//! no longer than that.
+//! With `convert`, the only place where both models meet. Runs on the collector thread while the buffer is held,
+//! because names live no longer than that.
 
 use std::collections::HashMap;
+use std::ffi::{CStr, CString};
 
-use cupti_sys::abi;
-use cupti_sys::record::{
-    Activity, ApiRecord, ContextRecord, CudaEventRecord, DeviceRecord, GraphTraceRecord, KernelRecord, MemcpyP2pRecord,
-    MemcpyRecord, MemoryPoolRecord, MemoryRecord, MemsetRecord, OverheadRecord, SyncRecord,
-};
-use cupti_sys::{Cupti, Domain, DriverDevice};
+use cupti_sys::record::{Activity, ApiRecord, GraphTraceRecord, KernelRecord, MemoryRecord};
+use cupti_sys::{Cupti, DeviceLink, Domain, DriverDevice, abi};
+use nvml_sys::Nvml;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::record::{
-    ApiCall, ApiDomain, ApiFunction, ApiFunctionId, Context, ContextId, Copy, CopyKind, CorrelationId, CudaEvent,
-    Device, DeviceId, Kernel, LaunchConfig, MemoryEvent, MemoryKind, MemoryOperation, Memset, NameId, Overhead,
-    OverheadKind, Record, StreamId, Sync, SyncKind, ThreadId, Timestamp,
+    ApiCall, ApiDomain, ApiFunction, ApiFunctionId, ContextId, CorrelationId, DeviceId, Kernel, LaunchConfig,
+    LaunchConfigId, MemoryEvent, MemoryOperation, NameId, PcieLink, Record, StreamId, ThreadId, Timestamp,
 };
 use rustc_hash::FxBuildHasher;
 
-use crate::cupti::kernel_names::KernelNames;
 use crate::cupti::kinds::LAST_CALLBACK_ID;
-use crate::cupti::{pcie_links, recorder};
+use crate::cupti::{convert, recorder};
 
 /// What a CUPTI record turned into.
 #[derive(Debug)]
@@ -78,10 +74,10 @@ impl Decoder {
         }
         let devices = cupti_sys::driver_devices();
         if !devices.is_empty() && !std::mem::replace(&mut self.links_asked, true) {
-            pcie_links::of(&devices).for_each(|link| self.dictionary.add_link(link));
+            pcie_links(&devices).for_each(|link| self.dictionary.add_link(link));
         }
         if no_devices {
-            devices.into_iter().map(driver_device).for_each(|device| self.dictionary.add_device(device));
+            devices.into_iter().map(convert::driver_device).for_each(|device| self.dictionary.add_device(device));
         }
     }
 
@@ -95,24 +91,24 @@ impl Decoder {
         Decoded::Record(match record.activity() {
             Activity::Kernel(kernel) => Record::Kernel(self.kernel(&kernel)),
             Activity::Api(call) => Record::Api(self.api(&call)),
-            Activity::Memcpy(copy) => Record::Copy(memcpy(&copy)),
-            Activity::MemcpyP2p(copy) => Record::Copy(peer_memcpy(&copy)),
-            Activity::Memset(memset) => Record::Memset(self::memset(&memset)),
-            Activity::Sync(sync) => Record::Sync(self::sync(&sync)),
-            Activity::CudaEvent(event) => Record::Event(self::event(&event)),
-            Activity::Overhead(overhead) => Record::Overhead(self::overhead(&overhead)),
+            Activity::Memcpy(copy) => Record::Copy(convert::memcpy(&copy)),
+            Activity::MemcpyP2p(copy) => Record::Copy(convert::peer_memcpy(&copy)),
+            Activity::Memset(memset) => Record::Memset(convert::memset(&memset)),
+            Activity::Sync(sync) => Record::Sync(convert::sync(&sync)),
+            Activity::CudaEvent(event) => Record::Event(convert::event(&event)),
+            Activity::Overhead(overhead) => Record::Overhead(convert::overhead(&overhead)),
             Activity::Memory(event) => Record::Memory(self.memory(&event)),
-            Activity::MemoryPool(event) => Record::Memory(memory_pool(&event)),
+            Activity::MemoryPool(event) => Record::Memory(convert::memory_pool(&event)),
             Activity::Device(device) => {
-                self.dictionary.add_device(self::device(&device));
+                self.dictionary.add_device(convert::device(&device));
                 self.describe_devices();
                 return Decoded::Description;
             }
             Activity::Context(context) => {
-                self.dictionary.add_context(self::context(&context));
+                self.dictionary.add_context(convert::context(&context));
                 return Decoded::Description;
             }
-            // Of another tool: ours do not come from CUPTI (pcie_links.rs).
+            // Of another tool: ours do not come from CUPTI (`pcie_links`).
             Activity::Pcie(_) => return Decoded::Description,
             Activity::GraphTrace(graph) => Record::Kernel(self.whole_graph(&graph)),
             Activity::Other => return Decoded::Unknown,
@@ -157,7 +153,7 @@ impl Decoder {
                 abi::MemoryOperation::RELEASE => MemoryOperation::Release,
                 _ => MemoryOperation::Unknown,
             },
-            kind: memory_kind(event.memory()),
+            kind: convert::memory_kind(event.memory()),
             device: DeviceId(event.device_id()),
             context: ContextId(event.context_id()),
             stream: StreamId(event.stream_id()),
@@ -228,198 +224,178 @@ impl Decoder {
     }
 }
 
-fn memcpy(copy: &MemcpyRecord<'_>) -> Copy {
-    let device = DeviceId(copy.device_id());
-    Copy {
-        start: Timestamp::from_nanos(copy.start()),
-        end: Timestamp::from_nanos(copy.end()),
-        device,
-        context: ContextId(copy.context_id()),
-        stream: StreamId(copy.stream_id()),
-        correlation: CorrelationId(copy.correlation_id()),
-        kind: copy_kind(copy.kind()),
-        source: memory_kind(copy.source()),
-        destination: memory_kind(copy.destination()),
-        is_async: copy.is_async(),
-        bytes: copy.byte_count(),
-        peers: [device; 2],
-        graph_id: copy.graph_id(),
-        graph_node_id: copy.graph_node_id(),
-    }
-}
-
-fn peer_memcpy(copy: &MemcpyP2pRecord<'_>) -> Copy {
-    Copy {
-        start: Timestamp::from_nanos(copy.start()),
-        end: Timestamp::from_nanos(copy.end()),
-        device: DeviceId(copy.device_id()),
-        context: ContextId(copy.context_id()),
-        stream: StreamId(copy.stream_id()),
-        correlation: CorrelationId(copy.correlation_id()),
-        kind: copy_kind(copy.kind()),
-        source: memory_kind(copy.source()),
-        destination: memory_kind(copy.destination()),
-        is_async: copy.is_async(),
-        bytes: copy.byte_count(),
-        peers: [DeviceId(copy.source_device_id()), DeviceId(copy.destination_device_id())],
-        graph_id: copy.graph_id(),
-        graph_node_id: copy.graph_node_id(),
-    }
-}
-
-fn memset(memset: &MemsetRecord<'_>) -> Memset {
-    Memset {
-        start: Timestamp::from_nanos(memset.start()),
-        end: Timestamp::from_nanos(memset.end()),
-        device: DeviceId(memset.device_id()),
-        context: ContextId(memset.context_id()),
-        stream: StreamId(memset.stream_id()),
-        correlation: CorrelationId(memset.correlation_id()),
-        memory: memory_kind(memset.memory()),
-        is_async: memset.is_async(),
-        value: memset.value(),
-        bytes: memset.byte_count(),
-        graph_id: memset.graph_id(),
-        graph_node_id: memset.graph_node_id(),
-    }
-}
-
-fn memory_pool(event: &MemoryPoolRecord<'_>) -> MemoryEvent {
-    let local = event.pool_type() == abi::MemoryPoolType::LOCAL;
-    let of_pool = |value: u64| if local { value } else { 0 };
-    MemoryEvent {
-        at: Timestamp::from_nanos(event.timestamp()),
-        operation: match event.operation() {
-            abi::MemoryPoolOperation::CREATED => MemoryOperation::PoolCreated,
-            abi::MemoryPoolOperation::DESTROYED => MemoryOperation::PoolDestroyed,
-            abi::MemoryPoolOperation::TRIMMED => MemoryOperation::PoolTrimmed,
-            _ => MemoryOperation::Unknown,
-        },
-        kind: MemoryKind::Device,
-        device: DeviceId(event.device_id()),
-        correlation: CorrelationId(event.correlation_id()),
-        pool: of_pool(event.address()),
-        pool_bytes: of_pool(event.size()),
-        pool_used: of_pool(event.utilized()),
-        pool_threshold: of_pool(event.release_threshold()),
-        ..MemoryEvent::default()
-    }
-}
-
-fn sync(sync: &SyncRecord<'_>) -> Sync {
-    Sync {
-        start: Timestamp::from_nanos(sync.start()),
-        end: Timestamp::from_nanos(sync.end()),
-        kind: match sync.kind() {
-            abi::SyncType::EVENT_SYNCHRONIZE => SyncKind::Event,
-            abi::SyncType::STREAM_WAIT_EVENT => SyncKind::StreamWaitEvent,
-            abi::SyncType::STREAM_SYNCHRONIZE => SyncKind::Stream,
-            abi::SyncType::CONTEXT_SYNCHRONIZE => SyncKind::Context,
-            _ => SyncKind::Unknown,
-        },
-        context: ContextId(sync.context_id()),
-        stream: StreamId(sync.stream_id()),
-        correlation: CorrelationId(sync.correlation_id()),
-        event_id: sync.event_id(),
-        event_sync_id: sync.event_sync_id().unwrap_or(0),
-    }
-}
-
-fn event(event: &CudaEventRecord<'_>) -> CudaEvent {
-    CudaEvent {
-        correlation: CorrelationId(event.correlation_id()),
-        context: ContextId(event.context_id()),
-        stream: StreamId(event.stream_id()),
-        event_id: event.event_id(),
-        event_sync_id: event.event_sync_id().unwrap_or(0),
-    }
-}
-
-fn overhead(overhead: &OverheadRecord<'_>) -> Overhead {
-    Overhead {
-        start: Timestamp::from_nanos(overhead.start()),
-        end: Timestamp::from_nanos(overhead.end()),
-        kind: match overhead.kind() {
-            abi::OverheadKind::DRIVER_COMPILER => OverheadKind::DriverCompiler,
-            abi::OverheadKind::CUPTI_BUFFER_FLUSH => OverheadKind::BufferFlush,
-            abi::OverheadKind::CUPTI_INSTRUMENTATION => OverheadKind::Instrumentation,
-            abi::OverheadKind::CUPTI_RESOURCE => OverheadKind::Resource,
-            abi::OverheadKind::RUNTIME_TRIGGERED_MODULE_LOADING => OverheadKind::RuntimeModuleLoading,
-            abi::OverheadKind::LAZY_FUNCTION_LOADING => OverheadKind::LazyFunctionLoading,
-            abi::OverheadKind::COMMAND_BUFFER_FULL => OverheadKind::CommandBufferFull,
-            abi::OverheadKind::ACTIVITY_BUFFER_REQUEST => OverheadKind::ActivityBufferRequest,
-            abi::OverheadKind::UVM_ACTIVITY_INIT => OverheadKind::UnifiedMemoryInit,
-            _ => OverheadKind::Unknown,
-        },
-        thread: ThreadId(overhead.thread_id().unwrap_or(0)),
-        correlation: CorrelationId(overhead.correlation_id().unwrap_or(0)),
-    }
-}
-
-fn device(device: &DeviceRecord<'_>) -> Device {
-    Device {
-        id: DeviceId(device.id()),
-        name: device.name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
-        compute_capability: device.compute_capability(),
-        multiprocessors: device.multiprocessors(),
-        threads_per_multiprocessor: device.max_warps_per_multiprocessor().saturating_mul(device.threads_per_warp()),
-        blocks_per_multiprocessor: device.max_blocks_per_multiprocessor(),
-        registers_per_multiprocessor: device.max_registers_per_multiprocessor(),
-        shared_bytes_per_multiprocessor: device.max_shared_memory_per_multiprocessor(),
-        core_clock_khz: device.core_clock_rate(),
-        memory_bytes: device.global_memory_size(),
-        memory_bandwidth_kbps: device.global_memory_bandwidth(),
-        uuid: device.uuid(),
-    }
-}
-
-fn driver_device(device: DriverDevice) -> Device {
-    // Two transfers a clock, as in CUDA's own sample `deviceQuery`.
-    let bandwidth = 2 * u64::from(device.memory_clock_khz) * u64::from(device.memory_bus_bits / 8);
-    Device {
-        id: DeviceId(device.ordinal),
-        name: device.name,
-        compute_capability: device.compute_capability,
-        multiprocessors: device.multiprocessors,
-        threads_per_multiprocessor: device.threads_per_multiprocessor,
-        blocks_per_multiprocessor: device.blocks_per_multiprocessor,
-        registers_per_multiprocessor: device.registers_per_multiprocessor,
-        shared_bytes_per_multiprocessor: device.shared_bytes_per_multiprocessor,
-        core_clock_khz: device.core_clock_khz,
-        memory_bytes: device.memory_bytes,
-        memory_bandwidth_kbps: bandwidth,
-        uuid: device.uuid,
-    }
-}
-
-fn context(context: &ContextRecord<'_>) -> Context {
-    Context {
-        id: ContextId(context.context_id()),
-        device: DeviceId(context.device_id()),
-        null_stream: StreamId(context.null_stream_id().into()),
-    }
-}
-
-fn copy_kind(kind: abi::MemcpyKind) -> CopyKind {
-    match kind {
-        abi::MemcpyKind::HTOD | abi::MemcpyKind::HTOA => CopyKind::HostToDevice,
-        abi::MemcpyKind::DTOH | abi::MemcpyKind::ATOH => CopyKind::DeviceToHost,
-        abi::MemcpyKind::DTOD | abi::MemcpyKind::ATOA | abi::MemcpyKind::ATOD | abi::MemcpyKind::DTOA => {
-            CopyKind::DeviceToDevice
+/// How these devices are attached to the host, as far as that is told. Not from CUPTI: while its PCIE records are on,
+/// threads that launch at the same time wait for one lock (docs/design/overhead.md). Linux tells in `/sys`, without a
+/// library, and is asked first; most virtual machines leave that empty, and NVML is asked then. Loading NVML takes
+/// milliseconds, so not on a thread of the program.
+fn pcie_links(devices: &[DriverDevice]) -> impl Iterator<Item = PcieLink> {
+    let is_told = devices.iter().all(|device| device.link.is_some());
+    let nvml = if is_told { None } else { Nvml::load().ok() };
+    devices.iter().filter_map(move |device| {
+        let by_nvml = || {
+            let (generation, lanes) = nvml?.device(device.uuid).ok()?.best_link()?;
+            DeviceLink::of_generation(generation, lanes)
+        };
+        let link = device.link.or_else(by_nvml);
+        if link.is_none() {
+            tracing::info!(
+                "the PCI Express link of device {} is unknown: neither /sys nor NVML reports it",
+                device.ordinal
+            );
         }
-        abi::MemcpyKind::HTOH => CopyKind::HostToHost,
-        abi::MemcpyKind::PTOP => CopyKind::PeerToPeer,
-        _ => CopyKind::Unknown,
+        let DeviceLink { generation, megatransfers, lanes } = link?;
+        Some(PcieLink { device: DeviceId(device.ordinal), generation, megatransfers, lanes })
+    })
+}
+
+/// Addresses of names that are remembered, each with a copy of the name.
+const ADDRESS_LIMIT: usize = 16_384;
+
+/// Kernels that were launched before, by the address at which CUPTI keeps their name: what a record says again and
+/// again, looked up once.
+///
+/// Hashing a mangled name of a thousand characters for each launch costs more than everything else in decoding, and
+/// hashing the launch comes next. So a name is found by its address and a launch by comparing it with the one before.
+/// An address can come to mean another name when a module is unloaded, but not within a buffer, whose names CUPTI keeps
+/// until it is given back: so the text is compared once a buffer.
+#[derive(Debug, Default)]
+struct KernelNames {
+    /// Places in `known`; what has no name is at address 0.
+    places: HashMap<u64, usize, FxBuildHasher>,
+    known: Vec<KnownKernel>,
+    /// Counts the buffers.
+    buffer: u64,
+}
+
+/// A name, and how a kernel of that name was launched last: most are launched as the time before.
+#[derive(Debug)]
+struct KnownKernel {
+    name: CString,
+    /// The buffer in which the text was last compared.
+    compared: u64,
+    id: NameId,
+    last: Option<(LaunchConfig, LaunchConfigId)>,
+}
+
+impl KernelNames {
+    /// The next buffer begins: addresses may mean other names.
+    fn next_buffer(&mut self) {
+        self.buffer += 1;
+    }
+
+    /// The kernel whose `name` is at `address`.
+    #[inline]
+    fn find<'a>(
+        &mut self,
+        address: u64,
+        name: impl FnOnce() -> Option<&'a CStr>,
+        dictionary: &mut Dictionary,
+    ) -> &mut KnownKernel {
+        let place = match self.places.get(&address) {
+            Some(&place) if self.known[place].compared == self.buffer => place,
+            _ => self.compare(address, name(), dictionary),
+        };
+        &mut self.known[place]
+    }
+
+    /// Forgets all kernels when there are more addresses than programs have kernels.
+    #[inline(never)]
+    fn compare(&mut self, address: u64, name: Option<&CStr>, dictionary: &mut Dictionary) -> usize {
+        let (address, name) = name.map_or((0, c"<unnamed kernel>"), |name| (address, name));
+        if self.known.len() >= ADDRESS_LIMIT && !self.places.contains_key(&address) {
+            // A cache: what is still in use comes back at once.
+            self.places.clear();
+            self.known.clear();
+        }
+        let place = *self.places.entry(address).or_insert(self.known.len());
+        match self.known.get_mut(place) {
+            Some(known) if known.name.as_c_str() == name => known.compared = self.buffer,
+            Some(known) => *known = KnownKernel::new(name, self.buffer, dictionary),
+            None => self.known.push(KnownKernel::new(name, self.buffer, dictionary)),
+        }
+        place
     }
 }
 
-fn memory_kind(kind: abi::MemoryKind) -> MemoryKind {
-    match kind {
-        abi::MemoryKind::PAGEABLE => MemoryKind::Pageable,
-        abi::MemoryKind::PINNED => MemoryKind::Pinned,
-        abi::MemoryKind::DEVICE | abi::MemoryKind::DEVICE_STATIC => MemoryKind::Device,
-        abi::MemoryKind::ARRAY => MemoryKind::Array,
-        abi::MemoryKind::MANAGED | abi::MemoryKind::MANAGED_STATIC => MemoryKind::Managed,
-        _ => MemoryKind::Unknown,
+impl KnownKernel {
+    fn new(name: &CStr, buffer: u64, dictionary: &mut Dictionary) -> Self {
+        let id = dictionary.intern_name(&name.to_string_lossy());
+        Self { name: name.to_owned(), compared: buffer, id, last: None }
+    }
+
+    /// The id of a launch of this kernel.
+    #[inline]
+    fn launch(&mut self, config: LaunchConfig, dictionary: &mut Dictionary) -> LaunchConfigId {
+        match self.last {
+            Some((last, id)) if last == config => id,
+            _ => {
+                let beyond = dictionary.beyond();
+                let id = dictionary.intern_launch_config(config);
+                // What the table had no room for is counted each time.
+                self.last = (dictionary.beyond() == beyond).then_some((config, id));
+                id
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use profiler_core::dictionary::CONFIG_LIMIT;
+
+    fn launched(names: &mut KernelNames, dictionary: &mut Dictionary, name: &CStr, blocks: u32) -> (String, u32) {
+        names.next_buffer();
+        let known = names.find(64, || Some(name), dictionary);
+        let config = LaunchConfig { name: known.id, grid: [blocks, 1, 1], ..LaunchConfig::default() };
+        let id = known.launch(config, dictionary);
+        let config = dictionary.launch_config(id);
+        (dictionary.name(config.name).to_owned(), config.grid[0])
+    }
+
+    #[test]
+    fn a_launch_is_what_its_record_says_whatever_came_before_at_its_address() {
+        let (mut names, mut dictionary) = (KernelNames::default(), Dictionary::new());
+        for (name, blocks) in [(c"a", 1), (c"a", 1), (c"a", 2), (c"a", 1), (c"b", 1), (c"b", 2), (c"a", 2)] {
+            let expected = (name.to_str().unwrap().to_owned(), blocks);
+            assert_eq!(launched(&mut names, &mut dictionary, name, blocks), expected);
+        }
+        assert_eq!(dictionary.launch_configs().len(), 4, "each once");
+    }
+
+    #[test]
+    fn the_text_is_compared_once_a_buffer() {
+        let (mut names, mut dictionary) = (KernelNames::default(), Dictionary::new());
+        for _ in 0..2 {
+            names.next_buffer();
+            let mut checks = 0;
+            for _ in 0..3 {
+                names.find(
+                    64,
+                    || {
+                        checks += 1;
+                        Some(c"a")
+                    },
+                    &mut dictionary,
+                );
+            }
+            assert_eq!(checks, 1);
+        }
+        // Without a name there is nothing to remember.
+        let ids = [0, 8].map(|address| names.find(address, || None, &mut dictionary).id);
+        assert_eq!((ids[0], dictionary.name(ids[0])), (ids[1], "<unnamed kernel>"));
+    }
+
+    #[test]
+    fn launches_without_room_in_the_table_are_counted_each_time() {
+        let (mut names, mut dictionary) = (KernelNames::default(), Dictionary::new());
+        for blocks in 0..CONFIG_LIMIT as u32 {
+            launched(&mut names, &mut dictionary, c"a", blocks);
+        }
+        assert_eq!(dictionary.beyond(), 0);
+        for _ in 0..3 {
+            launched(&mut names, &mut dictionary, c"a", u32::MAX);
+        }
+        assert_eq!(dictionary.beyond(), 3);
     }
 }

@@ -8,10 +8,10 @@
 
 use cupti_sys::Kind;
 
-/// Kinds that describe what is there: a record for each device and context, made when CUPTI or the context starts.
-/// They are on when a program is measured from its start; of a capture in mid-run the driver is asked instead. `PCIE`
-/// is never on (pcie_links.rs): while it is, threads that launch at the same time wait for each other, 8 threads five
-/// times as long (docs/design/overhead.md).
+/// Kinds that describe what is there: a record for each device and context, made when CUPTI or the context starts. They
+/// are on when a program is measured from its start; of a capture in mid-run the driver is asked instead. `PCIE` is
+/// never on (`pcie_links` in `decode.rs`): while it is, threads that launch at the same time wait for each other, 8
+/// threads five times as long (docs/design/overhead.md).
 pub const DESCRIPTIONS: &[Kind] = &[Kind::DEVICE, Kind::CONTEXT];
 
 /// Activity kinds, in the order in which they are enabled. `MEMCPY2` needs `MEMCPY`.

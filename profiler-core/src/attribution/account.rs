@@ -3,16 +3,13 @@
 //! The timeline hands over segments that touch; each goes to one leaf, to the phase and the step it falls in, and, when
 //! idle, to a short log, so that an operation that arrives too late can still take the idle time it fills.
 
-use super::host_lead::HostLead;
-use super::idle_log::{Idle, IdleLog};
-use super::input_gaps::InputGaps;
-use super::join::Launch;
+use super::host::launches::Launch;
+use super::host_cause::{GapTotals, Subject};
 use super::leaf::{LEAF_COUNT, Leaf, Leaves, Overlap, Work};
-use super::operation::{InputWait, Operation};
-use super::phases::{Causes, Phases};
-use super::segments::{GapEnd, GapLaunch, Segment, SegmentLog};
+use super::operation::Operation;
+use super::phases::{Causes, HostLead, Phases};
+use super::segments::{GapEnd, GapLaunch, Idle, IdleLog, Segment, SegmentLog};
 use super::statistics::DeviceStatistics;
-use super::subject::{GapTotals, Subject};
 use crate::record::{DeviceId, StackId, ThreadId, Timestamp};
 use crate::steps::ledger::StepLedger;
 use crate::steps::{
@@ -40,15 +37,8 @@ pub struct DeviceAccount {
     pub(super) graph_operations: u64,
     /// How long those ran, nanoseconds, each for itself.
     pub(super) graph_ns: u64,
-    /// For the last eight gaps with a host gap of more than 1 ms, the newest in the lowest bit: whether an input
-    /// copy ended it. The second number says how many bits are filled.
-    pub(super) long_host_gaps: (u8, u8),
-    /// What samples saw before input batches.
-    pub(super) input_gaps: InputGaps,
     /// Bit by name id: kernels that ran before the current position.
     known_kernels: Vec<u64>,
-    /// Input waits explained since they were last taken.
-    pub(super) input_waits: Vec<InputWait>,
     /// Begins of steps since they were last taken. Once the program names its steps, only those.
     pub(super) boundaries: Vec<(u64, StepSeries)>,
     /// Where steps broke off since these were last taken: the device had no work any more, or it was no step.
@@ -75,10 +65,7 @@ impl DeviceAccount {
             operations: 0,
             graph_operations: 0,
             graph_ns: 0,
-            long_host_gaps: (0, 0),
-            input_gaps: InputGaps::default(),
             known_kernels: Vec::new(),
-            input_waits: Vec::new(),
             boundaries: Vec::new(),
             breaks: Vec::new(),
             named_steps: false,

@@ -5,18 +5,18 @@
 //! call the device was slow to start or waited for something else. The host's part is then told apart by what the
 //! launching thread did in it. Pieces come in order and touch, so their sum is the gap.
 //!
-//! What a thread did between two calls is told by the samples of it, where there are any (`samples`); other time goes
-//! by how long it was and by what came next.
+//! What a thread did between two calls is told by the samples of it, where there are any (`host::samples`); other time
+//! goes by how long it was and by what came next.
 //!
-//! Not here: what a queued operation waited for, which `dependencies` tells where events do.
+//! Not here: what a queued operation waited for, which `host::dependencies` tells where events do.
 
 use super::account::DeviceAccount;
 use super::api::ApiClass;
-use super::host_samples::SampleEvidence;
+use super::host::samples::SampleEvidence;
+use super::host::threads::{Call, HostThread};
+use super::host_cause::{Producer, Subject};
 use super::leaf::Leaf;
-use super::operation::{InputWait, Operation};
-use super::subject::{Producer, Subject};
-use super::threads::{Call, HostThread};
+use super::operation::Operation;
 use crate::thresholds::{
     DISPATCH_NANOS, INPUT_GAP_NANOS, INTER_KERNEL_NANOS, LAUNCH_LATENCY_NANOS, PARKED_NANOS, SYNC_SLACK_NANOS,
 };
@@ -36,11 +36,66 @@ impl Next<'_> {
     }
 }
 
+/// What is known of the host gaps of one device that an input batch ended.
+///
+/// Samples are too sparse for short gaps: a gap without a sample is split like the ones with samples. A sample falls
+/// anywhere in a gap, so the part of the samples that saw the data loader is the part of such gaps that is loading.
+#[derive(Debug, Default)]
+pub(super) struct InputGaps {
+    /// For the last eight gaps with a host gap of more than 1 ms, the newest in the lowest bit: whether an input
+    /// copy ended it. The second number says how many bits are filled.
+    long: (u8, u8),
+    /// The newest that a sample fell into.
+    gaps: u64,
+    /// How many of them a sample saw in a data loader.
+    loading: u64,
+    /// Input waits explained since they were last taken.
+    pub(super) waits: Vec<InputWait>,
+}
+
+impl InputGaps {
+    /// Gaps that count: from twice as many on, the older half is forgotten.
+    const NEWEST: u64 = 64;
+
+    /// A host gap of more than 1 ms ended, with an input copy or without: whether such copies end them so often that it
+    /// is a wait for one.
+    fn recurs(&mut self, input: bool) -> bool {
+        let (bits, filled) = &mut self.long;
+        *bits = (*bits << 1) | u8::from(input);
+        *filled = (*filled + 1).min(8);
+        let inputs = bits.count_ones() as u8;
+        input && inputs >= 3 && inputs * 2 >= *filled
+    }
+
+    fn seen(&mut self, loader: bool) {
+        self.gaps += 1;
+        self.loading += u64::from(loader);
+        if self.gaps >= 2 * Self::NEWEST {
+            (self.gaps, self.loading) = (self.gaps / 2, self.loading / 2);
+        }
+    }
+
+    /// How much of `nanos` in such a gap is loading; `None` until three were seen.
+    fn part_of(&self, nanos: u64) -> Option<u64> {
+        (self.gaps >= 3).then(|| (u128::from(nanos) * u128::from(self.loading) / u128::from(self.gaps)) as u64)
+    }
+}
+
+/// A host thread waited for an input batch, nanoseconds on the clock of the trace.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InputWait {
+    /// Index of the thread.
+    pub(super) thread: u32,
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
 /// Enters the gap from the account's position to the begin of `next`.
 ///
 /// `thread` is the launching thread; `lost_end` the return of an earlier launch in the gap whose record is missing.
 pub(super) fn explain(
     account: &mut DeviceAccount,
+    inputs: &mut InputGaps,
     next: &Next<'_>,
     thread: Option<&HostThread>,
     lost_end: Option<u64>,
@@ -70,7 +125,7 @@ pub(super) fn explain(
         account.idle(if rest <= limit { leaf } else { waiting }, to, subject);
         return;
     }
-    let mut slack = host_part(account, next, launch.start.min(to), thread, lost_end);
+    let mut slack = host_part(account, inputs, next, launch.start.min(to), thread, lost_end);
     let launched = launch.end.clamp(account.position(), to);
     let latency = to.min(launched.saturating_add(LAUNCH_LATENCY_NANOS));
     // A host that had run ahead would have launched while the device was busy.
@@ -87,6 +142,7 @@ pub(super) fn explain(
 /// the run-ahead lost is left for the launch.
 fn host_part(
     account: &mut DeviceAccount,
+    inputs: &mut InputGaps,
     next: &Next<'_>,
     to: u64,
     thread: &HostThread,
@@ -114,9 +170,9 @@ fn host_part(
     }
     // No host gap is longer than all of the time since the call before.
     let long = to - previous_end > INPUT_GAP_NANOS;
-    let input_wait = long && recurring_input(account, next, (from, to), previous_end, calls);
+    let input_wait = long && recurring_input(inputs, next, (from, to), previous_end, calls);
     let lost_end = lost_end.unwrap_or(u64::MAX);
-    let mut writer = Writer { account, thread, next, to, whole, lost_end, input_wait, slack };
+    let mut writer = Writer { account, inputs, thread, next, to, whole, lost_end, input_wait, slack };
     for call in calls {
         writer.host_gap(previous_end, call.start);
         let (leaf, subject) = leaf_of_call(call);
@@ -146,7 +202,7 @@ fn leaf_of_call(call: &Call) -> (Leaf, Subject) {
 /// than 1 ms, came back with a copy of at least 4 KiB from the host, and so did at least three, and at least half, of
 /// the last eight such absences. A single one proves nothing, so the first two are plain host time.
 fn recurring_input(
-    account: &mut DeviceAccount,
+    inputs: &mut InputGaps,
     next: &Next<'_>,
     (from, to): (u64, u64),
     mut previous_end: u64,
@@ -161,19 +217,13 @@ fn recurring_input(
         }
         previous_end = end;
     }
-    if longest <= INPUT_GAP_NANOS {
-        return false;
-    }
-    let (bits, filled) = &mut account.long_host_gaps;
-    *bits = (*bits << 1) | u8::from(next.operation.input);
-    *filled = (*filled + 1).min(8);
-    let inputs = bits.count_ones() as u8;
-    next.operation.input && inputs >= 3 && inputs * 2 >= *filled
+    longest > INPUT_GAP_NANOS && inputs.recurs(next.operation.input)
 }
 
 /// Enters the pieces of a gap, with what the tracing library took and what is unknowable carved out.
 struct Writer<'a> {
     account: &'a mut DeviceAccount,
+    inputs: &'a mut InputGaps,
     thread: &'a HostThread,
     next: &'a Next<'a>,
     /// Where the host's part of the gap ends.
@@ -222,14 +272,14 @@ impl Writer<'_> {
         let (host_gap, next) = (gap_end - start, self.next);
         let claims = self.thread.samples.claims(start, gap_end);
         let rest = end - self.account.position();
-        let loading = match self.account.input_gaps.part_of(rest) {
+        let loading = match self.inputs.part_of(rest) {
             Some(part) if next.operation.input => part,
             None if self.input_wait && host_gap > INPUT_GAP_NANOS => rest,
             _ => 0,
         };
         if !claims.is_empty() {
             if next.operation.input {
-                self.account.input_gaps.seen(claims.iter().any(SampleEvidence::is_loader));
+                self.inputs.seen(claims.iter().any(SampleEvidence::is_loader));
             }
             self.seen(&claims, end, host_gap > PARKED_NANOS);
         } else if host_gap > PARKED_NANOS {
@@ -241,7 +291,7 @@ impl Writer<'_> {
                 if let Some(launch) = next.operation.launch {
                     // Also what the device hid of it.
                     let wait = InputWait { thread: launch.thread, start, end: gap_end - (end - loaded) };
-                    self.account.input_waits.push(wait);
+                    self.inputs.waits.push(wait);
                 }
             }
             self.late(Leaf::HostCpu, end, next.operation.subject);
@@ -257,7 +307,7 @@ impl Writer<'_> {
             {
                 // Also what the device hid of it.
                 let wait = InputWait { thread: launch.thread, start: claim.from, end: claim.to };
-                self.account.input_waits.push(wait);
+                self.inputs.waits.push(wait);
             }
             if claim.from > self.account.position() {
                 self.late(unseen, claim.from.min(end), self.next.operation.subject);
@@ -323,5 +373,30 @@ impl Writer<'_> {
         }
         self.account.idle(leaf, known, subject);
         self.account.idle(Leaf::Unobserved, to, Subject::None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_part_of_gaps_that_is_loading_follows_the_newest_ones() {
+        let mut gaps = InputGaps::default();
+        let mut see = |count, loader| {
+            (0..count).for_each(|_| gaps.seen(loader));
+            gaps.part_of(1_280_000)
+        };
+        assert_eq!(see(2, true), None, "two prove nothing");
+        assert_eq!(see(1, true), Some(1_280_000));
+        assert_eq!(see(97, true), Some(1_280_000));
+        // 100 of 127.
+        assert_eq!(see(27, false), Some(1_280_000 * 100 / 127));
+        // One more makes twice as many as count: half of them are forgotten, and the part stays.
+        assert_eq!(see(1, false), Some(1_000_000));
+        // 50 of 127, then 25 of 64.
+        assert_eq!(see(63, false), Some(1_280_000 * 50 / 127));
+        assert_eq!(see(1, false), Some(500_000));
+        assert_eq!(see(63, true), Some(1_280_000 * (25 + 63) / 127));
     }
 }

@@ -4,10 +4,9 @@
 use rustc_hash::FxHashMap;
 
 use super::api::ApiClass;
+use super::host::samples::HostSampleView;
+use super::host::stacks::{Stacks, is_native};
 use super::host_cause::HostCause;
-use super::host_samples::HostSampleView;
-use super::loaders::is_native;
-use super::stacks::Stacks;
 use crate::dictionary::Dictionary;
 use crate::record::{HostSample, StackId};
 

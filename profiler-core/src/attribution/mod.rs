@@ -6,142 +6,76 @@
 //! record (a sort of nearly sorted runs, a hash join, a sweep), and the state is bounded by what is in flight.
 //! Nothing depends on where a flush falls, so a live run and its trace file give the same report.
 //!
-//! Reading order: [`leaf`] (the causes), [`api`] (what a call is for), `calls`, `arrival`, `threads` and `join` (who
-//! launched what), `launch_order` (where steps begin), `sweep` (the timeline), `gap` (why nothing ran), `host_samples`
-//! (what the host did), `launch_lines` (which line launched a kernel), `account` (the time by cause), `queries` (what
-//! can be asked).
-//!
-//! Beside the accounts the same records drive the what-if simulation ([`crate::whatif`]), by way of `simulation_feed`.
+//! Reading order, which is the way of a kernel record: `operation` (what its record says), `arrival` (it waits for its
+//! launch), `host` (calls and launches), `devices` (the timeline), `launch_order` (where steps begin),
+//! `gap` (why nothing ran), `account` and `phases` (the time by cause), `simulation_feed` (the same records drive the
+//! what-if simulation, [`crate::whatif`]). The words on the way are in [`leaf`] (the causes), [`host_cause`] (what idle
+//! time is blamed on) and [`api`] (what a call is for).
 //!
 //! Not here: how steps are found ([`crate::steps`]).
 
 mod account;
-mod activity;
 pub mod api;
 mod arrival;
-mod calls;
-mod dependencies;
+mod devices;
 mod gap;
+mod host;
 pub(crate) mod host_activity;
 pub mod host_cause;
-mod host_lead;
-mod host_records;
-mod host_samples;
-mod host_waits;
-mod idle_log;
-mod input_gaps;
-mod join;
-mod launch_lines;
 mod launch_order;
-mod launch_places;
 pub mod leaf;
-mod limits;
-mod link_time;
-mod loaders;
-mod memory;
 mod operation;
 mod phases;
 pub(crate) mod quantile;
-mod queries;
 mod ranges;
-mod running;
 pub mod segments;
 mod simulation_feed;
-mod stacks;
 pub mod statistics;
 pub mod step_sequence;
-mod subject;
-mod sweep;
-mod thread_table;
-mod threads;
-mod waiting;
 
 pub use account::DeviceAccount;
-pub use activity::{is_communication, is_optimizer};
-pub use host_lead::HostLead;
-
-pub use host_samples::SampleTotals;
-pub use launch_lines::{GraphKernels, LaunchSampleCounts, LaunchedWork};
-pub use launch_places::LaunchPlace;
-pub(crate) use loaders::is_native;
-pub use memory::PeakCaller;
+pub use host::launch_lines::{GraphKernels, LaunchPlace, LaunchSampleCounts, LaunchedWork};
+pub use host::memory::PeakCaller;
+pub use host::samples::SampleTotals;
+pub use host::stacks::{HostLine, LineId};
+pub(crate) use host::stacks::{is_native, line_of};
+pub use host_cause::{GapTotals, Producer, Subject};
+pub use operation::{is_communication, is_optimizer};
+pub use phases::HostLead;
 pub use ranges::{RangeCounts, RangeInside, RangeKey, RangeStyle, RangeTally, Spread};
 pub(crate) use ranges::{is_step, template};
-pub(crate) use stacks::line_of;
-pub use stacks::{HostLine, LineId};
-pub use subject::{GapTotals, Producer, Subject};
 
-use self::activity::KernelClasses;
-use self::api::ApiClasses;
-use self::dependencies::Dependencies;
-use self::join::Launches;
-use self::launch_lines::LaunchLines;
-use self::launch_order::StepMarks;
-use self::limits::PENDING_LIMIT;
-use self::memory::Memory;
-use self::operation::{Arrivals, Operation};
+use self::arrival::Arrivals;
+use self::devices::{Devices, Timeline};
+use self::host::Host;
+use self::host::threads::HostThread;
+use self::operation::{Delivery, PENDING_LIMIT, WAITING_LIMIT};
 use self::ranges::Ranges;
 use self::segments::Segment;
-use self::simulation_feed::SimulationFeed;
-use self::stacks::Stacks;
-use self::statistics::ApiTable;
-use self::sweep::{Host, Timeline};
-use self::thread_table::ThreadTable;
-use self::threads::HostThread;
-use crate::collections::slab::Slab;
+use self::statistics::ApiStatistics;
+use self::step_sequence::StepOperation;
+use crate::allocations::{Holding, Holdings, MemoryOwner};
 use crate::completeness::Completeness;
 use crate::cost::{PriceSource, Prices};
 use crate::counters::CounterEvent;
 use crate::counters::engine::Counters;
 use crate::dictionary::Dictionary;
-use crate::record::{DeviceId, Record, ThreadId, Timestamp};
-use crate::steps::{LoggedStep, OverflowSeries, OverflowStep};
-use crate::thresholds::{CLOCK_SLACK_NANOS, FUTURE_NANOS, SYNC_SLACK_NANOS};
-use crate::whatif::ReplayedOperation;
-
-/// Devices of one process; ordinals beyond are damage.
-const DEVICE_LIMIT: usize = 256;
-/// Operations of the busiest device that are entered, and simulated, at a time: they stay in the processor's caches
-/// meanwhile.
-const SLICE: usize = 512;
-
-/// Whether this stands where no time is known: the end of the range of values is as impossible as its begin.
-fn is_no_time(nanos: u64) -> bool {
-    matches!(nanos, 0 | u64::MAX)
-}
+use crate::record::{ApiFunctionId, DeviceId, LaunchConfigId, Record, ThreadId, Timestamp};
+use crate::steps::{LoggedStep, OverflowSeries, OverflowStep, PeriodFacts};
+use crate::thresholds::{CLOCK_SLACK_NANOS, SYNC_SLACK_NANOS};
+use crate::whatif::{Ceiling, ReplayedOperation, WhatIf};
 
 /// The online attributor. See the [module](self).
 #[derive(Debug, Default)]
 pub struct Attributor {
-    api_classes: ApiClasses,
-    kernel_classes: KernelClasses,
-    api_table: ApiTable,
-    stacks: Stacks,
-    ranges: Ranges,
-    memory: Memory,
-    threads: ThreadTable,
-    launches: Launches,
-    launch_lines: LaunchLines,
-    dependencies: Dependencies,
-    /// All that wait: for their launch, then for the watermark.
-    operations: Slab<Operation>,
+    delivery: Delivery,
     arrivals: Arrivals,
-    /// Records pushed that may wait; see `waiting`.
+    host: Host,
+    ranges: Ranges,
+    devices: Devices,
+    /// Records pushed that may wait; see [`waits`](Self::waits).
     waiting: usize,
-    timelines: Vec<Timeline>,
-    marks: StepMarks,
-    simulation: SimulationFeed,
-    counters: Counters,
-    completeness: Completeness,
-    /// First begin and last end of what has times.
-    observed: Option<(u64, u64)>,
-    flush: u64,
-    newest_flush: u64,
-    last_flush: Option<(Timestamp, u64)>,
     awaits_work: bool,
-    segments_logged: bool,
-    /// Whether forgotten steps are kept until they are taken.
-    step_overflow_kept: bool,
 }
 
 impl Attributor {
@@ -153,9 +87,10 @@ impl Attributor {
 
     /// Takes a record. Order does not matter between two calls of [`flushed`](Self::flushed).
     pub fn push(&mut self, record: &Record, dictionary: &Dictionary) {
+        let Self { delivery, arrivals, host, devices, .. } = self;
         match record {
-            Record::Kernel(kernel) => self.push_kernel(kernel, dictionary),
-            Record::Api(call) => self.push_call(*call),
+            Record::Kernel(kernel) => arrivals.push_kernel(kernel, host, devices, delivery, dictionary),
+            Record::Api(call) => host.push_call(*call, delivery),
             _ => self.push_rarer(record, dictionary),
         }
         self.waits(dictionary);
@@ -164,23 +99,24 @@ impl Attributor {
     /// As [`push`](Self::push), apart from it since nearly all records are kernels and the calls that launch them.
     #[inline(never)]
     fn push_rarer(&mut self, record: &Record, dictionary: &Dictionary) {
+        let Self { delivery, arrivals, host, devices, .. } = self;
         match record {
             Record::Kernel(_) | Record::Api(_) => {}
-            Record::Copy(copy) => self.push_copy(copy, dictionary),
-            Record::Memset(memset) => self.push_memset(memset),
-            Record::Overhead(overhead) => self.push_overhead(overhead),
+            Record::Copy(copy) => arrivals.push_copy(copy, host, devices, delivery, dictionary),
+            Record::Memset(memset) => arrivals.push_memset(memset, host, devices, delivery),
+            Record::Overhead(overhead) => host.push_overhead(overhead, delivery),
             Record::Sync(sync) => {
-                self.completeness.syncs += 1;
-                self.dependencies.waited(sync);
+                delivery.completeness.syncs += 1;
+                host.dependencies.waited(sync);
             }
             Record::Event(event) => {
-                self.completeness.events += 1;
-                self.dependencies.recorded(event);
+                delivery.completeness.events += 1;
+                host.dependencies.recorded(event);
             }
-            Record::Range(event) => self.push_range(event, dictionary),
-            Record::Sample(sample) => self.push_sample(sample, dictionary),
-            Record::Memory(event) => self.push_memory(event),
-            Record::Managed(_) => self.completeness.managed_events += 1,
+            Record::Range(event) => host.push_range(event, &mut self.ranges, delivery, dictionary),
+            Record::Sample(sample) => host.push_sample(sample, delivery, dictionary),
+            Record::Memory(event) => host.push_memory(event, delivery),
+            Record::Managed(_) => delivery.completeness.managed_events += 1,
         }
     }
 
@@ -189,38 +125,37 @@ impl Attributor {
     /// them, else the step begins with a later operation. A mark at the end of the last step closes it. Marks of
     /// other threads than the first one's are left out.
     pub fn step_mark(&mut self, thread: ThreadId, at: Timestamp) {
-        self.marks.push(thread, at);
+        self.host.marks.push(thread, at);
     }
 
     /// The steps that are over since this was last asked, by device: all that were found, unlike those that are
     /// remembered. They are noted from the first time on, so ask when a device is known and then after each flush.
     pub fn take_step_log(&mut self) -> Vec<(DeviceId, LoggedStep)> {
-        let accounts = self.timelines.iter_mut().map(|timeline| &mut timeline.account);
+        let accounts = self.devices.accounts_mut();
         accounts.flat_map(|account| account.take_step_log().into_iter().map(|step| (account.id(), step))).collect()
     }
 
     /// Keeps steps that are not remembered any more, until they are [taken](Self::take_step_overflow).
     pub fn keep_step_overflow(&mut self) {
-        self.step_overflow_kept = true;
-        self.timelines.iter_mut().for_each(|timeline| timeline.account.keep_step_overflow());
+        self.devices.keep_step_overflow();
     }
 
     /// The steps that were forgotten since this was last asked, by device, of every series. Ask often: they are kept
     /// until then.
     pub fn take_step_overflow(&mut self) -> Vec<(DeviceId, OverflowStep)> {
-        let accounts = self.timelines.iter_mut().map(|timeline| &mut timeline.account);
+        let accounts = self.devices.accounts_mut();
         accounts.flat_map(|account| account.take_step_overflow().into_iter().map(|step| (account.id(), step))).collect()
     }
 
     /// The series of each device that its steps are from.
     #[must_use]
     pub fn step_overflow_series(&self) -> Vec<OverflowSeries> {
-        self.timelines.iter().map(|timeline| timeline.account.step_overflow_series()).collect()
+        self.devices.accounts().map(DeviceAccount::step_overflow_series).collect()
     }
 
     /// What is measured begins at `at`: samples of counters from before are left out.
     pub fn begin(&mut self, at: Timestamp) {
-        self.counters.begin(at);
+        self.devices.counters.begin(at);
     }
 
     /// Takes a sample of hardware counters, a reading of gauges, or what is known of them. Samples come in the order of
@@ -228,25 +163,24 @@ impl Attributor {
     pub fn push_counters(&mut self, event: &CounterEvent) {
         if matches!(event, CounterEvent::Set(_)) {
             // Roofs will be known, and what nearer ones bring will be asked.
-            self.simulation.keep_events();
+            self.devices.simulation.keep_events();
         }
-        self.counters.take(event);
+        self.devices.counters.take(event);
     }
 
     /// The profiler itself held the program up in this time: steps of then are not typical ones, on any device.
     pub fn disturbed(&mut self, from: Timestamp, to: Timestamp) {
-        self.timelines.iter_mut().for_each(|timeline| timeline.account.disturb(from, to));
+        self.devices.accounts_mut().for_each(|account| account.disturb(from, to));
     }
 
     /// Notes what the timeline of each device is given from here on: before the first record, or it is not whole.
     pub fn log_segments(&mut self) {
-        self.segments_logged = true;
-        self.timelines.iter_mut().for_each(|timeline| timeline.account.log_segments());
+        self.devices.log_segments();
     }
 
     /// What was noted since this was last asked, by device; see [`segments`].
     pub fn take_segments(&mut self) -> Vec<(DeviceId, Vec<Segment>)> {
-        let accounts = self.timelines.iter_mut().map(|timeline| &mut timeline.account);
+        let accounts = self.devices.accounts_mut();
         accounts.map(|account| (account.id(), account.take_segments())).collect()
     }
 
@@ -254,7 +188,7 @@ impl Attributor {
     ///
     /// [`Simulation::log`]: crate::whatif::Simulation::log
     pub fn log_replay(&mut self, parts: Vec<(u64, u64)>) {
-        self.simulation.log(parts);
+        self.devices.simulation.log(parts);
     }
 
     /// Keeps the newest events of the simulation, so that it can be asked what shorter kernels bring; see
@@ -262,40 +196,32 @@ impl Attributor {
     ///
     /// [`Simulation::keep_events`]: crate::whatif::Simulation::keep_events
     pub fn keep_simulated_events(&mut self) {
-        self.simulation.keep_events();
+        self.devices.simulation.keep_events();
     }
 
     /// What was noted since this was last asked.
     pub fn take_replay(&mut self) -> Vec<ReplayedOperation> {
-        self.simulation.take_log()
+        self.devices.simulation.take_log()
     }
 
     /// Everything that completed before `at` and could be delivered has been pushed: enters what is final.
     pub fn flushed(&mut self, at: Timestamp, dictionary: &Dictionary) {
-        let at = at.nanos().max(self.newest_flush);
-        // A mark that comes again says that nothing more is vouched for, not that flushes are closer.
-        if self.last_flush.is_none_or(|(before, _)| before.nanos() < at) {
-            let interval = self.last_flush.map_or(0, |(before, _)| at - before.nanos());
-            self.last_flush = Some((Timestamp::from_nanos(at), interval));
-        }
-        self.newest_flush = at;
+        let at = self.delivery.mark(at);
         let horizon = at.saturating_sub(CLOCK_SLACK_NANOS);
-        self.memory.advance(horizon);
-        self.place_calls(horizon, 0, dictionary);
-        self.place_ranges(horizon);
-        let oldest_operation = self.join_arrivals(at);
-        let oldest_launch = self.launches.oldest_waiting(at);
-        let oldest_call = self.threads.rows.iter().filter_map(HostThread::earliest_pending).min();
+        self.place(horizon, 0, dictionary);
+        let Self { delivery, arrivals, host, devices, .. } = self;
+        let oldest_operation = arrivals.join_flushed(at, host, devices, delivery);
+        let oldest_launch = host.launches.oldest_waiting(at);
+        let oldest_call = host.oldest_pending();
         self.awaits_work = oldest_launch.is_some() || oldest_call.is_some();
         let oldest_host =
             oldest_launch.into_iter().chain(oldest_call).min().map(|time| time.saturating_sub(CLOCK_SLACK_NANOS));
         let mut watermark = oldest_host.into_iter().chain(oldest_operation).fold(horizon, u64::min);
-        if self.timelines.iter().map(Timeline::pending).sum::<usize>() > PENDING_LIMIT {
+        if devices.pending() > PENDING_LIMIT {
             watermark = horizon;
         }
-        self.counters.advance(watermark);
+        devices.counters.advance(watermark);
         self.advance(watermark);
-        self.flush += 1;
         self.count_waiting();
     }
 
@@ -307,102 +233,219 @@ impl Attributor {
 
     /// No more records will come: enters everything. `at` is when the trace ended, or the last flush when unknown.
     pub fn finish(&mut self, at: Timestamp, dictionary: &Dictionary) {
-        self.newest_flush = at.nanos().max(self.newest_flush);
-        self.memory.advance(u64::MAX);
-        self.place_calls(u64::MAX, u64::MAX, dictionary);
-        self.place_ranges(u64::MAX);
-        self.join_begun(u64::MAX);
-        self.launches.give_up_all();
+        self.delivery.newest_flush = at.nanos().max(self.delivery.newest_flush);
+        self.place(u64::MAX, u64::MAX, dictionary);
+        self.arrivals.join_begun(u64::MAX, &mut self.host, &mut self.devices, &mut self.delivery);
+        self.host.launches.give_up_all();
         // A sample behind the end has none of what ran then.
-        self.counters.advance(at.nanos());
+        self.devices.counters.advance(at.nanos());
         self.advance(u64::MAX);
-        self.flush += 1;
     }
 
     /// What tracing adds to calls and gaps of which the records come from here on, and where those prices are from.
     /// Without this no cost of tracing is known, and nothing is said of the program without it.
     pub fn set_prices(&mut self, prices: Prices, source: PriceSource) {
-        self.simulation.set_prices(prices, source);
+        self.devices.simulation.set_prices(prices, source);
     }
 
     /// Gives the what-if simulation up, which costs up to half as much as everything else here: for a client that falls
     /// behind. The accounts go on; there are no ceilings from then on.
     pub fn stop_what_if(&mut self) {
-        self.simulation.stop();
+        self.devices.simulation.stop();
     }
 
-    /// Enters everything before `watermark`. Where a flush falls does not matter, so it is done in slices of time.
-    fn advance(&mut self, watermark: u64) {
-        for timeline in &mut self.timelines {
-            timeline.sort(&self.operations);
+    /// The accounts of every device on which something ran, by ordinal.
+    pub fn devices(&self) -> impl Iterator<Item = &DeviceAccount> {
+        self.devices.accounts()
+    }
+
+    /// Outermost API calls by function.
+    pub fn api_statistics(&self) -> impl Iterator<Item = (ApiFunctionId, &ApiStatistics)> {
+        self.host.api_table.rows()
+    }
+
+    /// Memory that was allocated while measuring and how much of it is held; empty unless it was recorded.
+    #[must_use]
+    pub fn holdings(&self) -> &Holdings {
+        self.host.memory.holdings()
+    }
+
+    /// Memory by device and kind, with who took it to its peak, where that is known.
+    pub fn memory(&self) -> impl Iterator<Item = (MemoryOwner, &Holding, Option<PeakCaller>)> {
+        self.host.memory.rows()
+    }
+
+    /// Host samples at the threads that launched, summed.
+    #[must_use]
+    pub fn sample_totals(&self) -> SampleTotals {
+        self.host.threads.sample_totals()
+    }
+
+    /// The line that a [`Subject::Host`] names.
+    #[must_use]
+    pub fn host_line(&self, id: LineId) -> Option<&HostLine> {
+        self.host.stacks.line(id)
+    }
+
+    /// How often launches of a kernel or graph were seen at a place.
+    pub fn launch_lines(&self) -> impl Iterator<Item = (LaunchedWork, &LaunchPlace, u64)> {
+        self.host.launch_lines.rows()
+    }
+
+    /// The kernels of each graph that ran, by CUPTI's id of the graph.
+    pub fn graph_kernels(&self) -> impl Iterator<Item = (u32, GraphKernels)> {
+        self.host.launch_lines.graphs()
+    }
+
+    /// Where the samples of all threads went.
+    #[must_use]
+    pub fn launch_sample_counts(&self) -> LaunchSampleCounts {
+        self.host.launch_sample_counts()
+    }
+
+    /// Ranges by name, with what ran and idled in them.
+    #[must_use]
+    pub fn ranges(&self) -> Vec<(RangeTally, RangeInside)> {
+        self.ranges.rows()
+    }
+
+    /// What of the ranges could not be placed, and how many are open.
+    #[must_use]
+    pub fn range_counts(&self) -> (RangeCounts, u64) {
+        (self.ranges.counts(), self.ranges.open())
+    }
+
+    /// What the program could gain at most, by the simulation where it can be believed, else by the accounts of
+    /// `device` after start-up. `None` for a device on which nothing ran.
+    #[must_use]
+    pub fn what_if(&self, device: DeviceId) -> Option<WhatIf> {
+        let account = &self.devices.timeline(device)?.account;
+        self.devices.simulation.what_if(account)
+    }
+
+    /// What a step of `device` becomes where of each kernel the part `remains` of its time is left, 0 to 1, given its
+    /// device and launch configuration. `None` where that is not simulated or not believed. Takes some milliseconds.
+    #[must_use]
+    pub fn with_shorter_kernels(
+        &self,
+        device: DeviceId,
+        remains: &dyn Fn(DeviceId, LaunchConfigId) -> f64,
+    ) -> Option<Ceiling> {
+        let account = &self.devices.timeline(device)?.account;
+        let believed = self.devices.simulation.what_if(account)?.refused.is_none();
+        let remains = |device, kernel| remains(device, LaunchConfigId(kernel));
+        believed.then(|| self.devices.simulation.with_shorter_kernels(account, &remains)).flatten()
+    }
+
+    /// Hardware counters and gauges.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.devices.counters
+    }
+
+    /// Where the prices of tracing are from that [`what_if`](Self::what_if) takes off.
+    #[must_use]
+    pub fn price_source(&self) -> PriceSource {
+        self.devices.simulation.source()
+    }
+
+    /// What the steps of `device` launch in order, and how many steps launched just that. Empty without steps.
+    #[must_use]
+    pub fn step_sequence(&self, device: DeviceId) -> (&[StepOperation], u64) {
+        self.devices.timeline(device).map_or((&[], 0), |timeline| timeline.sequence().places())
+    }
+
+    /// What the launches on `device` say of steps of so many launches; `None` for a device on which nothing ran.
+    #[must_use]
+    pub fn step_facts(&self, device: DeviceId, period: u32) -> Option<PeriodFacts> {
+        self.devices.timeline(device).map(|timeline| timeline.facts(period))
+    }
+
+    /// From the first begin to the last end of any record with times, nanoseconds.
+    #[must_use]
+    pub fn observed_ns(&self) -> u64 {
+        self.delivery.observed_ns()
+    }
+
+    /// The newest flush mark, and the nanoseconds from the one before it: 0 before there are two.
+    #[must_use]
+    pub fn last_flush(&self) -> Option<(Timestamp, u64)> {
+        self.delivery.last_flush
+    }
+
+    /// Counts of what came and what is doubtful. Loss, end and damage are not known here and stay empty.
+    #[must_use]
+    pub fn completeness(&self) -> Completeness {
+        let beyond = self.devices().map(|account| account.statistics.kernel_table_overflow()).sum();
+        Completeness {
+            launches_without_activity: self.host.launches.without_activity,
+            kernel_table_overflow: beyond,
+            ..self.delivery.completeness.clone()
         }
-        let busiest = self.timelines.iter().max_by_key(|timeline| timeline.pending());
-        let slices = busiest.into_iter().flat_map(|timeline| timeline.every(SLICE));
-        let slices: Vec<u64> = slices.take_while(|&to| to < watermark).chain([watermark]).collect();
-        for to in slices {
-            self.advance_slice(to);
-        }
-        // A device on which nothing runs yet has no gap that could need old calls.
-        let open = self.timelines.iter().map(|timeline| timeline.account.position()).filter(|&position| position != 0);
-        if let Some(oldest) = open.min() {
-            for thread in &mut self.threads.rows {
-                thread.forget_before(oldest.saturating_sub(SYNC_SLACK_NANOS));
+    }
+
+    /// A record was pushed, which may wait: for a flush mark, for an earlier record, or for the watermark.
+    ///
+    /// A flush mark says that nothing earlier will come. A trace may lack them (damage, or CUPTI does not return from a
+    /// flush), and rows of constant columns take no bytes in a file, so the number of records is no limit either. When
+    /// too many wait, the older half is entered as if a mark had come: bounded memory goes before exact order. What
+    /// comes too late for it is counted as late, what was launched by a call that has not come as launched by none.
+    #[inline]
+    fn waits(&mut self, dictionary: &Dictionary) {
+        self.waiting += 1;
+        if self.waiting > WAITING_LIMIT {
+            self.count_waiting();
+            if self.waiting > WAITING_LIMIT / 2 {
+                self.enter_older_half(dictionary);
             }
         }
     }
 
-    fn advance_slice(&mut self, watermark: u64) {
-        let Self { operations, threads, launches, marks, dependencies, timelines, simulation, ranges, .. } = self;
-        let host = Host { threads: &threads.rows, thread_ids: threads.ids(), launches, marks, dependencies };
-        for timeline in timelines {
-            let refused = timeline.advance(watermark, operations, &host, simulation, ranges);
-            self.completeness.bad_timestamps += refused;
-            simulation.take_findings(&mut timeline.account);
-        }
-        self.simulation.advance(watermark);
+    /// Counts what still waits: records that never do have been counted as well.
+    fn count_waiting(&mut self) {
+        self.waiting = self.waiting_begins().count();
     }
 
-    /// Whether a record cannot have been delivered by now, or only by a process that ran for the longest window.
-    /// Without any flush there is nothing to compare with.
-    #[inline]
-    fn is_damaged(&self, start: u64, end: u64) -> bool {
-        let newest = self.newest_flush;
-        newest != 0
-            && (end > newest.saturating_add(FUTURE_NANOS) || start < newest.saturating_sub(sweep::LONGEST_WINDOW))
+    /// When everything that waits begins. Events of memory have a limit of their own.
+    fn waiting_begins(&self) -> impl Iterator<Item = u64> {
+        let arrivals = self.arrivals.places.iter().map(|&place| self.devices.operations[place].start);
+        let operations = self.devices.timelines.iter().flat_map(Timeline::begins);
+        let calls = self.host.threads.rows.iter().flat_map(HostThread::pending_begins);
+        arrivals.chain(operations).chain(calls).chain(self.ranges.waiting())
     }
 
-    fn observe(&mut self, start: u64, end: u64) {
-        let (first, last) = self.observed.get_or_insert((start, end));
-        *first = (*first).min(start);
-        *last = (*last).max(end);
-    }
-
-    #[inline]
-    fn timeline_index(&mut self, device: DeviceId) -> Option<usize> {
-        // Nearly always the ordinals are 0, 1 and so on.
-        let usual = device.0 as usize;
-        if self.timelines.get(usual).is_some_and(|timeline| timeline.account.id() == device) {
-            return Some(usual);
-        }
-        self.find_or_add_timeline(device)
-    }
-
+    /// Enters the older half of what waits, complete or not.
     #[cold]
-    fn find_or_add_timeline(&mut self, device: DeviceId) -> Option<usize> {
-        match self.timelines.binary_search_by_key(&device, |timeline| timeline.account.id()) {
-            Ok(index) => Some(index),
-            Err(_) if self.timelines.len() >= DEVICE_LIMIT => None,
-            Err(index) => {
-                let mut timeline = Timeline::new(device);
-                if self.segments_logged {
-                    timeline.account.log_segments();
-                }
-                if self.step_overflow_kept {
-                    timeline.account.keep_step_overflow();
-                }
-                self.timelines.insert(index, timeline);
-                Some(index)
-            }
+    #[inline(never)]
+    fn enter_older_half(&mut self, dictionary: &Dictionary) {
+        let mut begins: Vec<u64> = self.waiting_begins().collect();
+        let middle = begins.len() / 2;
+        if middle > 0 {
+            let (_, &mut at, _) = begins.select_nth_unstable(middle);
+            // An operation may be shown so much later than it begins; see `launch_order`.
+            let until = at.saturating_add(CLOCK_SLACK_NANOS + 1);
+            self.delivery.newest_flush = self.delivery.newest_flush.max(until);
+            self.place(until, until, dictionary);
+            self.arrivals.join_begun(until, &mut self.host, &mut self.devices, &mut self.delivery);
+            self.host.launches.oldest_waiting(until);
+            self.advance(until);
         }
+        self.count_waiting();
+    }
+
+    /// Places what the host did up to `horizon`, and the calls that began up to `begun`, complete or not.
+    fn place(&mut self, horizon: u64, begun: u64, dictionary: &Dictionary) {
+        let Self { delivery, host, ranges, devices, .. } = self;
+        host.place_calls(horizon, begun, &mut devices.simulation, delivery, dictionary);
+        host.place_ranges(horizon, ranges);
+    }
+
+    /// Enters everything before `watermark`; the next flush begins.
+    fn advance(&mut self, watermark: u64) {
+        self.delivery.completeness.bad_timestamps += self.devices.advance(watermark, &self.host, &mut self.ranges);
+        if let Some(oldest) = self.devices.oldest_position() {
+            self.host.forget_before(oldest.saturating_sub(SYNC_SLACK_NANOS));
+        }
+        self.delivery.flush += 1;
     }
 }

@@ -1,10 +1,38 @@
-//! What the stages of the engine hand to each other: an operation of a device, and what is found out about it on the
-//! way.
+//! What the stages of the engine hand to each other: an operation of a device, what its record says of it, and what is
+//! found out about it on the way; and what is known of the delivery.
 
-use super::join::Launch;
+use std::hash::{Hash, Hasher};
+
+use rustc_hash::FxHasher;
+
+use super::host::launches::Launch;
+use super::host_cause::Subject;
 use super::leaf::Leaf;
-use super::subject::Subject;
-use crate::record::{CorrelationId, DeviceId, StreamId, Timestamp};
+use crate::completeness::Completeness;
+use crate::dictionary::Dictionary;
+use crate::record::{
+    Copy, CopyKind, CorrelationId, DeviceId, Kernel, LaunchConfig, LaunchConfigId, MemoryKind, Memset, NameId,
+    StreamId, Timestamp,
+};
+use crate::thresholds::{FUTURE_NANOS, INPUT_BYTES};
+use crate::whatif::{MOST_BYTES, SmallGrid};
+
+/// Operations that may wait for the watermark (some 112 bytes each). When there are more, the flush mark alone decides:
+/// bounded memory goes before exact order, and what then comes late is counted. Only programs that launch large graphs
+/// far ahead get here: a graph does not say how many records it will leave, so all that ran since the launch of the
+/// oldest unfinished one would wait, a million operations a second.
+pub(super) const PENDING_LIMIT: usize = 1 << 17;
+
+/// Records that may wait: operations for the watermark, and as many records of each of two flushes.
+pub(super) const WAITING_LIMIT: usize = 3 * PENDING_LIMIT;
+
+/// Longest window, nanoseconds (208 days): a time farther off is damage, and sums over all devices stay within 64 bits.
+pub(super) const LONGEST_WINDOW: u64 = 1 << 54;
+
+/// Whether this stands where no time is known: the end of the range of values is as impossible as its begin.
+pub(super) fn is_no_time(nanos: u64) -> bool {
+    matches!(nanos, 0 | u64::MAX)
+}
 
 /// A kernel, copy or memset on its way to the timeline.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +68,7 @@ pub(super) struct Operation {
     pub(super) at_roof: u32,
     /// The number of a kernel's launch configuration.
     pub(super) kernel: u32,
-    /// How much a copy moves, bytes, at most [`MOST_BYTES`](crate::whatif::MOST_BYTES); 0 for what is no copy.
+    /// How much a copy moves, bytes, at most [`MOST_BYTES`]; 0 for what is no copy.
     pub(super) bytes: u16,
 }
 
@@ -79,6 +107,49 @@ impl Operation {
         }
     }
 
+    /// A kernel. How long it takes at its nearest roof is not known here.
+    #[inline]
+    pub(super) fn of_kernel(kernel: &Kernel, class: &KernelClass, dictionary: &Dictionary) -> Self {
+        let &KernelClass { name, communication, optimizer, symbol, blocks } = class;
+        Self {
+            leaf: if communication { Leaf::Communication } else { Leaf::Compute },
+            subject: Subject::Kernel(name),
+            graph: kernel.graph_id != 0,
+            optimizer,
+            kernel: kernel.config.0,
+            graph_id: kernel.graph_id,
+            symbol: if kernel.graph_id == 0 { symbol } else { symbol_of_graph(kernel.graph_id) },
+            fit: if communication || blocks == 0 { 0 } else { fit(blocks, kernel.device, dictionary) },
+            ..Self::new(kernel.start, kernel.end, kernel.device, kernel.stream, kernel.correlation)
+        }
+    }
+
+    pub(super) fn of_copy(copy: &Copy, dictionary: &Dictionary) -> Self {
+        let from_host = copy.kind == CopyKind::HostToDevice;
+        Self {
+            leaf: leaf_of_copy(copy),
+            subject: if from_host { Subject::HostToDevice } else { Subject::OtherTransfer },
+            graph: copy.graph_id != 0,
+            graph_id: copy.graph_id,
+            symbol: if copy.graph_id == 0 { symbol(&("copy", copy.kind)) } else { symbol_of_graph(copy.graph_id) },
+            input: from_host && copy.bytes >= INPUT_BYTES,
+            link: link_nanos(copy, dictionary),
+            bytes: u16::try_from(copy.bytes).unwrap_or(MOST_BYTES),
+            ..Self::new(copy.start, copy.end, copy.device, copy.stream, copy.correlation)
+        }
+    }
+
+    pub(super) fn of_memset(memset: &Memset) -> Self {
+        Self {
+            leaf: Leaf::Memset,
+            subject: Subject::OtherTransfer,
+            graph: memset.graph_id != 0,
+            graph_id: memset.graph_id,
+            symbol: if memset.graph_id == 0 { symbol(&"memset") } else { symbol_of_graph(memset.graph_id) },
+            ..Self::new(memset.start, memset.end, memset.device, memset.stream, memset.correlation)
+        }
+    }
+
     /// What a copy from or to ordinary memory takes longer than it would from page-locked memory, nanoseconds; 0 when
     /// that is not known.
     ///
@@ -94,35 +165,51 @@ impl Operation {
     }
 }
 
-/// Operations that came since the last flush before those whose launch is known go on to their timeline.
-const ARRIVALS: usize = 1 << 14;
-
-/// Operations whose launch is not known yet.
+/// What was delivered: counts of records, and the flush marks between them.
 #[derive(Debug, Default)]
-pub(super) struct Arrivals {
-    /// Where they lie.
-    pub(super) places: Vec<u32>,
-    /// So many are looked through for those whose launch is known by now.
-    due: usize,
+pub(super) struct Delivery {
+    pub(super) completeness: Completeness,
+    /// First begin and last end of what has times.
+    observed: Option<(u64, u64)>,
+    /// Number of the flush that comes next.
+    pub(super) flush: u64,
+    /// The time that records are known to have come up to.
+    pub(super) newest_flush: u64,
+    /// The newest flush mark, and the nanoseconds from the one before it.
+    pub(super) last_flush: Option<(Timestamp, u64)>,
 }
 
-impl Arrivals {
-    /// Where they lie.
-    pub(super) fn places(&self) -> impl Iterator<Item = u32> {
-        self.places.iter().copied()
-    }
-
-    /// Whether so many wait that they should be looked through.
-    pub(super) fn is_due(&self) -> bool {
-        self.places.len() >= self.due.max(ARRIVALS)
-    }
-
-    /// What is left is looked at again when as much has come.
-    pub(super) fn looked_through(&mut self) {
-        self.due = ARRIVALS.max(self.places.len() * 2);
-        if self.places.capacity() > 4 * self.due {
-            self.places.shrink_to(self.due);
+impl Delivery {
+    /// Takes a flush mark, and gives its time: never less than that of the one before.
+    pub(super) fn mark(&mut self, at: Timestamp) -> u64 {
+        let at = at.nanos().max(self.newest_flush);
+        // A mark that comes again says that nothing more is vouched for, not that flushes are closer.
+        if self.last_flush.is_none_or(|(before, _)| before.nanos() < at) {
+            let interval = self.last_flush.map_or(0, |(before, _)| at - before.nanos());
+            self.last_flush = Some((Timestamp::from_nanos(at), interval));
         }
+        self.newest_flush = at;
+        at
+    }
+
+    /// Whether a record cannot have been delivered by now, or only by a process that ran for the longest window.
+    /// Without any flush there is nothing to compare with.
+    #[inline]
+    pub(super) fn is_damaged(&self, start: u64, end: u64) -> bool {
+        let newest = self.newest_flush;
+        newest != 0 && (end > newest.saturating_add(FUTURE_NANOS) || start < newest.saturating_sub(LONGEST_WINDOW))
+    }
+
+    /// Something ran from `start` to `end`.
+    pub(super) fn observe(&mut self, start: u64, end: u64) {
+        let (first, last) = self.observed.get_or_insert((start, end));
+        *first = (*first).min(start);
+        *last = (*last).max(end);
+    }
+
+    /// From the first begin to the last end of what has times, nanoseconds.
+    pub(super) fn observed_ns(&self) -> u64 {
+        self.observed.map_or(0, |(first, last)| last - first)
     }
 }
 
@@ -139,11 +226,156 @@ pub(super) struct LaunchStatus {
     pub(super) cuts: bool,
 }
 
-/// A host thread waited for an input batch, nanoseconds on the clock of the trace.
+/// Parts of kernel names, in lower case, that mean communication between devices. Not NCCL alone: MoE and inference
+/// engines bring their own collectives.
+const COMMUNICATION: [&str; 12] = [
+    "nccl",
+    "nvshmem",
+    "deep_ep",
+    "cross_device_reduce",
+    "allreduce",
+    "all_reduce",
+    "allgather",
+    "all_gather",
+    "reducescatter",
+    "reduce_scatter",
+    "alltoall",
+    "all_to_all",
+];
+
+/// Parts of kernel names, in lower case, that mean an optimizer's step: PyTorch's fused and foreach ones, Apex, 8-bit
+/// ones.
+const OPTIMIZER: [&str; 6] = ["multi_tensor_apply", "multitensorapply", "adam", "_sgd", "optimizer", "kernel_lamb"];
+
+/// Whether a kernel of this name (mangled or not) belongs to an optimizer.
+#[must_use]
+pub fn is_optimizer(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    OPTIMIZER.iter().any(|part| name.contains(part))
+}
+
+/// Whether a kernel of this name (mangled or not) communicates.
+#[must_use]
+pub fn is_communication(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    COMMUNICATION.iter().any(|part| name.contains(part))
+}
+
+/// The leaf of a copy while nothing of more value runs. A host end that is neither pageable nor pinned (managed
+/// memory, not reported) is kept apart: it supports no advice.
+fn leaf_of_copy(copy: &Copy) -> Leaf {
+    match (copy.kind, copy.source, copy.destination) {
+        (CopyKind::HostToDevice, MemoryKind::Pageable, _) => Leaf::CopyH2dPageable,
+        (CopyKind::HostToDevice, MemoryKind::Pinned, _) => Leaf::CopyH2dPinned,
+        (CopyKind::HostToDevice, ..) => Leaf::CopyH2dOther,
+        (CopyKind::DeviceToHost, _, MemoryKind::Pageable) => Leaf::CopyD2hPageable,
+        (CopyKind::DeviceToHost, _, MemoryKind::Pinned) => Leaf::CopyD2hPinned,
+        (CopyKind::DeviceToHost, ..) => Leaf::CopyD2hOther,
+        (CopyKind::DeviceToDevice, ..) => Leaf::CopyD2d,
+        (CopyKind::PeerToPeer, ..) => Leaf::CopyP2p,
+        (CopyKind::Unknown | CopyKind::HostToHost, ..) => Leaf::CopyOther,
+    }
+}
+
+/// A number for what an operation does. Chance makes one in four billion pairs equal.
+fn symbol(what: &impl Hash) -> u32 {
+    let mut hasher = FxHasher::default();
+    what.hash(&mut hasher);
+    let hash = hasher.finish();
+    (hash ^ (hash >> 32)) as u32
+}
+
+/// What is known of a kernel by its launch configuration.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct InputWait {
-    /// Index of the thread.
-    pub(super) thread: u32,
-    pub(super) start: u64,
-    pub(super) end: u64,
+pub(super) struct KernelClass {
+    pub(super) name: NameId,
+    pub(super) communication: bool,
+    optimizer: bool,
+    /// Equal for the same name and grid.
+    symbol: u32,
+    /// Blocks of the grid; 0 when they are not known, or so many that they fill any device.
+    blocks: u16,
+}
+
+/// Classes by launch configuration, so that names are looked at once.
+#[derive(Debug, Default)]
+pub(super) struct KernelClasses(Vec<Option<KernelClass>>);
+
+impl KernelClasses {
+    /// Configurations that the dictionary does not know are not cached.
+    pub(super) fn get(&mut self, config: LaunchConfigId, dictionary: &Dictionary) -> KernelClass {
+        let index = config.0 as usize;
+        if let Some(&Some(known)) = self.0.get(index) {
+            return known;
+        }
+        let LaunchConfig { name, grid, .. } = dictionary.launch_config(config);
+        let communication = is_communication(dictionary.name(name));
+        let blocks = grid.into_iter().try_fold(1u16, |blocks, n| blocks.checked_mul(u16::try_from(n).ok()?));
+        let optimizer = is_optimizer(dictionary.name(name));
+        let (symbol, blocks) = (symbol(&(name, grid)), blocks.unwrap_or(0));
+        let class = KernelClass { name, communication, optimizer, symbol, blocks };
+        if index < dictionary.launch_configs().len() {
+            if self.0.len() <= index {
+                self.0.resize(index + 1, None);
+            }
+            self.0[index] = Some(class);
+        }
+        class
+    }
+}
+
+/// All operations of a graph are one launch, whichever of them begins first.
+fn symbol_of_graph(graph_id: u32) -> u32 {
+    symbol(&("graph", graph_id))
+}
+
+/// How many grids of so many blocks run at once with a block to each multiprocessor of the device; 0 for less than two,
+/// or when it has not described itself yet.
+fn fit(blocks: u16, device: DeviceId, dictionary: &Dictionary) -> u16 {
+    let multiprocessors = dictionary.device(device).map_or(0, |device| device.multiprocessors);
+    let fit = SmallGrid::fit(blocks.into(), multiprocessors).unwrap_or(0);
+    u16::try_from(fit).unwrap_or(u16::MAX)
+}
+
+/// How long a copy between host and device needs the link at least, no longer than it took; 0 where the link is not
+/// known.
+fn link_nanos(copy: &Copy, dictionary: &Dictionary) -> u32 {
+    let over_link = matches!(copy.kind, CopyKind::HostToDevice | CopyKind::DeviceToHost);
+    let link = dictionary.link(copy.device).filter(|_| over_link);
+    let shortest = link.and_then(|link| link.shortest_copy_nanos(copy.bytes));
+    // A few bytes take no time by their number, which is known all the same.
+    let nanos = shortest.map_or(0, |shortest| shortest.max(1).min(copy.end.since(copy.start)));
+    u32::try_from(nanos).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn optimizers_by_name() {
+        for name in [
+            "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<FusedAdamMathFunctor<float, 4>>",
+            "_Z25multi_tensor_apply_kernelI18TensorListMetadataILi4EE11AdamFunctorIffiEJEEvlPViT_T0_DpT1_",
+            "kOptimizer32bit2State<float, 0>",
+        ] {
+            assert!(is_optimizer(name), "{name}");
+        }
+        assert!(!is_optimizer("ampere_sgemm_128x64_tn") && !is_optimizer("vectorized_elementwise_kernel<4>"));
+    }
+
+    #[test]
+    fn communication_by_name() {
+        for name in [
+            "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+            "_ZN4vllm26cross_device_reduce_1stageI6__halfLi2EEEvv",
+            "_ZN7deep_ep9intranode8dispatchILi2EEEvv",
+            "one_shot_all_reduce_kernel",
+        ] {
+            assert!(is_communication(name), "{name}");
+        }
+        for name in ["ampere_sgemm_128x64_tn", "_ZN2at6native13reduce_kernelILi512EEEvv", "?"] {
+            assert!(!is_communication(name), "{name}");
+        }
+    }
 }

@@ -2,9 +2,10 @@
 //!
 //! The accounts never depend on the simulation, so all calls go this way only.
 
-use super::DeviceAccount;
+use super::account::DeviceAccount;
 use super::api::ApiClass;
-use super::operation::{InputWait, Operation};
+use super::gap::InputWait;
+use super::operation::Operation;
 use crate::cost::prices::COLD_NANOS;
 use crate::cost::{PriceSource, Prices};
 use crate::record::{ApiCall, DeviceId, StreamId, ThreadId};
@@ -171,8 +172,8 @@ impl SimulationFeed {
     }
 
     /// A timeline has advanced: takes the input waits, the begins of steps and where one broke off.
-    pub(super) fn take_findings(&mut self, account: &mut DeviceAccount) {
-        for InputWait { thread, start, end } in account.input_waits.drain(..) {
+    pub(super) fn take_findings(&mut self, account: &mut DeviceAccount, input_waits: &mut Vec<InputWait>) {
+        for InputWait { thread, start, end } in input_waits.drain(..) {
             self.simulation.input_wait(simulated_thread(thread as usize), start, end);
         }
         let device = account.id();

@@ -5,8 +5,8 @@
 //! does. Operations come in launch order, which is the same for equal steps whatever the streams do. Memory is bounded
 //! by [`PLACE_LIMIT`]; a longer step has no sequence.
 
+use super::host_cause::Subject;
 use super::leaf::Leaf;
-use super::subject::Subject;
 
 /// Places of a sequence (56 bytes each). The longest period that is found has fewer launches.
 pub const PLACE_LIMIT: usize = 65_536;

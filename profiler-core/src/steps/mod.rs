@@ -3,23 +3,19 @@
 //! Boundaries are on the device: a step begins when the first operation that was launched in it begins there. Host
 //! marks carry run-ahead and would blur what the device did.
 //!
-//! Reading order: [`StepDetector`] (from launches to boundaries; `sequence`, `lags`, `anchor`, `graph_period`,
-//! `host_copy_period`, `host_wait_period`, `inside` and `tracker` are its parts), `ledger` (from boundaries to steps),
-//! `steady` (which of them are typical, with `kinds`), `time_share` (what those say about all steps).
+//! Reading order: [`StepDetector`] (from launches to boundaries; `sequence`, `epoch`, `beats` and `inside` are its
+//! parts), `ledger` (from boundaries to steps), `steady` (which of them are typical, with `kinds`), `time_share` (what
+//! those say about all steps).
 
-mod anchor;
+mod beats;
 mod detector;
-mod graph_period;
-mod host_copy_period;
-mod host_wait_period;
+mod epoch;
 mod inside;
 mod kinds;
-mod lags;
 pub(crate) mod ledger;
 mod sequence;
 mod steady;
 mod time_share;
-mod tracker;
 
 pub use detector::StepDetector;
 pub use inside::Inside;

@@ -8,12 +8,12 @@
 
 use rustc_hash::FxHashMap;
 
-use super::copies::{SMALL_COPY_NANOS, joined_nanos};
 use super::gaps::{QueuedGaps, between_nodes, untraced};
 use super::host::{Begun, Thread};
 use super::input::{Call, Operation, OperationClass, READBACK_BYTES};
+use super::joined::{SMALL_COPY_NANOS, joined_nanos};
 use super::replay_log::{ReplayLog, ReplayedOperation};
-use super::scenario::ScenarioKind;
+use super::scenario::{ScenarioKind, beside};
 use super::worlds::{Clocks, Origin, WORLD_COUNT, Worlds, as_clock, is_traced, later, latest, plus};
 use crate::record::{DeviceId, StreamId, ThreadId};
 use crate::thresholds::{INTER_KERNEL_NANOS, LAUNCH_LATENCY_NANOS};
@@ -120,7 +120,7 @@ impl Stream {
             begin = latest(&begin, &plus(free, *lag));
         }
         let newest = self.runs[self.newest].as_ref();
-        let beside = operation.class.beside();
+        let beside = beside(operation.class);
         for world in beside.into_iter().flat_map(|kind| worlds.without(kind)) {
             // A copy from the host needs nothing that the device computed.
             let after = if operation.class == OperationClass::CopyFromHost { ready[world] } else { begin[world] };

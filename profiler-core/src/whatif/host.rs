@@ -10,9 +10,8 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use super::batches::Batches;
-use super::copies::{CopyCall, CopyCalls};
 use super::input::{Call, CallClass, Launched};
+use super::joined::{Batches, CopyCall, CopyCalls};
 use super::scenario::{SCENARIO_COUNT, ScenarioKind};
 use super::worlds::{Clocks, Origin, WORLD_COUNT, Worlds, as_clock, earlier, later, latest};
 use crate::record::ThreadId;

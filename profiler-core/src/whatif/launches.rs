@@ -1,4 +1,4 @@
-//! The newest launching calls, for their operations to find.
+//! Launching calls: what they launch, told before they are simulated, and the newest ones for their operations to find.
 //!
 //! An entry is large (one clock in every world), so the entries lie in a ring in the order of their calls and the
 //! map by correlation id holds places only. Bounded: the oldest makes room, and an operation that comes later than that
@@ -7,16 +7,19 @@
 //! Where the chosen worlds change, an entry takes the change over when it is looked for: most are never again, and a
 //! step of some microseconds may be a turn of a set.
 
+use rustc_hash::FxHashMap;
+
 use super::device::Launch;
+use super::input::{Call, Launched};
 use super::scenario::SCENARIO_COUNT;
 use super::worlds::{CHOSEN_COUNT, Clocks};
 use crate::collections::correlation_map::Correlated;
-use crate::record::CorrelationId;
+use crate::record::{CorrelationId, ThreadId};
 
 /// Launching calls remembered (176 bytes each). A stream takes about a thousand launches before the host has to wait.
 const LAUNCH_LIMIT: usize = 16_384;
 
-/// See the [module](self).
+/// The newest launching calls.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Launches {
     places: Correlated<u32>,
@@ -78,5 +81,132 @@ impl Launches {
 pub(super) fn begin(clocks: &mut Clocks, starts: [usize; CHOSEN_COUNT]) {
     for (place, start) in starts.into_iter().enumerate() {
         clocks[SCENARIO_COUNT + place] = clocks[start];
+    }
+}
+
+/// Launches of graphs that wait to be simulated (24 bytes each); what further ones cost is not known.
+const NODES_LIMIT: usize = 1 << 16;
+/// A table is looked through for calls that were never simulated after at least so many new ones.
+const TOLD_USUAL: usize = 1 << 10;
+
+/// What the records of a graph's operations add to the call that launches it.
+///
+/// A call is simulated when the watermark passes its entry, and what it launches comes later, so this is told apart, as
+/// small grids are. Operations of one graph mostly come one after the other: only the first of them is looked up.
+#[derive(Clone, Debug, Default)]
+pub(super) struct GraphNodes {
+    /// Nanoseconds by thread and entry of the call.
+    by_call: FxHashMap<(ThreadId, u64), u32>,
+    /// That of the newest operation, which is not in the table yet.
+    newest: Option<((ThreadId, u64), u32)>,
+    /// The table is looked through after so many more.
+    due: usize,
+}
+
+impl GraphNodes {
+    /// The call that `thread` enters at `start` launches an operation whose record takes `nanos`; calls before
+    /// `position` have been simulated or left out.
+    #[inline]
+    pub(super) fn tell(&mut self, thread: ThreadId, start: u64, nanos: u32, position: u64) {
+        match &mut self.newest {
+            Some((call, sum)) if *call == (thread, start) => *sum = sum.saturating_add(nanos),
+            _ => {
+                self.keep_newest(position);
+                self.newest = Some(((thread, start), nanos));
+            }
+        }
+    }
+
+    fn keep_newest(&mut self, position: u64) {
+        let Some((call, nanos)) = self.newest.take() else { return };
+        if self.due == 0 {
+            self.by_call.retain(|&(_, start), _| start >= position);
+            self.due = self.by_call.len().max(TOLD_USUAL);
+        }
+        self.due -= 1;
+        if self.by_call.len() < NODES_LIMIT || self.by_call.contains_key(&call) {
+            let sum = self.by_call.entry(call).or_default();
+            *sum = sum.saturating_add(nanos);
+        }
+    }
+
+    /// What the operations that `call` launches add to it, nanoseconds.
+    #[inline]
+    pub(super) fn take(&mut self, call: &Call) -> u32 {
+        let key = (call.thread, call.start);
+        let newest = self.newest.take_if(|(newest, _)| *newest == key).map_or(0, |(_, nanos)| nanos);
+        if self.by_call.is_empty() {
+            return newest;
+        }
+        self.by_call.remove(&key).map_or(newest, |nanos| nanos.saturating_add(newest))
+    }
+}
+
+/// Launches that wait for their call to be simulated (40 bytes each); further ones are simulated as any other call.
+const TOLD_LIMIT: usize = 1 << 17;
+
+/// What calls launch, told before they are simulated: a scenario that joins or drops what a call launches must know it
+/// when the call is entered, and its operation begins later.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Told {
+    by_call: FxHashMap<(ThreadId, u64), Launched>,
+    /// It is looked through after so many more.
+    due: usize,
+}
+
+impl Told {
+    /// The call that `thread` enters at `start` launches this; calls before `position` have been simulated or left out.
+    pub(super) fn tell(&mut self, thread: ThreadId, start: u64, launched: Launched, position: u64) {
+        if self.due == 0 {
+            self.by_call.retain(|&(_, start), _| start >= position);
+            self.due = self.by_call.len().max(TOLD_USUAL);
+        }
+        self.due -= 1;
+        if start >= position && self.by_call.len() < TOLD_LIMIT {
+            self.by_call.insert((thread, start), launched);
+        }
+    }
+
+    /// What `call` launches, if that was told.
+    #[inline]
+    pub(super) fn take(&mut self, call: &Call) -> Option<Launched> {
+        if self.by_call.is_empty() { None } else { self.by_call.remove(&(call.thread, call.start)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::CorrelationId;
+    use crate::whatif::CallClass;
+
+    #[test]
+    fn operations_of_a_graph_are_summed_for_their_launch() {
+        let call = |start| Call {
+            thread: ThreadId(1),
+            start,
+            end: start + 9,
+            class: CallClass::Launch,
+            correlation: CorrelationId(1),
+            tracing_ns: 0,
+        };
+        let mut nodes = GraphNodes::default();
+        for (start, nanos) in [(100, 5), (100, 5), (200, 7), (100, 5), (300, 1)] {
+            nodes.tell(ThreadId(1), start, nanos, 0);
+        }
+        assert_eq!([100, 100, 200, 300, 300].map(|start| nodes.take(&call(start))), [15, 0, 7, 1, 0]);
+    }
+
+    #[test]
+    fn launches_that_are_never_simulated_are_forgotten() {
+        let mut nodes = GraphNodes::default();
+        for launch in 0..200_000u64 {
+            nodes.tell(ThreadId(1), launch, 1, launch.saturating_sub(100));
+            assert!(nodes.by_call.len() <= 4 * TOLD_USUAL);
+        }
+        for launch in 200_000..300_000u64 {
+            nodes.tell(ThreadId(1), launch, 1, 0);
+        }
+        assert_eq!(nodes.by_call.len(), NODES_LIMIT);
     }
 }

@@ -34,25 +34,22 @@
 //! Not here: finding steps, finding input waits, slower ranks (they take the records of other processes:
 //! [`crate::ranks`]), and any price of removing a cost.
 
-mod batches;
 mod ceiling;
 mod combinations;
-mod copies;
 mod device;
 mod estimate;
 mod gaps;
 mod host;
 mod input;
 mod intervals;
+mod joined;
 mod launches;
-mod nodes;
-mod queue;
+mod replay;
 mod replay_log;
 mod sampling;
 mod scenario;
 mod shorter;
 mod steps;
-mod told;
 mod worlds;
 
 pub use ceiling::{Ceiling, WORTH_DOING, WORTH_SHOWING};
@@ -62,55 +59,23 @@ pub use estimate::{BASE_ERROR_LIMIT, COVERED_LEAST, FEWEST_STEPS, Refusal, UNEXP
 pub use input::{
     Call, CallClass, Launched, LaunchedBy, MOST_BYTES, Operation, OperationClass, READBACK_BYTES, SmallGrid, Transfer,
 };
+pub use replay::RELEASE_NANOS;
 pub use replay_log::ReplayedOperation;
 pub use scenario::{SCENARIO_COUNT, ScenarioKind};
 pub use steps::StepTimes;
 pub use worlds::Removed;
 
-use self::combinations::Combinations;
-use self::device::{Launch, Progress, Streams};
-use self::gaps::QueuedGaps;
-use self::host::{Begun, SHORT_CALL_NANOS, Threads};
-use self::launches::Launches;
-use self::nodes::GraphNodes;
-use self::queue::{Event, Queue, StepMark};
-use self::sampling::Sampling;
+use self::input::{Event, Queue, StepMark};
+use self::replay::Replay;
 use self::shorter::{EventLog, Taken};
-use self::steps::Steps;
-use self::told::Told;
-use self::worlds::{CHOSEN_COUNT, Clocks, Origin, WORLD_COUNT, Worlds, as_clock, is_traced, later};
-use crate::attribution::api::BLOCKING_COPY_NANOS;
 use crate::record::{DeviceId, ThreadId};
 use crate::steps::StepSeries;
-
-/// An operation that ended at most this long before a waiting call returned is what released it: waking a thread
-/// takes some microseconds to some tens.
-pub const RELEASE_NANOS: u64 = 40_000;
-/// Devices of one process; operations on others are not simulated.
-const DEVICE_LIMIT: usize = 256;
-
-#[derive(Clone, Debug, Default)]
-struct Device {
-    id: DeviceId,
-    progress: Progress,
-    gaps: QueuedGaps,
-    steps: Steps,
-}
 
 /// The streaming simulation. See the [module](self).
 #[derive(Clone, Debug, Default)]
 pub struct Simulation {
     queue: Queue,
-    threads: Threads,
-    streams: Streams,
-    devices: Vec<Device>,
-    origin: Origin,
-    launches: Launches,
-    nodes: GraphNodes,
-    told: Told,
-    worlds: Worlds,
-    combinations: Combinations,
-    sampling: Sampling,
+    replay: Replay,
     /// The newest watermark.
     position: u64,
     late_boundaries: u64,
@@ -130,7 +95,7 @@ impl Simulation {
     /// measured against.
     #[must_use]
     pub fn of_all_steps() -> Self {
-        Self { sampling: Sampling::whole(), ..Self::default() }
+        Self { replay: Replay::of_all_steps(), ..Self::default() }
     }
 
     /// Forgets everything and takes nothing more: for a client that cannot afford the simulation any longer. There is
@@ -142,7 +107,7 @@ impl Simulation {
     /// Whether what begins at `at` need not be told, because it is not simulated.
     #[inline]
     pub(crate) fn skips(&self, at: u64) -> bool {
-        self.stopped || self.sampling.is_paused(at)
+        self.stopped || self.replay.sampling.is_paused(at)
     }
 
     /// A call was made. Nested calls may be told too; they only lend their correlation id to the outer one.
@@ -150,8 +115,8 @@ impl Simulation {
         if self.stopped {
             return;
         }
-        self.origin.tell(call.start);
-        if !self.sampling.is_paused(call.start) {
+        self.replay.origin.tell(call.start);
+        if !self.replay.sampling.is_paused(call.start) {
             self.queue.push_call(Call { end: call.end.max(call.start), ..*call });
         }
     }
@@ -161,10 +126,10 @@ impl Simulation {
         if self.stopped {
             return;
         }
-        self.origin.tell(operation.start);
+        self.replay.origin.tell(operation.start);
         // Clocks differ a little: whatever they say, it began after its launch.
         let at = operation.launch.map_or(operation.start, |launch| launch.start.max(operation.start));
-        if !self.sampling.is_paused(at) {
+        if !self.replay.sampling.is_paused(at) {
             self.queue.push_operation(at, *operation);
         }
     }
@@ -173,7 +138,7 @@ impl Simulation {
     /// that is not told itself, it changes nothing.
     pub fn launches(&mut self, thread: ThreadId, launch: u64, launched: Launched) {
         if !self.skips(launch) {
-            self.told.tell(thread, launch, launched, self.position);
+            self.replay.told.tell(thread, launch, launched, self.position);
         }
     }
 
@@ -181,7 +146,7 @@ impl Simulation {
     /// to the call. Told when the watermark has passed it, it changes nothing.
     pub fn graph_node(&mut self, thread: ThreadId, launch: u64, tracing_ns: u32) {
         if launch >= self.position && !self.skips(launch) {
-            self.nodes.tell(thread, launch, tracing_ns, self.position);
+            self.replay.nodes.tell(thread, launch, tracing_ns, self.position);
         }
     }
 
@@ -191,7 +156,7 @@ impl Simulation {
             return;
         }
         if start < end {
-            self.threads.input_wait(thread, start, end);
+            self.replay.input_wait(thread, start, end);
         }
     }
 
@@ -231,26 +196,33 @@ impl Simulation {
         let mut queue = std::mem::take(&mut self.queue);
         queue.sort();
         while let Some((at, event)) = queue.next(watermark) {
-            if self.sampling.is_paused(at) {
-                queue.skip_before(self.sampling.paused_until().min(watermark));
+            if self.replay.sampling.is_paused(at) {
+                queue.skip_before(self.replay.sampling.paused_until().min(watermark));
                 continue;
             }
             match event {
                 Event::Step(device, mark) => {
                     self.keep(Taken::Step(at, device, mark));
                     match mark {
-                        StepMark::Begin(series) => self.boundary(at, device, series),
-                        StepMark::Break => self.break_off(device),
+                        StepMark::Begin(series) => {
+                            if self.replay.boundary(at, device, series) {
+                                self.keep(Taken::Restart);
+                            }
+                        }
+                        StepMark::Break => self.replay.break_off(device),
                     }
                 }
                 Event::Return(thread) => {
                     self.keep(Taken::Return(at, thread));
-                    self.leave(thread, at);
+                    self.replay.leave(thread, at);
                 }
-                Event::Enter(call) => self.enter(call),
+                Event::Enter(call) => {
+                    let call = self.replay.enter(call);
+                    self.keep(Taken::Enter(call));
+                }
                 Event::Operation(operation) => {
                     self.keep(Taken::Operation(*operation));
-                    self.run(operation);
+                    self.replay.run(operation);
                 }
             }
         }
@@ -261,71 +233,61 @@ impl Simulation {
     /// begin to end, nanoseconds on the clock of the trace.
     pub fn log(&mut self, parts: Vec<(u64, u64)>) {
         if !self.stopped {
-            self.streams.log(parts);
+            self.replay.streams.log(parts);
         }
     }
 
     /// What was noted since it was last taken, in the order of the simulation.
     pub fn take_log(&mut self) -> Vec<ReplayedOperation> {
-        self.streams.take_log()
+        self.replay.streams.take_log()
     }
 
     /// What those steps of `series` say that were simulated and began at `since` or later, if any operation ran on the
     /// device.
     #[must_use]
     pub fn what_if(&self, device: DeviceId, series: StepSeries, since: u64) -> Option<WhatIf> {
-        let device = self.device(device)?;
-        let rows = device.steps.rows(series);
-        let combined = self.combinations.results((device.id, series));
-        Some(WhatIf::of(&rows[rows.partition_point(|row| row.began < since)..], combined))
+        self.replay.what_if(device, series, since)
     }
 
     /// The steps of a device in order, several in one when there are many.
     #[must_use]
     pub fn steps(&self, device: DeviceId, series: StepSeries) -> &[StepTimes] {
-        self.device(device).map_or(&[], |device| device.steps.rows(series))
+        self.replay.steps(device, series)
     }
 
     /// Replayed time at which the device has done everything so far, in every scenario, nanoseconds; after the first
     /// pause of the simulation, counted from the real end of the newest one.
     #[must_use]
     pub fn clocks(&self, device: DeviceId) -> Option<[u64; SCENARIO_COUNT]> {
-        let clocks = self.device(device)?.progress.clocks;
-        Some(std::array::from_fn(|world| self.origin.time(clocks[world])))
+        self.replay.clocks(device)
     }
 
-    fn device(&self, id: DeviceId) -> Option<&Device> {
-        self.devices.iter().find(|device| device.id == id)
-    }
-
-    fn boundary(&mut self, at: u64, device: DeviceId, series: StepSeries) {
-        let devices = self.devices.len() as u64;
-        let Some(device) = self.devices.iter_mut().find(|known| known.id == device) else { return };
-        if !self.sampling.counts(devices) {
-            return;
-        }
-        let step = device.steps.boundary(&device.progress, series, self.sampling.stands_for());
-        let of = (device.id, series);
-        if let Some(sets) = step.and_then(|step| self.combinations.step(of, &step, &self.threads.costs)) {
-            self.choose(sets);
-        }
-        if self.sampling.counted(at, devices) {
-            self.restart();
+    /// Keeps the newest events from here on, for [`with_shorter_kernels`](Self::with_shorter_kernels).
+    pub fn keep_events(&mut self) {
+        if !self.stopped && self.kept.is_none() {
+            self.kept = Some(Box::default());
         }
     }
 
-    /// From here on the chosen worlds are without these sets; each begins as the named world beside it.
-    fn choose(&mut self, sets: [(Removed, usize); CHOSEN_COUNT]) {
-        self.worlds.chosen = sets.map(|(set, _)| set);
-        let starts = sets.map(|(_, start)| start);
-        let mut change = |clocks: &mut Clocks| launches::begin(clocks, starts);
-        self.threads.change_clocks(&mut change);
-        self.streams.change_clocks(&mut change);
-        self.launches.change(starts);
-        for device in &mut self.devices {
-            change(&mut device.progress.clocks);
-            device.steps.change_clocks(&mut change);
+    /// What steps of `series` become where of each kernel the part `remains` of its time is left, 0 to 1, given its
+    /// device and its [`Operation::kernel`]. By the newest steps; relative to a step without tracing, as all ceilings.
+    /// `None` where events are not kept, or the simulation of what is kept is not believed.
+    #[must_use]
+    pub fn with_shorter_kernels(
+        &self,
+        device: DeviceId,
+        series: StepSeries,
+        remains: &dyn Fn(DeviceId, u32) -> f64,
+    ) -> Option<Ceiling> {
+        let answer = self.kept.as_ref()?.simulate(remains).what_if(device, series, 0)?;
+        if answer.refused.is_some() {
+            return None;
         }
+        // Nothing is said of it where no step became shorter.
+        let step_ns = answer.ceilings.first()?;
+        let now = (step_ns.step_ns as f64 * step_ns.speedup) as u64;
+        let unchanged = Ceiling::simulated(ScenarioKind::KernelsAtRoof, now, now, 0.0);
+        Some(answer.ceiling(ScenarioKind::KernelsAtRoof).copied().unwrap_or(unchanged))
     }
 
     /// Keeps an event, if anybody will ask for it.
@@ -335,147 +297,4 @@ impl Simulation {
             kept.push(event);
         }
     }
-
-    /// Begins anew, with what was counted: what comes next is the first that is simulated.
-    fn restart(&mut self) {
-        self.keep(Taken::Restart);
-        self.threads.forget_clocks();
-        self.streams.forget();
-        for device in &mut self.devices {
-            device.steps.break_off();
-            device.progress.clocks = [self.origin.clock(device.progress.real); WORLD_COUNT];
-        }
-    }
-
-    fn break_off(&mut self, device: DeviceId) {
-        self.sampling.break_off();
-        if let Some(device) = self.devices.iter_mut().find(|known| known.id == device) {
-            device.steps.break_off();
-        }
-    }
-
-    fn enter(&mut self, call: &Call) {
-        if let Some(thread) = self.threads.get_mut(call.thread)
-            && let Some(outer) = thread.open
-        {
-            if call.start < outer.end {
-                let launch = Launch::of(&outer, thread);
-                self.launches.insert(call.correlation, launch);
-                self.keep(Taken::Enter(*call));
-                return;
-            }
-            // It returned at the instant it was entered, or right now.
-            self.close(&outer);
-        }
-        let launched = self.told.take(call);
-        let nodes = self.nodes.take(call);
-        let call = &Call { tracing_ns: call.tracing_ns.saturating_add(nodes), ..*call };
-        self.keep(Taken::Enter(*call));
-        let thread = self.threads.enter(call, launched, self.origin, &self.worlds);
-        if call.class != CallClass::Other {
-            let launch = Launch::of(call, thread);
-            self.launches.insert(call.correlation, launch);
-        }
-    }
-
-    fn leave(&mut self, thread: ThreadId, at: u64) {
-        // The return of a nested call finds the outer one still open.
-        let open = self.threads.get_mut(thread).and_then(|thread| thread.open);
-        if let Some(call) = open.filter(|call| call.end <= at) {
-            self.close(&call);
-        }
-    }
-
-    fn close(&mut self, call: &Call) {
-        let Some(thread) = self.threads.get_mut(call.thread) else { return };
-        let (entered, begun) = (&thread.entered, thread.begun.as_ref());
-        let (lasted, untraced) = (call.lasted(), call.untraced());
-        let may_have_waited = match call.class {
-            CallClass::Wait | CallClass::Memory => lasted > SHORT_CALL_NANOS,
-            // A full queue, or pageable memory.
-            CallClass::Launch => untraced > BLOCKING_COPY_NANOS,
-            CallClass::Other => false,
-        };
-        let released = if may_have_waited { released_by(call, begun, &self.streams) } else { None };
-        let stages = released.as_ref().is_some_and(|released| released.staged);
-        // A framework waits right behind such a copy, because its memory may be used again when the call returns.
-        let for_copy = stages || (thread.staged && call.class == CallClass::Wait);
-        let mut clocks = match &released {
-            &Some(Released { at, clocks, .. }) => self.worlds.each(|world, gone| {
-                let entered = entered[world];
-                let from = if gone.never_waits(call.class) { entered } else { later(entered, clocks[world]) };
-                let returned = from + as_clock(gone.wake_up(call.end - at, call.class));
-                let issued = entered + as_clock(SHORT_CALL_NANOS);
-                if for_copy && gone.stages_nothing() && issued < returned { issued } else { returned }
-            }),
-            None => self.worlds.each(|world, gone| {
-                let lasted = if is_traced(world) { lasted } else { untraced };
-                entered[world] + as_clock(gone.call(lasted, call.class))
-            }),
-        };
-        let released = released.as_ref().map(|released| (released.clocks, call.end - released.at));
-        thread.correct_return(call, may_have_waited, released, &mut clocks, &self.worlds);
-        self.threads.leave(call, clocks, stages);
-    }
-
-    fn run(&mut self, operation: &Operation) {
-        let place = self.devices.iter().position(|device| device.id == operation.device).unwrap_or(self.devices.len());
-        if place == self.devices.len() {
-            if place == DEVICE_LIMIT {
-                return;
-            }
-            self.devices.push(Device { id: operation.device, ..Device::default() });
-        }
-        let device = &mut self.devices[place];
-        let launched_by = operation.launch.map(|launch| launch.correlation);
-        let launch = launched_by.and_then(|correlation| self.launches.get(correlation));
-        let launch = launch.filter(|launch| self.sampling.knows(launch.start));
-        if launch.is_some() || launched_by.is_none() {
-            self.sampling.caught_up();
-        }
-        let took = as_clock(operation.end.saturating_sub(operation.start));
-        match operation.class {
-            OperationClass::CopyToHost if operation.bytes > READBACK_BYTES => {
-                self.threads.costs[ScenarioKind::ReadsReduced as usize] += took;
-            }
-            OperationClass::Communication => {
-                self.threads.costs[ScenarioKind::CommunicationHidden as usize] += took;
-            }
-            _ => {}
-        }
-        if operation.class.is_copy() {
-            self.threads.costs[ScenarioKind::CopiesOverlapped as usize] += took;
-        }
-        let begun =
-            self.streams.run(operation, launch, &mut device.progress, &mut device.gaps, self.origin, &self.worlds);
-        if let (Some(begun), Some(launch)) = (begun, launch)
-            && let Some(thread) = self.threads.get_mut(launch.thread)
-            && thread.open.is_some_and(|call| Some(call.correlation) == launched_by)
-        {
-            thread.begun = Some(begun);
-        }
-    }
-}
-
-/// What a call that waited was waiting for.
-struct Released<'a> {
-    /// When that was, really.
-    at: u64,
-    /// The same in every scenario.
-    clocks: &'a Clocks,
-    /// It was the call's own copy, which it moved through a staging buffer.
-    staged: bool,
-}
-
-/// What released a call that waited.
-///
-/// A copy to or from pageable memory waits for its turn and then moves the data through a staging buffer; the last
-/// piece is under way when the call returns. So an own operation that outlasts the call released it by beginning.
-fn released_by<'a>(call: &Call, own: Option<&'a Begun>, streams: &'a Streams) -> Option<Released<'a>> {
-    if let Some(own) = own.filter(|own| own.start > call.start && own.start <= call.end && own.end > call.end) {
-        return Some(Released { at: own.start, clocks: &own.clocks, staged: true });
-    }
-    let earliest = call.start.max(call.end.saturating_sub(RELEASE_NANOS + 1));
-    let (at, clocks) = streams.ended_within(earliest, call.end)?;
-    Some(Released { at, clocks, staged: false })
 }

@@ -165,13 +165,13 @@ impl ScenarioKind {
     }
 }
 
-impl OperationClass {
-    /// The scenario in which such an operation does not keep later ones of its stream waiting.
-    pub(super) const fn beside(self) -> Option<ScenarioKind> {
-        match self {
-            Self::CopyFromHost | Self::CopyToHost | Self::CopyOther => Some(ScenarioKind::CopiesOverlapped),
-            Self::Communication => Some(ScenarioKind::CommunicationHidden),
-            Self::Compute | Self::Memset => None,
+/// The scenario in which an operation of this class does not keep later ones of its stream waiting.
+pub(super) const fn beside(class: OperationClass) -> Option<ScenarioKind> {
+    match class {
+        OperationClass::CopyFromHost | OperationClass::CopyToHost | OperationClass::CopyOther => {
+            Some(ScenarioKind::CopiesOverlapped)
         }
+        OperationClass::Communication => Some(ScenarioKind::CommunicationHidden),
+        OperationClass::Compute | OperationClass::Memset => None,
     }
 }

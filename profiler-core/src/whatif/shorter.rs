@@ -6,12 +6,9 @@
 
 use std::collections::VecDeque;
 
-use super::input::{Call, Operation, OperationClass};
-use super::queue::StepMark;
-use super::scenario::ScenarioKind;
-use super::{Ceiling, Simulation};
+use super::input::{Call, Operation, OperationClass, StepMark};
+use super::replay::Replay;
 use crate::record::{DeviceId, ThreadId};
-use crate::steps::StepSeries;
 
 /// Events that are kept, 72 bytes each: eight steps of a GPT with 680 kernels a step. What was kept longest goes.
 const EVENT_LIMIT: usize = 1 << 15;
@@ -58,31 +55,33 @@ impl EventLog {
     }
 
     /// Simulates what is kept, where of each kernel the part `remains` (0 to 1) of its time is left in the scenario
-    /// [`ScenarioKind::KernelsAtRoof`].
-    fn simulate(&self, remains: &dyn Fn(DeviceId, u32) -> f64) -> Simulation {
+    /// [`ScenarioKind::KernelsAtRoof`](super::ScenarioKind::KernelsAtRoof).
+    pub(super) fn simulate(&self, remains: &dyn Fn(DeviceId, u32) -> f64) -> Replay {
         let uncounted = self.uncounted();
-        let mut simulation = Simulation::of_all_steps();
-        simulation.sampling.leave_out(uncounted);
+        let mut replay = Replay::of_all_steps();
+        replay.sampling.leave_out(uncounted);
         for event in &self.events {
             match *event {
-                Taken::Step(at, device, StepMark::Begin(series)) => simulation.boundary(at, device, series),
-                Taken::Step(_, device, StepMark::Break) => simulation.break_off(device),
-                Taken::Return(at, thread) => simulation.leave(thread, at),
+                Taken::Step(at, device, StepMark::Begin(series)) => {
+                    replay.boundary(at, device, series);
+                }
+                Taken::Step(_, device, StepMark::Break) => replay.break_off(device),
+                Taken::Return(at, thread) => replay.leave(thread, at),
                 Taken::Enter(ref call) => {
-                    simulation.origin.tell(call.start);
-                    simulation.enter(call);
+                    replay.origin.tell(call.start);
+                    replay.enter(call);
                 }
                 Taken::Operation(ref operation) => {
-                    simulation.origin.tell(operation.start);
-                    simulation.run(&shortened(operation, remains));
+                    replay.origin.tell(operation.start);
+                    replay.run(&shortened(operation, remains));
                 }
                 Taken::Restart => {
-                    simulation.restart();
-                    simulation.sampling.leave_out(uncounted);
+                    replay.restart();
+                    replay.sampling.leave_out(uncounted);
                 }
             }
         }
-        simulation
+        replay
     }
 }
 
@@ -93,34 +92,4 @@ fn shortened(operation: &Operation, remains: &dyn Fn(DeviceId, u32) -> f64) -> O
     let gone = 1.0 - remains(operation.device, operation.kernel).clamp(0.0, 1.0);
     let nanos = operation.end.saturating_sub(operation.start) as f64 * gone;
     Operation { excess: nanos.min(f64::from(u32::MAX)) as u32, ..*operation }
-}
-
-impl Simulation {
-    /// Keeps the newest events from here on, for [`with_shorter_kernels`](Self::with_shorter_kernels).
-    pub fn keep_events(&mut self) {
-        if !self.stopped && self.kept.is_none() {
-            self.kept = Some(Box::default());
-        }
-    }
-
-    /// What steps of `series` become where of each kernel the part `remains` of its time is left, 0 to 1, given its
-    /// device and its [`Operation::kernel`]. By the newest steps; relative to a step without tracing, as all ceilings.
-    /// `None` where events are not kept, or the simulation of what is kept is not believed.
-    #[must_use]
-    pub fn with_shorter_kernels(
-        &self,
-        device: DeviceId,
-        series: StepSeries,
-        remains: &dyn Fn(DeviceId, u32) -> f64,
-    ) -> Option<Ceiling> {
-        let answer = self.kept.as_ref()?.simulate(remains).what_if(device, series, 0)?;
-        if answer.refused.is_some() {
-            return None;
-        }
-        // Nothing is said of it where no step became shorter.
-        let step_ns = answer.ceilings.first()?;
-        let now = (step_ns.step_ns as f64 * step_ns.speedup) as u64;
-        let unchanged = Ceiling::simulated(ScenarioKind::KernelsAtRoof, now, now, 0.0);
-        Some(answer.ceiling(ScenarioKind::KernelsAtRoof).copied().unwrap_or(unchanged))
-    }
 }

@@ -8,16 +8,16 @@
 //! Here too: ranges that name steps, and those in which a data loader is at work. Late operations and what they take
 //! from idle time are not entered again.
 
-mod lane;
 mod messages;
 mod table;
 
+use std::collections::VecDeque;
+
 use rustc_hash::FxHashMap;
 
-use self::lane::OpenRangeStack;
 use self::messages::{MessageClass, Messages};
 pub(crate) use self::messages::{is_step, template};
-use self::table::Table;
+use self::table::{Instance, Table};
 pub use self::table::{RangeKey, RangeStyle, RangeTally, Spread};
 use super::host_cause::HostCause;
 use super::leaf::{LEAF_COUNT, Leaf, Leaves};
@@ -35,6 +35,8 @@ const STARTED_LIMIT: u8 = 8;
 const OPEN_LIMIT: usize = 4_096;
 /// A range that names steps is believed from this occurrence on: one around the whole training is none.
 const BELIEVED: u64 = 3;
+/// Changes remembered of one lane (24 bytes each, 768 KiB): far more than the device lags the host by.
+const CHANGE_LIMIT: usize = 32_768;
 
 /// Counts of what came and what could not be placed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -197,10 +199,8 @@ impl Ranges {
         let around = lane.innermost();
         let key = RangeKey { style, domain: event.domain, message: event.class.name };
         let node = self.table.node(around.map(|open| open.node), key);
-        let open = node.map(|node| lane::Open {
-            node,
-            instance: self.table.open(node, around.map(|open| open.instance), event.at),
-        });
+        let open =
+            node.map(|node| Open { node, instance: self.table.open(node, around.map(|open| open.instance), event.at) });
         lane.stack.push(open);
         lane.changed(event.at);
     }
@@ -276,7 +276,7 @@ impl Ranges {
             match self.lanes[lane].at(launched) {
                 Ok(Some(open)) => self.table.operation(open.node, open.instance, (start, end), kernel),
                 Ok(None) => {}
-                Err(lane::Forgotten) => self.counts.evicted += 1,
+                Err(Forgotten) => self.counts.evicted += 1,
             }
         }
     }
@@ -344,3 +344,77 @@ impl Ranges {
         names
     }
 }
+
+/// An open range with a row.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    node: u32,
+    instance: Instance,
+}
+
+/// From `at` on `open` is the innermost range.
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    at: u64,
+    open: Option<Open>,
+}
+
+/// The stack of one thread and domain, or one place for a range that is started and ended. Device work comes long
+/// after its launch, and idle time is explained later still, so each change of the innermost range is remembered with
+/// its time.
+#[derive(Debug, Default)]
+struct OpenRangeStack {
+    /// Open ranges, the innermost last; `None` for one without a row.
+    stack: Vec<Option<Open>>,
+    /// Pushes beyond the deepest that is kept.
+    too_deep: u64,
+    changes: VecDeque<Change>,
+    /// Changes were forgotten.
+    forgot: bool,
+}
+
+impl OpenRangeStack {
+    /// The innermost open range that has a row.
+    fn innermost(&self) -> Option<Open> {
+        self.stack.iter().rev().find_map(|open| *open)
+    }
+
+    /// The stack changed at `at`, which is not before the change before.
+    fn changed(&mut self, at: u64) {
+        let open = self.innermost();
+        self.changes.push_back(Change { at, open });
+        if self.changes.len() > CHANGE_LIMIT {
+            self.changes.pop_front();
+            self.forgot = true;
+        }
+    }
+
+    /// The innermost range at `time`; an error when that was forgotten.
+    fn at(&self, time: u64) -> Result<Option<Open>, Forgotten> {
+        let index = self.changes.partition_point(|change| change.at <= time);
+        match index.checked_sub(1).and_then(|index| self.changes.get(index)) {
+            Some(change) => Ok(change.open),
+            None if self.forgot => Err(Forgotten),
+            None => Ok(None),
+        }
+    }
+
+    /// The innermost ranges from `from` to `to`, with when they were it; only where there is one.
+    fn between(&self, from: u64, to: u64) -> impl Iterator<Item = (Open, u64, u64)> {
+        let index = self.changes.partition_point(|change| change.at <= from).saturating_sub(1);
+        let ends = self
+            .changes
+            .range((index + 1).min(self.changes.len())..)
+            .map(|next| next.at)
+            .chain(std::iter::once(u64::MAX));
+        let parts = self.changes.range(index.min(self.changes.len())..).zip(ends);
+        parts.take_while(move |(change, _)| change.at < to).filter_map(move |(change, end)| {
+            let (from, to) = (change.at.max(from), end.min(to));
+            change.open.filter(|_| from < to).map(|open| (open, from, to))
+        })
+    }
+}
+
+/// What was open then is no longer known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Forgotten;

@@ -31,14 +31,14 @@ pub struct PeakCaller {
 
 /// What is held, and by whom.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
+pub(crate) struct Memory {
     pending: Vec<MemoryEvent>,
     holdings: Holdings,
     callers: BTreeMap<MemoryOwner, Option<PeakCaller>>,
 }
 
 impl Memory {
-    pub(super) fn push(&mut self, event: &MemoryEvent) {
+    pub(crate) fn push(&mut self, event: &MemoryEvent) {
         self.pending.push(*event);
         if self.pending.len() >= PENDING_LIMIT {
             self.pending.sort_by_key(|event| event.at);
@@ -48,7 +48,7 @@ impl Memory {
     }
 
     /// Takes in the events up to `horizon`. To be called before the calls up to there are placed.
-    pub(super) fn advance(&mut self, horizon: u64) {
+    pub(crate) fn advance(&mut self, horizon: u64) {
         if self.pending.is_empty() {
             return;
         }
@@ -67,7 +67,7 @@ impl Memory {
 
     /// A call of the thread with this index ended.
     #[inline]
-    pub(super) fn called(&mut self, index: u32, call: &ApiCall) {
+    pub(crate) fn called(&mut self, index: u32, call: &ApiCall) {
         if self.callers.is_empty() {
             return;
         }
@@ -81,7 +81,7 @@ impl Memory {
     }
 
     /// Asks for the ranges of new callers; `range_of` knows which was open on a thread at a time.
-    pub(super) fn place(&mut self, range_of: impl Fn(u32, u64) -> Option<NameId>) {
+    pub(crate) fn place(&mut self, range_of: impl Fn(u32, u64) -> Option<NameId>) {
         for caller in self.callers.values_mut().flatten().filter(|caller| !caller.placed) {
             caller.range = range_of(caller.index, caller.start);
             caller.placed = true;
@@ -89,12 +89,12 @@ impl Memory {
     }
 
     /// What is held.
-    pub(super) fn holdings(&self) -> &Holdings {
+    pub(crate) fn holdings(&self) -> &Holdings {
         &self.holdings
     }
 
     /// Each place, with who took it to its peak.
-    pub(super) fn rows(&self) -> impl Iterator<Item = (MemoryOwner, &Holding, Option<PeakCaller>)> {
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (MemoryOwner, &Holding, Option<PeakCaller>)> {
         self.holdings.rows().map(|(place, holding)| (place, holding, self.callers.get(&place).copied().flatten()))
     }
 }

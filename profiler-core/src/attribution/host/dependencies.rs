@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use rustc_hash::FxHashMap;
 
-use super::leaf::Work;
-use super::operation::Operation;
-use super::subject::Producer;
+use crate::attribution::host_cause::Producer;
+use crate::attribution::leaf::Work;
+use crate::attribution::operation::Operation;
 use crate::record::{CudaEvent, DeviceId, StreamId, Sync, SyncKind};
 
 /// Event records and waits that are remembered, the newest.
@@ -35,7 +35,7 @@ struct Ran {
 
 /// Events, waits for them, and operations that may be behind them.
 #[derive(Debug, Default)]
-pub(super) struct Dependencies {
+pub(crate) struct Dependencies {
     /// Stream and call of an event record, by its id.
     events: FxHashMap<u64, (StreamId, u32)>,
     event_order: VecDeque<u64>,
@@ -47,7 +47,7 @@ pub(super) struct Dependencies {
 
 impl Dependencies {
     /// An event was recorded.
-    pub(super) fn recorded(&mut self, event: &CudaEvent) {
+    pub(crate) fn recorded(&mut self, event: &CudaEvent) {
         if event.event_sync_id == 0 {
             return;
         }
@@ -63,7 +63,7 @@ impl Dependencies {
     }
 
     /// A stream was told to wait; other synchronizations make no stream wait.
-    pub(super) fn waited(&mut self, sync: &Sync) {
+    pub(crate) fn waited(&mut self, sync: &Sync) {
         if sync.kind != SyncKind::StreamWaitEvent || sync.event_sync_id == 0 {
             return;
         }
@@ -81,7 +81,7 @@ impl Dependencies {
     }
 
     /// An operation is known with its launch.
-    pub(super) fn ran(&mut self, device: DeviceId, stream: StreamId, correlation: u32, work: Work, end: u64) {
+    pub(crate) fn ran(&mut self, device: DeviceId, stream: StreamId, correlation: u32, work: Work, end: u64) {
         if self.events.is_empty() && self.waits.is_empty() {
             return;
         }
@@ -102,7 +102,7 @@ impl Dependencies {
     /// What the operation waited for that ends a gap from `from` on, when an event says so: of several, the one that
     /// ended last.
     #[inline]
-    pub(super) fn producer(&self, next: &Operation, from: u64) -> Option<Producer> {
+    pub(crate) fn producer(&self, next: &Operation, from: u64) -> Option<Producer> {
         if self.waits.is_empty() { None } else { self.newest_producer(next, from) }
     }
 

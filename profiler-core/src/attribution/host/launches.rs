@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use super::api::ApiClass;
+use crate::attribution::api::ApiClass;
 use crate::collections::correlation_map::Correlated;
 use crate::collections::queue::Queue;
 use crate::record::{CorrelationId, DeviceId, StreamId};
@@ -43,21 +43,21 @@ const GRAPH_STREAM_LIMIT: usize = 4_096;
 
 /// A launching call: the outermost one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Launch {
-    pub(super) start: u64,
-    pub(super) end: u64,
+pub(crate) struct Launch {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
     /// Index of the calling thread.
-    pub(super) thread: u32,
-    pub(super) class: ApiClass,
+    pub(crate) thread: u32,
+    pub(crate) class: ApiClass,
     /// Host samples fell into it; see [`launch_lines`](super::launch_lines).
-    pub(super) sampled: bool,
+    pub(crate) sampled: bool,
 }
 
 /// A kernel launch whose record never came.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LostLaunch {
-    pub(super) thread: u32,
-    pub(super) end: u64,
+pub(crate) struct LostLaunch {
+    pub(crate) thread: u32,
+    pub(crate) end: u64,
 }
 
 /// Where a launch waits: the lower half of its sequence number says it all, as fewer than that many wait.
@@ -140,7 +140,7 @@ impl LaunchQueue {
 
 /// Launches by correlation id, and the queue of those that wait, by thread.
 #[derive(Debug, Default)]
-pub(super) struct Launches {
+pub(crate) struct Launches {
     places: Correlated<QueueSlot>,
     queues: Vec<LaunchQueue>,
     /// By correlation id, which is in no place then.
@@ -152,13 +152,13 @@ pub(super) struct Launches {
     flush: u64,
     /// The newest node of a graph that was joined during this flush: the ones behind it need no more than its launch.
     newest_node: Option<(CorrelationId, DeviceId, StreamId, Launch)>,
-    pub(super) without_activity: u64,
+    pub(crate) without_activity: u64,
 }
 
 impl Launches {
     /// A successful launching call. `captured`: into a graph, so that nothing need follow. Returns its sequence.
     #[inline]
-    pub(super) fn insert(&mut self, correlation: CorrelationId, launch: Launch, captured: bool) -> u64 {
+    pub(crate) fn insert(&mut self, correlation: CorrelationId, launch: Launch, captured: bool) -> u64 {
         self.newest_node = None;
         let thread = launch.thread as usize;
         if self.queues.len() <= thread {
@@ -200,7 +200,7 @@ impl Launches {
     }
 
     /// A launching call inside the launch `sequence`: its own id, should it have one, leads to the same launch.
-    pub(super) fn alias(&mut self, correlation: CorrelationId, launch: Launch, sequence: u64) {
+    pub(crate) fn alias(&mut self, correlation: CorrelationId, launch: Launch, sequence: u64) {
         if self.places.get(correlation.0).is_none() && !self.kept.contains_key(&correlation.0) {
             self.kept.insert(correlation.0, DequeuedLaunch { launch, sequence, lost: false });
             self.remember(correlation.0, launch.thread, sequence);
@@ -209,7 +209,7 @@ impl Launches {
 
     /// The launch behind an operation on `stream`. Each kernel launch is found once; graphs any number of times.
     #[inline]
-    pub(super) fn join(&mut self, correlation: CorrelationId, device: DeviceId, stream: StreamId) -> Option<Launch> {
+    pub(crate) fn join(&mut self, correlation: CorrelationId, device: DeviceId, stream: StreamId) -> Option<Launch> {
         // Of the nodes of a graph, those behind the first need no more.
         if let Some((newest, on, of, launch)) = self.newest_node
             && (newest, on, of) == (correlation, device, stream)
@@ -313,7 +313,7 @@ impl Launches {
     }
 
     /// After the records of a flush at `at` were joined: the begin of the oldest launch that still waits.
-    pub(super) fn oldest_waiting(&mut self, at: u64) -> Option<u64> {
+    pub(crate) fn oldest_waiting(&mut self, at: u64) -> Option<u64> {
         self.flush += 1;
         self.newest_node = None;
         let mut oldest: Option<u64> = None;
@@ -336,12 +336,12 @@ impl Launches {
     }
 
     /// Whether no launch of `thread` waits.
-    pub(super) fn is_idle(&self, thread: usize) -> bool {
+    pub(crate) fn is_idle(&self, thread: usize) -> bool {
         self.queues.get(thread).is_none_or(|queue| queue.waiting.is_empty())
     }
 
     /// No more records will come: whatever still waits is lost.
-    pub(super) fn give_up_all(&mut self) {
+    pub(crate) fn give_up_all(&mut self) {
         for thread in 0..self.queues.len() {
             while !self.queues[thread].waiting.is_empty() {
                 self.drop_front(thread);
@@ -375,7 +375,7 @@ impl Launches {
     }
 
     /// The end of the first lost launch by `thread` that returned within `from..to`.
-    pub(super) fn lost_within(&self, thread: u32, from: u64, to: u64) -> Option<u64> {
+    pub(crate) fn lost_within(&self, thread: u32, from: u64, to: u64) -> Option<u64> {
         if self.lost.is_empty() {
             return None;
         }

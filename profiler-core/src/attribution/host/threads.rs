@@ -9,13 +9,16 @@ use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
-use super::api::ApiClass;
-use super::host_samples::HostSamples;
+use rustc_hash::FxHashMap;
+
 use super::launch_lines::LaunchSamples;
-use super::limits::WAITING_LIMIT;
+use super::launches::Launches;
+use super::samples::{HostSamples, SampleTotals};
+use crate::attribution::api::ApiClass;
+use crate::attribution::operation::WAITING_LIMIT;
 use crate::collections::queue::Queue;
 use crate::collections::sorted_runs::InOrder;
-use crate::record::{ApiCall, ApiFunctionId};
+use crate::record::{ApiCall, ApiFunctionId, ThreadId};
 
 /// Calls kept of all threads together (24 bytes each, 24 MiB), in equal parts, but at least [`FEWEST_CALLS`] of each.
 /// What is older than an open gap is dropped sooner; only a device that went idle keeps a gap open for so many.
@@ -27,16 +30,16 @@ const OVERHEAD_LIMIT: usize = 64 * OVERHEADS_OF_THREAD;
 
 /// An outermost call.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Call {
-    pub(super) start: u64,
-    pub(super) end: u64,
-    pub(super) function: ApiFunctionId,
-    pub(super) class: ApiClass,
+pub(crate) struct Call {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) function: ApiFunctionId,
+    pub(crate) class: ApiClass,
 }
 
 /// How a call relates to the ones before it on its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Nesting {
+pub(crate) enum Nesting {
     Outermost,
     /// Made by the newest outermost call, which has these bounds.
     Within {
@@ -47,7 +50,7 @@ pub(super) enum Nesting {
 
 /// One host thread.
 #[derive(Debug, Default)]
-pub(super) struct HostThread {
+pub(crate) struct HostThread {
     /// Calls that are not placed.
     pending: InOrder<ApiCall>,
     calls: Queue<Call>,
@@ -55,20 +58,20 @@ pub(super) struct HostThread {
     searched: Cell<usize>,
     overheads: VecDeque<(u64, u64)>,
     /// Between the begin and the end of a stream capture.
-    pub(super) capturing: bool,
+    pub(crate) capturing: bool,
     /// Whether it made a launching call.
-    pub(super) launches: bool,
-    pub(super) samples: HostSamples,
-    pub(super) launch_samples: LaunchSamples,
+    pub(crate) launches: bool,
+    pub(crate) samples: HostSamples,
+    pub(crate) launch_samples: LaunchSamples,
 }
 
 impl HostThread {
-    pub(super) fn push(&mut self, call: ApiCall) {
+    pub(crate) fn push(&mut self, call: ApiCall) {
         self.pending.push(call);
     }
 
     /// Tracing took this thread's time. Kept sorted and disjoint.
-    pub(super) fn push_overhead(&mut self, start: u64, end: u64) {
+    pub(crate) fn push_overhead(&mut self, start: u64, end: u64) {
         let index = self.overheads.partition_point(|&(begin, _)| begin < start);
         let start = index.checked_sub(1).and_then(|i| self.overheads.get(i)).map_or(start, |&(_, e)| start.max(e));
         let end = self.overheads.get(index).map_or(end, |&(next, _)| end.min(next));
@@ -81,36 +84,36 @@ impl HostThread {
     }
 
     /// Puts what is pending in order of begin, enclosing before enclosed.
-    pub(super) fn sort_pending(&mut self) {
+    pub(crate) fn sort_pending(&mut self) {
         self.pending.sort(|a, b| (a.start, Reverse(a.end)).cmp(&(b.start, Reverse(b.end))));
     }
 
     /// Takes the next of what is pending, if it can be placed. A call that ends after `latest` is damaged and must not
     /// hold up the others; it goes with them.
     #[inline]
-    pub(super) fn take_ready(&mut self, horizon: u64, latest: u64) -> Option<ApiCall> {
+    pub(crate) fn take_ready(&mut self, horizon: u64, latest: u64) -> Option<ApiCall> {
         let end = self.pending.waiting().first()?.end.nanos();
         if end > horizon && end <= latest { None } else { self.pending.take().copied() }
     }
 
     /// As [`take_ready`](Self::take_ready), but a call that began up to `begun` is not waited for.
     #[inline]
-    pub(super) fn take_next(&mut self, horizon: u64, latest: u64, begun: u64) -> Option<ApiCall> {
+    pub(crate) fn take_next(&mut self, horizon: u64, latest: u64, begun: u64) -> Option<ApiCall> {
         if self.earliest_pending()? <= begun { self.pending.take().copied() } else { self.take_ready(horizon, latest) }
     }
 
     /// When the calls began that are not placed yet.
-    pub(super) fn pending_begins(&self) -> impl Iterator<Item = u64> {
+    pub(crate) fn pending_begins(&self) -> impl Iterator<Item = u64> {
         self.pending.waiting().iter().map(|call| call.start.nanos())
     }
 
     /// The begin of the earliest call that is not placed yet; they are in order.
-    pub(super) fn earliest_pending(&self) -> Option<u64> {
+    pub(crate) fn earliest_pending(&self) -> Option<u64> {
         self.pending.waiting().first().map(|call| call.start.nanos())
     }
 
     /// Places a call; calls come in the order of [`take_ready`](Self::take_ready).
-    pub(super) fn place(&mut self, start: u64, end: u64, function: ApiFunctionId, class: ApiClass) -> Nesting {
+    pub(crate) fn place(&mut self, start: u64, end: u64, function: ApiFunctionId, class: ApiClass) -> Nesting {
         // An enclosing call that came a flush late: what it encloses was taken for outermost until now.
         while self.calls.last().is_some_and(|last| start < last.start && last.end <= end) {
             self.calls.pop();
@@ -134,7 +137,7 @@ impl HostThread {
     }
 
     /// Keeps no more of anything than this thread's part, there being `threads`.
-    pub(super) fn limit(&mut self, threads: usize) {
+    pub(crate) fn limit(&mut self, threads: usize) {
         self.limit_calls(threads);
         self.samples.limit(threads);
         self.launch_samples.limit(threads);
@@ -148,7 +151,7 @@ impl HostThread {
     }
 
     /// Keeps no more calls than this thread's part, there being `threads`.
-    pub(super) fn limit_calls(&mut self, threads: usize) {
+    pub(crate) fn limit_calls(&mut self, threads: usize) {
         let limit = (CALL_LIMIT / threads.max(1)).max(FEWEST_CALLS);
         if self.calls.len() > limit {
             self.calls.skip_first(self.calls.len() - limit);
@@ -158,17 +161,17 @@ impl HostThread {
     }
 
     /// End of the newest call that was placed, 0 without any.
-    pub(super) fn newest_end(&self) -> u64 {
+    pub(crate) fn newest_end(&self) -> u64 {
         self.calls.last().map_or(0, |call| call.end)
     }
 
     /// Whether every call that was delivered is placed.
-    pub(super) fn is_placed(&self) -> bool {
+    pub(crate) fn is_placed(&self) -> bool {
         self.pending.waiting().is_empty()
     }
 
     /// Calls that end after `at`, oldest first, preceded by the last one that does not.
-    pub(super) fn calls_after(&self, at: u64) -> (Option<&Call>, &[Call]) {
+    pub(crate) fn calls_after(&self, at: u64) -> (Option<&Call>, &[Call]) {
         let (before, after) = self.calls.split_at(self.first_ending_after(at));
         (before.last(), after)
     }
@@ -223,12 +226,12 @@ impl HostThread {
 
     /// Whether tracing is known to have taken any of the time that gaps still need.
     #[inline]
-    pub(super) fn has_overheads(&self) -> bool {
+    pub(crate) fn has_overheads(&self) -> bool {
         !self.overheads.is_empty()
     }
 
     /// Time that tracing took between `from` and `to`, as intervals clipped to it.
-    pub(super) fn overheads_within(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, u64)> {
+    pub(crate) fn overheads_within(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, u64)> {
         let index = self.overheads.partition_point(|&(_, end)| end <= from);
         self.overheads
             .range(index..)
@@ -237,7 +240,7 @@ impl HostThread {
     }
 
     /// Forgets what no gap can need: everything that ended before `keep_from`, except the last such call.
-    pub(super) fn forget_before(&mut self, keep_from: u64) {
+    pub(crate) fn forget_before(&mut self, keep_from: u64) {
         let old = self.calls.iter().skip(1).take_while(|second| second.end < keep_from).count();
         self.calls.skip_first(old);
         *self.searched.get_mut() = self.searched.get().saturating_sub(old);
@@ -250,10 +253,106 @@ impl HostThread {
     }
 }
 
+/// Threads that are told apart. Programs have tens that use CUDA; servers start a new one for every request.
+pub(crate) const THREAD_LIMIT: usize = 4_096;
+
+/// The host threads that are told apart, by their ids: a bounded number, however many a program starts and ends.
+///
+/// A place is an index that launches, operations and the simulation refer to. When all are taken, a new thread gets
+/// that of the thread that called last the longest time ago and for which nothing waits; should something wait for
+/// every one, it shares a place until the next flush, and its calls are told from the other thread's by their times
+/// only.
+#[derive(Debug, Default)]
+pub(crate) struct ThreadTable {
+    /// By place.
+    pub(crate) rows: Vec<HostThread>,
+    ids: Vec<ThreadId>,
+    places: FxHashMap<ThreadId, u32>,
+    /// The place that was asked for last.
+    asked: u32,
+    /// Places of the threads for which nothing waited when a place was first wanted during the flush `quiet_at`, the
+    /// one that called longest ago last.
+    quiet: Vec<u32>,
+    quiet_at: Option<u64>,
+    /// Of launching threads that are forgotten.
+    forgotten_samples: SampleTotals,
+}
+
+impl ThreadTable {
+    /// The ids of the threads, by place.
+    pub(crate) fn ids(&self) -> &[ThreadId] {
+        &self.ids
+    }
+
+    /// Where the thread is, during flush number `flush`.
+    #[inline]
+    pub(crate) fn place(&mut self, id: ThreadId, launches: &Launches, flush: u64) -> u32 {
+        // Records of a thread come together.
+        if self.ids.get(self.asked as usize) != Some(&id) {
+            self.asked = match self.places.get(&id) {
+                Some(&place) => place,
+                None => return self.add(id, launches, flush),
+            };
+        }
+        self.asked
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add(&mut self, id: ThreadId, launches: &Launches, flush: u64) -> u32 {
+        let place = if self.rows.len() < THREAD_LIMIT {
+            self.rows.push(HostThread::default());
+            self.ids.push(id);
+            (self.rows.len() - 1) as u32
+        } else if let Some(place) = self.take_quiet(launches, flush) {
+            let old = std::mem::take(&mut self.rows[place]);
+            if old.launches {
+                self.forgotten_samples.add(old.samples.totals());
+            }
+            self.places.remove(&std::mem::replace(&mut self.ids[place], id));
+            place as u32
+        } else {
+            return id.0 % THREAD_LIMIT as u32;
+        };
+        self.places.insert(id, place);
+        place
+    }
+
+    /// Host samples at the threads that launched, summed.
+    pub(crate) fn sample_totals(&self) -> SampleTotals {
+        let mut sum = self.forgotten_samples;
+        // Where no launch was recorded, all that were looked at: the sampler chose them.
+        let any = self.rows.iter().any(|thread| thread.launches);
+        for thread in self.rows.iter().filter(|thread| thread.launches || !any) {
+            sum.add(thread.samples.totals());
+        }
+        sum
+    }
+
+    /// The thread for which nothing waits that called last the longest time ago. All are looked at once a flush only.
+    fn take_quiet(&mut self, launches: &Launches, flush: u64) -> Option<usize> {
+        let Self { rows, ids, quiet, .. } = self;
+        let is_quiet = |place: u32| rows[place as usize].is_placed() && launches.is_idle(place as usize);
+        if self.quiet_at != Some(flush) {
+            self.quiet_at = Some(flush);
+            quiet.clear();
+            quiet.extend((0..rows.len() as u32).filter(|&place| is_quiet(place)));
+            quiet.sort_by_key(|&place| Reverse((rows[place as usize].newest_end(), ids[place as usize])));
+        }
+        while let Some(place) = quiet.pop() {
+            if is_quiet(place) {
+                return Some(place as usize);
+            }
+        }
+        None
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Timestamp;
+    use crate::attribution::api::ApiClass;
+    use crate::record::{ApiCall, ApiFunctionId, Timestamp};
 
     fn call(start: u64, end: u64) -> ApiCall {
         ApiCall { start: Timestamp::from_nanos(start), end: Timestamp::from_nanos(end), ..ApiCall::default() }
@@ -324,5 +423,38 @@ mod tests {
         thread.push_overhead(15, 55);
         assert_eq!(thread.overheads_within(0, 100).collect::<Vec<_>>(), [(10, 20), (20, 50), (50, 60)]);
         assert_eq!(thread.overheads_within(18, 52).collect::<Vec<_>>(), [(18, 20), (20, 50), (50, 52)]);
+    }
+
+    #[test]
+    fn the_thread_that_called_longest_ago_makes_room() {
+        let launches = Launches::default();
+        let mut table = ThreadTable::default();
+        let last = THREAD_LIMIT as u32;
+        for id in 1..=last {
+            let place = table.place(ThreadId(id), &launches, 0) as usize;
+            let at = 1_000_000 - u64::from(id) * 10;
+            table.rows[place].place(at, at + 5, ApiFunctionId(0), ApiClass::Other);
+        }
+        let end = Timestamp::from_nanos(9);
+        table.rows[last as usize - 1].push(ApiCall { start: end, end, ..ApiCall::default() });
+        assert_eq!(table.place(ThreadId(last + 1), &launches, 0), last - 2, "a call waits for the one before it");
+        assert_eq!(table.rows[last as usize - 2].newest_end(), 0, "nothing is left of it");
+        assert_eq!((table.rows.len(), table.places.len()), (THREAD_LIMIT, THREAD_LIMIT));
+        assert_eq!(table.place(ThreadId(last), &launches, 0), last - 1);
+    }
+
+    #[test]
+    fn when_something_waits_for_every_thread_a_place_is_shared_until_the_next_flush() {
+        let launches = Launches::default();
+        let mut table = ThreadTable::default();
+        for id in 0..THREAD_LIMIT as u32 {
+            let place = table.place(ThreadId(id), &launches, 0) as usize;
+            table.rows[place].push(ApiCall::default());
+        }
+        let new = ThreadId(7 + THREAD_LIMIT as u32);
+        assert_eq!(table.place(new, &launches, 0), 7);
+        table.rows[9] = HostThread::default();
+        assert_eq!(table.place(new, &launches, 0), 7);
+        assert_eq!(table.place(new, &launches, 1), 9);
     }
 }

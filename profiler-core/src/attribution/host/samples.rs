@@ -9,10 +9,9 @@
 
 use std::collections::VecDeque;
 
-use super::host_cause::HostCause;
-use super::leaf::Leaf;
-use super::loaders::Stage;
-use super::stacks::{LineId, StackClass};
+use super::stacks::{LineId, StackClass, Stage};
+use crate::attribution::host_cause::HostCause;
+use crate::attribution::leaf::Leaf;
 use crate::record::{HostSample, InterpreterLock, StackId, ThreadState};
 
 /// Samples kept of one thread (48 bytes each, 1.5 MiB): 109 s at 300 samples a second. What is older than an open gap
@@ -28,7 +27,7 @@ const LOADER_LIMIT: usize = 16_384;
 
 /// A sample of the thread, judged.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct HostSampleView {
+pub(crate) struct HostSampleView {
     since: u64,
     at: u64,
     /// Of the time since `since`, nanoseconds; together at most that.
@@ -46,9 +45,9 @@ pub(super) struct HostSampleView {
 
 /// Time for which one sample speaks, or a range that the program put around its data loader.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SampleEvidence {
-    pub(super) from: u64,
-    pub(super) to: u64,
+pub(crate) struct SampleEvidence {
+    pub(crate) from: u64,
+    pub(crate) to: u64,
     source: Source,
 }
 
@@ -91,7 +90,7 @@ pub struct SampleTotals {
 }
 
 impl SampleTotals {
-    pub(super) fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.samples += other.samples;
         self.collecting += other.collecting;
         self.covered_ns = self.covered_ns.saturating_add(other.covered_ns);
@@ -108,7 +107,7 @@ impl SampleTotals {
 
 /// The samples of one thread.
 #[derive(Debug, Default)]
-pub(super) struct HostSamples {
+pub(crate) struct HostSamples {
     samples: VecDeque<HostSampleView>,
     /// Disjoint, in order.
     loaders: VecDeque<InLoader>,
@@ -121,7 +120,7 @@ pub(super) struct HostSamples {
 
 impl HostSampleView {
     /// Judges a sample of a thread with the stack `class`.
-    pub(super) fn new(sample: &HostSample, class: StackClass) -> Self {
+    pub(crate) fn new(sample: &HostSample, class: StackClass) -> Self {
         let (since, at) = (sample.since.min(sample.at).nanos(), sample.at.nanos());
         let length = at - since;
         let ran = sample.state == ThreadState::Running;
@@ -155,7 +154,7 @@ impl HostSampleView {
 
     /// `nanos` of the time that it speaks for, by cause. When that is not all of the time since the sample before, what
     /// the sample saw the thread do comes first: the rest was outside the host gap as likely as in it.
-    pub(super) fn split(&self, nanos: u64) -> [(HostCause, u64); 3] {
+    pub(crate) fn split(&self, nanos: u64) -> [(HostCause, u64); 3] {
         let off = self.length() - self.on_cpu - self.runnable;
         let [on_cause, ready_cause, off_cause] = self.causes;
         let mut rest = nanos;
@@ -179,7 +178,7 @@ impl HostSampleView {
 
 impl SampleEvidence {
     /// The line that the sample names.
-    pub(super) fn line(&self) -> LineId {
+    pub(crate) fn line(&self) -> LineId {
         match self.source {
             Source::HostSampleView(sample) => sample.line,
             Source::Range(_) => LineId::NONE,
@@ -187,7 +186,7 @@ impl SampleEvidence {
     }
 
     /// The stack of the sample.
-    pub(super) fn stack(&self) -> StackId {
+    pub(crate) fn stack(&self) -> StackId {
         match self.source {
             Source::HostSampleView(sample) => sample.stack,
             Source::Range(_) => StackId::NONE,
@@ -195,7 +194,7 @@ impl SampleEvidence {
     }
 
     /// Whether the thread was in a data loader.
-    pub(super) fn is_loader(&self) -> bool {
+    pub(crate) fn is_loader(&self) -> bool {
         match self.source {
             Source::HostSampleView(sample) => sample.is_loader(),
             Source::Range(_) => true,
@@ -203,7 +202,7 @@ impl SampleEvidence {
     }
 
     /// The part between `from` and `to`, by cause; sums to it.
-    pub(super) fn parts(&self, from: u64, to: u64) -> [(HostCause, u64); 3] {
+    pub(crate) fn parts(&self, from: u64, to: u64) -> [(HostCause, u64); 3] {
         let nanos = self.to.min(to).saturating_sub(self.from.max(from));
         match self.source {
             Source::HostSampleView(sample) => sample.split(nanos),
@@ -213,7 +212,7 @@ impl SampleEvidence {
 }
 
 impl HostSamples {
-    pub(super) fn push(&mut self, sample: HostSampleView) {
+    pub(crate) fn push(&mut self, sample: HostSampleView) {
         let totals = &mut self.totals;
         let off = sample.length() - sample.on_cpu - sample.runnable;
         totals.samples += 1;
@@ -240,7 +239,7 @@ impl HostSamples {
     }
 
     /// Keeps no more samples than this thread's part, there being `threads`.
-    pub(super) fn limit(&mut self, threads: usize) {
+    pub(crate) fn limit(&mut self, threads: usize) {
         let limit = (SAMPLES_TOGETHER / threads.max(1)).max(FEWEST_SAMPLES);
         if self.samples.len() > limit {
             self.samples.drain(..self.samples.len() - limit);
@@ -249,12 +248,12 @@ impl HostSamples {
     }
 
     /// Sums over all samples.
-    pub(super) fn totals(&self) -> &SampleTotals {
+    pub(crate) fn totals(&self) -> &SampleTotals {
         &self.totals
     }
 
     /// The thread enters a data loader at `at`, as the program says.
-    pub(super) fn enter_loader(&mut self, at: u64, cause: HostCause) {
+    pub(crate) fn enter_loader(&mut self, at: u64, cause: HostCause) {
         if self.loaders.back().is_some_and(|newest| newest.end == u64::MAX) {
             self.within += 1;
             return;
@@ -267,7 +266,7 @@ impl HostSamples {
     }
 
     /// It leaves the one entered last.
-    pub(super) fn leave_loader(&mut self, at: u64) {
+    pub(crate) fn leave_loader(&mut self, at: u64) {
         if self.within > 0 {
             self.within -= 1;
         } else if let Some(newest) = self.loaders.back_mut() {
@@ -276,13 +275,13 @@ impl HostSamples {
     }
 
     /// Whether the program named its data loader before `time`: what it did not name then, is none.
-    pub(super) fn loader_named_before(&self, time: u64) -> bool {
+    pub(crate) fn loader_named_before(&self, time: u64) -> bool {
         self.named_from.is_some_and(|from| from < time)
     }
 
     /// What is claimed of the host gap from `from` to `to`: disjoint, in order, within it. A range around the data
     /// loader goes before what samples saw, unless they saw the loader too: they know more of it.
-    pub(super) fn claims(&self, from: u64, to: u64) -> Vec<SampleEvidence> {
+    pub(crate) fn claims(&self, from: u64, to: u64) -> Vec<SampleEvidence> {
         let samples = self.claims_of_samples(from, to);
         let first = self.loaders.partition_point(|loader| loader.end <= from);
         let mut loaders = self.loaders.range(first..).take_while(|loader| loader.start < to).peekable();
@@ -326,7 +325,7 @@ impl HostSamples {
     }
 
     /// Forgets samples that no host gap from `keep_from` on can need.
-    pub(super) fn forget_before(&mut self, keep_from: u64) {
+    pub(crate) fn forget_before(&mut self, keep_from: u64) {
         while self.samples.front().is_some_and(|sample| sample.at < keep_from) {
             self.samples.pop_front();
         }

@@ -1,0 +1,453 @@
+//! What runs on the devices of the process: operations in order of begin, turned into segments that touch.
+//!
+//! Operations wait until the watermark passes their begin; then nothing earlier can come any more and each takes
+//! its place once, so that no memory grows with the run.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+use super::account::DeviceAccount;
+use super::gap::{self, InputGaps, Next};
+use super::host::Host;
+use super::host_cause::Subject;
+use super::launch_order::LaunchOrder;
+use super::leaf::{BUSY_COUNT, Leaf};
+use super::operation::{LONGEST_WINDOW, Operation};
+use super::ranges::Ranges;
+use super::segments::Idle;
+use super::simulation_feed::SimulationFeed;
+use super::step_sequence::StepSequence;
+use crate::collections::slab::Slab;
+use crate::collections::sorted_runs::InOrder;
+use crate::counters::engine::Counters;
+use crate::counters::estimate::Activity;
+use crate::record::DeviceId;
+use crate::steps::{Cut, PeriodFacts};
+use crate::thresholds::CLOCK_SLACK_NANOS;
+
+/// Devices of one process; ordinals beyond are damage.
+const DEVICE_LIMIT: usize = 256;
+/// Operations of the busiest device that are entered, and simulated, at a time: they stay in the processor's caches
+/// meanwhile.
+const SLICE: usize = 512;
+
+/// The timelines of all devices, and what they feed.
+#[derive(Debug, Default)]
+pub(super) struct Devices {
+    /// By ordinal.
+    pub(super) timelines: Vec<Timeline>,
+    /// All operations that wait: for their launch, then for the watermark.
+    pub(super) operations: Slab<Operation>,
+    pub(super) simulation: SimulationFeed,
+    pub(super) counters: Counters,
+    segments_logged: bool,
+    /// Whether forgotten steps are kept until they are taken.
+    step_overflow_kept: bool,
+}
+
+impl Devices {
+    /// The accounts of every device on which something ran.
+    pub(super) fn accounts(&self) -> impl Iterator<Item = &DeviceAccount> {
+        self.timelines.iter().map(|timeline| &timeline.account)
+    }
+
+    /// As [`accounts`](Self::accounts).
+    pub(super) fn accounts_mut(&mut self) -> impl Iterator<Item = &mut DeviceAccount> {
+        self.timelines.iter_mut().map(|timeline| &mut timeline.account)
+    }
+
+    /// The timeline of a device on which something ran.
+    pub(super) fn timeline(&self, device: DeviceId) -> Option<&Timeline> {
+        self.timelines.iter().find(|timeline| timeline.account.id() == device)
+    }
+
+    /// Where the timeline of a device is; it gets one if there is room.
+    #[inline]
+    pub(super) fn index(&mut self, device: DeviceId) -> Option<usize> {
+        // Nearly always the ordinals are 0, 1 and so on.
+        let usual = device.0 as usize;
+        if self.timelines.get(usual).is_some_and(|timeline| timeline.account.id() == device) {
+            return Some(usual);
+        }
+        self.find_or_add(device)
+    }
+
+    #[cold]
+    fn find_or_add(&mut self, device: DeviceId) -> Option<usize> {
+        match self.timelines.binary_search_by_key(&device, |timeline| timeline.account.id()) {
+            Ok(index) => Some(index),
+            Err(_) if self.timelines.len() >= DEVICE_LIMIT => None,
+            Err(index) => {
+                let mut timeline = Timeline::new(device);
+                if self.segments_logged {
+                    timeline.account.log_segments();
+                }
+                if self.step_overflow_kept {
+                    timeline.account.keep_step_overflow();
+                }
+                self.timelines.insert(index, timeline);
+                Some(index)
+            }
+        }
+    }
+
+    /// Notes what the timelines are given from here on.
+    pub(super) fn log_segments(&mut self) {
+        self.segments_logged = true;
+        self.accounts_mut().for_each(DeviceAccount::log_segments);
+    }
+
+    /// Keeps forgotten steps until they are taken.
+    pub(super) fn keep_step_overflow(&mut self) {
+        self.step_overflow_kept = true;
+        self.accounts_mut().for_each(DeviceAccount::keep_step_overflow);
+    }
+
+    /// Tells the counters what ran, where there are any.
+    #[inline]
+    pub(super) fn sampled(&mut self, operation: &Operation, activity: Activity) {
+        if self.counters.is_sampled() {
+            self.counters.ran(operation.device, activity, operation.start, operation.end);
+        }
+    }
+
+    /// Operations that the watermark has not passed.
+    pub(super) fn pending(&self) -> usize {
+        self.timelines.iter().map(Timeline::pending).sum()
+    }
+
+    /// Enters everything before `watermark`. Where a flush falls does not matter, so it is done in slices of time.
+    /// Gives the number of operations that were refused.
+    pub(super) fn advance(&mut self, watermark: u64, host: &Host, ranges: &mut Ranges) -> u64 {
+        for timeline in &mut self.timelines {
+            timeline.sort(&self.operations);
+        }
+        let busiest = self.timelines.iter().max_by_key(|timeline| timeline.pending());
+        let slices = busiest.into_iter().flat_map(|timeline| timeline.every(SLICE));
+        let slices: Vec<u64> = slices.take_while(|&to| to < watermark).chain([watermark]).collect();
+        slices.into_iter().map(|to| self.advance_slice(to, host, ranges)).sum()
+    }
+
+    fn advance_slice(&mut self, watermark: u64, host: &Host, ranges: &mut Ranges) -> u64 {
+        let mut refused = 0;
+        for timeline in &mut self.timelines {
+            refused += timeline.advance(watermark, &mut self.operations, host, &mut self.simulation, ranges);
+            self.simulation.take_findings(&mut timeline.account, &mut timeline.inputs.waits);
+        }
+        self.simulation.advance(watermark);
+        refused
+    }
+
+    /// The earliest point up to which a timeline is final. A device on which nothing runs yet has no gap that could
+    /// need old calls.
+    pub(super) fn oldest_position(&self) -> Option<u64> {
+        self.accounts().map(DeviceAccount::position).filter(|&position| position != 0).min()
+    }
+}
+
+/// One device's timeline and its accounts.
+#[derive(Debug)]
+pub(super) struct Timeline {
+    pub(super) account: DeviceAccount,
+    /// Operations that the watermark has not passed: begins, and places in the slab.
+    pending: InOrder<(u64, u32)>,
+    launch_order: LaunchOrder,
+    running: Running,
+    /// Host gaps before input batches.
+    pub(super) inputs: InputGaps,
+}
+
+/// What came too late, nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Late {
+    pub(super) total: u64,
+    pub(super) patched: u64,
+}
+
+impl Timeline {
+    pub(super) fn new(id: DeviceId) -> Self {
+        Self {
+            account: DeviceAccount::new(id),
+            pending: InOrder::default(),
+            launch_order: LaunchOrder::default(),
+            running: Running::default(),
+            inputs: InputGaps::default(),
+        }
+    }
+
+    /// What the steps of the device launch.
+    pub(super) fn sequence(&self) -> &StepSequence {
+        self.launch_order.sequence()
+    }
+
+    /// What is known of steps of so many launches.
+    pub(super) fn facts(&self, period: u32) -> PeriodFacts {
+        self.launch_order.facts(period)
+    }
+
+    /// Operations that the watermark has not passed.
+    pub(super) fn pending(&self) -> usize {
+        self.pending.waiting().len()
+    }
+
+    /// Adds the operation that lies at `place`, which is freed once it is entered. If its time is entered already, it
+    /// takes what idle time it can; the rest goes on.
+    #[inline]
+    pub(super) fn push(
+        &mut self,
+        place: u32,
+        operations: &mut Slab<Operation>,
+        simulation: &mut SimulationFeed,
+    ) -> Late {
+        let operation = &operations[place];
+        self.account.operations += 1;
+        if operation.graph {
+            self.account.graph_operations += 1;
+            self.account.graph_ns = self.account.graph_ns.saturating_add(operation.end - operation.start);
+        }
+        if operation.start < self.account.position() {
+            return self.push_late(place, operations, simulation);
+        }
+        self.launch_order.push(operation, place);
+        simulation.launched(operation);
+        self.pending.push((operation.start, place));
+        Late::default()
+    }
+
+    #[cold]
+    fn push_late(&mut self, place: u32, operations: &mut Slab<Operation>, simulation: &mut SimulationFeed) -> Late {
+        let operation = &mut operations[place];
+        simulation.operation(operation);
+        let position = self.account.position();
+        let to = operation.end.min(position);
+        let total = to - operation.start;
+        let patched = self.account.patch(operation.leaf, operation.start, to);
+        if operation.end <= position {
+            operations.remove(place);
+        } else {
+            operation.start = position;
+            // Its place in launch order has gone by.
+            operation.status.shown = true;
+            operation.late = true;
+            self.pending.push((position, place));
+        }
+        Late { total, patched }
+    }
+
+    /// Puts what was pushed in order: before the first advance behind it.
+    pub(super) fn sort(&mut self, operations: &Slab<Operation>) {
+        // Operations that begin together get an order of their own, so that the one which ends a gap does not depend on
+        // the order of delivery.
+        self.pending.sort(|a, b| match a.0.cmp(&b.0) {
+            Ordering::Equal => {
+                let (a, b) = (&operations[a.1], &operations[b.1]);
+                (a.correlation, a.stream, a.end, a.leaf).cmp(&(b.correlation, b.stream, b.end, b.leaf))
+            }
+            unequal => unequal,
+        });
+        self.launch_order.sort(operations);
+    }
+
+    /// The begins of the operations that wait.
+    pub(super) fn begins(&self) -> impl Iterator<Item = u64> {
+        self.pending.waiting().iter().map(|&(start, _)| start)
+    }
+
+    /// The begins of every so manyth of the operations that wait.
+    pub(super) fn every(&self, step: usize) -> impl Iterator<Item = u64> {
+        self.begins().skip(step).step_by(step)
+    }
+
+    /// Enters everything before `watermark`, and tells the simulation of it. Gives the number of operations that cannot
+    /// be part of any window, or of what a device can run at once.
+    pub(super) fn advance(
+        &mut self,
+        watermark: u64,
+        operations: &mut Slab<Operation>,
+        host: &Host,
+        simulation: &mut SimulationFeed,
+        ranges: &mut Ranges,
+    ) -> u64 {
+        let mut refused = 0;
+        self.launch_order.show(operations, watermark, &host.marks);
+        let watermark = self.first_hidden(operations, watermark).unwrap_or(watermark);
+        let mut pending = std::mem::take(&mut self.pending);
+        for &(_, place) in pending.take_while(|&(start, _)| start < watermark) {
+            let operation = &operations[place];
+            if !operation.late {
+                simulation.operation(operation);
+            }
+            let cut = self.launch_order.take_cut(place, &operation.status);
+            let window_start = if self.account.position() == 0 { operation.start } else { self.account.start() };
+            let beyond = operation.end - window_start > LONGEST_WINDOW;
+            if !beyond {
+                self.enter_ends(operation.start);
+            }
+            if beyond || self.running.is_full() {
+                refused += 1;
+                self.account.operations -= 1;
+                if operation.graph {
+                    self.account.graph_operations -= 1;
+                    self.account.graph_ns = self.account.graph_ns.saturating_sub(operation.end - operation.start);
+                }
+            } else {
+                self.begin(operation, cut, host, ranges);
+            }
+            operations.remove(place);
+        }
+        self.pending = pending;
+        self.enter_ends(watermark);
+        debug_assert_eq!(self.account.leaves().iter().sum::<u64>(), self.account.window_ns());
+        refused
+    }
+
+    /// The begin of the first operation before `watermark` that was not shown. None begins more than the clock slack
+    /// before its place in launch order.
+    fn first_hidden(&self, operations: &Slab<Operation>, watermark: u64) -> Option<u64> {
+        let waiting = self.pending.waiting();
+        let from = waiting.partition_point(|&(start, _)| start < watermark.saturating_sub(CLOCK_SLACK_NANOS));
+        let mut near = waiting[from..].iter().take_while(|&&(start, _)| start < watermark);
+        near.find(|&&(_, place)| !operations[place].status.shown).map(|&(start, _)| start)
+    }
+
+    /// Enters busy time up to the last end that is not after `limit`.
+    #[inline]
+    fn enter_ends(&mut self, limit: u64) {
+        while let Some(end) = self.running.next_end()
+            && end <= limit
+        {
+            if end > self.account.position() {
+                self.account.busy(self.running.leaves(), end);
+            }
+            self.running.end();
+        }
+    }
+
+    fn begin(&mut self, operation: &Operation, cut: Option<Cut>, host: &Host, ranges: &mut Ranges) {
+        let start = operation.start;
+        let from = self.account.position();
+        let running = self.running.leaves();
+        let busy_until = if running != 0 { start } else { from };
+        if from == 0 {
+            self.account.open(start);
+        } else if running != 0 {
+            if start > from {
+                self.account.busy(running, start);
+            }
+        } else if start > from {
+            let thread = operation.launch.and_then(|launch| host.threads.rows.get(launch.thread as usize));
+            let lost_end =
+                operation.launch.and_then(|launch| host.launches.lost_within(launch.thread, from, launch.start));
+            let next = Next { operation, producer: host.dependencies.producer(operation, from) };
+            gap::explain(&mut self.account, &mut self.inputs, &next, thread, lost_end);
+            let thread = operation.launch.and_then(|launch| host.threads.ids().get(launch.thread as usize)).copied();
+            self.account.end_gap(from, operation, thread);
+            if let Some(launch) = operation.launch.filter(|_| ranges.any()) {
+                for Idle { leaf, from, to } in self.account.idle_since(from) {
+                    ranges.idle(launch.thread, launch.start, leaf, from, to);
+                }
+            }
+        }
+        if let Some(launch) = operation.launch.filter(|_| ranges.any()) {
+            let kernel = if let Subject::Kernel(name) = operation.subject { Some(name) } else { None };
+            ranges.operation(launch.thread, launch.start, (start, operation.end), kernel);
+        }
+        self.account.begin(operation, cut);
+        if let Some(launch) = operation.launch.filter(|_| operation.status.first) {
+            self.account.launched(&launch, busy_until);
+        }
+        self.running.begin(operation.leaf, operation.end);
+    }
+}
+
+/// Operations that may run at once (16 bytes each): five hundred times as many as a device runs kernels.
+const RUNNING_LIMIT: usize = 1 << 16;
+
+/// The operations that run on a device at one instant: how many of each leaf, and which ends first. Mostly there is
+/// one, so that the one which ends first lies apart and the heap of the others is left alone.
+#[derive(Debug, Default)]
+struct Running {
+    /// End and leaf of the one that ends first.
+    first: Option<(u64, u8)>,
+    others: BinaryHeap<Reverse<(u64, u8)>>,
+    counts: [u32; BUSY_COUNT],
+    /// Bit by leaf: whether its counter is not zero.
+    mask: u32,
+}
+
+impl Running {
+    /// A bit for each leaf that runs.
+    #[inline]
+    fn leaves(&self) -> u32 {
+        self.mask
+    }
+
+    /// When the first of them ends.
+    #[inline]
+    fn next_end(&self) -> Option<u64> {
+        self.first.map(|(end, _)| end)
+    }
+
+    /// Whether no more can run at once.
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.others.len() >= RUNNING_LIMIT
+    }
+
+    /// An operation begins that ends at `end`.
+    #[inline]
+    fn begin(&mut self, leaf: Leaf, end: u64) {
+        self.counts[leaf as usize] += 1;
+        self.mask |= 1 << leaf as u8;
+        let new = (end, leaf as u8);
+        match self.first {
+            None => self.first = Some(new),
+            Some(first) => {
+                self.first = Some(first.min(new));
+                self.others.push(Reverse(first.max(new)));
+            }
+        }
+    }
+
+    /// The one that ends first ends.
+    #[inline]
+    fn end(&mut self) {
+        let Some((_, leaf)) = self.first else { return };
+        self.first = if self.others.is_empty() { None } else { self.others.pop().map(|Reverse(next)| next) };
+        let leaf = usize::from(leaf);
+        self.counts[leaf] -= 1;
+        if self.counts[leaf] == 0 {
+            self.mask &= !(1 << leaf);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_device_runs_so_many_at_once() {
+        let mut running = Running::default();
+        (0..=RUNNING_LIMIT as u64).for_each(|end| running.begin(Leaf::Compute, end));
+        assert!(running.is_full());
+        running.end();
+        assert!(!running.is_full());
+    }
+
+    #[test]
+    fn they_end_in_order_and_each_leaf_runs_until_its_last_ends() {
+        let mut running = Running::default();
+        let (compute, memset) = (1 << Leaf::Compute as u8, 1 << Leaf::Memset as u8);
+        for (leaf, end) in [(Leaf::Compute, 50), (Leaf::Memset, 20), (Leaf::Compute, 30), (Leaf::Compute, 90)] {
+            running.begin(leaf, end);
+        }
+        let mut seen = Vec::new();
+        while let Some(end) = running.next_end() {
+            seen.push((end, running.leaves()));
+            running.end();
+        }
+        assert_eq!(seen, [(20, compute | memset), (30, compute), (50, compute), (90, compute)]);
+        assert_eq!(running.leaves(), 0);
+    }
+}

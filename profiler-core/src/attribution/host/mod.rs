@@ -1,0 +1,250 @@
+//! What the host did: its threads with their calls and samples, what those launched, and the memory that they took.
+//!
+//! Calls come in any order within a flush. They are put in order by thread, told apart from those made inside others,
+//! and known to the rest of the engine as launches, as time in a function, and as what ends a host gap of their thread.
+//! A call is placed by the first flush that passes its end: until then one around it may be missing. Host samples are
+//! judged at once, because their stacks are in the dictionary.
+//!
+//! Reading order: [`threads`] (calls in order), [`launches`] (which call launched what), [`dependencies`] (what a
+//! stream waited for), [`samples`] with [`stacks`] (what a thread did between calls), [`launch_lines`] (which line
+//! launched a kernel), [`memory`].
+
+pub(super) mod dependencies;
+pub(super) mod launch_lines;
+pub(super) mod launches;
+pub(super) mod memory;
+pub(super) mod samples;
+pub(super) mod stacks;
+pub(super) mod threads;
+
+use self::dependencies::Dependencies;
+use self::launch_lines::{LaunchLines, LaunchSampleCounts, SampledCall};
+use self::launches::{Launch, Launches};
+use self::memory::Memory;
+use self::samples::HostSampleView;
+use self::stacks::Stacks;
+use self::threads::{HostThread, Nesting, ThreadTable};
+use super::api::{ApiClass, ApiClasses};
+use super::launch_order::StepMarks;
+use super::operation::{Delivery, LONGEST_WINDOW, is_no_time};
+use super::ranges::{Finding, Ranges};
+use super::simulation_feed::SimulationFeed;
+use super::statistics::ApiTable;
+use crate::dictionary::Dictionary;
+use crate::record::{ApiCall, HostSample, MemoryEvent, Overhead, OverheadKind, RangeEvent, ThreadId, Timestamp};
+use crate::thresholds::FUTURE_NANOS;
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(super) struct Host {
+    api_classes: ApiClasses,
+    pub(super) api_table: ApiTable,
+    pub(super) threads: ThreadTable,
+    pub(super) launches: Launches,
+    pub(super) launch_lines: LaunchLines,
+    pub(super) dependencies: Dependencies,
+    pub(super) marks: StepMarks,
+    pub(super) stacks: Stacks,
+    pub(super) memory: Memory,
+}
+
+impl Host {
+    pub(super) fn push_call(&mut self, mut call: ApiCall, delivery: &mut Delivery) {
+        delivery.completeness.api_calls += 1;
+        if is_no_time(call.start.nanos()) || is_no_time(call.end.nanos()) {
+            delivery.completeness.bad_timestamps += 1;
+            return;
+        }
+        if call.end < call.start {
+            delivery.completeness.clamped_clocks += 1;
+            call.end = call.start;
+        }
+        self.thread(call.thread, delivery).push(call);
+    }
+
+    /// Only what tracing itself costs a thread is kept: module loading and the like are the program's own doing and
+    /// show as API time.
+    pub(super) fn push_overhead(&mut self, overhead: &Overhead, delivery: &mut Delivery) {
+        delivery.completeness.overheads += 1;
+        let by_tracing = matches!(
+            overhead.kind,
+            OverheadKind::BufferFlush
+                | OverheadKind::Instrumentation
+                | OverheadKind::Resource
+                | OverheadKind::ActivityBufferRequest
+                | OverheadKind::UnifiedMemoryInit
+        );
+        if by_tracing && overhead.thread.0 != 0 && overhead.start != Timestamp::ZERO {
+            let thread = self.thread(overhead.thread, delivery);
+            thread.push_overhead(overhead.start.nanos(), overhead.end.nanos());
+        }
+    }
+
+    pub(super) fn push_sample(&mut self, sample: &HostSample, delivery: &mut Delivery, dictionary: &Dictionary) {
+        delivery.completeness.samples += 1;
+        let (since, at) = (sample.since.nanos(), sample.at.nanos());
+        if since == 0 || at < since || at - since > LONGEST_WINDOW {
+            delivery.completeness.bad_timestamps += 1;
+            return;
+        }
+        let class = self.stacks.get(sample.stack, dictionary);
+        let thread = self.thread(sample.thread, delivery);
+        thread.samples.push(HostSampleView::new(sample, class));
+        thread.launch_samples.push(at, sample.stack);
+    }
+
+    pub(super) fn push_memory(&mut self, event: &MemoryEvent, delivery: &mut Delivery) {
+        delivery.completeness.memory_events += 1;
+        if event.at == Timestamp::ZERO {
+            delivery.completeness.bad_timestamps += 1;
+            return;
+        }
+        self.memory.push(event);
+    }
+
+    /// Ranges have to be in order before they mean anything, so they are put aside until the flush that passes them.
+    pub(super) fn push_range(
+        &mut self,
+        event: &RangeEvent,
+        ranges: &mut Ranges,
+        delivery: &mut Delivery,
+        dictionary: &Dictionary,
+    ) {
+        delivery.completeness.ranges += 1;
+        if event.at == Timestamp::ZERO {
+            delivery.completeness.bad_timestamps += 1;
+            return;
+        }
+        let thread = self.threads.place(event.thread, &self.launches, delivery.flush);
+        ranges.push(event, thread, dictionary);
+    }
+
+    #[inline]
+    fn thread(&mut self, id: ThreadId, delivery: &Delivery) -> &mut HostThread {
+        let place = self.threads.place(id, &self.launches, delivery.flush);
+        &mut self.threads.rows[place as usize]
+    }
+
+    /// Places the calls that ended up to `horizon`, and all that began up to `begun`, complete or not.
+    pub(super) fn place_calls(
+        &mut self,
+        horizon: u64,
+        begun: u64,
+        simulation: &mut SimulationFeed,
+        delivery: &mut Delivery,
+        dictionary: &Dictionary,
+    ) {
+        self.memory.advance(horizon);
+        let latest = delivery.newest_flush.saturating_add(FUTURE_NANOS);
+        let threads = self.threads.rows.len();
+        for index in 0..self.threads.rows.len() {
+            let mut newest_launch = None;
+            self.threads.rows[index].sort_pending();
+            while let Some(call) = self.threads.rows[index].take_next(horizon, latest, begun) {
+                let (start, end) = (call.start.nanos(), call.end.nanos());
+                if delivery.is_damaged(start, end) {
+                    delivery.completeness.bad_timestamps += 1;
+                    continue;
+                }
+                delivery.observe(start, end);
+                self.place_call(index, &call, &mut newest_launch, simulation, delivery, dictionary);
+            }
+            self.threads.rows[index].limit(threads);
+        }
+    }
+
+    /// `newest_launch` is the launch of the newest outermost call, when it launches: its bounds and sequence.
+    fn place_call(
+        &mut self,
+        index: usize,
+        call: &ApiCall,
+        newest_launch: &mut Option<(Launch, u64)>,
+        simulation: &mut SimulationFeed,
+        delivery: &mut Delivery,
+        dictionary: &Dictionary,
+    ) {
+        let (start, end) = (call.start.nanos(), call.end.nanos());
+        self.memory.called(index as u32, call);
+        let class = self.api_classes.get(call.function, dictionary);
+        let thread = &mut self.threads.rows[index];
+        let succeeded = call.return_value == 0;
+        let before = thread.newest_end();
+        match thread.place(start, end, call.function, class) {
+            Nesting::Outermost => {
+                let launches = class.launches() && succeeded && !thread.capturing;
+                let sampled = thread.launch_samples.any_until(end) && {
+                    let launches = launches.then_some(class);
+                    let call = SampledCall { thread: index as u32, before, start, end, launches };
+                    self.launch_lines.placed(call, &mut thread.launch_samples, dictionary)
+                };
+                simulation.call(index, call, class, launches);
+                if class == ApiClass::Synchronize && succeeded {
+                    self.marks.waits.push(index as u32, call.function, end);
+                }
+                self.api_table.add(call.function, end - start, succeeded);
+                *newest_launch = None;
+                if succeeded {
+                    match class {
+                        ApiClass::CaptureBegin => thread.capturing = true,
+                        ApiClass::CaptureEnd => thread.capturing = false,
+                        _ => {}
+                    }
+                    if class.launches() {
+                        thread.launches = true;
+                        let launch = Launch { start, end, thread: index as u32, class, sampled };
+                        let sequence = self.launches.insert(call.correlation, launch, thread.capturing);
+                        *newest_launch = Some((launch, sequence));
+                    }
+                }
+            }
+            Nesting::Within { start, end } => {
+                delivery.completeness.nested_api_calls += 1;
+                if !succeeded || !class.launches() {
+                    return;
+                }
+                thread.launches = true;
+                simulation.call(index, call, class, true);
+                match newest_launch {
+                    Some((launch, sequence)) if launch.start == start => {
+                        self.launches.alias(call.correlation, *launch, *sequence);
+                    }
+                    _ => {
+                        // A launch inside a call that is not known to launch.
+                        let launch = Launch { start, end, thread: index as u32, class, sampled: false };
+                        let sequence = self.launches.insert(call.correlation, launch, thread.capturing);
+                        *newest_launch = Some((launch, sequence));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Places the range events up to `horizon`, before the timelines advance to it.
+    pub(super) fn place_ranges(&mut self, horizon: u64, ranges: &mut Ranges) {
+        for finding in ranges.advance(horizon) {
+            match finding {
+                Finding::Step { thread, at } => self.marks.push(thread, Timestamp::from_nanos(at)),
+                Finding::LoaderBegins { thread, at, cause } => {
+                    self.threads.rows[thread as usize].samples.enter_loader(at, cause);
+                }
+                Finding::LoaderEnds { thread, at } => self.threads.rows[thread as usize].samples.leave_loader(at),
+            }
+        }
+        self.memory.place(|thread, at| ranges.innermost(thread, at));
+    }
+
+    /// When the oldest call began that is not placed.
+    pub(super) fn oldest_pending(&self) -> Option<u64> {
+        self.threads.rows.iter().filter_map(HostThread::earliest_pending).min()
+    }
+
+    /// Forgets what no gap from `keep_from` on can need.
+    pub(super) fn forget_before(&mut self, keep_from: u64) {
+        self.threads.rows.iter_mut().for_each(|thread| thread.forget_before(keep_from));
+    }
+
+    /// Where the samples of all threads went.
+    pub(super) fn launch_sample_counts(&self) -> LaunchSampleCounts {
+        self.launch_lines.counts(self.threads.rows.iter().map(|thread| &thread.launch_samples))
+    }
+}

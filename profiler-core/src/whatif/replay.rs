@@ -1,0 +1,257 @@
+//! The recurrence of the simulation: each call, operation and step advances the clocks of every world.
+//!
+//! What happens comes in the order of time; [`Simulation`](super::Simulation) sees to that.
+
+use super::combinations::Combinations;
+use super::device::{Launch, Progress, Streams};
+use super::estimate::WhatIf;
+use super::gaps::QueuedGaps;
+use super::host::{Begun, SHORT_CALL_NANOS, Threads};
+use super::input::{Call, CallClass, Operation, OperationClass, READBACK_BYTES};
+use super::launches::{self, GraphNodes, Launches, Told};
+use super::sampling::Sampling;
+use super::scenario::{SCENARIO_COUNT, ScenarioKind};
+use super::steps::{StepTimes, Steps};
+use super::worlds::{CHOSEN_COUNT, Clocks, Origin, Removed, WORLD_COUNT, Worlds, as_clock, is_traced, later};
+use crate::attribution::api::BLOCKING_COPY_NANOS;
+use crate::record::{DeviceId, ThreadId};
+use crate::steps::StepSeries;
+
+/// An operation that ended at most this long before a waiting call returned is what released it: waking a thread
+/// takes some microseconds to some tens.
+pub const RELEASE_NANOS: u64 = 40_000;
+/// Devices of one process; operations on others are not simulated.
+const DEVICE_LIMIT: usize = 256;
+
+#[derive(Clone, Debug, Default)]
+struct Device {
+    id: DeviceId,
+    progress: Progress,
+    gaps: QueuedGaps,
+    steps: Steps,
+}
+
+/// See the [module](self).
+#[derive(Clone, Debug, Default)]
+pub(super) struct Replay {
+    threads: Threads,
+    pub(super) streams: Streams,
+    devices: Vec<Device>,
+    pub(super) origin: Origin,
+    launches: Launches,
+    pub(super) nodes: GraphNodes,
+    pub(super) told: Told,
+    worlds: Worlds,
+    combinations: Combinations,
+    pub(super) sampling: Sampling,
+}
+
+impl Replay {
+    /// Simulates all steps however many there are.
+    pub(super) fn of_all_steps() -> Self {
+        Self { sampling: Sampling::whole(), ..Self::default() }
+    }
+
+    /// The thread waited for an input batch from `start` to `end`, between two calls.
+    pub(super) fn input_wait(&mut self, thread: ThreadId, start: u64, end: u64) {
+        self.threads.input_wait(thread, start, end);
+    }
+
+    pub(super) fn what_if(&self, device: DeviceId, series: StepSeries, since: u64) -> Option<WhatIf> {
+        let device = self.device(device)?;
+        let rows = device.steps.rows(series);
+        let combined = self.combinations.results((device.id, series));
+        Some(WhatIf::of(&rows[rows.partition_point(|row| row.began < since)..], combined))
+    }
+
+    pub(super) fn steps(&self, device: DeviceId, series: StepSeries) -> &[StepTimes] {
+        self.device(device).map_or(&[], |device| device.steps.rows(series))
+    }
+
+    pub(super) fn clocks(&self, device: DeviceId) -> Option<[u64; SCENARIO_COUNT]> {
+        let clocks = self.device(device)?.progress.clocks;
+        Some(std::array::from_fn(|world| self.origin.time(clocks[world])))
+    }
+
+    fn device(&self, id: DeviceId) -> Option<&Device> {
+        self.devices.iter().find(|device| device.id == id)
+    }
+
+    /// A step of `series` begins on the device. Whether it is the last before a pause, so that all begins anew.
+    pub(super) fn boundary(&mut self, at: u64, device: DeviceId, series: StepSeries) -> bool {
+        let devices = self.devices.len() as u64;
+        let Some(device) = self.devices.iter_mut().find(|known| known.id == device) else { return false };
+        if !self.sampling.counts(devices) {
+            return false;
+        }
+        let step = device.steps.boundary(&device.progress, series, self.sampling.stands_for());
+        let of = (device.id, series);
+        if let Some(sets) = step.and_then(|step| self.combinations.step(of, &step, &self.threads.costs)) {
+            self.choose(sets);
+        }
+        let paused = self.sampling.counted(at, devices);
+        if paused {
+            self.restart();
+        }
+        paused
+    }
+
+    /// From here on the chosen worlds are without these sets; each begins as the named world beside it.
+    fn choose(&mut self, sets: [(Removed, usize); CHOSEN_COUNT]) {
+        self.worlds.chosen = sets.map(|(set, _)| set);
+        let starts = sets.map(|(_, start)| start);
+        let mut change = |clocks: &mut Clocks| launches::begin(clocks, starts);
+        self.threads.change_clocks(&mut change);
+        self.streams.change_clocks(&mut change);
+        self.launches.change(starts);
+        for device in &mut self.devices {
+            change(&mut device.progress.clocks);
+            device.steps.change_clocks(&mut change);
+        }
+    }
+
+    /// Begins anew, with what was counted: what comes next is the first that is simulated.
+    pub(super) fn restart(&mut self) {
+        self.threads.forget_clocks();
+        self.streams.forget();
+        for device in &mut self.devices {
+            device.steps.break_off();
+            device.progress.clocks = [self.origin.clock(device.progress.real); WORLD_COUNT];
+        }
+    }
+
+    /// The step that the device is in is none.
+    pub(super) fn break_off(&mut self, device: DeviceId) {
+        self.sampling.break_off();
+        if let Some(device) = self.devices.iter_mut().find(|known| known.id == device) {
+            device.steps.break_off();
+        }
+    }
+
+    /// A thread enters a call. Gives it with what tracing adds to it by the operations that it launches.
+    pub(super) fn enter(&mut self, call: &Call) -> Call {
+        if let Some(thread) = self.threads.get_mut(call.thread)
+            && let Some(outer) = thread.open
+        {
+            if call.start < outer.end {
+                let launch = Launch::of(&outer, thread);
+                self.launches.insert(call.correlation, launch);
+                return *call;
+            }
+            // It returned at the instant it was entered, or right now.
+            self.close(&outer);
+        }
+        let launched = self.told.take(call);
+        let nodes = self.nodes.take(call);
+        let call = Call { tracing_ns: call.tracing_ns.saturating_add(nodes), ..*call };
+        let thread = self.threads.enter(&call, launched, self.origin, &self.worlds);
+        if call.class != CallClass::Other {
+            let launch = Launch::of(&call, thread);
+            self.launches.insert(call.correlation, launch);
+        }
+        call
+    }
+
+    /// A thread may return from the outermost call that it is in.
+    pub(super) fn leave(&mut self, thread: ThreadId, at: u64) {
+        // The return of a nested call finds the outer one still open.
+        let open = self.threads.get_mut(thread).and_then(|thread| thread.open);
+        if let Some(call) = open.filter(|call| call.end <= at) {
+            self.close(&call);
+        }
+    }
+
+    fn close(&mut self, call: &Call) {
+        let Some(thread) = self.threads.get_mut(call.thread) else { return };
+        let (entered, begun) = (&thread.entered, thread.begun.as_ref());
+        let (lasted, untraced) = (call.lasted(), call.untraced());
+        let may_have_waited = match call.class {
+            CallClass::Wait | CallClass::Memory => lasted > SHORT_CALL_NANOS,
+            // A full queue, or pageable memory.
+            CallClass::Launch => untraced > BLOCKING_COPY_NANOS,
+            CallClass::Other => false,
+        };
+        let released = if may_have_waited { released_by(call, begun, &self.streams) } else { None };
+        let stages = released.as_ref().is_some_and(|released| released.staged);
+        // A framework waits right behind such a copy, because its memory may be used again when the call returns.
+        let for_copy = stages || (thread.staged && call.class == CallClass::Wait);
+        let mut clocks = match &released {
+            &Some(Released { at, clocks, .. }) => self.worlds.each(|world, gone| {
+                let entered = entered[world];
+                let from = if gone.never_waits(call.class) { entered } else { later(entered, clocks[world]) };
+                let returned = from + as_clock(gone.wake_up(call.end - at, call.class));
+                let issued = entered + as_clock(SHORT_CALL_NANOS);
+                if for_copy && gone.stages_nothing() && issued < returned { issued } else { returned }
+            }),
+            None => self.worlds.each(|world, gone| {
+                let lasted = if is_traced(world) { lasted } else { untraced };
+                entered[world] + as_clock(gone.call(lasted, call.class))
+            }),
+        };
+        let released = released.as_ref().map(|released| (released.clocks, call.end - released.at));
+        thread.correct_return(call, may_have_waited, released, &mut clocks, &self.worlds);
+        self.threads.leave(call, clocks, stages);
+    }
+
+    /// An operation runs.
+    pub(super) fn run(&mut self, operation: &Operation) {
+        let place = self.devices.iter().position(|device| device.id == operation.device).unwrap_or(self.devices.len());
+        if place == self.devices.len() {
+            if place == DEVICE_LIMIT {
+                return;
+            }
+            self.devices.push(Device { id: operation.device, ..Device::default() });
+        }
+        let device = &mut self.devices[place];
+        let launched_by = operation.launch.map(|launch| launch.correlation);
+        let launch = launched_by.and_then(|correlation| self.launches.get(correlation));
+        let launch = launch.filter(|launch| self.sampling.knows(launch.start));
+        if launch.is_some() || launched_by.is_none() {
+            self.sampling.caught_up();
+        }
+        let took = as_clock(operation.end.saturating_sub(operation.start));
+        match operation.class {
+            OperationClass::CopyToHost if operation.bytes > READBACK_BYTES => {
+                self.threads.costs[ScenarioKind::ReadsReduced as usize] += took;
+            }
+            OperationClass::Communication => {
+                self.threads.costs[ScenarioKind::CommunicationHidden as usize] += took;
+            }
+            _ => {}
+        }
+        if operation.class.is_copy() {
+            self.threads.costs[ScenarioKind::CopiesOverlapped as usize] += took;
+        }
+        let begun =
+            self.streams.run(operation, launch, &mut device.progress, &mut device.gaps, self.origin, &self.worlds);
+        if let (Some(begun), Some(launch)) = (begun, launch)
+            && let Some(thread) = self.threads.get_mut(launch.thread)
+            && thread.open.is_some_and(|call| Some(call.correlation) == launched_by)
+        {
+            thread.begun = Some(begun);
+        }
+    }
+}
+
+/// What a call that waited was waiting for.
+struct Released<'a> {
+    /// When that was, really.
+    at: u64,
+    /// The same in every scenario.
+    clocks: &'a Clocks,
+    /// It was the call's own copy, which it moved through a staging buffer.
+    staged: bool,
+}
+
+/// What released a call that waited.
+///
+/// A copy to or from pageable memory waits for its turn and then moves the data through a staging buffer; the last
+/// piece is under way when the call returns. So an own operation that outlasts the call released it by beginning.
+fn released_by<'a>(call: &Call, own: Option<&'a Begun>, streams: &'a Streams) -> Option<Released<'a>> {
+    if let Some(own) = own.filter(|own| own.start > call.start && own.start <= call.end && own.end > call.end) {
+        return Some(Released { at: own.start, clocks: &own.clocks, staged: true });
+    }
+    let earliest = call.start.max(call.end.saturating_sub(RELEASE_NANOS + 1));
+    let (at, clocks) = streams.ended_within(earliest, call.end)?;
+    Some(Released { at, clocks, staged: false })
+}
