@@ -115,7 +115,14 @@ fn steps(report: &Report) -> Result<Vec<(&DeviceReport, u64, u64)>, String> {
 }
 
 fn measured(report: &Report) -> Result<&[DeviceReport], String> {
-    if report.devices.is_empty() { Err("no device did anything".to_owned()) } else { Ok(&report.devices) }
+    if !report.devices.is_empty() {
+        return Ok(&report.devices);
+    }
+    Err(if report.is_watched() {
+        "device work was not recorded, as in mode monitor; measure in mode light".to_owned()
+    } else {
+        "no device did anything".to_owned()
+    })
 }
 
 fn longer(device: &DeviceReport, median: u64, seen: u64, limit: u64, basis: &str) -> Result<(), String> {

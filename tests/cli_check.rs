@@ -125,6 +125,9 @@ fn what_cannot_be_judged_has_codes_of_its_own() {
     assert!(code == Some(2) && stderr(&output).contains("none.gpuwhy"), "{output:?}");
     let (code, _, output) = check(&trace, &["--no-sync", "--capture", "7"]);
     assert!(code == Some(2) && stderr(&output).contains("no capture 7"), "{output:?}");
+    let monitored = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fixtures/traces/mon_d2d_clones.gpuwhy");
+    let (_, text, _) = check(&monitored, &["--share-at-most", "data_loading=50"]);
+    assert!(text.contains("device work was not recorded"), "{text}");
 }
 
 #[test]
