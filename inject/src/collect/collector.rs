@@ -19,8 +19,7 @@ use crossbeam_channel::{Receiver, Sender};
 use cupti_sys::{CompletedBuffer, Cupti};
 use profiler_core::attribution::Attributor;
 use profiler_core::capture::Captures;
-use profiler_core::collective::CollectiveEvent;
-use profiler_core::counters::CounterEvent;
+use profiler_core::event::Event;
 use profiler_core::monitoring::{BurstLimits, BurstPlanner};
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{ApiCall, Kernel, Loss, RangeEvent, Record, Timestamp};
@@ -61,14 +60,10 @@ pub struct Collector {
     pub(super) router: CaptureRouter,
     pub(super) captures: Captures,
     /// Records that are on their way to their capture, with its number; empty between messages.
-    pub(super) routed: Vec<(u32, Record)>,
+    pub(super) routed: Vec<(u32, Event)>,
     pub(super) events: Vec<RangeEvent>,
     /// Records that come before there is a trace, and alone are no reason for one.
-    pub(super) early: Vec<Record>,
-    /// What is sampled, what was lost of it, and the newest reading of energy, for a trace that begins later.
-    pub(super) known_counters: Vec<CounterEvent>,
-    /// Communicators, for a trace that begins later.
-    pub(super) communicators: Vec<CollectiveEvent>,
+    pub(super) early: Vec<Event>,
     /// The program's own session, while one is open.
     pub(super) own: Option<Box<SessionTrace>>,
     pub(super) account: CostTracker,
@@ -126,7 +121,7 @@ impl Collector {
             account.begun(session.start);
         }
         if settings.bursts.is_some() {
-            captures.mark(routing::monitored(&session), &session, &Loss::default(), decoder.dictionary());
+            captures.event(&routing::monitored(&session), &session, decoder.dictionary());
         }
         Self {
             cupti,
@@ -142,8 +137,6 @@ impl Collector {
             routed: Vec::new(),
             events: Vec::new(),
             early: Vec::new(),
-            known_counters: Vec::new(),
-            communicators: Vec::new(),
             own: None,
             account,
             bursts: settings.bursts.map(|limits| {
@@ -220,9 +213,13 @@ impl Collector {
             // By reference: copying each record took some 5 % of this thread (one launching thread, no simulation).
             match &self.decoder.decode(record) {
                 // How other tools are noticed is nothing that the program did.
-                Decoded::Record(Record::Api(call)) if call.thread.0 == flusher && self.is_canary(call) => {}
-                Decoded::Record(Record::Kernel(kernel)) if self.is_own_kernel(kernel) => self.loss.own_kernels += 1,
-                Decoded::Record(record) => {
+                Decoded::Event(Event::Record(Record::Api(call)))
+                    if call.thread.0 == flusher && self.is_canary(call) => {}
+                Decoded::Event(Event::Record(Record::Kernel(kernel))) if self.is_own_kernel(kernel) => {
+                    self.loss.own_kernels += 1
+                }
+                Decoded::Event(event) => {
+                    let Event::Record(record) = event else { continue };
                     self.account.record(record);
                     if let Some(graph_nodes) = &mut self.graph_nodes
                         && let Record::Kernel(kernel) = record
@@ -232,7 +229,7 @@ impl Collector {
                     if let Record::Api(call) = record {
                         self.calls.count(call.thread);
                     }
-                    self.record(record);
+                    self.record(event);
                 }
                 Decoded::Description => {}
                 Decoded::Unknown => self.loss.unknown_kinds += 1,
@@ -286,12 +283,8 @@ impl Collector {
                 self.catch_up();
                 session.begin(&self.loss);
                 self.decoder.describe_devices();
-                for event in &self.known_counters {
-                    session.counters(*event, self.decoder.dictionary());
-                }
-                for event in &self.communicators {
-                    session.collective(*event, self.decoder.dictionary());
-                }
+                let dictionary = self.decoder.dictionary();
+                self.captures.preamble().events().for_each(|event| session.event(&event, dictionary));
                 self.own = Some(session);
                 let _ = done.send(());
             }
@@ -318,9 +311,9 @@ impl Collector {
         self.count_loss(dropped_by_cupti);
         self.calls.publish(&self.shared.launchers);
         self.release(before);
+        self.event(&Event::Loss(self.loss));
+        self.event(&Event::Flush(before));
         let (loss, dictionary) = (self.loss, self.decoder.dictionary());
-        self.captures.flushed(before, dictionary);
-        self.trace.write(|trace| trace.flush(before, &loss, dictionary));
         if self.own.as_mut().is_some_and(|own| own.flushed(before, &loss, dictionary))
             && let Some(own) = self.own.take()
         {
@@ -351,7 +344,8 @@ impl Collector {
         while !self.router.is_empty() {
             self.conclude();
         }
-        self.captures.finish(at, &self.session, &self.loss, self.decoder.dictionary());
+        self.event(&Event::Loss(self.loss));
+        self.captures.finish(at, &self.session, self.decoder.dictionary());
         if let Some(own) = self.own.take() {
             own.finish(at, end, &self.loss, self.decoder.dictionary());
         }
@@ -366,15 +360,15 @@ impl Collector {
             planner.finish(at, &self.account.cost());
             self.account.bursts(planner.summary());
         }
-        let cost = self.account.cost();
-        self.captures.cost(cost);
+        let cost = Event::Cost { at, cost: self.account.cost() };
+        self.captures.event(&cost, &self.session, self.decoder.dictionary());
         let report = self.make_report(end);
         let metrics = self.metrics();
         let captured_nothing =
             (self.controller.captures() == 0 && self.bursts.is_none()).then(|| self.waited_in_vain());
         self.write_utilization(at);
         let (loss, dictionary) = (self.loss, self.decoder.dictionary());
-        self.trace.write(|trace| trace.cost(at, &cost, dictionary));
+        self.trace.write(|trace| trace.event(&cost, dictionary));
         if let Some(answer) = self.answer_to_keep(&report) {
             self.trace.write(|trace| trace.answer(at, &answer, dictionary));
         }

@@ -2,16 +2,18 @@
 //!
 //! All of it is bounded by the number of devices or captures, never by that of records.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use profiler_core::counters::CounterEvent;
+use profiler_core::event::Event;
 use profiler_core::kernels::KernelProfile;
 use profiler_core::monitoring::BurstDecision;
 use profiler_core::record::Timestamp;
 use profiler_core::utilization::UtilizationReading;
 
-use crate::capture::plan::Event;
+use crate::capture::plan;
 use crate::collect::collector::Collector;
 use crate::config;
 #[cfg(feature = "pc-sampling")]
@@ -32,7 +34,8 @@ impl Collector {
     /// Utilization of a device is something of the GPU, so it opens the trace.
     pub(super) fn utilization(&mut self, reading: UtilizationReading) {
         self.utilization.take(reading);
-        self.captures.utilization(reading);
+        let event = Event::Utilization { at: Timestamp::ZERO, reading };
+        self.captures.event(&event, &self.session, self.decoder.dictionary());
         if matches!(reading, UtilizationReading::Device(_)) {
             // In a run that is only watched CUPTI does not.
             self.decoder.describe_devices();
@@ -43,34 +46,17 @@ impl Collector {
     /// Samples and gauges open no trace: that takes something that the program did with the device.
     pub(super) fn counters(&mut self, events: &[CounterEvent]) {
         for &event in events {
-            self.captures.counters(&event);
-            let dictionary = self.decoder.dictionary();
-            self.trace.write(|trace| trace.counters(event, dictionary));
+            let event = Event::Counters(event);
+            self.event(&event);
             if let Some(own) = &mut self.own {
-                own.counters(event, dictionary);
+                own.event(&event, self.decoder.dictionary());
             }
-            let device = match event {
-                CounterEvent::Set(set) => set.device,
-                CounterEvent::Loss(loss) => loss.device,
-                // Energy is read seldom, so a trace that begins later needs the newest reading.
-                CounterEvent::Gauges(gauges) if gauges.energy_mj.is_some() => gauges.device,
-                CounterEvent::Sample(_) | CounterEvent::Gauges(_) => continue,
-            };
-            self.known_counters.retain(|known| match (known, &event) {
-                (CounterEvent::Set(known), CounterEvent::Set(_)) => known.device != device,
-                (CounterEvent::Loss(known), CounterEvent::Loss(_)) => known.device != device,
-                (CounterEvent::Gauges(known), CounterEvent::Gauges(_)) => known.device != device,
-                _ => true,
-            });
-            self.known_counters.push(event);
         }
     }
 
     /// What measuring a kernel came to. The kernel has run, so there is a trace.
     pub(super) fn kernel_profile(&mut self, profile: KernelProfile) {
-        let dictionary = self.decoder.dictionary();
-        self.trace.write(|trace| trace.kernel_profile(&profile, dictionary));
-        self.captures.kernel_profile(profile);
+        self.event(&Event::KernelProfile(Arc::new(profile)));
     }
 
     /// What sampling program counters came to. Modules are written before, so that those that could not be are told.
@@ -80,9 +66,7 @@ impl Collector {
         if let Some(trace) = self.trace.path() {
             window.modules_lost += pc_sampling::write_modules(trace, &modules);
         }
-        let dictionary = self.decoder.dictionary();
-        self.trace.write(|trace| trace.program_counters(&window, dictionary));
-        self.captures.program_counters(window);
+        self.event(&Event::ProgramCounters(Arc::new(window)));
     }
 
     /// Chooses kernels to be measured, once enough has run.
@@ -110,7 +94,7 @@ impl Collector {
         let dictionary = self.decoder.dictionary();
         let absence = self.utilization.absence.map(UtilizationReading::Absent);
         for reading in self.utilization.devices.iter().copied().map(UtilizationReading::Device).chain(absence) {
-            self.trace.write(|trace| trace.utilization(at, &reading, dictionary));
+            self.trace.write(|trace| trace.event(&Event::Utilization { at, reading }, dictionary));
         }
         self.utilization_due = after(at, UTILIZATION_WRITTEN_EVERY);
     }
@@ -120,17 +104,18 @@ impl Collector {
         let Some(watch) = &mut self.step_watch else { return };
         watch.flushed(before, self.decoder.dictionary());
         let seen = watch.devices().map(|account| account.steps().seen).max().unwrap_or(0);
-        self.controller.event(Event::StepsDetected(seen));
+        self.controller.event(plan::Event::StepsDetected(seen));
     }
 
     /// Adds up what tracing takes, and steps down when it is too much.
     pub(super) fn update_cost(&mut self, before: Timestamp) {
         let due = self.account.flushed(before, &self.shared.meters);
         let cost = self.account.cost();
-        self.captures.cost(cost);
+        let event = Event::Cost { at: before, cost };
+        let dictionary = self.decoder.dictionary();
+        self.captures.event(&event, &self.session, dictionary);
         if due.write || due.step_down.is_some() {
-            let dictionary = self.decoder.dictionary();
-            self.trace.write(|trace| trace.cost(before, &cost, dictionary));
+            self.trace.write(|trace| trace.event(&event, dictionary));
         }
         if let Some(mode) = due.step_down {
             tracing::warn!("tracing costs more than {} allows; mode {} from now on", config::MAX_OVERHEAD, mode.name());
@@ -144,8 +129,8 @@ impl Collector {
         // Not the time of the mark, which is a flush behind: a burst would last so much longer.
         let decision = planner.decide(clock::now(self.cupti), &view, &self.account.cost());
         let event = match decision {
-            Some(BurstDecision::Begin(trigger)) => Some(Event::BurstBegins(trigger)),
-            Some(BurstDecision::End) => Some(Event::BurstEnds),
+            Some(BurstDecision::Begin(trigger)) => Some(plan::Event::BurstBegins(trigger)),
+            Some(BurstDecision::End) => Some(plan::Event::BurstEnds),
             None => None,
         };
         // One that did not begin gives its credit back; one that somebody else has ended has ended.

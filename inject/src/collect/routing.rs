@@ -6,6 +6,7 @@
 
 use profiler_core::capture::MONITORED;
 use profiler_core::collective::CollectiveEvent;
+use profiler_core::event::Event;
 use profiler_core::process_info::ProcessInfo;
 use profiler_core::record::{CaptureMark, HostSample, Record, StackId, Timestamp, Trigger};
 
@@ -17,8 +18,8 @@ use crate::sys::{clock, memory};
 const EARLY_LIMIT: usize = 256;
 
 /// The run as mode auto monitors it, from its begin to its end.
-pub(super) fn monitored(session: &ProcessInfo) -> CaptureMark {
-    CaptureMark::Begin { number: MONITORED, at: session.start, trigger: Trigger::Start }
+pub(super) fn monitored(session: &ProcessInfo) -> Event {
+    Event::Capture(CaptureMark::Begin { number: MONITORED, at: session.start, trigger: Trigger::Start })
 }
 
 impl Collector {
@@ -31,7 +32,7 @@ impl Collector {
         let mut events = std::mem::take(&mut self.events);
         events.extend(self.ranges.events(until, self.decoder.dictionary_mut()));
         for event in events.drain(..) {
-            self.record(&Record::Range(event));
+            self.record(&Event::Record(Record::Range(event)));
         }
         self.events = events;
         let mut told: Vec<CollectiveEvent> = self.ranges.collectives().collect();
@@ -42,14 +43,10 @@ impl Collector {
 
     /// What NCCL told belongs to the captures that are open, and opens no trace by itself.
     fn collective(&mut self, event: CollectiveEvent) {
-        if let CollectiveEvent::Communicator(_) = event {
-            self.communicators.push(event);
-        }
-        self.captures.collective(&event);
-        let dictionary = self.decoder.dictionary();
-        self.trace.write(|trace| trace.collective(event, dictionary));
+        let event = Event::Collective(event);
+        self.event(&event);
         if let Some(own) = &mut self.own {
-            own.collective(event, dictionary);
+            own.event(&event, self.decoder.dictionary());
         }
     }
 
@@ -72,32 +69,33 @@ impl Collector {
                 true => None,
                 false => self.earlier_stacks.intern(&queued.earlier, self.decoder.dictionary_mut()),
             };
-            self.record(&Record::Sample(HostSample { stack, earlier, ..queued.sample }));
+            self.record(&Event::Record(Record::Sample(HostSample { stack, earlier, ..queued.sample })));
         }
         self.append_routed();
     }
 
     /// Finds out which capture a record belongs to.
     #[inline]
-    pub(super) fn record(&mut self, record: &Record) {
+    pub(super) fn record(&mut self, event: &Event) {
+        let Event::Record(record) = event else { return };
         if let Some(watch) = &mut self.step_watch {
             watch.push(record, self.decoder.dictionary());
         }
         if let Some(own) = &mut self.own {
-            own.push(record, self.decoder.dictionary());
+            own.event(event, self.decoder.dictionary());
         }
         if let Some(number) = self.router.whole(record) {
-            self.append(number, record);
+            self.append(number, event);
             return;
         }
         let routed = &mut self.routed;
         let before = routed.len();
-        self.router.route(record, |number, record| routed.push((number, *record)));
+        self.router.route(record, |number, record| routed.push((number, Event::Record(*record))));
         // Samples and ranges never wait for their capture, and outside bursts they are the monitor's.
         if let (Some(planner), Record::Sample(_) | Record::Range(_)) = (&mut self.bursts, record) {
             planner.push(record, self.decoder.dictionary());
             if self.routed.len() == before {
-                self.routed.push((MONITORED, *record));
+                self.routed.push((MONITORED, event.clone()));
             }
         }
     }
@@ -109,29 +107,31 @@ impl Collector {
         if mixed {
             routed.sort_by_key(|&(number, _)| number);
         }
-        for (number, record) in routed.drain(..) {
-            self.append(number, &record);
+        for (number, event) in routed.drain(..) {
+            self.append(number, &event);
         }
         self.routed = routed;
     }
 
     #[inline]
-    fn append(&mut self, number: u32, record: &Record) {
+    fn append(&mut self, number: u32, event: &Event) {
         if number != self.captures.selected() && !self.captures.is_empty() {
             self.mark_trace(CaptureMark::Select { number });
         }
-        self.captures.push(record, self.decoder.dictionary());
+        self.captures.event(event, &self.session, self.decoder.dictionary());
         if self.trace.is_waiting() {
-            match record {
+            match event {
                 // Samples and ranges alone open no trace: that takes something of the GPU.
-                Record::Sample(_) | Record::Range(_) if !self.controller.monitors() => return,
+                Event::Record(Record::Sample(_) | Record::Range(_)) if !self.controller.monitors() => return,
                 // Nor does what CUPTI says of itself in every process that initializes CUDA.
-                Record::Overhead(_) if self.early.len() < EARLY_LIMIT => return self.early.push(*record),
+                Event::Record(Record::Overhead(_)) if self.early.len() < EARLY_LIMIT => {
+                    return self.early.push(event.clone());
+                }
                 _ => self.open_trace(),
             }
         }
         let dictionary = self.decoder.dictionary();
-        self.trace.write(|trace| trace.push(record, dictionary));
+        self.trace.write(|trace| trace.event(event, dictionary));
     }
 
     /// There is something to write.
@@ -141,17 +141,14 @@ impl Collector {
         let dictionary = self.decoder.dictionary();
         if was_waiting && self.bursts.is_some() {
             let mark = monitored(&self.session);
-            self.trace.write(|trace| trace.capture(mark, dictionary));
+            self.trace.write(|trace| trace.event(&mark, dictionary));
         }
         for early in self.early.drain(..) {
-            self.trace.write(|trace| trace.push(&early, dictionary));
+            self.trace.write(|trace| trace.event(&early, dictionary));
         }
         if was_waiting {
-            for event in &self.known_counters {
-                self.trace.write(|trace| trace.counters(*event, dictionary));
-            }
-            for event in &self.communicators {
-                self.trace.write(|trace| trace.collective(*event, dictionary));
+            for event in self.captures.preamble().events() {
+                self.trace.write(|trace| trace.event(&event, dictionary));
             }
         }
     }
@@ -177,7 +174,7 @@ impl Collector {
     /// A flush mark: gives out what waited for it.
     pub(super) fn release(&mut self, before: Timestamp) {
         let routed = &mut self.routed;
-        self.router.flushed(before, |number, record| routed.push((number, *record)));
+        self.router.flushed(before, |number, record| routed.push((number, Event::Record(*record))));
         self.append_routed();
     }
 
@@ -197,7 +194,7 @@ impl Collector {
         // A range of the program may have begun it before CUDA was initialized.
         self.decoder.describe_devices();
         let routed = &mut self.routed;
-        let concluded = self.router.conclude(|number, record| routed.push((number, *record)));
+        let concluded = self.router.conclude(|number, record| routed.push((number, Event::Record(*record))));
         self.append_routed();
         // One whose range never ended is ended by whatever ends the trace.
         if let Some((number, end)) = concluded {
@@ -209,8 +206,14 @@ impl Collector {
     }
 
     pub(super) fn mark_trace(&mut self, mark: CaptureMark) {
+        self.event(&Event::Loss(self.loss));
+        self.event(&Event::Capture(mark));
+    }
+
+    /// Gives an event to the engine and to the trace.
+    pub(super) fn event(&mut self, event: &Event) {
         let dictionary = self.decoder.dictionary();
-        self.captures.mark(mark, &self.session, &self.loss, dictionary);
-        self.trace.write(|trace| trace.capture(mark, dictionary));
+        self.captures.event(event, &self.session, dictionary);
+        self.trace.write(|trace| trace.event(event, dictionary));
     }
 }

@@ -11,9 +11,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Sender;
 use host_sampler::own::Own;
 use profiler_core::attribution::Attributor;
-use profiler_core::collective::CollectiveEvent;
-use profiler_core::counters::CounterEvent;
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{Loss, Record, Timestamp};
 use profiler_core::trace::TraceWriter;
@@ -83,27 +82,21 @@ impl SessionTrace {
         })
     }
 
-    /// Takes a record if it belongs to the session.
-    pub fn push(&mut self, record: &Record, dictionary: &Dictionary) {
-        let routed = &mut self.routed;
-        self.router.route(record, |_, record| routed.push(*record));
-        self.store(dictionary);
-    }
-
-    /// Takes a sample of hardware counters, a reading of gauges, or what is known of them.
-    pub fn counters(&mut self, event: CounterEvent, dictionary: &Dictionary) {
-        write(&mut self.writer, |writer| writer.counters(event, dictionary));
-    }
-
-    /// Takes a communicator, or an operation of one.
-    pub fn collective(&mut self, event: CollectiveEvent, dictionary: &Dictionary) {
-        write(&mut self.writer, |writer| writer.collective(event, dictionary));
+    /// Takes an event; a record if it belongs to the session.
+    pub fn event(&mut self, event: &Event, dictionary: &Dictionary) {
+        if let Event::Record(record) = event {
+            let routed = &mut self.routed;
+            self.router.route(record, |_, record| routed.push(*record));
+            self.store(dictionary);
+        } else {
+            write(&mut self.writer, |writer| writer.event(event, dictionary));
+        }
     }
 
     fn store(&mut self, dictionary: &Dictionary) {
         for record in self.routed.drain(..) {
             self.attributor.push(&record, dictionary);
-            write(&mut self.writer, |writer| writer.push(&record, dictionary));
+            write(&mut self.writer, |writer| writer.event(&Event::Record(record), dictionary));
         }
     }
 
@@ -130,7 +123,8 @@ impl SessionTrace {
         self.store(dictionary);
         self.attributor.flushed(before, dictionary);
         let loss = self.loss(loss);
-        write(&mut self.writer, |writer| writer.flush(before, &loss, dictionary));
+        self.event(&Event::Loss(loss), dictionary);
+        self.event(&Event::Flush(before), dictionary);
         self.flushes.retain_mut(|flush| {
             flush.marks += 1;
             let complete = flush.marks >= MARKS && before >= flush.at;

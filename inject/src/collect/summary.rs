@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use profiler_core::event::Event;
 use profiler_core::json_text::Object;
 use profiler_core::process_info::End;
 use profiler_core::record::Timestamp;
@@ -22,7 +23,7 @@ impl Collector {
         if self.captures.is_empty() || self.live.as_ref().is_none_or(|live| at < live.next) {
             return;
         }
-        let line = self.captures.live_line(&self.session, self.decoder.dictionary(), &self.loss);
+        let line = self.captures.live_line(&self.session, self.decoder.dictionary());
         log::print(&format!("{line}\n"));
         if let Some(live) = &mut self.live {
             live.next = after(at, live.interval);
@@ -30,7 +31,8 @@ impl Collector {
     }
 
     /// How things are, for somebody outside.
-    pub(super) fn answer(&self, detail: Detail) -> StatusSummary {
+    pub(super) fn answer(&mut self, detail: Detail) -> StatusSummary {
+        self.event(&Event::Loss(self.loss));
         let spent = || threads::thread_cpu_time(threads::thread_id()).unwrap_or_default();
         let before = spent();
         if detail == Detail::Metrics {
@@ -77,10 +79,10 @@ impl Collector {
 
     /// The numbers for monitoring systems.
     pub(super) fn metrics(&self) -> Object {
-        self.captures.metrics(&self.session, self.decoder.dictionary(), &self.loss)
+        self.captures.metrics(&self.session, self.decoder.dictionary())
     }
 
     pub(super) fn make_report(&self, end: End) -> Report {
-        self.captures.report(&self.session, self.decoder.dictionary(), &self.loss, end, Vec::new())
+        self.captures.report(&self.session, self.decoder.dictionary(), end, Vec::new())
     }
 }

@@ -12,6 +12,7 @@ use cupti_sys::record::{
 };
 use cupti_sys::{Cupti, Domain, DriverDevice};
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::record::{
     ApiCall, ApiDomain, ApiFunction, ApiFunctionId, Context, ContextId, Copy, CopyKind, CorrelationId, CudaEvent,
     Device, DeviceId, Kernel, LaunchConfig, MemoryEvent, MemoryKind, MemoryOperation, Memset, NameId, Overhead,
@@ -26,8 +27,8 @@ use crate::cupti::{pcie_links, recorder};
 /// What a CUPTI record turned into.
 #[derive(Debug)]
 pub enum Decoded {
-    /// A record.
-    Record(Record),
+    /// An event with a record.
+    Event(Event),
     /// An entry of the dictionary.
     Description,
     /// Nothing: a kind that this version does not know.
@@ -92,7 +93,7 @@ impl Decoder {
 
     /// Decodes one record.
     pub fn decode(&mut self, record: cupti_sys::Record<'_>) -> Decoded {
-        Decoded::Record(match record.activity() {
+        Decoded::Event(Event::Record(match record.activity() {
             Activity::Kernel(kernel) => Record::Kernel(self.kernel(&kernel)),
             Activity::Api(call) => Record::Api(self.api(&call)),
             Activity::Memcpy(copy) => Record::Copy(memcpy(&copy)),
@@ -116,7 +117,7 @@ impl Decoder {
             Activity::Pcie(_) => return Decoded::Description,
             Activity::GraphTrace(graph) => Record::Kernel(self.whole_graph(&graph)),
             Activity::Other => return Decoded::Unknown,
-        })
+        }))
     }
 
     fn kernel(&mut self, kernel: &KernelRecord<'_>) -> Kernel {
