@@ -97,7 +97,7 @@ impl Window {
                 self.flushed = self.flushed.max(*at);
                 true
             }
-            Event::KernelProfile(_) | Event::ProgramCounters(_) | Event::Capture(_) | Event::End(..) => true,
+            _ => true,
         };
         inside.then_some(Cow::Borrowed(event))
     }

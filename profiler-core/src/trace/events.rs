@@ -181,8 +181,9 @@ fn encode_group<R: Row>(
     encoder.finish(out, ends)
 }
 
-/// Hands every event of a body to `sink`: rows, and the flush marks between them if there are any. Answers how many rows
-/// could not be understood because they are of a newer version. After an error what `sink` got is to be thrown away.
+/// Hands every event of a body to `sink`: rows, and the flush marks between them if there are any. Answers how many
+/// rows could not be understood because they are of a newer version. After an error what `sink` got is to be thrown
+/// away.
 pub(super) fn decode(body: &[u8], base: u64, mut sink: impl FnMut(Event)) -> Result<u64, Malformed> {
     let mut marks = None;
     let mut groups: Vec<(u8, Vec<Record>)> = Vec::new();

@@ -149,8 +149,8 @@ impl<R: Read> TraceReader<R> {
         (self.assembly.session, self.assembly.rebuilt.dictionary, damage)
     }
 
-    /// What is left to be read: the blocks, what those so far add up to, and the events that were not asked for yet. The
-    /// two halves of reading can then go on on two threads.
+    /// What is left to be read: the blocks, what those so far add up to, and the events that were not asked for yet.
+    /// The two halves of reading can then go on on two threads.
     #[must_use]
     pub fn into_halves(mut self) -> (BlockReader<R>, Assembly, Vec<Event>) {
         self.events.drain(..self.given);
