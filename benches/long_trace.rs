@@ -11,6 +11,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::*;
 use profiler_core::trace::{StoredReport, TraceWriter};
@@ -90,12 +91,12 @@ fn write(path: &Path, events: u64) -> io::Result<u64> {
             stream: StreamId(7),
             ..Kernel::default()
         };
-        writer.push(&Record::Api(call), &dictionary)?;
-        writer.push(&Record::Kernel(kernel), &dictionary)?;
+        writer.event(&Event::Record(Record::Api(call)), &dictionary)?;
+        writer.event(&Event::Record(Record::Kernel(kernel)), &dictionary)?;
         host += 6_000 + (noise >> 16) % 1_024;
         if host - flushed >= FLUSH_NANOS && place == KERNELS - 1 {
             flushed = host.max(device);
-            writer.flush(time(flushed), &Loss::default(), &dictionary)?;
+            writer.event(&Event::Flush(time(flushed)), &dictionary)?;
         }
     }
     let text = "kept\n".to_owned();

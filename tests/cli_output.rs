@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{CorrelationId, DeviceId, Kernel, LaunchConfig, Loss, Record, StreamId, Timestamp};
 use profiler_core::trace::TraceWriter;
@@ -99,9 +100,9 @@ fn write_trace(path: &Path, kernels: u32, rank: Option<u32>) -> std::io::Result<
             config,
             ..Kernel::default()
         };
-        writer.push(&Record::Kernel(kernel), &dictionary)?;
+        writer.event(&Event::Record(Record::Kernel(kernel)), &dictionary)?;
         if number % 10_000 == 9_999 {
-            writer.flush(end, &Loss::default(), &dictionary)?;
+            writer.event(&Event::Flush(end), &dictionary)?;
         }
     }
     writer.finish(End::Clean, end, &Loss::default(), &dictionary).map(drop)

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{
     ApiCall, ApiDomain, ApiFunction, ContextId, CorrelationId, DeviceId, Kernel, LaunchConfig, Loss, Record, StreamId,
@@ -55,10 +56,10 @@ fn trace() -> Vec<u8> {
             config,
             ..Kernel::default()
         };
-        writer.push(&Record::Api(call), &dictionary).unwrap();
-        writer.push(&Record::Kernel(kernel), &dictionary).unwrap();
+        writer.event(&Event::Record(Record::Api(call)), &dictionary).unwrap();
+        writer.event(&Event::Record(Record::Kernel(kernel)), &dictionary).unwrap();
         if number % 100 == 99 {
-            writer.flush(at(begin + 10), &Loss::default(), &dictionary).unwrap();
+            writer.event(&Event::Flush(at(begin + 10)), &dictionary).unwrap();
         }
     }
     let end = at(u64::from(KERNELS) * 10);
@@ -259,7 +260,7 @@ fn with_answer_of(version: &str, summary: &str) -> Vec<u8> {
     let mut writer = TraceWriter::new(&mut trace, &ProcessInfo::default()).unwrap();
     let at = Timestamp::from_nanos(1_000);
     let call = ApiCall { start: at, end: Timestamp::from_nanos(2_000), ..ApiCall::default() };
-    writer.push(&Record::Api(call), &dictionary).unwrap();
+    writer.event(&Event::Record(Record::Api(call)), &dictionary).unwrap();
     let text = |words: &str| format!("{words} of the run\n");
     let answer = StoredReport {
         gpuwhy_version: version.to_owned(),
@@ -310,12 +311,15 @@ fn a_part_of_a_run_is_reported_without_the_rest() {
         let at = |nanos| Timestamp::from_nanos(start + millis * 1_000_000 + nanos);
         let correlation = CorrelationId(millis as u32 + 1);
         let call = ApiCall { start: at(1_000), end: at(2_000), correlation, ..ApiCall::default() };
-        writer.push(&Record::Api(call), &dictionary).unwrap();
+        writer.event(&Event::Record(Record::Api(call)), &dictionary).unwrap();
         let kernel = Kernel { start: at(100_100_000), end: at(100_900_000), correlation, ..Kernel::default() };
-        writer.push(&Record::Kernel(kernel), &dictionary).unwrap();
+        writer.event(&Event::Record(Record::Kernel(kernel)), &dictionary).unwrap();
         if millis % 1_000 == 999 {
             let loss = Loss { dropped_by_cupti: millis / 1_000, ..Loss::default() };
-            writer.flush(at(3_000), &loss, &dictionary).unwrap();
+            writer
+                .event(&Event::Loss(loss), &dictionary)
+                .and_then(|()| writer.event(&Event::Flush(at(3_000)), &dictionary))
+                .unwrap();
         }
     }
     let end = Timestamp::from_nanos(start + 10_200_000_000);

@@ -9,8 +9,9 @@ use std::path::Path;
 use std::process::Command;
 
 use profiler_core::counters::{CounterEvent, CounterLoss, GaugeReading, Metric, MetricSet, Refusal, Sample};
+use profiler_core::event::Event;
 use profiler_core::record::Record;
-use profiler_core::trace::{Item, TraceReader};
+use profiler_core::trace::TraceReader;
 
 use crate::support::{GPUWHY, Stage, report, stderr};
 
@@ -44,13 +45,13 @@ impl Seen {
         let mut seen = Self::default();
         let file = File::open(stage.path("trace.gpuwhy")).unwrap();
         let mut reader = TraceReader::new(BufReader::new(file)).unwrap();
-        while let Some(item) = reader.next_item().unwrap() {
+        while let Some(item) = reader.next_event().unwrap() {
             match item {
-                Item::Counters(CounterEvent::Set(set)) => seen.sets.push(set),
-                Item::Counters(CounterEvent::Sample(sample)) => seen.samples.push(sample),
-                Item::Counters(CounterEvent::Gauges(gauges)) => seen.gauges.push(gauges),
-                Item::Counters(CounterEvent::Loss(loss)) => seen.losses.push(loss),
-                Item::Record(Record::Kernel(_)) => seen.kernels += 1,
+                Event::Counters(CounterEvent::Set(set)) => seen.sets.push(set),
+                Event::Counters(CounterEvent::Sample(sample)) => seen.samples.push(sample),
+                Event::Counters(CounterEvent::Gauges(gauges)) => seen.gauges.push(gauges),
+                Event::Counters(CounterEvent::Loss(loss)) => seen.losses.push(loss),
+                Event::Record(Record::Kernel(_)) => seen.kernels += 1,
                 _ => {}
             }
         }

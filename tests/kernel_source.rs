@@ -6,8 +6,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::sync::Arc;
 
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::kernels::Outcome;
 use profiler_core::kernels::source::{PcCount, PcFunction, PcWindow};
 use profiler_core::process_info::{End, ProcessInfo};
@@ -74,7 +76,7 @@ fn write(stage: &Stage) {
     let dictionary = Dictionary::new();
     let file = fs::File::create(stage.path("trace.gpuwhy")).unwrap();
     let mut writer = TraceWriter::new(file, &ProcessInfo::default()).unwrap();
-    writer.program_counters(&window, &dictionary).unwrap();
+    writer.event(&Event::ProgramCounters(Arc::new(window)), &dictionary).unwrap();
     writer.finish(End::Clean, Timestamp::from_nanos(300_000_000), &Loss::default(), &dictionary).unwrap();
     fs::create_dir(stage.path("trace.gpuwhy.cubins")).unwrap();
     fs::copy(module(), kept(stage)).unwrap();

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use crate::support::{GPUWHY, Stage, stderr};
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{DeviceId, Loss, ManagedEvent, ManagedKind, Record, Timestamp};
 use profiler_core::trace::TraceWriter;
@@ -46,7 +47,7 @@ fn write(stage: &Stage) {
     let (dictionary, loss) = (Dictionary::new(), Loss::default());
     let mut writer = TraceWriter::new(File::create(stage.path("trace.gpuwhy")).unwrap(), &session).unwrap();
     for record in &records {
-        writer.push(record, &dictionary).unwrap();
+        writer.event(&Event::Record(*record), &dictionary).unwrap();
     }
     writer.finish(End::Clean, at(100_000), &loss, &dictionary).unwrap();
 }

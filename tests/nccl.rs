@@ -4,8 +4,9 @@
 use std::process::Command;
 
 use profiler_core::collective::{Basis, Collective, CollectiveEvent, Function, Joiner, QueuedOperation, Way};
+use profiler_core::event::Event;
 use profiler_core::record::Timestamp;
-use profiler_core::trace::{Item, TraceReader};
+use profiler_core::trace::TraceReader;
 use serde_json::{Value, json};
 
 use crate::support::{Stage, stderr};
@@ -23,11 +24,11 @@ fn rows(stage: &Stage) -> (Vec<QueuedOperation>, Vec<Collective>) {
     let bytes = std::fs::read(stage.path("trace.gpuwhy")).unwrap();
     let mut reader = TraceReader::new(&bytes[..]).unwrap();
     let (mut joiner, mut operations, mut rows) = (Joiner::default(), Vec::new(), Vec::new());
-    while let Some(item) = reader.next_item().unwrap() {
+    while let Some(item) = reader.next_event().unwrap() {
         match item {
-            Item::Record(record) => joiner.push(&record, reader.dictionary()),
-            Item::Flush(at) => joiner.flushed(at, |row| rows.push(*row)),
-            Item::Collective(event) => {
+            Event::Record(record) => joiner.push(&record, reader.dictionary()),
+            Event::Flush(at) => joiner.flushed(at, |row| rows.push(*row)),
+            Event::Collective(event) => {
                 joiner.event(&event);
                 if let CollectiveEvent::Operation(operation) = event {
                     operations.push(operation);

@@ -16,7 +16,8 @@ use std::time::Instant;
 use flate2::read::GzDecoder;
 use gpuwhy_export::named::{Kind, NamedQuery};
 use gpuwhy_export::tables::Table;
-use profiler_core::trace::{Item, TraceReader, TraceWriter};
+use profiler_core::event::Event;
+use profiler_core::trace::{TraceReader, TraceWriter};
 use rusqlite::Connection;
 use serde::de::IgnoredAny;
 
@@ -147,20 +148,12 @@ fn ranked(trace: &Path, out: &Path) {
     let mut session = reader.session().clone();
     session.rank_variables = vec![("RANK".to_owned(), "0".to_owned())];
     let mut writer = TraceWriter::new(File::create(out).unwrap(), &session).unwrap();
-    let mut loss = Default::default();
-    while let Some(item) = reader.next_item().unwrap() {
-        match item {
-            Item::Record(record) => writer.push(&record, reader.dictionary()),
-            Item::Flush(at) => writer.flush(at, &loss, reader.dictionary()),
-            Item::Loss(newer) => {
-                loss = newer;
-                Ok(())
-            }
-            Item::End(end, at) => return drop(writer.finish(end, at, &loss, reader.dictionary()).unwrap()),
-            _ => Ok(()),
+    while let Some(item) = reader.next_event().unwrap() {
+        if matches!(item, Event::Record(_) | Event::Flush(_) | Event::Loss(_) | Event::End(..)) {
+            writer.event(&item, reader.dictionary()).unwrap();
         }
-        .unwrap();
     }
+    writer.close(reader.dictionary()).unwrap();
 }
 
 /// Every command about one trace; but for `is_whole` only those that take seconds at most in a debug build.

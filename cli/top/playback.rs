@@ -15,9 +15,9 @@ use gpuwhy::Report;
 use gpuwhy_import::{Observer, Seen, TraceFile};
 use profiler_core::capture::Captures;
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event;
 use profiler_core::json_text::Object;
 use profiler_core::record::Timestamp;
-use profiler_core::trace::Item;
 
 use super::board::Update;
 use super::process::Key;
@@ -84,8 +84,8 @@ pub fn end(trace: &Path) -> Result<Event> {
 /// The first and the last flush of a trace.
 fn length(file: &TraceFile) -> Result<(Timestamp, Timestamp)> {
     let (mut first, mut last) = (None, Timestamp::ZERO);
-    let passed = file.pass::<gpuwhy_import::OpenError>(&mut |_, _| interrupt::state(), |item, _| {
-        if let Item::Flush(at) | Item::End(_, at) = *item {
+    let passed = file.pass::<gpuwhy_import::OpenError>(&mut |_, _| interrupt::state(), |event, _| {
+        if let event::Event::Flush(at) | event::Event::End(_, at) = *event {
             first.get_or_insert(at);
             last = last.max(at);
         }
@@ -112,8 +112,6 @@ struct Player {
 
 impl Observer for Player {
     fn begin(&mut self, _captures: &mut Captures) {}
-
-    fn item(&mut self, _item: &Item, _dictionary: &Dictionary) {}
 
     fn flushed(&mut self, at: Timestamp, seen: Seen<'_>) {
         if at < self.next || self.is_stopped() {

@@ -20,6 +20,7 @@ use gpuwhy_export::stats::{StatsOptions, TableFormat};
 use gpuwhy_export::tables::Label;
 use gpuwhy_export::{Destination, Options, TargetFormat, TraceFile, export, unwatched};
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{
     ApiCall, ApiDomain, ApiFunction, ContextId, CorrelationId, DeviceId, Kernel, LaunchConfig, Loss, Record, StreamId,
@@ -153,10 +154,10 @@ fn make(path: &Path, events: u64) -> io::Result<()> {
             config: configs[(number % KERNELS) as usize],
             ..Kernel::default()
         };
-        writer.push(&Record::Api(call), &dictionary)?;
-        writer.push(&Record::Kernel(kernel), &dictionary)?;
+        writer.event(&Event::Record(Record::Api(call)), &dictionary)?;
+        writer.event(&Event::Record(Record::Kernel(kernel)), &dictionary)?;
         if number % DELIVERY == DELIVERY - 1 {
-            writer.flush(Timestamp::from_nanos(device[0].max(host)), &Loss::default(), &dictionary)?;
+            writer.event(&Event::Flush(Timestamp::from_nanos(device[0].max(host))), &dictionary)?;
         }
     }
     let end = Timestamp::from_nanos(device[0].max(device[1]).max(host));

@@ -13,6 +13,7 @@ use gpuwhy_export::nsys::Reports;
 use gpuwhy_export::stats::{StatsOptions, TableFormat};
 use gpuwhy_export::{TraceFile, unwatched};
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::*;
 use profiler_core::trace::TraceWriter;
@@ -81,7 +82,7 @@ fn write(path: &std::path::Path, events: u64) -> u64 {
     while written < events {
         let now = launches * 4_000;
         let mut push = |record: Record| {
-            writer.push(&record, &dictionary).expect("a record");
+            writer.event(&Event::Record(record), &dictionary).expect("a record");
             written += 1;
         };
         let range = |kind, nanos, message| {
@@ -108,7 +109,7 @@ fn write(path: &std::path::Path, events: u64) -> u64 {
             }
         }
         if launches.is_multiple_of(STEP * 25) {
-            writer.flush(at(now), &Loss::default(), &dictionary).expect("a mark");
+            writer.event(&Event::Flush(at(now)), &dictionary).expect("a mark");
         }
     }
     writer.finish(End::Clean, at(launches * 4_000), &Loss::default(), &dictionary).expect("the end");

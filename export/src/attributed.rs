@@ -4,10 +4,10 @@ use profiler_core::attribution::segments::Segment;
 use profiler_core::capture::Captures;
 use profiler_core::collective::CollectiveEvent;
 use profiler_core::dictionary::Dictionary;
-use profiler_core::record::{DeviceId, Loss, Record, Timestamp};
+use profiler_core::event::Event;
+use profiler_core::record::{DeviceId, Record, Timestamp};
 use profiler_core::report::Report;
 use profiler_core::steps::OverflowStep;
-use profiler_core::trace::Item;
 
 use crate::earlier_steps::{EarlierSteps, SeriesOfReport, StepSpool};
 use crate::error::ExportError;
@@ -100,15 +100,13 @@ fn read(
     if wanted.steps {
         captures.keep_step_overflow();
     }
-    let (mut loss, mut last) = (Loss::default(), Timestamp::ZERO);
-    let passed = trace.pass(progress, |item, scope| {
-        match item {
-            Item::Record(record) => {
-                captures.push(record, scope.dictionary);
-                beside(Beside::Record(record, scope.dictionary));
-            }
-            Item::Flush(at) => {
-                captures.flushed(*at, scope.dictionary);
+    let mut last = Timestamp::ZERO;
+    let passed = trace.pass(progress, |event, scope| {
+        captures.event(event, scope.session, scope.dictionary);
+        match event {
+            Event::Record(record) => beside(Beside::Record(record, scope.dictionary)),
+            Event::Collective(event) => beside(Beside::Collective(event)),
+            Event::Flush(at) => {
                 last = last.max(*at);
                 beside(Beside::Flushed(*at));
                 if wanted.segments {
@@ -118,20 +116,12 @@ fn read(
                     beside(Beside::Steps(captures.take_step_overflow()));
                 }
             }
-            Item::Loss(newer) => loss = *newer,
-            Item::Capture(mark) => captures.mark(*mark, scope.session, &loss, scope.dictionary),
-            Item::Cost(cost) => captures.cost(*cost),
-            Item::Utilization(reading) => captures.utilization(*reading),
-            Item::Counters(event) => captures.counters(event),
-            Item::Collective(event) => {
-                captures.collective(event);
-                beside(Beside::Collective(event));
-            }
-            Item::End(_, at) => last = last.max(*at),
+            Event::End(_, at) => last = last.max(*at),
+            _ => {}
         }
         Ok::<_, ExportError>(())
     })?;
-    captures.finish(last, &passed.session, &passed.loss, &passed.dictionary);
+    captures.finish(last, &passed.session, &passed.dictionary);
     beside(Beside::Finished(last));
     if wanted.segments {
         beside(Beside::Segments(captures.take_segments()));
@@ -140,6 +130,6 @@ fn read(
         beside(Beside::Steps(captures.take_step_overflow()));
         beside(Beside::StepSeries(captures.step_overflow_series()));
     }
-    let report = captures.report(&passed.session, &passed.dictionary, &passed.loss, passed.end, passed.damaged());
+    let report = captures.report(&passed.session, &passed.dictionary, passed.end, passed.damaged());
     Ok((report, passed))
 }

@@ -2,8 +2,8 @@
 
 use profiler_core::collective::{Algorithm, Basis, Collective, DataType, Joiner};
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::record::{Kernel, Timestamp};
-use profiler_core::trace::Item;
 use rustc_hash::FxHashMap;
 
 /// Kernels that are described; those beyond are shown as other kernels are.
@@ -30,13 +30,13 @@ pub enum Note {
 }
 
 impl Collectives {
-    /// Takes an item of the trace.
-    pub fn take(&mut self, item: &Item, dictionary: &Dictionary) {
+    /// Takes an event of the trace.
+    pub fn take(&mut self, event: &Event, dictionary: &Dictionary) {
         let Self { joiner, known } = self;
-        match item {
-            Item::Record(record) => joiner.push(record, dictionary),
-            Item::Collective(event) => joiner.event(event),
-            Item::Flush(at) => joiner.flushed(*at, |row| keep(known, row)),
+        match event {
+            Event::Record(record) => joiner.push(record, dictionary),
+            Event::Collective(event) => joiner.event(event),
+            Event::Flush(at) => joiner.flushed(*at, |row| keep(known, row)),
             _ => {}
         }
     }

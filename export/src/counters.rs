@@ -1,6 +1,8 @@
 //! Samples of hardware counters and readings of gauges as single values: what all formats begin with.
 
-use profiler_core::counters::{CounterEvent, CounterLog, GaugeReading, Metric, Unit};
+use profiler_core::counters::{CounterEvent, GaugeReading, Metric, Unit};
+use profiler_core::event::Event;
+use profiler_core::preamble::Preamble;
 use profiler_core::record::{DeviceId, Timestamp};
 use rustc_hash::FxHashMap;
 
@@ -139,7 +141,7 @@ pub struct CounterValue {
 /// Takes events apart, in their order.
 #[derive(Debug, Default)]
 pub struct CounterValues {
-    log: CounterLog,
+    preamble: Preamble,
     /// Bytes so far, and when that was.
     totals: FxHashMap<(DeviceId, Gauge), (Timestamp, f64)>,
 }
@@ -147,10 +149,10 @@ pub struct CounterValues {
 impl CounterValues {
     /// The values of an event; those that are no numbers, or of a metric that this version does not know, are left out.
     pub fn of(&mut self, event: &CounterEvent) -> Vec<CounterValue> {
-        self.log.take(event);
+        self.preamble.note(&Event::Counters(*event));
         match event {
             CounterEvent::Sample(sample) => {
-                let Some(set) = self.log.set(sample.device) else { return Vec::new() };
+                let Some(set) = self.preamble.set(sample.device) else { return Vec::new() };
                 let known = set.metrics.as_slice().iter().filter(|metric| **metric != Metric::Unknown);
                 let value = |&metric: &Metric| {
                     Some(CounterValue {

@@ -11,8 +11,8 @@
 
 use std::collections::VecDeque;
 
+use profiler_core::event::Event;
 use profiler_core::record::{ApiCall, NameId, RangeEventKind, Record, ThreadId, Timestamp};
-use profiler_core::trace::Item;
 use rustc_hash::FxHashMap;
 
 use crate::error::ExportError;
@@ -96,14 +96,14 @@ impl Instances {
                 });
             }
         };
-        let passed = trace.pass(progress, |item, _| {
-            match item {
-                Item::Record(Record::Range(event)) => {
+        let passed = trace.pass(progress, |event, _| {
+            match event {
+                Event::Record(Record::Range(event)) => {
                     last = last.max(event.at);
                     open.take(event).iter().for_each(&mut take);
                 }
-                Item::Record(Record::Api(call)) => last = last.max(call.end),
-                Item::Flush(at) | Item::End(_, at) => last = last.max(*at),
+                Event::Record(Record::Api(call)) => last = last.max(call.end),
+                Event::Flush(at) | Event::End(_, at) => last = last.max(*at),
                 _ => {}
             }
             Ok::<_, ExportError>(())

@@ -6,8 +6,8 @@
 
 use std::collections::VecDeque;
 
+use profiler_core::event::Event;
 use profiler_core::record::{ApiCall, CorrelationId, Record};
-use profiler_core::trace::Item;
 use rustc_hash::FxHashMap;
 
 use crate::correlations::Correlations;
@@ -31,8 +31,8 @@ pub fn join(
     mut found: impl FnMut(&ApiCall, &Record, &Scope<'_>) -> Result<(), ExportError>,
 ) -> Result<(Passed, u64), ExportError> {
     let mut with_work = Correlations::default();
-    trace.pass(progress, |item, _| {
-        if let Item::Record(record) = item
+    trace.pass(progress, |event, _| {
+        if let Event::Record(record) = event
             && let Some(correlation) = wanted(record)
         {
             with_work.insert(correlation);
@@ -40,11 +40,11 @@ pub fn join(
         Ok::<_, ExportError>(())
     })?;
     let mut join = Join::default();
-    let passed = trace.pass(progress, |item, scope| match item {
-        Item::Record(Record::Api(call)) if with_work.contains(call.correlation) => {
+    let passed = trace.pass(progress, |event, scope| match event {
+        Event::Record(Record::Api(call)) if with_work.contains(call.correlation) => {
             join.call(call).iter().try_for_each(|record| found(call, record, scope))
         }
-        Item::Record(record) => match wanted(record).and_then(|correlation| join.work(correlation, record)) {
+        Event::Record(record) => match wanted(record).and_then(|correlation| join.work(correlation, record)) {
             Some(call) => found(&call, record, scope),
             None => Ok(()),
         },

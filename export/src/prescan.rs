@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use profiler_core::attribution::is_communication;
+use profiler_core::event::Event;
 use profiler_core::record::{DeviceId, DeviceWork, MemoryKind, Record, StreamId, ThreadId, Timestamp};
-use profiler_core::trace::Item;
 
 use crate::collectives::Collectives;
 use crate::correlations::Correlations;
@@ -40,9 +40,9 @@ impl Prescan {
     /// Reads the trace once.
     pub fn of(trace: &TraceFile, progress: &mut Progress<'_>) -> Result<(Self, Passed), ExportError> {
         let mut prescan = Self { base: Timestamp::from_nanos(u64::MAX), ..Self::default() };
-        let passed = trace.pass(progress, |item, scope| {
-            prescan.collectives.take(item, scope.dictionary);
-            if let Item::Record(record) = item {
+        let passed = trace.pass(progress, |event, scope| {
+            prescan.collectives.take(event, scope.dictionary);
+            if let Event::Record(record) = event {
                 prescan.take(record);
             }
             Ok::<_, ExportError>(())

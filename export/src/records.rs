@@ -5,9 +5,9 @@
 
 use std::io::{self, Write};
 
+use profiler_core::event::Event;
 use profiler_core::record::{DeviceId, ManagedEvent, ManagedKind, NameId, Payload, Record, Timestamp};
 use profiler_core::text_format::printable_json;
-use profiler_core::trace::Item;
 use serde_json::{Value, json};
 
 use crate::counters::{CounterValue, CounterValues};
@@ -24,18 +24,18 @@ pub fn write(trace: &TraceFile, to: Destination, progress: &mut Progress<'_>) ->
     let mut outcome = ExportOutcome::default();
     let mut has_begun = false;
     let mut values = CounterValues::default();
-    let passed = trace.pass(progress, |item, scope| {
+    let passed = trace.pass(progress, |event, scope| {
         if !has_begun {
             has_begun = true;
             line(&mut output, &session(scope)).map_err(|error| output.failed(error))?;
         }
-        if let Item::Counters(event) = item {
+        if let Event::Counters(event) = event {
             for value in values.of(event) {
                 outcome.written += 1;
                 line(&mut output, &metric(&value)).map_err(|error| output.failed(error))?;
             }
         }
-        if let Item::Record(record) = item {
+        if let Event::Record(record) = event {
             outcome.written += 1;
             line(&mut output, &value(record, scope)).map_err(|error| output.failed(error))?;
         }

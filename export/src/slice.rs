@@ -7,8 +7,9 @@
 
 use std::io::BufWriter;
 
-use profiler_core::record::{Loss, RangeEvent, RangeEventKind, Record, ThreadId, Timestamp};
-use profiler_core::trace::{Item, TraceWriter};
+use profiler_core::event::Event;
+use profiler_core::record::{RangeEvent, RangeEventKind, Record, ThreadId, Timestamp};
+use profiler_core::trace::TraceWriter;
 use rustc_hash::FxHashSet;
 
 use crate::correlations::Correlations;
@@ -28,8 +29,8 @@ pub fn slice(
     progress: &mut Progress<'_>,
 ) -> Result<(TraceFile, Vec<String>), ExportError> {
     let mut kept = Kept { origin: trace.session().start, filter, ..Kept::default() };
-    trace.pass(&mut |done, total| progress(done / 2, total), |item, _| {
-        if let Item::Record(record) = item {
+    trace.pass(&mut |done, total| progress(done / 2, total), |event, _| {
+        if let Event::Record(record) = event {
             kept.look(record);
         }
         Ok::<_, ExportError>(())
@@ -39,34 +40,10 @@ pub fn slice(
     let written = scratch::failed;
     let mut writer =
         TraceWriter::new(BufWriter::new(part.try_clone().map_err(written)?), trace.session()).map_err(written)?;
-    let (mut loss, mut at) = (Loss::default(), trace.session().start);
-    let passed = trace.pass(&mut |done, total| progress(total / 2 + done / 2, total), |item, scope| {
-        let dictionary = scope.dictionary;
-        match item {
-            Item::Record(record) if kept.holds(record) => writer.push(record, dictionary),
-            Item::Record(_) | Item::End(..) => Ok(()),
-            Item::Flush(mark) => {
-                at = *mark;
-                writer.flush(*mark, &loss, dictionary)
-            }
-            Item::Loss(newer) => {
-                loss = *newer;
-                Ok(())
-            }
-            Item::Capture(mark) => writer.capture(*mark, dictionary),
-            Item::Cost(cost) => writer.cost(at, cost, dictionary),
-            Item::Utilization(reading) => writer.utilization(at, reading, dictionary),
-            Item::Counters(event) if event.span().is_none_or(|(begin, end)| kept.overlaps(begin, end)) => {
-                writer.counters(*event, dictionary)
-            }
-            Item::Counters(_) => Ok(()),
-            // Operations outside would meet no kernel.
-            Item::Collective(event) if event.at().is_some_and(|at| !kept.overlaps(at, at)) => Ok(()),
-            Item::Collective(event) => writer.collective(*event, dictionary),
-        }
-        .map_err(written)
+    let passed = trace.pass(&mut |done, total| progress(total / 2 + done / 2, total), |event, scope| {
+        if kept.admits(event) { writer.event(event, scope.dictionary).map_err(written) } else { Ok(()) }
     })?;
-    writer.finish(passed.end, at, &passed.loss, &passed.dictionary).map_err(written)?;
+    writer.close(&passed.dictionary).map_err(written)?;
     Ok((trace.with_contents(part)?, passed.damaged()))
 }
 
@@ -120,6 +97,16 @@ impl Kept {
     fn close(&mut self) {
         let open = std::mem::take(&mut self.open).finish(self.last);
         open.iter().for_each(|range| self.range(range));
+    }
+
+    fn admits(&self, event: &Event) -> bool {
+        match event {
+            Event::Record(record) => self.holds(record),
+            Event::Counters(event) => event.span().is_none_or(|(begin, end)| self.overlaps(begin, end)),
+            // Operations outside would meet no kernel.
+            Event::Collective(event) => event.at().is_none_or(|at| self.overlaps(at, at)),
+            _ => true,
+        }
     }
 
     fn holds(&self, record: &Record) -> bool {

@@ -5,6 +5,7 @@
 //! file need not be `Send`, reads ahead by a few blocks, and another one runs the engine; neither holds more than
 //! these. The engine itself knows of no thread.
 
+use std::borrow::Cow;
 use std::io::Read;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -12,10 +13,11 @@ use std::{panic, thread};
 
 use profiler_core::capture::Captures;
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::{End, ProcessInfo};
-use profiler_core::record::{Loss, Timestamp};
+use profiler_core::record::Timestamp;
 use profiler_core::report::Report;
-use profiler_core::trace::{Assembly, Block, BlockReader, Item, TraceError, TraceReader};
+use profiler_core::trace::{Assembly, Block, BlockReader, TraceError, TraceReader};
 
 use crate::window::Window;
 
@@ -34,30 +36,28 @@ pub struct Seen<'a> {
     pub session: &'a ProcessInfo,
     /// All names and configurations so far.
     pub dictionary: &'a Dictionary,
-    /// What was lost so far.
-    pub loss: &'a Loss,
 }
 
 impl Seen<'_> {
     /// The report of that moment, as the program itself would have made it then.
     #[must_use]
     pub fn report(&self) -> Report {
-        self.captures.report(self.session, self.dictionary, self.loss, End::Abrupt, Vec::new())
+        self.captures.report(self.session, self.dictionary, End::Abrupt, Vec::new())
     }
 }
 
 /// Follows the records of a trace while its report is made, on the thread that runs the engine.
 pub trait Observer: Send {
-    /// Before the first item: what the engine is to note.
+    /// Before the first event: what the engine is to note.
     fn begin(&mut self, captures: &mut Captures);
 
-    /// An item of the trace, which the engine has taken.
-    fn item(&mut self, item: &Item, dictionary: &Dictionary);
+    /// An event of the trace, which the engine takes next.
+    fn event(&mut self, _event: &Event, _dictionary: &Dictionary) {}
 
     /// Everything up to `at` has come, and the engine has taken it.
     fn flushed(&mut self, _at: Timestamp, _seen: Seen<'_>) {}
 
-    /// The engine has taken the items of some blocks. `is_last`: nothing more comes.
+    /// The engine has taken the events of some blocks. `is_last`: nothing more comes.
     fn taken(&mut self, captures: &mut Captures, dictionary: &Dictionary, is_last: bool);
 
     /// Who was traced and the names for the words of the report, in place of those of the trace: ids must stand for the
@@ -97,12 +97,10 @@ pub(crate) fn report_of_part(
         let accounts = accounting.join().unwrap_or_else(|panic| panic::resume_unwind(panic));
         Ok((accounts, stopped))
     })?;
-    let Accounts { mut captures, assembly, loss, end, last, window, observer } = accounts;
+    let Accounts { mut captures, assembly, end, last, window, observer } = accounts;
     let end = window.as_ref().map_or(end, |window| window.ends(end));
     let last = window.as_ref().map_or(last, |window| window.end().min(last));
-    assembly.kernel_profiles().iter().for_each(|profile| captures.kernel_profile(profile.clone()));
-    assembly.pc_windows().iter().for_each(|window| captures.program_counters(window.clone()));
-    captures.finish(last, assembly.session(), &loss, assembly.dictionary());
+    captures.finish(last, assembly.session(), assembly.dictionary());
     let mut words = None;
     if let Some(observer) = observer {
         observer.taken(&mut captures, assembly.dictionary(), true);
@@ -114,14 +112,14 @@ pub(crate) fn report_of_part(
         Some((session, dictionary)) => (session, &**dictionary),
         None => (assembly.session(), assembly.dictionary()),
     };
-    Ok(captures.report(session, dictionary, &loss, end, notes))
+    Ok(captures.report(session, dictionary, end, notes))
 }
 
 /// Gives all blocks away, and answers why there are no more when the file has more.
 fn hand_over(
     blocks: &mut BlockReader<impl Read>,
     to: SyncSender<Vec<Block>>,
-    empty: &Receiver<Vec<Item>>,
+    empty: &Receiver<Vec<Event>>,
 ) -> Option<String> {
     let (mut together, mut memory) = (Vec::new(), 0);
     let stopped = loop {
@@ -138,7 +136,7 @@ fn hand_over(
             if to.send(std::mem::take(&mut together)).is_err() {
                 return None; // The other thread has panicked, which its end tells.
             }
-            empty.try_iter().for_each(|items| blocks.reuse(items));
+            empty.try_iter().for_each(|events| blocks.reuse(events));
         }
     };
     // As above.
@@ -150,7 +148,6 @@ fn hand_over(
 struct Accounts<'a> {
     captures: Captures,
     assembly: Assembly,
-    loss: Loss,
     end: End,
     last: Timestamp,
     /// The part that the report is about.
@@ -167,74 +164,55 @@ impl<'a> Accounts<'a> {
     ) -> Self {
         let mut captures = Captures::new(capture);
         captures.set_calibrations(assembly.session());
-        // Measured kernels come last, and what steps gain from them is asked then.
+        // Kernels are measured late, and what steps gain from them is asked at the end.
         captures.keep_simulated_events();
         if let Some(observer) = &mut observer {
             observer.begin(&mut captures);
         }
-        Self { captures, assembly, loss: Loss::default(), end: End::Abrupt, last: Timestamp::ZERO, window, observer }
+        Self { captures, assembly, end: End::Abrupt, last: Timestamp::ZERO, window, observer }
     }
 
     /// Accounts for all blocks that come; their memory goes to `emptied`.
-    fn take_all(&mut self, blocks: &Receiver<Vec<Block>>, emptied: &Sender<Vec<Item>>) {
+    fn take_all(&mut self, blocks: &Receiver<Vec<Block>>, emptied: &Sender<Vec<Event>>) {
         for block in blocks.iter().flatten() {
-            let items = self.assembly.take(block);
-            let items = self.take(items);
+            let events = self.assembly.take(block);
+            let events = self.take(events);
             // There may be nothing left to fill it.
-            let _ = emptied.send(items);
+            let _ = emptied.send(events);
         }
     }
 
-    /// Accounts for the items, and gives their memory back.
-    fn take(&mut self, items: Vec<Item>) -> Vec<Item> {
+    /// Accounts for the events, and gives their memory back.
+    fn take(&mut self, events: Vec<Event>) -> Vec<Event> {
         let (session, dictionary) = (self.assembly.session(), self.assembly.dictionary());
-        for item in &items {
+        for event in &events {
             if let Some(observer) = &mut self.observer {
-                observer.item(item, dictionary);
+                observer.event(event, dictionary);
             }
-            match *item {
-                Item::Record(ref record) => {
-                    if self.window.as_ref().is_none_or(|window| window.holds(record)) {
-                        self.captures.push(record, dictionary);
-                    }
-                }
-                Item::Flush(at) => {
-                    self.window.iter_mut().for_each(|window| window.flushed(at));
-                    self.captures.flushed(at, dictionary);
+            let part = match &mut self.window {
+                Some(window) => window.part_of(event),
+                None => Some(Cow::Borrowed(event)),
+            };
+            if let Some(event) = part {
+                self.captures.event(&event, session, dictionary);
+            }
+            match *event {
+                Event::Flush(at) => {
                     self.last = self.last.max(at);
                     if let Some(observer) = &mut self.observer {
-                        let (captures, loss) = (&self.captures, &self.loss);
-                        observer.flushed(at, Seen { captures, session, dictionary, loss });
+                        observer.flushed(at, Seen { captures: &self.captures, session, dictionary });
                     }
                 }
-                Item::Loss(newer) => self.loss = self.window.as_mut().map_or(newer, |window| window.lost(newer)),
-                Item::Capture(mark) => self.captures.mark(mark, session, &self.loss, dictionary),
-                // Both are about the run so far, and say nothing of a part of it.
-                Item::Cost(_) | Item::Utilization(_) if self.window.is_some() => {}
-                Item::Cost(cost) => self.captures.cost(cost),
-                Item::Utilization(reading) => self.captures.utilization(reading),
-                Item::Collective(ref event) => {
-                    // Operations outside would be missed in the part.
-                    let inside = |window: &Window| event.at().is_none_or(|at| window.contains(at, at));
-                    if self.window.as_ref().is_none_or(inside) {
-                        self.captures.collective(event);
-                    }
-                }
-                Item::Counters(ref event) => {
-                    let inside = |window: &Window| event.span().is_none_or(|(begin, end)| window.contains(begin, end));
-                    if self.window.as_ref().is_none_or(inside) {
-                        self.captures.counters(event);
-                    }
-                }
-                Item::End(how, at) => {
+                Event::End(how, at) => {
                     self.end = how;
                     self.last = self.last.max(at);
                 }
+                _ => {}
             }
         }
         if let Some(observer) = &mut self.observer {
             observer.taken(&mut self.captures, dictionary, false);
         }
-        items
+        events
     }
 }

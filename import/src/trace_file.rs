@@ -13,10 +13,11 @@ use std::sync::Arc;
 
 use profiler_core::bounded::Counted;
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::Loss;
 use profiler_core::report::Report;
-use profiler_core::trace::{Damage, Item, TraceReader};
+use profiler_core::trace::{Damage, TraceReader};
 
 use crate::error::OpenError;
 use crate::format::Format;
@@ -254,7 +255,7 @@ impl TraceFile {
         &self.session
     }
 
-    /// Hands every item to `visit`, in the order of the file.
+    /// Hands every event to `visit`, in the order of the file.
     ///
     /// # Errors
     ///
@@ -262,27 +263,27 @@ impl TraceFile {
     pub fn pass<E: From<OpenError>>(
         &self,
         progress: &mut Progress<'_>,
-        mut visit: impl FnMut(&Item, &Scope<'_>) -> Result<(), E>,
+        mut visit: impl FnMut(&Event, &Scope<'_>) -> Result<(), E>,
     ) -> Result<Passed, E> {
         let position = Rc::default();
         let mut reader = self.reader(&position)?;
         let (mut loss, mut end, mut stopped) = (Loss::default(), End::Abrupt, None);
         let mut ticks = Ticks::default();
         loop {
-            let item = match reader.next_item() {
-                Ok(Some(item)) => item,
+            let event = match reader.next_event() {
+                Ok(Some(event)) => event,
                 Ok(None) => break,
                 Err(error) => {
                     stopped = Some(format!("reading stopped early: {error}"));
                     break;
                 }
             };
-            match &item {
-                Item::Loss(newer) => loss = *newer,
-                Item::End(how, _) => end = *how,
+            match &event {
+                Event::Loss(newer) => loss = *newer,
+                Event::End(how, _) => end = *how,
                 _ => {}
             }
-            visit(&item, &Scope { session: reader.session(), dictionary: reader.dictionary() })?;
+            visit(&event, &Scope { session: reader.session(), dictionary: reader.dictionary() })?;
             if ticks.is_due() {
                 self.told(progress, position.get())?;
             }

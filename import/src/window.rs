@@ -3,13 +3,15 @@
 //! What overlaps the part is kept whole, as in the statistics and exports: device work together with the call that
 //! launched it, calls, looks. So two passes are made, of which the first only notes what device work the part has.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::io::Read;
 use std::time::Duration;
 
+use profiler_core::event::Event;
 use profiler_core::process_info::End;
 use profiler_core::record::{CorrelationId, Loss, Record, Timestamp};
-use profiler_core::trace::{Item, TraceReader};
+use profiler_core::trace::TraceReader;
 
 /// A launch is looked for this long before the part: longer than any queue of launches was seen to last.
 const LEAD: Duration = Duration::from_secs(2);
@@ -42,10 +44,10 @@ impl Window {
             flushed: Timestamp::ZERO,
         };
         reader.only(from, to);
-        for item in reader {
-            match item {
-                Ok(Item::Record(record)) => window.look(&record),
-                Ok(Item::Flush(at) | Item::End(_, at)) => window.last = window.last.max(at),
+        for event in reader {
+            match event {
+                Ok(Event::Record(record)) => window.look(&record),
+                Ok(Event::Flush(at) | Event::End(_, at)) => window.last = window.last.max(at),
                 Ok(_) => {}
                 // The second pass tells.
                 Err(_) => break,
@@ -81,8 +83,26 @@ impl Window {
         start < self.to && end >= self.from
     }
 
-    /// Whether the part has this record.
-    pub(crate) fn holds(&self, record: &Record) -> bool {
+    /// What the part has of an event.
+    pub(crate) fn part_of<'e>(&mut self, event: &'e Event) -> Option<Cow<'e, Event>> {
+        let inside = match event {
+            Event::Record(record) => self.holds(record),
+            Event::Counters(event) => event.span().is_none_or(|(begin, end)| self.contains(begin, end)),
+            // Operations outside would be missed in the part.
+            Event::Collective(event) => event.at().is_none_or(|at| self.contains(at, at)),
+            // Both are about the run so far, and say nothing of a part of it.
+            Event::Cost { .. } | Event::Utilization { .. } => false,
+            Event::Loss(loss) => return Some(Cow::Owned(Event::Loss(self.lost(*loss)))),
+            Event::Flush(at) => {
+                self.flushed = self.flushed.max(*at);
+                true
+            }
+            _ => true,
+        };
+        inside.then_some(Cow::Borrowed(event))
+    }
+
+    fn holds(&self, record: &Record) -> bool {
         match record {
             Record::Api(row) if self.launched.contains(&row.correlation) => true,
             // A range that is open in the part may have begun before it.
@@ -93,17 +113,12 @@ impl Window {
     }
 
     /// Whether the part has all of this time: the records beside a sample of counters must be there.
-    pub(crate) fn contains(&self, begin: Timestamp, end: Timestamp) -> bool {
+    fn contains(&self, begin: Timestamp, end: Timestamp) -> bool {
         begin >= self.from && end <= self.to
     }
 
-    /// Everything up to `at` has come.
-    pub(crate) fn flushed(&mut self, at: Timestamp) {
-        self.flushed = self.flushed.max(at);
-    }
-
     /// The counters of the whole run stand at `loss`. Answers what was lost in the part so far.
-    pub(crate) fn lost(&mut self, loss: Loss) -> Loss {
+    fn lost(&mut self, loss: Loss) -> Loss {
         if self.flushed <= self.from {
             self.lost_before = loss;
         }

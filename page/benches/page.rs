@@ -17,6 +17,7 @@ use std::time::Instant;
 use gpuwhy_import::{TraceFile, unwatched};
 use gpuwhy_page::{Detail, Options, write_report};
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::*;
 use profiler_core::trace::TraceWriter;
@@ -109,7 +110,7 @@ fn make(path: &Path, events: u64) -> io::Result<()> {
             let (thread, start, end) = (ThreadId(9), time(start), time(end));
             Record::Api(ApiCall { start, end, thread, correlation, function, return_value: 0 })
         };
-        writer.push(&call(launch, host, host + 4_000 + noise % 512), &dictionary)?;
+        writer.event(&Event::Record(call(launch, host, host + 4_000 + noise % 512)), &dictionary)?;
         let begin = (device.max(host + 5_000) + 900 + (noise >> 40) % 8 * 32) & !31;
         device = begin + 3_008 + place * 160 + (noise >> 32) % 64 * 32;
         let kernel = Kernel {
@@ -121,15 +122,15 @@ fn make(path: &Path, events: u64) -> io::Result<()> {
             config: configs[place as usize],
             ..Kernel::default()
         };
-        writer.push(&Record::Kernel(kernel), &dictionary)?;
+        writer.event(&Event::Record(Record::Kernel(kernel)), &dictionary)?;
         host += 6_000 + (noise >> 16) % 1_024;
         if place == KERNELS - 1 {
             let end = host.max(device) + 6_000;
-            writer.push(&call(wait, host, end), &dictionary)?;
+            writer.event(&Event::Record(call(wait, host, end)), &dictionary)?;
             host = end + 14_000;
             if host - flushed >= FLUSH_NANOS {
                 flushed = end;
-                writer.flush(time(flushed), &Loss::default(), &dictionary)?;
+                writer.event(&Event::Flush(time(flushed)), &dictionary)?;
             }
         }
     }

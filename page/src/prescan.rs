@@ -8,9 +8,9 @@ use profiler_core::attribution::leaf::Group;
 use profiler_core::attribution::segments::Segment;
 use profiler_core::capture::Captures;
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::ProcessInfo;
 use profiler_core::record::{CaptureMark, Record};
-use profiler_core::trace::Item;
 
 use crate::redact::{RangeTexts, redacted};
 
@@ -127,10 +127,10 @@ impl Observer for Prescan {
         captures.log_segments();
     }
 
-    fn item(&mut self, item: &Item, _: &Dictionary) {
-        match item {
-            Item::Capture(mark) => self.selected.follow(*mark),
-            Item::Record(record) => {
+    fn event(&mut self, event: &Event, _: &Dictionary) {
+        match event {
+            Event::Capture(mark) => self.selected.follow(*mark),
+            Event::Record(record) => {
                 if let (Record::Range(range), Some(secrets)) = (record, &mut self.secrets) {
                     secrets.take(range);
                 }

@@ -7,7 +7,6 @@ use profiler_core::attribution::leaf::{Group, Leaf};
 use profiler_core::attribution::segments::Segment;
 use profiler_core::capture::Captures;
 use profiler_core::dictionary::Dictionary;
-use profiler_core::trace::Item;
 
 /// Columns of a rank: half as many at least, as two become one when time goes beyond the last.
 const COLUMNS: usize = 240;
@@ -113,8 +112,6 @@ impl Observer for RankTime {
     fn begin(&mut self, captures: &mut Captures) {
         captures.log_segments();
     }
-
-    fn item(&mut self, _: &Item, _: &Dictionary) {}
 
     fn taken(&mut self, captures: &mut Captures, _: &Dictionary, _: bool) {
         for (device, segments) in captures.take_segments() {

@@ -6,9 +6,9 @@ use std::io;
 use gpuwhy_import::Observer;
 use profiler_core::capture::Captures;
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event;
 use profiler_core::record::{Copy, CopyKind, Record, Timestamp};
 use profiler_core::steps::LoggedStep;
-use profiler_core::trace::Item;
 use profiler_core::whatif::ReplayedOperation;
 use profiler_core::words;
 
@@ -285,15 +285,15 @@ impl Observer for Recorder<'_> {
         captures.log_replay(self.plan.replay.parts());
     }
 
-    fn item(&mut self, item: &Item, dictionary: &Dictionary) {
+    fn event(&mut self, event: &event::Event, dictionary: &Dictionary) {
         let dictionary = self.plan.names(dictionary);
-        match item {
-            Item::Capture(mark) => self.selected.follow(*mark),
-            Item::Counters(event) => {
+        match event {
+            event::Event::Capture(mark) => self.selected.follow(*mark),
+            event::Event::Counters(event) => {
                 self.counters.take(event);
                 self.curves.counters(event);
             }
-            Item::Record(record) if self.failure.is_none() && self.selected.is(self.plan.shown) => {
+            event::Event::Record(record) if self.failure.is_none() && self.selected.is(self.plan.shown) => {
                 let outcome = self.record(record, dictionary);
                 self.tell(outcome);
             }

@@ -1,6 +1,7 @@
 //! What has no place in the timeline is counted, in the page and for the command.
 
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{Kernel, LaunchConfig, Loss, RangeEvent, RangeEventKind, Record, ThreadId};
 use profiler_core::trace::TraceWriter;
@@ -19,10 +20,10 @@ fn ranges(events: impl IntoIterator<Item = (RangeEventKind, u32, u64)>) -> Vec<u
         now += 1;
         let event =
             RangeEvent { kind, at: at(now), thread: ThreadId(thread), range_id, message, ..RangeEvent::default() };
-        writer.push(&Record::Range(event), &dictionary).unwrap();
+        writer.event(&Event::Record(Record::Range(event)), &dictionary).unwrap();
     }
     let kernel = Kernel { start: at(0), end: at(now + 1), config, ..Kernel::default() };
-    writer.push(&Record::Kernel(kernel), &dictionary).unwrap();
+    writer.event(&Event::Record(Record::Kernel(kernel)), &dictionary).unwrap();
     writer.finish(End::Clean, at(now + 1), &Loss::default(), &dictionary).unwrap()
 }
 

@@ -1,6 +1,7 @@
 //! Programs with any timeline: gaps, overlap, waits, records that come late.
 
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{
     ApiCall, ApiDomain, ApiFunction, ContextId, CorrelationId, DeviceId, Kernel, LaunchConfig, Loss, Record, StreamId,
@@ -59,7 +60,7 @@ pub fn random_program(seed: u64, count: u32) -> Vec<u8> {
         if random.below(12) == 0 {
             host = host.max(free[0]) + 2;
             let wait = ApiCall { end: at(host), ..call(functions[1]) };
-            writer.push(&Record::Api(wait), &dictionary).unwrap();
+            writer.event(&Event::Record(Record::Api(wait)), &dictionary).unwrap();
             continue;
         }
         let device = usize::from(random.below(5) == 0);
@@ -81,17 +82,17 @@ pub fn random_program(seed: u64, count: u32) -> Vec<u8> {
         if random.below(30) == 0 {
             late.push(kernel);
         } else {
-            writer.push(&Record::Api(call(functions[0])), &dictionary).unwrap();
-            writer.push(&kernel, &dictionary).unwrap();
+            writer.event(&Event::Record(Record::Api(call(functions[0]))), &dictionary).unwrap();
+            writer.event(&Event::Record(kernel), &dictionary).unwrap();
         }
         if number % 50 == 49 {
-            writer.flush(at(begin.saturating_sub(20)), &Loss::default(), &dictionary).unwrap();
+            writer.event(&Event::Flush(at(begin.saturating_sub(20))), &dictionary).unwrap();
             if number % 150 == 149 {
-                late.drain(..).for_each(|kernel| writer.push(&kernel, &dictionary).unwrap());
+                late.drain(..).for_each(|kernel| writer.event(&Event::Record(kernel), &dictionary).unwrap());
             }
         }
     }
-    late.drain(..).for_each(|kernel| writer.push(&kernel, &dictionary).unwrap());
+    late.drain(..).for_each(|kernel| writer.event(&Event::Record(kernel), &dictionary).unwrap());
     let end = at(host.max(free[0]).max(free[1]) + 10);
     writer.finish(End::Clean, end, &Loss::default(), &dictionary).unwrap()
 }

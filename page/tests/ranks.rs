@@ -3,13 +3,14 @@
 use gpuwhy_import::{TraceFile, unwatched};
 use gpuwhy_page::write_ranks;
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::ranks::{Collectives, RankTrace, RanksReport};
 use profiler_core::record::{
     ApiCall, ApiDomain, ApiFunction, ContextId, CorrelationId, DeviceId, Kernel, LaunchConfig, Loss, Record, StreamId,
     ThreadId,
 };
-use profiler_core::trace::{Item, TraceWriter};
+use profiler_core::trace::TraceWriter;
 
 use crate::page::{Stage, at};
 
@@ -46,11 +47,11 @@ fn rank(number: u32, compute: u64) -> Vec<u8> {
                 config,
                 ..Kernel::default()
             };
-            writer.push(&Record::Api(call), &dictionary).unwrap();
-            writer.push(&Record::Kernel(kernel), &dictionary).unwrap();
+            writer.event(&Event::Record(Record::Api(call)), &dictionary).unwrap();
+            writer.event(&Event::Record(Record::Kernel(kernel)), &dictionary).unwrap();
         }
         if step % 20 == 19 {
-            writer.flush(at(begin + 990), &Loss::default(), &dictionary).unwrap();
+            writer.event(&Event::Flush(at(begin + 990)), &dictionary).unwrap();
         }
     }
     writer.finish(End::Clean, at(200_000), &Loss::default(), &dictionary).unwrap()
@@ -64,8 +65,8 @@ fn ranks(compute: &[u64]) -> (RanksReport, String) {
         .iter()
         .map(|file| {
             let mut collectives = Collectives::default();
-            let visit = |item: &Item, scope: &gpuwhy_import::Scope<'_>| {
-                if let Item::Record(Record::Kernel(kernel)) = item {
+            let visit = |item: &Event, scope: &gpuwhy_import::Scope<'_>| {
+                if let Event::Record(Record::Kernel(kernel)) = item {
                     collectives.push(kernel, scope.dictionary);
                 }
                 Ok::<(), gpuwhy_import::OpenError>(())

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use gpuwhy_page::Options;
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{
     ApiCall, ApiDomain, ApiFunction, CorrelationId, Frame, HostSample, Kernel, LaunchConfig, Loss, RangeEvent,
@@ -78,7 +79,7 @@ fn program(code: &str) -> Vec<u8> {
             range(RangeEventKind::Pop, empty, 970),
             range(RangeEventKind::Pop, empty, 980),
         ] {
-            writer.push(&record, &dictionary).unwrap();
+            writer.event(&Event::Record(record), &dictionary).unwrap();
         }
     }
     writer.finish(End::Clean, at(200_000), &Loss::default(), &dictionary).unwrap()

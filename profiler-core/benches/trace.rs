@@ -20,6 +20,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::*;
 use profiler_core::trace::{TraceReader, TraceWriter};
@@ -139,15 +140,15 @@ fn mixed() -> Vec<Record> {
 
 /// Writes `rows` with a flush every `interval` rows.
 #[inline(never)]
-fn write(rows: &[Record], interval: usize) -> Vec<u8> {
+fn write(rows: &[Event], interval: usize) -> Vec<u8> {
     let dictionary = Dictionary::new();
     let sink = Vec::with_capacity(rows.len() * 8);
     let mut writer = TraceWriter::new(sink, &ProcessInfo::default()).expect("memory does not fail");
     for chunk in rows.chunks(interval) {
-        for record in chunk {
-            writer.push(record, &dictionary).expect("memory does not fail");
+        for event in chunk {
+            writer.event(event, &dictionary).expect("memory does not fail");
         }
-        writer.flush(Timestamp::from_nanos(START), &Loss::default(), &dictionary).expect("memory does not fail");
+        writer.event(&Event::Flush(Timestamp::from_nanos(START)), &dictionary).expect("memory does not fail");
     }
     writer.finish(End::Clean, Timestamp::ZERO, &Loss::default(), &dictionary).expect("memory does not fail")
 }
@@ -181,6 +182,7 @@ fn main() {
     println!("{:<28} {:>9} {:>9} {:>12} {:>12}", columns[0], columns[1], columns[2], columns[3], columns[4]);
     let kinds: [(&str, Vec<Record>); 4] =
         [("kernels", kernels()), ("API calls", api_calls()), ("copies", copies()), ("all kinds", mixed())];
+    let kinds = kinds.map(|(name, rows)| (name, rows.into_iter().map(Event::Record).collect::<Vec<_>>()));
     for (name, rows) in kinds.iter().filter(|(name, _)| name.contains(&wanted)) {
         for &interval in intervals {
             let (encode, bytes) = best(runs, || write(rows, interval));

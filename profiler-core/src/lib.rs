@@ -22,6 +22,7 @@ pub mod dictionary;
 pub mod diff;
 #[cfg(feature = "serde")]
 mod document;
+pub mod event;
 pub mod geometry;
 pub mod hang;
 pub mod history;
@@ -30,6 +31,7 @@ pub mod kernels;
 pub mod loss;
 pub mod metrics;
 pub mod monitoring;
+pub mod preamble;
 pub mod process_info;
 pub mod ranks;
 pub mod record;

@@ -5,22 +5,23 @@ use profiler_core::attribution::leaf::Group;
 use profiler_core::capture::{Captures, MONITORED};
 use profiler_core::cost::{Cost, Mode};
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::*;
 use profiler_core::report::Report;
-use profiler_core::trace::{Item, TraceReader, TraceWriter};
+use profiler_core::trace::{TraceReader, TraceWriter};
 
 fn at(micros: u64) -> Timestamp {
     Timestamp::from_nanos(ZERO + micros * 1_000)
 }
 
-fn begin(number: u32, micros: u64, trigger: Trigger) -> Item {
-    Item::Capture(CaptureMark::Begin { number, at: at(micros), trigger })
+fn begin(number: u32, micros: u64, trigger: Trigger) -> Event {
+    Event::Capture(CaptureMark::Begin { number, at: at(micros), trigger })
 }
 
-fn range(kind: RangeEventKind, micros: u64, message: NameId) -> Item {
+fn range(kind: RangeEventKind, micros: u64, message: NameId) -> Event {
     let thread = ThreadId(1);
-    Item::Record(Record::Range(RangeEvent { at: at(micros), thread, kind, message, ..RangeEvent::default() }))
+    Event::Record(Record::Range(RangeEvent { at: at(micros), thread, kind, message, ..RangeEvent::default() }))
 }
 
 fn cost() -> Cost {
@@ -36,44 +37,38 @@ fn cost() -> Cost {
 }
 
 /// A run with a range outside, and two bursts with a range and kernels each: launches too late, and one long kernel.
-fn items() -> (Vec<Item>, Dictionary) {
+fn items() -> (Vec<Event>, Dictionary) {
     let mut scenario = Scenario::default();
     for (name, launch, start, lasting) in [("small", 110, 120, 1), ("small", 180, 190, 1), ("large", 310, 320, 70)] {
         gpu(0).kernel(name).at(start).lasting(lasting).launched(&mut scenario, 1, launch, 5);
     }
     let name = scenario.dictionary.intern_name("forward");
     let none = scenario.dictionary.intern_name("");
-    let records: Vec<Item> = scenario.records.iter().map(|(_, record)| Item::Record(*record)).collect();
+    let records: Vec<Event> = scenario.records.iter().map(|(_, record)| Event::Record(*record)).collect();
     let push_pop = |from: u64| [range(RangeEventKind::Push, from, name), range(RangeEventKind::Pop, from + 5, none)];
-    let end = |number, micros| Item::Capture(CaptureMark::End { number, at: at(micros) });
+    let end = |number, micros| Event::Capture(CaptureMark::End { number, at: at(micros) });
     let mut items = vec![begin(MONITORED, 0, Trigger::Start)];
     items.extend(push_pop(10));
     items.push(begin(1, 100, Trigger::Open));
     items.extend(push_pop(130));
-    items.extend(&records[..4]);
-    items.extend([Item::Flush(at(250)), end(1, 200), begin(2, 300, Trigger::Drift)]);
+    items.extend_from_slice(&records[..4]);
+    items.extend([Event::Flush(at(250)), end(1, 200), begin(2, 300, Trigger::Drift)]);
     items.extend(push_pop(305));
-    items.extend(&records[4..]);
-    items.extend([Item::Flush(at(450)), end(2, 400), Item::Capture(CaptureMark::Select { number: MONITORED })]);
+    items.extend_from_slice(&records[4..]);
+    items.extend([Event::Flush(at(450)), end(2, 400), Event::Capture(CaptureMark::Select { number: MONITORED })]);
     items.extend(push_pop(500));
-    items.extend([Item::Cost(cost()), Item::Flush(at(600))]);
+    items.extend([Event::Cost { at: at(600), cost: cost() }, Event::Flush(at(600))]);
     (items, scenario.dictionary)
 }
 
-fn report(wished: Option<u32>, items: &[Item], dictionary: &Dictionary) -> Report {
-    let (session, loss) = (ProcessInfo { start: at(0), ..ProcessInfo::default() }, Loss::default());
+fn report(wished: Option<u32>, items: &[Event], dictionary: &Dictionary) -> Report {
+    let session = ProcessInfo { start: at(0), ..ProcessInfo::default() };
     let mut captures = Captures::new(wished);
     for item in items {
-        match item {
-            Item::Record(record) => captures.push(record, dictionary),
-            Item::Flush(at) => captures.flushed(*at, dictionary),
-            Item::Capture(mark) => captures.mark(*mark, &session, &loss, dictionary),
-            Item::Cost(cost) => captures.cost(*cost),
-            _ => {}
-        }
+        captures.event(item, &session, dictionary);
     }
-    captures.finish(at(700), &session, &loss, dictionary);
-    captures.report(&session, dictionary, &loss, End::Clean, Vec::new())
+    captures.finish(at(700), &session, dictionary);
+    captures.report(&session, dictionary, End::Clean, Vec::new())
 }
 
 #[test]
@@ -129,26 +124,20 @@ fn a_trace_gives_capture_0_its_triggers_and_the_cost_of_bursts_back() {
     let loss = Loss::default();
     let mut writer = TraceWriter::new(Vec::new(), &ProcessInfo::default()).unwrap();
     for item in &items {
-        match item {
-            Item::Record(record) => writer.push(record, &dictionary).unwrap(),
-            Item::Flush(at) => writer.flush(*at, &loss, &dictionary).unwrap(),
-            Item::Capture(mark) => writer.capture(*mark, &dictionary).unwrap(),
-            Item::Cost(cost) => writer.cost(at(600), cost, &dictionary).unwrap(),
-            _ => {}
-        }
+        writer.event(item, &dictionary).unwrap();
     }
     let bytes = writer.finish(End::Clean, at(700), &loss, &dictionary).unwrap();
     let mut reader = TraceReader::new(&bytes[..]).unwrap();
     let (mut marks, mut costs) = (Vec::new(), Vec::new());
-    while let Some(item) = reader.next_item().unwrap() {
+    while let Some(item) = reader.next_event().unwrap() {
         match item {
-            Item::Capture(mark) => marks.push(mark),
-            Item::Cost(cost) => costs.push(cost),
+            Event::Capture(mark) => marks.push(mark),
+            Event::Cost { cost, .. } => costs.push(cost),
             _ => {}
         }
     }
     let written: Vec<_> =
-        items.iter().filter_map(|item| if let Item::Capture(mark) = item { Some(*mark) } else { None }).collect();
+        items.iter().filter_map(|item| if let Event::Capture(mark) = item { Some(*mark) } else { None }).collect();
     assert_eq!(marks, written);
     assert_eq!(costs, [cost()]);
 }

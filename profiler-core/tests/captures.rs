@@ -3,37 +3,38 @@
 use crate::support::{Scenario, ZERO, gpu};
 use profiler_core::capture::{Captures, OPEN_LIMIT};
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::*;
 use profiler_core::record::{CaptureMark, Trigger};
 use profiler_core::report::Report;
-use profiler_core::trace::{Item, TraceReader, TraceWriter};
+use profiler_core::trace::{TraceReader, TraceWriter};
 
 fn at(micros: u64) -> Timestamp {
     Timestamp::from_nanos(ZERO + micros * 1_000)
 }
 
-fn begin(number: u32, micros: u64) -> Item {
-    Item::Capture(CaptureMark::Begin { number, at: at(micros), trigger: Trigger::ProfilerApi })
+fn begin(number: u32, micros: u64) -> Event {
+    Event::Capture(CaptureMark::Begin { number, at: at(micros), trigger: Trigger::ProfilerApi })
 }
 
-fn end(number: u32, micros: u64) -> Item {
-    Item::Capture(CaptureMark::End { number, at: at(micros) })
+fn end(number: u32, micros: u64) -> Event {
+    Event::Capture(CaptureMark::End { number, at: at(micros) })
 }
 
-fn select(number: u32) -> Item {
-    Item::Capture(CaptureMark::Select { number })
+fn select(number: u32) -> Event {
+    Event::Capture(CaptureMark::Select { number })
 }
 
 /// Kernels and their launches, of which the second capture's begins before the first's last kernel has come.
-fn items() -> (Vec<Item>, Dictionary) {
+fn items() -> (Vec<Event>, Dictionary) {
     let mut scenario = Scenario::default();
     for (name, launch, start) in [("first", 10, 20), ("first", 30, 60), ("second", 110, 120)] {
         gpu(0).kernel(name).at(start).lasting(5).launched(&mut scenario, 1, launch, 5);
     }
-    let records: Vec<Item> = scenario.records.iter().map(|(_, record)| Item::Record(*record)).collect();
+    let records: Vec<Event> = scenario.records.iter().map(|(_, record)| Event::Record(*record)).collect();
     // Call and kernel of each launch; the second kernel comes after the second capture has begun.
-    let [call_1, kernel_1, call_2, kernel_2, call_3, kernel_3] = records[..] else { panic!("six records") };
+    let [call_1, kernel_1, call_2, kernel_2, call_3, kernel_3] = <[Event; 6]>::try_from(records).unwrap();
     let items = vec![
         begin(1, 0),
         call_1,
@@ -42,38 +43,28 @@ fn items() -> (Vec<Item>, Dictionary) {
         begin(2, 100),
         select(1),
         kernel_2,
-        Item::Flush(at(105)),
+        Event::Flush(at(105)),
         end(1, 50),
         select(2),
         call_3,
         kernel_3,
-        Item::Flush(at(150)),
+        Event::Flush(at(150)),
     ];
     (items, scenario.dictionary)
 }
 
-fn feed(captures: &mut Captures, items: &[Item], dictionary: &Dictionary) {
-    let (session, loss) = (ProcessInfo::default(), Loss::default());
+fn feed(captures: &mut Captures, items: &[Event], dictionary: &Dictionary) {
+    let session = ProcessInfo::default();
     for item in items {
-        match item {
-            Item::Record(record) => captures.push(record, dictionary),
-            Item::Flush(at) => captures.flushed(*at, dictionary),
-            Item::Capture(mark) => captures.mark(*mark, &session, &loss, dictionary),
-            Item::Loss(_)
-            | Item::Cost(_)
-            | Item::Utilization(_)
-            | Item::Counters(_)
-            | Item::Collective(_)
-            | Item::End(..) => {}
-        }
+        captures.event(item, &session, dictionary);
     }
 }
 
-fn report(wished: Option<u32>, items: &[Item], dictionary: &Dictionary) -> Report {
+fn report(wished: Option<u32>, items: &[Event], dictionary: &Dictionary) -> Report {
     let mut captures = Captures::new(wished);
     feed(&mut captures, items, dictionary);
-    captures.finish(at(200), &ProcessInfo::default(), &Loss::default(), dictionary);
-    captures.report(&ProcessInfo::default(), dictionary, &Loss::default(), End::Clean, Vec::new())
+    captures.finish(at(200), &ProcessInfo::default(), dictionary);
+    captures.report(&ProcessInfo::default(), dictionary, End::Clean, Vec::new())
 }
 
 fn kernels(report: &Report) -> Vec<(String, u64)> {
@@ -108,10 +99,10 @@ fn a_number_that_does_not_exist_gives_an_empty_report_that_says_what_there_is() 
 #[test]
 fn a_run_without_marks_is_one_run_and_a_stop_makes_it_the_first_capture() {
     let (items, dictionary) = items();
-    let records: Vec<Item> = items.iter().filter(|item| !matches!(item, Item::Capture(_))).copied().collect();
+    let records: Vec<Event> = items.iter().filter(|item| !matches!(item, Event::Capture(_))).cloned().collect();
     let whole = report(None, &records, &dictionary);
     assert_eq!((whole.completeness.kernels, whole.captures.rows.len()), (3, 0));
-    let stopped: Vec<Item> = records.into_iter().chain([end(1, 160), begin(2, 170)]).collect();
+    let stopped: Vec<Event> = records.into_iter().chain([end(1, 160), begin(2, 170)]).collect();
     let first = report(Some(1), &stopped, &dictionary);
     assert_eq!((first.completeness.kernels, first.captures.rows.len()), (3, 2));
 }
@@ -119,10 +110,10 @@ fn a_run_without_marks_is_one_run_and_a_stop_makes_it_the_first_capture() {
 #[test]
 fn captures_that_never_end_do_not_pile_up() {
     let dictionary = Dictionary::new();
-    let marks: Vec<Item> = (1..=3 * OPEN_LIMIT as u32).map(|number| begin(number, number.into())).collect();
+    let marks: Vec<Event> = (1..=3 * OPEN_LIMIT as u32).map(|number| begin(number, number.into())).collect();
     let mut captures = Captures::new(None);
     feed(&mut captures, &marks, &dictionary);
-    let report = captures.report(&ProcessInfo::default(), &dictionary, &Loss::default(), End::Abrupt, Vec::new());
+    let report = captures.report(&ProcessInfo::default(), &dictionary, End::Abrupt, Vec::new());
     let open = report.captures.rows.iter().filter(|row| row.end.is_none()).count();
     assert_eq!((report.captures.rows.len(), open), (3 * OPEN_LIMIT, OPEN_LIMIT));
 }
@@ -132,24 +123,14 @@ fn a_trace_gives_the_marks_back_where_they_were() {
     let (items, dictionary) = items();
     let mut writer = TraceWriter::new(Vec::new(), &ProcessInfo::default()).unwrap();
     for item in &items {
-        match item {
-            Item::Record(record) => writer.push(record, &dictionary).unwrap(),
-            Item::Flush(at) => writer.flush(*at, &Loss::default(), &dictionary).unwrap(),
-            Item::Capture(mark) => writer.capture(*mark, &dictionary).unwrap(),
-            Item::Loss(_)
-            | Item::Cost(_)
-            | Item::Utilization(_)
-            | Item::Counters(_)
-            | Item::Collective(_)
-            | Item::End(..) => {}
-        }
+        writer.event(item, &dictionary).unwrap();
     }
     let bytes = writer.finish(End::Clean, at(200), &Loss::default(), &dictionary).unwrap();
     let mut reader = TraceReader::new(bytes.as_slice()).unwrap();
-    let back: Vec<Item> = std::iter::from_fn(|| reader.next_item().unwrap()).collect();
+    let back: Vec<Event> = std::iter::from_fn(|| reader.next_event().unwrap()).collect();
     assert!(reader.damage().is_none());
-    let marks = |items: &[Item]| -> Vec<Item> {
-        items.iter().filter(|item| matches!(item, Item::Capture(_) | Item::Flush(_))).copied().collect()
+    let marks = |items: &[Event]| -> Vec<Event> {
+        items.iter().filter(|item| matches!(item, Event::Capture(_) | Event::Flush(_))).cloned().collect()
     };
     assert_eq!(marks(&back), marks(&items));
     // Between two marks the order of kinds is free, so the comparison is that of what they add up to.

@@ -9,11 +9,12 @@ use profiler_core::collective::{
     Algorithm, CollectiveEvent, Communicator, DataType, Function, Protocol, QueuedOperation, Way,
 };
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::*;
 use profiler_core::report::Report;
 use profiler_core::trace::compact::compact;
-use profiler_core::trace::{Item, TraceReader, TraceWriter};
+use profiler_core::trace::{TraceReader, TraceWriter};
 
 /// Never written again: a change of the format that breaks it needs a new major version.
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/collectives-1.5.bin");
@@ -28,7 +29,7 @@ fn at(nanos: u64) -> Timestamp {
 }
 
 /// A program that computes and reduces in each step; the reduction begins beneath the computation and ends alone.
-fn program() -> (Vec<Item>, Dictionary) {
+fn program() -> (Vec<Event>, Dictionary) {
     let mut dictionary = Dictionary::new();
     let launch = dictionary.intern_name("cuLaunchKernelEx");
     let launch =
@@ -40,12 +41,12 @@ fn program() -> (Vec<Item>, Dictionary) {
     let (gemm, reduce) = (config("gemm"), config("ncclDevKernel_AllReduce_Sum_bf16_RING_LL"));
     let name = dictionary.intern_name("dp");
     let communicator = Communicator { number: 1, id: 0xfeed_0000_0000_0001, name, nodes: 2, ranks: 16, rank: 3 };
-    let mut items = vec![Item::Collective(CollectiveEvent::Communicator(communicator))];
+    let mut items = vec![Event::Collective(CollectiveEvent::Communicator(communicator))];
     for step in 0..STEPS {
         let begin = step * STEP;
         let (first, second) = (2 * step as u32 + 1, 2 * step as u32 + 2);
         for (correlation, launched) in [(first, begin), (second, begin + 20_000)] {
-            items.push(Item::Record(Record::Api(ApiCall {
+            items.push(Event::Record(Record::Api(ApiCall {
                 start: at(launched),
                 end: at(launched + 5_000),
                 thread: ThreadId(71),
@@ -54,7 +55,7 @@ fn program() -> (Vec<Item>, Dictionary) {
                 return_value: 0,
             })));
         }
-        items.push(Item::Collective(CollectiveEvent::Operation(QueuedOperation {
+        items.push(Event::Collective(CollectiveEvent::Operation(QueuedOperation {
             communicator: 1,
             thread: ThreadId(71),
             at: at(begin + 30_000),
@@ -74,7 +75,7 @@ fn program() -> (Vec<Item>, Dictionary) {
         for (config, correlation, stream, span) in
             [(gemm, first, 7, (50_000, 4_000_000)), (reduce, second, 9, (3_000_000, 5_000_000))]
         {
-            items.push(Item::Record(Record::Kernel(Kernel {
+            items.push(Event::Record(Record::Kernel(Kernel {
                 start: at(begin + span.0),
                 end: at(begin + span.1),
                 stream: StreamId(stream),
@@ -83,20 +84,20 @@ fn program() -> (Vec<Item>, Dictionary) {
                 ..Kernel::default()
             })));
         }
-        items.push(Item::Flush(at(begin + STEP)));
+        items.push(Event::Flush(at(begin + STEP)));
     }
     (items, dictionary)
 }
 
 /// The same program without the plugin.
-fn program_with_ranges() -> (Vec<Item>, Dictionary) {
+fn program_with_ranges() -> (Vec<Event>, Dictionary) {
     let (mut items, dictionary) = program();
     for item in &mut items {
         match item {
-            Item::Collective(CollectiveEvent::Communicator(known)) => {
+            Event::Collective(CollectiveEvent::Communicator(known)) => {
                 *known = Communicator { number: 1, id: known.id, ..Communicator::default() };
             }
-            Item::Collective(CollectiveEvent::Operation(told)) => {
+            Event::Collective(CollectiveEvent::Operation(told)) => {
                 let QueuedOperation { communicator, thread, launch_begin, launch_end, function, .. } = *told;
                 let (at, count, by_range) = (launch_end, 32 << 20, true);
                 let ranged = QueuedOperation {
@@ -118,45 +119,33 @@ fn program_with_ranges() -> (Vec<Item>, Dictionary) {
     (items, dictionary)
 }
 
-fn report(items: &[Item], dictionary: &Dictionary) -> Report {
-    let (session, loss) = (ProcessInfo::default(), Loss::default());
+fn report(items: &[Event], dictionary: &Dictionary) -> Report {
+    let session = ProcessInfo::default();
     let mut captures = Captures::new(None);
     for item in items {
-        match item {
-            Item::Record(record) => captures.push(record, dictionary),
-            Item::Collective(event) => captures.collective(event),
-            Item::Flush(at) => captures.flushed(*at, dictionary),
-            Item::Capture(mark) => captures.mark(*mark, &session, &loss, dictionary),
-            _ => {}
-        }
+        captures.event(item, &session, dictionary);
     }
-    captures.finish(at(STEPS * STEP), &session, &loss, dictionary);
-    captures.report(&session, dictionary, &loss, End::Clean, Vec::new())
+    captures.finish(at(STEPS * STEP), &session, dictionary);
+    captures.report(&session, dictionary, End::Clean, Vec::new())
 }
 
-fn written((items, dictionary): &(Vec<Item>, Dictionary)) -> Vec<u8> {
+fn written((items, dictionary): &(Vec<Event>, Dictionary)) -> Vec<u8> {
     let mut writer = TraceWriter::new(Vec::new(), &ProcessInfo::default()).unwrap();
     for item in items {
-        match item {
-            Item::Record(record) => writer.push(record, dictionary),
-            Item::Collective(event) => writer.collective(*event, dictionary),
-            Item::Flush(at) => writer.flush(*at, &Loss::default(), dictionary),
-            _ => Ok(()),
-        }
-        .unwrap();
+        writer.event(item, dictionary).unwrap();
     }
     writer.finish(End::Clean, at(STEPS * STEP), &Loss::default(), dictionary).unwrap()
 }
 
-fn read(bytes: &[u8]) -> (Vec<Item>, Dictionary) {
+fn read(bytes: &[u8]) -> (Vec<Event>, Dictionary) {
     let mut reader = TraceReader::new(bytes).unwrap();
-    let items: Vec<Item> = reader.by_ref().map(Result::unwrap).collect();
+    let items: Vec<Event> = reader.by_ref().map(Result::unwrap).collect();
     assert!(reader.damage().is_none(), "{:?}", reader.damage());
     (items, reader.into_parts().1)
 }
 
-fn events(items: &[Item]) -> Vec<CollectiveEvent> {
-    items.iter().filter_map(|item| if let Item::Collective(event) = item { Some(*event) } else { None }).collect()
+fn events(items: &[Event]) -> Vec<CollectiveEvent> {
+    items.iter().filter_map(|item| if let Event::Collective(event) = item { Some(*event) } else { None }).collect()
 }
 
 #[test]
@@ -184,7 +173,7 @@ fn the_trace_says_what_the_live_run_said() {
 fn an_operation_takes_few_bytes() {
     let with = program();
     let mut without = program();
-    without.0.retain(|item| !matches!(item, Item::Collective(_)));
+    without.0.retain(|item| !matches!(item, Event::Collective(_)));
     let sizes = [&with, &without].map(|program| compact(&written(program)[..], Vec::new()).unwrap().1.len());
     let per_operation = (sizes[0] - sizes[1]) as f64 / STEPS as f64;
     // The study counts on 8 to 11 bytes in a lake; a block of 40 operations has a header as well.
@@ -199,17 +188,18 @@ fn each_capture_has_the_operations_that_were_queued_in_it() {
             CaptureMark::Begin { number, at: at(from * STEP), trigger: Trigger::ProfilerApi },
             CaptureMark::End { number, at: at(to * STEP) },
         ]
-        .map(Item::Capture)
+        .map(Event::Capture)
     };
     let [begin, end] = mark(1, 10, 20);
-    let place =
-        |items: &[Item], flush: u64| items.iter().position(|item| *item == Item::Flush(at(flush * STEP))).unwrap() + 1;
+    let place = |items: &[Event], flush: u64| {
+        items.iter().position(|item| *item == Event::Flush(at(flush * STEP))).unwrap() + 1
+    };
     let from = place(&items, 10);
     items.insert(from, begin);
     let to = place(&items, 20);
     items.insert(to, end);
     // Records outside of a capture are in none.
-    let outside = |index: usize, item: &Item| matches!(item, Item::Record(_)) && !(from..=to).contains(&index);
+    let outside = |index: usize, item: &Event| matches!(item, Event::Record(_)) && !(from..=to).contains(&index);
     let mut index = 0;
     items.retain(|item| {
         index += 1;

@@ -8,10 +8,11 @@ use profiler_core::counters::{
     ChipName, CounterEvent, CounterLoss, GaugeReading, Metric, MetricList, MetricSet, Refusal, Sample, Throttle,
 };
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::*;
 use profiler_core::report::{DeviceReport, Report};
-use profiler_core::trace::{Item, TraceReader, TraceWriter};
+use profiler_core::trace::{TraceReader, TraceWriter};
 
 const START: u64 = 1_790_000_000_000_000_000;
 const HIGHEST: f64 = 1.98e9;
@@ -79,7 +80,7 @@ fn times(kernel: &Truth) -> f64 {
 /// A training: steps of layers, forward and then backward, with some time in which nothing runs, on one stream or two.
 pub struct Program {
     dictionary: Dictionary,
-    items: Vec<(u64, Item)>,
+    items: Vec<(u64, Event)>,
     runs: Vec<(u64, u64, [f64; 10])>,
     end: u64,
 }
@@ -125,7 +126,7 @@ impl Program {
                         function,
                         return_value: 0,
                     };
-                    program.items.push((host + 3_000, Item::Record(Record::Api(call))));
+                    program.items.push((host + 3_000, Event::Record(Record::Api(call))));
                     host += 5_000;
                     let start = at.max(host);
                     let micros = kernel.micros as f64 * (1.0 + 0.02 * noise.next());
@@ -139,7 +140,7 @@ impl Program {
                         config: configs[index],
                         ..Kernel::default()
                     };
-                    program.items.push((end, Item::Record(Record::Kernel(record))));
+                    program.items.push((end, Event::Record(Record::Kernel(record))));
                     program.runs.push((start, end, kernel.values));
                     // The next kernel of the other stream begins when this one is half done.
                     at = if two_streams && index % 2 == 0 { (start + end) / 2 } else { end + 1_500 };
@@ -155,7 +156,7 @@ impl Program {
                 function: waits,
                 return_value: 0,
             };
-            program.items.push((program.end + 8_000, Item::Record(Record::Api(wait))));
+            program.items.push((program.end + 8_000, Event::Record(Record::Api(wait))));
             host = program.end + 160_000;
             at = host;
         }
@@ -179,7 +180,7 @@ impl Program {
 
     pub fn sample(mut self, interval: u64, noise_points: f64) -> Self {
         let set = set(interval);
-        self.items.push((START, Item::Counters(CounterEvent::Set(set))));
+        self.items.push((START, Event::Counters(CounterEvent::Set(set))));
         let mut noise = Noise(99);
         for begin in (START..self.end).step_by(interval as usize) {
             let counted = self.counted(begin, begin + interval);
@@ -194,18 +195,18 @@ impl Program {
             let (from, to) = (Timestamp::from_nanos(begin), Timestamp::from_nanos(begin + interval));
             // A sample is there some milliseconds after its end.
             let sample = Sample::new(DeviceId(0), from, to, &values);
-            self.items.push((begin + interval + 6_000_000, Item::Counters(CounterEvent::Sample(sample))));
+            self.items.push((begin + interval + 6_000_000, Event::Counters(CounterEvent::Sample(sample))));
         }
         self
     }
 
     /// In the order of delivery, with a flush each `period`.
-    pub fn delivered(mut self, period: u64) -> (Vec<Item>, Dictionary) {
+    pub fn delivered(mut self, period: u64) -> (Vec<Event>, Dictionary) {
         let last = self.items.iter().map(|(at, _)| *at).max().unwrap_or(0);
         for at in (START + period..last + 2 * period).step_by(period as usize) {
-            self.items.push((at, Item::Flush(Timestamp::from_nanos(at))));
+            self.items.push((at, Event::Flush(Timestamp::from_nanos(at))));
         }
-        self.items.sort_by_key(|(at, item)| (*at, matches!(item, Item::Flush(_))));
+        self.items.sort_by_key(|(at, item)| (*at, matches!(item, Event::Flush(_))));
         (self.items.into_iter().map(|(_, item)| item).collect(), self.dictionary)
     }
 }
@@ -222,25 +223,18 @@ pub fn set(interval_ns: u64) -> MetricSet {
     }
 }
 
-pub fn report((items, dictionary): &(Vec<Item>, Dictionary)) -> Report {
-    let (session, loss) = (ProcessInfo::default(), Loss::default());
+pub fn report((items, dictionary): &(Vec<Event>, Dictionary)) -> Report {
+    let session = ProcessInfo::default();
     let mut captures = Captures::new(None);
     let mut last = Timestamp::ZERO;
     for item in items {
-        match item {
-            Item::Record(record) => captures.push(record, dictionary),
-            Item::Flush(at) => {
-                captures.flushed(*at, dictionary);
-                last = *at;
-            }
-            Item::Counters(event) => captures.counters(event),
-            Item::Collective(event) => captures.collective(event),
-            Item::Capture(mark) => captures.mark(*mark, &session, &loss, dictionary),
-            Item::Loss(_) | Item::Cost(_) | Item::Utilization(_) | Item::End(..) => {}
+        captures.event(item, &session, dictionary);
+        if let Event::Flush(at) = item {
+            last = *at;
         }
     }
-    captures.finish(last, &session, &loss, dictionary);
-    captures.report(&session, dictionary, &loss, End::Clean, Vec::new())
+    captures.finish(last, &session, dictionary);
+    captures.report(&session, dictionary, End::Clean, Vec::new())
 }
 
 fn device(report: &Report) -> &DeviceReport {
@@ -345,8 +339,8 @@ fn few_samples_tell_nothing_and_say_so() {
     program = program.sample(1_000_000, 1.0);
     let mut seen = 0;
     program.items.retain(|(_, item)| {
-        seen += usize::from(matches!(item, Item::Counters(CounterEvent::Sample(_))));
-        seen <= 6 || !matches!(item, Item::Counters(_))
+        seen += usize::from(matches!(item, Event::Counters(CounterEvent::Sample(_))));
+        seen <= 6 || !matches!(item, Event::Counters(_))
     });
     let report = report(&program.delivered(100_000_000));
     let shares = shares(device(&report));
@@ -376,20 +370,14 @@ fn the_trace_says_what_the_live_run_said() {
     let (items, dictionary) = &delivered;
     let mut writer = TraceWriter::new(Vec::new(), &ProcessInfo::default()).unwrap();
     for item in items {
-        match item {
-            Item::Record(record) => writer.push(record, dictionary),
-            Item::Flush(at) => writer.flush(*at, &Loss::default(), dictionary),
-            Item::Counters(event) => writer.counters(*event, dictionary),
-            _ => Ok(()),
-        }
-        .unwrap();
+        writer.event(item, dictionary).unwrap();
     }
-    let bytes = writer.break_off(&Loss::default(), dictionary).unwrap().1;
+    let bytes = writer.close(dictionary).unwrap().1;
     let compacted = profiler_core::trace::compact::compact(&bytes[..], Vec::new()).unwrap().1;
     for bytes in [bytes, compacted] {
         let mut reader = TraceReader::new(&bytes[..]).unwrap();
         let mut read = Vec::new();
-        while let Some(item) = reader.next_item().unwrap() {
+        while let Some(item) = reader.next_event().unwrap() {
             read.push(item);
         }
         let (_, dictionary, damage) = reader.into_parts();
@@ -404,13 +392,13 @@ fn the_trace_says_what_the_live_run_said() {
 fn samples_from_before_the_capture_are_left_out() {
     let (mut items, dictionary) = Program::new(200, false).sample(1_000_000, 1.0).delivered(50_000_000);
     let begin = START + 100_000_000;
-    let is_before = |item: &Item| match item {
-        Item::Record(record) => record.span().is_some_and(|(start, _)| start.nanos() < begin),
+    let is_before = |item: &Event| match item {
+        Event::Record(record) => record.span().is_some_and(|(start, _)| start.nanos() < begin),
         _ => false,
     };
     items.retain(|item| !is_before(item));
     let mark = CaptureMark::Begin { number: 1, at: Timestamp::from_nanos(begin), trigger: Trigger::Command };
-    items.insert(1, Item::Capture(mark));
+    items.insert(1, Event::Capture(mark));
     let report = report(&(items, dictionary));
     let limits = device(&report).limits.as_ref().unwrap();
     assert_eq!(limits.samples.unplaced, 100, "{:?}", limits.samples);
@@ -425,7 +413,7 @@ fn what_reads_wrong_is_counted_and_left_out() {
     let (mut items, dictionary) = Program::new(40, false).sample(1_000_000, 0.0).delivered(50_000_000);
     let wrong = |begin: u64, end: u64, value: f32| {
         let (begin, end) = (Timestamp::from_nanos(START + begin), Timestamp::from_nanos(START + end));
-        Item::Counters(CounterEvent::Sample(Sample::new(DeviceId(0), begin, end, &[value; 10])))
+        Event::Counters(CounterEvent::Sample(Sample::new(DeviceId(0), begin, end, &[value; 10])))
     };
     // Without a length, backwards, no number, of the past: all behind the good ones.
     for (begin, end, value) in [(9, 9, 1.0), (20, 10, 1.0), (0, 5, 1.0)] {
@@ -450,10 +438,10 @@ fn gauges_say_that_the_clock_is_lowered_and_by_what() {
             throttle: Some(Throttle::PowerCap.bit()),
             ..GaugeReading::default()
         };
-        program.items.push((at, Item::Counters(CounterEvent::Gauges(reading))));
+        program.items.push((at, Event::Counters(CounterEvent::Gauges(reading))));
     }
     let refused = CounterLoss { refused: Some(Refusal::Busy), ..CounterLoss::default() };
-    program.items.push((START, Item::Counters(CounterEvent::Loss(refused))));
+    program.items.push((START, Event::Counters(CounterEvent::Loss(refused))));
     // Readings before the first record are of no capture.
     let report = report(&program.delivered(100_000_000));
     let gauges = device(&report).gauges.as_ref().unwrap();

@@ -4,9 +4,9 @@ use profiler_core::attribution::leaf::Leaf;
 use profiler_core::counters::CounterEvent;
 use profiler_core::counters::roofs::Limit;
 use profiler_core::diff::{Diff, compare, json::Document};
+use profiler_core::event::Event;
 use profiler_core::ranks::{Collectives, RankTrace, RanksReport};
 use profiler_core::report::Report;
-use profiler_core::trace::Item;
 
 use crate::counters::{Program, report};
 
@@ -16,7 +16,7 @@ const MEMORY: usize = 4;
 fn run(interval: u64, part: f32) -> Report {
     let (mut items, dictionary) = Program::new(120, false).sample(interval, 0.5).delivered(100_000_000);
     for item in &mut items {
-        if let Item::Counters(CounterEvent::Sample(sample)) = item {
+        if let Event::Counters(CounterEvent::Sample(sample)) = item {
             sample.values[MEMORY] *= part;
         }
     }

@@ -2,14 +2,15 @@
 
 use profiler_core::attribution::leaf::Group;
 use profiler_core::capture::Captures;
+use profiler_core::event::Event;
 use profiler_core::kernels::{KernelProfile, Roof};
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::*;
 use profiler_core::steps::{StepSeries, StepSource};
-use profiler_core::trace::Item;
 use profiler_core::whatif::{
     Call, CallClass, LaunchedBy, Operation, OperationClass, SCENARIO_COUNT, ScenarioKind, Simulation,
 };
+use std::sync::Arc;
 
 use crate::counters::{Program, report};
 
@@ -149,7 +150,7 @@ fn a_report_says_what_each_kernel_brings_and_the_bottleneck_then() {
 #[test]
 fn findings_of_a_measured_kernel_say_what_a_step_gains() {
     let (items, dictionary) = Program::new(120, false).delivered(50_000_000);
-    let (session, loss) = (ProcessInfo::default(), Loss::default());
+    let session = ProcessInfo::default();
     let config = (0..100)
         .map(LaunchConfigId)
         .find(|&config| dictionary.name(dictionary.launch_config(config).name) == "flash_backward");
@@ -166,18 +167,14 @@ fn findings_of_a_measured_kernel_say_what_a_step_gains() {
         }
         let mut last = Timestamp::ZERO;
         for item in &items {
-            match item {
-                Item::Record(record) => captures.push(record, &dictionary),
-                Item::Flush(at) => {
-                    captures.flushed(*at, &dictionary);
-                    last = *at;
-                }
-                _ => {}
+            captures.event(item, &session, &dictionary);
+            if let Event::Flush(at) = item {
+                last = *at;
             }
         }
-        captures.kernel_profile(profile.clone());
-        captures.finish(last, &session, &loss, &dictionary);
-        let report = captures.report(&session, &dictionary, &loss, End::Clean, Vec::new());
+        captures.event(&Event::KernelProfile(Arc::new(profile.clone())), &session, &dictionary);
+        captures.finish(last, &session, &dictionary);
+        let report = captures.report(&session, &dictionary, End::Clean, Vec::new());
         let text = profiler_core::kernels::text(&report.kernels, profiler_core::text_format::Style::default());
         (report.kernels.measured[0].clone(), text)
     };

@@ -2,11 +2,13 @@
 
 use profiler_core::capture::Captures;
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::kernels::{KernelProfile, Outcome};
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::*;
 use profiler_core::trace::compact::compact;
 use profiler_core::trace::{Block, BlockReader, TraceReader, TraceWriter};
+use std::sync::Arc;
 
 fn at(nanos: u64) -> Timestamp {
     Timestamp::from_nanos(nanos)
@@ -34,19 +36,24 @@ fn dictionary() -> (Dictionary, LaunchConfigId) {
     (dictionary, config)
 }
 
+fn profiles(reader: &mut TraceReader<&[u8]>) -> Vec<KernelProfile> {
+    let profile = |event| if let Event::KernelProfile(profile) = event { Some((*profile).clone()) } else { None };
+    reader.map(Result::unwrap).filter_map(profile).collect()
+}
+
 #[test]
 fn profiles_come_back_from_a_trace_and_from_a_compacted_one() {
     let (dictionary, config) = dictionary();
     let mut writer = TraceWriter::new(Vec::new(), &ProcessInfo::default()).unwrap();
     let refused = KernelProfile { outcome: Outcome::Refused(35), values: Vec::new(), ..profile(config) };
-    writer.kernel_profile(&profile(config), &dictionary).unwrap();
-    writer.kernel_profile(&refused, &dictionary).unwrap();
+    writer.event(&Event::KernelProfile(Arc::new(profile(config))), &dictionary).unwrap();
+    writer.event(&Event::KernelProfile(Arc::new(refused.clone())), &dictionary).unwrap();
     let trace = writer.finish(End::Clean, at(300), &Loss::default(), &dictionary).unwrap();
     let (_, compacted) = compact(&trace[..], Vec::new()).unwrap();
     for bytes in [&trace, &compacted] {
         let mut reader = TraceReader::new(&bytes[..]).unwrap();
-        assert!(reader.by_ref().all(|item| item.is_ok()) && reader.damage().is_none());
-        assert_eq!(reader.kernel_profiles(), [profile(config), refused.clone()]);
+        assert_eq!(profiles(&mut reader), [profile(config), refused.clone()]);
+        assert!(reader.damage().is_none());
         let launch = reader.dictionary().launch_config(config);
         assert_eq!(reader.dictionary().name(launch.name), "_Z6k_copyv", "its row comes before it");
     }
@@ -55,17 +62,16 @@ fn profiles_come_back_from_a_trace_and_from_a_compacted_one() {
 #[test]
 fn a_report_has_the_profile_beside_its_kernel() {
     let (dictionary, config) = dictionary();
-    let mut captures = Captures::new(None);
+    let (mut captures, session) = (Captures::new(None), ProcessInfo::default());
     for number in 0..50u32 {
         let start = u64::from(number) * 1_000 + 1_000;
         let correlation = CorrelationId(number + 1);
         let kernel = Kernel { start: at(start), end: at(start + 500), correlation, config, ..Kernel::default() };
-        captures.push(&Record::Kernel(kernel), &dictionary);
+        captures.event(&Event::Record(Record::Kernel(kernel)), &session, &dictionary);
     }
-    let session = ProcessInfo::default();
-    captures.kernel_profile(profile(config));
-    captures.finish(at(60_000), &session, &Loss::default(), &dictionary);
-    let report = captures.report(&session, &dictionary, &Loss::default(), End::Clean, Vec::new());
+    captures.event(&Event::KernelProfile(Arc::new(profile(config))), &session, &dictionary);
+    captures.finish(at(60_000), &session, &dictionary);
+    let report = captures.report(&session, &dictionary, End::Clean, Vec::new());
     assert!(report.kernels.unmeasured.is_empty() && report.kernels.stall_ns == 40);
     let view = &report.kernels.measured[0];
     assert_eq!((view.name.as_str(), view.launches, view.total_ns), ("k_copy", 50, 25_000));
@@ -81,15 +87,15 @@ fn names_of_megabytes_that_pack_well_take_bounded_memory() {
     let (dictionary, config) = dictionary();
     let mut writer = TraceWriter::new(Vec::new(), &ProcessInfo::default()).unwrap();
     let huge = KernelProfile { values: vec![("a".repeat(15 << 20), 1.0)], ..profile(config) };
-    (0..9).for_each(|_| writer.kernel_profile(&huge, &dictionary).unwrap());
-    writer.kernel_profile(&profile(config), &dictionary).unwrap();
+    let huge = Event::KernelProfile(Arc::new(huge));
+    (0..9).for_each(|_| writer.event(&huge, &dictionary).unwrap());
+    writer.event(&Event::KernelProfile(Arc::new(profile(config))), &dictionary).unwrap();
     let trace = writer.finish(End::Clean, at(300), &Loss::default(), &dictionary).unwrap();
     assert!(trace.len() < 64 << 10, "{} bytes", trace.len());
     let mut reader = TraceReader::new(&trace[..]).unwrap();
-    assert!(reader.by_ref().all(|item| item.is_ok()));
     // 128 MiB hold eight of them, and what is small still fits behind.
-    assert_eq!(reader.kernel_profiles().len(), 9);
-    assert_eq!(reader.kernel_profiles().last(), Some(&profile(config)));
+    let profiles = profiles(&mut reader);
+    assert_eq!((profiles.len(), profiles.last()), (9, Some(&profile(config))));
     assert_eq!(reader.damage().skipped_blocks, 1);
 
     let mut blocks = BlockReader::new(&trace[..]).unwrap();

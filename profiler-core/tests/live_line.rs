@@ -2,8 +2,9 @@
 
 use crate::support::{Scenario, ZERO, gpu};
 use profiler_core::capture::Captures;
+use profiler_core::event::Event;
 use profiler_core::process_info::{End, ProcessInfo};
-use profiler_core::record::{Loss, Timestamp};
+use profiler_core::record::Timestamp;
 use profiler_core::report::Report;
 
 /// One second each: kernels that wait for launches, and kernels whose results the host waits for.
@@ -28,14 +29,14 @@ fn lines(program: &[bool], printed: bool) -> (Vec<String>, Report) {
         second(&mut scenario, 1_000 + 1_000_000 * number, launch_bound);
     }
     scenario.records.sort_by_key(|&(complete, _)| complete);
-    let (session, loss) = (ProcessInfo::default(), Loss::default());
+    let session = ProcessInfo::default();
     let mut captures = Captures::new(None);
     let (mut names, mut due) = (Vec::new(), ZERO + 1_000_000_000);
     for (complete, record) in &scenario.records {
         if *complete >= due {
-            captures.flushed(Timestamp::from_nanos(due), &scenario.dictionary);
+            captures.event(&Event::Flush(Timestamp::from_nanos(due)), &session, &scenario.dictionary);
             if printed {
-                let line = captures.live_line(&session, &scenario.dictionary, &loss);
+                let line = captures.live_line(&session, &scenario.dictionary);
                 let name = line.split("bottleneck: ").nth(1).and_then(|rest| rest.split(" (").next());
                 names.push(name.unwrap_or("none").to_owned());
                 assert!(line.contains("starting up") || line.contains("GPU busy "), "{line}");
@@ -43,10 +44,10 @@ fn lines(program: &[bool], printed: bool) -> (Vec<String>, Report) {
             }
             due += 1_000_000_000;
         }
-        captures.push(record, &scenario.dictionary);
+        captures.event(&Event::Record(*record), &session, &scenario.dictionary);
     }
-    captures.finish(Timestamp::from_nanos(due), &session, &loss, &scenario.dictionary);
-    (names, captures.report(&session, &scenario.dictionary, &loss, End::Clean, Vec::new()))
+    captures.finish(Timestamp::from_nanos(due), &session, &scenario.dictionary);
+    (names, captures.report(&session, &scenario.dictionary, End::Clean, Vec::new()))
 }
 
 #[test]

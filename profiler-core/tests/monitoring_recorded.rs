@@ -8,10 +8,11 @@ use profiler_core::attribution::leaf::{Group, Leaf};
 use profiler_core::attribution::segments::Segment;
 use profiler_core::capture::Captures;
 use profiler_core::counters::{CounterEvent, Metric, MetricList, MetricSet, Sample};
+use profiler_core::event::Event;
 use profiler_core::monitoring::{MonitoredTime, Monitoring};
 use profiler_core::process_info::ProcessInfo;
-use profiler_core::record::{HostSample, Loss, Record, Timestamp};
-use profiler_core::trace::{Item, TraceReader};
+use profiler_core::record::{HostSample, Record, Timestamp};
+use profiler_core::trace::TraceReader;
 
 /// The last part of the run, nanoseconds: training, after start-up.
 const TRAINING: u64 = 1_500_000_000;
@@ -37,28 +38,28 @@ fn read() -> Recorded {
     let (mut captures, session) = (Captures::new(None), ProcessInfo::default());
     captures.log_segments();
     let mut last = Timestamp::ZERO;
-    while let Some(item) = reader.next_item().unwrap() {
+    while let Some(item) = reader.next_event().unwrap() {
         let dictionary = reader.dictionary();
-        match item {
-            Item::Record(record) => {
-                match &record {
+        match &item {
+            Event::Record(record) => {
+                match record {
                     Record::Sample(sample) => host.push(*sample),
                     Record::Kernel(kernel) => kernels.push((kernel.start.nanos(), kernel.end.nanos())),
                     _ => {}
                 }
-                captures.push(&record, dictionary);
+                captures.event(&item, &session, dictionary);
             }
-            Item::Flush(at) | Item::End(_, at) => {
-                captures.flushed(at, dictionary);
-                last = last.max(at);
+            Event::Flush(at) | Event::End(_, at) => {
+                captures.event(&Event::Flush(*at), &session, dictionary);
+                last = last.max(*at);
             }
-            Item::Capture(mark) => captures.mark(mark, &session, &Loss::default(), dictionary),
-            Item::Counters(CounterEvent::Set(newer)) => set = Some(newer),
-            Item::Counters(CounterEvent::Sample(sample)) => samples.push(sample),
+            Event::Capture(_) => captures.event(&item, &session, dictionary),
+            Event::Counters(CounterEvent::Set(newer)) => set = Some(*newer),
+            Event::Counters(CounterEvent::Sample(sample)) => samples.push(*sample),
             _ => {}
         }
     }
-    captures.finish(last, &session, &Loss::default(), reader.dictionary());
+    captures.finish(last, &session, reader.dictionary());
     let (mut busy, mut told): (Vec<(u64, u64)>, Vec<_>) = (Vec::new(), Vec::new());
     for (_, segments) in captures.take_segments() {
         for segment in segments {

@@ -3,9 +3,11 @@
 
 use std::fs::{self, File};
 use std::io::Write as _;
+use std::sync::Arc;
 
 use profiler_core::capture::Captures;
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::kernels::Outcome;
 use profiler_core::kernels::source::{PcCount, PcFunction, PcWindow, Place, SourceMap, SourceReport};
 use profiler_core::process_info::{End, ProcessInfo};
@@ -52,14 +54,18 @@ fn windows() -> [PcWindow; 2] {
 fn trace() -> Vec<u8> {
     let dictionary = Dictionary::new();
     let mut writer = TraceWriter::new(Vec::new(), &ProcessInfo::default()).unwrap();
-    windows().iter().for_each(|window| writer.program_counters(window, &dictionary).unwrap());
+    for window in windows() {
+        writer.event(&Event::ProgramCounters(Arc::new(window)), &dictionary).unwrap();
+    }
     writer.finish(End::Clean, at(3_000_000), &Loss::default(), &dictionary).unwrap()
 }
 
 fn assert_read(bytes: &[u8]) {
     let mut reader = TraceReader::new(bytes).unwrap();
-    assert!(reader.by_ref().all(|item| item.is_ok()) && reader.damage().is_none());
-    assert_eq!(reader.pc_windows(), windows());
+    let window = |event| if let Event::ProgramCounters(window) = event { Some((*window).clone()) } else { None };
+    let read: Vec<_> = reader.by_ref().map(Result::unwrap).filter_map(window).collect();
+    assert_eq!(read, windows());
+    assert!(reader.damage().is_none());
 }
 
 #[test]
@@ -102,10 +108,12 @@ fn a_report_has_the_windows_and_steps_beside_them_are_no_typical_ones() {
     let (session, dictionary) = (ProcessInfo::default(), Dictionary::new());
     let mut captures = Captures::new(None);
     let kernel = Kernel { start: at(100), end: at(2_000_000), correlation: CorrelationId(1), ..Kernel::default() };
-    captures.push(&Record::Kernel(kernel), &dictionary);
-    windows().into_iter().for_each(|window| captures.program_counters(window));
-    captures.finish(at(3_000_000), &session, &Loss::default(), &dictionary);
-    let report = captures.report(&session, &dictionary, &Loss::default(), End::Clean, Vec::new());
+    captures.event(&Event::Record(Record::Kernel(kernel)), &session, &dictionary);
+    for window in windows() {
+        captures.event(&Event::ProgramCounters(Arc::new(window)), &session, &dictionary);
+    }
+    captures.finish(at(3_000_000), &session, &dictionary);
+    let report = captures.report(&session, &dictionary, End::Clean, Vec::new());
     let source = SourceReport::of(report.kernels.windows.iter().map(AsRef::as_ref), &Map);
     assert_eq!((source.samples, source.lost, source.foreign, source.full), (1_000, 14, 9, 1));
     assert_eq!(source.outcomes, [Outcome::Measured, Outcome::Refused(999)]);

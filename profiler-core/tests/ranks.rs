@@ -4,9 +4,10 @@ use profiler_core::attribution::leaf::Leaf;
 use profiler_core::capture::Captures;
 use profiler_core::collective::{Basis, Collective, Function};
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::ranks::{Collectives, ExcessEvidence, RankTrace, RanksReport};
-use profiler_core::record::{Kernel, LaunchConfig, Loss, Record, Timestamp};
+use profiler_core::record::{Kernel, LaunchConfig, Record, Timestamp};
 use profiler_core::report::Report;
 
 const BEGIN: u64 = 1_000_000_000_000;
@@ -41,14 +42,13 @@ impl Rank {
         let (mut captures, mut collectives) = (Captures::new(None), Collectives::default());
         captures.log_segments();
         for kernel in &self.kernels {
-            captures.push(&Record::Kernel(*kernel), &self.dictionary);
+            captures.event(&Event::Record(Record::Kernel(*kernel)), &self.session, &self.dictionary);
             collectives.push(kernel, &self.dictionary);
         }
         let at = self.kernels.last().map_or(Timestamp::ZERO, |kernel| kernel.end);
-        let loss = Loss::default();
-        captures.finish(at, &self.session, &loss, &self.dictionary);
+        captures.finish(at, &self.session, &self.dictionary);
         collectives.segments(&captures.take_segments());
-        (captures.report(&self.session, &self.dictionary, &loss, End::Clean, Vec::new()), collectives)
+        (captures.report(&self.session, &self.dictionary, End::Clean, Vec::new()), collectives)
     }
 }
 

@@ -4,12 +4,13 @@ use std::io::{self, Read as _};
 
 use crate::trace_sample::{BLOCK_HEADER, FILE_HEADER, assert_same_dictionary, block, blocks, read, sample};
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::ProcessInfo;
 use profiler_core::record::{LaunchConfigId, NameId, Record};
-use profiler_core::trace::{Item, TraceError, TraceReader};
+use profiler_core::trace::{TraceError, TraceReader};
 
 /// Fails unless `part` is what is left of `whole` after leaving items out.
-fn assert_subsequence(part: &[Item], whole: &[Item], context: &str) {
+fn assert_subsequence(part: &[Event], whole: &[Event], context: &str) {
     let mut rest = whole.iter();
     for item in part {
         assert!(rest.any(|other| other == item), "{context}: {item:?} is not in the file or out of order");
@@ -92,7 +93,7 @@ fn a_flip_costs_one_block() {
             assert_eq!(damage.first_offset, Some(block.start as u64), "byte {at}");
         }
     }
-    assert!(matches!(whole.items.last(), Some(Item::End(..))));
+    assert!(matches!(whole.items.last(), Some(Event::End(..))));
 }
 
 #[test]
@@ -109,7 +110,7 @@ fn holes_are_counted_and_the_rest_is_read() {
             assert_subsequence(&part.items, &whole.items, &context);
             assert_never_wrong(&part.dictionary, &dictionary, &context);
             // A hole that takes exactly the last blocks is a shorter file; it has no end mark, which is visible too.
-            let ended = matches!(part.items.last(), Some(Item::End(..)));
+            let ended = matches!(part.items.last(), Some(Event::End(..)));
             assert!(!part.damage.is_none() || !ended || part.items == whole.items, "{context} went unnoticed");
         }
     }
@@ -220,7 +221,7 @@ fn what_a_newer_minor_adds_is_stepped_over_and_counted() {
         .items
         .iter()
         .filter_map(|item| match item {
-            Item::Record(Record::Api(call)) => Some(call.thread.0),
+            Event::Record(Record::Api(call)) => Some(call.thread.0),
             _ => None,
         })
         .collect();
@@ -346,13 +347,13 @@ fn headers_that_announce_more_than_there_is_do_not_cost_the_square_of_the_file()
     // Bodies that are there, each of 16 MiB: to check all of them would be 800 GB.
     let padded = [&bytes[..], &hostile, &vec![0; 17 << 20], &behind_sample(&bytes)].concat();
     let part = read(&padded).unwrap();
-    assert!(matches!(part.items.last(), Some(Item::Flush(at)) if at.nanos() == 77), "what is behind them is found");
+    assert!(matches!(part.items.last(), Some(Event::Flush(at)) if at.nanos() == 77), "what is behind them is found");
     assert_eq!(part.damage.skipped_bytes, hostile.len() as u64 + (17 << 20));
     assert!((16..1_000).contains(&part.damage.skipped_blocks), "{:?}", part.damage);
     // Bodies of which the file has a part only.
     let cut = [&bytes[..], &promise().repeat(200_000), &behind_sample(&bytes)].concat();
     let part = read(&cut).unwrap();
-    assert!(matches!(part.items.last(), Some(Item::Flush(at)) if at.nanos() == 77));
+    assert!(matches!(part.items.last(), Some(Event::Flush(at)) if at.nanos() == 77));
 }
 
 /// The blocks of a trace that was put together by hand, with numbers that follow each other.

@@ -7,6 +7,7 @@ use std::io::Write as _;
 
 use crate::trace_sample::{assert_same_dictionary, read, sample, session};
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::*;
 use profiler_core::trace::TraceWriter;
@@ -102,7 +103,7 @@ fn example() -> Vec<u8> {
             function,
             return_value: 0,
         };
-        writer.push(&Record::Api(call), &dictionary).unwrap();
+        writer.event(&Event::Record(Record::Api(call)), &dictionary).unwrap();
     }
     writer.finish(End::Clean, Timestamp::from_nanos(2000), &Loss::default(), &dictionary).unwrap()
 }

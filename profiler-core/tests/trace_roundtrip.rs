@@ -4,10 +4,11 @@ use std::io::{self, Write};
 
 use crate::trace_sample::{assert_same_dictionary, at, blocks, read, sample, session};
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::*;
+use profiler_core::trace::TraceWriter;
 use profiler_core::trace::compact::{Form, compact, sizes};
-use profiler_core::trace::{Item, TraceWriter};
 use proptest::prelude::*;
 
 /// Numbers from every length class, with the edges more often than chance would have them.
@@ -262,29 +263,28 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// Items by kind in their order: what the format promises to keep.
-fn by_kind(items: &[Item]) -> Vec<Vec<Item>> {
+fn by_kind(items: &[Event]) -> Vec<Vec<Event>> {
     let mut kinds = vec![Vec::new(); 16];
-    for &item in items {
+    for item in items {
         kinds[match item {
-            Item::Record(Record::Kernel(_)) => 0,
-            Item::Record(Record::Copy(_)) => 1,
-            Item::Record(Record::Memset(_)) => 2,
-            Item::Record(Record::Api(_)) => 3,
-            Item::Record(Record::Sync(_)) => 4,
-            Item::Record(Record::Event(_)) => 5,
-            Item::Record(Record::Overhead(_)) => 6,
-            Item::Record(Record::Range(_)) => 7,
-            Item::Record(Record::Sample(_)) => 8,
-            Item::Flush(_) => 9,
-            Item::Loss(_) => 10,
-            Item::Capture(_) => 11,
-            Item::Cost(_) => 14,
-            Item::Utilization(_) | Item::Counters(_) | Item::Collective(_) => 15,
-            Item::End(..) => 12,
-            Item::Record(Record::Memory(_)) => 13,
-            Item::Record(Record::Managed(_)) => 15,
+            Event::Record(Record::Kernel(_)) => 0,
+            Event::Record(Record::Copy(_)) => 1,
+            Event::Record(Record::Memset(_)) => 2,
+            Event::Record(Record::Api(_)) => 3,
+            Event::Record(Record::Sync(_)) => 4,
+            Event::Record(Record::Event(_)) => 5,
+            Event::Record(Record::Overhead(_)) => 6,
+            Event::Record(Record::Range(_)) => 7,
+            Event::Record(Record::Sample(_)) => 8,
+            Event::Flush(_) => 9,
+            Event::Loss(_) => 10,
+            Event::Capture(_) => 11,
+            Event::Cost { .. } => 14,
+            Event::End(..) => 12,
+            Event::Record(Record::Memory(_)) => 13,
+            _ => 15,
         }]
-        .push(item);
+        .push(item.clone());
     }
     kinds
 }
@@ -300,8 +300,8 @@ proptest! {
         for step in steps {
             match step {
                 Step::Push(record) => {
-                    writer.push(&record, &dictionary).unwrap();
-                    interval.push(Item::Record(record));
+                    writer.event(&Event::Record(record), &dictionary).unwrap();
+                    interval.push(Event::Record(record));
                 }
                 Step::Name(text) => {
                     let name = dictionary.intern_name(&text);
@@ -314,17 +314,17 @@ proptest! {
                 Step::Flush(at, lost) => {
                     if lost > 0 {
                         loss.unknown_kinds += lost;
-                        interval.push(Item::Loss(loss));
+                        interval.push(Event::Loss(loss));
                     }
                     let at = Timestamp::from_nanos(at);
-                    writer.flush(at, &loss, &dictionary).unwrap();
-                    interval.push(Item::Flush(at));
+                    writer.event(&Event::Loss(loss), &dictionary).and_then(|()| writer.event(&Event::Flush(at), &dictionary)).unwrap();
+                    interval.push(Event::Flush(at));
                     intervals.push(std::mem::take(&mut interval));
                 }
             }
         }
         let at = Timestamp::from_nanos(9);
-        interval.push(Item::End(End::Clean, at));
+        interval.push(Event::End(End::Clean, at));
         intervals.push(interval);
         let bytes = writer.finish(End::Clean, at, &loss, &dictionary).unwrap();
 
@@ -356,13 +356,13 @@ fn a_compacted_trace_is_smaller_and_has_fewer_blocks() {
             end: Timestamp::from_nanos(start.nanos() + 3_000 + index * 31 % 1_009),
             ..ApiCall::default()
         };
-        writer.push(&Record::Api(call), &dictionary).unwrap();
+        writer.event(&Event::Record(Record::Api(call)), &dictionary).unwrap();
         if index % 500 == 499 {
-            writer.flush(start, &Loss::default(), &dictionary).unwrap();
+            writer.event(&Event::Flush(start), &dictionary).unwrap();
         }
     }
     // Killed: there is no end.
-    let (bytes, live) = writer.break_off(&Loss::default(), &dictionary).unwrap();
+    let (bytes, live) = writer.close(&dictionary).unwrap();
     assert_eq!(bytes, live.len() as u64);
     let (compacted, copy) = compact(&live[..], Vec::new()).unwrap();
     assert_eq!((compacted.records, compacted.bytes), (20_000, copy.len() as u64));
@@ -400,13 +400,13 @@ fn full_chunks_are_written_without_a_flush_and_keep_their_order() {
     let before = writer.bytes_written();
     let kernel = |index: u64| Record::Kernel(Kernel { graph_node_id: index * 3, ..Kernel::default() });
     for index in 0..50_000 {
-        writer.push(&kernel(index), &dictionary).unwrap();
+        writer.event(&Event::Record(kernel(index)), &dictionary).unwrap();
     }
     assert!(writer.bytes_written() > before, "three chunks are full");
     let bytes = writer.finish(End::Clean, Timestamp::ZERO, &Loss::default(), &dictionary).unwrap();
     let back = read(&bytes).unwrap();
     assert_eq!(back.items.len(), 50_001);
-    assert!((0..50_000).all(|index| back.items[index as usize] == Item::Record(kernel(index))));
+    assert!((0..50_000).all(|index| back.items[index as usize] == Event::Record(kernel(index))));
 }
 
 #[test]
@@ -460,16 +460,19 @@ fn a_failed_write_loses_its_rows_and_nothing_else() {
     let mut writer = TraceWriter::new(Hiccup { bytes: Vec::new(), fail_at: plain + 30 }, &session()).unwrap();
     let record = |index| Record::Event(CudaEvent { event_id: index, ..CudaEvent::default() });
     let loss = Loss { broken_buffers: 1, ..Loss::default() };
-    writer.push(&record(1), &dictionary).unwrap();
-    let error = writer.flush(Timestamp::from_nanos(1), &loss, &dictionary).unwrap_err();
+    writer.event(&Event::Record(record(1)), &dictionary).unwrap();
+    let error = writer
+        .event(&Event::Loss(loss), &dictionary)
+        .and_then(|()| writer.event(&Event::Flush(Timestamp::from_nanos(1)), &dictionary))
+        .unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     assert_eq!(writer.rows_lost(), 1);
-    writer.push(&record(2), &dictionary).unwrap();
+    writer.event(&Event::Record(record(2)), &dictionary).unwrap();
     let sink = writer.finish(End::Clean, Timestamp::from_nanos(2), &loss, &dictionary).unwrap();
 
     let back = read(&sink.bytes).unwrap();
-    let end = Item::End(End::Clean, Timestamp::from_nanos(2));
-    assert_eq!(back.items, [Item::Record(record(2)), Item::Loss(loss), end]);
+    let end = Event::End(End::Clean, Timestamp::from_nanos(2));
+    assert_eq!(back.items, [Event::Record(record(2)), Event::Loss(loss), end]);
     assert_same_dictionary(&back.dictionary, &dictionary);
     assert!(back.damage.missing_blocks > 0 && back.damage.skipped_bytes == 30, "{:?}", back.damage);
 }
@@ -481,7 +484,7 @@ fn a_flush_of_little_stays_little() {
         let dictionary = Dictionary::new();
         let mut writer = TraceWriter::new(Vec::new(), &ProcessInfo::default()).unwrap();
         for at in 0..flushes {
-            writer.flush(Timestamp::from_nanos(at), &Loss::default(), &dictionary).unwrap();
+            writer.event(&Event::Flush(Timestamp::from_nanos(at)), &dictionary).unwrap();
         }
         writer.bytes_written()
     };

@@ -3,9 +3,10 @@
 use std::io::{self, Read};
 
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::*;
-use profiler_core::trace::{Item, TraceReader, TraceWriter};
+use profiler_core::trace::{TraceReader, TraceWriter};
 
 fn at(nanos: u64) -> Timestamp {
     Timestamp::from_nanos(nanos)
@@ -32,7 +33,7 @@ fn trace(records: &[Record]) -> Vec<u8> {
     let dictionary = Dictionary::new();
     let mut writer = TraceWriter::new(Vec::new(), &ProcessInfo::default()).unwrap();
     for record in records {
-        writer.push(record, &dictionary).unwrap();
+        writer.event(&Event::Record(*record), &dictionary).unwrap();
     }
     writer.finish(End::Clean, at(5_000), &Loss::default(), &dictionary).unwrap()
 }
@@ -46,8 +47,8 @@ fn read(trace: &[u8], (from, to): (u64, u64)) -> Vec<Record> {
 
 fn records(mut reader: TraceReader<impl Read>) -> Vec<Record> {
     let mut records = Vec::new();
-    while let Some(item) = reader.next_item().unwrap() {
-        if let Item::Record(record) = item {
+    while let Some(item) = reader.next_event().unwrap() {
+        if let Event::Record(record) = item {
             records.push(record);
         }
     }
@@ -135,7 +136,7 @@ fn what_fails_to_be_read_is_an_error() {
     let trace = trace(&[Record::Kernel(Kernel { start: at(1), end: at(2), ..Kernel::default() })]);
     let mut reader = TraceReader::new(trace[..trace.len() - 5].chain(Failing)).unwrap();
     let error =
-        std::iter::from_fn(|| reader.next_item().transpose()).find_map(Result::err).expect("the end is missing");
+        std::iter::from_fn(|| reader.next_event().transpose()).find_map(Result::err).expect("the end is missing");
     assert!(error.to_string().contains("gone"), "{error}");
     let source = std::error::Error::source(&error).expect("the error of the source");
     assert_eq!(source.to_string(), "gone");
@@ -148,10 +149,10 @@ fn what_compresses_is_compressed_and_the_rest_is_kept_as_it_is() {
         let mut dictionary = Dictionary::new();
         (0..1_000).for_each(|index| _ = dictionary.intern_name(&name(index)));
         let mut writer = TraceWriter::new(Vec::new(), &ProcessInfo::default()).unwrap();
-        writer.flush(at(1), &Loss::default(), &dictionary).unwrap();
+        writer.event(&Event::Flush(at(1)), &dictionary).unwrap();
         let trace = writer.finish(End::Clean, at(2), &Loss::default(), &dictionary).unwrap();
         let mut reader = TraceReader::new(&trace[..]).unwrap();
-        while reader.next_item().unwrap().is_some() {}
+        while reader.next_event().unwrap().is_some() {}
         assert_eq!(reader.dictionary().names().len(), dictionary.names().len());
         trace.len()
     };
@@ -179,10 +180,10 @@ fn what_describes_the_machine_comes_back() {
         dictionary.add_thread_name(ThreadName { thread: ThreadId(40 + thread), name });
     }
     let mut writer = TraceWriter::new(Vec::new(), &ProcessInfo::default()).unwrap();
-    writer.flush(at(1), &Loss::default(), &dictionary).unwrap();
+    writer.event(&Event::Flush(at(1)), &dictionary).unwrap();
     let trace = writer.finish(End::Clean, at(2), &Loss::default(), &dictionary).unwrap();
     let mut reader = TraceReader::new(&trace[..]).unwrap();
-    while reader.next_item().unwrap().is_some() {}
+    while reader.next_event().unwrap().is_some() {}
     assert!(reader.damage().is_none());
     let read = reader.dictionary();
     assert_eq!(read.device(DeviceId(3)).unwrap().multiprocessors, 132);
@@ -200,10 +201,10 @@ fn more_links_than_can_be_are_damage() {
         let mut dictionary = Dictionary::new();
         (0..links).for_each(|lanes| dictionary.add_link(PcieLink { lanes, ..PcieLink::default() }));
         let mut writer = TraceWriter::new(Vec::new(), &ProcessInfo::default()).unwrap();
-        writer.flush(at(1), &Loss::default(), &dictionary).unwrap();
+        writer.event(&Event::Flush(at(1)), &dictionary).unwrap();
         let trace = writer.finish(End::Clean, at(2), &Loss::default(), &dictionary).unwrap();
         let mut reader = TraceReader::new(&trace[..]).unwrap();
-        while reader.next_item().unwrap().is_some() {}
+        while reader.next_event().unwrap().is_some() {}
         reader.damage().is_none()
     };
     assert!(read(4_096) && !read(4_097));

@@ -4,8 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use profiler_core::counters::{ChipName, CounterEvent, GaugeReading, Metric, MetricList, MetricSet, Sample, Throttle};
+use profiler_core::event::Event;
 use profiler_core::record::{DeviceId, Timestamp};
-use profiler_core::trace::{Item, TraceReader, TraceWriter};
+use profiler_core::trace::{TraceReader, TraceWriter};
 use rusqlite::Connection;
 use serde_json::Value;
 
@@ -18,12 +19,12 @@ fn sampled(stage: &Stage) -> (PathBuf, u64) {
     let bytes = fs::read(stage.path("trace.gpuwhy")).unwrap();
     let mut reader = TraceReader::new(&bytes[..]).unwrap();
     let mut items = Vec::new();
-    while let Some(item) = reader.next_item().unwrap() {
+    while let Some(item) = reader.next_event().unwrap() {
         items.push(item);
     }
     let (session, dictionary, _) = reader.into_parts();
     let work = items.iter().filter_map(|item| match item {
-        Item::Record(record) => record.device_work(),
+        Event::Record(record) => record.device_work(),
         _ => None,
     });
     let (first, last) =
@@ -52,28 +53,16 @@ fn sampled(stage: &Stage) -> (PathBuf, u64) {
     }
     let out = stage.path("sampled.gpuwhy");
     let mut writer = TraceWriter::new(fs::File::create(&out).unwrap(), &session).unwrap();
-    let (mut loss, mut events) = (Default::default(), events.into_iter());
+    let mut events = events.into_iter();
     for item in items {
-        match item {
-            Item::Record(record) => writer.push(&record, &dictionary),
-            Item::Flush(at) => writer.flush(at, &loss, &dictionary),
-            Item::Loss(newer) => {
-                loss = newer;
-                Ok(())
-            }
-            Item::Capture(mark) => writer.capture(mark, &dictionary),
-            Item::Cost(cost) => writer.cost(Timestamp::ZERO, &cost, &dictionary),
-            Item::Utilization(_) | Item::Counters(_) | Item::Collective(_) => Ok(()),
-            Item::End(end, at) => {
-                writer.finish(end, at, &loss, &dictionary).unwrap();
-                return (out, samples);
-            }
-        }
-        .unwrap();
         // They come while the run goes on, all before its end.
-        events.by_ref().take(64).for_each(|event| writer.counters(event, &dictionary).unwrap());
+        events.by_ref().take(64).for_each(|event| writer.event(&Event::Counters(event), &dictionary).unwrap());
+        if !matches!(item, Event::Utilization { .. } | Event::Counters(_) | Event::Collective(_)) {
+            writer.event(&item, &dictionary).unwrap();
+        }
     }
-    panic!("the session has an end");
+    writer.close(&dictionary).unwrap();
+    (out, samples)
 }
 
 fn exported(stage: &Stage, trace: &Path, to: &str, name: &str) -> PathBuf {

@@ -6,8 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use profiler_core::record::{Loss, RangeEvent, RangeEventKind, Record};
-use profiler_core::trace::{Item, TraceReader, TraceWriter};
+use profiler_core::event::Event;
+use profiler_core::record::{RangeEvent, RangeEventKind, Record};
+use profiler_core::trace::{TraceReader, TraceWriter};
 use serde_json::Value;
 
 use super::{play, python};
@@ -85,14 +86,14 @@ const STEP_CALLS: usize = 200;
 pub fn annotated(stage: &Stage) -> (PathBuf, usize) {
     let mut reader = TraceReader::new(fs::File::open(stage.path("trace.gpuwhy")).unwrap()).unwrap();
     let mut items = Vec::new();
-    while let Some(item) = reader.next_item().unwrap() {
+    while let Some(item) = reader.next_event().unwrap() {
         items.push(item);
     }
     let (session, mut dictionary, _) = reader.into_parts();
     let mut calls: Vec<_> = items
         .iter()
         .filter_map(|item| match item {
-            Item::Record(Record::Api(call)) => Some(*call),
+            Event::Record(Record::Api(call)) => Some(*call),
             _ => None,
         })
         .collect();
@@ -114,20 +115,14 @@ pub fn annotated(stage: &Stage) -> (PathBuf, usize) {
             ..RangeEvent::default()
         };
         let pop = RangeEvent { at: stretch[STEP_CALLS - 1].end, kind: RangeEventKind::Pop, message: none, ..push };
-        writer.push(&Record::Range(push), &dictionary).unwrap();
-        writer.push(&Record::Range(pop), &dictionary).unwrap();
+        writer.event(&Event::Record(Record::Range(push)), &dictionary).unwrap();
+        writer.event(&Event::Record(Record::Range(pop)), &dictionary).unwrap();
         steps += 1;
     }
-    let mut end = None;
-    for item in &items {
-        match item {
-            Item::Record(record) => writer.push(record, &dictionary).unwrap(),
-            Item::End(how, at) => end = Some((*how, *at)),
-            _ => {}
-        }
+    for item in items.iter().filter(|item| matches!(item, Event::Record(_) | Event::End(..))) {
+        writer.event(item, &dictionary).unwrap();
     }
-    let (how, at) = end.expect("the played trace is complete");
-    writer.finish(how, at, &Loss::default(), &dictionary).unwrap();
+    writer.close(&dictionary).unwrap();
     (path, steps)
 }
 

@@ -3,6 +3,7 @@
 use std::fs::File;
 
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{
     ApiCall, ApiDomain, ApiFunction, CorrelationId, DeviceId, Frame, HostSample, Kernel, LaunchConfig, Loss, Record,
@@ -33,7 +34,7 @@ fn written(path: &std::path::Path) {
     let stacks = [stack(42), stack(50)];
     let session = ProcessInfo { process_id: 7, start: Timestamp::from_nanos(1), ..ProcessInfo::default() };
     let mut writer = TraceWriter::new(File::create(path).unwrap(), &session).unwrap();
-    let mut push = |record: Record| writer.push(&record, &dictionary).unwrap();
+    let mut push = |record: Record| writer.event(&Event::Record(record), &dictionary).unwrap();
     for index in 0..9u32 {
         let begin = 1_000 * u64::from(index + 1);
         let correlation = CorrelationId(index + 1);

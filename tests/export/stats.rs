@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::process::Output;
 
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{HostSample, Loss, Record, StackId, ThreadId, ThreadState, Timestamp};
 use profiler_core::trace::TraceWriter;
@@ -151,7 +152,7 @@ fn looks(path: &std::path::Path, looks: &[(ThreadState, u64, u64, u64)]) {
         let on_cpu = on_cpu * 1_000_000;
         let (since, at, thread) = (at(since), at(until), ThreadId(7));
         let look = HostSample { since, at, thread, state, on_cpu, stack: StackId::NONE, ..HostSample::default() };
-        writer.push(&Record::Sample(look), &dictionary).unwrap();
+        writer.event(&Event::Record(Record::Sample(look)), &dictionary).unwrap();
     }
     writer.finish(End::Clean, at(1_000), &loss, &dictionary).unwrap();
 }

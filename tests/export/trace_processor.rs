@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use profiler_core::record::{Loss, Record, Timestamp};
-use profiler_core::trace::{Item, TraceReader, TraceWriter};
+use profiler_core::event::Event;
+use profiler_core::record::{Record, Timestamp};
+use profiler_core::trace::{TraceReader, TraceWriter};
 use serde_json::{Value, json};
 
 use super::{gpuwhy, play, play_rank};
@@ -80,27 +81,22 @@ fn kernels(trace: &Path) -> [u64; 2] {
 fn overlapping(stage: &Stage) -> PathBuf {
     let mut reader = TraceReader::new(File::open(stage.path("trace.gpuwhy")).unwrap()).unwrap();
     let mut items = Vec::new();
-    while let Some(item) = reader.next_item().unwrap() {
+    while let Some(item) = reader.next_event().unwrap() {
         items.push(item);
     }
     let (session, dictionary, _) = reader.into_parts();
     let path = stage.path("overlapping.gpuwhy");
     let mut writer = TraceWriter::new(File::create(&path).unwrap(), &session).unwrap();
-    let mut end = None;
-    for item in items {
-        match item {
-            Item::Record(Record::Kernel(mut kernel)) => {
-                let longer = kernel.end.since(kernel.start) / 2;
-                kernel.end = Timestamp::from_nanos(kernel.end.nanos() + longer);
-                writer.push(&Record::Kernel(kernel), &dictionary).unwrap();
-            }
-            Item::Record(record) => writer.push(&record, &dictionary).unwrap(),
-            Item::End(how, at) => end = Some((how, at)),
-            _ => {}
+    for mut item in items {
+        if let Event::Record(Record::Kernel(kernel)) = &mut item {
+            let longer = kernel.end.since(kernel.start) / 2;
+            kernel.end = Timestamp::from_nanos(kernel.end.nanos() + longer);
+        }
+        if matches!(item, Event::Record(_) | Event::End(..)) {
+            writer.event(&item, &dictionary).unwrap();
         }
     }
-    let (how, at) = end.expect("the played trace is complete");
-    writer.finish(how, at, &Loss::default(), &dictionary).unwrap();
+    writer.close(&dictionary).unwrap();
     path
 }
 

@@ -11,9 +11,10 @@ use std::process::{Command, Stdio};
 
 use crate::support::{Stage, stderr};
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::ProcessInfo;
 use profiler_core::record::{HostSample, InterpreterLock, Loss, Record, ThreadState, Timestamp};
-use profiler_core::trace::{Item, TraceReader};
+use profiler_core::trace::TraceReader;
 
 /// What a trace says about host threads.
 struct Looks {
@@ -27,14 +28,14 @@ impl Looks {
     fn read(trace: &Path) -> Self {
         let mut reader = TraceReader::new(File::open(trace).unwrap()).unwrap();
         let (mut samples, mut loss, mut mark) = (Vec::new(), Loss::default(), Timestamp::ZERO);
-        while let Some(item) = reader.next_item().unwrap() {
+        while let Some(item) = reader.next_event().unwrap() {
             match item {
-                Item::Record(Record::Sample(sample)) => {
+                Event::Record(Record::Sample(sample)) => {
                     assert!(sample.at > mark, "{sample:?} after the mark {mark:?}");
                     samples.push(sample);
                 }
-                Item::Flush(at) => mark = at,
-                Item::Loss(newer) => loss = newer,
+                Event::Flush(at) => mark = at,
+                Event::Loss(newer) => loss = newer,
                 _ => {}
             }
         }

@@ -6,8 +6,9 @@ use std::io::BufReader;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use profiler_core::event::Event;
 use profiler_core::record::{CaptureMark, Record};
-use profiler_core::trace::{Item, TraceReader};
+use profiler_core::trace::TraceReader;
 
 use crate::support::{Stage, stderr};
 
@@ -26,9 +27,9 @@ pub fn read(trace: &Path) -> (BTreeMap<u32, Capture>, HashMap<u32, u64>) {
     let mut reader = TraceReader::new(BufReader::new(File::open(trace).unwrap())).unwrap();
     let start = reader.session().start;
     let (mut captures, mut calls, mut selected) = (BTreeMap::<u32, Capture>::new(), HashMap::new(), 0);
-    while let Some(item) = reader.next_item().unwrap() {
+    while let Some(item) = reader.next_event().unwrap() {
         let id = match item {
-            Item::Capture(mark) => {
+            Event::Capture(mark) => {
                 match mark {
                     CaptureMark::Begin { number, at, .. } => {
                         selected = number;
@@ -39,14 +40,14 @@ pub fn read(trace: &Path) -> (BTreeMap<u32, Capture>, HashMap<u32, u64>) {
                 }
                 continue;
             }
-            Item::Record(Record::Api(call)) => {
+            Event::Record(Record::Api(call)) => {
                 let begin = calls.entry(call.correlation.0).or_insert(u64::MAX);
                 *begin = call.start.since(start).min(*begin);
                 continue;
             }
-            Item::Record(Record::Kernel(kernel)) => kernel.correlation.0,
-            Item::Record(Record::Copy(copy)) => copy.correlation.0,
-            Item::Record(Record::Memset(memset)) => memset.correlation.0,
+            Event::Record(Record::Kernel(kernel)) => kernel.correlation.0,
+            Event::Record(Record::Copy(copy)) => copy.correlation.0,
+            Event::Record(Record::Memset(memset)) => memset.correlation.0,
             _ => continue,
         };
         captures.entry(selected).or_default().work.push(id);

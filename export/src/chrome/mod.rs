@@ -14,9 +14,9 @@ mod steps;
 
 use std::io::{self, Write};
 
+use profiler_core::event::Event;
 use profiler_core::process_info::ProcessInfo;
 use profiler_core::record::{Device, Record};
-use profiler_core::trace::Item;
 
 use crate::counters::CounterValues;
 use crate::destination::Destination;
@@ -51,9 +51,9 @@ pub fn write(
     let mut rows = Rows::new(&prescan, &passed.session, options);
     rows.metadata(&mut output, &passed.dictionary).map_err(|error| output.failed(error))?;
     let mut values = CounterValues::default();
-    trace.pass(&mut share(progress, 40..90), |item, scope| {
-        let written = match item {
-            Item::Record(record) => {
+    trace.pass(&mut share(progress, 40..90), |event, scope| {
+        let written = match event {
+            Event::Record(record) => {
                 if let Record::Api(call) = record {
                     steps.called(call);
                 }
@@ -65,8 +65,8 @@ pub fn write(
                 }
                 rows.record(&mut output, record, scope.dictionary)
             }
-            Item::Counters(event) => values.of(event).iter().try_for_each(|value| rows.counter(&mut output, value)),
-            Item::Flush(_) => rows.flush(&mut output, scope.dictionary),
+            Event::Counters(event) => values.of(event).iter().try_for_each(|value| rows.counter(&mut output, value)),
+            Event::Flush(_) => rows.flush(&mut output, scope.dictionary),
             _ => Ok(()),
         };
         written.map_err(|error| output.failed(error))

@@ -6,9 +6,9 @@
 
 use profiler_core::capture::Captures;
 use profiler_core::dictionary::Dictionary;
-use profiler_core::record::{ApiCall, CorrelationId, DeviceId, DeviceWork, Loss, Record, ThreadId, Timestamp};
+use profiler_core::event::Event;
+use profiler_core::record::{ApiCall, CorrelationId, DeviceId, DeviceWork, Record, ThreadId, Timestamp};
 use profiler_core::steps::StepSource;
-use profiler_core::trace::Item;
 use rustc_hash::FxHashMap;
 
 use crate::error::ExportError;
@@ -57,11 +57,11 @@ impl FoundSteps {
             boundaries.insert(start, CorrelationId(u32::MAX));
             boundaries.insert(end, CorrelationId(u32::MAX));
         }
-        trace.pass(&mut share(progress, 60..100), |item, _| {
-            let work: Option<DeviceWork> = match item {
-                Item::Record(Record::Kernel(row)) => Some(row.into()),
-                Item::Record(Record::Copy(row)) => Some(row.into()),
-                Item::Record(Record::Memset(row)) => Some(row.into()),
+        trace.pass(&mut share(progress, 60..100), |event, _| {
+            let work: Option<DeviceWork> = match event {
+                Event::Record(Record::Kernel(row)) => Some(row.into()),
+                Event::Record(Record::Copy(row)) => Some(row.into()),
+                Event::Record(Record::Memset(row)) => Some(row.into()),
                 _ => None,
             };
             if let Some(work) = work.filter(|work| work.device == device)
@@ -131,30 +131,24 @@ fn on_the_device(
             }
         }
     };
-    let (mut loss, mut last) = (Loss::default(), Timestamp::ZERO);
-    let passed = trace.pass(progress, |item, scope| {
-        match item {
-            Item::Record(record) => captures.push(record, scope.dictionary),
-            Item::Flush(at) => {
-                collect(&mut captures);
-                captures.flushed(*at, scope.dictionary);
-                last = last.max(*at);
-                collect(&mut captures);
-            }
-            Item::Loss(newer) => loss = *newer,
-            Item::Capture(mark) => {
-                captures.mark(*mark, scope.session, &loss, scope.dictionary);
-                collect(&mut captures);
-            }
-            Item::End(_, at) => last = last.max(*at),
-            Item::Cost(_) | Item::Utilization(_) | Item::Counters(_) | Item::Collective(_) => {}
+    let mut last = Timestamp::ZERO;
+    let passed = trace.pass(progress, |event, scope| {
+        if matches!(event, Event::Flush(_)) {
+            collect(&mut captures);
+        }
+        captures.event(event, scope.session, scope.dictionary);
+        if let Event::Flush(at) | Event::End(_, at) = event {
+            last = last.max(*at);
+        }
+        if matches!(event, Event::Flush(_) | Event::Capture(_)) {
+            collect(&mut captures);
         }
         Ok::<_, ExportError>(())
     })?;
     collect(&mut captures);
-    captures.finish(last, &passed.session, &passed.loss, &passed.dictionary);
+    captures.finish(last, &passed.session, &passed.dictionary);
     collect(&mut captures);
-    let report = captures.report(&passed.session, &passed.dictionary, &passed.loss, passed.end, Vec::new());
+    let report = captures.report(&passed.session, &passed.dictionary, passed.end, Vec::new());
     let number = report.captures.shown.unwrap_or(1);
     let Some(device) = report.devices.iter().max_by_key(|device| device.window_ns) else { return Ok(None) };
     let found = device.steps.as_ref().is_some_and(|steps| steps.source != StepSource::Annotated);

@@ -13,7 +13,7 @@ mod wire;
 use std::collections::BTreeSet;
 use std::io;
 
-use profiler_core::trace::Item;
+use profiler_core::event::Event;
 
 use crate::attributed::attributed;
 use crate::counters::CounterValues;
@@ -89,11 +89,11 @@ fn write_part(
         events.steps(device).map_err(failed)?;
     }
     let mut values = CounterValues::default();
-    trace.pass(&mut share(progress, 15..100), |item, scope| {
-        if let Item::Counters(event) = item {
+    trace.pass(&mut share(progress, 15..100), |event, scope| {
+        if let Event::Counters(event) = event {
             values.of(event).iter().try_for_each(|value| events.sampled(value)).map_err(failed)?;
         }
-        let Item::Record(record) = item else { return Ok::<_, ExportError>(()) };
+        let Event::Record(record) = event else { return Ok::<_, ExportError>(()) };
         match events.record(record, scope.dictionary).map_err(failed)? {
             true => outcome.written += 1,
             false => outcome.leave_out(record),

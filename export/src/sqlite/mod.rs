@@ -10,8 +10,8 @@ mod insert;
 mod managed;
 mod rows;
 
+use profiler_core::event::Event;
 use profiler_core::record::Timestamp;
-use profiler_core::trace::Item;
 use rusqlite::Connection;
 
 use crate::destination::Destination;
@@ -51,11 +51,11 @@ pub fn write(trace: &TraceFile, to: Destination, progress: &mut Progress<'_>) ->
     let passed = {
         let mut inserts = Inserts::new(&connection).map_err(failed)?;
         let mut metrics = gpu_metrics::Inserts::new(&connection).map_err(failed)?;
-        let passed = trace.pass(progress, |item, scope| {
-            if let Item::Counters(event) = item {
+        let passed = trace.pass(progress, |event, scope| {
+            if let Event::Counters(event) = event {
                 metrics.event(event, scope.session.start).map_err(failed)?;
             }
-            let Item::Record(record) = item else { return Ok::<_, ExportError>(()) };
+            let Event::Record(record) = event else { return Ok::<_, ExportError>(()) };
             match inserts.record(record, scope).map_err(failed)? {
                 Some(at) => {
                     outcome.written += 1;

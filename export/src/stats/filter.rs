@@ -5,8 +5,8 @@
 use std::str::FromStr;
 
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::record::{Record, Timestamp};
-use profiler_core::trace::Item;
 
 use crate::error::ExportError;
 use crate::ranges::{OpenRanges, Range};
@@ -93,9 +93,9 @@ impl RangeFilter {
         let mut open = OpenRanges::default();
         let mut found: Vec<(Timestamp, Timestamp)> = Vec::new();
         let mut last = Timestamp::ZERO;
-        let passed = trace.pass(progress, |item, scope| {
-            match item {
-                Item::Record(Record::Range(event)) => {
+        let passed = trace.pass(progress, |event, scope| {
+            match event {
+                Event::Record(Record::Range(event)) => {
                     last = last.max(event.at);
                     if let Some(range) = open.take(event)
                         && self.names(&range, scope.dictionary)
@@ -103,8 +103,8 @@ impl RangeFilter {
                         found.push((range.begin.at, range.end));
                     }
                 }
-                Item::Record(Record::Api(call)) => last = last.max(call.end),
-                Item::Flush(at) | Item::End(_, at) => last = last.max(*at),
+                Event::Record(Record::Api(call)) => last = last.max(call.end),
+                Event::Flush(at) | Event::End(_, at) => last = last.max(*at),
                 _ => {}
             }
             Ok::<_, ExportError>(())

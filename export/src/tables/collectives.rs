@@ -2,8 +2,8 @@
 
 use profiler_core::collective::{Algorithm, Basis, Collective, Communicator, DataType, Function, Joiner, Protocol};
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::record::Timestamp;
-use profiler_core::trace::Item;
 
 use super::cell::{Cell, Column, Kind};
 use super::records::table;
@@ -69,13 +69,13 @@ pub struct CollectiveRows {
 }
 
 impl CollectiveRows {
-    /// Takes an item. Answers the rows that are complete with it.
-    pub fn take(&mut self, item: &Item, dictionary: &Dictionary) -> std::vec::Drain<'_, Collective> {
+    /// Takes an event. Answers the rows that are complete with it.
+    pub fn take(&mut self, event: &Event, dictionary: &Dictionary) -> std::vec::Drain<'_, Collective> {
         let Self { joiner, rows } = self;
-        match item {
-            Item::Record(record) => joiner.push(record, dictionary),
-            Item::Collective(event) => joiner.event(event),
-            Item::Flush(at) => joiner.flushed(*at, |row| rows.push(*row)),
+        match event {
+            Event::Record(record) => joiner.push(record, dictionary),
+            Event::Collective(event) => joiner.event(event),
+            Event::Flush(at) => joiner.flushed(*at, |row| rows.push(*row)),
             _ => {}
         }
         rows.drain(..)

@@ -16,8 +16,8 @@ mod reported;
 use profiler_core::attribution::api::without_suffix;
 use profiler_core::collective::{Collective, Communicator};
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::record::{NameId, RangeEventKind, Record, Timestamp};
-use profiler_core::trace::Item;
 use rustc_hash::FxHashMap;
 
 use crate::attributed::attributed_with_steps;
@@ -285,17 +285,17 @@ fn records_of(
     let mut last = Timestamp::ZERO;
     let mut collectives =
         (sink.wants(Table::Collectives) || sink.wants(Table::Communicators)).then(CollectiveRows::default);
-    let passed = trace.pass(progress, |item, scope| {
+    let passed = trace.pass(progress, |event, scope| {
         if let Some(collectives) = &mut collectives {
-            collectives.take(item, scope.dictionary).try_for_each(|row| collective(&row, sink))?;
+            collectives.take(event, scope.dictionary).try_for_each(|row| collective(&row, sink))?;
         }
-        let record = match item {
-            Item::Record(record) => record,
-            Item::Flush(at) | Item::End(_, at) => {
+        let record = match event {
+            Event::Record(record) => record,
+            Event::Flush(at) | Event::End(_, at) => {
                 last = last.max(*at);
                 return Ok(());
             }
-            Item::Counters(event) if sink.wants(Table::GpuMetrics) => {
+            Event::Counters(event) if sink.wants(Table::GpuMetrics) => {
                 for value in counters.of(event) {
                     let mut cells = Vec::with_capacity(Table::GpuMetrics.columns().len());
                     records::gpu_metric(&value, &mut cells);

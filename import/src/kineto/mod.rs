@@ -30,6 +30,7 @@ use std::rc::Rc;
 
 use profiler_core::attribution::Attributor;
 use profiler_core::bounded::Counted;
+use profiler_core::event::Event;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{Loss, NameId, RangeEvent, RangeEventKind, Record, ThreadId, Timestamp};
 use profiler_core::report::Report;
@@ -149,21 +150,24 @@ impl Imported {
         let (loss, dictionary, groups) = (Loss::default(), &builder.dictionary, &mut builder.groups);
         let mut writer = TraceWriter::new(out, &session).map_err(written)?;
         for group in groups.communicators(session.rank()) {
-            writer.collective(group, dictionary).map_err(written)?;
+            writer.event(&Event::Collective(group), dictionary).map_err(written)?;
         }
         let (mut portion_end, mut last, mut ticks) = (None, session.start, Ticks::default());
         for record in &builder.records {
             last = last.max(span(record).1);
             let boundary = *portion_end.get_or_insert(last.nanos().saturating_add(PORTION_NANOS));
             if last.nanos() > boundary {
-                writer.flush(Timestamp::from_nanos(boundary), &loss, dictionary).map_err(written)?;
+                writer
+                    .event(&Event::Loss(loss), dictionary)
+                    .and_then(|()| writer.event(&Event::Flush(Timestamp::from_nanos(boundary)), dictionary))
+                    .map_err(written)?;
                 portion_end = Some(last.nanos().saturating_add(PORTION_NANOS));
             }
-            writer.push(record, dictionary).map_err(written)?;
+            writer.event(&Event::Record(*record), dictionary).map_err(written)?;
             if let Record::Api(call) = record
                 && let Some(operation) = groups.launched_by(call)
             {
-                writer.collective(operation, dictionary).map_err(written)?;
+                writer.event(&Event::Collective(operation), dictionary).map_err(written)?;
             }
             if ticks.is_due() && ask().is_break() {
                 return Err(KinetoError::Interrupted);

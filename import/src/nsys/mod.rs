@@ -21,6 +21,7 @@ use std::fs::File;
 use std::io::BufWriter;
 
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::End;
 use profiler_core::record::{Loss, Timestamp};
 use profiler_core::trace::TraceWriter;
@@ -78,30 +79,33 @@ pub(crate) fn translate(database: &Database, pid: Option<u32>, progress: &mut Pr
     let mut merge = Merge::new(connection, &schema, &mut statements, session.start, &mut dictionary).map_err(failed)?;
     let mut statement = sampled.statement(connection).map_err(failed)?;
     for set in sampled.sets() {
-        writer.counters(set, &dictionary).map_err(written)?;
+        writer.event(&Event::Counters(set), &dictionary).map_err(written)?;
     }
     let mut samples = Samples::new(sampled, statement.as_mut(), session.start).map_err(failed)?;
     let (mut last, mut next_flush, mut ticks) = (session.start, None, Ticks::default());
     while let Some((at, record)) = merge.next(&mut dictionary).map_err(failed)? {
         last = last.max(at);
         while let Some(sample) = samples.next(at).map_err(failed)? {
-            writer.counters(sample, &dictionary).map_err(written)?;
+            writer.event(&Event::Counters(sample), &dictionary).map_err(written)?;
         }
         let due = *next_flush.get_or_insert(at.nanos().saturating_add(FLUSH_NANOS));
         if at.nanos() > due {
-            writer.flush(Timestamp::from_nanos(due), &loss, &dictionary).map_err(written)?;
+            writer
+                .event(&Event::Loss(loss), &dictionary)
+                .and_then(|()| writer.event(&Event::Flush(Timestamp::from_nanos(due)), &dictionary))
+                .map_err(written)?;
             next_flush = Some(at.nanos().saturating_add(FLUSH_NANOS));
         }
-        writer.push(&record, &dictionary).map_err(written)?;
+        writer.event(&Event::Record(record), &dictionary).map_err(written)?;
         if ticks.is_due() && progress(0, database.bytes).is_break() {
             return Err(OpenError::interrupted(path));
         }
     }
     while let Some(sample) = samples.next(Timestamp::from_nanos(u64::MAX)).map_err(failed)? {
-        writer.counters(sample, &dictionary).map_err(written)?;
+        writer.event(&Event::Counters(sample), &dictionary).map_err(written)?;
     }
     for loss in samples.losses() {
-        writer.counters(loss, &dictionary).map_err(written)?;
+        writer.event(&Event::Counters(loss), &dictionary).map_err(written)?;
     }
     writer.finish(End::Clean, last, &loss, &dictionary).map_err(written)?;
     Ok(trace)

@@ -4,7 +4,7 @@
 //! (detected steps) and the control socket. [`plan`](super::plan) decides; a begin switches tracing on at once, on the
 //! thread that brought the event, so that its next launch is seen; an end is handed to the flushing thread, which keeps
 //! tracing on until the capture's device work has come, and then switches it off. The collector cuts what lies outside
-//! (`collect::capture_router`, `collect::capture_filter`).
+//! (`collect::router`, `collect::capture_filter`).
 //!
 //! [`drain`](super::drain) and [`cupti_sharing`](super::cupti_sharing) are the flushing thread's part: how long tracing stays on, and whether another tool has
 //! taken CUPTI.

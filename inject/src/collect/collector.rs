@@ -1,15 +1,11 @@
 //! The thread that turns buffers into a trace and a verdict.
 //!
-//! One thread owns everything that grows: dictionary, attributor, trace. Nothing it does can hold up the host: the
-//! callbacks only ever put a buffer into a channel. When the disk is full or the trace cannot be written the verdict
-//! goes on; when this thread dies, buffers are dropped and counted.
+//! One thread owns everything that grows: dictionary, engine, trace. Nothing it does can hold up the host: the
+//! callbacks only ever put a buffer into a channel. When the disk is full or the trace cannot be written the
+//! verdict goes on; when this thread dies, buffers are dropped and counted.
 //!
-//! Here is what comes and in which order it is worked off; [`routing`] finds the capture of each record, [`on_flush`]
-//! is what falls due with the flush marks, [`summary`] what is said about it all.
-//!
-//! [`routing`]: super::routing
-//! [`on_flush`]: super::on_flush
-//! [`summary`]: super::summary
+//! Sources make events, the router finds the capture of each record, and the sinks take them: [`Collector::event`] is
+//! the way of each. The rest is what messages bring about, and in which order.
 
 use std::mem;
 use std::sync::Arc;
@@ -17,80 +13,57 @@ use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, Sender};
 use cupti_sys::{CompletedBuffer, Cupti};
-use profiler_core::attribution::Attributor;
 use profiler_core::capture::Captures;
-use profiler_core::collective::CollectiveEvent;
-use profiler_core::counters::CounterEvent;
-use profiler_core::monitoring::{BurstLimits, BurstPlanner};
+use profiler_core::event::{Event, Sink as _};
 use profiler_core::process_info::{End, ProcessInfo};
-use profiler_core::record::{ApiCall, Kernel, Loss, RangeEvent, Record, Timestamp};
+use profiler_core::record::{ApiCall, CaptureMark, Kernel, Record, Timestamp};
 use profiler_core::text_format::printable;
-use profiler_core::utilization::Utilization;
+use profiler_core::utilization::UtilizationReading;
 
 use crate::capture::controller::CaptureController;
-use crate::collect::capture_router::CaptureRouter;
+use crate::collect::costs::Costs;
 use crate::collect::live::Live;
+use crate::collect::losses::Losses;
 use crate::collect::raw_recording::RawRecording;
-use crate::collect::routing;
+use crate::collect::router::Router;
 use crate::collect::session_trace::SessionTrace;
+use crate::collect::sinks::Sinks;
+use crate::collect::sources::Sources;
+use crate::collect::summary;
 use crate::collect::trace_file::TraceFile;
+use crate::collect::triggers::Triggers;
 use crate::config::request::Range;
-use crate::config::{Graphs, Settings};
-use crate::cost::CostTracker;
+use crate::config::{self, Settings};
 use crate::cupti::decode::{Decoded, Decoder};
-use crate::cupti::graphs::GraphNodeBudget;
 use crate::cupti::recorder;
 use crate::kernels::{self, KernelProfiler};
 use crate::message::{Message, RunOutcome, SessionCommand, Shared};
-use crate::nvtx;
-use crate::sampler::launchers::CallCounter;
-use crate::sampler::stacks::PythonStacks;
 use crate::sys::{clock, memory};
+
+/// When one part in so many of all buffers waits to be decoded, the collector is falling behind.
+const BACKLOG_PARTS: usize = 4;
 
 /// Everything the thread owns.
 pub struct Collector {
-    pub(super) cupti: &'static Cupti,
-    pub(super) shared: Arc<Shared>,
-    pub(super) controller: Arc<CaptureController>,
-    pub(super) decoder: Decoder,
-    pub(super) ranges: nvtx::Drain,
-    pub(super) stacks: PythonStacks,
-    /// Interns the native functions that stand alone.
-    pub(super) earlier_stacks: PythonStacks,
-    pub(super) calls: CallCounter,
-    pub(super) router: CaptureRouter,
-    pub(super) captures: Captures,
-    /// Records that are on their way to their capture, with its number; empty between messages.
-    pub(super) routed: Vec<(u32, Record)>,
-    pub(super) events: Vec<RangeEvent>,
-    /// Records that come before there is a trace, and alone are no reason for one.
-    pub(super) early: Vec<Record>,
-    /// What is sampled, what was lost of it, and the newest reading of energy, for a trace that begins later.
-    pub(super) known_counters: Vec<CounterEvent>,
-    /// Communicators, for a trace that begins later.
-    pub(super) communicators: Vec<CollectiveEvent>,
+    cupti: &'static Cupti,
+    shared: Arc<Shared>,
+    controller: Arc<CaptureController>,
+    sources: Sources,
+    /// Events of a source on their way; empty between messages.
+    events: Vec<Event>,
+    router: Router,
+    triggers: Triggers,
+    sinks: Sinks,
     /// The program's own session, while one is open.
-    pub(super) own: Option<Box<SessionTrace>>,
-    pub(super) account: CostTracker,
-    /// Decides when mode auto records.
-    pub(super) bursts: Option<BurstPlanner>,
-    /// Counts CUDA graphs, while they are one record.
-    pub(super) graph_nodes: Option<GraphNodeBudget>,
-    /// Counts steps while none are captured.
-    pub(super) step_watch: Option<Attributor>,
-    pub(super) trace: TraceFile,
-    pub(super) raw: Option<RawRecording>,
-    pub(super) utilization: Utilization,
-    pub(super) utilization_due: Timestamp,
-    pub(super) session: ProcessInfo,
-    pub(super) loss: Loss,
-    pub(super) live: Option<Live>,
+    own: Option<Box<SessionTrace>>,
+    costs: Costs,
+    losses: Losses,
+    raw: Option<RawRecording>,
+    live: Option<Live>,
     /// Whether the run is simulated without one cost at a time.
-    pub(super) simulates: bool,
-    pub(super) foreign_buffers_logged: bool,
-    pub(super) shortage_logged: bool,
+    simulates: bool,
     /// Measures chosen kernels, where that is wanted.
-    pub(super) kernels: Option<Arc<KernelProfiler>>,
+    kernels: Option<Arc<KernelProfiler>>,
 }
 
 impl Collector {
@@ -107,13 +80,8 @@ impl Collector {
             let path = pattern.expand(session.process_id, &session.host).path;
             RawRecording::create(path, cupti, &shared.sizes, &session)
         });
-        let can_stop = controller.can_stop_recording();
-        let graph_nodes = match settings.graphs {
-            Graphs::Auto => GraphNodeBudget::new(settings.max_overhead),
-            Graphs::Whole | Graphs::Nodes => GraphNodeBudget::of_whole_graphs(),
-        };
-        let graph_nodes = controller.has_whole_graphs().then_some(graph_nodes);
-        let decoder = Decoder::new(cupti);
+        let (is_whole, monitored) = (settings.capture.is_whole(), controller.has_bursts());
+        let sources = Sources::new(Decoder::new(cupti));
         let mut captures = Captures::new(None);
         captures.set_calibrations(&session);
         // Sessions have no ceilings.
@@ -121,52 +89,33 @@ impl Collector {
         if !simulates {
             captures.stop_what_if();
         }
-        let mut account = CostTracker::new(settings.mode, controller.has_whole_graphs(), settings.max_overhead);
-        if settings.capture.is_whole() || settings.bursts.is_some() {
-            account.begun(session.start);
+        let mut costs = Costs::new(settings, controller.has_whole_graphs());
+        if is_whole || monitored {
+            costs.account.begun(session.start);
         }
-        if settings.bursts.is_some() {
-            captures.mark(routing::monitored(&session), &session, &Loss::default(), decoder.dictionary());
-        }
+        let router = match (is_whole, monitored) {
+            (true, _) => Router::of_whole_run(),
+            (false, true) => Router::of_monitored_run(),
+            (false, false) => Router::default(),
+        };
+        let live = settings.live.map(|interval| Live::new(interval, session.start));
+        let trace = TraceFile::new(settings, &session);
+        let sinks = Sinks::new(session, captures, trace, Arc::clone(&controller), sources.dictionary());
         Self {
             cupti,
             shared,
-            decoder,
-            ranges: nvtx::Drain::default(),
-            stacks: PythonStacks::new(),
-            earlier_stacks: PythonStacks::new(),
-            calls: CallCounter::default(),
-            controller,
-            router: CaptureRouter::new(settings.capture.is_whole()),
-            captures,
-            routed: Vec::new(),
+            sources,
             events: Vec::new(),
-            early: Vec::new(),
-            known_counters: Vec::new(),
-            communicators: Vec::new(),
+            router,
+            triggers: Triggers::new(settings, controller.can_stop_recording()),
+            controller,
+            sinks,
             own: None,
-            account,
-            bursts: settings.bursts.map(|limits| {
-                // Without a budget there is none.
-                let budget = if can_stop { limits.budget } else { 0.0 };
-                BurstPlanner::new(BurstLimits { budget, ..limits })
-            }),
-            graph_nodes,
-            step_watch: settings.capture.detects_steps().then(|| {
-                let mut watch = Attributor::new();
-                watch.stop_what_if();
-                watch
-            }),
-            trace: TraceFile::new(settings, &session),
+            costs,
+            losses: Losses::default(),
             raw,
-            utilization: Utilization::default(),
-            utilization_due: Timestamp::ZERO,
-            loss: Loss::default(),
-            live: settings.live.map(|interval| Live::new(interval, session.start)),
-            session,
+            live,
             simulates,
-            foreign_buffers_logged: false,
-            shortage_logged: false,
             kernels,
         }
     }
@@ -178,21 +127,26 @@ impl Collector {
             match message {
                 Message::Buffer(buffer) => self.buffer(buffer),
                 Message::Flushed { before, dropped_by_cupti } => self.flushed(before, dropped_by_cupti),
-                Message::Samples(batch) => self.samples(&batch),
+                Message::Samples(batch) => {
+                    let mut events = mem::take(&mut self.events);
+                    self.losses.loss.failed_samples += self.sources.samples(&batch, &mut events);
+                    self.take(events);
+                    self.hand_over();
+                }
                 Message::Utilization(reading) => self.utilization(reading),
-                Message::Counters(events) => self.counters(&events),
-                Message::KernelProfile(profile) => self.kernel_profile(*profile),
+                Message::Counters(events) => {
+                    events.into_iter().for_each(|event| self.event(&Event::Counters(event)));
+                }
+                Message::KernelProfile(profile) => self.event(&Event::KernelProfile(Arc::from(profile))),
                 #[cfg(feature = "pc-sampling")]
                 Message::ProgramCounters(sampled) => self.program_counters(*sampled),
-                Message::Graph { id, nodes } => {
-                    if let Some(graph_nodes) = &mut self.graph_nodes {
-                        graph_nodes.instantiated(id, nodes);
-                    }
-                }
+                Message::Graph { id, nodes } => self.costs.instantiated(id, nodes),
                 Message::Ranges => self.catch_up(),
                 Message::Idle => self.idle(),
                 Message::Question(question) => {
-                    let answer = self.answer(question.detail);
+                    self.event(&Event::Loss(self.losses.loss));
+                    let dictionary = self.sources.dictionary();
+                    let answer = summary::answer(question.detail, &self.losses.loss, &self.sinks, dictionary);
                     question.answer(answer);
                 }
                 Message::Capture(mark) => self.capture(mark),
@@ -205,77 +159,129 @@ impl Collector {
         }
     }
 
+    /// The way of every event. A record whose capture is not known yet waits in the router.
+    #[inline]
+    fn event(&mut self, event: &Event) {
+        let dictionary = self.sources.dictionary();
+        if let Some(own) = &mut self.own {
+            own.event(event, dictionary);
+        }
+        let Event::Record(record) = event else { return self.sinks.event(event, dictionary) };
+        self.triggers.record(record, dictionary);
+        if let Some(number) = self.router.route(record) {
+            self.sinks.record(number, event, dictionary);
+        }
+    }
+
+    /// Takes what a source made, and keeps the memory.
+    fn take(&mut self, mut events: Vec<Event>) {
+        events.drain(..).for_each(|event| self.event(&event));
+        self.events = events;
+    }
+
+    /// Gives the routed records to their captures.
+    fn hand_over(&mut self) {
+        let (sinks, dictionary) = (&mut self.sinks, self.sources.dictionary());
+        self.router.hand_over(|number, event| sinks.record(number, event, dictionary));
+    }
+
     fn buffer(&mut self, buffer: CompletedBuffer) {
+        let shared = Arc::clone(&self.shared);
         if memory::check() {
-            return self.drop_buffer(buffer);
+            return self.losses.drop_buffer(buffer, &shared);
         }
         if let Some(raw) = &mut self.raw {
-            raw.buffer(&buffer, &self.shared.sizes, clock::now(self.cupti));
+            raw.buffer(&buffer, &shared.sizes, clock::now(self.cupti));
         }
-        let shared = Arc::clone(&self.shared);
         let mut records = buffer.records(&shared.sizes);
         let flusher = shared.flusher.load(Ordering::Relaxed);
-        self.decoder.next_buffer();
+        self.sources.decoder.next_buffer();
         for record in &mut records {
             // By reference: copying each record took some 5 % of this thread (one launching thread, no simulation).
-            match &self.decoder.decode(record) {
+            match &self.sources.decoder.decode(record) {
                 // How other tools are noticed is nothing that the program did.
-                Decoded::Record(Record::Api(call)) if call.thread.0 == flusher && self.is_canary(call) => {}
-                Decoded::Record(Record::Kernel(kernel)) if self.is_own_kernel(kernel) => self.loss.own_kernels += 1,
-                Decoded::Record(record) => {
-                    self.account.record(record);
-                    if let Some(graph_nodes) = &mut self.graph_nodes
-                        && let Record::Kernel(kernel) = record
-                    {
-                        graph_nodes.ran(kernel);
+                Decoded::Event(Event::Record(Record::Api(call)))
+                    if call.thread.0 == flusher && self.is_canary(call) => {}
+                Decoded::Event(Event::Record(Record::Kernel(kernel))) if self.is_own_kernel(kernel) => {
+                    self.losses.loss.own_kernels += 1;
+                }
+                Decoded::Event(event) => {
+                    if let Event::Record(record) = event {
+                        self.costs.record(record);
+                        if let Record::Api(call) = record {
+                            self.sources.calls.count(call.thread);
+                        }
                     }
-                    if let Record::Api(call) = record {
-                        self.calls.count(call.thread);
-                    }
-                    self.record(record);
+                    self.event(event);
                 }
                 Decoded::Description => {}
-                Decoded::Unknown => self.loss.unknown_kinds += 1,
+                Decoded::Unknown => self.losses.loss.unknown_kinds += 1,
             }
         }
         if let Some(broken) = records.remainder() {
-            self.loss.broken_buffers += 1;
-            self.loss.broken_bytes += broken.bytes as u64;
+            self.losses.loss.broken_buffers += 1;
+            self.losses.loss.broken_bytes += broken.bytes as u64;
         }
-        self.shared.pool.put(buffer.into_buffer());
+        shared.pool.put(buffer.into_buffer());
         self.catch_up();
-    }
-
-    /// There is no memory for what is in it.
-    fn drop_buffer(&mut self, buffer: CompletedBuffer) {
-        let records = buffer.records(&self.shared.sizes).count();
-        self.shared.dropped.fetch_add(records as u64, Ordering::Relaxed);
-        self.shared.pool.put(buffer.into_buffer());
-        if !mem::replace(&mut self.shortage_logged, true) {
-            tracing::warn!(
-                "the limits of this process (ulimit -v, ulimit -d) leave too little memory: records are dropped, and counted"
-            );
-        }
     }
 
     /// Whether it is the function that is called to notice other tools; asked of calls of the flushing thread.
     fn is_canary(&self, call: &ApiCall) -> bool {
-        let dictionary = self.decoder.dictionary();
+        let dictionary = self.sources.dictionary();
         let function = dictionary.api_function(call.function);
         function.is_some_and(|function| dictionary.name(function.name) == recorder::CANARY_FUNCTION)
     }
 
     /// Whether CUPTI's range profiler launched it, as it does around passes.
     fn is_own_kernel(&self, kernel: &Kernel) -> bool {
-        let dictionary = self.decoder.dictionary();
+        let dictionary = self.sources.dictionary();
         self.kernels.is_some() && kernels::is_of_cupti(dictionary.name(dictionary.launch_config(kernel.config).name))
+    }
+
+    /// Takes over the program's ranges and marks up to now. They begin no trace: until there is a record from CUPTI
+    /// they stay where they are, unless they can only lie before a capture.
+    fn ranges(&mut self, until: Timestamp) {
+        if self.sinks.trace.is_waiting() && self.router.is_whole() && !self.controller.monitors() {
+            return;
+        }
+        let mut events = mem::take(&mut self.events);
+        self.sources.ranges(until, &mut events);
+        self.take(events);
+    }
+
+    /// Takes over the program's ranges up to now, and places all that was routed. Without memory for them ranges wait
+    /// in their rings, which have a limit.
+    fn catch_up(&mut self) {
+        if !memory::is_short() {
+            self.ranges(clock::wall_clock());
+        }
+        self.hand_over();
     }
 
     /// Nothing is recorded, but the program may say what it does.
     fn idle(&mut self) {
         self.catch_up();
-        self.calls.publish(&self.shared.launchers);
-        self.account.idle();
+        self.sources.calls.publish(&self.shared.launchers);
+        self.costs.account.idle();
+    }
+
+    /// Utilization of a device opens the trace, and in a run that is only watched CUPTI describes no device.
+    fn utilization(&mut self, reading: UtilizationReading) {
+        if matches!(reading, UtilizationReading::Device(_)) {
+            self.sources.decoder.describe_devices();
+        }
+        self.event(&Event::Utilization { at: clock::wall_clock(), reading });
+    }
+
+    /// What sampling program counters came to. Modules are written before, so that those that could not be are told.
+    #[cfg(feature = "pc-sampling")]
+    fn program_counters(&mut self, sampled: crate::message::SampledWindow) {
+        let crate::message::SampledWindow { mut window, modules } = sampled;
+        if let Some(trace) = self.sinks.trace.path() {
+            window.modules_lost += kernels::pc_sampling::write_modules(trace, &modules);
+        }
+        self.event(&Event::ProgramCounters(Arc::new(window)));
     }
 
     /// The program begins or ends a session of its own, or wants to see what there is of it.
@@ -284,14 +290,10 @@ impl Collector {
             SessionCommand::Begin(mut session, done) => {
                 // Those that were made before are none of the session's.
                 self.catch_up();
-                session.begin(&self.loss);
-                self.decoder.describe_devices();
-                for event in &self.known_counters {
-                    session.counters(*event, self.decoder.dictionary());
-                }
-                for event in &self.communicators {
-                    session.collective(*event, self.decoder.dictionary());
-                }
+                session.begin(&self.losses.loss);
+                self.sources.decoder.describe_devices();
+                let dictionary = self.sources.dictionary();
+                self.sinks.captures.preamble().events().for_each(|event| session.event(&event, dictionary));
                 self.own = Some(session);
                 let _ = done.send(());
             }
@@ -310,76 +312,163 @@ impl Collector {
         }
     }
 
+    /// A capture begins, or its range ends.
+    fn capture(&mut self, mark: CaptureMark) {
+        match mark {
+            CaptureMark::Begin { number, at, .. } => {
+                if self.router.is_full() {
+                    self.conclude();
+                }
+                self.router.begin(number, at);
+                self.costs.account.begun(at);
+                self.sources.decoder.describe_devices();
+                self.event(&Event::Capture(mark));
+            }
+            CaptureMark::End { number, at } => self.router.end(number, at),
+            CaptureMark::Select { .. } => {}
+        }
+    }
+
+    /// Ends those captures for good of which nothing more is to come as of the mark `before`.
+    fn conclude_drained(&mut self, before: Timestamp) {
+        while let Some(number) = self.router.drained(before, |number| self.sinks.captures.awaits_work(number)) {
+            let since = before.since(self.sinks.session.start);
+            tracing::debug!("capture {number} is complete as of {since} ns after the start");
+            self.conclude();
+        }
+    }
+
+    /// Ends the oldest capture for good.
+    fn conclude(&mut self) {
+        // A range of the program may have begun it before CUDA was initialized.
+        self.sources.decoder.describe_devices();
+        let concluded = self.router.conclude();
+        self.hand_over();
+        // One whose range never ended is ended by whatever ends the trace.
+        if let Some((number, end)) = concluded {
+            if let Some(at) = end {
+                self.event(&Event::Capture(CaptureMark::End { number, at }));
+            }
+            self.controller.concluded();
+        }
+    }
+
     fn flushed(&mut self, before: Timestamp, dropped_by_cupti: u64) {
         // Before the mark, which vouches for the ranges too. What a thread is just writing down is later than it.
         if !memory::check() {
             self.ranges(clock::wall_clock());
         }
         self.count_loss(dropped_by_cupti);
-        self.calls.publish(&self.shared.launchers);
-        self.release(before);
-        let (loss, dictionary) = (self.loss, self.decoder.dictionary());
-        self.captures.flushed(before, dictionary);
-        self.trace.write(|trace| trace.flush(before, &loss, dictionary));
-        if self.own.as_mut().is_some_and(|own| own.flushed(before, &loss, dictionary))
+        self.sources.calls.publish(&self.shared.launchers);
+        self.router.flushed(before);
+        self.hand_over();
+        self.event(&Event::Flush(before));
+        if self.own.as_ref().is_some_and(|own| own.is_over())
             && let Some(own) = self.own.take()
         {
-            own.finish(before, End::Clean, &loss, dictionary);
+            own.finish(before, End::Clean, self.sources.dictionary());
         }
         self.conclude_drained(before);
-        self.watch_steps(before);
+        self.triggers.flushed(before, self.sources.dictionary(), &self.controller);
         self.choose_kernels();
         self.shed_load();
-        self.choose_graph_records(before);
+        self.costs.choose_graph_records(before, &self.controller);
         self.update_cost(before);
-        self.choose_bursts();
-        self.write_utilization_if_due(before);
+        if let Some(view) = self.sinks.captures.monitor_view() {
+            // Not the time of the mark, which is a flush behind: a burst would last so much longer.
+            let now = clock::now(self.cupti);
+            self.triggers.choose_bursts(now, &view, &mut self.costs.account, &self.controller);
+        }
+        self.sinks.trace.write_utilization_if_due(before, self.sources.dictionary());
         if let Some(raw) = &mut self.raw {
             raw.flushed(before, dropped_by_cupti);
         }
-        self.live_line_if_due(before);
+        summary::live_line_if_due(&mut self.live, before, &mut self.sinks, self.sources.dictionary());
+    }
+
+    fn count_loss(&mut self, dropped_by_cupti: u64) {
+        let (missed, dictionary) = (self.router.missed(), self.sources.dictionary());
+        self.losses.count(dropped_by_cupti, missed, &self.shared, &self.controller, dictionary);
+        self.event(&Event::Loss(self.losses.loss));
+    }
+
+    /// Chooses kernels to be measured, once enough has run.
+    fn choose_kernels(&self) {
+        let Some(kernels) = &self.kernels else { return };
+        let Some(request) = kernels.request() else { return };
+        let (captures, dictionary) = (&self.sinks.captures, self.sources.dictionary());
+        let is_wanted = |name: &str| request.names.as_ref().is_none_or(|names| names.is_match(name));
+        let choices = captures.kernels_to_measure(request.most, is_wanted, dictionary);
+        // Program counters are sampled in kernels that nobody can measure as well.
+        let only_sampled = || (request.source.is_some() && captures.has_run_enough()).then(Vec::new);
+        if let Some(choices) = choices.or_else(only_sampled) {
+            kernels.choose(choices, dictionary.contexts().to_vec());
+        }
+    }
+
+    /// Sheds what can be made up for later before anything must be lost.
+    fn shed_load(&mut self) {
+        let backlog = self.shared.messages.len();
+        if self.simulates && backlog * BACKLOG_PARTS > self.shared.pool.limit() {
+            self.simulates = false;
+            self.sinks.captures.stop_what_if();
+            tracing::warn!(
+                "{backlog} buffers wait to be processed: the what-if simulation stops here; `gpuwhy report` computes it from the trace"
+            );
+        }
+    }
+
+    /// Adds up what tracing takes, and steps down when it is too much.
+    fn update_cost(&mut self, before: Timestamp) {
+        let due = self.costs.account.flushed(before, &self.shared.meters);
+        let cost = Event::Cost { at: before, cost: self.costs.account.cost() };
+        if due.write || due.step_down.is_some() {
+            self.event(&cost);
+        } else {
+            self.sinks.show(&cost, self.sources.dictionary());
+        }
+        if let Some(mode) = due.step_down {
+            tracing::warn!("tracing costs more than {} allows; mode {} from now on", config::MAX_OVERHEAD, mode.name());
+            self.controller.step_down(mode);
+        }
     }
 
     fn finish(mut self, at: Timestamp, end: End, dropped_by_cupti: u64) -> RunOutcome {
         self.ranges(Timestamp::from_nanos(u64::MAX));
         self.count_loss(dropped_by_cupti);
         if end == End::TimedOut {
-            self.loss.undelivered_buffers += self.shared.pool.in_use() as u64;
+            self.losses.loss.undelivered_buffers += self.shared.pool.in_use() as u64;
         }
-        self.loss.unobserved_ns = self.controller.unobserved_until(at);
+        self.losses.loss.unobserved_ns = self.controller.unobserved_until(at);
+        self.event(&Event::Loss(self.losses.loss));
         self.controller.say_if_yielded_in_vain();
         while !self.router.is_empty() {
             self.conclude();
         }
-        self.captures.finish(at, &self.session, &self.loss, self.decoder.dictionary());
+        self.sinks.captures.finish(at, &self.sinks.session, self.sources.dictionary());
         if let Some(own) = self.own.take() {
-            own.finish(at, end, &self.loss, self.decoder.dictionary());
+            own.finish(at, end, self.sources.dictionary());
         }
         tracing::debug!("{} records belong to no capture", self.router.outside());
         if let Some(raw) = &mut self.raw {
             raw.flushed(at, dropped_by_cupti);
             raw.end();
         }
-        self.count_nodes();
-        self.account.finish(at, &self.shared.meters);
-        if let Some(planner) = &mut self.bursts {
-            planner.finish(at, &self.account.cost());
-            self.account.bursts(planner.summary());
-        }
-        let cost = self.account.cost();
-        self.captures.cost(cost);
-        let report = self.make_report(end);
-        let metrics = self.metrics();
+        self.costs.finish(at, &self.shared.meters);
+        self.triggers.finish(at, &mut self.costs.account);
+        self.sinks.trace.write_utilization(at, self.sources.dictionary());
+        self.event(&Event::Cost { at, cost: self.costs.account.cost() });
         let captured_nothing =
-            (self.controller.captures() == 0 && self.bursts.is_none()).then(|| self.waited_in_vain());
-        self.write_utilization(at);
-        let (loss, dictionary) = (self.loss, self.decoder.dictionary());
-        self.trace.write(|trace| trace.cost(at, &cost, dictionary));
-        if let Some(answer) = self.answer_to_keep(&report) {
-            self.trace.write(|trace| trace.answer(at, &answer, dictionary));
+            (self.controller.captures() == 0 && !self.controller.has_bursts()).then(|| self.waited_in_vain());
+        let dictionary = self.sources.dictionary();
+        let Sinks { captures, session, mut trace, .. } = self.sinks;
+        let report = captures.report(&session, dictionary, end, Vec::new());
+        // Not when the replay was left out: a reader makes it up.
+        if let Some(answer) = summary::answer_to_keep(&report).filter(|_| self.simulates) {
+            trace.answer(at, &answer, dictionary);
         }
-        let trace = self.trace.finish(|trace| trace.finish(end, at, &loss, dictionary));
-        RunOutcome { report, trace, metrics, captured_nothing }
+        let trace = trace.finish(&Event::End(end, at), dictionary);
+        RunOutcome { report, trace, metrics: captures.metrics(&session, dictionary), captured_nothing }
     }
 
     /// What no capture came of.
@@ -388,7 +477,7 @@ impl Collector {
             return "no capture began: `gpuwhy start` asked for none".to_owned();
         }
         let Some(wanted) = self.controller.wanted_range() else { return "no capture began".to_owned() };
-        let opened = self.ranges.opened(self.decoder.dictionary());
+        let opened = self.sources.opened_ranges();
         let opened = if opened.is_empty() {
             "the program opened no range".to_owned()
         } else {

@@ -1,12 +1,18 @@
 //! The thread `gpuwhy-collect`: buffers become records, a verdict and a trace.
+//!
+//! Reading order: `collector` (what comes, and the way of an event), `sources`, `router` with `capture_filter`, `sinks`
+//! with `trace_file` and `session_trace`; then what looks on: `triggers`, `costs`, `losses`, `summary`.
 
 pub mod capture_filter;
-pub mod capture_router;
 pub mod collector;
+mod costs;
 pub mod live;
-mod on_flush;
+mod losses;
 pub mod raw_recording;
-mod routing;
+pub mod router;
 pub mod session_trace;
+mod sinks;
+mod sources;
 mod summary;
 pub mod trace_file;
+mod triggers;

@@ -1,7 +1,7 @@
 //! The collector's side of a session: which records are its own, and the file that they go into.
 //!
 //! The records are those of what was launched between begin and end, found as those of a capture are
-//! (`CaptureRouter`). Nothing is reported here: the program reads the file. An error of the file ends the writing and
+//! ([`Router`]). Nothing is reported here: the program reads the file. An error of the file ends the writing and
 //! is told at the end; it disturbs nobody else.
 
 use std::fs::File;
@@ -11,14 +11,13 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Sender;
 use host_sampler::own::Own;
 use profiler_core::attribution::Attributor;
-use profiler_core::collective::CollectiveEvent;
-use profiler_core::counters::CounterEvent;
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::{Event, Sink};
 use profiler_core::process_info::{End, ProcessInfo};
-use profiler_core::record::{Loss, Record, Timestamp};
+use profiler_core::record::{Loss, Timestamp};
 use profiler_core::trace::TraceWriter;
 
-use crate::collect::capture_router::CaptureRouter;
+use crate::collect::router::Router;
 
 /// Device work that is still under way at the end of a session is waited for so long: as that of a capture.
 pub const DRAIN: Duration = Duration::from_secs(2);
@@ -28,14 +27,16 @@ const MARKS: u32 = 2;
 
 /// A session that is being written.
 pub struct SessionTrace {
-    router: CaptureRouter,
+    router: Router,
     /// Only asked whether launched work is still to come.
     attributor: Attributor,
     writer: Result<TraceWriter<Own<File>>, io::Error>,
     /// Counters as they stood at the begin.
     loss_before: Option<Loss>,
-    /// Records on their way; empty between calls.
-    routed: Vec<Record>,
+    /// Counters as they stand.
+    loss: Loss,
+    /// The newest flush mark.
+    mark: Timestamp,
     flushes: Vec<Flush>,
     ending: Option<Ending>,
 }
@@ -69,7 +70,7 @@ impl SessionTrace {
     pub fn new(file: File, session: &ProcessInfo, at: Timestamp, late: bool) -> io::Result<Self> {
         let mut attributor = Attributor::new();
         attributor.stop_what_if();
-        let mut router = CaptureRouter::new(false);
+        let mut router = Router::default();
         router.calls_may_be_missing(late);
         router.begin(1, at);
         Ok(Self {
@@ -77,39 +78,17 @@ impl SessionTrace {
             attributor,
             writer: Ok(TraceWriter::new(Own::of_file(file)?, session)?),
             loss_before: None,
-            routed: Vec::new(),
+            loss: Loss::default(),
+            mark: Timestamp::ZERO,
             flushes: Vec::new(),
             ending: None,
         })
     }
 
-    /// Takes a record if it belongs to the session.
-    pub fn push(&mut self, record: &Record, dictionary: &Dictionary) {
-        let routed = &mut self.routed;
-        self.router.route(record, |_, record| routed.push(*record));
-        self.store(dictionary);
-    }
-
-    /// Takes a sample of hardware counters, a reading of gauges, or what is known of them.
-    pub fn counters(&mut self, event: CounterEvent, dictionary: &Dictionary) {
-        write(&mut self.writer, |writer| writer.counters(event, dictionary));
-    }
-
-    /// Takes a communicator, or an operation of one.
-    pub fn collective(&mut self, event: CollectiveEvent, dictionary: &Dictionary) {
-        write(&mut self.writer, |writer| writer.collective(event, dictionary));
-    }
-
-    fn store(&mut self, dictionary: &Dictionary) {
-        for record in self.routed.drain(..) {
-            self.attributor.push(&record, dictionary);
-            write(&mut self.writer, |writer| writer.push(&record, dictionary));
-        }
-    }
-
     /// Counters as they stand at the begin: what was lost before is none of the session's.
     pub fn begin(&mut self, loss: &Loss) {
         self.loss_before = Some(*loss);
+        self.loss = *loss;
     }
 
     /// Answers `done` when everything that was complete `at` this time is in the file.
@@ -123,55 +102,89 @@ impl SessionTrace {
         self.ending = Some(Ending { at, asked: Instant::now(), marks: 0, done });
     }
 
-    /// A flush mark. Answers whether the session is over and its file can be finished.
-    pub fn flushed(&mut self, before: Timestamp, loss: &Loss, dictionary: &Dictionary) -> bool {
-        let routed = &mut self.routed;
-        self.router.flushed(before, |_, record| routed.push(*record));
+    /// Everything that completed before `at` has come.
+    fn flushed(&mut self, at: Timestamp, dictionary: &Dictionary) {
+        self.router.flushed(at);
         self.store(dictionary);
-        self.attributor.flushed(before, dictionary);
-        let loss = self.loss(loss);
-        write(&mut self.writer, |writer| writer.flush(before, &loss, dictionary));
+        self.attributor.flushed(at, dictionary);
+        let loss = self.own_loss();
+        self.write(&Event::Loss(loss), dictionary);
+        self.write(&Event::Flush(at), dictionary);
         self.flushes.retain_mut(|flush| {
             flush.marks += 1;
-            let complete = flush.marks >= MARKS && before >= flush.at;
+            let complete = flush.marks >= MARKS && at >= flush.at;
             if complete {
                 // Refused when nobody waits any more.
                 let _ = flush.done.send(());
             }
             !complete
         });
-        let awaits_work = self.attributor.awaits_work();
-        self.ending.as_mut().is_some_and(|ending| {
+        if let Some(ending) = &mut self.ending {
             ending.marks += 1;
-            let complete = ending.marks >= MARKS && before >= ending.at;
-            complete && (!awaits_work || ending.asked.elapsed() > DRAIN)
+        }
+        self.mark = at;
+    }
+
+    /// Whether the session is over and its file can be finished, as of the newest flush mark.
+    pub fn is_over(&self) -> bool {
+        self.ending.as_ref().is_some_and(|ending| {
+            let complete = ending.marks >= MARKS && self.mark >= ending.at;
+            complete && (!self.attributor.awaits_work() || ending.asked.elapsed() > DRAIN)
         })
     }
 
+    /// Writes the records that belong to the session.
+    fn store(&mut self, dictionary: &Dictionary) {
+        let Self { router, attributor, writer, .. } = self;
+        router.hand_over(|_, event| {
+            if let Event::Record(record) = event {
+                attributor.push(record, dictionary);
+            }
+            write(writer, event, dictionary);
+        });
+    }
+
+    fn write(&mut self, event: &Event, dictionary: &Dictionary) {
+        write(&mut self.writer, event, dictionary);
+    }
+
     /// Completes the file and tells whoever waits.
-    pub fn finish(mut self, at: Timestamp, end: End, loss: &Loss, dictionary: &Dictionary) {
-        let routed = &mut self.routed;
-        self.router.conclude(|_, record| routed.push(*record));
+    pub fn finish(mut self, at: Timestamp, end: End, dictionary: &Dictionary) {
+        self.router.conclude();
         self.store(dictionary);
-        let loss = self.loss(loss);
+        let loss = self.own_loss();
         let written = self.writer.and_then(|writer| writer.finish(end, at, &loss, dictionary));
         if let Some(ending) = self.ending {
             let _ = ending.done.send(written.map(drop).map_err(|error| error.to_string()));
         }
     }
 
-    fn loss(&self, now: &Loss) -> Loss {
-        let since = self.loss_before.map_or(*now, |before| now.since(&before));
+    fn own_loss(&self) -> Loss {
+        let since = self.loss_before.map_or(self.loss, |before| self.loss.since(&before));
         Loss { dropped_by_gpuwhy: since.dropped_by_gpuwhy + self.router.missed(), ..since }
     }
 }
 
-fn write(
-    writer: &mut Result<TraceWriter<Own<File>>, io::Error>,
-    write: impl FnOnce(&mut TraceWriter<Own<File>>) -> io::Result<()>,
-) {
+impl Sink for SessionTrace {
+    /// Takes an event of whichever capture. What is said of captures and of the whole run is none of the session's.
+    #[inline]
+    fn event(&mut self, event: &Event, dictionary: &Dictionary) {
+        match event {
+            Event::Record(record) => {
+                self.router.route(record);
+                self.store(dictionary);
+            }
+            Event::Counters(_) | Event::Collective(_) => self.write(event, dictionary),
+            Event::Loss(loss) => self.loss = *loss,
+            Event::Flush(at) => self.flushed(*at, dictionary),
+            _ => {}
+        }
+    }
+}
+
+fn write(writer: &mut Result<TraceWriter<Own<File>>, io::Error>, event: &Event, dictionary: &Dictionary) {
     if let Ok(open) = writer
-        && let Err(error) = write(open)
+        && let Err(error) = open.event(event, dictionary)
     {
         *writer = Err(error);
     }

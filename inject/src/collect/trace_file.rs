@@ -7,31 +7,45 @@ use std::fs::File;
 use std::io;
 use std::mem;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use host_sampler::own::Own;
+use profiler_core::dictionary::Dictionary;
+use profiler_core::event::{Event, Sink};
 use profiler_core::process_info::ProcessInfo;
-use profiler_core::trace::TraceWriter;
+use profiler_core::record::Timestamp;
+use profiler_core::trace::{StoredReport, TraceWriter};
+use profiler_core::utilization::{Utilization, UtilizationReading};
 
 use crate::config::pattern::Expanded;
 use crate::config::{self, Settings};
+use crate::sys::clock::after;
 use crate::sys::files;
 
+/// How often utilization is written: a killed program's trace has it too, and the time between two is told apart.
+const UTILIZATION_WRITTEN_EVERY: Duration = Duration::from_secs(1);
+
+/// The file, and what is written of totals now and then.
+pub struct TraceFile {
+    state: State,
+    utilization: Utilization,
+    utilization_due: Timestamp,
+}
+
 /// The file's states.
-#[derive(Default)]
-pub enum TraceFile {
+enum State {
     /// Nothing to write yet: a process that only queries the GPU leaves no file.
     Waiting(PathBuf),
     /// Being written.
     Open(Box<TraceWriter<Own<File>>>, PathBuf),
     /// Switched off, or given up.
-    #[default]
     Off,
 }
 
 impl TraceFile {
     /// Where the settings say, expanded for this process.
     pub fn new(settings: &Settings, session: &ProcessInfo) -> Self {
-        settings.output.as_ref().map_or(Self::Off, |pattern| {
+        let state = settings.output.as_ref().map_or(State::Off, |pattern| {
             let Expanded { path, unset } = pattern.expand(session.process_id, &session.host);
             for name in unset {
                 tracing::warn!(
@@ -41,42 +55,69 @@ impl TraceFile {
                 );
             }
             // Where the program stood when it started; it may have gone elsewhere by its first kernel.
-            Self::Waiting(std::path::absolute(&path).unwrap_or(path))
-        })
+            State::Waiting(std::path::absolute(&path).unwrap_or(path))
+        });
+        Self::of(state)
+    }
+
+    fn of(state: State) -> Self {
+        Self { state, utilization: Utilization::default(), utilization_due: Timestamp::ZERO }
     }
 
     /// Whether there was nothing to write yet.
+    #[inline]
     pub fn is_waiting(&self) -> bool {
-        matches!(self, Self::Waiting(_))
+        matches!(self.state, State::Waiting(_))
     }
 
     /// The file, once it exists.
     pub fn path(&self) -> Option<&Path> {
-        if let Self::Open(_, path) = self { Some(path) } else { None }
+        if let State::Open(_, path) = &self.state { Some(path) } else { None }
     }
 
     /// There is something to write: creates the file unless that was tried before.
-    #[inline]
     pub fn open(&mut self, session: &ProcessInfo) {
-        if let Self::Waiting(path) = self {
-            *self = create(mem::take(path), session);
+        if let State::Waiting(path) = &mut self.state {
+            self.state = create(mem::take(path), session);
         }
     }
 
-    /// Writes if the file is open.
+    /// Writes how busy devices were, if that is due: totals, so not every reading has to be written.
+    pub fn write_utilization_if_due(&mut self, at: Timestamp, dictionary: &Dictionary) {
+        if at >= self.utilization_due && !self.utilization.is_empty() {
+            self.write_utilization(at, dictionary);
+        }
+    }
+
+    /// Writes how busy devices were by `at`.
+    pub fn write_utilization(&mut self, at: Timestamp, dictionary: &Dictionary) {
+        let absence = self.utilization.absence.map(UtilizationReading::Absent);
+        let devices = mem::take(&mut self.utilization.devices);
+        for reading in devices.iter().copied().map(UtilizationReading::Device).chain(absence) {
+            self.write(|trace| trace.event(&Event::Utilization { at, reading }, dictionary));
+        }
+        self.utilization.devices = devices;
+        self.utilization_due = after(at, UTILIZATION_WRITTEN_EVERY);
+    }
+
+    /// Writes the report of the whole run.
+    pub fn answer(&mut self, at: Timestamp, answer: &StoredReport, dictionary: &Dictionary) {
+        self.write(|trace| trace.answer(at, answer, dictionary));
+    }
+
     #[inline]
-    pub fn write(&mut self, write: impl FnOnce(&mut TraceWriter<Own<File>>) -> io::Result<()>) {
-        let Self::Open(writer, path) = self else { return };
+    fn write(&mut self, write: impl FnOnce(&mut TraceWriter<Own<File>>) -> io::Result<()>) {
+        let State::Open(writer, path) = &mut self.state else { return };
         if let Err(error) = write(writer) {
             tracing::warn!("{}: {error}; the trace ends here, the report goes on", path.display());
-            *self = Self::Off;
+            self.state = State::Off;
         }
     }
 
-    /// Writes the last part with `finish` and answers with the file's name, if there is one.
-    pub fn finish(self, finish: impl FnOnce(TraceWriter<Own<File>>) -> io::Result<Own<File>>) -> Option<PathBuf> {
-        let Self::Open(writer, path) = self else { return None };
-        if let Err(error) = finish(*writer) {
+    /// Writes the last part, which is `end`, and answers with the file's name, if there is one.
+    pub fn finish(self, end: &Event, dictionary: &Dictionary) -> Option<PathBuf> {
+        let State::Open(mut writer, path) = self.state else { return None };
+        if let Err(error) = writer.event(end, dictionary).and_then(|()| writer.close(dictionary)) {
             tracing::warn!("{}: {error}; the trace lacks its last part", path.display());
         } else if !path.exists() {
             tracing::warn!("{}: was removed while it was written; there is no trace", path.display());
@@ -85,13 +126,23 @@ impl TraceFile {
     }
 }
 
-fn create(path: PathBuf, session: &ProcessInfo) -> TraceFile {
+impl Sink for TraceFile {
+    #[inline]
+    fn event(&mut self, event: &Event, dictionary: &Dictionary) {
+        match event {
+            Event::Utilization { reading, .. } => self.utilization.take(*reading),
+            _ => self.write(|trace| trace.event(event, dictionary)),
+        }
+    }
+}
+
+fn create(path: PathBuf, session: &ProcessInfo) -> State {
     let created = files::create_new(path.clone())
         .and_then(|(file, path)| Ok((TraceWriter::new(Own::of_file(file)?, session)?, path)));
     match created {
         Ok((writer, path)) => {
             tracing::info!("writing {}", path.display());
-            TraceFile::Open(Box::new(writer), path)
+            State::Open(Box::new(writer), path)
         }
         Err(error) => {
             tracing::warn!(
@@ -99,7 +150,7 @@ fn create(path: PathBuf, session: &ProcessInfo) -> TraceFile {
                 path.display(),
                 config::OUTPUT
             );
-            TraceFile::Off
+            State::Off
         }
     }
 }
@@ -110,8 +161,8 @@ mod tests {
 
     #[test]
     fn an_unwritable_place_switches_the_trace_off() {
-        let mut trace = TraceFile::Waiting(PathBuf::from("/proc/no-such-folder/x.gpuwhy"));
+        let mut trace = TraceFile::of(State::Waiting(PathBuf::from("/proc/no-such-folder/x.gpuwhy")));
         trace.open(&ProcessInfo::default());
-        assert!(matches!(trace, TraceFile::Off));
+        assert!(matches!(trace.state, State::Off));
     }
 }

@@ -10,6 +10,7 @@ use cupti_sys::record::{Activity, ApiRecord, GraphTraceRecord, KernelRecord, Mem
 use cupti_sys::{Cupti, DeviceLink, Domain, DriverDevice, abi};
 use nvml_sys::Nvml;
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::record::{
     ApiCall, ApiDomain, ApiFunction, ApiFunctionId, ContextId, CorrelationId, DeviceId, Kernel, LaunchConfig,
     LaunchConfigId, MemoryEvent, MemoryOperation, NameId, PcieLink, Record, StreamId, ThreadId, Timestamp,
@@ -22,8 +23,8 @@ use crate::cupti::{convert, recorder};
 /// What a CUPTI record turned into.
 #[derive(Debug)]
 pub enum Decoded {
-    /// A record.
-    Record(Record),
+    /// An event with a record.
+    Event(Event),
     /// An entry of the dictionary.
     Description,
     /// Nothing: a kind that this version does not know.
@@ -88,7 +89,7 @@ impl Decoder {
 
     /// Decodes one record.
     pub fn decode(&mut self, record: cupti_sys::Record<'_>) -> Decoded {
-        Decoded::Record(match record.activity() {
+        Decoded::Event(Event::Record(match record.activity() {
             Activity::Kernel(kernel) => Record::Kernel(self.kernel(&kernel)),
             Activity::Api(call) => Record::Api(self.api(&call)),
             Activity::Memcpy(copy) => Record::Copy(convert::memcpy(&copy)),
@@ -112,7 +113,7 @@ impl Decoder {
             Activity::Pcie(_) => return Decoded::Description,
             Activity::GraphTrace(graph) => Record::Kernel(self.whole_graph(&graph)),
             Activity::Other => return Decoded::Unknown,
-        })
+        }))
     }
 
     fn kernel(&mut self, kernel: &KernelRecord<'_>) -> Kernel {

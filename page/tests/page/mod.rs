@@ -7,6 +7,7 @@ use gpuwhy_import::{TraceFile, unwatched};
 use gpuwhy_page::read::{self, Event};
 use gpuwhy_page::{Options, Outcome, write_report};
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{
     ApiCall, ApiDomain, ApiFunction, ContextId, CorrelationId, DeviceId, Kernel, LaunchConfig, Loss, Record, StreamId,
@@ -108,10 +109,10 @@ pub fn launches_with(count: u32, kernel: &str, command: &str, clock: impl Fn(u64
             config,
             ..Kernel::default()
         };
-        writer.push(&Record::Api(call), &dictionary).unwrap();
-        writer.push(&Record::Kernel(kernel), &dictionary).unwrap();
+        writer.event(&event::Event::Record(Record::Api(call)), &dictionary).unwrap();
+        writer.event(&event::Event::Record(Record::Kernel(kernel)), &dictionary).unwrap();
         if number % 100 == 99 {
-            writer.flush(at(begin + 10), &Loss::default(), &dictionary).unwrap();
+            writer.event(&event::Event::Flush(at(begin + 10)), &dictionary).unwrap();
         }
     }
     let end = at(u64::from(count) * 10);

@@ -9,26 +9,30 @@
 //! row for each of the first [`ROW_LIMIT`] others.
 
 mod auto;
+mod early;
+mod engine;
 mod logs;
 
 use std::sync::Arc;
 
+use early::Early;
+use engine::Capture;
+
 use crate::attribution::Attributor;
-use crate::collective::{CollectiveEngine, CollectiveEvent, CollectiveLog};
 use crate::cost::Cost;
-use crate::counters::{CounterEvent, CounterLog};
 use crate::dictionary::Dictionary;
+use crate::event::{Event, Sink as _};
 use crate::json_text::Object;
 use crate::kernels::source::PcWindow;
 use crate::kernels::{Choice, KernelProfile, KernelsReport, candidates, choose, has_run_enough};
 use crate::metrics::{self, Totals};
-use crate::monitoring::{Changes, MonitoredTime, Monitoring};
+use crate::monitoring::{Changes, MonitoredTime};
+use crate::preamble::Preamble;
 use crate::process_info::{End, ProcessInfo};
 use crate::record::{CaptureMark, Loss, Record, Timestamp, Trigger};
 use crate::report::monitor;
-use crate::report::verdict::LiveVerdict;
 use crate::report::{BurstRow, CaptureRow, CaptureTable, Report};
-use crate::utilization::{Utilization, UtilizationReading};
+use crate::utilization::Utilization;
 
 /// Captures that get a row of their own in the report; those beyond are counted.
 pub const ROW_LIMIT: usize = 1_000;
@@ -43,30 +47,6 @@ const LARGE_RECORDS: u64 = 1 << 14;
 
 /// The capture of the whole run as mode auto monitors it: its captures are bursts beside it.
 pub const MONITORED: u32 = 0;
-
-/// Counter events that wait for the first record: as many samples as wait for their records.
-const EARLY_LIMIT: usize = 1 << 13;
-
-/// One capture and its engine.
-#[derive(Debug)]
-struct Capture {
-    row: CaptureRow,
-    attributor: Attributor,
-    /// What divides the time where no device work is recorded.
-    monitoring: Monitoring,
-    collectives: CollectiveEngine,
-    /// What the live line names.
-    live_verdict: LiveVerdict,
-}
-
-impl Capture {
-    #[inline]
-    fn push(&mut self, record: &Record, dictionary: &Dictionary) {
-        self.monitoring.push(record, dictionary);
-        self.attributor.push(record, dictionary);
-        self.collectives.push(record, dictionary);
-    }
-}
 
 /// All captures of a process. See the [module](self).
 #[derive(Debug, Default)]
@@ -92,14 +72,16 @@ pub struct Captures {
     segments_logged: bool,
     /// Parts of the run of which these captures note the replay.
     replay_logged: Vec<(u64, u64)>,
+    /// What was lost so far.
+    loss: Loss,
     cost: Option<Cost>,
     utilization: Utilization,
-    counters: CounterLog,
-    /// What came before the first capture began.
-    early: Vec<CounterEvent>,
+    /// What captures to come have to know.
+    preamble: Preamble,
+    early: Early,
+    /// Whether a capture ever began.
     begun: bool,
-    collectives: CollectiveLog,
-    kernel_profiles: Vec<KernelProfile>,
+    kernel_profiles: Vec<Arc<KernelProfile>>,
     pc_windows: Vec<Arc<PcWindow>>,
     /// What of the process decides about the prices of tracing.
     priced_as: Option<ProcessInfo>,
@@ -116,33 +98,57 @@ impl Captures {
         Self { requested, ..Self::default() }
     }
 
-    /// Takes a mark. Marks that contradict the ones before (a damaged trace) are passed over.
-    pub fn mark(&mut self, mark: CaptureMark, session: &ProcessInfo, loss: &Loss, dictionary: &Dictionary) {
-        self.limit_large(session, loss, dictionary);
+    /// Takes an event. Records go to the capture that was selected last; the first one of a run without marks begins
+    /// one. Samples of counters come before the flush mark that passes them, or some marks later. The end of the run is
+    /// not the end of what is open, which [`finish`](Self::finish) ends: it may come early in a damaged trace.
+    #[inline]
+    pub fn event(&mut self, event: &Event, session: &ProcessInfo, dictionary: &Dictionary) {
+        match event {
+            Event::Record(record) => self.push(record, dictionary),
+            Event::Counters(_) | Event::Collective(_) => self.concern_all(event, dictionary),
+            Event::Utilization { reading, .. } => self.utilization.take(*reading),
+            Event::KernelProfile(profile) => {
+                self.tell_shown(event, dictionary);
+                self.kernel_profiles.push(Arc::clone(profile));
+            }
+            Event::ProgramCounters(window) => {
+                self.tell_shown(event, dictionary);
+                self.pc_windows.push(Arc::clone(window));
+            }
+            Event::Capture(mark) => self.mark(*mark, session, dictionary),
+            Event::Flush(at) => self.flushed(*at, dictionary),
+            Event::Loss(loss) => self.loss = *loss,
+            Event::Cost { cost, .. } => self.cost = Some(*cost),
+            Event::End(..) => {}
+        }
+    }
+
+    /// Marks that contradict the ones before (a damaged trace) are passed over.
+    fn mark(&mut self, mark: CaptureMark, session: &ProcessInfo, dictionary: &Dictionary) {
+        self.limit_large(session, dictionary);
         match mark {
             CaptureMark::Begin { number, at, trigger } => {
                 self.marked = true;
                 if self.open.len() >= OPEN_LIMIT {
                     let oldest = usize::from(self.open[0].row.number == MONITORED);
-                    self.close(oldest, at, session, loss, dictionary);
+                    self.close(oldest, at, session, dictionary);
                 }
-                self.begin(number, at, trigger);
+                self.begin(number, at, trigger, dictionary);
             }
             CaptureMark::Select { number } => self.selected = number,
             CaptureMark::End { number, at } => {
                 self.marked = true;
                 if let Some(index) = self.open.iter().position(|capture| capture.row.number == number) {
-                    self.close(index, at, session, loss, dictionary);
+                    self.close(index, at, session, dictionary);
                 }
             }
         }
     }
 
-    /// Takes a record of the capture that was selected last. The first record of a run without marks begins one.
     #[inline]
-    pub fn push(&mut self, record: &Record, dictionary: &Dictionary) {
+    fn push(&mut self, record: &Record, dictionary: &Dictionary) {
         if self.open.is_empty() && !self.marked {
-            self.begin(1, Timestamp::ZERO, Trigger::Start);
+            self.begin(1, Timestamp::ZERO, Trigger::Start, dictionary);
         }
         let selected = self.selected;
         if let Some(capture) = self.open.iter_mut().find(|capture| capture.row.number == selected) {
@@ -174,48 +180,37 @@ impl Captures {
         }
     }
 
-    /// Everything that completed before `at` has been pushed.
-    pub fn flushed(&mut self, at: Timestamp, dictionary: &Dictionary) {
+    fn flushed(&mut self, at: Timestamp, dictionary: &Dictionary) {
         self.price(dictionary);
-        for capture in &mut self.open {
-            capture.attributor.flushed(at, dictionary);
-            capture.collectives.flushed(at);
-        }
+        self.open.iter_mut().for_each(|capture| capture.event(&Event::Flush(at), dictionary));
         self.watch_changes(at);
     }
 
     /// Nothing more will come: ends what is open, as of `at`.
-    pub fn finish(&mut self, at: Timestamp, session: &ProcessInfo, loss: &Loss, dictionary: &Dictionary) {
+    pub fn finish(&mut self, at: Timestamp, session: &ProcessInfo, dictionary: &Dictionary) {
         while !self.open.is_empty() {
-            self.close(0, at, session, loss, dictionary);
+            self.close(0, at, session, dictionary);
         }
     }
 
-    /// What tracing took so far, for the report.
-    pub fn cost(&mut self, cost: Cost) {
-        self.cost = Some(cost);
-    }
-
-    /// How busy devices were so far, for the report.
-    pub fn utilization(&mut self, reading: UtilizationReading) {
-        self.utilization.take(reading);
-    }
-
-    /// A sample of hardware counters, a reading of gauges, or what is known of them; in the order in which they came.
-    /// Samples come before the flush that passes them, or some flushes later.
-    pub fn counters(&mut self, event: &CounterEvent) {
-        self.counters.take(event);
+    /// Takes what belongs to no capture more than to another.
+    fn concern_all(&mut self, event: &Event, dictionary: &Dictionary) {
+        self.preamble.note(event);
         if !self.begun {
-            // Samples may come before the first record.
-            if self.early.len() < EARLY_LIMIT {
-                self.early.push(*event);
-            }
-            return;
+            return self.early.keep(event);
         }
-        for capture in &mut self.open {
-            capture.attributor.push_counters(event);
-            capture.monitoring.counters(event);
-        }
+        self.open.iter_mut().for_each(|capture| capture.event(event, dictionary));
+    }
+
+    /// Tells the captures that the report can be about that gpuwhy held the program up.
+    fn tell_shown(&mut self, event: &Event, dictionary: &Dictionary) {
+        self.open.iter_mut().chain(&mut self.kept).for_each(|capture| capture.event(event, dictionary));
+    }
+
+    /// What somebody who begins to listen now has to know.
+    #[must_use]
+    pub fn preamble(&self) -> &Preamble {
+        &self.preamble
     }
 
     /// How the time of the capture that the report is about divides by samples alone, where no device work was
@@ -225,37 +220,11 @@ impl Captures {
         self.shown()?.monitoring.time()
     }
 
-    /// A communicator of the program, or an operation that it queued; before the flush mark that passes it.
-    pub fn collective(&mut self, event: &CollectiveEvent) {
-        self.collectives.take(event, self.open.is_empty() && !self.marked);
-        self.open.iter_mut().for_each(|capture| capture.collectives.event(event));
-    }
-
     /// What was queued in communicators and is not finished, in the newest open capture: fields of an answer to `hang`.
     #[must_use]
     pub fn pending_collectives(&self, now: Timestamp, dictionary: &Dictionary) -> Object {
         let newest = self.open.last().map(|capture| capture.collectives.pending().state(now, dictionary));
         newest.unwrap_or_default()
-    }
-
-    /// What measuring a kernel came to, for the report.
-    pub fn kernel_profile(&mut self, profile: KernelProfile) {
-        if profile.launches > 0 {
-            for capture in self.open.iter_mut().chain(&mut self.kept) {
-                capture.attributor.disturbed(profile.begin, profile.end);
-            }
-        }
-        self.kernel_profiles.push(profile);
-    }
-
-    /// What sampling program counters came to, for the report. While it was opened and closed launches waited.
-    pub fn program_counters(&mut self, window: PcWindow) {
-        let was_open = window.begin > Timestamp::ZERO;
-        for capture in self.open.iter_mut().chain(&mut self.kept).filter(|_| was_open) {
-            capture.attributor.disturbed(window.opened, window.begin);
-            capture.attributor.disturbed(window.end, window.closed);
-        }
-        self.pc_windows.push(Arc::new(window));
     }
 
     /// The kernels that are worth measuring, once enough has run to tell; see [`crate::kernels::choose`]. `None`
@@ -317,21 +286,14 @@ impl Captures {
 
     /// The report about the requested capture; without a request about the one being taken, else about the newest.
     #[must_use]
-    pub fn report(
-        &self,
-        session: &ProcessInfo,
-        dictionary: &Dictionary,
-        loss: &Loss,
-        end: End,
-        damage: Vec<String>,
-    ) -> Report {
-        self.report_of(session, dictionary, loss, (end, damage), true)
+    pub fn report(&self, session: &ProcessInfo, dictionary: &Dictionary, end: End, damage: Vec<String>) -> Report {
+        self.report_of(session, dictionary, (end, damage), true)
     }
 
     /// The numbers of all captures so far, for monitoring systems.
     #[must_use]
-    pub fn metrics(&self, session: &ProcessInfo, dictionary: &Dictionary, loss: &Loss) -> Object {
-        let report = self.report_of(session, dictionary, loss, (End::Abrupt, Vec::new()), false);
+    pub fn metrics(&self, session: &ProcessInfo, dictionary: &Dictionary) -> Object {
+        let report = self.report_of(session, dictionary, (End::Abrupt, Vec::new()), false);
         let mut totals = self.ended.clone();
         for capture in &self.open {
             totals.add(&capture.attributor, dictionary);
@@ -345,7 +307,6 @@ impl Captures {
         &self,
         session: &ProcessInfo,
         dictionary: &Dictionary,
-        loss: &Loss,
         (end, damage): (End, Vec<String>),
         simulated: bool,
     ) -> Report {
@@ -353,11 +314,11 @@ impl Captures {
         let nothing = Attributor::new();
         let attributor = shown.map_or(&nothing, |capture| &capture.attributor);
         let make = if simulated { Report::new } else { Report::live };
-        let mut report = make(session, attributor, dictionary, loss, end, damage);
+        let mut report = make(session, attributor, dictionary, &self.loss, end, damage);
         report.cost = self.cost;
         report.utilization = self.utilization.clone();
         report.collectives = shown.and_then(|capture| capture.collectives.report(dictionary));
-        report.counter_losses = self.counters.losses().to_vec();
+        report.counter_losses = self.preamble.counter_losses().to_vec();
         if simulated {
             report.kernels = KernelsReport::of(attributor, dictionary, &self.kernel_profiles);
             report.kernels.windows.clone_from(&self.pc_windows);
@@ -404,8 +365,8 @@ impl Captures {
 
     /// The verdict in one line, for a run that is still going, and the name that it gives is kept as long as
     /// nothing else has led for a while.
-    pub fn live_line(&mut self, session: &ProcessInfo, dictionary: &Dictionary, loss: &Loss) -> String {
-        let report = self.report_of(session, dictionary, loss, (End::Abrupt, Vec::new()), false);
+    pub fn live_line(&mut self, session: &ProcessInfo, dictionary: &Dictionary) -> String {
+        let report = self.report_of(session, dictionary, (End::Abrupt, Vec::new()), false);
         let number = self.shown().map(|capture| capture.row.number);
         let mut captures = self.open.iter_mut().chain(&mut self.kept);
         if let Some(capture) = captures.find(|capture| Some(capture.row.number) == number) {
@@ -415,55 +376,49 @@ impl Captures {
     }
 
     /// Closes the oldest of the large captures when there are too many. Between two marks only one of them grows.
-    fn limit_large(&mut self, session: &ProcessInfo, loss: &Loss, dictionary: &Dictionary) {
+    fn limit_large(&mut self, session: &ProcessInfo, dictionary: &Dictionary) {
         let is_large = |capture: &Capture| {
             capture.row.number != MONITORED && capture.attributor.completeness().records() > LARGE_RECORDS
         };
         let mut large = (0..self.open.len()).filter(|&index| is_large(&self.open[index]));
         if let (Some(oldest), true) = (large.next(), large.count() >= LARGE_LIMIT) {
             let at = self.open[oldest].row.begin;
-            self.close(oldest, at, session, loss, dictionary);
+            self.close(oldest, at, session, dictionary);
         }
     }
 
-    fn begin(&mut self, number: u32, at: Timestamp, trigger: Trigger) {
-        let mut attributor = Attributor::new();
-        attributor.begin(at);
-        let mut monitoring = Monitoring::default();
-        let mut take = |event: &CounterEvent| {
-            attributor.push_counters(event);
-            monitoring.counters(event);
-        };
-        if self.begun {
-            self.counters.sets().iter().for_each(|set| take(&CounterEvent::Set(*set)));
+    fn begin(&mut self, number: u32, at: Timestamp, trigger: Trigger, dictionary: &Dictionary) {
+        let mut capture = Capture::new(number, at, trigger);
+        let (early, mut dropped) = self.early.take();
+        early.iter().for_each(|event| capture.event(event, dictionary));
+        if std::mem::replace(&mut self.begun, true) {
+            self.preamble.definitions().for_each(|event| capture.event(&event, dictionary));
+            dropped = self.preamble.dropped();
         }
-        std::mem::take(&mut self.early).iter().for_each(take);
-        self.begun = true;
+        capture.collectives.add_dropped(dropped);
         if self.events_kept {
-            attributor.keep_simulated_events();
+            capture.attributor.keep_simulated_events();
         }
         if self.what_if_stopped {
-            attributor.stop_what_if();
+            capture.attributor.stop_what_if();
         }
         if self.step_overflow_kept {
-            attributor.keep_step_overflow();
+            capture.attributor.keep_step_overflow();
         }
         self.selected = number;
         if self.segments_logged && self.requested.is_none_or(|requested| requested == number) {
-            attributor.log_segments();
+            capture.attributor.log_segments();
             if !self.replay_logged.is_empty() {
-                attributor.log_replay(self.replay_logged.clone());
+                capture.attributor.log_replay(self.replay_logged.clone());
             }
         }
         // A number that comes twice is damage; the first keeps it.
-        if self.open.iter().all(|capture| capture.row.number != number) {
-            let row = CaptureRow { number, trigger, begin: at, ..CaptureRow::default() };
-            let collectives = self.collectives.engine(at);
-            self.open.push(Capture { row, attributor, monitoring, collectives, live_verdict: LiveVerdict::default() });
+        if self.open.iter().all(|open| open.row.number != number) {
+            self.open.push(capture);
         }
     }
 
-    fn close(&mut self, index: usize, at: Timestamp, session: &ProcessInfo, loss: &Loss, dictionary: &Dictionary) {
+    fn close(&mut self, index: usize, at: Timestamp, session: &ProcessInfo, dictionary: &Dictionary) {
         self.price(dictionary);
         let mut capture = self.open.remove(index);
         capture.attributor.finish(at, dictionary);
@@ -471,7 +426,7 @@ impl Captures {
         capture.collectives.finish(at);
         self.ended.add_collectives(&capture.collectives);
         if self.marked && capture.row.number != MONITORED {
-            let report = Report::live(session, &capture.attributor, dictionary, loss, End::Clean, Vec::new());
+            let report = Report::live(session, &capture.attributor, dictionary, &self.loss, End::Clean, Vec::new());
             capture.row.conclude(at, &report);
             self.note_burst(&capture.row, &report);
             if self.rows.len() < ROW_LIMIT { self.rows.push(capture.row.clone()) } else { self.beyond_rows += 1 }

@@ -6,9 +6,6 @@ use super::{CollectiveEvent, CollectiveRow, CollectiveTable, Function, FunctionT
 use crate::dictionary::Dictionary;
 use crate::record::{DeviceId, Record, Timestamp};
 
-/// Operations that wait for the first record.
-const EARLY_LIMIT: usize = 1 << 14;
-
 /// What collectives of a run came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectivesReport {
@@ -53,6 +50,11 @@ impl CollectiveEngine {
             self.joiner.event(event);
             self.pending.event(event);
         }
+    }
+
+    /// So many events of communicators were lost before they came here.
+    pub fn add_dropped(&mut self, events: u64) {
+        self.joiner.add_dropped(events);
     }
 
     /// Takes a record.
@@ -107,37 +109,5 @@ impl CollectiveEngine {
         }
         let communicators = communicators.len() as u64;
         Some(CollectivesReport { rows, beyond: self.table.beyond(), communicators, unjoined })
-    }
-}
-
-/// What captures to come have to know.
-#[derive(Debug, Default)]
-pub struct CollectiveLog {
-    communicators: Vec<CollectiveEvent>,
-    /// Operations from before the first record.
-    early: Vec<CollectiveEvent>,
-    dropped: u64,
-}
-
-impl CollectiveLog {
-    /// Takes an event; `waits` while no capture is there to take it.
-    pub fn take(&mut self, event: &CollectiveEvent, waits: bool) {
-        match event {
-            CollectiveEvent::Communicator(_) if self.communicators.len() < EARLY_LIMIT => {
-                self.communicators.push(*event);
-            }
-            CollectiveEvent::Operation(_) if waits && self.early.len() < EARLY_LIMIT => self.early.push(*event),
-            CollectiveEvent::Operation(_) if !waits => {}
-            _ => self.dropped += 1,
-        }
-    }
-
-    /// An engine for a capture that begins at `begin`, with what is known so far.
-    pub fn engine(&mut self, begin: Timestamp) -> CollectiveEngine {
-        let mut engine = CollectiveEngine::new(begin);
-        self.communicators.iter().for_each(|event| engine.event(event));
-        self.early.drain(..).for_each(|event| engine.event(&event));
-        engine.joiner.add_dropped(std::mem::take(&mut self.dropped));
-        engine
     }
 }

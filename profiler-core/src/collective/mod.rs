@@ -17,7 +17,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use engine::{CollectiveEngine, CollectiveLog, CollectivesReport, NamedRow};
+pub use engine::{CollectiveEngine, CollectivesReport, NamedRow};
 pub use join::{Joiner, Unjoined};
 pub use names::{Algorithm, DataType, Function, Protocol};
 pub use overlap::Overlap;

@@ -13,7 +13,6 @@ pub mod engine;
 pub mod estimate;
 mod gauge;
 mod grouped;
-mod log;
 mod loss;
 mod metric;
 pub mod power;
@@ -22,7 +21,6 @@ pub mod roofs;
 mod sample;
 
 pub use gauge::{GaugeReading, Throttle};
-pub use log::CounterLog;
 pub use loss::{CounterLoss, Refusal};
 pub use metric::{METRIC_LIMIT, Metric, MetricList, Unit};
 pub use sample::{ChipName, MetricSet, Sample};

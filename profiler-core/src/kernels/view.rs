@@ -158,7 +158,7 @@ impl KernelsReport {
     /// What `attributor` knows of the kernels, and what `profiles` add to it. What a step would gain is simulated,
     /// which takes some milliseconds for each measured kernel and finding.
     #[must_use]
-    pub fn of(attributor: &Attributor, dictionary: &Dictionary, profiles: &[KernelProfile]) -> Self {
+    pub fn of(attributor: &Attributor, dictionary: &Dictionary, profiles: &[Arc<KernelProfile>]) -> Self {
         let rows = candidates(attributor, dictionary);
         let share = |row: &Candidate| share_of(row, attributor);
         let is_of =

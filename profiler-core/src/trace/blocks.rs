@@ -5,15 +5,15 @@
 //! decoded completely before its first record comes out: either all of its rows or none.
 
 use std::io::Read;
+use std::sync::Arc;
 
 use zstd::bulk::Decompressor;
 
 use super::block::{Header, MUST_UNDERSTAND, ZSTD, kind};
 use super::source::Source;
 use super::varint::Malformed;
-use super::{
-    Damage, Item, TraceError, collectives, counters, events, kernels, meta, pack, program_counters, utilization,
-};
+use super::{Damage, TraceError, collectives, counters, events, kernels, meta, pack, program_counters, utilization};
+use crate::event::Event;
 use crate::kernels::KernelProfile;
 use crate::kernels::source::PcWindow;
 use crate::process_info::ProcessInfo;
@@ -41,18 +41,27 @@ impl Block {
     pub fn memory(&self) -> usize {
         size_of::<Self>()
             + match &self.content {
-                Content::Items(items) => size_of_val(items.as_slice()),
+                Content::Events(events) => {
+                    size_of_val(events.as_slice()) + events.first().map_or(0, |event| self.beside(event))
+                }
                 Content::Dictionary(body) => body.len(),
                 Content::ProcessInfo(_) => size_of::<ProcessInfo>() + self.unpacked,
-                Content::KernelProfile(profile) => {
-                    let lists = size_of_val(profile.values.as_slice()) + size_of_val(profile.missing.as_slice());
-                    size_of::<KernelProfile>() + lists + self.unpacked
-                }
-                Content::ProgramCounters(window) => {
-                    let lists = size_of_val(window.counts.as_slice()) + size_of_val(window.functions.as_slice());
-                    size_of::<PcWindow>() + lists + self.unpacked
-                }
             }
+    }
+
+    /// What a profile or a window of program counters takes beside its event. Each has a block of its own.
+    fn beside(&self, event: &Event) -> usize {
+        match event {
+            Event::KernelProfile(profile) => {
+                let lists = size_of_val(profile.values.as_slice()) + size_of_val(profile.missing.as_slice());
+                size_of::<KernelProfile>() + lists + self.unpacked
+            }
+            Event::ProgramCounters(window) => {
+                let lists = size_of_val(window.counts.as_slice()) + size_of_val(window.functions.as_slice());
+                size_of::<PcWindow>() + lists + self.unpacked
+            }
+            _ => 0,
+        }
     }
 }
 
@@ -62,10 +71,7 @@ pub(super) enum Content {
     ProcessInfo(Box<ProcessInfo>),
     /// New rows of the dictionary, which have to be put behind those that there are.
     Dictionary(Vec<u8>),
-    /// Few, and larger than an item.
-    KernelProfile(Box<KernelProfile>),
-    ProgramCounters(Box<PcWindow>),
-    Items(Vec<Item>),
+    Events(Vec<Event>),
 }
 
 /// Iterates over the blocks of a trace. Ends after the last block that is whole, or after an error.
@@ -74,8 +80,8 @@ pub struct BlockReader<R> {
     decompressor: Decompressor<'static>,
     /// Blocks of records wholly outside are not decoded.
     window: Option<(Timestamp, Timestamp)>,
-    /// Memory for items: a block has a megabyte of them, too much to be had anew each time.
-    spare: Vec<Vec<Item>>,
+    /// Memory for events: a block has a megabyte of them, too much to be had anew each time.
+    spare: Vec<Vec<Event>>,
     ended: bool,
     position: FilePosition,
 }
@@ -107,12 +113,12 @@ impl<R: Read> BlockReader<R> {
         self.window = Some((from, to));
     }
 
-    /// Gives the memory of items back that are done with, for those of a block to come.
-    pub fn reuse(&mut self, mut items: Vec<Item>) {
-        // Blocks that are no records have one item.
-        if items.capacity() > 1 && self.spare.len() < SPARE {
-            items.clear();
-            self.spare.push(items);
+    /// Gives the memory of events back that are done with, for those of a block to come.
+    pub fn reuse(&mut self, mut events: Vec<Event>) {
+        // Blocks that are no records have one event.
+        if events.capacity() > 1 && self.spare.len() < SPARE {
+            events.clear();
+            self.spare.push(events);
         }
     }
 
@@ -153,7 +159,7 @@ impl<R: Read> BlockReader<R> {
         }
         let outside = |(from, to): (Timestamp, Timestamp)| header.t_max < from.nanos() || header.t_min > to.nanos();
         self.check_place(&header);
-        let (mut content, mut unpacked) = (Content::Items(Vec::new()), 0);
+        let (mut content, mut unpacked) = (Content::Events(Vec::new()), 0);
         if !known {
             self.source.damage.unknown_blocks += 1;
         } else if matches!(header.kind, kind::EVENTS | kind::COUNTERS | kind::COLLECTIVES)
@@ -200,44 +206,42 @@ impl<R: Read> BlockReader<R> {
         }
         let at = Timestamp::from_nanos(header.t_max);
         let unpacked = body.len();
-        let item = match header.kind {
+        let event = match header.kind {
             kind::SESSION => return Ok((Content::ProcessInfo(Box::new(meta::decode_session(body)?)), unpacked)),
             kind::DICTIONARY => return Ok((Content::Dictionary(body.to_vec()), unpacked)),
             // Not a part of what was recorded: `StoredReport::read` is for it.
-            kind::ANSWER => return Ok((Content::Items(Vec::new()), unpacked)),
+            kind::ANSWER => return Ok((Content::Events(Vec::new()), unpacked)),
             kind::EVENTS => {
-                let mut items = self.spare.pop().unwrap_or_default();
-                let unknown = events::decode(body, header.t_min, |item| items.push(item))?;
+                let mut events = self.spare.pop().unwrap_or_default();
+                let unknown = events::decode(body, header.t_min, |event| events.push(event))?;
                 self.source.damage.unknown_rows += unknown;
-                return Ok((Content::Items(items), unpacked));
+                return Ok((Content::Events(events), unpacked));
             }
             kind::COUNTERS => {
-                let mut items = self.spare.pop().unwrap_or_default();
-                let unknown = counters::decode(body, header.t_min, |event| items.push(Item::Counters(event)))?;
+                let mut events = self.spare.pop().unwrap_or_default();
+                let unknown = counters::decode(body, header.t_min, |event| events.push(Event::Counters(event)))?;
                 self.source.damage.unknown_rows += unknown;
-                return Ok((Content::Items(items), unpacked));
+                return Ok((Content::Events(events), unpacked));
             }
             kind::COLLECTIVES => {
-                let mut items = self.spare.pop().unwrap_or_default();
-                let unknown = collectives::decode(body, header.t_min, |event| items.push(Item::Collective(event)))?;
+                let mut events = self.spare.pop().unwrap_or_default();
+                let unknown = collectives::decode(body, header.t_min, |event| events.push(Event::Collective(event)))?;
                 self.source.damage.unknown_rows += unknown;
-                return Ok((Content::Items(items), unpacked));
+                return Ok((Content::Events(events), unpacked));
             }
-            kind::KERNEL_PROFILE => return Ok((Content::KernelProfile(Box::new(kernels::decode(body)?)), unpacked)),
-            kind::PROGRAM_COUNTERS => {
-                return Ok((Content::ProgramCounters(Box::new(program_counters::decode(body)?)), unpacked));
-            }
-            kind::LOSS => Item::Loss(meta::decode_loss(body)?),
-            kind::CAPTURE => Item::Capture(meta::decode_capture(body, at)?),
-            kind::COST => Item::Cost(meta::decode_cost(body)?),
-            kind::UTILIZATION => Item::Utilization(utilization::decode(body)?),
-            kind::FLUSH => Item::Flush(at),
+            kind::KERNEL_PROFILE => Event::KernelProfile(Arc::new(kernels::decode(body)?)),
+            kind::PROGRAM_COUNTERS => Event::ProgramCounters(Arc::new(program_counters::decode(body)?)),
+            kind::LOSS => Event::Loss(meta::decode_loss(body)?),
+            kind::CAPTURE => Event::Capture(meta::decode_capture(body, at)?),
+            kind::COST => Event::Cost { at, cost: meta::decode_cost(body)? },
+            kind::UTILIZATION => Event::Utilization { at, reading: utilization::decode(body)? },
+            kind::FLUSH => Event::Flush(at),
             kind::CALL_RECORDING => {
                 self.source.damage.calls_left_out += u64::from(body == [0]);
-                return Ok((Content::Items(Vec::new()), unpacked));
+                return Ok((Content::Events(Vec::new()), unpacked));
             }
-            _ => Item::End(meta::decode_end(body)?, at),
+            _ => Event::End(meta::decode_end(body)?, at),
         };
-        Ok((Content::Items(vec![item]), unpacked))
+        Ok((Content::Events(vec![event]), unpacked))
     }
 }

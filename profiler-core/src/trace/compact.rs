@@ -1,14 +1,15 @@
 //! Writes a trace again, smaller, and measures what each kind of record takes.
 //!
-//! The same records, flush marks, losses and captures in the same order, so that every report and export of the copy is
+//! The same events in the same order, so that every report and export of the copy is
 //! that of the original. A damaged trace is refused: the copy would be whole, and nobody would know what is missing.
 
 use std::fmt;
 use std::io::{self, Read, Write};
 
-use super::{Item, TraceError, TraceReader, TraceWriter};
+use super::{TraceError, TraceReader, TraceWriter};
+use crate::event::Event;
 use crate::process_info::End;
-use crate::record::{Loss, Record, Timestamp};
+use crate::record::{Record, Timestamp};
 
 /// What was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,51 +56,15 @@ pub fn compact<W: Write>(source: impl Read, sink: W) -> Result<(Compacted, W), C
     let mut reader = TraceReader::new(source).map_err(CompactError::Read)?;
     let mut writer = TraceWriter::compact(sink, reader.session()).map_err(CompactError::Write)?;
     let mut records = 0;
-    let mut loss = Loss::default();
-    let mut end = None;
-    let mut at = Timestamp::ZERO;
-    while let Some(item) = reader.next_item().map_err(CompactError::Read)? {
-        let dictionary = reader.dictionary();
-        let written = match item {
-            Item::Record(record) => {
-                records += 1;
-                writer.push(&record, dictionary)
-            }
-            Item::Flush(mark) => {
-                at = mark;
-                writer.flush(mark, &loss, dictionary)
-            }
-            Item::Loss(newer) => {
-                loss = newer;
-                Ok(())
-            }
-            Item::Capture(mark) => writer.capture(mark, dictionary),
-            Item::Cost(cost) => writer.cost(at, &cost, dictionary),
-            Item::Utilization(reading) => writer.utilization(at, &reading, dictionary),
-            Item::Counters(event) => writer.counters(event, dictionary),
-            Item::Collective(event) => writer.collective(event, dictionary),
-            Item::End(how, at) => {
-                end = Some((how, at));
-                Ok(())
-            }
-        };
-        written.map_err(CompactError::Write)?;
+    while let Some(event) = reader.next_event().map_err(CompactError::Read)? {
+        records += u64::from(matches!(event, Event::Record(_)));
+        writer.event(&event, reader.dictionary()).map_err(CompactError::Write)?;
     }
     let damage = reader.damage().sentences();
     if !damage.is_empty() {
         return Err(CompactError::Damaged(damage));
     }
-    for profile in reader.kernel_profiles() {
-        writer.kernel_profile(profile, reader.dictionary()).map_err(CompactError::Write)?;
-    }
-    for window in reader.pc_windows() {
-        writer.program_counters(window, reader.dictionary()).map_err(CompactError::Write)?;
-    }
-    let (bytes, sink) = match end {
-        Some((how, at)) => writer.finish_counted(how, at, &loss, reader.dictionary()),
-        None => writer.break_off(&loss, reader.dictionary()),
-    }
-    .map_err(CompactError::Write)?;
+    let (bytes, sink) = writer.close(reader.dictionary()).map_err(CompactError::Write)?;
     Ok((Compacted { records, bytes }, sink))
 }
 
@@ -152,35 +117,26 @@ pub fn sizes(source: impl Read, form: Form) -> Result<Sizes, CompactError> {
     for name in Record::KINDS {
         writers.push((name, 0, open(reader.session())?));
     }
-    let loss = Loss::default();
-    let mut last = Timestamp::ZERO;
-    while let Some(item) = reader.next_item().map_err(CompactError::Read)? {
+    while let Some(event) = reader.next_event().map_err(CompactError::Read)? {
         let dictionary = reader.dictionary();
-        match item {
-            Item::Record(record) => {
+        match &event {
+            Event::Record(record) => {
                 let (_, records, writer) = &mut writers[1 + record.kind()];
                 *records += 1;
-                writer.push(&record, dictionary).map_err(CompactError::Write)?;
+                writer.event(&event, dictionary).map_err(CompactError::Write)?;
             }
-            Item::Flush(at) => {
-                last = at;
+            Event::Flush(_) => {
                 for (_, _, writer) in &mut writers {
-                    writer.flush(at, &loss, dictionary).map_err(CompactError::Write)?;
+                    writer.event(&event, dictionary).map_err(CompactError::Write)?;
                 }
             }
-            Item::Loss(_)
-            | Item::Capture(_)
-            | Item::Cost(_)
-            | Item::Utilization(_)
-            | Item::Counters(_)
-            | Item::Collective(_)
-            | Item::End(..) => {}
+            _ => {}
         }
     }
     let mut written = Vec::new();
-    for (name, records, writer) in writers {
-        let (bytes, _) =
-            writer.finish_counted(End::Clean, last, &loss, reader.dictionary()).map_err(CompactError::Write)?;
+    for (name, records, mut writer) in writers {
+        writer.event(&Event::End(End::Clean, Timestamp::ZERO), reader.dictionary()).map_err(CompactError::Write)?;
+        let (bytes, _) = writer.close(reader.dictionary()).map_err(CompactError::Write)?;
         written.push((name, records, bytes));
     }
     let rest = written[0].2;

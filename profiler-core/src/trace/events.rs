@@ -6,11 +6,11 @@
 
 use std::io;
 
-use super::Item;
 use super::column::{Decoder, Directory, Encoder};
 use super::marks::Marks;
 use super::row::Row;
 use super::varint::{self, Cursor, Malformed};
+use crate::event::Event;
 use crate::record::{
     ApiCall, Copy, CudaEvent, HostSample, Kernel, ManagedEvent, MemoryEvent, Memset, Overhead, RangeEvent, Record,
     Sync, Timestamp,
@@ -181,9 +181,10 @@ fn encode_group<R: Row>(
     encoder.finish(out, ends)
 }
 
-/// Hands every item of a body to `sink`: rows, and the flush marks between them if there are any. Answers how many rows
-/// could not be understood because they are of a newer version. After an error what `sink` got is to be thrown away.
-pub(super) fn decode(body: &[u8], base: u64, mut sink: impl FnMut(Item)) -> Result<u64, Malformed> {
+/// Hands every event of a body to `sink`: rows, and the flush marks between them if there are any. Answers how many
+/// rows could not be understood because they are of a newer version. After an error what `sink` got is to be thrown
+/// away.
+pub(super) fn decode(body: &[u8], base: u64, mut sink: impl FnMut(Event)) -> Result<u64, Malformed> {
     let mut marks = None;
     let mut groups: Vec<(u8, Vec<Record>)> = Vec::new();
     let mut cursor = Cursor::new(body);
@@ -210,7 +211,7 @@ pub(super) fn decode(body: &[u8], base: u64, mut sink: impl FnMut(Item)) -> Resu
         // Rows between marks have to wait for those of other kinds.
         let mut waiting = Vec::new();
         let mut take = |record: Record| {
-            if marks.is_some() { waiting.push(record) } else { sink(Item::Record(record)) }
+            if marks.is_some() { waiting.push(record) } else { sink(Event::Record(record)) }
         };
         macro_rules! decode {
             ($field:ident, $kind:ty) => {
@@ -283,8 +284,8 @@ mod tests {
                 let mut body = Vec::new();
                 rows.encode(base, &mut encoder, &mut body, &mut Vec::new()).unwrap();
                 let mut back = [Vec::new(), Vec::new()];
-                let keep = |item| match item {
-                    Item::Record(record) => back[usize::from(matches!(record, Record::Api(_)))].push(record),
+                let keep = |event| match event {
+                    Event::Record(record) => back[usize::from(matches!(record, Record::Api(_)))].push(record),
                     other => panic!("{other:?}"),
                 };
                 assert_eq!(decode(&body, base, keep), Ok(0));

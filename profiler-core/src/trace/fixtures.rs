@@ -6,11 +6,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::TraceReader;
 use super::block::kind;
 use super::source::Source;
-use super::{Item, TraceReader};
 use crate::collective::CollectiveEvent;
 use crate::counters::CounterEvent;
+use crate::event::Event;
 use crate::record::Record;
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../testing/fixtures");
@@ -45,26 +46,28 @@ fn of(path: &Path) -> BTreeSet<&'static str> {
         found.extend(kind::ALL.iter().find(|&&(kind, _)| kind == header.kind).map(|&(_, name)| name));
     }
     let mut reader = TraceReader::new(&bytes[..]).unwrap();
-    while let Some(item) = reader.next_item().unwrap() {
-        found.extend(match item {
-            Item::Record(record) => Some(Record::KINDS[record.kind()]),
-            Item::Counters(event) => Some(match event {
+    while let Some(event) = reader.next_event().unwrap() {
+        found.extend(match event {
+            Event::Record(record) => Some(Record::KINDS[record.kind()]),
+            Event::Counters(event) => Some(match event {
                 CounterEvent::Set(_) => COUNTERS[0],
                 CounterEvent::Sample(_) => COUNTERS[1],
                 CounterEvent::Gauges(_) => COUNTERS[2],
                 CounterEvent::Loss(_) => COUNTERS[3],
             }),
-            Item::Collective(event) => Some(match event {
+            Event::Collective(event) => Some(match event {
                 CollectiveEvent::Communicator(_) => COLLECTIVES[0],
                 CollectiveEvent::Operation(_) => COLLECTIVES[1],
             }),
             // Kinds of blocks.
-            Item::Flush(_)
-            | Item::Loss(_)
-            | Item::Capture(_)
-            | Item::Cost(_)
-            | Item::Utilization(_)
-            | Item::End(..) => None,
+            Event::Flush(_)
+            | Event::Loss(_)
+            | Event::Capture(_)
+            | Event::Cost { .. }
+            | Event::Utilization { .. }
+            | Event::KernelProfile(_)
+            | Event::ProgramCounters(_)
+            | Event::End(..) => None,
         });
     }
     found

@@ -6,9 +6,9 @@
 
 use std::io;
 
-use super::Item;
 use super::column::{Codec, Decoder, Directory, Encoder, MAX_COLUMNS};
 use super::varint::{self, Malformed};
+use crate::event::Event;
 use crate::record::{Record, Timestamp};
 
 /// The marks of one block, in order.
@@ -90,7 +90,11 @@ impl Marks {
 
     /// Hands out the records of all `groups` (kind and rows) with the marks between them. More rows announced than
     /// there are make the block malformed; of a kind that was not understood there are none.
-    pub(super) fn interleave(&self, groups: &[(u8, Vec<Record>)], mut sink: impl FnMut(Item)) -> Result<(), Malformed> {
+    pub(super) fn interleave(
+        &self,
+        groups: &[(u8, Vec<Record>)],
+        mut sink: impl FnMut(Event),
+    ) -> Result<(), Malformed> {
         let mut rest: Vec<_> = groups.iter().map(|(kind, rows)| (*kind, &rows[..])).collect();
         for mark in &self.rows {
             for (kind, rows) in &mut rest {
@@ -100,12 +104,12 @@ impl Marks {
                 }
                 let count = usize::try_from(count).map_err(|_| Malformed)?;
                 let (before, behind) = rows.split_at_checked(count).ok_or(Malformed)?;
-                before.iter().for_each(|record| sink(Item::Record(*record)));
+                before.iter().for_each(|record| sink(Event::Record(*record)));
                 *rows = behind;
             }
-            sink(Item::Flush(Timestamp::from_nanos(mark.at)));
+            sink(Event::Flush(Timestamp::from_nanos(mark.at)));
         }
-        rest.iter().flat_map(|(_, rows)| *rows).for_each(|record| sink(Item::Record(*record)));
+        rest.iter().flat_map(|(_, rows)| *rows).for_each(|record| sink(Event::Record(*record)));
         Ok(())
     }
 }

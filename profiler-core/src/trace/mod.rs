@@ -42,36 +42,3 @@ pub use error::{Damage, TraceError};
 pub use reader::{Assembly, TraceReader};
 pub use stored_report::{STORED_REPORT_FROM, StoredReport};
 pub use writer::TraceWriter;
-
-use crate::collective::CollectiveEvent;
-use crate::cost::Cost;
-use crate::counters::CounterEvent;
-use crate::process_info::End;
-use crate::record::{CaptureMark, Loss, Record, Timestamp};
-use crate::utilization::UtilizationReading;
-
-/// What a trace consists of, apart from its session and its dictionary.
-///
-/// Records of one kind come in the order in which they were pushed. Across kinds the order within one block means
-/// nothing.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Item {
-    /// Something was observed.
-    Record(Record),
-    /// Everything that completed before this time, and that could be delivered, has come before this item.
-    Flush(Timestamp),
-    /// What was lost so far. Counters only grow; the last one counts.
-    Loss(Loss),
-    /// The run is measured in pieces: a piece begins or ends, or records of another one follow.
-    Capture(CaptureMark),
-    /// What tracing itself took so far. Totals; the last one counts.
-    Cost(Cost),
-    /// How busy devices were so far. Totals; the last one of a device counts.
-    Utilization(UtilizationReading),
-    /// Samples of hardware counters and readings of gauges.
-    Counters(CounterEvent),
-    /// Communicators and the operations that were queued, as NCCL told them.
-    Collective(CollectiveEvent),
-    /// How the trace ended, and when. A trace without this item ended [abruptly](End::Abrupt).
-    End(End, Timestamp),
-}

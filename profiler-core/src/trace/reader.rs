@@ -7,14 +7,13 @@ use std::io::Read;
 
 use super::blocks::{Block, BlockReader, Content};
 use super::entry::Rebuilt;
-use super::{Damage, Item, TraceError};
+use super::{Damage, TraceError};
 use crate::dictionary::Dictionary;
-use crate::kernels::KernelProfile;
-use crate::kernels::source::PcWindow;
+use crate::event::Event;
 use crate::process_info::ProcessInfo;
 use crate::record::Timestamp;
 
-/// Profiles of kernels that are kept; a writer measures some dozens.
+/// Profiles of kernels that are given; a writer measures some dozens.
 const MAX_PROFILES: usize = 1_024;
 /// The same of windows of program counters, which are larger; a writer makes one for a device.
 const MAX_WINDOWS: usize = 16;
@@ -27,40 +26,24 @@ pub struct Assembly {
     session: ProcessInfo,
     has_session: bool,
     rebuilt: Rebuilt,
-    kernel_profiles: Vec<KernelProfile>,
-    pc_windows: Vec<PcWindow>,
-    /// Memory of both, bytes.
+    /// Profiles of kernels and windows of program counters that were given, and the memory of both, bytes.
+    profiles: usize,
+    windows: usize,
     kept: usize,
     /// Blocks that were whole and made no sense behind those before them.
     rejected: Damage,
 }
 
 impl Assembly {
-    /// Takes in the next block, and gives the items in it.
-    pub fn take(&mut self, block: Block) -> Vec<Item> {
-        let kept = self.kept + block.memory();
-        let has_room = kept <= MAX_KEPT;
+    /// Takes in the next block, and gives the events in it.
+    pub fn take(&mut self, block: Block) -> Vec<Event> {
+        let memory = block.memory();
         match block.content {
-            Content::Items(items) => return items,
+            Content::Events(events) if self.has_room(&events, memory) => return events,
+            Content::Events(_) => self.rejected.reject(block.offset, block.bytes),
             // A second one is damage, and counted as such; the records are those of the first.
             Content::ProcessInfo(_) if self.has_session => {}
             Content::ProcessInfo(session) => (self.session, self.has_session) = (*session, true),
-            Content::KernelProfile(profile) => {
-                if self.kernel_profiles.len() < MAX_PROFILES && has_room {
-                    self.kernel_profiles.push(*profile);
-                    self.kept = kept;
-                } else {
-                    self.rejected.reject(block.offset, block.bytes);
-                }
-            }
-            Content::ProgramCounters(window) => {
-                if self.pc_windows.len() < MAX_WINDOWS && has_room {
-                    self.pc_windows.push(*window);
-                    self.kept = kept;
-                } else {
-                    self.rejected.reject(block.offset, block.bytes);
-                }
-            }
             Content::Dictionary(body) => {
                 if self.rebuilt.apply(&body).is_err() {
                     self.rejected.reject(block.offset, block.bytes);
@@ -70,28 +53,33 @@ impl Assembly {
         Vec::new()
     }
 
+    /// Whether sinks have room for the events of a block, which keep profiles and windows until the end. Each of these
+    /// has a block of its own.
+    fn has_room(&mut self, events: &[Event], memory: usize) -> bool {
+        let (given, most) = match events.first() {
+            Some(Event::KernelProfile(_)) => (&mut self.profiles, MAX_PROFILES),
+            Some(Event::ProgramCounters(_)) => (&mut self.windows, MAX_WINDOWS),
+            _ => return true,
+        };
+        let kept = self.kept + memory;
+        if *given >= most || kept > MAX_KEPT {
+            return false;
+        }
+        *given += 1;
+        self.kept = kept;
+        true
+    }
+
     /// Who was traced.
     #[must_use]
     pub fn session(&self) -> &ProcessInfo {
         &self.session
     }
 
-    /// Everything that the items given so far refer to.
+    /// Everything that the events given so far refer to.
     #[must_use]
     pub fn dictionary(&self) -> &Dictionary {
         &self.rebuilt.dictionary
-    }
-
-    /// What measuring kernels came to, in the order of the file.
-    #[must_use]
-    pub fn kernel_profiles(&self) -> &[KernelProfile] {
-        &self.kernel_profiles
-    }
-
-    /// What sampling program counters came to, in the order of the file.
-    #[must_use]
-    pub fn pc_windows(&self) -> &[PcWindow] {
-        &self.pc_windows
     }
 
     /// What was missing or unreadable so far, on top of what the reader of the blocks met.
@@ -105,7 +93,7 @@ impl Assembly {
 pub struct TraceReader<R> {
     blocks: BlockReader<R>,
     assembly: Assembly,
-    items: Vec<Item>,
+    events: Vec<Event>,
     /// So many of them are out.
     given: usize,
 }
@@ -122,8 +110,8 @@ impl<R: Read> TraceReader<R> {
         let mut assembly = Assembly::default();
         match blocks.next_block()? {
             Some(block) => {
-                let items = assembly.take(block);
-                Ok(Self { blocks, assembly, items, given: 0 })
+                let events = assembly.take(block);
+                Ok(Self { blocks, assembly, events, given: 0 })
             }
             None => Err(TraceError::Truncated { offset: blocks.offset() }),
         }
@@ -142,22 +130,10 @@ impl<R: Read> TraceReader<R> {
         self.assembly.session()
     }
 
-    /// Everything that the items read so far refer to.
+    /// Everything that the events read so far refer to.
     #[must_use]
     pub fn dictionary(&self) -> &Dictionary {
         self.assembly.dictionary()
-    }
-
-    /// What measuring kernels came to, of the blocks read so far.
-    #[must_use]
-    pub fn kernel_profiles(&self) -> &[KernelProfile] {
-        self.assembly.kernel_profiles()
-    }
-
-    /// What sampling program counters came to, of the blocks read so far.
-    #[must_use]
-    pub fn pc_windows(&self) -> &[PcWindow] {
-        self.assembly.pc_windows()
     }
 
     /// What was missing or unreadable so far.
@@ -173,27 +149,27 @@ impl<R: Read> TraceReader<R> {
         (self.assembly.session, self.assembly.rebuilt.dictionary, damage)
     }
 
-    /// What is left to be read: the blocks, what those so far add up to, and the items that were not asked for yet. The
-    /// two halves of reading can then go on on two threads.
+    /// What is left to be read: the blocks, what those so far add up to, and the events that were not asked for yet.
+    /// The two halves of reading can then go on on two threads.
     #[must_use]
-    pub fn into_halves(mut self) -> (BlockReader<R>, Assembly, Vec<Item>) {
-        self.items.drain(..self.given);
-        (self.blocks, self.assembly, self.items)
+    pub fn into_halves(mut self) -> (BlockReader<R>, Assembly, Vec<Event>) {
+        self.events.drain(..self.given);
+        (self.blocks, self.assembly, self.events)
     }
 
-    /// The next item; `None` at the end and after an error.
+    /// The next event; `None` at the end and after an error.
     ///
     /// # Errors
     ///
     /// When reading fails, or at a block that must be understood and is not.
-    pub fn next_item(&mut self) -> Result<Option<Item>, TraceError> {
+    pub fn next_event(&mut self) -> Result<Option<Event>, TraceError> {
         loop {
-            if let Some(&item) = self.items.get(self.given) {
+            if let Some(event) = self.events.get(self.given) {
                 self.given += 1;
-                return Ok(Some(item));
+                return Ok(Some(event.clone()));
             }
             let Some(block) = self.blocks.next_block()? else { return Ok(None) };
-            let done = std::mem::replace(&mut self.items, self.assembly.take(block));
+            let done = std::mem::replace(&mut self.events, self.assembly.take(block));
             self.given = 0;
             self.blocks.reuse(done);
         }
@@ -201,9 +177,9 @@ impl<R: Read> TraceReader<R> {
 }
 
 impl<R: Read> Iterator for TraceReader<R> {
-    type Item = Result<Item, TraceError>;
+    type Item = Result<Event, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_item().transpose()
+        self.next_event().transpose()
     }
 }

@@ -88,6 +88,7 @@ fn lines(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use crate::dictionary::Dictionary;
+    use crate::event::Event;
     use crate::process_info::{End, ProcessInfo};
     use crate::record::{ApiCall, Loss, Record, Timestamp};
     use crate::trace::{TraceReader, TraceWriter};
@@ -99,20 +100,20 @@ mod tests {
         let mut writer = TraceWriter::new(&mut trace, &ProcessInfo::default()).unwrap();
         let call = |at| {
             let at = Timestamp::from_nanos(at);
-            Record::Api(ApiCall { start: at, end: at, ..ApiCall::default() })
+            Event::Record(Record::Api(ApiCall { start: at, end: at, ..ApiCall::default() }))
         };
-        (1..100).for_each(|at| writer.push(&call(at), &dictionary).unwrap());
+        (1..100).for_each(|at| writer.event(&call(at), &dictionary).unwrap());
         let at = Timestamp::from_nanos(200);
         if let Some(answer) = answer {
             writer.answer(at, answer, &dictionary).unwrap();
         }
         if more {
-            writer.push(&call(300), &dictionary).unwrap();
+            writer.event(&call(300), &dictionary).unwrap();
         }
         if end {
             writer.finish(End::Clean, at, &Loss::default(), &dictionary).unwrap();
         } else {
-            writer.break_off(&Loss::default(), &dictionary).unwrap();
+            writer.close(&dictionary).unwrap();
         }
         trace
     }
@@ -132,7 +133,7 @@ mod tests {
         let whole = trace(Some(&answer()), false, true);
         assert_eq!(StoredReport::read(&whole[..]).unwrap(), Some(answer()));
         let mut reader = TraceReader::new(&whole[..]).unwrap();
-        let records = reader.by_ref().filter(|item| matches!(item, Ok(crate::trace::Item::Record(_)))).count();
+        let records = reader.by_ref().filter(|event| matches!(event, Ok(Event::Record(_)))).count();
         assert!(records == 99 && reader.damage().is_none(), "readers of records pass it over");
     }
 

@@ -14,14 +14,11 @@ use super::events::Rows;
 use super::pack::Packer;
 use super::{StoredReport, collectives, counters, kernels, meta, program_counters, stored_report, utilization};
 use crate::collective::CollectiveEvent;
-use crate::cost::Cost;
 use crate::counters::CounterEvent;
 use crate::dictionary::Dictionary;
-use crate::kernels::KernelProfile;
-use crate::kernels::source::PcWindow;
+use crate::event::Event;
 use crate::process_info::{End, ProcessInfo};
-use crate::record::{CaptureMark, Loss, Record, Timestamp};
-use crate::utilization::UtilizationReading;
+use crate::record::{Loss, Timestamp};
 
 /// Rows of a full chunk, all kinds together. In `benches/trace.rs` 64 Ki rows take 9 % fewer bytes, 4 Ki rows 4 % more;
 /// but what waits here is memory of the traced process (about 1 MB now) and lost when that process is killed.
@@ -39,7 +36,7 @@ const COLLECTIVE_EVENTS: usize = 4 << 10;
 /// Bodies below this many bytes are not worth a compressor call; its own frame takes a dozen.
 const ZSTD_FLOOR: usize = 96;
 
-/// Writes records, dictionary and loss counters to a sink; see [the module](super).
+/// Writes events and the dictionary to a sink; see [the module](super).
 ///
 /// Dropping it without [`finish`](Self::finish) leaves a valid trace that ended abruptly, less the rows that were
 /// still waiting. After an error everything that was being written is gone and counted in
@@ -56,6 +53,8 @@ pub struct TraceWriter<W> {
     /// What the sink is known to have. Dictionary rows that were in a failed write are written again.
     written: Written,
     written_loss: Loss,
+    /// The newest.
+    loss: Loss,
     sequence: u32,
     bytes_written: u64,
     rows_lost: u64,
@@ -112,6 +111,7 @@ impl<W: Write> TraceWriter<W> {
             packer,
             written: Written::default(),
             written_loss: Loss::default(),
+            loss: Loss::default(),
             sequence: 0,
             bytes_written: 0,
             rows_lost: 0,
@@ -129,128 +129,83 @@ impl<W: Write> TraceWriter<W> {
         Ok(writer)
     }
 
-    /// Adds a record. It is written together with others, at the latest by the next [`flush`](Self::flush);
-    /// `dictionary` must hold what it refers to by then.
+    /// Takes an event. Records, counters and collectives wait for others, at the latest for the next flush mark; losses
+    /// are written with that mark, if they changed. Every other kind writes everything that waits, and then itself.
+    /// `dictionary` must hold what events refer to when they are written.
     ///
     /// # Errors
     ///
-    /// What the sink answers when a chunk was full and could not be written.
+    /// What the sink answers when something was written.
     #[inline]
-    pub fn push(&mut self, record: &Record, dictionary: &Dictionary) -> io::Result<()> {
-        self.rows.push(record);
-        if self.rows.len() >= self.chunk_rows { self.write_chunk(dictionary) } else { Ok(()) }
+    pub fn event(&mut self, event: &Event, dictionary: &Dictionary) -> io::Result<()> {
+        let is_full = match *event {
+            Event::Record(ref record) => {
+                self.rows.push(record);
+                self.rows.len() >= self.chunk_rows
+            }
+            Event::Counters(event) => {
+                self.counters.push(event);
+                self.counters.len() >= COUNTER_EVENTS
+            }
+            Event::Collective(event) => {
+                self.collectives.push(event);
+                self.collectives.len() >= COLLECTIVE_EVENTS
+            }
+            Event::Loss(loss) => {
+                self.loss = loss;
+                false
+            }
+            Event::Flush(at) if self.long_chunks && self.loss == self.written_loss => {
+                self.rows.mark(at);
+                self.rows.marks() >= self.chunk_rows
+            }
+            _ => return self.write_now(event, dictionary),
+        };
+        if is_full { self.write_chunk(dictionary) } else { Ok(()) }
     }
 
-    /// Adds a sample of hardware counters, a reading of gauges, or what is known of them. It is written together with
-    /// others, before the records that wait, at the latest by the next [`flush`](Self::flush).
-    ///
-    /// # Errors
-    ///
-    /// What the sink answers when many wait and could not be written.
-    pub fn counters(&mut self, event: CounterEvent, dictionary: &Dictionary) -> io::Result<()> {
-        self.counters.push(event);
-        if self.counters.len() >= COUNTER_EVENTS { self.write_chunk(dictionary) } else { Ok(()) }
-    }
-
-    /// Adds a communicator or an operation of one. It is written together with others, before the records that wait, at
-    /// the latest by the next [`flush`](Self::flush); `dictionary` must hold the name of the communicator by then.
-    ///
-    /// # Errors
-    ///
-    /// What the sink answers when many wait and could not be written.
-    pub fn collective(&mut self, event: CollectiveEvent, dictionary: &Dictionary) -> io::Result<()> {
-        self.collectives.push(event);
-        if self.collectives.len() >= COLLECTIVE_EVENTS { self.write_chunk(dictionary) } else { Ok(()) }
-    }
-
-    /// Writes everything that waits, `loss` if it changed, and the mark that everything which completed before
-    /// `at`, and could be delivered, has been pushed. Then flushes the sink.
-    ///
-    /// # Errors
-    ///
-    /// What the sink answers.
-    pub fn flush(&mut self, at: Timestamp, loss: &Loss, dictionary: &Dictionary) -> io::Result<()> {
-        if self.long_chunks && *loss == self.written_loss {
-            self.rows.mark(at);
-            return if self.rows.marks() >= self.chunk_rows { self.write_chunk(dictionary) } else { Ok(()) };
-        }
+    /// Writes everything that waits, and then a block for the event itself.
+    fn write_now(&mut self, event: &Event, dictionary: &Dictionary) -> io::Result<()> {
         self.transaction(|writer| {
             writer.stage_chunk(dictionary)?;
-            writer.stage_loss(at, loss)?;
-            writer.stage(kind::FLUSH, 0, (at.nanos(), at.nanos()))
+            let body = &mut writer.body;
+            let (kind, from, to) = match event {
+                // They wait, and have been taken.
+                Event::Record(_) | Event::Counters(_) | Event::Collective(_) | Event::Loss(_) => return Ok(()),
+                Event::Utilization { at, reading } => {
+                    utilization::encode(reading, body);
+                    (kind::UTILIZATION, *at, *at)
+                }
+                Event::KernelProfile(profile) => {
+                    kernels::encode(profile, body);
+                    (kind::KERNEL_PROFILE, profile.begin, profile.end)
+                }
+                Event::ProgramCounters(window) => {
+                    program_counters::encode(window, body);
+                    (kind::PROGRAM_COUNTERS, window.opened, window.closed)
+                }
+                Event::Capture(mark) => {
+                    let at = meta::encode_capture(*mark, body);
+                    (kind::CAPTURE, at, at)
+                }
+                Event::Cost { at, cost } => {
+                    meta::encode_cost(cost, body);
+                    (kind::COST, *at, *at)
+                }
+                Event::Flush(at) => {
+                    writer.stage_loss(*at)?;
+                    (kind::FLUSH, *at, *at)
+                }
+                Event::End(end, at) => {
+                    writer.stage_loss(*at)?;
+                    meta::encode_end(*end, &mut writer.body);
+                    (kind::END, *at, *at)
+                }
+            };
+            writer.stage(kind, 0, (from.nanos(), to.nanos()))
         })?;
-        self.sink.flush()
-    }
-
-    /// Writes everything that waits and then `mark`: what is pushed from here on belongs to that capture.
-    ///
-    /// # Errors
-    ///
-    /// What the sink answers.
-    pub fn capture(&mut self, mark: CaptureMark, dictionary: &Dictionary) -> io::Result<()> {
-        self.transaction(|writer| {
-            writer.stage_chunk(dictionary)?;
-            let at = meta::encode_capture(mark, &mut writer.body).nanos();
-            writer.stage(kind::CAPTURE, 0, (at, at))
-        })
-    }
-
-    /// Writes everything that waits and what tracing took by `at`.
-    ///
-    /// # Errors
-    ///
-    /// What the sink answers.
-    pub fn cost(&mut self, at: Timestamp, cost: &Cost, dictionary: &Dictionary) -> io::Result<()> {
-        self.transaction(|writer| {
-            writer.stage_chunk(dictionary)?;
-            meta::encode_cost(cost, &mut writer.body);
-            writer.stage(kind::COST, 0, (at.nanos(), at.nanos()))
-        })
-    }
-
-    /// Writes everything that waits and how busy devices were by `at`.
-    ///
-    /// # Errors
-    ///
-    /// What the sink answers.
-    pub fn utilization(
-        &mut self,
-        at: Timestamp,
-        reading: &UtilizationReading,
-        dictionary: &Dictionary,
-    ) -> io::Result<()> {
-        self.transaction(|writer| {
-            writer.stage_chunk(dictionary)?;
-            utilization::encode(reading, &mut writer.body);
-            writer.stage(kind::UTILIZATION, 0, (at.nanos(), at.nanos()))
-        })
-    }
-
-    /// Writes everything that waits and what measuring one kernel came to; `dictionary` must hold its launch
-    /// configuration.
-    ///
-    /// # Errors
-    ///
-    /// What the sink answers.
-    pub fn kernel_profile(&mut self, profile: &KernelProfile, dictionary: &Dictionary) -> io::Result<()> {
-        self.transaction(|writer| {
-            writer.stage_chunk(dictionary)?;
-            kernels::encode(profile, &mut writer.body);
-            writer.stage(kind::KERNEL_PROFILE, 0, (profile.begin.nanos(), profile.end.nanos()))
-        })
-    }
-
-    /// Writes everything that waits and what sampling the program counters of a device came to.
-    ///
-    /// # Errors
-    ///
-    /// What the sink answers.
-    pub fn program_counters(&mut self, window: &PcWindow, dictionary: &Dictionary) -> io::Result<()> {
-        self.transaction(|writer| {
-            writer.stage_chunk(dictionary)?;
-            program_counters::encode(window, &mut writer.body);
-            writer.stage(kind::PROGRAM_COUNTERS, 0, (window.opened.nanos(), window.closed.nanos()))
-        })
+        // What reads along finds what is final.
+        if matches!(event, Event::Flush(_)) { self.sink.flush() } else { Ok(()) }
     }
 
     /// Writes everything that waits and what the run says at its end; nothing but the end is to come behind it.
@@ -266,47 +221,27 @@ impl<W: Write> TraceWriter<W> {
         })
     }
 
-    /// Writes everything that waits and how the trace ended, and hands the sink back.
+    /// Takes the last losses and the end, writes everything that waits, and hands the sink back.
     ///
     /// # Errors
     ///
     /// What the sink answers. The sink is gone then.
-    pub fn finish(self, end: End, at: Timestamp, loss: &Loss, dictionary: &Dictionary) -> io::Result<W> {
-        Ok(self.finish_counted(end, at, loss, dictionary)?.1)
+    pub fn finish(mut self, end: End, at: Timestamp, loss: &Loss, dictionary: &Dictionary) -> io::Result<W> {
+        self.event(&Event::Loss(*loss), dictionary)?;
+        self.event(&Event::End(end, at), dictionary)?;
+        Ok(self.close(dictionary)?.1)
     }
 
-    /// As [`finish`](Self::finish), with the bytes that the sink took.
-    ///
-    /// # Errors
-    ///
-    /// As [`finish`](Self::finish).
-    pub fn finish_counted(
-        mut self,
-        end: End,
-        at: Timestamp,
-        loss: &Loss,
-        dictionary: &Dictionary,
-    ) -> io::Result<(u64, W)> {
-        self.transaction(|writer| {
-            writer.stage_chunk(dictionary)?;
-            writer.stage_loss(at, loss)?;
-            meta::encode_end(end, &mut writer.body);
-            writer.stage(kind::END, 0, (at.nanos(), at.nanos()))
-        })?;
-        self.sink.flush()?;
-        Ok((self.bytes_written, self.sink))
-    }
-
-    /// Writes everything that waits and no end: the copy of a trace that ended [abruptly](End::Abrupt). Answers with
-    /// the bytes that the sink took.
+    /// Writes everything that waits, and hands the sink back with the bytes that it took. Without an
+    /// [end](Event::End) before, the trace ends [abruptly](End::Abrupt).
     ///
     /// # Errors
     ///
     /// What the sink answers. The sink is gone then.
-    pub fn break_off(mut self, loss: &Loss, dictionary: &Dictionary) -> io::Result<(u64, W)> {
+    pub fn close(mut self, dictionary: &Dictionary) -> io::Result<(u64, W)> {
         self.transaction(|writer| {
             writer.stage_chunk(dictionary)?;
-            writer.stage_loss(Timestamp::ZERO, loss)
+            writer.stage_loss(Timestamp::ZERO)
         })?;
         self.sink.flush()?;
         Ok((self.bytes_written, self.sink))
@@ -383,12 +318,12 @@ impl<W: Write> TraceWriter<W> {
         self.stage(kind::EVENTS, 0, times)
     }
 
-    fn stage_loss(&mut self, at: Timestamp, loss: &Loss) -> io::Result<()> {
-        if *loss == self.written_loss {
+    fn stage_loss(&mut self, at: Timestamp) -> io::Result<()> {
+        if self.loss == self.written_loss {
             return Ok(());
         }
-        self.written_loss = *loss;
-        meta::encode_loss(loss, &mut self.body);
+        self.written_loss = self.loss;
+        meta::encode_loss(&self.loss, &mut self.body);
         self.stage(kind::LOSS, 0, (at.nanos(), at.nanos()))
     }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use crate::counting::LIVE;
 use profiler_core::attribution::Attributor;
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::*;
 use profiler_core::report::Report;
@@ -60,11 +61,14 @@ fn a_program_of_which_nothing_repeats_does_not_grow_without_end() {
         });
         for record in [call, kernel] {
             attributor.push(&record, &dictionary);
-            trace.push(&record, &dictionary).unwrap();
+            trace.event(&Event::Record(record), &dictionary).unwrap();
         }
         if index % FLUSH_EVERY == 0 {
             attributor.flushed(Timestamp::from_nanos(at), &dictionary);
-            trace.flush(Timestamp::from_nanos(at), &loss, &dictionary).unwrap();
+            trace
+                .event(&Event::Loss(loss), &dictionary)
+                .and_then(|()| trace.event(&Event::Flush(Timestamp::from_nanos(at)), &dictionary))
+                .unwrap();
         }
         if index % (RECORDS / 20) == 0 {
             sampled.push(LIVE.load(Ordering::Relaxed) / 1_000_000);

@@ -9,6 +9,7 @@ use crate::counting::{LIVE, PEAK};
 use profiler_core::attribution::Attributor;
 use profiler_core::capture::Captures;
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::ProcessInfo;
 use profiler_core::record::*;
 use profiler_core::record::{CaptureMark, Trigger};
@@ -167,13 +168,13 @@ fn records_that_nothing_passes_take_bounded_memory() {
 fn captures_share_it(names: &Names, dictionary: &Dictionary) {
     let before = LIVE.load(Relaxed);
     PEAK.store(before, Relaxed);
-    let (session, loss) = (ProcessInfo::default(), Loss::default());
+    let session = ProcessInfo::default();
     let mut captures = Captures::new(None);
     for number in 1..=40 {
         let begin = CaptureMark::Begin { number, at: time(START), trigger: Trigger::Range };
-        captures.mark(begin, &session, &loss, dictionary);
+        captures.event(&Event::Capture(begin), &session, dictionary);
         for n in 0..50_000 {
-            captures.push(&names.call(1, n, START, START), dictionary);
+            captures.event(&Event::Record(names.call(1, n, START, START)), &session, dictionary);
         }
     }
     let held = PEAK.load(Relaxed) - before;

@@ -9,9 +9,10 @@ pub mod since_1_3;
 pub mod since_1_4;
 
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::*;
-use profiler_core::trace::{Damage, Item, TraceError, TraceReader, TraceWriter};
+use profiler_core::trace::{Damage, TraceError, TraceReader, TraceWriter};
 
 /// Bytes of the file header.
 pub const FILE_HEADER: usize = 16;
@@ -22,7 +23,7 @@ pub const BLOCK_HEADER: usize = 40;
 pub struct Read {
     pub session: ProcessInfo,
     pub dictionary: Dictionary,
-    pub items: Vec<Item>,
+    pub items: Vec<Event>,
     pub damage: Damage,
 }
 
@@ -30,7 +31,7 @@ pub struct Read {
 pub fn read(bytes: &[u8]) -> Result<Read, TraceError> {
     let mut reader = TraceReader::new(bytes)?;
     let mut items = Vec::new();
-    while let Some(item) = reader.next_item()? {
+    while let Some(item) = reader.next_event()? {
         items.push(item);
     }
     let (session, dictionary, damage) = reader.into_parts();
@@ -167,7 +168,7 @@ pub fn sample() -> (Dictionary, Vec<u8>) {
                 }),
             ];
             for record in &records {
-                writer.push(record, &dictionary).unwrap();
+                writer.event(&Event::Record(*record), &dictionary).unwrap();
             }
         }
         let (start, end, correlation) = (at(step * 100_000 + 40_000), at(step * 100_000 + 50_000), CorrelationId(50));
@@ -200,10 +201,13 @@ pub fn sample() -> (Dictionary, Vec<u8>) {
             }),
         ];
         for record in &others {
-            writer.push(record, &dictionary).unwrap();
+            writer.event(&Event::Record(*record), &dictionary).unwrap();
         }
         let loss = Loss { dropped_by_cupti: step, broken_bytes: step * 100, ..Loss::default() };
-        writer.flush(at(step * 100_000 + 99_000), &loss, &dictionary).unwrap();
+        writer
+            .event(&Event::Loss(loss), &dictionary)
+            .and_then(|()| writer.event(&Event::Flush(at(step * 100_000 + 99_000)), &dictionary))
+            .unwrap();
     }
     let loss = Loss { dropped_by_cupti: 1, broken_bytes: 100, undelivered_buffers: 1, ..Loss::default() };
     let bytes = writer.finish(End::TimedOut, at(250_000), &loss, &dictionary).unwrap();

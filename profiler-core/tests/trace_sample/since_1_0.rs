@@ -3,6 +3,7 @@
 //! The golden file of version 1.2 is exactly this trace: changing anything here changes what that file must hold.
 
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::End;
 use profiler_core::record::*;
 use profiler_core::trace::TraceWriter;
@@ -91,20 +92,23 @@ pub fn sample() -> (Dictionary, Vec<u8>) {
     dictionary.add_link(PcieLink { device: DeviceId(0), generation: 5, megatransfers: 32_000, lanes: 16 });
     let mark = |number, nanos, trigger| CaptureMark::Begin { number, at: at(nanos), trigger };
 
-    writer.capture(mark(1, 500, Trigger::ProfilerApi), &dictionary).unwrap();
+    writer.event(&Event::Capture(mark(1, 500, Trigger::ProfilerApi)), &dictionary).unwrap();
     for record in ranges(&mut dictionary) {
-        writer.push(&record, &dictionary).unwrap();
+        writer.event(&Event::Record(record), &dictionary).unwrap();
     }
-    writer.capture(mark(2, 5_000, Trigger::Range), &dictionary).unwrap();
+    writer.event(&Event::Capture(mark(2, 5_000, Trigger::Range)), &dictionary).unwrap();
     for record in samples(&mut dictionary) {
-        writer.push(&record, &dictionary).unwrap();
+        writer.event(&Event::Record(record), &dictionary).unwrap();
     }
-    writer.capture(CaptureMark::Select { number: 1 }, &dictionary).unwrap();
-    writer.push(&ranges(&mut dictionary)[3], &dictionary).unwrap();
-    writer.capture(CaptureMark::End { number: 1, at: at(5_000) }, &dictionary).unwrap();
+    writer.event(&Event::Capture(CaptureMark::Select { number: 1 }), &dictionary).unwrap();
+    writer.event(&Event::Record(ranges(&mut dictionary)[3]), &dictionary).unwrap();
+    writer.event(&Event::Capture(CaptureMark::End { number: 1, at: at(5_000) }), &dictionary).unwrap();
     let loss = Loss { dropped_ranges: 3, failed_samples: 5, ..Loss::default() };
-    writer.flush(at(200_000), &loss, &dictionary).unwrap();
-    writer.capture(CaptureMark::End { number: 2, at: at(6_000) }, &dictionary).unwrap();
+    writer
+        .event(&Event::Loss(loss), &dictionary)
+        .and_then(|()| writer.event(&Event::Flush(at(200_000)), &dictionary))
+        .unwrap();
+    writer.event(&Event::Capture(CaptureMark::End { number: 2, at: at(6_000) }), &dictionary).unwrap();
     let bytes = writer.finish(End::Clean, at(250_000), &loss, &dictionary).unwrap();
     (dictionary, bytes)
 }

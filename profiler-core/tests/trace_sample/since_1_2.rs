@@ -3,6 +3,7 @@
 //! The golden file of version 1.3 is exactly this trace: changing anything here changes what that file must hold.
 
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::End;
 use profiler_core::record::*;
 use profiler_core::trace::TraceWriter;
@@ -64,10 +65,13 @@ pub fn sample() -> (Dictionary, Vec<u8>) {
     let mut dictionary = Dictionary::new();
     let mut writer = TraceWriter::new(Vec::new(), &session()).unwrap();
     for record in events(&mut dictionary) {
-        writer.push(&record, &dictionary).unwrap();
+        writer.event(&Event::Record(record), &dictionary).unwrap();
     }
     let loss = Loss::default();
-    writer.flush(at(200_000), &loss, &dictionary).unwrap();
+    writer
+        .event(&Event::Loss(loss), &dictionary)
+        .and_then(|()| writer.event(&Event::Flush(at(200_000)), &dictionary))
+        .unwrap();
     let bytes = writer.finish(End::Clean, at(250_000), &loss, &dictionary).unwrap();
     (dictionary, bytes)
 }

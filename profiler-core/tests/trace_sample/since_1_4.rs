@@ -6,6 +6,7 @@ use profiler_core::counters::{
     ChipName, CounterEvent, CounterLoss, GaugeReading, Metric, MetricList, MetricSet, Refusal, Sample, Throttle,
 };
 use profiler_core::dictionary::Dictionary;
+use profiler_core::event::Event;
 use profiler_core::process_info::End;
 use profiler_core::record::*;
 use profiler_core::trace::TraceWriter;
@@ -64,13 +65,16 @@ pub fn sample() -> (Dictionary, Vec<u8>) {
     let mut writer = TraceWriter::new(Vec::new(), &session()).unwrap();
     for start in [10_000, 60_000] {
         let kernel = Kernel { start: at(start), end: at(start + 40_000), config, ..Kernel::default() };
-        writer.push(&Record::Kernel(kernel), &dictionary).unwrap();
+        writer.event(&Event::Record(Record::Kernel(kernel)), &dictionary).unwrap();
     }
     for event in events() {
-        writer.counters(event, &dictionary).unwrap();
+        writer.event(&Event::Counters(event), &dictionary).unwrap();
     }
     let loss = Loss::default();
-    writer.flush(at(200_000), &loss, &dictionary).unwrap();
+    writer
+        .event(&Event::Loss(loss), &dictionary)
+        .and_then(|()| writer.event(&Event::Flush(at(200_000)), &dictionary))
+        .unwrap();
     let bytes = writer.finish(End::Clean, at(250_000), &loss, &dictionary).unwrap();
     (dictionary, bytes)
 }

@@ -1,0 +1,102 @@
+//! Where events go: the engine and the trace file, which get the same ones in the same order.
+//!
+//! The program's own session is a sink too, with a router of its own ([`SessionTrace`]): it gets records before it is
+//! known which capture they belong to.
+//!
+//! [`SessionTrace`]: super::session_trace::SessionTrace
+
+use std::sync::Arc;
+
+use profiler_core::capture::{Captures, MONITORED};
+use profiler_core::dictionary::Dictionary;
+use profiler_core::event::{Event, Sink};
+use profiler_core::process_info::ProcessInfo;
+use profiler_core::record::{CaptureMark, Record, Trigger};
+use profiler_core::utilization::UtilizationReading;
+
+use crate::capture::controller::CaptureController;
+use crate::collect::trace_file::TraceFile;
+
+/// Records that wait for a trace at most: a process that only queries the GPU has a few.
+const EARLY_LIMIT: usize = 256;
+
+/// The engine and the trace file.
+pub struct Sinks {
+    pub session: ProcessInfo,
+    pub captures: Captures,
+    pub trace: TraceFile,
+    controller: Arc<CaptureController>,
+    /// Records that come before there is a trace, and alone are no reason for one.
+    early: Vec<Event>,
+}
+
+impl Sinks {
+    /// Those of this process. The engine gets what the run begins with; the file gets it when it is opened.
+    pub fn new(
+        session: ProcessInfo,
+        captures: Captures,
+        trace: TraceFile,
+        controller: Arc<CaptureController>,
+        dictionary: &Dictionary,
+    ) -> Self {
+        let mut sinks = Self { session, captures, trace, controller, early: Vec::new() };
+        if let Some(begin) = sinks.begin() {
+            sinks.show(&begin, dictionary);
+        }
+        sinks
+    }
+
+    /// The begin of the run as mode auto monitors it.
+    fn begin(&self) -> Option<Event> {
+        let mark = CaptureMark::Begin { number: MONITORED, at: self.session.start, trigger: Trigger::Start };
+        self.controller.has_bursts().then_some(Event::Capture(mark))
+    }
+
+    /// Gives a record to its capture.
+    #[inline]
+    pub fn record(&mut self, number: u32, record: &Event, dictionary: &Dictionary) {
+        if number != self.captures.selected() && !self.captures.is_empty() {
+            self.event(&Event::Capture(CaptureMark::Select { number }), dictionary);
+        }
+        self.event(record, dictionary);
+    }
+
+    /// Gives an event to the engine alone: totals, which the file gets more seldom.
+    pub fn show(&mut self, event: &Event, dictionary: &Dictionary) {
+        self.captures.event(event, &self.session, dictionary);
+    }
+
+    /// Whether an event is written: opens the file when there is something to write.
+    fn is_written(&mut self, event: &Event, dictionary: &Dictionary) -> bool {
+        match event {
+            // Samples and ranges alone open no trace: that takes something of the GPU.
+            Event::Record(Record::Sample(_) | Record::Range(_)) if !self.controller.monitors() => return false,
+            // Nor does what CUPTI says of itself in every process that initializes CUDA.
+            Event::Record(Record::Overhead(_)) if self.early.len() < EARLY_LIMIT => {
+                self.early.push(event.clone());
+                return false;
+            }
+            // Utilization of a device is something of the GPU.
+            Event::Record(_)
+            | Event::Capture(CaptureMark::Begin { .. })
+            | Event::Utilization { reading: UtilizationReading::Device(_), .. } => {}
+            // Why there is none is told once there is a file.
+            Event::Utilization { .. } => return true,
+            _ => return false,
+        }
+        self.trace.open(&self.session);
+        let known = self.begin().into_iter().chain(self.early.drain(..)).chain(self.captures.preamble().events());
+        known.for_each(|event| self.trace.event(&event, dictionary));
+        true
+    }
+}
+
+impl Sink for Sinks {
+    #[inline]
+    fn event(&mut self, event: &Event, dictionary: &Dictionary) {
+        self.show(event, dictionary);
+        if !self.trace.is_waiting() || self.is_written(event, dictionary) {
+            self.trace.event(event, dictionary);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What whoever begins to listen late must know of what came before.
+//!
+//! A capture that begins, a trace file that is opened with the first record, a session of the program: each gets the
+//! newest state of the counters and all communicators before anything that refers to them.
+
+use crate::collective::CollectiveEvent;
+use crate::counters::{CounterEvent, CounterLoss, GaugeReading, MetricSet};
+use crate::event::Event;
+use crate::record::DeviceId;
+use crate::utilization::DEVICE_LIMIT;
+
+/// Communicators that are remembered.
+const COMMUNICATORS: usize = 1 << 14;
+
+/// See the [module](self).
+#[derive(Clone, Debug, Default)]
+pub struct Preamble {
+    sets: Vec<MetricSet>,
+    losses: Vec<CounterLoss>,
+    /// Readings with energy, which is read seldom.
+    energy: Vec<GaugeReading>,
+    communicators: Vec<CollectiveEvent>,
+    dropped: u64,
+}
+
+impl Preamble {
+    /// Takes an event down if it is one to be known later.
+    pub fn note(&mut self, event: &Event) {
+        match *event {
+            Event::Counters(CounterEvent::Set(set)) => replace(&mut self.sets, set, |set| set.device),
+            Event::Counters(CounterEvent::Loss(loss)) => replace(&mut self.losses, loss, |loss| loss.device),
+            Event::Counters(CounterEvent::Gauges(reading)) if reading.energy_mj.is_some() => {
+                replace(&mut self.energy, reading, |reading| reading.device);
+            }
+            Event::Collective(event @ CollectiveEvent::Communicator(_)) => {
+                if self.communicators.len() < COMMUNICATORS {
+                    self.communicators.push(event);
+                } else {
+                    self.dropped += 1;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What later events refer to: metric sets and communicators.
+    pub fn definitions(&self) -> impl Iterator<Item = Event> {
+        let sets = self.sets.iter().map(|set| Event::Counters(CounterEvent::Set(*set)));
+        sets.chain(self.communicators.iter().map(|event| Event::Collective(*event)))
+    }
+
+    /// As [`definitions`](Self::definitions), with the totals so far: for a file, which has nothing else of them.
+    pub fn events(&self) -> impl Iterator<Item = Event> {
+        let losses = self.losses.iter().map(|loss| Event::Counters(CounterEvent::Loss(*loss)));
+        let energy = self.energy.iter().map(|reading| Event::Counters(CounterEvent::Gauges(*reading)));
+        self.definitions().chain(losses).chain(energy)
+    }
+
+    /// What the counters of `device` are sampled for.
+    #[must_use]
+    pub fn set(&self, device: DeviceId) -> Option<&MetricSet> {
+        self.sets.iter().find(|set| set.device == device)
+    }
+
+    /// What was lost of counters, by device.
+    #[must_use]
+    pub fn counter_losses(&self) -> &[CounterLoss] {
+        &self.losses
+    }
+
+    /// Communicators that found no room.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+/// Puts `newer` in the place of what is known of its device. Devices are bounded.
+fn replace<T>(rows: &mut Vec<T>, newer: T, device: impl Fn(&T) -> DeviceId) {
+    match rows.iter().position(|known| device(known) == device(&newer)) {
+        Some(place) => rows[place] = newer,
+        None if rows.len() < DEVICE_LIMIT => rows.push(newer),
+        None => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collective::{Communicator, QueuedOperation};
+    use crate::counters::Sample;
+    use crate::record::Timestamp;
+
+    fn counter_loss(device: u32, lost: u64) -> Event {
+        Event::Counters(CounterEvent::Loss(CounterLoss { device: DeviceId(device), lost, ..CounterLoss::default() }))
+    }
+
+    #[test]
+    fn the_newest_of_a_device_counts_and_devices_are_bounded() {
+        let mut preamble = Preamble::default();
+        preamble.note(&counter_loss(3, 1));
+        preamble.note(&counter_loss(3, 5));
+        assert_eq!(preamble.events().collect::<Vec<_>>(), [counter_loss(3, 5)]);
+        (0..1_000).for_each(|device| preamble.note(&counter_loss(device, 1)));
+        assert_eq!(preamble.counter_losses().len(), DEVICE_LIMIT);
+    }
+
+    #[test]
+    fn what_is_of_its_moment_is_not_repeated() {
+        let at = Timestamp::from_nanos(7);
+        let reading = |energy_mj| {
+            Event::Counters(CounterEvent::Gauges(GaugeReading { at, energy_mj, ..GaugeReading::default() }))
+        };
+        let communicator =
+            Event::Collective(CollectiveEvent::Communicator(Communicator { number: 1, ..Communicator::default() }));
+        let mut preamble = Preamble::default();
+        let passing = [
+            reading(None),
+            Event::Counters(CounterEvent::Sample(Sample::new(DeviceId(0), at, at, &[1.0]))),
+            Event::Collective(CollectiveEvent::Operation(QueuedOperation::default())),
+            Event::Flush(at),
+        ];
+        passing.iter().chain([&communicator, &reading(Some(5))]).for_each(|event| preamble.note(event));
+        assert_eq!(preamble.definitions().collect::<Vec<_>>(), [communicator.clone()]);
+        assert_eq!(preamble.events().collect::<Vec<_>>(), [communicator, reading(Some(5))]);
+    }
+}
