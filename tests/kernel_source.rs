@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 
 use profiler_core::dictionary::Dictionary;
 use profiler_core::kernels::Outcome;
-use profiler_core::kernels::source::{PcCount, PcFunction, PcWindow};
+use profiler_core::kernels::{PcCount, PcFunction, PcWindow};
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{Loss, Timestamp};
 use profiler_core::trace::TraceWriter;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::dictionary::Dictionary;
 use crate::record::{
-    ApiCall, ApiDomain, ApiFunction, ApiFunctionId, ContextId, Kernel, LaunchConfig, LaunchConfigId, Record,
+    ApiCall, ApiDomain, ApiFunction, ApiFunctionId, ContextId, Kernel, LaunchConfig, LaunchConfigId, Record, ThreadId,
 };
 
 const MS: u64 = 1_000_000;

@@ -10,7 +10,7 @@ use super::entry::Rebuilt;
 use super::{Damage, Item, TraceError};
 use crate::dictionary::Dictionary;
 use crate::kernels::KernelProfile;
-use crate::kernels::source::PcWindow;
+use crate::kernels::PcWindow;
 use crate::process_info::ProcessInfo;
 use crate::record::Timestamp;
 

@@ -18,7 +18,7 @@ use crate::cost::Cost;
 use crate::counters::CounterEvent;
 use crate::dictionary::Dictionary;
 use crate::kernels::KernelProfile;
-use crate::kernels::source::PcWindow;
+use crate::kernels::PcWindow;
 use crate::process_info::{End, ProcessInfo};
 use crate::record::{CaptureMark, Loss, Record, Timestamp};
 use crate::utilization::UtilizationReading;
