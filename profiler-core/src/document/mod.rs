@@ -4,11 +4,18 @@
 //! Times are integer nanoseconds and named `_ns`; shares are 0 to 1. `docs/reference/report.md` defines every field. A
 //! field may be added within a schema version; renaming or removing one, or changing its meaning, raises it.
 
+use std::collections::BTreeMap;
+
 mod engine;
 mod report;
 
-pub(crate) use report::{leaves, limits, within};
+pub(crate) use engine::leaves;
+pub(crate) use report::{limits, within};
 use serde::ser::SerializeMap;
+
+use crate::cost::{Cost, Mode};
+use crate::record::{Loss, PcieLink};
+use crate::utilization::{Counter, DeviceUtilization, Utilization};
 
 /// What is written as an object.
 pub(crate) trait Fields {
@@ -69,11 +76,57 @@ pub(crate) use by_name;
 by_name! {
     crate::collective::Algorithm
     crate::collective::Function
-    crate::cost::Mode
+    Mode
     crate::cost::PriceSource
     crate::geometry::Limiter
     crate::kernels::Outcome
     crate::record::CopyKind
     crate::record::MemoryKind
     crate::record::Trigger
+}
+
+document! {
+    from: PcieLink {
+        generation: from.generation,
+        lanes: from.lanes,
+        gigabytes_per_second: from.bytes_per_second() / 1e9,
+    }
+    from: Utilization {
+        absence: from.absence.map(|why| why.words()),
+        devices: from.devices,
+    }
+    from: DeviceUtilization {
+        device: from.device,
+        covered_ns: from.busy.over_ns,
+        busy: from.busy.mean(),
+        memory: from.memory.mean(),
+        counters: BTreeMap::from_iter(Counter::ALL.into_iter().map(|counter| (counter.name(), from.counter(counter)))),
+        failed_readings: from.failed,
+        no_rates: from.no_rates.map(|why| why.words()),
+        no_counters: from.no_counters.map(|why| why.words()),
+    }
+    from: Cost {
+        mode: from.mode,
+        whole_graphs: from.whole_graphs,
+        nodes_since_unix_ns: Some(from.nodes_since.nanos()).filter(|&nanos| nanos > 0),
+        unrecorded_nodes_estimate_ns: Some(from.unrecorded_nodes_ns).filter(|&nanos| nanos > 0),
+        observed_ns: from.observed_ns,
+        records_estimate_ns: from.records_ns,
+        cupti_ns: from.cupti_ns,
+        callback_ns: from.callback_ns,
+        threads_cpu_ns?: Some(from.threads_ns).filter(|&nanos| nanos > 0),
+        share_at_most: from.share(),
+        bursts?: Some(from.bursts).filter(|_| from.mode == Mode::Auto),
+        burst_ns?: Some(from.burst_ns).filter(|_| from.mode == Mode::Auto),
+        slowed_since_bursts_low?: from.slowed.map(|(low, _)| low),
+        slowed_since_bursts_high?: from.slowed.map(|(_, high)| high),
+        steps_down: from.steps_down().collect::<Vec<_>>(),
+    }
+}
+
+/// The counters by name.
+impl Fields for Loss {
+    fn fields<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        self.kinds().iter().try_for_each(|kind| map.serialize_entry(kind.name, &kind.count))
+    }
 }

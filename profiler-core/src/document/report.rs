@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use serde::{Serialize, Serializer};
 
 use super::by_name;
-use crate::attribution::leaf::{Leaf, Leaves};
 use crate::counters::roofs::{Limit, LimitTimes};
 
 by_name! {
@@ -17,11 +16,6 @@ by_name! {
     crate::report::CopyClass
     crate::report::RecoverableBy
     crate::report::library::Library
-}
-
-/// Nanoseconds by name of leaf.
-pub(crate) fn leaves(leaves: &Leaves) -> BTreeMap<&'static str, u64> {
-    Leaf::ALL.map(|leaf| (leaf.name(), leaves[leaf as usize])).into()
 }
 
 /// Nanoseconds by name of limit.
