@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::bounded::{Counted, Unpacked};
 use flate2::bufread::MultiGzDecoder;
-use profiler_core::bounded::{Counted, Unpacked};
 use profiler_core::text_format::printable_lines;
 use profiler_core::trace::StoredReport;
 

@@ -38,7 +38,6 @@ use gpuwhy_import::{Progress, TraceFile};
 use profiler_core::diff::Diff;
 use profiler_core::ranks::RanksReport;
 use profiler_core::report::Report;
-use profiler_core::words::losses;
 
 use self::block::Blocks;
 pub use self::error::PageError;
@@ -78,7 +77,7 @@ pub fn write_report(
     let replay = plan.replay.write(&replayed, plan.origin, &mut blocks)?;
 
     left_out.extend(over_budget(&lanes));
-    left_out.extend(losses(&lost));
+    left_out.extend(lost.sentences());
     let events = lanes.iter().map(|lane| lane.embedded).sum();
     let mut timeline = Timeline::new(&plan, &report, lanes, steps, (lost, uncorrected_ns));
     timeline.replay = replay;
