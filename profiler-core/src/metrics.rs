@@ -58,7 +58,7 @@ impl Function {
 
     /// The function with the same name in metrics. Sends and receives are one, as their kernels are.
     const fn of_operation(function: collective::Function) -> Self {
-        use collective::Function as Told;
+        use crate::collective::Function as Told;
         match function {
             Told::AllReduce => Self::AllReduce,
             Told::AllGather => Self::AllGather,
