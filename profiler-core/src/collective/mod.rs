@@ -1,11 +1,11 @@
 //! Collective operations: what a program asked of a communicator, and the kernel that did it.
 //!
 //! NCCL's profiler plugin says what was queued ([`QueuedOperation`]): communicator, function, bytes, algorithm; without
-//! it NCCL's NVTX ranges say some of this. CUPTI says when a kernel ran. [`Joiner`] brings the two together, and says of
-//! each row what it rests on ([`Basis`]). [`CollectiveTable`] adds up the rows of a run, with bandwidths.
+//! it NCCL's NVTX ranges say some of this. CUPTI says when a kernel ran. [`Joiner`] brings the two together, and says
+//! of each row what it rests on ([`Basis`]). [`CollectiveTable`] adds up the rows of a run, with bandwidths.
 //!
-//! Reading order: `event` (what is told), here, `names`, `arithmetic`, `overlap`, `join`, `table`, `engine` (all of it, of
-//! one capture).
+//! Reading order: `event` (what is told), here, `names`, `arithmetic`, `overlap`, `join`, `table`, `engine` (all of it,
+//! of one capture).
 
 pub mod arithmetic;
 mod engine;

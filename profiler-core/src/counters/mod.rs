@@ -5,9 +5,9 @@
 //! readings at moments. Nothing here knows where either comes from.
 //!
 //! Reading order: `metric` (what is sampled), `sample` (a metric set and its samples), `gauge`, `loss`, `event` (one of
-//! them), `log` (what is known of all devices); then what follows from them: `regression` (least squares), `grouped` (how
-//! far that may be off), [`estimate`] (counters of kernels), [`roofs`] (what limits them), [`power`] (what gauges add up
-//! to), [`engine`] (all of it, of one capture).
+//! them), `log` (what is known of all devices); then what follows from them: `regression` (least squares), `grouped`
+//! (how far that may be off), [`estimate`] (counters of kernels), [`roofs`] (what limits them), [`power`] (what gauges
+//! add up to), [`engine`] (all of it, of one capture).
 
 pub mod engine;
 pub mod estimate;

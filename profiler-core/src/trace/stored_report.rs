@@ -33,8 +33,8 @@ pub struct StoredReport {
 
 impl StoredReport {
     /// The answer in `source`, without decoding a record. Every block is checked; `None` when the trace holds no
-    /// answer, is damaged, or did not come to an end. Whoever wrote the file chose the texts: a terminal gets them through
-    /// `printable_lines`.
+    /// answer, is damaged, or did not come to an end. Whoever wrote the file chose the texts: a terminal gets them
+    /// through `printable_lines`.
     ///
     /// # Errors
     ///
