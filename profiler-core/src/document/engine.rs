@@ -8,7 +8,7 @@ use crate::attribution::{HostLead, Spread};
 use crate::collective::{Basis, CollectivesReport, NamedRow};
 use crate::monitoring::MonitoredTime;
 use crate::steps::{Step, StepKinds};
-use crate::whatif::{Ceiling, WhatIf};
+use crate::whatif::Ceiling;
 
 /// Nanoseconds by name of leaf.
 pub(crate) fn leaves(leaves: &Leaves) -> BTreeMap<&'static str, u64> {
@@ -45,14 +45,6 @@ document! {
         steps: from.0,
         median_ns: from.1,
         group_mean_ns: from.2,
-    }
-    from: WhatIf {
-        simulated: from.refused.is_none(),
-        refused: from.refused.map(|reason| reason.to_string()),
-        steps: from.steps,
-        represented_steps: from.represented_steps,
-        base_error: from.base_error,
-        scenarios: from.ceilings,
     }
     from: Ceiling {
         kind: from.kind,

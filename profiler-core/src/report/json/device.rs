@@ -7,11 +7,16 @@ use crate::attribution::leaf::Work;
 use crate::document::{document, leaves};
 use crate::report::{ComputeSplit, CopyRow, DeviceReport, GapSubject, GridClass, KernelRow, StepMeaning};
 use crate::steps::Steps;
+use crate::whatif::WhatIf;
+use crate::words::not_simulated;
 
 /// Steps of a device that are listed, the newest.
 const STEP_ROWS: usize = 64;
 
 struct StepsOf<'a>(&'a Steps, StepMeaning);
+
+/// With the words for why it was refused.
+struct WhatIfOf<'a>(&'a WhatIf);
 
 /// What ran beneath what, nanoseconds.
 struct Beneath(Work, Work, u64);
@@ -26,7 +31,7 @@ document! {
         steady_leaves: leaves(&from.steady_leaves),
         steps: from.steps.as_ref().map(|steps| StepsOf(steps, from.step_meaning)),
         step_kinds: from.typical.and_then(|typical| typical.kinds),
-        what_if: from.what_if,
+        what_if: from.what_if.as_ref().map(WhatIfOf),
         untraced: from.untraced,
         host_lead: from.host_lead,
         gaps: from.gaps,
@@ -52,6 +57,14 @@ document! {
         seen: from.0.seen,
         median_ns: from.0.duration_percentile(50),
         rows: from.0.rows.iter().skip(from.0.rows.len().saturating_sub(STEP_ROWS)).collect::<Vec<_>>(),
+    }
+    from: WhatIfOf<'_> {
+        simulated: from.0.refused.is_none(),
+        refused: from.0.refused.map(not_simulated),
+        steps: from.0.steps,
+        represented_steps: from.0.represented_steps,
+        base_error: from.0.base_error,
+        scenarios: from.0.ceilings,
     }
     from: GapSubject {
         kind: from.kind(),

@@ -1,10 +1,15 @@
 //! Plain words for causes, memory, directions and what is missing, for texts that people read. The stable names of the
 //! JSON are methods of the types themselves; a text that shows one puts it behind these words.
 
+mod gains;
+
+pub use gains::{about, condition, faster, not_simulated, what_if};
+
 use crate::attribution::host_cause::HostCause;
 use crate::attribution::leaf::{Group, Leaf};
 use crate::attribution::statistics::CopyPath;
 use crate::counters::Refusal;
+use crate::counters::roofs::{Limit, Roof};
 use crate::kernels::Outcome;
 use crate::loss::LossKind;
 use crate::record::{CopyKind, Loss, MemoryKind};
@@ -117,6 +122,33 @@ pub const fn activity(cause: HostCause) -> &'static str {
         HostCause::LoaderWait | HostCause::LoaderWaitBusy | HostCause::LoaderWaitIo | HostCause::LoaderWaitIdle => {
             "waiting for the data loader"
         }
+    }
+}
+
+/// What limits computation, for a table.
+#[must_use]
+pub const fn limit(limit: Limit) -> &'static str {
+    match limit {
+        Limit::Tensor => "tensor cores",
+        Limit::Memory => "memory",
+        Limit::Issue => "instruction issue",
+        Limit::Latency => "latency",
+        Limit::Occupancy => "too few warps",
+        Limit::IdleMultiprocessors => "idle multiprocessors",
+        Limit::LoweredClock => "lowered clock",
+        Limit::NotToldApart => "not told apart",
+    }
+}
+
+/// A unit that can be at its peak, for a sentence.
+#[must_use]
+pub const fn roof(roof: Roof) -> &'static str {
+    match roof {
+        Roof::Tensor => "the tensor cores",
+        Roof::Dram => "the bandwidth of device memory",
+        Roof::L2 => "the bandwidth of the L2 cache",
+        Roof::L1 => "L1 and shared memory",
+        Roof::Issue => "the peak of instruction issue",
     }
 }
 
