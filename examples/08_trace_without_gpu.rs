@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use gpuwhy::Leaf;
+use gpuwhy::profiler_core::words::faster;
 use lesson::{Outcome, promise, promise_verdict, run};
 
 fn main() -> ExitCode {
@@ -35,7 +36,7 @@ fn look(report: &gpuwhy::Report) -> Outcome {
             println!("{}: {} {:.1} %", device.device.name, leaf.name(), share * 1e2);
         }
         for ceiling in device.what_if.iter().flat_map(|what_if| &what_if.ceilings) {
-            println!("without {}: {}", ceiling.kind.name(), ceiling.faster());
+            println!("without {}: {}", ceiling.kind.name(), faster(ceiling.speedup, ceiling.interval));
         }
     }
     Ok(())

@@ -15,6 +15,7 @@ use profiler_core::process_info::End;
 use profiler_core::record::{Loss, MemoryKind};
 use profiler_core::report::{ApiRow, CopyRow, DeviceReport, KernelRow, Report};
 use profiler_core::text_format::duration;
+use profiler_core::words;
 
 use crate::baseline::Baseline;
 use crate::{kernel_rules, run_rules};
@@ -274,7 +275,7 @@ fn incomplete(report: &Report) -> Option<String> {
 
 /// Records of device work and calls that are missing, in words; nothing if none are.
 fn lost(loss: &Loss) -> impl Iterator<Item = String> + use<> {
-    loss.kinds().into_iter().filter(|kind| kind.blocks_judgment).filter_map(|kind| kind.sentence())
+    loss.kinds().into_iter().filter(|kind| kind.blocks_judgment).filter_map(|kind| words::lost(&kind))
 }
 
 fn counted<const N: usize>(counts: [(u64, &'static str); N]) -> impl Iterator<Item = String> {

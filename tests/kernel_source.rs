@@ -11,7 +11,7 @@ use std::sync::Arc;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::event::Event;
 use profiler_core::kernels::Outcome;
-use profiler_core::kernels::source::{PcCount, PcFunction, PcWindow};
+use profiler_core::kernels::{PcCount, PcFunction, PcWindow};
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{Loss, Timestamp};
 use profiler_core::trace::TraceWriter;

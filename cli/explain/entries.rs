@@ -91,10 +91,10 @@ fn name_of(phrase: &str) -> Option<&'static str> {
     let groups = Group::ALL.into_iter();
     let groups = groups.flat_map(|of| [(words::bottleneck(of), of.name()), (words::spent(of), of.name())]);
     let leaves = Leaf::ALL.into_iter().map(|of| (words::cause(of), of.name()));
-    let scenarios = ScenarioKind::ALL.into_iter().map(|of| (of.condition(), of.name()));
+    let scenarios = ScenarioKind::ALL.into_iter().map(|of| (words::condition(of), of.name()));
     let hosts = HostCause::ALL.into_iter().map(|of| (words::activity(of), of.name()));
-    let limits = Limit::ALL.into_iter().map(|of| (of.words(), of.name()));
-    let roofs = Roof::ALL.into_iter().map(|of| (of.words(), of.name()));
+    let limits = Limit::ALL.into_iter().map(|of| (words::limit(of), of.name()));
+    let roofs = Roof::ALL.into_iter().map(|of| (words::roof(of), of.name()));
     let reasons = Throttle::ALL.into_iter().map(|of| (of.words(), of.name()));
     let mut all = groups.chain(leaves).chain(scenarios).chain(hosts).chain(limits).chain(roofs).chain(reasons);
     let phrase = key(phrase);
@@ -223,9 +223,9 @@ mod tests {
         let entries = Entries::read();
         let groups = Group::ALL.iter().flat_map(|of| [of.name(), words::bottleneck(*of), words::spent(*of)]);
         let leaves = Leaf::ALL.iter().flat_map(|of| [of.name(), words::cause(*of)]);
-        let scenarios = ScenarioKind::ALL.iter().flat_map(|of| [of.name(), of.condition()]);
+        let scenarios = ScenarioKind::ALL.iter().flat_map(|of| [of.name(), words::condition(*of)]);
         let hosts = HostCause::ALL.iter().flat_map(|of| [of.name(), words::activity(*of)]);
-        let limits = Limit::ALL.iter().flat_map(|of| [of.name(), of.words()]);
+        let limits = Limit::ALL.iter().flat_map(|of| [of.name(), words::limit(*of)]);
         let roofs = Roof::ALL.iter().map(|roof| roof.name());
         let metrics = Metric::ALL.iter().filter(|metric| **metric != Metric::Unknown).map(|metric| metric.name());
         let reasons = Throttle::ALL.iter().filter(|reason| **reason != Throttle::Idle).map(|reason| reason.name());

@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::bounded::{Counted, Unpacked};
 use flate2::bufread::MultiGzDecoder;
-use profiler_core::bounded::{Counted, Unpacked};
+use profiler_core::text_format::printable_lines;
 use profiler_core::trace::StoredReport;
 
 use crate::error::OpenError;
@@ -83,7 +84,14 @@ impl Input {
     #[must_use]
     pub fn stored_report(&self) -> Option<StoredReport> {
         let readable = self.is_file && self.format == Format::Trace;
-        readable.then(|| StoredReport::read(BufReader::with_capacity(BUFFER_BYTES, self.again())).ok()?)?
+        let read = || StoredReport::read(BufReader::with_capacity(BUFFER_BYTES, self.again())).ok().flatten();
+        // Texts that go to a terminal as they are; whoever wrote the file may not control it.
+        readable.then(read).flatten().map(|stored| StoredReport {
+            summary: printable_lines(&stored.summary),
+            full: printable_lines(&stored.full),
+            ranges: printable_lines(&stored.ranges),
+            ..stored
+        })
     }
 
     /// Whether the bytes can be read a second time.

@@ -8,6 +8,7 @@
 //! Reading order: `format`, `input`, `open` (reports), `recompute`, `window` (a part of a run), `trace_file`, `kineto`,
 //! `nsys`, `cubin` (modules beside a trace). SQLite files of Nsight Systems need the feature `nsys`.
 
+mod bounded;
 pub mod cubin;
 mod error;
 mod format;

@@ -11,13 +11,14 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use profiler_core::bounded::Counted;
+use crate::bounded::Counted;
 use profiler_core::dictionary::Dictionary;
 use profiler_core::event::Event;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::Loss;
 use profiler_core::report::Report;
 use profiler_core::trace::{Damage, TraceReader};
+use profiler_core::words::losses;
 
 use crate::error::OpenError;
 use crate::format::Format;
@@ -86,7 +87,7 @@ impl Passed {
     /// What is missing from the trace: sentences for the user.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.damaged();
-        notes.extend(self.loss.sentences());
+        notes.extend(losses(&self.loss));
         if self.end != End::Clean {
             notes.push("the trace has no clean end: what the program did last may be missing".to_owned());
         }

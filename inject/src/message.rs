@@ -13,7 +13,7 @@ use profiler_core::counters::CounterEvent;
 use profiler_core::json_text::Object;
 use profiler_core::kernels::KernelProfile;
 #[cfg(feature = "pc-sampling")]
-use profiler_core::kernels::source::PcWindow;
+use profiler_core::kernels::PcWindow;
 use profiler_core::process_info::End;
 use profiler_core::record::{CaptureMark, Timestamp};
 use profiler_core::report::Report;

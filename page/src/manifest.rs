@@ -156,8 +156,8 @@ impl<'a> Manifest<'a> {
                     without: ScenarioKind::without(group).map(ScenarioKind::name),
                 })
                 .collect(),
-            limits: Limit::ALL.into_iter().map(|limit| (limit.name(), limit.words())).collect(),
-            roofs: Roof::ALL.into_iter().map(|roof| (roof.name(), roof.words())).collect(),
+            limits: Limit::ALL.into_iter().map(|limit| (limit.name(), words::limit(limit))).collect(),
+            roofs: Roof::ALL.into_iter().map(|roof| (roof.name(), words::roof(roof))).collect(),
             timeline,
             sources: Vec::new(),
         }

@@ -8,6 +8,7 @@ use profiler_core::whatif::{OperationClass, ReplayedOperation, SCENARIO_COUNT, S
 use serde::Serialize;
 
 use crate::block::{BlockId, Blocks, Bytes};
+use profiler_core::words;
 
 /// Steps of a device that the page can replay.
 const STEPS: usize = 3;
@@ -109,7 +110,7 @@ impl ReplayPlan {
                 ends: ends.iter().zip(stand).map(|(end, stand)| (end - stand).max(0.0) as u64).collect(),
             });
         }
-        let worlds = ScenarioKind::ALL.into_iter().map(|kind| (kind.name(), kind.condition())).collect();
+        let worlds = ScenarioKind::ALL.into_iter().map(|kind| (kind.name(), words::condition(kind))).collect();
         Ok((!steps.is_empty()).then_some(Replay { worlds, steps }))
     }
 }

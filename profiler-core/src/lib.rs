@@ -10,7 +10,6 @@
 
 pub mod allocations;
 pub mod attribution;
-pub mod bounded;
 pub mod capture;
 mod collections;
 pub mod collective;

@@ -6,7 +6,7 @@
 
 use crate::attribution::Attributor;
 use crate::attribution::leaf::{LEAF_COUNT, Leaf, Leaves};
-use crate::collective::{self, CollectiveEngine, FunctionTotal};
+use crate::collective::{CollectiveEngine, Function as Told, FunctionTotal};
 use crate::dictionary::Dictionary;
 use crate::json_text::Object;
 use crate::record::{CopyKind, Device, DeviceId};
@@ -57,8 +57,7 @@ impl Function {
     ];
 
     /// The function with the same name in metrics. Sends and receives are one, as their kernels are.
-    const fn of_operation(function: collective::Function) -> Self {
-        use collective::Function as Told;
+    const fn of_operation(function: Told) -> Self {
         match function {
             Told::AllReduce => Self::AllReduce,
             Told::AllGather => Self::AllGather,

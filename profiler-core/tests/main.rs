@@ -73,3 +73,4 @@ mod whatif_properties;
 mod whatif_reference;
 mod whatif_sampling;
 mod whatif_stop;
+mod whatif_untraced;

@@ -6,6 +6,7 @@ use profiler_core::cost::Mode;
 use profiler_core::report::{CopyClass, GridClass, RecoverableBy};
 use profiler_core::steps::StepSource;
 use profiler_core::whatif::{OperationClass, ScenarioKind};
+use profiler_core::words;
 
 fn joined<T: Copy>(all: &[T], name: impl Fn(T) -> &'static str) -> String {
     all.iter().map(|&one| name(one)).collect::<Vec<_>>().join(" ")
@@ -89,13 +90,13 @@ fn what_is_gone_in_each_world_is_said() {
         (Group::HostCpu, ScenarioKind::DeviceOnly, "the CPU cost no time at all"),
     ];
     for (group, kind, condition) in groups {
-        assert_eq!((ScenarioKind::without(group), kind.condition()), (Some(kind), condition));
+        assert_eq!((ScenarioKind::without(group), words::condition(kind)), (Some(kind), condition));
     }
     for group in [Group::GpuCompute, Group::NoWork, Group::CannotTell] {
         assert_eq!(ScenarioKind::without(group), None);
     }
-    assert_eq!(ScenarioKind::Base.condition(), "nothing changed");
-    assert_eq!(ScenarioKind::GridsFilled.condition(), "equal small kernels in a row were one");
+    assert_eq!(words::condition(ScenarioKind::Base), "nothing changed");
+    assert_eq!(words::condition(ScenarioKind::GridsFilled), "equal small kernels in a row were one");
 }
 
 #[test]

@@ -198,9 +198,10 @@ fn what_nothing_explains_is_refused_and_the_books_answer() {
     leaves[Leaf::Compute as usize] = 5 * MS;
     leaves[Leaf::DependencyWait as usize] = 2 * MS;
     leaves[Leaf::SyncDrain as usize] = MS;
-    let text = answer.or_additive(&leaves, 0).to_string();
-    assert!(text.contains("about 1.14x faster if the CPU never waited for the GPU\n"), "{text}");
-    assert!(text.contains("rough bounds, because the steps cannot be simulated: "), "{text}");
+    let bounds = answer.or_additive(&leaves, 0);
+    assert!(bounds.refused.is_some());
+    let bound = bounds.ceiling(ScenarioKind::NoSyncs).expect("on the accounts");
+    assert_eq!((bound.step_ns, bound.interval), (7 * MS, None), "of 8 ms");
 }
 
 #[test]
@@ -245,12 +246,12 @@ fn copies_that_are_hidden_still_cross_the_link() {
 }
 
 #[test]
-fn a_line_says_ceiling_and_how_good_the_replay_was() {
+fn a_ceiling_has_an_interval_and_the_replay_an_error() {
     let step = [Act::Input(6 * MS), kernel(6 * MS), Act::Synchronize];
-    let text = answer(&MACHINE.run(&step, STEPS)).to_string();
-    assert!(text.contains("about 2.0x faster (1.8x to 2.2x) if data were always ready\n"), "{text}");
-    let (last, ceilings) =
-        text.lines().collect::<Vec<_>>().split_last().map(|(last, rest)| (*last, rest.to_vec())).unwrap();
-    assert!(ceilings.iter().all(|line| line.starts_with("about ") && line.contains(" faster")), "{text}");
-    assert!(last.starts_with("simulated from ") && last.ends_with("of the unmodified run is 0.0 % off"), "{text}");
+    let answer = answer(&MACHINE.run(&step, STEPS));
+    let ceiling = answer.ceiling(ScenarioKind::DataReady).expect("judged");
+    let (low, high) = ceiling.interval.expect("simulated");
+    let tenths = [low, ceiling.speedup, high].map(|factor| (factor * 10.0).round());
+    assert_eq!(tenths, [18.0, 20.0, 22.0]);
+    assert!(answer.base_error.expect("steps") < 5e-4, "{answer:?}");
 }

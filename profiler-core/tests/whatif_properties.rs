@@ -155,7 +155,7 @@ proptest! {
         boundaries.into_iter().for_each(|at| replay.step_boundary(DEVICE, at, STEPS));
         replay.advance(watermark);
         replay.advance(u64::MAX);
-        let answer = replay.what_if(DEVICE, STEPS, 0).map(|answer| answer.to_string());
+        let answer = replay.what_if(DEVICE, STEPS, 0).map(|answer| format!("{answer:?}"));
         prop_assert!(answer.is_none_or(|text| !text.contains("NaN")));
     }
 }

@@ -31,7 +31,7 @@ fn replay(name: &str) -> Option<(Simulation, WhatIf)> {
         let replayed: Vec<String> = step.replayed.iter().map(|&nanos| format!("{:.1}", ms(nanos))).collect();
         println!("  real {:.1} unexplained {:.2} replayed {}", ms(step.real), ms(step.unexplained), replayed.join(" "));
     }
-    print!("{answer}");
+    println!("{answer:?}");
     Some((replay, answer))
 }
 
@@ -66,14 +66,14 @@ fn data_loading_is_a_ceiling_that_the_real_change_approaches() {
 #[test]
 fn nothing_but_faster_kernels_helps_a_program_that_keeps_the_device_busy() {
     let Some(answer) = reproduces("hta_ns_resolution") else { return };
-    assert!(answer.ceilings.iter().all(|ceiling| ceiling.speedup < 1.02), "{answer}");
+    assert!(answer.ceilings.iter().all(|ceiling| ceiling.speedup < 1.02), "{answer:?}");
 }
 
 #[test]
 fn free_launches_almost_double_a_launch_bound_program() {
     let Some(answer) = reproduces("hta_df_index_resolver") else { return };
     let gain = answer.ceiling(ScenarioKind::LaunchesFree).expect("an accepted replay").speedup;
-    assert!((1.6..2.0).contains(&gain), "{answer}");
+    assert!((1.6..2.0).contains(&gain), "{answer:?}");
 }
 
 #[test]
@@ -86,5 +86,5 @@ fn two_steps_are_too_few() {
 #[test]
 fn events_between_streams_are_inferred() {
     let Some((_, answer)) = replay("hta_trace_diff_control") else { return };
-    assert!(answer.base_error.expect("complete steps") < 0.05, "{answer}");
+    assert!(answer.base_error.expect("complete steps") < 0.05, "{answer:?}");
 }

@@ -11,7 +11,8 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use profiler_core::kernels::source::{PcWindow, Place, SourceMap};
+use profiler_core::kernels::PcWindow;
+use profiler_core::kernels::source::{Place, SourceMap};
 
 pub use lines::Lines;
 pub use sass::Sass;

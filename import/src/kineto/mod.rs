@@ -28,8 +28,8 @@ use std::io::{BufReader, Read, Write};
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
+use crate::bounded::Counted;
 use profiler_core::attribution::Attributor;
-use profiler_core::bounded::Counted;
 use profiler_core::event::Event;
 use profiler_core::process_info::{End, ProcessInfo};
 use profiler_core::record::{Loss, NameId, RangeEvent, RangeEventKind, Record, ThreadId, Timestamp};

@@ -13,6 +13,7 @@ use cupti_sys::{Cupti, CuptiResult, LAUNCHES};
 use parking_lot::Mutex;
 use profiler_core::kernels::{Choice, Outcome, sets};
 use profiler_core::record::Context;
+use profiler_core::words::not_measured;
 
 use crate::capture::controller::CaptureController;
 use crate::config::KernelRequest;
@@ -283,7 +284,7 @@ impl KernelProfiler {
 /// Sends what is finished to the collector.
 fn hand_on(measurement: &mut Measurement<RangeProfiler>, messages: &Sender<Message>) {
     for profile in measurement.take_finished() {
-        if let Some(why) = profile.outcome.sentence().filter(|_| profile.outcome != Outcome::NotLaunched) {
+        if let Some(why) = not_measured(profile.outcome).filter(|_| profile.outcome != Outcome::NotLaunched) {
             tracing::warn!("a kernel was not measured: {why}");
         }
         // Refused only when the collector is dead.

@@ -127,7 +127,7 @@ fn ceilings(page: &mut String, report: &Report) {
         }
         page.push_str("</tbody></table>\n");
         if let Some(refused) = &what_if.refused {
-            let _ = writeln!(page, "<p>The replay is not used: {}</p>", escaped(&refused.to_string()));
+            let _ = writeln!(page, "<p>The replay is not used: {}</p>", escaped(&words::not_simulated(*refused)));
         }
         page.push_str("</section>\n");
     }

@@ -172,6 +172,7 @@ pub struct GapTotals {
 }
 
 impl GapTotals {
+    /// Adds the gaps of another row.
     pub(crate) fn add(&mut self, other: Self) {
         self.count += other.count;
         self.total_ns += other.total_ns;

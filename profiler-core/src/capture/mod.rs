@@ -23,7 +23,7 @@ use crate::cost::Cost;
 use crate::dictionary::Dictionary;
 use crate::event::{Event, Sink as _};
 use crate::json_text::Object;
-use crate::kernels::source::PcWindow;
+use crate::kernels::PcWindow;
 use crate::kernels::{Choice, KernelProfile, KernelsReport, candidates, choose, has_run_enough};
 use crate::metrics::{self, Totals};
 use crate::monitoring::{Changes, MonitoredTime};

@@ -1,9 +1,13 @@
 //! Joins, sizes and times of constructed programs.
 
-use super::*;
+use super::{
+    Algorithm, Basis, Collective, CollectiveEvent, CollectiveTable, Communicator, DataType, Function, Joiner, Overlap,
+    Protocol, QueuedOperation, Unjoined, Way, arithmetic, join,
+};
 use crate::dictionary::Dictionary;
 use crate::record::{
-    ApiCall, ApiDomain, ApiFunction, ApiFunctionId, ContextId, Kernel, LaunchConfig, LaunchConfigId, Record,
+    ApiCall, ApiDomain, ApiFunction, ApiFunctionId, ContextId, CorrelationId, DeviceId, Kernel, LaunchConfig,
+    LaunchConfigId, Record, StreamId, ThreadId, Timestamp,
 };
 
 const MS: u64 = 1_000_000;

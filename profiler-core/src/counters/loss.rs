@@ -27,38 +27,6 @@ pub enum Refusal {
     Unknown,
 }
 
-impl Refusal {
-    /// What happened and what to do, in one sentence.
-    #[must_use]
-    pub fn sentence(self) -> String {
-        match self {
-            Self::Busy => {
-                "another tool or process uses the GPU's counters (ncu, nsys, DCGM or a second gpuwhy): stop it, or \
-                           pause DCGM with `dcgmi profile --pause`"
-                    .to_owned()
-            }
-            Self::NotPermitted => {
-                "the driver allows counters to administrators only: run as root, or load the kernel module \
-                                   nvidia with NVreg_RestrictProfilingToAdminUsers=0"
-                    .to_owned()
-            }
-            Self::NoLibrary => {
-                "libnvperf_host.so was not found beside libcupti: install the CUPTI package of CUDA 12.6 or later"
-                    .to_owned()
-            }
-            Self::TooOld => "the CUPTI in use cannot sample counters: use CUDA 12.6 or later".to_owned(),
-            Self::UnknownChip => "no set of counters is known for this GPU".to_owned(),
-            Self::NotSupported => {
-                "the GPU does not allow it (MIG, vGPU, MPS or confidential computing): use a whole GPU".to_owned()
-            }
-            Self::GivenAway => "the counters were in use for kernel profiles of this run".to_owned(),
-            Self::Incomplete => "samples never completed: a unit of the GPU sent nothing".to_owned(),
-            Self::Failed(code) => format!("CUPTI refused (error {code}): see `gpuwhy doctor`"),
-            Self::Unknown => "for a reason that this version does not know: update gpuwhy".to_owned(),
-        }
-    }
-}
-
 /// What of a device's samples was lost so far. Counters only grow; the last of a device counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterLoss {

@@ -64,21 +64,6 @@ impl Limit {
             Self::NotToldApart => "not_told_apart",
         }
     }
-
-    /// Words for a table.
-    #[must_use]
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::Tensor => "tensor cores",
-            Self::Memory => "memory",
-            Self::Issue => "instruction issue",
-            Self::Latency => "latency",
-            Self::Occupancy => "too few warps",
-            Self::IdleMultiprocessors => "idle multiprocessors",
-            Self::LoweredClock => "lowered clock",
-            Self::NotToldApart => "not told apart",
-        }
-    }
 }
 
 /// A unit that can be at its peak.
@@ -109,18 +94,6 @@ impl Roof {
             Self::L2 => "l2",
             Self::L1 => "l1",
             Self::Issue => "issue",
-        }
-    }
-
-    /// Words for a sentence.
-    #[must_use]
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::Tensor => "the tensor cores",
-            Self::Dram => "the bandwidth of device memory",
-            Self::L2 => "the bandwidth of the L2 cache",
-            Self::L1 => "L1 and shared memory",
-            Self::Issue => "the peak of instruction issue",
         }
     }
 

@@ -11,8 +11,7 @@ use super::{DeviceDiff, Diff, Fate, LimitChanges, Outcome, Prediction, RUNS_DIFF
 use crate::counters::roofs::LimitTimes;
 use crate::text_format::names::short_name;
 use crate::text_format::{Page, Paint, Style, counted, duration, wrapped, wrapped_as};
-use crate::whatif::about;
-use crate::words;
+use crate::words::{self, about};
 
 /// Where the text of a row begins.
 const INDENT: usize = 17;
@@ -172,7 +171,7 @@ fn limit_table(out: &mut Page, limits: &LimitChanges) {
     let mut rest = change;
     for &(limit, nanos) in limits.changes.iter().filter(|(_, nanos)| nanos.unsigned_abs() as f64 >= least) {
         let [in_a, in_b] = [&limits.a, &limits.b].map(|times| duration(times[limit as usize]));
-        leaf_line(out, &format!("{} ({})", limit.words(), limit.name()), &in_a, &in_b, nanos);
+        leaf_line(out, &format!("{} ({})", words::limit(limit), limit.name()), &in_a, &in_b, nanos);
         rest -= nanos;
     }
     if rest != 0 {

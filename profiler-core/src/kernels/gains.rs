@@ -91,7 +91,7 @@ impl StepGain {
     /// In words: `about 1.12x faster (1.08x to 1.15x)`.
     #[must_use]
     pub fn faster(&self) -> String {
-        crate::whatif::faster(self.speedup, self.interval)
+        crate::words::faster(self.speedup, self.interval)
     }
 }
 

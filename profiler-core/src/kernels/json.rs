@@ -8,6 +8,7 @@ use super::{DataType, KernelView, KernelsReport, Point, Roof, Roofline, StepGain
 use crate::document::document;
 use crate::geometry::Geometry;
 use crate::record::LaunchConfig;
+use crate::words::not_measured;
 
 /// Version of the schema.
 const SCHEMA_VERSION: u32 = 1;
@@ -66,7 +67,7 @@ document! {
         share: from.0.share,
         lines?: from.1,
         outcome: from.0.profile.outcome,
-        reason: from.0.profile.outcome.sentence(),
+        reason: not_measured(from.0.profile.outcome),
         passes: from.0.profile.passes,
         measured_launches: from.0.profile.launches,
         discarded_launches: from.0.profile.discarded,

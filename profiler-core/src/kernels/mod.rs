@@ -2,8 +2,8 @@
 //!
 //! A profile holds the hardware counters of one kernel, measured over several launches of the same shape, one pass of
 //! the counters at each launch ([`KernelProfile`]). Reading order: `sets` (what is measured), `choice` (of which
-//! kernels), `profile` (what comes back), `figures` (what it means), `roofline`, `rules` (what to do about it),
-//! `text`, `svg`, `csv` and `json` (how it is shown). `source` has where in a kernel warps wait.
+//! kernels), `profile` and `window` (what comes back), `figures` (what it means), `roofline`, `rules` (what to do about
+//! it), `text`, `svg`, `csv` and `json` (how it is shown). `source` has where in a kernel warps wait.
 //!
 //! Metric names are those of NVIDIA's profiling libraries, so that results can be compared with those of Nsight
 //! Compute. Nothing here has heard of the library that counts.
@@ -26,6 +26,7 @@ pub mod source;
 mod svg;
 mod text;
 mod view;
+mod window;
 
 pub use axes::{DataType, Level};
 pub use candidates::{candidates, has_run_enough};
@@ -40,6 +41,7 @@ pub use roofline::{Point, Roofline};
 pub use svg::svg;
 pub use text::text;
 pub use view::{KernelView, KernelsReport, Unmeasured};
+pub use window::{PcCount, PcFunction, PcWindow, limit};
 
 #[cfg(test)]
 mod page_tests;

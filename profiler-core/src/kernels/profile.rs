@@ -39,66 +39,6 @@ impl Outcome {
             Self::Unknown => "unknown",
         }
     }
-
-    /// One sentence for people, with what to do; `None` when the kernel was measured.
-    #[must_use]
-    pub fn sentence(self) -> Option<String> {
-        Some(match self {
-            Self::Measured => return None,
-            Self::NotLaunched => {
-                "it was not launched again with this shape and after the same launches; let the program run longer, or choose it with --kernel"
-                    .to_owned()
-            }
-            Self::OutOfBudget => {
-                "the time or launches for it were over before all passes were measured; fewer kernels (--top) leave more time for each"
-                    .to_owned()
-            }
-            Self::Disturbed => "other threads launched work into every pass; profile it from one thread".to_owned(),
-            Self::Refused(code) => refused(code),
-            Self::Busy => "another tool on this GPU holds its counters (ncu, nsys, or DCGM: `dcgmi profile --pause`); \
-                           end it and repeat"
-                .to_owned(),
-            Self::Unsuitable => "it is launched cooperatively or in a way that cannot be measured".to_owned(),
-            Self::Unknown => "for a reason that a newer version of gpuwhy knows".to_owned(),
-        })
-    }
-}
-
-impl Outcome {
-    /// As [`sentence`](Self::sentence), where program counters of a device were to be sampled.
-    #[must_use]
-    pub fn window_sentence(self) -> Option<String> {
-        match self {
-            Self::NotLaunched => Some(
-                "the program ended before enough had run, no module was loaded after gpuwhy began, or nothing ran while \
-                 program counters were sampled"
-                    .to_owned(),
-            ),
-            Self::Disturbed => Some(
-                "other threads were inside CUDA calls whenever sampling was to begin, or at its end; sample it while \
-                 fewer threads call CUDA"
-                    .to_owned(),
-            ),
-            outcome => outcome.sentence(),
-        }
-    }
-}
-
-/// What a number of `CUptiResult` means here.
-fn refused(code: u32) -> String {
-    match code {
-        35 => "this user may not read the counters; run as root, or load the driver with \
-               NVreg_RestrictProfilingToAdminUsers=0"
-            .to_owned(),
-        26 => "something on this machine holds the counters of the GPU; end it and repeat".to_owned(),
-        17 => "this GPU does not have one of the metrics; choose another --set".to_owned(),
-        33 | 40..=45 => {
-            format!(
-                "counters cannot be read in this environment, such as MIG, MPS, vGPU or confidential computing ({code})"
-            )
-        }
-        code => format!("CUPTI refused (error {code}) and does not say why; repeat it alone on this GPU"),
-    }
 }
 
 /// One kernel of one shape, measured. Where [`Outcome`] is not [`Measured`](Outcome::Measured), values of the groups of

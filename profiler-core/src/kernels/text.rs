@@ -8,7 +8,7 @@ use crate::report::library::Library;
 use crate::text_format::names::short_names;
 use crate::text_format::{Page, Paint, Style, bytes, counted, duration, listed, percent, wrapped, wrapped_as};
 use crate::whatif::WORTH_SHOWING;
-use crate::words::bottleneck;
+use crate::words::{bottleneck, not_measured};
 
 /// Findings of a kernel that are shown.
 const FINDINGS: usize = 5;
@@ -74,7 +74,7 @@ fn kernel(out: &mut Page, number: usize, view: &KernelView) {
             bytes(shared)
         ),
     );
-    if let Some(why) = view.profile.outcome.sentence() {
+    if let Some(why) = not_measured(view.profile.outcome) {
         let lead = if view.profile.values.is_empty() { "    not measured: " } else { "    measured in part: " };
         wrapped_as(out, Paint::Yellow, lead, &why);
     }

@@ -3,11 +3,11 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use super::PcWindow;
 use super::candidates::candidates;
 use super::gains::{KernelGains, Shorter, StepGain, bottleneck_then};
 use super::occupancy::{Reduction, reductions};
 use super::rules::{Evidence, Finding, findings};
-use super::source::PcWindow;
 use super::{Candidate, Excluded, Figures, KernelProfile, Peaks, Roofline};
 use crate::attribution::Attributor;
 use crate::attribution::leaf::Group;

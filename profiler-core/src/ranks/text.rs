@@ -8,8 +8,7 @@ use crate::attribution::leaf::{Group, Leaf};
 use crate::collective::Basis;
 use crate::counters::roofs::Limit;
 use crate::text_format::{Page, Style, duration, shortened, wrapped};
-use crate::whatif::about;
-use crate::words;
+use crate::words::{self, about};
 
 /// Ranks of the table; the others are counted.
 const SHOWN: usize = 32;

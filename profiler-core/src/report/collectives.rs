@@ -10,66 +10,63 @@ const SHOWN: usize = 20;
 /// Longest name of a communicator in a row.
 const NAME_WIDTH: usize = 40;
 
-impl CollectivesReport {
-    /// Appends the table of the long report.
-    pub(super) fn write(&self, out: &mut Page) {
-        let _ = writeln!(
+/// Appends the table of the long report.
+pub(super) fn write(collectives: &CollectivesReport, out: &mut Page) {
+    let _ = writeln!(
+        out,
+        "\n== collectives\n{:>10} {:>9} {:>10} {:>10} {:>10} {:>8} {:>8} {:>11}  operation",
+        "time", "kernels", "exposed", "mean", "mean size", "alg GB/s", "bus GB/s", "rests on"
+    );
+    for named in collectives.rows.iter().take(SHOWN) {
+        write_row(out, named);
+    }
+    if let Some(rest) = collectives.rows.get(SHOWN..).filter(|rest| !rest.is_empty()) {
+        let time = rest.iter().map(|named| named.row.time_ns).fold(0, u64::saturating_add);
+        let _ = writeln!(out, "{:>10} in {}", duration(time), counted(rest.len() as u64, "more row"));
+    }
+    if collectives.rows.iter().any(|named| named.row.bytes > 0) {
+        wrapped(
             out,
-            "\n== collectives\n{:>10} {:>9} {:>10} {:>10} {:>10} {:>8} {:>8} {:>11}  operation",
-            "time", "kernels", "exposed", "mean", "mean size", "alg GB/s", "bus GB/s", "rests on"
+            "  - ",
+            "Bandwidths are those of this rank alone. Waiting for other ranks is in the time, so they are lower bounds.",
         );
-        for named in self.rows.iter().take(SHOWN) {
-            write_row(out, named);
-        }
-        if let Some(rest) = self.rows.get(SHOWN..).filter(|rest| !rest.is_empty()) {
-            let time = rest.iter().map(|named| named.row.time_ns).fold(0, u64::saturating_add);
-            let _ = writeln!(out, "{:>10} in {}", duration(time), counted(rest.len() as u64, "more row"));
-        }
-        if self.rows.iter().any(|named| named.row.bytes > 0) {
-            wrapped(
-                out,
-                "  - ",
-                "Bandwidths are those of this rank alone. Waiting for other ranks is in the time, so they are lower bounds.",
-            );
-        }
-        for sentence in self.sentences() {
-            wrapped(out, "  - ", &sentence);
-        }
     }
+    for sentence in sentences(collectives) {
+        wrapped(out, "  - ", &sentence);
+    }
+}
 
-    /// What could not be told, and why.
-    #[must_use]
-    pub fn sentences(&self) -> Vec<String> {
-        let missing = self.unjoined;
-        let mut sentences = Vec::new();
-        if self.communicators == 0 {
-            sentences.push(
-                "NCCL told nothing through its profiler plugin: functions are known by the names of kernels, sizes are \
-                 not. It takes NCCL 2.27 and the variable NCCL_PROFILER_PLUGIN, which `gpuwhy run --nccl` sets."
-                    .to_owned(),
-            );
-        }
-        if missing.captured > 0 {
-            sentences.push(format!(
-                "{} went into CUDA graphs. NCCL tells them once and not at each launch of the graph, so their kernels are \
-                 known by name.",
-                counted(missing.captured, "operation")
-            ));
-        }
-        let others = missing.kernels.saturating_sub(missing.graph_kernels);
-        for (count, what, why) in [
-            (missing.copy_engine, "operation", "done by copy engines: they are copies, and have no row here"),
-            (missing.operations, "operation", "that NCCL told met no kernel"),
-            (others, "communication kernel", "met no operation of NCCL: libraries other than NCCL, or lost events"),
-            (missing.dropped, "event", "dropped, because too many waited to be joined"),
-            (self.beyond, "kernel", "found no row in the table"),
-        ] {
-            if count > 0 {
-                sentences.push(format!("{} {why}.", counted(count, what)));
-            }
-        }
-        sentences
+/// What could not be told, and why.
+pub(super) fn sentences(collectives: &CollectivesReport) -> Vec<String> {
+    let missing = collectives.unjoined;
+    let mut sentences = Vec::new();
+    if collectives.communicators == 0 {
+        sentences.push(
+            "NCCL told nothing through its profiler plugin: functions are known by the names of kernels, sizes are \
+             not. It takes NCCL 2.27 and the variable NCCL_PROFILER_PLUGIN, which `gpuwhy run --nccl` sets."
+                .to_owned(),
+        );
     }
+    if missing.captured > 0 {
+        sentences.push(format!(
+            "{} went into CUDA graphs. NCCL tells them once and not at each launch of the graph, so their kernels are \
+             known by name.",
+            counted(missing.captured, "operation")
+        ));
+    }
+    let others = missing.kernels.saturating_sub(missing.graph_kernels);
+    for (count, what, why) in [
+        (missing.copy_engine, "operation", "done by copy engines: they are copies, and have no row here"),
+        (missing.operations, "operation", "that NCCL told met no kernel"),
+        (others, "communication kernel", "met no operation of NCCL: libraries other than NCCL, or lost events"),
+        (missing.dropped, "event", "dropped, because too many waited to be joined"),
+        (collectives.beyond, "kernel", "found no row in the table"),
+    ] {
+        if count > 0 {
+            sentences.push(format!("{} {why}.", counted(count, what)));
+        }
+    }
+    sentences
 }
 
 fn write_row(out: &mut Page, named: &NamedRow) {

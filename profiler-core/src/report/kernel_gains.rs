@@ -79,7 +79,7 @@ pub(super) fn gain_sentences(device: &DeviceReport) -> Vec<String> {
     let sentence = |(gains, roof, used, name): (KernelGains, Roof, f64, String)| {
         format!(
             "If {name} used 90 % of {} (now {}), a step would be {}; at 80 %, {}.",
-            roof.words(),
+            words::roof(roof),
             percent(used),
             gain_words(&gains),
             gains.at_80.faster()

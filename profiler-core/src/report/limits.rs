@@ -18,6 +18,7 @@ use crate::steps::Steady;
 use crate::text_format::names::short_names;
 use crate::text_format::{bytes, part_of, percent};
 use crate::whatif::WORTH_SHOWING;
+use crate::words;
 
 /// A limit with less than this part of the computation is not mentioned.
 const MENTIONED: f64 = 0.05;
@@ -193,7 +194,7 @@ fn division_sentence(limits: &ComputeLimits) -> String {
         .ranked()
         .into_iter()
         .filter(|(_, share)| *share >= MENTIONED)
-        .map(|(limit, share)| format!("{} {}", limit.words(), percent(share)))
+        .map(|(limit, share)| format!("{} {}", words::limit(limit), percent(share)))
         .collect();
     let untold = limits.share(Limit::NotToldApart);
     if untold >= MENTIONED {
@@ -222,7 +223,7 @@ fn kernel_sentence(kernels: &[KernelRow]) -> Option<String> {
         "Kernel {name} loses most to its roof: it uses {:.0} % (±{:.0}) of {}{gain}.",
         used * 100.0,
         (2.0 * error * 100.0).max(1.0),
-        roof.words()
+        words::roof(roof)
     ))
 }
 
@@ -354,7 +355,7 @@ pub(super) fn live_part(devices: &[DeviceReport]) -> Option<String> {
     let device = devices.iter().max_by_key(|device| device.steady_leaves[Leaf::Compute as usize])?;
     let limits = device.limits.as_ref().filter(|limits| limits.tells())?;
     let (limit, share) = limits.ranked().into_iter().next()?;
-    Some(format!("{} {}", limit.words(), percent(share)))
+    Some(format!("{} {}", words::limit(limit), percent(share)))
 }
 
 /// Kernels with the most time and what they use most, a line each.
@@ -410,7 +411,7 @@ pub(super) fn table_rows(limits: &ComputeLimits) -> Vec<String> {
         .map(|limit| {
             let nanos = division.times[limit as usize];
             let mut line =
-                format!("{:>20} {:>6.2}  {}", part_of(nanos, total), limits.share(limit) * 100.0, limit.words());
+                format!("{:>20} {:>6.2}  {}", part_of(nanos, total), limits.share(limit) * 100.0, words::limit(limit));
             line += &format!(" ({})", limit.name());
             if limit == Limit::IdleMultiprocessors && division.tail_ns + division.small_grids_ns > 0 {
                 let (tail, small) = (division.tail_ns, division.small_grids_ns);

@@ -13,6 +13,7 @@ use crate::attribution::leaf::{Group, Leaf};
 use crate::json_text::Object;
 use crate::steps::{Step, StepSource};
 use crate::text_format::shortened;
+use crate::words::losses;
 
 /// Stretches of at least a second that a report keeps of each device: a minute.
 pub const WINDOWS_KEPT: usize = 60;
@@ -47,7 +48,7 @@ impl Report {
         let gain = self.best_case(group);
         let interval = gain.as_ref().and_then(|gain| gain.interval);
         let until = self.completeness.whole_until.map(|(until, _)| until.nanos());
-        let lost: Vec<_> = self.completeness.loss.sentences().collect();
+        let lost: Vec<_> = losses(&self.completeness.loss).collect();
         let counters: Vec<_> = self.counter_losses.iter().filter_map(loss_sentence).collect();
         let object = Object::new()
             .text("host", &shortened(&self.process.host, NAME))

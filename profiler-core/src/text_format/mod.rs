@@ -156,6 +156,12 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// Lines as a terminal may show them: as [`printable`], with their ends.
+#[must_use]
+pub fn printable_lines(text: &str) -> String {
+    text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
+}
+
 /// JSON as a terminal may show it, which means the same: what [`printable`] would change becomes one of JSON's own
 /// escapes. Line breaks and tabs stay, which JSON has only between its parts.
 #[must_use]
@@ -299,6 +305,11 @@ mod tests {
         for (nanos, text) in cases {
             assert_eq!(duration(nanos), text);
         }
+    }
+
+    #[test]
+    fn lines_cannot_control_the_terminal() {
+        assert_eq!(printable_lines("verdict:\n  \x1b]0;x\x07\tfine\n"), "verdict:\n  \\x1b]0;x\\x07\\tfine\n");
     }
 
     #[test]

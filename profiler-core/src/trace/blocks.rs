@@ -15,7 +15,7 @@ use super::varint::Malformed;
 use super::{Damage, TraceError, collectives, counters, events, kernels, meta, pack, program_counters, utilization};
 use crate::event::Event;
 use crate::kernels::KernelProfile;
-use crate::kernels::source::PcWindow;
+use crate::kernels::PcWindow;
 use crate::process_info::ProcessInfo;
 use crate::record::Timestamp;
 

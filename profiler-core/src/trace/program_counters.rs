@@ -4,7 +4,7 @@
 
 use super::kernels::{outcome, put_outcome};
 use super::varint::{self, Cursor, Malformed, unzigzag, zigzag};
-use crate::kernels::source::{PcCount, PcFunction, PcWindow, limit};
+use crate::kernels::{PcCount, PcFunction, PcWindow, limit};
 use crate::record::{DeviceId, Timestamp};
 
 /// Appends `window`.

@@ -3,8 +3,6 @@
 //! The gate is the only place that decides. It looks at the simulation of the real world: if that does not give the
 //! real step times, no other world can be believed either.
 
-use std::fmt;
-
 use super::ceiling::Ceiling;
 use super::combinations::Combined;
 use super::intervals::{interval, spread};
@@ -35,36 +33,6 @@ pub enum Refusal {
     Unexplained(f64),
     /// The simulated steps are this part of the time that is judged, less than [`COVERED_LEAST`].
     Covered(f64),
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::FewSteps(0) => write!(f, "no step was simulated as a whole, {FEWEST_STEPS} are needed"),
-            Self::FewSteps(1) => write!(f, "only 1 step was simulated as a whole, {FEWEST_STEPS} are needed"),
-            Self::FewSteps(steps) => {
-                write!(f, "only {steps} steps were simulated as a whole, {FEWEST_STEPS} are needed")
-            }
-            Self::BaseError(error) => write!(
-                f,
-                "the simulation of the unmodified run is {:.1} % off, the limit is {:.0} %",
-                error * 1e2,
-                BASE_ERROR_LIMIT * 1e2
-            ),
-            Self::Unexplained(part) => write!(
-                f,
-                "for {:.1} % of the step the GPU waited for something that was not recorded, the limit is {:.0} %",
-                part * 1e2,
-                UNEXPLAINED_LIMIT * 1e2
-            ),
-            Self::Covered(part) => write!(
-                f,
-                "the steps cover {:.0} % of the time after warm-up, at least {:.0} % are needed",
-                part * 1e2,
-                COVERED_LEAST * 1e2
-            ),
-        }
-    }
 }
 
 /// What the program could gain.
@@ -200,29 +168,6 @@ impl WhatIf {
     #[must_use]
     pub fn ceiling(&self, kind: ScenarioKind) -> Option<&Ceiling> {
         self.ceilings.iter().find(|ceiling| ceiling.kind == kind)
-    }
-}
-
-/// One line for each ceiling worth showing, the largest first, and one for what they rest on.
-impl fmt::Display for WhatIf {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown: Vec<&Ceiling> = self.ceilings.iter().filter(|ceiling| ceiling.is_worth_showing()).collect();
-        shown.sort_by(|a, b| b.speedup.total_cmp(&a.speedup).then(a.kind.cmp(&b.kind)));
-        for ceiling in &shown {
-            writeln!(f, "{ceiling}")?;
-        }
-        let of =
-            if self.represented_steps > self.steps { format!(" of {}", self.represented_steps) } else { String::new() };
-        match (&self.refused, self.base_error) {
-            (Some(reason), _) => writeln!(f, "rough bounds, because the steps cannot be simulated: {reason}"),
-            (None, Some(error)) if !shown.is_empty() => writeln!(
-                f,
-                "simulated from {}{of} steps; the simulation of the unmodified run is {:.1} % off",
-                self.steps,
-                error * 1e2
-            ),
-            _ => Ok(()),
-        }
     }
 }
 

@@ -53,7 +53,6 @@ mod steps;
 mod worlds;
 
 pub use ceiling::{Ceiling, WORTH_DOING, WORTH_SHOWING};
-pub(crate) use ceiling::{about, faster};
 pub use combinations::Combined;
 pub use estimate::{BASE_ERROR_LIMIT, COVERED_LEAST, FEWEST_STEPS, Refusal, UNEXPLAINED_LIMIT, WhatIf};
 pub use input::{

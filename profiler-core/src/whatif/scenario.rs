@@ -136,28 +136,6 @@ impl ScenarioKind {
         }
     }
 
-    /// The condition, to follow "if".
-    #[must_use]
-    pub const fn condition(self) -> &'static str {
-        match self {
-            Self::Base => "nothing changed",
-            Self::Untraced => "nothing were traced",
-            Self::DataReady => "data were always ready",
-            Self::LaunchesFree => "launches cost no time (CUDA graphs, larger kernels)",
-            Self::NoSyncs => "the CPU never waited for the GPU",
-            Self::NoAllocations => "memory were kept instead of freed and allocated again",
-            Self::CopiesOverlapped => "copies used pinned memory and ran beside the kernels",
-            Self::CommunicationHidden => "communication ran beside the kernels",
-            Self::GridsFilled => "equal small kernels in a row were one",
-            Self::NoReadbacks => "the CPU read no single values back from the GPU",
-            Self::CopiesJoined => "small copies in a row were one",
-            Self::ReadsReduced => "results were reduced on the GPU before they are copied to the CPU",
-            Self::NoHostWork => "the CPU did no other work between launches",
-            Self::DeviceOnly => "the CPU cost no time at all",
-            Self::KernelsAtRoof => "each kernel used 90 % of the unit that it uses most",
-        }
-    }
-
     /// Whether a cost of the program is gone in it, and not only tracing.
     #[must_use]
     pub const fn is_change(self) -> bool {

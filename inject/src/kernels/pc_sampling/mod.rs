@@ -27,7 +27,7 @@ use cupti_sys::counters::range::ContextHandle;
 use cupti_sys::{Cupti, CuptiResult, Error};
 use parking_lot::Mutex;
 use profiler_core::kernels::Outcome;
-use profiler_core::kernels::source::PcWindow;
+use profiler_core::kernels::PcWindow;
 use profiler_core::record::{DeviceId, Timestamp};
 
 use crate::capture::controller::CaptureController;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use cupti_sys::counters::pc::{Fetched, PcSample};
 use profiler_core::kernels::Outcome;
-use profiler_core::kernels::source::{PcCount, PcFunction, PcWindow, limit};
+use profiler_core::kernels::{PcCount, PcFunction, PcWindow, limit};
 
 /// A function, an offset in it, and the library's number of a reason.
 type Key = (u32, u64, u32);

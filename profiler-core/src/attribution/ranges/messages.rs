@@ -90,6 +90,7 @@ pub(crate) fn template(text: &str) -> Option<String> {
     found.then_some(out)
 }
 
+/// Whether a range of this text is a step by its name, as `train step 7` is.
 pub(crate) fn is_step(text: &str) -> bool {
     let stem = text.trim_end_matches(|c: char| c.is_ascii_digit());
     let stem = stem.trim_end_matches(['#', ' ', '_', ':', '-', '=']).to_ascii_lowercase();

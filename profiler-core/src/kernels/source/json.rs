@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{FunctionSource, InstructionSource, LineSource, SourceReport, Stall};
 use crate::document::document;
+use crate::words::not_sampled;
 
 fn stalls(stalls: &[Stall]) -> BTreeMap<&str, u64> {
     stalls.iter().map(|stall| (&*stall.reason, stall.samples)).collect()
@@ -12,7 +13,7 @@ fn stalls(stalls: &[Stall]) -> BTreeMap<&str, u64> {
 document! {
     from: SourceReport {
         outcomes: from.outcomes,
-        reasons: from.outcomes.iter().map(|outcome| outcome.window_sentence()).collect::<Vec<_>>(),
+        reasons: from.outcomes.iter().map(|&outcome| not_sampled(outcome)).collect::<Vec<_>>(),
         sampled_ns: from.sampled_ns,
         period_cycles: from.period_cycles,
         samples: from.samples,

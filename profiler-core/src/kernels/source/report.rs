@@ -3,9 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::{PcFunction, PcWindow};
 use crate::demangle::without_parameters;
-use crate::kernels::Outcome;
+use crate::kernels::{Outcome, PcFunction, PcWindow};
 use crate::report::launches::share_interval;
 
 /// How the names of stall reasons begin in CUPTI, before the word that counts.
@@ -280,7 +279,7 @@ fn function(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::source::PcCount;
+    use crate::kernels::PcCount;
     use crate::record::Timestamp;
 
     /// Line 10 up to offset 0x20, line 20 behind it; nothing of other modules.

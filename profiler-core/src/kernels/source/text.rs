@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::{FunctionSource, InstructionSource, LineSource, SampledShare, SourceReport, Stall};
 use crate::kernels::StallReason;
 use crate::text_format::{Page, Paint, Style, counted, duration, percent, printable, shortened, wrapped, wrapped_as};
+use crate::words;
 
 /// Functions that are shown.
 const FUNCTIONS: usize = 5;
@@ -29,7 +30,7 @@ pub fn source_text(report: &SourceReport, sass: bool, style: Style) -> String {
         return out.into_text();
     }
     let _ = writeln!(out, "== where warps wait");
-    for why in report.outcomes.iter().filter_map(|outcome| outcome.window_sentence()) {
+    for why in report.outcomes.iter().filter_map(|&outcome| words::not_sampled(outcome)) {
         wrapped_as(&mut out, Paint::Yellow, "not sampled: ", &why);
     }
     if report.samples > 0 {

@@ -3,21 +3,20 @@
 use std::collections::BTreeMap;
 
 use super::limits::GaugesOf;
-use crate::attribution::HostLead;
 use crate::attribution::leaf::Work;
 use crate::document::{document, leaves};
-use crate::record::PcieLink;
 use crate::report::{ComputeSplit, CopyRow, DeviceReport, GapSubject, GridClass, KernelRow, StepMeaning};
-use crate::steps::{Step, StepKinds, Steps};
-use crate::whatif::{Ceiling, WhatIf};
+use crate::steps::Steps;
+use crate::whatif::WhatIf;
+use crate::words::not_simulated;
 
 /// Steps of a device that are listed, the newest.
 const STEP_ROWS: usize = 64;
 
 struct StepsOf<'a>(&'a Steps, StepMeaning);
 
-/// Steps, their median and the group's mean, nanoseconds.
-struct StepKind(u64, u64, u64);
+/// With the words for why it was refused.
+struct WhatIfOf<'a>(&'a WhatIf);
 
 /// What ran beneath what, nanoseconds.
 struct Beneath(Work, Work, u64);
@@ -32,7 +31,7 @@ document! {
         steady_leaves: leaves(&from.steady_leaves),
         steps: from.steps.as_ref().map(|steps| StepsOf(steps, from.step_meaning)),
         step_kinds: from.typical.and_then(|typical| typical.kinds),
-        what_if: from.what_if,
+        what_if: from.what_if.as_ref().map(WhatIfOf),
         untraced: from.untraced,
         host_lead: from.host_lead,
         gaps: from.gaps,
@@ -50,11 +49,6 @@ document! {
         compute_limits?: from.limits,
         gauges?: from.gauges.as_ref().map(|gauges| GaugesOf(gauges, from.typical.map(|typical| typical.mean_ns))),
     }
-    from: PcieLink {
-        generation: from.generation,
-        lanes: from.lanes,
-        gigabytes_per_second: from.bytes_per_second() / 1e9,
-    }
     from: StepsOf<'_> {
         source: from.0.source,
         period: from.0.period,
@@ -64,43 +58,13 @@ document! {
         median_ns: from.0.duration_percentile(50),
         rows: from.0.rows.iter().skip(from.0.rows.len().saturating_sub(STEP_ROWS)).collect::<Vec<_>>(),
     }
-    from: Step {
-        start_unix_ns: from.start,
-        duration_ns: from.duration(),
-        leaves: leaves(&from.leaves),
-    }
-    from: StepKinds {
-        group: from.group,
-        more: StepKind(from.more, from.more_ns, from.more_of_group_ns),
-        less: StepKind(from.less, from.less_ns, from.less_of_group_ns),
-    }
-    from: StepKind {
-        steps: from.0,
-        median_ns: from.1,
-        group_mean_ns: from.2,
-    }
-    from: WhatIf {
-        simulated: from.refused.is_none(),
-        refused: from.refused.map(|reason| reason.to_string()),
-        steps: from.steps,
-        represented_steps: from.represented_steps,
-        base_error: from.base_error,
-        scenarios: from.ceilings,
-    }
-    from: Ceiling {
-        kind: from.kind,
-        step_ns: from.step_ns,
-        speedup: Some(from.speedup).filter(|speedup| speedup.is_finite()),
-        low: from.interval.map(|(low, _)| low),
-        high: from.interval.map(|(_, high)| high),
-    }
-    from: HostLead {
-        launches: from.launches(),
-        late: from.late(),
-        median_ns: from.median_ns(),
-        min_ns: from.min_ns(),
-        held_back: from.held_back(),
-        held_back_ns: from.held_back_ns(),
+    from: WhatIfOf<'_> {
+        simulated: from.0.refused.is_none(),
+        refused: from.0.refused.map(not_simulated),
+        steps: from.0.steps,
+        represented_steps: from.0.represented_steps,
+        base_error: from.0.base_error,
+        scenarios: from.0.ceilings,
     }
     from: GapSubject {
         kind: from.kind(),

@@ -7,10 +7,12 @@ use crate::counters::roofs::Limit;
 use crate::counters::{CounterLoss, Metric, Throttle};
 use crate::document::{document, limits};
 use crate::report::{ComputeLimits, NamedLimits, loss_sentence};
-use crate::utilization::{Counter, DeviceUtilization, Utilization};
 
 /// Gauges, and the mean typical step in nanoseconds.
 pub(super) struct GaugesOf<'a>(pub(super) &'a GaugeSums, pub(super) Option<u64>);
+
+/// What was lost of a device's samples, with its sentence.
+pub(super) struct LossOf<'a>(pub(super) &'a CounterLoss);
 
 /// With its mean.
 struct RangeOfValues<'a>(f64, &'a GaugeMean);
@@ -80,26 +82,12 @@ document! {
         min: from.1.least,
         max: from.1.most,
     }
-    from: CounterLoss {
-        device: from.device,
-        lost: from.lost,
-        incomplete: from.incomplete,
-        first_left_out: from.first_dropped,
-        slowed: from.slowed,
-        sentence: loss_sentence(from),
-    }
-    from: Utilization {
-        absence: from.absence.map(|why| why.words()),
-        devices: from.devices,
-    }
-    from: DeviceUtilization {
-        device: from.device,
-        covered_ns: from.busy.over_ns,
-        busy: from.busy.mean(),
-        memory: from.memory.mean(),
-        counters: BTreeMap::from_iter(Counter::ALL.into_iter().map(|counter| (counter.name(), from.counter(counter)))),
-        failed_readings: from.failed,
-        no_rates: from.no_rates.map(|why| why.words()),
-        no_counters: from.no_counters.map(|why| why.words()),
+    from: LossOf<'_> {
+        device: from.0.device,
+        lost: from.0.lost,
+        incomplete: from.0.incomplete,
+        first_left_out: from.0.first_dropped,
+        slowed: from.0.slowed,
+        sentence: loss_sentence(from.0),
     }
 }

@@ -6,14 +6,12 @@ mod sections;
 
 use std::collections::BTreeMap;
 
-use serde::ser::SerializeMap;
-
+use self::limits::LossOf;
 use super::{CaptureRow, DeviceReport, PlanStep, Report, StepBasis, Verdict};
 use crate::completeness::Completeness;
 use crate::counters::CounterLoss;
-use crate::document::{Fields, document};
+use crate::document::document;
 use crate::process_info::ProcessInfo;
-use crate::record::Loss;
 
 /// Version of the schema.
 const SCHEMA_VERSION: u32 = 1;
@@ -84,7 +82,7 @@ document! {
         complete_until_unix_ns: from.0.whole_until.map(|(until, _)| until),
         flush_interval_ns: from.0.whole_until.map(|(_, interval)| interval),
         end: from.0.end,
-        counters?: Some(from.1).filter(|losses| !losses.is_empty()),
+        counters?: Some(from.1.iter().map(LossOf).collect::<Vec<_>>()).filter(|losses| !losses.is_empty()),
         damage: from.0.damage,
     }
     from: CaptureRow {
@@ -119,12 +117,5 @@ document! {
         low: from.interval.0,
         high: from.interval.1,
         then: from.then,
-    }
-}
-
-/// The counters by name.
-impl Fields for Loss {
-    fn fields<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
-        self.kinds().iter().try_for_each(|kind| map.serialize_entry(kind.name, &kind.count))
     }
 }

@@ -2,13 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::attribution::Spread;
 use crate::attribution::host_cause::HostCause;
 use crate::attribution::statistics::Durations;
-use crate::collective::{Basis, CollectivesReport, NamedRow};
-use crate::cost::{Cost, Mode};
 use crate::document::{document, limits};
-use crate::monitoring::MonitoredTime;
 use crate::report::{BurstRow, HostReport, KernelLines, MemoryRow, RangeRow, SampledTime};
 
 /// Rows that are listed, the largest.
@@ -73,15 +69,6 @@ document! {
         kernels: from.kernels.iter().take(KERNELS).map(|(name, of)| KernelOf(name, of)).collect::<Vec<_>>(),
         limits_ns?: from.limits.as_ref().map(limits),
     }
-    from: Spread {
-        count: from.durations.count(),
-        total_ns: from.durations.total(),
-        mean_ns: from.durations.mean(),
-        median_ns: from.durations.median(),
-        min_ns: from.durations.min(),
-        max_ns: from.durations.max(),
-        deviation_ns: from.deviation(),
-    }
     from: KernelOf<'_> {
         name: from.0,
         count: from.1.count(),
@@ -100,65 +87,6 @@ document! {
         allocated_bytes: from.holding.allocated,
         largest_bytes: from.holding.largest,
         pool_peak_bytes: from.holding.pool_peak,
-    }
-    from: CollectivesReport {
-        rows: from.rows,
-        communicators: from.communicators,
-        operations_without_kernel: from.unjoined.operations,
-        operations_captured: from.unjoined.captured,
-        operations_of_copy_engines: from.unjoined.copy_engine,
-        kernels_without_operation: from.unjoined.kernels,
-        graph_kernels_without_operation: from.unjoined.graph_kernels,
-        dropped: from.unjoined.dropped,
-        table_overflow: from.beyond,
-    }
-    from: NamedRow {
-        communicator: (from.row.communicator != 0).then(|| format!("{:016x}", from.row.communicator)),
-        name: Some(&from.name).filter(|name| !name.is_empty()),
-        ranks: Some(from.row.ranks).filter(|&ranks| ranks > 0),
-        function: from.row.function,
-        algorithm: from.row.algorithm,
-        kernels: from.row.kernels,
-        grouped_kernels: from.row.grouped,
-        operations: from.row.operations,
-        bytes: from.row.bytes,
-        min_bytes: from.row.min_bytes,
-        max_bytes: from.row.max_bytes,
-        time_ns: from.row.time_ns,
-        exposed_ns: from.row.exposed_ns,
-        longest_ns: from.row.longest_ns,
-        algorithm_bytes_per_second: from.row.algorithm_bandwidth(),
-        bus_bytes_per_second: from.row.bus_bandwidth(),
-        basis: BTreeMap::from(Basis::ALL.map(|basis| (basis.name(), from.row.bases[basis as usize]))),
-    }
-    from: Cost {
-        mode: from.mode,
-        whole_graphs: from.whole_graphs,
-        nodes_since_unix_ns: Some(from.nodes_since.nanos()).filter(|&nanos| nanos > 0),
-        unrecorded_nodes_estimate_ns: Some(from.unrecorded_nodes_ns).filter(|&nanos| nanos > 0),
-        observed_ns: from.observed_ns,
-        records_estimate_ns: from.records_ns,
-        cupti_ns: from.cupti_ns,
-        callback_ns: from.callback_ns,
-        threads_cpu_ns?: Some(from.threads_ns).filter(|&nanos| nanos > 0),
-        share_at_most: from.share(),
-        bursts?: Some(from.bursts).filter(|_| from.mode == Mode::Auto),
-        burst_ns?: Some(from.burst_ns).filter(|_| from.mode == Mode::Auto),
-        slowed_since_bursts_low?: from.slowed.map(|(low, _)| low),
-        slowed_since_bursts_high?: from.slowed.map(|(_, high)| high),
-        steps_down: from.steps_down().collect::<Vec<_>>(),
-    }
-    from: MonitoredTime {
-        window_ns: from.window_ns,
-        start_up_ns: from.start_up_ns,
-        not_told_apart_ns: from.not_told_ns,
-        busy_low: from.busy.0,
-        busy_high: from.busy.1,
-        covered: from.covered,
-        gpu_samples: from.samples.0,
-        host_samples: from.samples.1,
-        bottleneck: from.bottleneck,
-        groups: from.parts.iter().map(|part| (part.group.name(), part)).collect::<BTreeMap<_, _>>(),
     }
     from: BurstRow {
         capture: from.number,

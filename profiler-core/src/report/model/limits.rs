@@ -4,6 +4,7 @@ use crate::counters::estimate::SampleUse;
 use crate::counters::roofs::{Division, KernelLimits, Limit};
 use crate::counters::{CounterLoss, Metric, MetricSet};
 use crate::kernels::KernelGains;
+use crate::words::refusal;
 
 /// The computation of a device by what limits it.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,7 +79,7 @@ pub struct NamedLimits {
 pub(crate) fn loss_sentence(loss: &CounterLoss) -> Option<String> {
     let device = loss.device;
     if let Some(refused) = loss.refused {
-        return Some(format!("Hardware counters of GPU {device} were not sampled: {}.", refused.sentence()));
+        return Some(format!("Hardware counters of GPU {device} were not sampled: {}.", refusal(refused)));
     }
     let count = loss.lost + loss.incomplete;
     (count > 0).then(|| format!("{count} samples of the counters of GPU {device} were lost or incomplete."))

@@ -2,7 +2,8 @@
 
 use crate::attribution::leaf::Group;
 use crate::steps::TimeShare;
-use crate::whatif::{ScenarioKind, faster};
+use crate::whatif::ScenarioKind;
+use crate::words::faster;
 
 /// What the report concludes.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,6 +3,7 @@
 use crate::process_info::End;
 use crate::report::{Report, loss_sentence};
 use crate::text_format::{Page, counted, duration, wrapped};
+use crate::words::losses;
 
 /// Kinds of damage that are named; the JSON has all.
 const DAMAGE_SHOWN: usize = 3;
@@ -35,7 +36,7 @@ pub(super) fn write(out: &mut Page, report: &Report) {
 /// A sentence for each kind of thing that is missing or doubtful.
 pub(in crate::report) fn missing(report: &Report) -> Vec<String> {
     let completeness = &report.completeness;
-    let mut sentences: Vec<String> = completeness.loss.sentences().collect();
+    let mut sentences: Vec<String> = losses(&completeness.loss).collect();
     sentences.extend(report.counter_losses.iter().filter_map(loss_sentence));
     for (count, what, before, after) in [
         (completeness.bad_timestamps, "record", "Not on the timeline:", "without usable times"),

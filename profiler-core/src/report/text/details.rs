@@ -10,6 +10,7 @@ use crate::report::{DeviceReport, Report, cost, limits, monitor, untraced};
 use crate::steps::{StepSource, Steps};
 use crate::text_format::{Page, counted, duration, wrapped};
 use crate::thresholds::WORTH_SHARE;
+use crate::words;
 
 /// Everything in sentences that the first screen has no room for: `hidden` evidence first.
 pub(super) fn write(out: &mut Page, report: &Report, hidden: &[String]) {
@@ -50,7 +51,7 @@ fn device_lines(out: &mut Page, device: &DeviceReport, evidence: &[String]) {
         wrapped(out, "  - ", &format!("Queued work waited for events of: {}.", parts.join(", ")));
     }
     if let Some(what_if) = &device.what_if {
-        for line in what_if.to_string().lines() {
+        for line in words::what_if(what_if).lines() {
             wrapped(out, if line.contains(" faster") { "  - Best case: " } else { "  - Best cases are " }, line);
         }
     }

@@ -8,8 +8,8 @@ use crate::process_info::End;
 use crate::report::{Report, limits, monitor};
 use crate::steps::StepSource;
 use crate::text_format::{duration, percent, shortened};
-use crate::whatif::{ScenarioKind, WORTH_SHOWING, about};
-use crate::words;
+use crate::whatif::{ScenarioKind, WORTH_SHOWING};
+use crate::words::{self, about};
 
 /// Characters of the line, at most.
 const LONGEST: usize = 120;

@@ -120,10 +120,14 @@ pub(super) fn conclusion(report: &Report) -> String {
     };
     let best = match (report.best_case(verdict.group), verdict.group) {
         (Some(ceiling), _) if ceiling.kind == ScenarioKind::KernelsAtRoof && ceiling.is_worth_showing() => {
-            format!(" Best case: {} if {}.", ceiling.faster(), ceiling.kind.condition())
+            format!(
+                " Best case: {} if {}.",
+                words::faster(ceiling.speedup, ceiling.interval),
+                words::condition(ceiling.kind)
+            )
         }
         (Some(ceiling), _) if ceiling.is_worth_showing() && ceiling.speedup.is_finite() => {
-            format!(" Best case without it: {}.", ceiling.faster())
+            format!(" Best case without it: {}.", words::faster(ceiling.speedup, ceiling.interval))
         }
         (None, Group::Copy) if report.devices.iter().any(copies_without_link) => {
             " Best case unknown: pinned memory is faster, but nothing describes the link.".to_owned()

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use crate::attribution::leaf::Leaf;
 use crate::geometry::Limiter;
-use crate::report::{DeviceReport, KernelGeometry, Report, limits};
+use crate::report::{DeviceReport, KernelGeometry, Report, collectives, limits};
 use crate::text_format::names::short_names;
 use crate::text_format::{Page, counted, duration, shortened, wrapped};
 use crate::words;
@@ -31,8 +31,8 @@ pub(super) fn write(out: &mut Page, report: &Report, kernels: usize) {
     if kernels > 0 {
         report.write_kernel_time(out);
     }
-    if let Some(collectives) = &report.collectives {
-        collectives.write(out);
+    if let Some(joined) = &report.collectives {
+        collectives::write(joined, out);
     }
     api_rows(out, report);
     for note in &report.process.notes {

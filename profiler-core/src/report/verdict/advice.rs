@@ -7,6 +7,7 @@ use crate::attribution::leaf::{Group, Leaf, Leaves};
 use crate::attribution::{Attributor, DeviceAccount};
 use crate::text_format::percent;
 use crate::whatif::{Ceiling, WORTH_DOING};
+use crate::words;
 
 /// Least share of launches that must equal the one a period before for a captured graph to stand for them. A step
 /// that has two others in a hundred would have to be captured anew each time.
@@ -84,7 +85,11 @@ pub(super) const READS_FIRST: &str =
 pub(super) fn beside_compute(ceiling: Option<&Ceiling>) -> String {
     match ceiling.filter(|ceiling| ceiling.speedup >= WORTH_DOING) {
         None => " Nothing on the CPU will make this faster.".to_owned(),
-        Some(ceiling) => format!(" Beside the kernels: {} if {}.", ceiling.faster(), ceiling.kind.condition()),
+        Some(ceiling) => format!(
+            " Beside the kernels: {} if {}.",
+            words::faster(ceiling.speedup, ceiling.interval),
+            words::condition(ceiling.kind)
+        ),
     }
 }
 

@@ -113,8 +113,8 @@ pub(super) fn compute_gain(group: Group, ranking: &Ranking, devices: &[DeviceRep
     if let Some((_, ceiling)) = small_grids(devices) {
         return Some(format!(
             "Many kernels are too small to fill the GPU: {} if {}. Less where memory is the limit.",
-            ceiling.faster(),
-            ceiling.kind.condition(),
+            words::faster(ceiling.speedup, ceiling.interval),
+            words::condition(ceiling.kind),
         ));
     }
     let ranked = ranking.ranked();
@@ -131,13 +131,15 @@ pub(super) fn compute_gain(group: Group, ranking: &Ranking, devices: &[DeviceRep
 /// The ceiling of `group`, what it rests on, and why it is not what follows from its `share`.
 fn ceiling_sentence(group: Group, share: f64, devices: &[DeviceReport]) -> Option<String> {
     let (what_if, ceiling) = tightest_ceiling(group, devices)?;
-    let (gain, condition) = (capitalized(&ceiling.faster()), ceiling.kind.condition());
+    let (gain, condition) =
+        (capitalized(&words::faster(ceiling.speedup, ceiling.interval)), words::condition(ceiling.kind));
     if let Some(reason) = what_if.refused {
         let bound = match group {
             Group::Copy => "its time subtracted, down to what a known link needs for the bytes",
             _ => "its time subtracted",
         };
-        return Some(format!("{gain} if {condition}: {bound} (a rough bound, not simulated: {reason})."));
+        let why = words::not_simulated(reason);
+        return Some(format!("{gain} if {condition}: {bound} (a rough bound, not simulated: {why})."));
     }
     if ceiling.kind == ScenarioKind::CopiesOverlapped && devices.iter().any(copies_without_link) {
         return Some(format!(

@@ -7,8 +7,8 @@ use crate::attribution::host_cause::HostCause as Cause;
 use crate::attribution::leaf::Group;
 use crate::report::{HostReport, LineRow};
 use crate::text_format::{counted, duration, percent};
-use crate::whatif::{ScenarioKind as Scenario, WORTH_DOING, WhatIf, about};
-use crate::words::{activity, capitalized};
+use crate::whatif::{ScenarioKind as Scenario, WORTH_DOING, WhatIf};
+use crate::words::{about, activity, capitalized};
 
 /// Host samples must speak for this part of a group's time to replace what is inferred without them.
 const SPEAKING_SHARE: f64 = 0.5;

@@ -6,11 +6,16 @@
 
 use std::collections::BTreeMap;
 
-use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
+mod engine;
+mod report;
 
-use crate::attribution::leaf::{Leaf, Leaves};
-use crate::counters::roofs::{Limit, LimitTimes};
+pub(crate) use engine::leaves;
+pub(crate) use report::{limits, within};
+use serde::ser::SerializeMap;
+
+use crate::cost::{Cost, Mode};
+use crate::record::{Loss, PcieLink};
+use crate::utilization::{Counter, DeviceUtilization, Utilization};
 
 /// What is written as an object.
 pub(crate) trait Fields {
@@ -59,57 +64,69 @@ pub(crate) use document;
 /// Writes types by their name.
 macro_rules! by_name {
     ($($type:ty)*) => {$(
-        impl Serialize for $type {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.serialize_str(self.name())
             }
         }
     )*};
 }
+pub(crate) use by_name;
 
 by_name! {
-    crate::attribution::host_cause::HostCause
-    crate::attribution::leaf::Group
-    Leaf
-    crate::attribution::leaf::Work
     crate::collective::Algorithm
-    crate::collective::Basis
     crate::collective::Function
-    crate::cost::Mode
+    Mode
     crate::cost::PriceSource
-    Limit
     crate::geometry::Limiter
-    crate::hang::HangKind
-    crate::kernels::DataType
-    crate::kernels::Excluded
-    crate::kernels::Level
     crate::kernels::Outcome
-    crate::kernels::Resource
     crate::record::CopyKind
     crate::record::MemoryKind
     crate::record::Trigger
-    crate::report::CopyClass
-    crate::report::RecoverableBy
-    crate::report::library::Library
-    crate::steps::StepSource
-    crate::steps::ToldBy
-    crate::whatif::ScenarioKind
 }
 
-/// Nanoseconds by name of leaf.
-pub(crate) fn leaves(leaves: &Leaves) -> BTreeMap<&'static str, u64> {
-    Leaf::ALL.map(|leaf| (leaf.name(), leaves[leaf as usize])).into()
+document! {
+    from: PcieLink {
+        generation: from.generation,
+        lanes: from.lanes,
+        gigabytes_per_second: from.bytes_per_second() / 1e9,
+    }
+    from: Utilization {
+        absence: from.absence.map(|why| why.words()),
+        devices: from.devices,
+    }
+    from: DeviceUtilization {
+        device: from.device,
+        covered_ns: from.busy.over_ns,
+        busy: from.busy.mean(),
+        memory: from.memory.mean(),
+        counters: BTreeMap::from_iter(Counter::ALL.into_iter().map(|counter| (counter.name(), from.counter(counter)))),
+        failed_readings: from.failed,
+        no_rates: from.no_rates.map(|why| why.words()),
+        no_counters: from.no_counters.map(|why| why.words()),
+    }
+    from: Cost {
+        mode: from.mode,
+        whole_graphs: from.whole_graphs,
+        nodes_since_unix_ns: Some(from.nodes_since.nanos()).filter(|&nanos| nanos > 0),
+        unrecorded_nodes_estimate_ns: Some(from.unrecorded_nodes_ns).filter(|&nanos| nanos > 0),
+        observed_ns: from.observed_ns,
+        records_estimate_ns: from.records_ns,
+        cupti_ns: from.cupti_ns,
+        callback_ns: from.callback_ns,
+        threads_cpu_ns?: Some(from.threads_ns).filter(|&nanos| nanos > 0),
+        share_at_most: from.share(),
+        bursts?: Some(from.bursts).filter(|_| from.mode == Mode::Auto),
+        burst_ns?: Some(from.burst_ns).filter(|_| from.mode == Mode::Auto),
+        slowed_since_bursts_low?: from.slowed.map(|(low, _)| low),
+        slowed_since_bursts_high?: from.slowed.map(|(_, high)| high),
+        steps_down: from.steps_down().collect::<Vec<_>>(),
+    }
 }
 
-/// Nanoseconds by name of limit.
-pub(crate) fn limits(times: &LimitTimes) -> BTreeMap<&'static str, u64> {
-    Limit::ALL.map(|limit| (limit.name(), times[limit as usize])).into()
-}
-
-/// Function and file as an object.
-pub(crate) fn within<S: Serializer>(within: &Option<(String, String)>, serializer: S) -> Result<S::Ok, S::Error> {
-    within
-        .as_ref()
-        .map(|(function, file)| BTreeMap::from([("file", file), ("function", function)]))
-        .serialize(serializer)
+/// The counters by name.
+impl Fields for Loss {
+    fn fields<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        self.kinds().iter().try_for_each(|kind| map.serialize_entry(kind.name, &kind.count))
+    }
 }

@@ -1,0 +1,139 @@
+//! The step without tracing, of programs whose untraced version can be run.
+
+use profiler_core::record::{CorrelationId, DeviceId, StreamId, ThreadId};
+use profiler_core::whatif::ScenarioKind::{self, CopiesOverlapped, DeviceOnly, LaunchesFree, NoSyncs};
+use profiler_core::whatif::{Call, CallClass, LaunchedBy, Operation, OperationClass, Simulation, WhatIf};
+
+use crate::whatif_program::{Act, DEVICE, MACHINE, Machine, Recording, STEPS};
+
+const LAUNCH: u32 = 921;
+const GAP: u16 = 216;
+
+fn kernel(nanos: u64) -> Act {
+    Act::Launch(7, nanos, OperationClass::Compute)
+}
+
+fn answer(replay: &Simulation) -> WhatIf {
+    let answer = replay.what_if(DEVICE, STEPS, 0).expect("operations ran");
+    assert_eq!(answer.refused, None);
+    answer
+}
+
+/// The machine while it is traced: launches take longer, and so do gaps.
+fn traced(machine: &Machine) -> Machine {
+    Machine { launch: machine.launch + u64::from(LAUNCH), between: machine.between + u64::from(GAP), ..*machine }
+}
+
+/// What is told of a run of the traced machine, with what tracing added.
+fn recorded(machine: &Machine, step: &[Act]) -> Recording {
+    let mut recording = traced(machine).run(step, 120);
+    recording.calls.iter_mut().for_each(|call| {
+        call.tracing_ns = if call.class == CallClass::Launch { LAUNCH } else { 0 };
+    });
+    recording.operations.iter_mut().for_each(|operation| operation.tracing_ns = GAP);
+    recording
+}
+
+/// The step without tracing, predicted from a traced run, and as the bare machine takes it. `queued`: kernels wait for
+/// each other.
+fn predicted_and_real(machine: &Machine, step: &[Act], queued: bool) -> (f64, f64) {
+    let traced = recorded(machine, step);
+    let answer = answer(&traced.replay());
+    assert!(answer.base_error.unwrap() < 1e-3, "{answer:?}");
+    let bare = machine.run(step, 120);
+    // Gains are those that the same run gives where nothing was traced. Where no kernel was ever queued, the gap of the
+    // device is assumed to be that of a traced H200, and a bare program has no such gap.
+    let of_bare = answer_of(&bare);
+    let known = [LaunchesFree, NoSyncs, CopiesOverlapped].into_iter().chain(queued.then_some(DeviceOnly));
+    for kind in known {
+        let [ours, truth] = [&answer, &of_bare].map(|answer| answer.ceiling(kind).unwrap().speedup);
+        assert!((ours / truth - 1.0).abs() < 0.025, "{}: {ours}, of the bare program {truth}", kind.name());
+    }
+    (answer.untraced.unwrap() * traced.steady_step(), bare.steady_step())
+}
+
+fn answer_of(recording: &Recording) -> WhatIf {
+    answer(&recording.replay())
+}
+
+#[test]
+fn the_untraced_step_is_that_of_the_bare_machine() {
+    let many = |act: &[Act]| -> Vec<Act> { (0..50).flat_map(|_| act.to_vec()).collect() };
+    let full = Machine { queue: 4, ..MACHINE };
+    let long_latency = Machine { latency: 9_000, ..MACHINE };
+    let programs = [
+        ("launch-bound", MACHINE, many(&[Act::Work(20_000), kernel(10_000)])),
+        ("empty kernels", MACHINE, many(&[kernel(1_000)])),
+        ("device-bound", MACHINE, many(&[kernel(30_000)])),
+        ("a full queue", full, many(&[kernel(30_000)])),
+        ("waits for each", long_latency, many(&[kernel(10_000), Act::Synchronize])),
+        ("two streams", MACHINE, many(&[kernel(20_000), Act::Launch(8, 15_000, OperationClass::Compute)])),
+        ("launch-bound only while traced", MACHINE, many(&[Act::Work(5_000), kernel(9_600)])),
+    ];
+    for (name, machine, step) in programs {
+        let queued = ["device-bound", "a full queue", "two streams"].contains(&name);
+        let (predicted, real) = predicted_and_real(&machine, &step, queued);
+        // A kernel that its launch and the one before it hold up about as long keeps the lag of the one before.
+        let tolerance = if name == "launch-bound only while traced" { 0.011 } else { 0.003 };
+        assert!((predicted / real - 1.0).abs() < tolerance, "{name}: predicted {predicted}, really {real}");
+    }
+}
+
+#[test]
+fn without_prices_the_untraced_program_is_the_traced_one() {
+    let recording = MACHINE.run(&[Act::Work(20_000), kernel(10_000), Act::Synchronize], 120);
+    let replay = recording.replay();
+    let clocks = replay.clocks(DEVICE).unwrap();
+    assert_eq!(clocks[ScenarioKind::Untraced as usize], clocks[ScenarioKind::Base as usize]);
+    assert_eq!(answer(&replay).untraced, Some(1.0));
+}
+
+/// A graph of 100 nodes of 5 us, launched again when it is done; its launch takes 20 us and the price of its nodes.
+fn graphs(node: u32) -> Simulation {
+    let mut replay = Simulation::new();
+    let mut now = 1_000_000_000;
+    let thread = |replay: &mut Simulation, start: u64, end: u64, class, id: u32| {
+        let correlation = CorrelationId(id);
+        replay.call(&Call { thread: ThreadId(1), start, end, class, correlation, tracing_ns: 0 });
+    };
+    for step in 0..40 {
+        let entered = now;
+        let issued = entered + 20_000 + 100 * u64::from(node);
+        thread(&mut replay, entered, issued, CallClass::Launch, 2 * step + 1);
+        let mut at = issued + 3_000;
+        for number in 0..100 {
+            replay.graph_node(ThreadId(1), entered, node);
+            replay.operation(&Operation {
+                start: at,
+                end: at + 5_000,
+                device: DeviceId(0),
+                stream: StreamId(7),
+                class: OperationClass::Compute,
+                launch: Some(LaunchedBy { correlation: CorrelationId(2 * step + 1), start: entered }),
+                excess: 0,
+                tracing_ns: 0,
+                node: true,
+                bytes: 0,
+                kernel: 0,
+            });
+            if number == 0 {
+                replay.step_boundary(DEVICE, at, STEPS);
+            }
+            at += 5_096;
+        }
+        let done = at - 96;
+        thread(&mut replay, issued, done + 10_000, CallClass::Wait, 2 * step + 2);
+        now = done + 10_000;
+    }
+    replay.advance(u64::MAX);
+    replay
+}
+
+#[test]
+fn a_launch_of_a_graph_is_shorter_by_the_price_of_each_node() {
+    let answer = answer(&graphs(831));
+    let (bare, traced) = (33_000.0 + 509_504.0, 33_000.0 + 83_100.0 + 509_504.0);
+    let predicted = answer.untraced.unwrap() * traced;
+    assert!((predicted / bare - 1.0).abs() < 1e-3, "predicted {predicted}, really {bare}");
+    assert_eq!(self::answer(&graphs(0)).untraced, Some(1.0));
+}
