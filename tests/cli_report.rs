@@ -317,7 +317,7 @@ fn a_part_of_a_run_is_reported_without_the_rest() {
         if millis % 1_000 == 999 {
             let loss = Loss { dropped_by_cupti: millis / 1_000, ..Loss::default() };
             writer
-                .event(&Event::Loss(loss), &dictionary)
+                .event(&Event::from(loss), &dictionary)
                 .and_then(|()| writer.event(&Event::Flush(at(3_000)), &dictionary))
                 .unwrap();
         }

@@ -47,10 +47,12 @@ impl Seen {
         let mut reader = TraceReader::new(BufReader::new(file)).unwrap();
         while let Some(item) = reader.next_event().unwrap() {
             match item {
-                Event::Counters(CounterEvent::Set(set)) => seen.sets.push(set),
-                Event::Counters(CounterEvent::Sample(sample)) => seen.samples.push(sample),
-                Event::Counters(CounterEvent::Gauges(gauges)) => seen.gauges.push(gauges),
-                Event::Counters(CounterEvent::Loss(loss)) => seen.losses.push(loss),
+                Event::Counters(event) => match *event {
+                    CounterEvent::Set(set) => seen.sets.push(set),
+                    CounterEvent::Sample(sample) => seen.samples.push(sample),
+                    CounterEvent::Gauges(gauges) => seen.gauges.push(gauges),
+                    CounterEvent::Loss(loss) => seen.losses.push(loss),
+                },
                 Event::Record(Record::Kernel(_)) => seen.kernels += 1,
                 _ => {}
             }

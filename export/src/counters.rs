@@ -1,7 +1,6 @@
 //! Samples of hardware counters and readings of gauges as single values: what all formats begin with.
 
 use profiler_core::counters::{CounterEvent, GaugeReading, Metric, Unit};
-use profiler_core::event::Event;
 use profiler_core::preamble::Preamble;
 use profiler_core::record::{DeviceId, Timestamp};
 use rustc_hash::FxHashMap;
@@ -149,7 +148,7 @@ pub struct CounterValues {
 impl CounterValues {
     /// The values of an event; those that are no numbers, or of a metric that this version does not know, are left out.
     pub fn of(&mut self, event: &CounterEvent) -> Vec<CounterValue> {
-        self.preamble.note(&Event::Counters(*event));
+        self.preamble.note_counters(event);
         match event {
             CounterEvent::Sample(sample) => {
                 let Some(set) = self.preamble.set(sample.device) else { return Vec::new() };

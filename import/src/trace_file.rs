@@ -280,7 +280,7 @@ impl TraceFile {
                 }
             };
             match &event {
-                Event::Loss(newer) => loss = *newer,
+                Event::Loss(newer) => loss = **newer,
                 Event::End(how, _) => end = *how,
                 _ => {}
             }

@@ -92,7 +92,7 @@ impl Window {
             Event::Collective(event) => event.at().is_none_or(|at| self.contains(at, at)),
             // Both are about the run so far, and say nothing of a part of it.
             Event::Cost { .. } | Event::Utilization { .. } => false,
-            Event::Loss(loss) => return Some(Cow::Owned(Event::Loss(self.lost(*loss)))),
+            Event::Loss(loss) => return Some(Cow::Owned(self.lost(**loss).into())),
             Event::Flush(at) => {
                 self.flushed = self.flushed.max(*at);
                 true

@@ -26,15 +26,11 @@ pub struct Preamble {
 impl Preamble {
     /// Takes an event down if it is one to be known later.
     pub fn note(&mut self, event: &Event) {
-        match *event {
-            Event::Counters(CounterEvent::Set(set)) => replace(&mut self.sets, set, |set| set.device),
-            Event::Counters(CounterEvent::Loss(loss)) => replace(&mut self.losses, loss, |loss| loss.device),
-            Event::Counters(CounterEvent::Gauges(reading)) if reading.energy_mj.is_some() => {
-                replace(&mut self.energy, reading, |reading| reading.device);
-            }
+        match event {
+            Event::Counters(event) => self.note_counters(event),
             Event::Collective(event @ CollectiveEvent::Communicator(_)) => {
                 if self.communicators.len() < COMMUNICATORS {
-                    self.communicators.push(event);
+                    self.communicators.push(*event);
                 } else {
                     self.dropped += 1;
                 }
@@ -43,16 +39,28 @@ impl Preamble {
         }
     }
 
+    /// As [`note`](Self::note).
+    pub fn note_counters(&mut self, event: &CounterEvent) {
+        match *event {
+            CounterEvent::Set(set) => replace(&mut self.sets, set, |set| set.device),
+            CounterEvent::Loss(loss) => replace(&mut self.losses, loss, |loss| loss.device),
+            CounterEvent::Gauges(reading) if reading.energy_mj.is_some() => {
+                replace(&mut self.energy, reading, |reading| reading.device);
+            }
+            CounterEvent::Gauges(_) | CounterEvent::Sample(_) => {}
+        }
+    }
+
     /// What later events refer to: metric sets and communicators.
     pub fn definitions(&self) -> impl Iterator<Item = Event> {
-        let sets = self.sets.iter().map(|set| Event::Counters(CounterEvent::Set(*set)));
+        let sets = self.sets.iter().map(|set| CounterEvent::Set(*set).into());
         sets.chain(self.communicators.iter().map(|event| Event::Collective(*event)))
     }
 
     /// As [`definitions`](Self::definitions), with the totals so far: for a file, which has nothing else of them.
     pub fn events(&self) -> impl Iterator<Item = Event> {
-        let losses = self.losses.iter().map(|loss| Event::Counters(CounterEvent::Loss(*loss)));
-        let energy = self.energy.iter().map(|reading| Event::Counters(CounterEvent::Gauges(*reading)));
+        let losses = self.losses.iter().map(|loss| CounterEvent::Loss(*loss).into());
+        let energy = self.energy.iter().map(|reading| CounterEvent::Gauges(*reading).into());
         self.definitions().chain(losses).chain(energy)
     }
 
@@ -92,7 +100,7 @@ mod tests {
     use crate::record::Timestamp;
 
     fn counter_loss(device: u32, lost: u64) -> Event {
-        Event::Counters(CounterEvent::Loss(CounterLoss { device: DeviceId(device), lost, ..CounterLoss::default() }))
+        Event::from(CounterEvent::Loss(CounterLoss { device: DeviceId(device), lost, ..CounterLoss::default() }))
     }
 
     #[test]
@@ -108,15 +116,14 @@ mod tests {
     #[test]
     fn what_is_of_its_moment_is_not_repeated() {
         let at = Timestamp::from_nanos(7);
-        let reading = |energy_mj| {
-            Event::Counters(CounterEvent::Gauges(GaugeReading { at, energy_mj, ..GaugeReading::default() }))
-        };
+        let reading =
+            |energy_mj| Event::from(CounterEvent::Gauges(GaugeReading { at, energy_mj, ..GaugeReading::default() }));
         let communicator =
             Event::Collective(CollectiveEvent::Communicator(Communicator { number: 1, ..Communicator::default() }));
         let mut preamble = Preamble::default();
         let passing = [
             reading(None),
-            Event::Counters(CounterEvent::Sample(Sample::new(DeviceId(0), at, at, &[1.0]))),
+            Event::from(CounterEvent::Sample(Sample::new(DeviceId(0), at, at, &[1.0]))),
             Event::Collective(CollectiveEvent::Operation(QueuedOperation::default())),
             Event::Flush(at),
         ];

@@ -57,7 +57,7 @@ fn items() -> (Vec<Event>, Dictionary) {
     items.extend_from_slice(&records[4..]);
     items.extend([Event::Flush(at(450)), end(2, 400), Event::Capture(CaptureMark::Select { number: MONITORED })]);
     items.extend(push_pop(500));
-    items.extend([Event::Cost { at: at(600), cost: cost() }, Event::Flush(at(600))]);
+    items.extend([Event::from((at(600), cost())), Event::Flush(at(600))]);
     (items, scenario.dictionary)
 }
 
@@ -132,7 +132,7 @@ fn a_trace_gives_capture_0_its_triggers_and_the_cost_of_bursts_back() {
     while let Some(item) = reader.next_event().unwrap() {
         match item {
             Event::Capture(mark) => marks.push(mark),
-            Event::Cost { cost, .. } => costs.push(cost),
+            Event::Cost { cost, .. } => costs.push(*cost),
             _ => {}
         }
     }

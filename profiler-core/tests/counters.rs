@@ -180,7 +180,7 @@ impl Program {
 
     pub fn sample(mut self, interval: u64, noise_points: f64) -> Self {
         let set = set(interval);
-        self.items.push((START, Event::Counters(CounterEvent::Set(set))));
+        self.items.push((START, Event::from(CounterEvent::Set(set))));
         let mut noise = Noise(99);
         for begin in (START..self.end).step_by(interval as usize) {
             let counted = self.counted(begin, begin + interval);
@@ -195,7 +195,7 @@ impl Program {
             let (from, to) = (Timestamp::from_nanos(begin), Timestamp::from_nanos(begin + interval));
             // A sample is there some milliseconds after its end.
             let sample = Sample::new(DeviceId(0), from, to, &values);
-            self.items.push((begin + interval + 6_000_000, Event::Counters(CounterEvent::Sample(sample))));
+            self.items.push((begin + interval + 6_000_000, Event::from(CounterEvent::Sample(sample))));
         }
         self
     }
@@ -339,7 +339,7 @@ fn few_samples_tell_nothing_and_say_so() {
     program = program.sample(1_000_000, 1.0);
     let mut seen = 0;
     program.items.retain(|(_, item)| {
-        seen += usize::from(matches!(item, Event::Counters(CounterEvent::Sample(_))));
+        seen += usize::from(matches!(item, Event::Counters(event) if matches!(**event, CounterEvent::Sample(_))));
         seen <= 6 || !matches!(item, Event::Counters(_))
     });
     let report = report(&program.delivered(100_000_000));
@@ -413,7 +413,7 @@ fn what_reads_wrong_is_counted_and_left_out() {
     let (mut items, dictionary) = Program::new(40, false).sample(1_000_000, 0.0).delivered(50_000_000);
     let wrong = |begin: u64, end: u64, value: f32| {
         let (begin, end) = (Timestamp::from_nanos(START + begin), Timestamp::from_nanos(START + end));
-        Event::Counters(CounterEvent::Sample(Sample::new(DeviceId(0), begin, end, &[value; 10])))
+        Event::from(CounterEvent::Sample(Sample::new(DeviceId(0), begin, end, &[value; 10])))
     };
     // Without a length, backwards, no number, of the past: all behind the good ones.
     for (begin, end, value) in [(9, 9, 1.0), (20, 10, 1.0), (0, 5, 1.0)] {
@@ -438,10 +438,10 @@ fn gauges_say_that_the_clock_is_lowered_and_by_what() {
             throttle: Some(Throttle::PowerCap.bit()),
             ..GaugeReading::default()
         };
-        program.items.push((at, Event::Counters(CounterEvent::Gauges(reading))));
+        program.items.push((at, Event::from(CounterEvent::Gauges(reading))));
     }
     let refused = CounterLoss { refused: Some(Refusal::Busy), ..CounterLoss::default() };
-    program.items.push((START, Event::Counters(CounterEvent::Loss(refused))));
+    program.items.push((START, Event::from(CounterEvent::Loss(refused))));
     // Readings before the first record are of no capture.
     let report = report(&program.delivered(100_000_000));
     let gauges = device(&report).gauges.as_ref().unwrap();

@@ -16,7 +16,9 @@ const MEMORY: usize = 4;
 fn run(interval: u64, part: f32) -> Report {
     let (mut items, dictionary) = Program::new(120, false).sample(interval, 0.5).delivered(100_000_000);
     for item in &mut items {
-        if let Event::Counters(CounterEvent::Sample(sample)) = item {
+        if let Event::Counters(event) = item
+            && let CounterEvent::Sample(sample) = &mut **event
+        {
             sample.values[MEMORY] *= part;
         }
     }

@@ -54,8 +54,11 @@ fn read() -> Recorded {
                 last = last.max(*at);
             }
             Event::Capture(_) => captures.event(&item, &session, dictionary),
-            Event::Counters(CounterEvent::Set(newer)) => set = Some(*newer),
-            Event::Counters(CounterEvent::Sample(sample)) => samples.push(*sample),
+            Event::Counters(event) => match **event {
+                CounterEvent::Set(newer) => set = Some(newer),
+                CounterEvent::Sample(sample) => samples.push(sample),
+                CounterEvent::Gauges(_) | CounterEvent::Loss(_) => {}
+            },
             _ => {}
         }
     }

@@ -314,10 +314,10 @@ proptest! {
                 Step::Flush(at, lost) => {
                     if lost > 0 {
                         loss.unknown_kinds += lost;
-                        interval.push(Event::Loss(loss));
+                        interval.push(Event::from(loss));
                     }
                     let at = Timestamp::from_nanos(at);
-                    writer.event(&Event::Loss(loss), &dictionary).and_then(|()| writer.event(&Event::Flush(at), &dictionary)).unwrap();
+                    writer.event(&Event::from(loss), &dictionary).and_then(|()| writer.event(&Event::Flush(at), &dictionary)).unwrap();
                     interval.push(Event::Flush(at));
                     intervals.push(std::mem::take(&mut interval));
                 }
@@ -462,7 +462,7 @@ fn a_failed_write_loses_its_rows_and_nothing_else() {
     let loss = Loss { broken_buffers: 1, ..Loss::default() };
     writer.event(&Event::Record(record(1)), &dictionary).unwrap();
     let error = writer
-        .event(&Event::Loss(loss), &dictionary)
+        .event(&Event::from(loss), &dictionary)
         .and_then(|()| writer.event(&Event::Flush(Timestamp::from_nanos(1)), &dictionary))
         .unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::StorageFull);
@@ -472,7 +472,7 @@ fn a_failed_write_loses_its_rows_and_nothing_else() {
 
     let back = read(&sink.bytes).unwrap();
     let end = Event::End(End::Clean, Timestamp::from_nanos(2));
-    assert_eq!(back.items, [Event::Record(record(2)), Event::Loss(loss), end]);
+    assert_eq!(back.items, [Event::Record(record(2)), Event::from(loss), end]);
     assert_same_dictionary(&back.dictionary, &dictionary);
     assert!(back.damage.missing_blocks > 0 && back.damage.skipped_bytes == 30, "{:?}", back.damage);
 }

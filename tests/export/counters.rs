@@ -56,7 +56,7 @@ fn sampled(stage: &Stage) -> (PathBuf, u64) {
     let mut events = events.into_iter();
     for item in items {
         // They come while the run goes on, all before its end.
-        events.by_ref().take(64).for_each(|event| writer.event(&Event::Counters(event), &dictionary).unwrap());
+        events.by_ref().take(64).for_each(|event| writer.event(&event.into(), &dictionary).unwrap());
         if !matches!(item, Event::Utilization { .. } | Event::Counters(_) | Event::Collective(_)) {
             writer.event(&item, &dictionary).unwrap();
         }

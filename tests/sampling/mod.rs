@@ -35,7 +35,7 @@ impl Looks {
                     samples.push(sample);
                 }
                 Event::Flush(at) => mark = at,
-                Event::Loss(newer) => loss = newer,
+                Event::Loss(newer) => loss = *newer,
                 _ => {}
             }
         }

@@ -157,10 +157,7 @@ impl Imported {
             last = last.max(span(record).1);
             let boundary = *portion_end.get_or_insert(last.nanos().saturating_add(PORTION_NANOS));
             if last.nanos() > boundary {
-                writer
-                    .event(&Event::Loss(loss), dictionary)
-                    .and_then(|()| writer.event(&Event::Flush(Timestamp::from_nanos(boundary)), dictionary))
-                    .map_err(written)?;
+                writer.event(&Event::Flush(Timestamp::from_nanos(boundary)), dictionary).map_err(written)?;
                 portion_end = Some(last.nanos().saturating_add(PORTION_NANOS));
             }
             writer.event(&Event::Record(*record), dictionary).map_err(written)?;

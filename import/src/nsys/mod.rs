@@ -79,21 +79,18 @@ pub(crate) fn translate(database: &Database, pid: Option<u32>, progress: &mut Pr
     let mut merge = Merge::new(connection, &schema, &mut statements, session.start, &mut dictionary).map_err(failed)?;
     let mut statement = sampled.statement(connection).map_err(failed)?;
     for set in sampled.sets() {
-        writer.event(&Event::Counters(set), &dictionary).map_err(written)?;
+        writer.event(&set.into(), &dictionary).map_err(written)?;
     }
     let mut samples = Samples::new(sampled, statement.as_mut(), session.start).map_err(failed)?;
     let (mut last, mut next_flush, mut ticks) = (session.start, None, Ticks::default());
     while let Some((at, record)) = merge.next(&mut dictionary).map_err(failed)? {
         last = last.max(at);
         while let Some(sample) = samples.next(at).map_err(failed)? {
-            writer.event(&Event::Counters(sample), &dictionary).map_err(written)?;
+            writer.event(&sample.into(), &dictionary).map_err(written)?;
         }
         let due = *next_flush.get_or_insert(at.nanos().saturating_add(FLUSH_NANOS));
         if at.nanos() > due {
-            writer
-                .event(&Event::Loss(loss), &dictionary)
-                .and_then(|()| writer.event(&Event::Flush(Timestamp::from_nanos(due)), &dictionary))
-                .map_err(written)?;
+            writer.event(&Event::Flush(Timestamp::from_nanos(due)), &dictionary).map_err(written)?;
             next_flush = Some(at.nanos().saturating_add(FLUSH_NANOS));
         }
         writer.event(&Event::Record(record), &dictionary).map_err(written)?;
@@ -102,10 +99,10 @@ pub(crate) fn translate(database: &Database, pid: Option<u32>, progress: &mut Pr
         }
     }
     while let Some(sample) = samples.next(Timestamp::from_nanos(u64::MAX)).map_err(failed)? {
-        writer.event(&Event::Counters(sample), &dictionary).map_err(written)?;
+        writer.event(&sample.into(), &dictionary).map_err(written)?;
     }
     for loss in samples.losses() {
-        writer.event(&Event::Counters(loss), &dictionary).map_err(written)?;
+        writer.event(&loss.into(), &dictionary).map_err(written)?;
     }
     writer.finish(End::Clean, last, &loss, &dictionary).map_err(written)?;
     Ok(trace)

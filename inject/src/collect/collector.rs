@@ -135,7 +135,7 @@ impl Collector {
                 }
                 Message::Utilization(reading) => self.utilization(reading),
                 Message::Counters(events) => {
-                    events.into_iter().for_each(|event| self.event(&Event::Counters(event)));
+                    events.into_iter().for_each(|event| self.event(&event.into()));
                 }
                 Message::KernelProfile(profile) => self.event(&Event::KernelProfile(Arc::from(profile))),
                 #[cfg(feature = "pc-sampling")]
@@ -144,7 +144,7 @@ impl Collector {
                 Message::Ranges => self.catch_up(),
                 Message::Idle => self.idle(),
                 Message::Question(question) => {
-                    self.event(&Event::Loss(self.losses.loss));
+                    self.event(&self.losses.loss.into());
                     let dictionary = self.sources.dictionary();
                     let answer = summary::answer(question.detail, &self.losses.loss, &self.sinks, dictionary);
                     question.answer(answer);
@@ -271,7 +271,7 @@ impl Collector {
         if matches!(reading, UtilizationReading::Device(_)) {
             self.sources.decoder.describe_devices();
         }
-        self.event(&Event::Utilization { at: clock::wall_clock(), reading });
+        self.event(&(clock::wall_clock(), reading).into());
     }
 
     /// What sampling program counters came to. Modules are written before, so that those that could not be are told.
@@ -389,7 +389,7 @@ impl Collector {
     fn count_loss(&mut self, dropped_by_cupti: u64) {
         let (missed, dictionary) = (self.router.missed(), self.sources.dictionary());
         self.losses.count(dropped_by_cupti, missed, &self.shared, &self.controller, dictionary);
-        self.event(&Event::Loss(self.losses.loss));
+        self.event(&self.losses.loss.into());
     }
 
     /// Chooses kernels to be measured, once enough has run.
@@ -421,7 +421,7 @@ impl Collector {
     /// Adds up what tracing takes, and steps down when it is too much.
     fn update_cost(&mut self, before: Timestamp) {
         let due = self.costs.account.flushed(before, &self.shared.meters);
-        let cost = Event::Cost { at: before, cost: self.costs.account.cost() };
+        let cost = (before, self.costs.account.cost()).into();
         if due.write || due.step_down.is_some() {
             self.event(&cost);
         } else {
@@ -440,7 +440,7 @@ impl Collector {
             self.losses.loss.undelivered_buffers += self.shared.pool.in_use() as u64;
         }
         self.losses.loss.unobserved_ns = self.controller.unobserved_until(at);
-        self.event(&Event::Loss(self.losses.loss));
+        self.event(&self.losses.loss.into());
         self.controller.say_if_yielded_in_vain();
         while !self.router.is_empty() {
             self.conclude();
@@ -457,7 +457,7 @@ impl Collector {
         self.costs.finish(at, &self.shared.meters);
         self.triggers.finish(at, &mut self.costs.account);
         self.sinks.trace.write_utilization(at, self.sources.dictionary());
-        self.event(&Event::Cost { at, cost: self.costs.account.cost() });
+        self.event(&(at, self.costs.account.cost()).into());
         let captured_nothing =
             (self.controller.captures() == 0 && !self.controller.has_bursts()).then(|| self.waited_in_vain());
         let dictionary = self.sources.dictionary();

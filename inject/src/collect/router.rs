@@ -26,7 +26,7 @@ pub struct Router {
     /// The newest that were concluded: what comes for them all the same is lost.
     concluded: VecDeque<CaptureFilter>,
     /// Records that wait to be handed over, with the number of their capture.
-    routed: Vec<(u32, Event)>,
+    routed: Vec<(u32, Record)>,
     /// Records that belong to no capture.
     outside: u64,
     /// Calls among them that came after their capture was concluded.
@@ -113,7 +113,7 @@ impl Router {
         self.route_from(0, record);
         // Samples and ranges never wait for their capture.
         if self.monitored && matches!(record, Record::Sample(_) | Record::Range(_)) && self.routed.len() == before {
-            self.routed.push((MONITORED, Event::Record(*record)));
+            self.routed.push((MONITORED, *record));
         }
         None
     }
@@ -128,7 +128,7 @@ impl Router {
             match filter.judge(record) {
                 Membership::In if !placed => {
                     placed = true;
-                    self.routed.push((*number, Event::Record(*record)));
+                    self.routed.push((*number, *record));
                 }
                 Membership::In | Membership::Out => {}
                 Membership::Waits => placed = true,
@@ -145,8 +145,8 @@ impl Router {
         if self.routed.windows(2).any(|pair| pair[0].0 != pair[1].0) {
             self.routed.sort_by_key(|&(number, _)| number);
         }
-        for (number, event) in self.routed.drain(..) {
-            take(number, &event);
+        for (number, record) in self.routed.drain(..) {
+            take(number, &Event::Record(record));
         }
     }
 
@@ -160,7 +160,7 @@ impl Router {
             let mut rejected = mem::take(&mut self.rejected);
             let (number, filter) = &mut self.open[index];
             filter.flushed(|record, inside| match inside {
-                true => self.routed.push((*number, Event::Record(record))),
+                true => self.routed.push((*number, record)),
                 false => rejected.push(record),
             });
             self.route_rejected(index + 1, rejected);
@@ -188,7 +188,7 @@ impl Router {
         let (number, mut filter) = self.open.pop_front()?;
         let mut rejected = mem::take(&mut self.rejected);
         filter.close(|record, inside| match inside {
-            true => self.routed.push((number, Event::Record(record))),
+            true => self.routed.push((number, record)),
             false => rejected.push(record),
         });
         self.route_rejected(0, rejected);

@@ -108,7 +108,7 @@ impl SessionTrace {
         self.store(dictionary);
         self.attributor.flushed(at, dictionary);
         let loss = self.own_loss();
-        self.write(&Event::Loss(loss), dictionary);
+        self.write(&loss.into(), dictionary);
         self.write(&Event::Flush(at), dictionary);
         self.flushes.retain_mut(|flush| {
             flush.marks += 1;
@@ -175,7 +175,7 @@ impl Sink for SessionTrace {
                 self.store(dictionary);
             }
             Event::Counters(_) | Event::Collective(_) => self.write(event, dictionary),
-            Event::Loss(loss) => self.loss = *loss,
+            Event::Loss(loss) => self.loss = **loss,
             Event::Flush(at) => self.flushed(*at, dictionary),
             _ => {}
         }

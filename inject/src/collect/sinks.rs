@@ -76,12 +76,11 @@ impl Sinks {
                 self.early.push(event.clone());
                 return false;
             }
-            // Utilization of a device is something of the GPU.
-            Event::Record(_)
-            | Event::Capture(CaptureMark::Begin { .. })
-            | Event::Utilization { reading: UtilizationReading::Device(_), .. } => {}
+            Event::Record(_) | Event::Capture(CaptureMark::Begin { .. }) => {}
             // Why there is none is told once there is a file.
-            Event::Utilization { .. } => return true,
+            Event::Utilization { reading, .. } if matches!(**reading, UtilizationReading::Absent(_)) => return true,
+            // Utilization of a device is something of the GPU.
+            Event::Utilization { .. } => {}
             _ => return false,
         }
         self.trace.open(&self.session);

@@ -94,7 +94,7 @@ impl TraceFile {
         let absence = self.utilization.absence.map(UtilizationReading::Absent);
         let devices = mem::take(&mut self.utilization.devices);
         for reading in devices.iter().copied().map(UtilizationReading::Device).chain(absence) {
-            self.write(|trace| trace.event(&Event::Utilization { at, reading }, dictionary));
+            self.write(|trace| trace.event(&(at, reading).into(), dictionary));
         }
         self.utilization.devices = devices;
         self.utilization_due = after(at, UTILIZATION_WRITTEN_EVERY);
@@ -130,7 +130,7 @@ impl Sink for TraceFile {
     #[inline]
     fn event(&mut self, event: &Event, dictionary: &Dictionary) {
         match event {
-            Event::Utilization { reading, .. } => self.utilization.take(*reading),
+            Event::Utilization { reading, .. } => self.utilization.take(**reading),
             _ => self.write(|trace| trace.event(event, dictionary)),
         }
     }

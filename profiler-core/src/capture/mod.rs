@@ -106,7 +106,7 @@ impl Captures {
         match event {
             Event::Record(record) => self.push(record, dictionary),
             Event::Counters(_) | Event::Collective(_) => self.concern_all(event, dictionary),
-            Event::Utilization { reading, .. } => self.utilization.take(*reading),
+            Event::Utilization { reading, .. } => self.utilization.take(**reading),
             Event::KernelProfile(profile) => {
                 self.tell_shown(event, dictionary);
                 self.kernel_profiles.push(Arc::clone(profile));
@@ -117,8 +117,8 @@ impl Captures {
             }
             Event::Capture(mark) => self.mark(*mark, session, dictionary),
             Event::Flush(at) => self.flushed(*at, dictionary),
-            Event::Loss(loss) => self.loss = *loss,
-            Event::Cost { cost, .. } => self.cost = Some(*cost),
+            Event::Loss(loss) => self.loss = **loss,
+            Event::Cost { cost, .. } => self.cost = Some(**cost),
             Event::End(..) => {}
         }
     }

@@ -13,6 +13,7 @@ use super::block::{Header, MUST_UNDERSTAND, ZSTD, kind};
 use super::source::Source;
 use super::varint::Malformed;
 use super::{Damage, TraceError, collectives, counters, events, kernels, meta, pack, program_counters, utilization};
+use crate::counters::CounterEvent;
 use crate::event::Event;
 use crate::kernels::KernelProfile;
 use crate::kernels::PcWindow;
@@ -42,16 +43,18 @@ impl Block {
         size_of::<Self>()
             + match &self.content {
                 Content::Events(events) => {
-                    size_of_val(events.as_slice()) + events.first().map_or(0, |event| self.beside(event))
+                    let beside = events.first().map_or(0, |event| self.beside(event));
+                    size_of_val(events.as_slice()) + events.len() * beside
                 }
                 Content::Dictionary(body) => body.len(),
                 Content::ProcessInfo(_) => size_of::<ProcessInfo>() + self.unpacked,
             }
     }
 
-    /// What a profile or a window of program counters takes beside its event. Each has a block of its own.
+    /// What an event of this block takes beside itself: a block has records alone, or counters, or one large event.
     fn beside(&self, event: &Event) -> usize {
         match event {
+            Event::Counters(_) => size_of::<CounterEvent>(),
             Event::KernelProfile(profile) => {
                 let lists = size_of_val(profile.values.as_slice()) + size_of_val(profile.missing.as_slice());
                 size_of::<KernelProfile>() + lists + self.unpacked
@@ -219,7 +222,7 @@ impl<R: Read> BlockReader<R> {
             }
             kind::COUNTERS => {
                 let mut events = self.spare.pop().unwrap_or_default();
-                let unknown = counters::decode(body, header.t_min, |event| events.push(Event::Counters(event)))?;
+                let unknown = counters::decode(body, header.t_min, |event| events.push(event.into()))?;
                 self.source.damage.unknown_rows += unknown;
                 return Ok((Content::Events(events), unpacked));
             }
@@ -231,10 +234,10 @@ impl<R: Read> BlockReader<R> {
             }
             kind::KERNEL_PROFILE => Event::KernelProfile(Arc::new(kernels::decode(body)?)),
             kind::PROGRAM_COUNTERS => Event::ProgramCounters(Arc::new(program_counters::decode(body)?)),
-            kind::LOSS => Event::Loss(meta::decode_loss(body)?),
+            kind::LOSS => meta::decode_loss(body)?.into(),
             kind::CAPTURE => Event::Capture(meta::decode_capture(body, at)?),
-            kind::COST => Event::Cost { at, cost: meta::decode_cost(body)? },
-            kind::UTILIZATION => Event::Utilization { at, reading: utilization::decode(body)? },
+            kind::COST => (at, meta::decode_cost(body)?).into(),
+            kind::UTILIZATION => (at, utilization::decode(body)?).into(),
             kind::FLUSH => Event::Flush(at),
             kind::CALL_RECORDING => {
                 self.source.damage.calls_left_out += u64::from(body == [0]);

@@ -49,7 +49,7 @@ fn of(path: &Path) -> BTreeSet<&'static str> {
     while let Some(event) = reader.next_event().unwrap() {
         found.extend(match event {
             Event::Record(record) => Some(Record::KINDS[record.kind()]),
-            Event::Counters(event) => Some(match event {
+            Event::Counters(event) => Some(match *event {
                 CounterEvent::Set(_) => COUNTERS[0],
                 CounterEvent::Sample(_) => COUNTERS[1],
                 CounterEvent::Gauges(_) => COUNTERS[2],

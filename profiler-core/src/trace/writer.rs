@@ -143,16 +143,16 @@ impl<W: Write> TraceWriter<W> {
                 self.rows.push(record);
                 self.rows.len() >= self.chunk_rows
             }
-            Event::Counters(event) => {
-                self.counters.push(event);
+            Event::Counters(ref event) => {
+                self.counters.push(**event);
                 self.counters.len() >= COUNTER_EVENTS
             }
             Event::Collective(event) => {
                 self.collectives.push(event);
                 self.collectives.len() >= COLLECTIVE_EVENTS
             }
-            Event::Loss(loss) => {
-                self.loss = loss;
+            Event::Loss(ref loss) => {
+                self.loss = **loss;
                 false
             }
             Event::Flush(at) if self.long_chunks && self.loss == self.written_loss => {
@@ -227,7 +227,7 @@ impl<W: Write> TraceWriter<W> {
     ///
     /// What the sink answers. The sink is gone then.
     pub fn finish(mut self, end: End, at: Timestamp, loss: &Loss, dictionary: &Dictionary) -> io::Result<W> {
-        self.event(&Event::Loss(*loss), dictionary)?;
+        self.loss = *loss;
         self.event(&Event::End(end, at), dictionary)?;
         Ok(self.close(dictionary)?.1)
     }

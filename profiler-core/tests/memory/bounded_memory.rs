@@ -66,7 +66,7 @@ fn a_program_of_which_nothing_repeats_does_not_grow_without_end() {
         if index % FLUSH_EVERY == 0 {
             attributor.flushed(Timestamp::from_nanos(at), &dictionary);
             trace
-                .event(&Event::Loss(loss), &dictionary)
+                .event(&Event::from(loss), &dictionary)
                 .and_then(|()| trace.event(&Event::Flush(Timestamp::from_nanos(at)), &dictionary))
                 .unwrap();
         }

@@ -205,7 +205,7 @@ pub fn sample() -> (Dictionary, Vec<u8>) {
         }
         let loss = Loss { dropped_by_cupti: step, broken_bytes: step * 100, ..Loss::default() };
         writer
-            .event(&Event::Loss(loss), &dictionary)
+            .event(&Event::from(loss), &dictionary)
             .and_then(|()| writer.event(&Event::Flush(at(step * 100_000 + 99_000)), &dictionary))
             .unwrap();
     }

@@ -105,7 +105,7 @@ pub fn sample() -> (Dictionary, Vec<u8>) {
     writer.event(&Event::Capture(CaptureMark::End { number: 1, at: at(5_000) }), &dictionary).unwrap();
     let loss = Loss { dropped_ranges: 3, failed_samples: 5, ..Loss::default() };
     writer
-        .event(&Event::Loss(loss), &dictionary)
+        .event(&Event::from(loss), &dictionary)
         .and_then(|()| writer.event(&Event::Flush(at(200_000)), &dictionary))
         .unwrap();
     writer.event(&Event::Capture(CaptureMark::End { number: 2, at: at(6_000) }), &dictionary).unwrap();

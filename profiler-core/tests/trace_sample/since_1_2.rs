@@ -69,7 +69,7 @@ pub fn sample() -> (Dictionary, Vec<u8>) {
     }
     let loss = Loss::default();
     writer
-        .event(&Event::Loss(loss), &dictionary)
+        .event(&Event::from(loss), &dictionary)
         .and_then(|()| writer.event(&Event::Flush(at(200_000)), &dictionary))
         .unwrap();
     let bytes = writer.finish(End::Clean, at(250_000), &loss, &dictionary).unwrap();

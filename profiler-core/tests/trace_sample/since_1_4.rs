@@ -68,11 +68,11 @@ pub fn sample() -> (Dictionary, Vec<u8>) {
         writer.event(&Event::Record(Record::Kernel(kernel)), &dictionary).unwrap();
     }
     for event in events() {
-        writer.event(&Event::Counters(event), &dictionary).unwrap();
+        writer.event(&event.into(), &dictionary).unwrap();
     }
     let loss = Loss::default();
     writer
-        .event(&Event::Loss(loss), &dictionary)
+        .event(&Event::from(loss), &dictionary)
         .and_then(|()| writer.event(&Event::Flush(at(200_000)), &dictionary))
         .unwrap();
     let bytes = writer.finish(End::Clean, at(250_000), &loss, &dictionary).unwrap();
