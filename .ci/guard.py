@@ -13,7 +13,7 @@ import sys
 BLESS = os.environ.get("GPUWHY_BLESS") == "1"
 LIMITS = ".ci/limits.txt"
 # Recorded or generated data, text of other projects, and the guards themselves, which name what they forbid.
-NOT_OURS = ("testing/fuzz/seeds/", "testing/fixtures/", "tests/kineto_reference/data/", "profiler-core/tests/golden/", ".ci/", "LICENSE")
+NOT_OURS = ("testing/fuzz/seeds/", "testing/fixtures/", "tests/kineto_reference/data/", "trace/tests/golden/", ".ci/", "LICENSE")
 
 failures = 0
 

@@ -11,7 +11,7 @@ from guard import fail, finish, ratchet, read, tracked
 FILE_LINES = 500
 FUNCTION_LINES = 100
 # Counts what is allocated in the whole process, so nothing else may run beside it.
-TWO_TEST_BINARIES = {"profiler-core"}
+TWO_TEST_BINARIES = {"gpuwhy-report"}
 
 
 def is_test(path):

@@ -33,7 +33,7 @@ LOADS = [
 
 def binaries() -> dict[str, str]:
     """Builds the benchmarks, and says where they are."""
-    command = ["cargo", "bench", "-p", "profiler-core", "--no-run", "--bench", "attribution", "--bench", "trace"]
+    command = ["cargo", "bench", "-p", "profiler-core", "-p", "gpuwhy-trace", "--no-run", "--bench", "attribution", "--bench", "trace"]
     built = subprocess.run(command, cwd=HERE.parent, stderr=subprocess.PIPE, text=True)
     if built.returncode != 0:
         sys.exit(built.stderr)

@@ -10,11 +10,11 @@ use std::io::{self, BufReader};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event::Event;
-use profiler_core::process_info::{End, ProcessInfo};
-use profiler_core::record::*;
-use profiler_core::trace::{StoredReport, TraceWriter};
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::format::{StoredReport, TraceWriter};
+use gpuwhy_trace::process_info::{End, ProcessInfo};
+use gpuwhy_trace::record::*;
 
 /// Without an argument; with `cargo bench --workspace` the argument is `--bench`.
 const EVENTS: u64 = 1_000_000;

@@ -10,7 +10,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use gpuwhy::{Judgment, Report};
 use gpuwhy_import::{Input, Request};
-use profiler_core::text_format::printable;
+use gpuwhy_report::text_format::printable;
 use serde::Serialize;
 
 use crate::args::check::{CheckArgs, Format};

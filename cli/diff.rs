@@ -7,8 +7,8 @@ use std::io::{self, Write as _};
 
 use anyhow::Result;
 use gpuwhy_import::Request;
-use profiler_core::diff::json::Document;
-use profiler_core::text_format::printable;
+use gpuwhy_report::diff::json::Document;
+use gpuwhy_report::text_format::printable;
 
 use crate::args::diff::DiffArgs;
 use crate::{message, page, progress, terminal};

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use gpuwhy_import::witness::Witnesses;
 use gpuwhy_inject::control::address::Process;
-use profiler_core::hang::{HangReport, judge};
-use profiler_core::text_format::{printable, printable_json};
+use gpuwhy_report::hang::{HangReport, judge};
+use gpuwhy_report::text_format::{printable, printable_json};
 use serde_json::json;
 
 use crate::args::hang::HangArgs;

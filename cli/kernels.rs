@@ -13,10 +13,10 @@ use anyhow::{Context as _, Result};
 use gpuwhy::Report;
 use gpuwhy_import::Request;
 use gpuwhy_inject::config::{self, Settings};
-use profiler_core::kernels::json::KernelsJson;
-use profiler_core::kernels::source::source_text;
-use profiler_core::kernels::{CsvPage, csv, svg, text};
-use profiler_core::text_format::printable;
+use gpuwhy_report::kernels::json::KernelsJson;
+use gpuwhy_report::kernels::source::source_text;
+use gpuwhy_report::kernels::{CsvPage, csv, svg, text};
+use gpuwhy_report::text_format::printable;
 use tempfile::TempDir;
 
 use crate::args::kernels::{KernelsArgs, Page};

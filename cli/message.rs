@@ -6,7 +6,7 @@
 use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use profiler_core::text_format::printable;
+use gpuwhy_report::text_format::printable;
 use tracing::Level;
 use tracing_subscriber::fmt::time::uptime;
 

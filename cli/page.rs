@@ -14,8 +14,8 @@ use gpuwhy::Report;
 use gpuwhy_export::{Destination, Output, Shape};
 use gpuwhy_import::{TraceFile, stem};
 use gpuwhy_page::{Options, Outcome};
-use profiler_core::diff::Diff;
-use profiler_core::ranks::RanksReport;
+use gpuwhy_report::diff::Diff;
+use gpuwhy_report::ranks::RanksReport;
 
 use crate::{inputs, interrupt, message, progress};
 

@@ -3,7 +3,7 @@
 //! Sources have lines of 120 columns, terminals have lines of any length: paragraphs are put together before they are
 //! divided anew.
 
-use profiler_core::text_format::lines;
+use gpuwhy_report::text_format::lines;
 
 use crate::terminal;
 

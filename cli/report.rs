@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use gpuwhy::Report;
 use gpuwhy_import::{Input, OpenError, Request};
-use profiler_core::text_format::{Style, printable};
+use gpuwhy_report::text_format::{Style, printable};
 use serde_json::{Map, Value, json};
 use tracing::info;
 

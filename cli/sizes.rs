@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
 use gpuwhy_import::TraceFile;
-use profiler_core::trace::compact::{self, Form, Sizes};
+use gpuwhy_trace::format::compact::{self, Form, Sizes};
 
 use crate::{inputs, progress};
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use gpuwhy_import::cubin::{Modules, Sass};
-use profiler_core::kernels::KernelsReport;
-use profiler_core::kernels::source::SourceReport;
+use gpuwhy_report::kernels::KernelsReport;
+use gpuwhy_report::kernels::source::SourceReport;
 
 /// NVIDIA's disassembler.
 const DISASSEMBLER: &str = "nvdisasm";

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use console::Term;
-use profiler_core::text_format::{Style, printable_json};
+use gpuwhy_report::text_format::{Style, printable_json};
 use serde::Serialize;
 
 /// Characters of a line; `None` when standard output is no terminal, or one that does not say.

@@ -10,7 +10,7 @@ mod lesson;
 use std::process::ExitCode;
 
 use gpuwhy::Session;
-use gpuwhy::profiler_core::report::GridClass;
+use gpuwhy::report::run::GridClass;
 use lesson::{Gpu, promise, promise_verdict, repeat, run};
 
 /// Two such blocks fill a multiprocessor.

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use gpuwhy::Leaf;
-use gpuwhy::profiler_core::words::faster;
+use gpuwhy::report::words::faster;
 use lesson::{Outcome, promise, promise_verdict, run};
 
 fn main() -> ExitCode {

@@ -4,12 +4,11 @@
 //! other.
 
 use std::env;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
+use gpuwhy_report::text_format::duration;
 use parking_lot::Mutex;
-use profiler_core::text_format::duration;
 use serde::{Deserialize, Serialize};
 
 /// Renews the file instead of judging by it.

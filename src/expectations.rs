@@ -8,14 +8,14 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
+use gpuwhy_report::kernels::Roof;
+use gpuwhy_report::run::{ApiRow, CopyRow, DeviceReport, KernelRow, Report};
+use gpuwhy_report::text_format::duration;
+use gpuwhy_report::words;
+use gpuwhy_trace::process_info::End;
+use gpuwhy_trace::record::{Loss, MemoryKind};
 use profiler_core::attribution::api::{ApiClass, without_suffix};
 use profiler_core::attribution::leaf::Group;
-use profiler_core::kernels::Roof;
-use profiler_core::process_info::End;
-use profiler_core::record::{Loss, MemoryKind};
-use profiler_core::report::{ApiRow, CopyRow, DeviceReport, KernelRow, Report};
-use profiler_core::text_format::duration;
-use profiler_core::words;
 
 use crate::baseline::Baseline;
 use crate::{kernel_rules, run_rules};

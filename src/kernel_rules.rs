@@ -3,8 +3,8 @@
 //! Kernels that `gpuwhy kernels` measured are judged by their counters. Others are judged by samples of hardware
 //! counters where these tell, and by their records. What nothing tells fails: it cannot be said to hold.
 
-use profiler_core::kernels::{KernelView, Roof};
-use profiler_core::report::{KernelRow, Report};
+use gpuwhy_report::kernels::{KernelView, Roof};
+use gpuwhy_report::run::{KernelRow, Report};
 
 /// Kernels that a failure names.
 const SHOWN: usize = 5;

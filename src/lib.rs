@@ -112,16 +112,17 @@ pub use gpuwhy_export as export;
 pub use gpuwhy_import::{
     KinetoError, OpenError, import_kineto, open, open_capture, open_watched, open_window, read, translate_kineto,
 };
+pub use gpuwhy_report::diff::{Diff, Refusal, compare};
+pub use gpuwhy_report::kernels::Roof;
+pub use gpuwhy_report::run::Report;
+pub use gpuwhy_trace::format::TraceError;
 pub use profiler_core;
 pub use profiler_core::attribution::leaf::{Group, Leaf};
-pub use profiler_core::diff::{Diff, Refusal, compare};
-pub use profiler_core::kernels::Roof;
-pub use profiler_core::report::Report;
-pub use profiler_core::trace::TraceError;
 pub use range::Range;
 #[doc(hidden)]
 pub use session::fork;
 pub use session::{Session, SessionBuilder, SessionError, SessionErrorKind, measure, prepare};
+pub use {gpuwhy_report as report, gpuwhy_trace as trace};
 
 /// Compiles the Rust code of the README.
 #[cfg(doctest)]

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use gpuwhy_report::diff::{RUNS_DIFFER, within_runs};
+use gpuwhy_report::run::{DeviceReport, Report};
+use gpuwhy_report::text_format::duration;
 use profiler_core::attribution::leaf::{Group, Leaf};
-use profiler_core::diff::{RUNS_DIFFER, within_runs};
-use profiler_core::report::{DeviceReport, Report};
-use profiler_core::text_format::duration;
 
 use crate::baseline::Baseline;
 use crate::expectations::list;

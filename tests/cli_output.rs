@@ -9,11 +9,11 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event::Event;
-use profiler_core::process_info::{End, ProcessInfo};
-use profiler_core::record::{CorrelationId, DeviceId, Kernel, LaunchConfig, Loss, Record, StreamId, Timestamp};
-use profiler_core::trace::TraceWriter;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::format::TraceWriter;
+use gpuwhy_trace::process_info::{End, ProcessInfo};
+use gpuwhy_trace::record::{CorrelationId, DeviceId, Kernel, LaunchConfig, Loss, Record, StreamId, Timestamp};
 use tempfile::TempDir;
 
 const START: u64 = 1_790_000_000_000_000_000;

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use crate::support::captured::{Capture, Truth, read, run};
 use crate::support::{GPUWHY, Stage, stderr};
-use profiler_core::trace::TraceReader;
+use gpuwhy_trace::format::TraceReader;
 
 const MS: u64 = 1_000_000;
 /// Two ranges of the program, milliseconds of the recording. Tracing lingers for 200 ms behind the first.

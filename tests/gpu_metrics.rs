@@ -8,10 +8,10 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use profiler_core::counters::{CounterEvent, CounterLoss, GaugeReading, Metric, MetricSet, Refusal, Sample};
-use profiler_core::event::Event;
-use profiler_core::record::Record;
-use profiler_core::trace::TraceReader;
+use gpuwhy_trace::counters::{CounterEvent, CounterLoss, GaugeReading, Metric, MetricSet, Refusal, Sample};
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::format::TraceReader;
+use gpuwhy_trace::record::Record;
 
 use crate::support::{GPUWHY, Stage, report, stderr};
 

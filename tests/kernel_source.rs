@@ -8,13 +8,12 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event::Event;
-use profiler_core::kernels::Outcome;
-use profiler_core::kernels::{PcCount, PcFunction, PcWindow};
-use profiler_core::process_info::{End, ProcessInfo};
-use profiler_core::record::{Loss, Timestamp};
-use profiler_core::trace::TraceWriter;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::format::TraceWriter;
+use gpuwhy_trace::kernels::{Outcome, PcCount, PcFunction, PcWindow};
+use gpuwhy_trace::process_info::{End, ProcessInfo};
+use gpuwhy_trace::record::{Loss, Timestamp};
 use serde_json::Value;
 
 use crate::kernels;

@@ -5,11 +5,11 @@ use std::fs::File;
 use std::process::Command;
 
 use crate::support::{GPUWHY, Stage, stderr};
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event::Event;
-use profiler_core::process_info::{End, ProcessInfo};
-use profiler_core::record::{DeviceId, Loss, ManagedEvent, ManagedKind, Record, Timestamp};
-use profiler_core::trace::TraceWriter;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::format::TraceWriter;
+use gpuwhy_trace::process_info::{End, ProcessInfo};
+use gpuwhy_trace::record::{DeviceId, Loss, ManagedEvent, ManagedKind, Record, Timestamp};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use profiler_core::record::Loss;
+use gpuwhy_trace::record::Loss;
 
 /// The Rust files at `path`, a file or a folder.
 fn sources(path: PathBuf, to: &mut Vec<PathBuf>) {

@@ -3,10 +3,11 @@
 
 use std::process::Command;
 
-use profiler_core::collective::{Basis, Collective, CollectiveEvent, Function, Joiner, QueuedOperation, Way};
-use profiler_core::event::Event;
-use profiler_core::record::Timestamp;
-use profiler_core::trace::TraceReader;
+use gpuwhy_trace::collective::{CollectiveEvent, Function, QueuedOperation, Way};
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::format::TraceReader;
+use gpuwhy_trace::record::Timestamp;
+use profiler_core::collective::{Basis, Collective, Joiner};
 use serde_json::{Value, json};
 
 use crate::support::{Stage, stderr};

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::support::trace::ranges;
 use crate::support::{Stage, stderr};
-use profiler_core::record::{RangeEvent, RangeEventKind};
+use gpuwhy_trace::record::{RangeEvent, RangeEventKind};
 
 fn count(ranges: &[RangeEvent], kind: RangeEventKind) -> usize {
     ranges.iter().filter(|range| range.kind == kind).count()

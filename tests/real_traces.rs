@@ -16,8 +16,8 @@ use std::time::Instant;
 use flate2::read::GzDecoder;
 use gpuwhy_export::named::{Kind, NamedQuery};
 use gpuwhy_export::tables::Table;
-use profiler_core::event::Event;
-use profiler_core::trace::{TraceReader, TraceWriter};
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::format::{TraceReader, TraceWriter};
 use rusqlite::Connection;
 use serde::de::IgnoredAny;
 

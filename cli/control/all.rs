@@ -5,7 +5,7 @@ use std::thread;
 
 use anyhow::Result;
 use gpuwhy_inject::control::address::Process;
-use profiler_core::text_format::printable;
+use gpuwhy_report::text_format::printable;
 
 use super::{Answer, NO_ANSWER, answered, processes};
 use crate::hang::output_and_status_of;

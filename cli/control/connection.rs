@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gpuwhy_inject::control::address::{self, Process};
-use profiler_core::text_format::printable;
+use gpuwhy_report::text_format::printable;
 use serde_json::Value;
 use tracing::{debug, info};
 

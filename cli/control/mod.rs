@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use gpuwhy_inject::control::address::Process;
-use profiler_core::text_format::printable;
+use gpuwhy_report::text_format::printable;
 use serde_json::Value;
 
 use self::connection::ask;

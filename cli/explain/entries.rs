@@ -3,12 +3,12 @@
 //! A `## Term (`name`)` and its paragraphs is an entry; so is each row of its table of words: in the first cell words
 //! that lead to it, in the second what they mean.
 
+use gpuwhy_report::words;
+use gpuwhy_trace::counters::Throttle;
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::attribution::leaf::{Group, Leaf};
-use profiler_core::counters::Throttle;
 use profiler_core::counters::roofs::{Limit, Roof};
 use profiler_core::whatif::ScenarioKind;
-use profiler_core::words;
 
 use crate::nearest::edits;
 
@@ -151,8 +151,8 @@ fn plain(markdown: &str) -> String {
 mod tests {
     use std::path::Path;
 
-    use profiler_core::counters::Metric;
-    use profiler_core::text_format::Style;
+    use gpuwhy_report::text_format::Style;
+    use gpuwhy_trace::counters::Metric;
 
     use super::*;
 

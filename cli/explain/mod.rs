@@ -8,8 +8,8 @@ use std::io::{self, Write as _};
 
 use anyhow::Result;
 use console::style;
+use gpuwhy_report::text_format::printable;
 use profiler_core::attribution::leaf::Leaf;
-use profiler_core::text_format::printable;
 
 use crate::{message, prose};
 use entries::{Entries, Entry, FILE};

@@ -5,8 +5,8 @@
 
 use std::fmt::Write;
 
+use gpuwhy_report::run::STARTING_UP;
 use profiler_core::attribution::leaf::{Group, Leaf};
-use profiler_core::report::STARTING_UP;
 
 use super::node::{Known, ProcessState, Summary};
 use super::numbers::{DIRECTIONS, Device, FUNCTIONS, TRACING, losses};

@@ -4,9 +4,9 @@
 //! as not said, lists are bounded, and names that are no names of ours are left out: each label has a fixed set of
 //! values.
 
+use gpuwhy_report::run::STARTING_UP;
+use gpuwhy_trace::record::Loss;
 use profiler_core::attribution::leaf::{Group, LEAF_COUNT, Leaf, Leaves};
-use profiler_core::record::Loss;
-use profiler_core::report::STARTING_UP;
 use serde_json::Value;
 
 /// Devices of a process.
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn names_are_those_that_libprof_writes() {
-        let copies = profiler_core::record::CopyKind::default();
+        let copies = gpuwhy_trace::record::CopyKind::default();
         assert_eq!(DIRECTIONS[0], copies.name());
     }
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use gpuwhy_inject::config;
-use profiler_core::history::{self, LARGEST_FILE, PUT_ASIDE_FROM, Run};
+use gpuwhy_report::history::{self, LARGEST_FILE, PUT_ASIDE_FROM, Run};
 use tracing::info;
 
 /// Where the history of this machine is.

@@ -1,6 +1,6 @@
 //! `gpuwhy check --history`: earlier runs of programs, and whether the newest is slower.
 //!
-//! What a line holds, which runs are compared and in which words is library code ([`profiler_core::history`]); here are
+//! What a line holds, which runs are compared and in which words is library code ([`gpuwhy_report::history`]); here are
 //! the file, streams and exit codes.
 
 pub mod file;
@@ -11,8 +11,8 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use gpuwhy::Report;
-use profiler_core::diff::Outcome;
-use profiler_core::history::{self, Judged, Like, Run};
+use gpuwhy_report::diff::Outcome;
+use gpuwhy_report::history::{self, Judged, Like, Run};
 use serde_json::{Value, json};
 
 use crate::args::history::HistoryArgs;

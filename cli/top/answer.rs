@@ -4,8 +4,8 @@
 //! or of another type counts as not said, every list and text is bounded, and texts are made harmless for a terminal
 //! here, once.
 
+use gpuwhy_report::text_format::printable;
 use profiler_core::attribution::leaf::Group;
-use profiler_core::text_format::printable;
 use serde_json::Value;
 
 /// Characters of a text.

@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::sync::mpsc::Receiver;
 
 use anyhow::Result;
-use profiler_core::text_format::printable;
+use gpuwhy_report::text_format::printable;
 use serde_json::{Value, json};
 
 use super::board::{Board, Update};

@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use gpuwhy::Report;
 use gpuwhy_import::{Observer, Seen, TraceFile};
-use profiler_core::capture::Captures;
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event;
-use profiler_core::json_text::Object;
-use profiler_core::record::Timestamp;
+use gpuwhy_report::capture::Captures;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event;
+use gpuwhy_trace::json_text::Object;
+use gpuwhy_trace::record::Timestamp;
 
 use super::board::Update;
 use super::process::Key;

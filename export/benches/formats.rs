@@ -19,14 +19,14 @@ use gpuwhy_export::query::Query;
 use gpuwhy_export::stats::{StatsOptions, TableFormat};
 use gpuwhy_export::tables::Label;
 use gpuwhy_export::{Destination, Options, TargetFormat, TraceFile, export, unwatched};
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event::Event;
-use profiler_core::process_info::{End, ProcessInfo};
-use profiler_core::record::{
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::format::TraceWriter;
+use gpuwhy_trace::process_info::{End, ProcessInfo};
+use gpuwhy_trace::record::{
     ApiCall, ApiDomain, ApiFunction, ContextId, CorrelationId, DeviceId, Kernel, LaunchConfig, Loss, Record, StreamId,
     ThreadId, Timestamp,
 };
-use profiler_core::trace::TraceWriter;
 
 const EVENTS: u64 = 1_000_000;
 const START: u64 = 1_790_000_000_000_000_000;

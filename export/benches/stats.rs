@@ -12,11 +12,11 @@ use gpuwhy_export::named::NamedQuery;
 use gpuwhy_export::nsys::Reports;
 use gpuwhy_export::stats::{StatsOptions, TableFormat};
 use gpuwhy_export::{TraceFile, unwatched};
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event::Event;
-use profiler_core::process_info::{End, ProcessInfo};
-use profiler_core::record::*;
-use profiler_core::trace::TraceWriter;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::format::TraceWriter;
+use gpuwhy_trace::process_info::{End, ProcessInfo};
+use gpuwhy_trace::record::*;
 
 const EVENTS: u64 = 10_000_000;
 /// Launches of a step; two events each, and two for every range.

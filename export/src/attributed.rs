@@ -1,12 +1,12 @@
 //! The report of a trace: what the engine says, for the formats that have a place for it.
 
+use gpuwhy_report::capture::Captures;
+use gpuwhy_report::run::Report;
+use gpuwhy_trace::collective::CollectiveEvent;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::record::{DeviceId, Record, Timestamp};
 use profiler_core::attribution::segments::Segment;
-use profiler_core::capture::Captures;
-use profiler_core::collective::CollectiveEvent;
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event::Event;
-use profiler_core::record::{DeviceId, Record, Timestamp};
-use profiler_core::report::Report;
 use profiler_core::steps::OverflowStep;
 
 use crate::earlier_steps::{EarlierSteps, SeriesOfReport, StepSpool};

@@ -1,9 +1,10 @@
 //! What exports say of a kernel that NCCL's profiler plugin told something about.
 
-use profiler_core::collective::{Algorithm, Basis, Collective, DataType, Joiner};
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event::Event;
-use profiler_core::record::{Kernel, Timestamp};
+use gpuwhy_trace::collective::{Algorithm, DataType};
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::record::{Kernel, Timestamp};
+use profiler_core::collective::{Basis, Collective, Joiner};
 use rustc_hash::FxHashMap;
 
 /// Kernels that are described; those beyond are shown as other kernels are.

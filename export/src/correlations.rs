@@ -3,7 +3,7 @@
 //! Ids are dense and grow, so a bit for each id, in pages that are made when they are needed: an eighth of a byte a
 //! launch, and never more than 512 MiB, which is all ids there are.
 
-use profiler_core::record::CorrelationId;
+use gpuwhy_trace::record::CorrelationId;
 use rustc_hash::FxHashMap;
 
 const PAGE_BITS: u32 = 1 << 16;

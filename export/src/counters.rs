@@ -1,8 +1,8 @@
 //! Samples of hardware counters and readings of gauges as single values: what all formats begin with.
 
-use profiler_core::counters::{CounterEvent, GaugeReading, Metric, Unit};
-use profiler_core::preamble::Preamble;
-use profiler_core::record::{DeviceId, Timestamp};
+use gpuwhy_trace::counters::{CounterEvent, GaugeReading, Metric, Unit};
+use gpuwhy_trace::preamble::Preamble;
+use gpuwhy_trace::record::{DeviceId, Timestamp};
 use rustc_hash::FxHashMap;
 
 /// A counter of a device, sampled or read.
@@ -187,7 +187,7 @@ impl CounterValues {
 
 #[cfg(test)]
 mod tests {
-    use profiler_core::counters::{ChipName, MetricList, MetricSet, Sample};
+    use gpuwhy_trace::counters::{ChipName, MetricList, MetricSet, Sample};
 
     use super::*;
 

@@ -14,8 +14,8 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Seek as _, SeekFrom, Write as _};
 
 use gpuwhy_import::scratch;
+use gpuwhy_trace::record::{DeviceId, Timestamp};
 use profiler_core::attribution::leaf::{LEAF_COUNT, Leaves};
-use profiler_core::record::{DeviceId, Timestamp};
 use profiler_core::steps::{OverflowSeries, OverflowStep, REMEMBERED, Step, Steps};
 use rustc_hash::FxHashMap;
 

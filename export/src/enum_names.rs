@@ -1,6 +1,6 @@
 //! Words for the kinds of things, the same in the lines of JSON and in the tables.
 
-use profiler_core::record::{InterpreterLock, RangeEventKind, SyncKind, ThreadState};
+use gpuwhy_trace::record::{InterpreterLock, RangeEventKind, SyncKind, ThreadState};
 
 /// What was waited for.
 pub const fn sync(kind: SyncKind) -> &'static str {

@@ -11,8 +11,8 @@
 
 use std::collections::VecDeque;
 
-use profiler_core::event::Event;
-use profiler_core::record::{ApiCall, NameId, RangeEventKind, Record, ThreadId, Timestamp};
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::record::{ApiCall, NameId, RangeEventKind, Record, ThreadId, Timestamp};
 use rustc_hash::FxHashMap;
 
 use crate::error::ExportError;

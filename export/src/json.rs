@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use profiler_core::text_format::printable_json;
+use gpuwhy_report::text_format::printable_json;
 
 /// A text with its quotes, which controls no terminal.
 pub fn quoted(text: &str) -> String {

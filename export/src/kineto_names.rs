@@ -1,6 +1,6 @@
 //! What Kineto, the library behind the PyTorch profiler, calls things. Tools find rows by these names.
 
-use profiler_core::record::{Copy, CopyKind, MemoryKind, Memset, OverheadKind, SyncKind};
+use gpuwhy_trace::record::{Copy, CopyKind, MemoryKind, Memset, OverheadKind, SyncKind};
 
 /// `Memcpy HtoD (Pinned -> Device)`
 pub fn copy(copy: &Copy) -> String {

@@ -6,8 +6,8 @@
 
 use std::collections::VecDeque;
 
-use profiler_core::event::Event;
-use profiler_core::record::{ApiCall, CorrelationId, Record};
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::record::{ApiCall, CorrelationId, Record};
 use rustc_hash::FxHashMap;
 
 use crate::correlations::Correlations;
@@ -101,7 +101,7 @@ impl Join {
 
 #[cfg(test)]
 mod tests {
-    use profiler_core::record::{Kernel, Timestamp};
+    use gpuwhy_trace::record::{Kernel, Timestamp};
 
     use super::*;
 

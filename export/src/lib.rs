@@ -49,7 +49,7 @@ pub use options::{ExportOutcome, Options, TargetFormat};
 pub use output::Output;
 pub use slice::slice;
 
-use profiler_core::trace::compact::{self, CompactError};
+use gpuwhy_trace::format::compact::{self, CompactError};
 
 /// Writes `trace` in `format`: to a file, or below a folder for [`TargetFormat::Parquet`]. A file appears when it is
 /// complete, a folder when all of its files are.

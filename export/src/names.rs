@@ -2,9 +2,9 @@
 //!
 //! Reports of gpuwhy leave parameters out; the PyTorch profiler and nsys show them, and their users search for them.
 
-pub use profiler_core::demangle::demangled;
-use profiler_core::dictionary::Dictionary;
-use profiler_core::record::NameId;
+pub use gpuwhy_trace::demangle::demangled;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::NameId;
 use rustc_hash::FxHashMap;
 
 /// Readable names by id. What differs between formats (escaping, shortening) is put on by `make`.

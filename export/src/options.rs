@@ -2,7 +2,7 @@
 
 use crate::destination::Shape;
 use crate::tables::Label;
-use profiler_core::record::Record;
+use gpuwhy_trace::record::Record;
 
 /// What a trace can become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

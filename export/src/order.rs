@@ -7,7 +7,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use profiler_core::record::Timestamp;
+use gpuwhy_trace::record::Timestamp;
 
 /// Rows that wait at once.
 const WAITING_LIMIT: usize = 1 << 20;

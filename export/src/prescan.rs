@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::record::{DeviceId, DeviceWork, MemoryKind, Record, StreamId, ThreadId, Timestamp};
 use profiler_core::attribution::is_communication;
-use profiler_core::event::Event;
-use profiler_core::record::{DeviceId, DeviceWork, MemoryKind, Record, StreamId, ThreadId, Timestamp};
 
 use crate::collectives::Collectives;
 use crate::correlations::Correlations;

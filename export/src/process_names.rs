@@ -1,8 +1,8 @@
 //! What a process and its threads are called.
 
-use profiler_core::dictionary::Dictionary;
-use profiler_core::process_info::ProcessInfo;
-use profiler_core::record::ThreadId;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::process_info::ProcessInfo;
+use gpuwhy_trace::record::ThreadId;
 
 /// The name of the program, as [`ProcessInfo::program`] has it.
 pub fn program(session: &ProcessInfo) -> &str {

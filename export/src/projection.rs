@@ -6,7 +6,7 @@
 
 use std::cmp::Reverse;
 
-use profiler_core::record::{DeviceId, DeviceWork, NameId, StreamId, Timestamp};
+use gpuwhy_trace::record::{DeviceId, DeviceWork, NameId, StreamId, Timestamp};
 use rustc_hash::FxHashMap;
 
 use crate::error::ExportError;

@@ -2,7 +2,7 @@
 //!
 //! Memory is bounded by the ranges that are open at once. A range whose end never comes is given the end of the trace.
 
-use profiler_core::record::{NameId, RangeEvent, RangeEventKind, ThreadId, Timestamp};
+use gpuwhy_trace::record::{NameId, RangeEvent, RangeEventKind, ThreadId, Timestamp};
 use rustc_hash::FxHashMap;
 
 /// Ranges open at once that are kept; NVTX programs nest a few dozen deep.

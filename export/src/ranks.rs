@@ -1,8 +1,8 @@
 //! Traces of several ranks: compared, and put on one timeline.
 
+use gpuwhy_report::ranks::{Collectives, RanksReport};
+use gpuwhy_trace::record::Record;
 use profiler_core::collective::Joiner;
-use profiler_core::ranks::{Collectives, RanksReport};
-use profiler_core::record::Record;
 
 use crate::attributed::{Beside, attributed_beside};
 use crate::destination::Destination;

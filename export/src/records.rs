@@ -5,9 +5,9 @@
 
 use std::io::{self, Write};
 
-use profiler_core::event::Event;
-use profiler_core::record::{DeviceId, ManagedEvent, ManagedKind, NameId, Payload, Record, Timestamp};
-use profiler_core::text_format::printable_json;
+use gpuwhy_report::text_format::printable_json;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::record::{DeviceId, ManagedEvent, ManagedKind, NameId, Payload, Record, Timestamp};
 use serde_json::{Value, json};
 
 use crate::counters::{CounterValue, CounterValues};

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
 
 use gpuwhy_import::{OpenError, scratch};
-use profiler_core::ranks::{RankRows, RowSource};
+use gpuwhy_report::ranks::{RankRows, RowSource};
 
 /// Rows in memory, bytes: those of 1,000 ranks with 2,000 collectives each are that many.
 const MEMORY: usize = 256 << 20;
@@ -70,7 +70,7 @@ impl RowSource for RowStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use profiler_core::ranks::{Row, RowGroup};
+    use gpuwhy_report::ranks::{Row, RowGroup};
 
     #[test]
     fn rows_come_back_from_memory_and_from_a_file() {

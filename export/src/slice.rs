@@ -7,9 +7,9 @@
 
 use std::io::BufWriter;
 
-use profiler_core::event::Event;
-use profiler_core::record::{RangeEvent, RangeEventKind, Record, ThreadId, Timestamp};
-use profiler_core::trace::TraceWriter;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::format::TraceWriter;
+use gpuwhy_trace::record::{RangeEvent, RangeEventKind, Record, ThreadId, Timestamp};
 use rustc_hash::FxHashSet;
 
 use crate::correlations::Correlations;

@@ -4,7 +4,7 @@
 //! launch, branches of a CUDA graph, and by the few nanoseconds to which CUPTI's conversion of clocks is exact), and
 //! Perfetto would then swap their ends or drop the second one: it goes to a line of its own.
 
-use profiler_core::record::Timestamp;
+use gpuwhy_trace::record::Timestamp;
 
 /// Lines of a stream, at most. A stream that would need more was delivered in no order at all; the rest shares the
 /// last.

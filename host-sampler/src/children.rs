@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-use profiler_core::record::ThreadState;
+use gpuwhy_trace::record::ThreadState;
 
 use crate::process::Process;
 use crate::thread::{letter, state};

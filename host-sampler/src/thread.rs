@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use profiler_core::record::ThreadState;
+use gpuwhy_trace::record::ThreadState;
 
 use crate::own::Own;
 use crate::process::Process;

@@ -2,11 +2,10 @@
 
 use std::borrow::Cow;
 use std::error::Error;
-use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
-use profiler_core::trace::TraceError;
+use gpuwhy_trace::format::TraceError;
 
 use crate::kineto::KinetoError;
 

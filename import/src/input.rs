@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use crate::bounded::{Counted, Unpacked};
 use flate2::bufread::MultiGzDecoder;
-use profiler_core::text_format::printable_lines;
-use profiler_core::trace::StoredReport;
+use gpuwhy_report::text_format::printable_lines;
+use gpuwhy_trace::format::StoredReport;
 
 use crate::error::OpenError;
 use crate::format::Format;

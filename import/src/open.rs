@@ -9,10 +9,10 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
+use gpuwhy_report::run::{Part, Report};
+use gpuwhy_trace::format::{TraceError, TraceReader};
+use gpuwhy_trace::record::Timestamp;
 use profiler_core::attribution::leaf::Group;
-use profiler_core::record::Timestamp;
-use profiler_core::report::{Part, Report};
-use profiler_core::trace::{TraceError, TraceReader};
 
 use crate::error::OpenError;
 use crate::format::Format;

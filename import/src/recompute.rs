@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::{panic, thread};
 
-use profiler_core::capture::Captures;
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event::Event;
-use profiler_core::process_info::{End, ProcessInfo};
-use profiler_core::record::Timestamp;
-use profiler_core::report::Report;
-use profiler_core::trace::{Assembly, Block, BlockReader, TraceError, TraceReader};
+use gpuwhy_report::capture::Captures;
+use gpuwhy_report::run::Report;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::format::{Assembly, Block, BlockReader, TraceError, TraceReader};
+use gpuwhy_trace::process_info::{End, ProcessInfo};
+use gpuwhy_trace::record::Timestamp;
 
 use crate::window::Window;
 

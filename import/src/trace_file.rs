@@ -12,13 +12,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::bounded::Counted;
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event::Event;
-use profiler_core::process_info::{End, ProcessInfo};
-use profiler_core::record::Loss;
-use profiler_core::report::Report;
-use profiler_core::trace::{Damage, TraceReader};
-use profiler_core::words::losses;
+use gpuwhy_report::run::Report;
+use gpuwhy_report::words::losses;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::format::{Damage, TraceReader};
+use gpuwhy_trace::process_info::{End, ProcessInfo};
+use gpuwhy_trace::record::Loss;
 
 use crate::error::OpenError;
 use crate::format::Format;
@@ -344,8 +344,8 @@ impl TraceFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use profiler_core::record::Timestamp;
-    use profiler_core::trace::TraceWriter;
+    use gpuwhy_trace::format::TraceWriter;
+    use gpuwhy_trace::record::Timestamp;
 
     #[test]
     fn a_closed_trace_is_opened_again_unless_another_file_has_its_name() {

@@ -8,10 +8,10 @@ use std::collections::HashSet;
 use std::io::Read;
 use std::time::Duration;
 
-use profiler_core::event::Event;
-use profiler_core::process_info::End;
-use profiler_core::record::{CorrelationId, Loss, Record, Timestamp};
-use profiler_core::trace::TraceReader;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::format::TraceReader;
+use gpuwhy_trace::process_info::End;
+use gpuwhy_trace::record::{CorrelationId, Loss, Record, Timestamp};
 
 /// A launch is looked for this long before the part: longer than any queue of launches was seen to last.
 const LEAD: Duration = Duration::from_secs(2);

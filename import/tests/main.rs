@@ -48,7 +48,7 @@ fn kernels(trace: &TraceFile) -> usize {
     let mut kernels = 0;
     let passed = trace.pass(&mut unwatched, |item, _| {
         kernels +=
-            usize::from(matches!(item, profiler_core::event::Event::Record(profiler_core::record::Record::Kernel(_))));
+            usize::from(matches!(item, gpuwhy_trace::event::Event::Record(gpuwhy_trace::record::Record::Kernel(_))));
         Ok::<_, OpenError>(())
     });
     assert!(passed.unwrap().damaged().is_empty());

@@ -8,8 +8,8 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::{env, str};
 
-use profiler_core::cost::Calibration;
-use profiler_core::cost::calibration::{self, LARGEST_FILE};
+use gpuwhy_trace::cost::Calibration;
+use gpuwhy_trace::cost::calibration::{self, LARGEST_FILE};
 
 /// Bytes of `/proc/cpuinfo` that are read: the first processor. The kernel makes the rest for whoever asks for it.
 const FIRST_PROCESSOR: u64 = 4096;
@@ -54,8 +54,8 @@ fn first_bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use profiler_core::cost::Prices;
-    use profiler_core::cost::calibration::{Entry, Machine};
+    use gpuwhy_trace::cost::Prices;
+    use gpuwhy_trace::cost::calibration::{Entry, Machine};
 
     use super::*;
 

@@ -1,14 +1,14 @@
 //! What tracing takes here, measured beside the work, and the budget for it.
 //!
-//! Owned by the collector: it sees every record, which is what most of the cost is counted by (`profiler_core::cost`).
+//! Owned by the collector: it sees every record, which is what most of the cost is counted by (`gpuwhy_trace::cost`).
 //! Callbacks add their own time with two clock readings for a buffer of thousands of records; threads of the library
 //! are measured by their clocks at each flush. Nothing here is on the path of a launch.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use profiler_core::cost::{COPY_NANOS, Cost, GRAPH_NODE_NANOS, LAUNCH_NANOS, Mode};
-use profiler_core::record::{OverheadKind, Record, Timestamp};
+use gpuwhy_trace::cost::{COPY_NANOS, Cost, GRAPH_NODE_NANOS, LAUNCH_NANOS, Mode};
+use gpuwhy_trace::record::{OverheadKind, Record, Timestamp};
 
 use crate::sys::threads;
 
@@ -192,7 +192,7 @@ impl CostTracker {
 
 #[cfg(test)]
 mod tests {
-    use profiler_core::record::Kernel;
+    use gpuwhy_trace::record::Kernel;
 
     use super::*;
 

@@ -9,8 +9,8 @@ use std::os::fd::FromRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
+use gpuwhy_trace::record::Timestamp;
 use nvtx_sys::{Domain, Event, Handler as _, MAX_TEXT, Message, Text as Name};
-use profiler_core::record::Timestamp;
 
 use crate::runtime::{SessionError, Start, StartError};
 use crate::session::{self, Functions, Text};

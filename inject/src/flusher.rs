@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use cupti_sys::Cupti;
-use profiler_core::process_info::End;
-use profiler_core::record::Timestamp;
+use gpuwhy_trace::process_info::End;
+use gpuwhy_trace::record::Timestamp;
 
 use crate::capture::controller::CaptureController;
 use crate::capture::plan::Event;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
-use profiler_core::history::{BEGINNING, LARGEST_FILE, Run, may_grow};
+use gpuwhy_report::history::{BEGINNING, LARGEST_FILE, Run, may_grow};
 
 use crate::config;
 use crate::message::RunOutcome;

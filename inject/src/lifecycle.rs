@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
-use profiler_core::cost::Mode;
-use profiler_core::process_info::End;
+use gpuwhy_trace::cost::Mode;
+use gpuwhy_trace::process_info::End;
 
 use crate::config::request::{Range, Request};
 use crate::config::{self, Graphs, ReportStyle, Settings, SettingsError};

@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use cupti_sys::{CompletedBuffer, RecordSizes};
-use profiler_core::cost::Mode;
-use profiler_core::counters::CounterEvent;
-use profiler_core::json_text::Object;
-use profiler_core::kernels::KernelProfile;
+use gpuwhy_report::run::Report;
+use gpuwhy_trace::cost::Mode;
+use gpuwhy_trace::counters::CounterEvent;
+use gpuwhy_trace::json_text::Object;
+use gpuwhy_trace::kernels::KernelProfile;
 #[cfg(feature = "pc-sampling")]
-use profiler_core::kernels::PcWindow;
-use profiler_core::process_info::End;
-use profiler_core::record::{CaptureMark, Timestamp};
-use profiler_core::report::Report;
-use profiler_core::utilization::UtilizationReading;
+use gpuwhy_trace::kernels::PcWindow;
+use gpuwhy_trace::process_info::End;
+use gpuwhy_trace::record::{CaptureMark, Timestamp};
+use gpuwhy_trace::utilization::UtilizationReading;
 
 use crate::collect::session_trace::SessionTrace;
 use crate::cost::CallbackTimer;

@@ -3,8 +3,8 @@
 use std::{env, fs, process};
 
 use cupti_sys::Cupti;
-use profiler_core::process_info::ProcessInfo;
-use profiler_core::record::Timestamp;
+use gpuwhy_trace::process_info::ProcessInfo;
+use gpuwhy_trace::record::Timestamp;
 
 use crate::config::RUN;
 use crate::{calibration, command_line};

@@ -15,8 +15,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded};
+use gpuwhy_trace::record::Timestamp;
 use nvtx_sys::GetExportTable;
-use profiler_core::record::Timestamp;
 
 use crate::collect::session_trace::{self, SessionTrace};
 use crate::message::{Message, SessionCommand};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use cupti_sys::{Cupti, Kind, RecordSizes, Search};
-use profiler_core::cost::Mode;
+use gpuwhy_trace::cost::Mode;
 
 use crate::capture::controller::CaptureController;
 use crate::collect::collector::Collector;
@@ -20,13 +20,12 @@ use crate::cupti::pool::Pool;
 use crate::cupti::recorder::{self, ActivityRecorder};
 use crate::kernels::{Chosen, KernelProfiler};
 use crate::message::{FlusherCommand, Message, RunOutcome, Shared};
-use crate::nccl;
 use crate::nvtx::{self, range_watch};
 use crate::runtime::{Profiler, StartError};
 use crate::sampler::Sampler;
 use crate::sys::{clock, memory};
 use crate::worker::Worker;
-use crate::{command_line, flusher, process_info};
+use crate::{command_line, flusher, nccl, process_info};
 
 /// Messages that wait for the collector at most, beside every buffer there is: the marks of one that is far behind.
 const MARKS: usize = 4096;

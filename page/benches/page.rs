@@ -16,11 +16,11 @@ use std::time::Instant;
 
 use gpuwhy_import::{TraceFile, unwatched};
 use gpuwhy_page::{Detail, Options, write_report};
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event::Event;
-use profiler_core::process_info::{End, ProcessInfo};
-use profiler_core::record::*;
-use profiler_core::trace::TraceWriter;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::format::TraceWriter;
+use gpuwhy_trace::process_info::{End, ProcessInfo};
+use gpuwhy_trace::record::*;
 
 /// Without an argument; with `cargo bench --workspace` the argument is `--bench`.
 const EVENTS: u64 = 200_000;

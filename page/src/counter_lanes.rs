@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use profiler_core::counters::{CounterEvent, METRIC_LIMIT, Metric, MetricSet, Sample, Unit};
-use profiler_core::record::DeviceId;
+use gpuwhy_trace::counters::{CounterEvent, METRIC_LIMIT, Metric, MetricSet, Sample, Unit};
+use gpuwhy_trace::record::DeviceId;
 use serde::Serialize;
 
 /// Stretches of the run: some pixels each.
@@ -88,8 +88,8 @@ impl CounterLanes {
 
 #[cfg(test)]
 mod tests {
-    use profiler_core::counters::{ChipName, MetricList};
-    use profiler_core::record::Timestamp;
+    use gpuwhy_trace::counters::{ChipName, MetricList};
+    use gpuwhy_trace::record::Timestamp;
 
     use super::*;
 

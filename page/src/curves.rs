@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use gpuwhy_trace::counters::{CounterEvent, GaugeReading, Metric, MetricSet, Sample, Unit};
+use gpuwhy_trace::record::{ApiCall, CorrelationId, DeviceId, MemoryEvent, MemoryKind, Timestamp};
 use profiler_core::allocations::{Holdings, MemoryOwner};
-use profiler_core::counters::{CounterEvent, GaugeReading, Metric, MetricSet, Sample, Unit};
-use profiler_core::record::{ApiCall, CorrelationId, DeviceId, MemoryEvent, MemoryKind, Timestamp};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
@@ -334,8 +334,8 @@ impl Curves {
 
 #[cfg(test)]
 mod tests {
-    use profiler_core::counters::{ChipName, MetricList};
-    use profiler_core::record::MemoryOperation;
+    use gpuwhy_trace::counters::{ChipName, MetricList};
+    use gpuwhy_trace::record::MemoryOperation;
 
     use super::*;
     use crate::read::{self, Numbers};

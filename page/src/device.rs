@@ -6,11 +6,11 @@
 use std::collections::VecDeque;
 use std::io;
 
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::{StackId, Timestamp};
 use profiler_core::attribution::Subject;
 use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf};
 use profiler_core::attribution::segments::{GapEnd, Segment, TimeSegment};
-use profiler_core::dictionary::Dictionary;
-use profiler_core::record::{StackId, Timestamp};
 
 use crate::block::Blocks;
 use crate::lane::{Event, Kept, Lane};

@@ -35,9 +35,9 @@ mod sums;
 use std::io::{self, Write};
 
 use gpuwhy_import::{Progress, TraceFile};
-use profiler_core::diff::Diff;
-use profiler_core::ranks::RanksReport;
-use profiler_core::report::Report;
+use gpuwhy_report::diff::Diff;
+use gpuwhy_report::ranks::RanksReport;
+use gpuwhy_report::run::Report;
 
 use self::block::Blocks;
 pub use self::error::PageError;

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use gpuwhy_report::run::Report;
+use gpuwhy_report::words;
 use profiler_core::attribution::leaf::{Group, Leaf};
 use profiler_core::counters::roofs::{Limit, Roof};
-use profiler_core::report::Report;
 use profiler_core::steps::LoggedStep;
 use profiler_core::whatif::ScenarioKind;
-use profiler_core::words;
 use serde::Serialize;
 
 use crate::counter_lanes::CounterLane;

@@ -1,13 +1,12 @@
 //! What events refer to: names, launch configurations, stacks. Each is in the page once, numbered in order of use.
 
+use gpuwhy_report::words;
+use gpuwhy_trace::demangle::without_parameters;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::{ApiFunctionId, LaunchConfigId, NameId, StackId};
 use profiler_core::attribution::api::{ApiClass, without_suffix};
-use profiler_core::attribution::is_communication;
 use profiler_core::attribution::leaf::Work;
-use profiler_core::attribution::{LineId, Subject};
-use profiler_core::demangle::without_parameters;
-use profiler_core::dictionary::Dictionary;
-use profiler_core::record::{ApiFunctionId, LaunchConfigId, NameId, StackId};
-use profiler_core::words;
+use profiler_core::attribution::{LineId, Subject, is_communication};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 

@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use profiler_core::dictionary::Dictionary;
-use profiler_core::report::Report;
-use profiler_core::text_format::{bytes, duration};
+use gpuwhy_report::run::Report;
+use gpuwhy_report::text_format::{bytes, duration};
+use gpuwhy_trace::dictionary::Dictionary;
 
 use crate::lane::Kept;
 use crate::options::{Detail, Options};

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gpuwhy_import::Observer;
+use gpuwhy_report::capture::Captures;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::process_info::ProcessInfo;
+use gpuwhy_trace::record::{CaptureMark, Record};
 use profiler_core::attribution::leaf::Group;
 use profiler_core::attribution::segments::Segment;
-use profiler_core::capture::Captures;
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event::Event;
-use profiler_core::process_info::ProcessInfo;
-use profiler_core::record::{CaptureMark, Record};
 
 use crate::redact::{RangeTexts, redacted};
 

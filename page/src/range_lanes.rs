@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use profiler_core::record::{NameId, RangeEvent, RangeEventKind};
+use gpuwhy_trace::record::{NameId, RangeEvent, RangeEventKind};
 use rustc_hash::FxHashMap;
 
 use crate::device::Context;

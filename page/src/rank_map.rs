@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use gpuwhy_import::Observer;
+use gpuwhy_report::capture::Captures;
+use gpuwhy_trace::dictionary::Dictionary;
 use profiler_core::attribution::leaf::{Group, Leaf};
 use profiler_core::attribution::segments::Segment;
-use profiler_core::capture::Captures;
-use profiler_core::dictionary::Dictionary;
 
 /// Columns of a rank: half as many at least, as two become one when time goes beyond the last.
 const COLUMNS: usize = 240;

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::io;
 
 use gpuwhy_import::Observer;
-use profiler_core::capture::Captures;
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event;
-use profiler_core::record::{Copy, CopyKind, Record, Timestamp};
+use gpuwhy_report::capture::Captures;
+use gpuwhy_report::words;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event;
+use gpuwhy_trace::record::{Copy, CopyKind, Record, Timestamp};
 use profiler_core::steps::LoggedStep;
 use profiler_core::whatif::ReplayedOperation;
-use profiler_core::words;
 
 use crate::block::Blocks;
 use crate::counter_lanes::{CounterLane, CounterLanes};
@@ -226,12 +226,12 @@ impl<'a> Recorder<'a> {
             }
             Place::Thread(id) => {
                 let columns = &["name", "result", "correlation"];
-                let label = thread(profiler_core::record::ThreadId(id));
+                let label = thread(gpuwhy_trace::record::ThreadId(id));
                 (Lane::new("thread", None, id.into(), columns).named(label), sums())
             }
             Place::Samples(id) => {
                 let columns = &["stack", "on_cpu", "runnable", "state"];
-                let label = thread(profiler_core::record::ThreadId(id));
+                let label = thread(gpuwhy_trace::record::ThreadId(id));
                 (Lane::new("samples", None, id.into(), columns).named(label), None)
             }
         };

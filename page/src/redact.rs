@@ -6,9 +6,9 @@
 
 use std::collections::BTreeSet;
 
-use profiler_core::dictionary::Dictionary;
-use profiler_core::process_info::ProcessInfo;
-use profiler_core::record::{NameId, RangeEvent, RangeEventKind};
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::process_info::ProcessInfo;
+use gpuwhy_trace::record::{NameId, RangeEvent, RangeEventKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Parts of a path from which on it is the same on every machine: libraries of Python and of the system.
@@ -142,7 +142,7 @@ pub(crate) fn redacted(
 
 #[cfg(test)]
 mod tests {
-    use profiler_core::record::{Frame, LaunchConfig, StackId, ThreadId, ThreadName};
+    use gpuwhy_trace::record::{Frame, LaunchConfig, StackId, ThreadId, ThreadName};
 
     use super::*;
 

@@ -2,13 +2,13 @@
 
 use std::io;
 
-use profiler_core::record::DeviceId;
-use profiler_core::report::{DeviceReport, Report};
+use gpuwhy_report::run::{DeviceReport, Report};
+use gpuwhy_trace::record::DeviceId;
 use profiler_core::whatif::{OperationClass, ReplayedOperation, SCENARIO_COUNT, ScenarioKind};
 use serde::Serialize;
 
 use crate::block::{BlockId, Blocks, Bytes};
-use profiler_core::words;
+use gpuwhy_report::words;
 
 /// Steps of a device that the page can replay.
 const STEPS: usize = 3;

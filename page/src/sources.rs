@@ -8,8 +8,8 @@ use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use profiler_core::record::Timestamp;
-use profiler_core::report::Report;
+use gpuwhy_report::run::Report;
+use gpuwhy_trace::record::Timestamp;
 use serde::Serialize;
 
 use crate::html::shown;

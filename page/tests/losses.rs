@@ -1,10 +1,10 @@
 //! What has no place in the timeline is counted, in the page and for the command.
 
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event::Event;
-use profiler_core::process_info::{End, ProcessInfo};
-use profiler_core::record::{Kernel, LaunchConfig, Loss, RangeEvent, RangeEventKind, Record, ThreadId};
-use profiler_core::trace::TraceWriter;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::format::TraceWriter;
+use gpuwhy_trace::process_info::{End, ProcessInfo};
+use gpuwhy_trace::record::{Kernel, LaunchConfig, Loss, RangeEvent, RangeEventKind, Record, ThreadId};
 
 use crate::page::{Stage, at, launches, options};
 

@@ -2,15 +2,15 @@
 
 use gpuwhy_import::{TraceFile, unwatched};
 use gpuwhy_page::write_ranks;
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event::Event;
-use profiler_core::process_info::{End, ProcessInfo};
-use profiler_core::ranks::{Collectives, RankTrace, RanksReport};
-use profiler_core::record::{
+use gpuwhy_report::ranks::{Collectives, RankTrace, RanksReport};
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::format::TraceWriter;
+use gpuwhy_trace::process_info::{End, ProcessInfo};
+use gpuwhy_trace::record::{
     ApiCall, ApiDomain, ApiFunction, ContextId, CorrelationId, DeviceId, Kernel, LaunchConfig, Loss, Record, StreamId,
     ThreadId,
 };
-use profiler_core::trace::TraceWriter;
 
 use crate::page::{Stage, at};
 

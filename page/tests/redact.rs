@@ -4,14 +4,14 @@ use std::fs::{self, File};
 use std::time::{Duration, SystemTime};
 
 use gpuwhy_page::Options;
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event::Event;
-use profiler_core::process_info::{End, ProcessInfo};
-use profiler_core::record::{
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::format::TraceWriter;
+use gpuwhy_trace::process_info::{End, ProcessInfo};
+use gpuwhy_trace::record::{
     ApiCall, ApiDomain, ApiFunction, CorrelationId, Frame, HostSample, Kernel, LaunchConfig, Loss, RangeEvent,
     RangeEventKind, Record, StackId, StreamId, ThreadId, ThreadName, ThreadState,
 };
-use profiler_core::trace::TraceWriter;
 use serde_json::Value;
 
 use crate::page::{Page, Stage, at, options};

@@ -19,9 +19,9 @@ use std::collections::VecDeque;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::*;
 use profiler_core::attribution::Attributor;
-use profiler_core::dictionary::Dictionary;
-use profiler_core::record::*;
 use profiler_core::steps::{LaunchKind, StepDetector};
 
 const OPERATIONS: u64 = 500_000;

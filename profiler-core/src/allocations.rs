@@ -10,9 +10,8 @@
 
 use std::collections::BTreeMap;
 
+use gpuwhy_trace::record::{CorrelationId, DeviceId, MemoryEvent, MemoryKind, MemoryOperation, Timestamp};
 use rustc_hash::FxHashMap;
-
-use crate::record::{CorrelationId, DeviceId, MemoryEvent, MemoryKind, MemoryOperation, Timestamp};
 
 /// Allocations that are held at once and recognized when they are released (some 40 bytes each, 10 MB).
 const HELD_LIMIT: usize = 1 << 18;

@@ -28,4 +28,4 @@ pub(crate) const SYNC_SLACK_NANOS: u64 = 20_000;
 
 /// A group other than computation is the verdict when this part of steady time is recoverable: without its cause the
 /// program would be 1.18 times as fast.
-pub(crate) const WORTH_SHARE: f64 = 0.15;
+pub const WORTH_SHARE: f64 = 0.15;

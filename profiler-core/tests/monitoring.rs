@@ -1,11 +1,11 @@
 //! The division of a monitored time, with a known truth: made programs, of which the device's busy time and moments of
 //! the launching thread are sampled, and no work is recorded.
 
+use gpuwhy_trace::counters::{ChipName, CounterEvent, Metric, MetricList, MetricSet, Sample};
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::*;
 use profiler_core::attribution::leaf::Group;
-use profiler_core::counters::{ChipName, CounterEvent, Metric, MetricList, MetricSet, Sample};
-use profiler_core::dictionary::Dictionary;
 use profiler_core::monitoring::Monitoring;
-use profiler_core::record::*;
 
 const START: u64 = 1_790_000_000_000_000_000;
 const MILLI: u64 = 1_000_000;

@@ -3,8 +3,8 @@
 //! Times are microseconds from the entry of the first call. Kernels that follow each other in a stream are 0.9 us apart
 //! at best while nothing else was seen, and nodes of a graph 0.096 us.
 
+use gpuwhy_trace::record::{CorrelationId, DeviceId, StreamId, ThreadId};
 use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf};
-use profiler_core::record::{CorrelationId, DeviceId, StreamId, ThreadId};
 use profiler_core::steps::{StepSeries, StepSource};
 use profiler_core::whatif::ScenarioKind::{
     self, CommunicationHidden, CopiesOverlapped, DataReady, DeviceOnly, LaunchesFree, NoAllocations, NoHostWork,

@@ -2,7 +2,7 @@
 //! and watermarks change nothing, and damaged input only makes the answer worse.
 
 use crate::whatif_program::{Act, DEVICE, MACHINE, STEPS};
-use profiler_core::record::{CorrelationId, DeviceId, StreamId, ThreadId};
+use gpuwhy_trace::record::{CorrelationId, DeviceId, StreamId, ThreadId};
 use profiler_core::whatif::{Call, CallClass, LaunchedBy, Operation, OperationClass, ScenarioKind, Simulation};
 use proptest::prelude::*;
 

@@ -1,7 +1,7 @@
 //! The base replay against recorded traces of real programs: does it reproduce their step times?
 
 use crate::reference_trace::load;
-use profiler_core::record::DeviceId;
+use gpuwhy_trace::record::DeviceId;
 use profiler_core::steps::{StepSeries, StepSource};
 use profiler_core::whatif::{Operation, Refusal, ScenarioKind, Simulation, WhatIf};
 

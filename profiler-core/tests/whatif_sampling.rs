@@ -1,7 +1,7 @@
 //! A long run is replayed in bursts of its steps: their answer against that of all steps.
 
 use crate::whatif_program::{Act, DEVICE, MACHINE, Recording, STEPS};
-use profiler_core::record::CorrelationId;
+use gpuwhy_trace::record::CorrelationId;
 use profiler_core::whatif::{Call, LaunchedBy, Operation, OperationClass, WhatIf};
 
 const MS: u64 = 1_000_000;

@@ -1,10 +1,10 @@
 //! A client that falls behind gives the replay up and loses nothing else.
 
-use profiler_core::attribution::Attributor;
-use profiler_core::dictionary::Dictionary;
-use profiler_core::record::{
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::{
     ApiCall, ApiDomain, ApiFunction, CorrelationId, Kernel, LaunchConfig, Record, StreamId, ThreadId, Timestamp,
 };
+use profiler_core::attribution::Attributor;
 
 /// 1,000 launches of 5 us, each with a kernel of 20 us, flushed every 100; the replay ends after `stop_after` of them.
 fn run(stop_after: Option<u32>) -> Attributor {

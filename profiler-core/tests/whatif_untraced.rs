@@ -1,6 +1,6 @@
 //! The step without tracing, of programs whose untraced version can be run.
 
-use profiler_core::record::{CorrelationId, DeviceId, StreamId, ThreadId};
+use gpuwhy_trace::record::{CorrelationId, DeviceId, StreamId, ThreadId};
 use profiler_core::whatif::ScenarioKind::{self, CopiesOverlapped, DeviceOnly, LaunchesFree, NoSyncs};
 use profiler_core::whatif::{Call, CallClass, LaunchedBy, Operation, OperationClass, Simulation, WhatIf};
 

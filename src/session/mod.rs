@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
+use gpuwhy_report::run::Report;
 use parking_lot::Mutex;
-use profiler_core::report::Report;
 
 use self::functions::Collector;
 use crate::range::{self, Range, Steps};

@@ -67,13 +67,19 @@ fn the_public_interface_is_the_one_that_was_agreed() {
 
 #[test]
 fn what_a_report_and_a_comparison_hold_is_what_was_agreed() {
-    let Some(json) = rustdoc("profiler-core", &["--features", "serde"]) else { return };
     // Where they are defined: rustdoc knows them by that path.
-    let names = [
-        "profiler_core::report::model::Report",
-        "profiler_core::diff::model::Diff",
-        "profiler_core::diff::model::Refusal",
+    let roots = [
+        "gpuwhy_report::run::model::Report",
+        "gpuwhy_report::diff::model::Diff",
+        "gpuwhy_report::diff::model::Refusal",
     ];
-    let lines = Api::reached_from(&json, &names).lines();
+    let (mut names, mut lines) = (BTreeSet::from(roots.map(str::to_owned)), BTreeSet::new());
+    // From the top down: each package adds the types of those below it.
+    for package in ["gpuwhy-report", "profiler-core", "gpuwhy-trace"] {
+        let Some(json) = rustdoc(package, &["--features", "serde"]) else { return };
+        let api = Api::reached_from(&json, &names);
+        lines.extend(api.lines());
+        names.extend(api.beyond);
+    }
     agreed(lines, "report.txt");
 }

@@ -4,33 +4,42 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+/// Packages whose types are a part of a report.
+const OURS: [&str; 2] = ["profiler_core::", "gpuwhy_trace::"];
+
 /// The items of a crate.
 pub struct Api<'a> {
     json: &'a Value,
     /// The types that count; all items where it is not given.
     reached: Option<BTreeSet<u64>>,
+    /// Types of other packages that those lead to.
+    pub beyond: BTreeSet<String>,
 }
 
 impl<'a> Api<'a> {
     /// All public items.
     pub fn new(json: &'a Value) -> Self {
-        Self { json, reached: None }
+        Self { json, reached: None, beyond: BTreeSet::new() }
     }
 
-    /// The types of these names, and those that a caller comes to from there: by fields, variants and what methods
-    /// answer.
-    pub fn reached_from(json: &'a Value, names: &[&str]) -> Self {
+    /// The types of this package with these names, and those that a caller comes to from there: by fields, variants and
+    /// what methods answer.
+    pub fn reached_from(json: &'a Value, names: &BTreeSet<String>) -> Self {
         let paths = json["paths"].as_object().expect("rustdoc has paths");
         let name_of = |path: &Value| items(path).iter().map(text).collect::<Vec<_>>().join("::");
-        let roots = paths.iter().filter(|(_, of)| names.contains(&&*name_of(&of["path"])));
+        let roots = paths.iter().filter(|(_, of)| of["crate_id"] == 0 && names.contains(&name_of(&of["path"])));
         let mut left: Vec<u64> = roots.filter_map(|(id, _)| id.parse().ok()).collect();
-        assert_eq!(left.len(), names.len(), "{names:?}");
-        let mut api = Self { json, reached: None };
+        let mut api = Self::new(json);
+        let own = format!("{}::", text(&api.item(&json["root"]).expect("rustdoc names the root")["name"]));
+        assert_eq!(left.len(), names.iter().filter(|name| name.starts_with(&own)).count(), "{names:?}");
         let mut reached = BTreeSet::new();
         while let Some(id) = left.pop() {
             let local = api.item(&id.into()).filter(|item| item["crate_id"] == 0);
             if let Some(item) = local.filter(|_| reached.insert(id)) {
                 api.leads_to(item, &mut left);
+            } else if let Some(other) = paths.get(&id.to_string()).filter(|of| of["crate_id"] != 0) {
+                let name = name_of(&other["path"]);
+                api.beyond.extend(Some(name).filter(|name| OURS.iter().any(|own| name.starts_with(own))));
             }
         }
         api.reached = Some(reached);

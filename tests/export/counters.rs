@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use profiler_core::counters::{ChipName, CounterEvent, GaugeReading, Metric, MetricList, MetricSet, Sample, Throttle};
-use profiler_core::event::Event;
-use profiler_core::record::{DeviceId, Timestamp};
-use profiler_core::trace::{TraceReader, TraceWriter};
+use gpuwhy_trace::counters::{ChipName, CounterEvent, GaugeReading, Metric, MetricList, MetricSet, Sample, Throttle};
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::format::{TraceReader, TraceWriter};
+use gpuwhy_trace::record::{DeviceId, Timestamp};
 use rusqlite::Connection;
 use serde_json::Value;
 

@@ -6,9 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use profiler_core::event::Event;
-use profiler_core::record::{RangeEvent, RangeEventKind, Record};
-use profiler_core::trace::{TraceReader, TraceWriter};
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::format::{TraceReader, TraceWriter};
+use gpuwhy_trace::record::{RangeEvent, RangeEventKind, Record};
 use serde_json::Value;
 
 use super::{play, python};

@@ -2,14 +2,14 @@
 
 use std::fs::File;
 
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event::Event;
-use profiler_core::process_info::{End, ProcessInfo};
-use profiler_core::record::{
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::format::TraceWriter;
+use gpuwhy_trace::process_info::{End, ProcessInfo};
+use gpuwhy_trace::record::{
     ApiCall, ApiDomain, ApiFunction, CorrelationId, DeviceId, Frame, HostSample, Kernel, LaunchConfig, Loss, Record,
     StackId, StreamId, ThreadId, Timestamp,
 };
-use profiler_core::trace::TraceWriter;
 use serde_json::{Value, json};
 
 use super::{gpuwhy, play};

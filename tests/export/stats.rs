@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::process::Output;
 
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event::Event;
-use profiler_core::process_info::{End, ProcessInfo};
-use profiler_core::record::{HostSample, Loss, Record, StackId, ThreadId, ThreadState, Timestamp};
-use profiler_core::trace::TraceWriter;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::format::TraceWriter;
+use gpuwhy_trace::process_info::{End, ProcessInfo};
+use gpuwhy_trace::record::{HostSample, Loss, Record, StackId, ThreadId, ThreadState, Timestamp};
 use serde_json::Value;
 
 use super::{chrome, gpuwhy, nanos, play, rows};

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use profiler_core::event::Event;
-use profiler_core::record::{Record, Timestamp};
-use profiler_core::trace::{TraceReader, TraceWriter};
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::format::{TraceReader, TraceWriter};
+use gpuwhy_trace::record::{Record, Timestamp};
 use serde_json::{Value, json};
 
 use super::{gpuwhy, play, play_rank};

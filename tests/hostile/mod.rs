@@ -72,8 +72,8 @@ fn traces() -> Vec<Vec<u8>> {
         assert!(stage.host(fixture).output().unwrap().status.success());
         fs::read(stage.path("trace.gpuwhy")).unwrap()
     });
-    let golden = ["1.0", "1.2", "1.3", "1.4", "1.5"]
-        .map(|version| root(&format!("profiler-core/tests/golden/trace-{version}.bin")));
+    let golden =
+        ["1.0", "1.2", "1.3", "1.4", "1.5"].map(|version| root(&format!("trace/tests/golden/trace-{version}.bin")));
     played.into_iter().chain(golden).collect()
 }
 

@@ -1,8 +1,8 @@
 //! Each trace as a whole: the account is exact, and the verdict is the one that a person reading the timeline gives.
 
 use gpuwhy::open;
+use gpuwhy_report::run::Report;
 use profiler_core::attribution::leaf::{Group, Leaf};
-use profiler_core::report::Report;
 use profiler_core::whatif::ScenarioKind;
 
 use super::oracle::{self, Kind, Span, Trace, merged, union, without};

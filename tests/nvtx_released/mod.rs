@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::{Stage, stderr};
-use profiler_core::record::{Payload, RangeEventKind};
+use gpuwhy_trace::record::{Payload, RangeEventKind};
 
 /// Version 3, a header only.
 const HEADER: (&str, &str) = ("nvidia-nvtx==13.0.85", "nvidia/cu13/include");

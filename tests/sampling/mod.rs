@@ -10,11 +10,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::support::{Stage, stderr};
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event::Event;
-use profiler_core::process_info::ProcessInfo;
-use profiler_core::record::{HostSample, InterpreterLock, Loss, Record, ThreadState, Timestamp};
-use profiler_core::trace::TraceReader;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::format::TraceReader;
+use gpuwhy_trace::process_info::ProcessInfo;
+use gpuwhy_trace::record::{HostSample, InterpreterLock, Loss, Record, ThreadState, Timestamp};
 
 /// What a trace says about host threads.
 struct Looks {

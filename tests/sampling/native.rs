@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use profiler_core::record::ThreadState;
+use gpuwhy_trace::record::ThreadState;
 
 use super::{Looks, python};
 use crate::support::{Stage, stderr};

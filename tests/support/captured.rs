@@ -6,9 +6,9 @@ use std::io::BufReader;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use profiler_core::event::Event;
-use profiler_core::record::{CaptureMark, Record};
-use profiler_core::trace::TraceReader;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::format::TraceReader;
+use gpuwhy_trace::record::{CaptureMark, Record};
 
 use crate::support::{Stage, stderr};
 

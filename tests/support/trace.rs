@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event::Event;
-use profiler_core::record::{RangeEvent, Record};
-use profiler_core::trace::TraceReader;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::format::TraceReader;
+use gpuwhy_trace::record::{RangeEvent, Record};
 
 /// The range events of a trace in their order, and what they refer to.
 pub fn ranges(trace: &Path) -> (Vec<RangeEvent>, Dictionary) {

@@ -6,7 +6,7 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use profiler_core::cost::calibration::{self, Entry, LARGEST_FILE};
+use gpuwhy_trace::cost::calibration::{self, Entry, LARGEST_FILE};
 
 /// Where the file of this user lies.
 ///
@@ -57,8 +57,8 @@ pub fn add(path: &Path, entry: Entry) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use profiler_core::cost::Prices;
-    use profiler_core::cost::calibration::Machine;
+    use gpuwhy_trace::cost::Prices;
+    use gpuwhy_trace::cost::calibration::Machine;
 
     use super::*;
 

@@ -10,19 +10,18 @@ pub mod program;
 
 use std::env;
 use std::fmt::Write as _;
-use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use anyhow::{Context, Result, bail};
 use gpuwhy_inject::config;
-use profiler_core::cost::Prices;
-use profiler_core::cost::calibration::{Entry, Machine, processor_in};
-use profiler_core::cost::prices::NAMES;
-use profiler_core::report::Report;
+use gpuwhy_report::run::Report;
+use gpuwhy_trace::cost::Prices;
+use gpuwhy_trace::cost::calibration::{Entry, Machine, processor_in};
+use gpuwhy_trace::cost::prices::NAMES;
 
 use self::prices::{Round, Samples};
 use crate::install_paths;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use profiler_core::cost::Prices;
-use profiler_core::cost::prices::{LARGEST, NAMES};
+use gpuwhy_trace::cost::Prices;
+use gpuwhy_trace::cost::prices::{LARGEST, NAMES};
 
 use super::program::{COPY_PAIR, LONG, SHORT};
 

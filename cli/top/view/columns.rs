@@ -1,7 +1,7 @@
 //! The table of processes: which columns fit, and what stands in them.
 
+use gpuwhy_report::text_format::duration;
 use profiler_core::attribution::leaf::Group;
-use profiler_core::text_format::duration;
 
 use crate::terminal::cut;
 use crate::top::process::{Presence, Process};

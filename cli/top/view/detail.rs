@@ -1,7 +1,7 @@
 //! The chosen process: its time by cause, why, what to do, and where the time goes.
 
+use gpuwhy_report::text_format::{duration, lines};
 use profiler_core::attribution::leaf::Group;
-use profiler_core::text_format::{duration, lines};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;

@@ -7,7 +7,7 @@ pub mod columns;
 mod detail;
 pub mod look;
 
-use profiler_core::text_format::duration;
+use gpuwhy_report::text_format::duration;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};

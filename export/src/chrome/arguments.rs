@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use profiler_core::dictionary::Dictionary;
-use profiler_core::geometry::{Geometry, Multiprocessors, WARP_THREADS};
-use profiler_core::record::{Kernel, Payload, RangeEvent, Timestamp};
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::geometry::{Geometry, Multiprocessors, WARP_THREADS};
+use gpuwhy_trace::record::{Kernel, Payload, RangeEvent, Timestamp};
 
 use crate::collectives::Note;
 use crate::json::quoted;
@@ -72,7 +72,7 @@ pub fn annotation(event: &RangeEvent, dictionary: &Dictionary) -> String {
 
 #[cfg(test)]
 mod tests {
-    use profiler_core::record::{Device, DeviceId, LaunchConfig};
+    use gpuwhy_trace::record::{Device, DeviceId, LaunchConfig};
 
     use super::*;
 

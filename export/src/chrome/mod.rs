@@ -14,9 +14,9 @@ mod steps;
 
 use std::io::{self, Write};
 
-use profiler_core::event::Event;
-use profiler_core::process_info::ProcessInfo;
-use profiler_core::record::{Device, Record};
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::process_info::ProcessInfo;
+use gpuwhy_trace::record::{Device, Record};
 
 use crate::counters::CounterValues;
 use crate::destination::Destination;

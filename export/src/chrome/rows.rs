@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::io::{self, Write};
 
-use profiler_core::attribution::api::without_suffix;
-use profiler_core::dictionary::Dictionary;
-use profiler_core::process_info::ProcessInfo;
-use profiler_core::record::{
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::process_info::ProcessInfo;
+use gpuwhy_trace::record::{
     ApiCall, ApiDomain, CudaEvent, DeviceId, DeviceWork, Kernel, LaunchConfigId, Overhead, RangeEvent, RangeEventKind,
     Record, StreamId, Sync, SyncKind, Timestamp,
 };
+use profiler_core::attribution::api::without_suffix;
 use rustc_hash::FxHashMap;
 
 use super::arguments::{annotation, bandwidth, graph, notes, shape};

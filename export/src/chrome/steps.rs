@@ -4,10 +4,10 @@
 //! from that launching call to the one that begins the next step. The engine remembers the newest steps only, so they
 //! are collected as it finds them.
 
-use profiler_core::capture::Captures;
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event::Event;
-use profiler_core::record::{ApiCall, CorrelationId, DeviceId, DeviceWork, Record, ThreadId, Timestamp};
+use gpuwhy_report::capture::Captures;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::record::{ApiCall, CorrelationId, DeviceId, DeviceWork, Record, ThreadId, Timestamp};
 use profiler_core::steps::StepSource;
 use rustc_hash::FxHashMap;
 

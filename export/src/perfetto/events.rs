@@ -2,26 +2,25 @@
 
 use std::io::{self, Write};
 
-use profiler_core::allocations::Holdings;
-use profiler_core::attribution::api::without_suffix;
-use profiler_core::dictionary::Dictionary;
-use profiler_core::process_info::ProcessInfo;
-use profiler_core::record::{
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::process_info::ProcessInfo;
+use gpuwhy_trace::record::{
     ApiDomain, CorrelationId, DeviceId, DeviceWork, MemoryEvent, NameId, RangeEvent, RangeEventKind, Record, StreamId,
     ThreadId, Timestamp,
 };
+use profiler_core::allocations::Holdings;
+use profiler_core::attribution::api::without_suffix;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::packets::{Arrow, Note, Packets, Track, TrackOrigin};
 use super::wire::{Message, field};
-use crate::collectives;
 use crate::correlations::Correlations;
 use crate::counters::CounterValue;
 use crate::names::{Names, demangled};
 use crate::order::Order;
 use crate::prescan::Prescan;
 use crate::tracks::Tracks;
-use crate::{kineto_names, process_names};
+use crate::{collectives, kineto_names, process_names};
 
 /// Kinds of tracks, in the upper byte of their number.
 pub(super) mod kind {

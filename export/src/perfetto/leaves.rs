@@ -5,8 +5,8 @@
 
 use std::io::{self, Write};
 
+use gpuwhy_report::run::DeviceReport;
 use profiler_core::attribution::leaf::Leaf;
-use profiler_core::report::DeviceReport;
 
 use super::events::{Events, kind, track};
 use super::packets::{Arrow, Note};

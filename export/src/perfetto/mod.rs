@@ -13,7 +13,7 @@ mod wire;
 use std::collections::BTreeSet;
 use std::io;
 
-use profiler_core::event::Event;
+use gpuwhy_trace::event::Event;
 
 use crate::attributed::attributed;
 use crate::counters::CounterValues;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use profiler_core::record::Timestamp;
+use gpuwhy_trace::record::Timestamp;
 use rustc_hash::FxHashMap;
 
 use super::wire::{Message, field};

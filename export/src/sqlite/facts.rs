@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use profiler_core::process_info::ProcessInfo;
-use profiler_core::record::{ThreadId, Timestamp};
+use gpuwhy_trace::process_info::ProcessInfo;
+use gpuwhy_trace::record::{ThreadId, Timestamp};
 use rusqlite::{Connection, Result, params};
 
 use crate::process_names;

@@ -3,8 +3,8 @@
 //! Names are those of nsys where it has the metric, so that scripts find "SMs Active"; values are whole, as there. The
 //! device is the lowest byte of `typeId`.
 
-use profiler_core::counters::{CounterEvent, Metric};
-use profiler_core::record::{DeviceId, Timestamp};
+use gpuwhy_trace::counters::{CounterEvent, Metric};
+use gpuwhy_trace::record::{DeviceId, Timestamp};
 use rusqlite::{CachedStatement, Connection, Result, params};
 use rustc_hash::FxHashSet;
 

@@ -4,7 +4,7 @@
 //! one is empty, as soon as anything is known of managed memory. The host's instructions are numbers: which function
 //! they lie in is not looked up.
 
-use profiler_core::record::{ManagedEvent, ManagedKind};
+use gpuwhy_trace::record::{ManagedEvent, ManagedKind};
 use rusqlite::{CachedStatement, Connection, Result, params};
 
 use super::facts::global_pid;

@@ -10,8 +10,8 @@ mod insert;
 mod managed;
 mod rows;
 
-use profiler_core::event::Event;
-use profiler_core::record::Timestamp;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::record::Timestamp;
 use rusqlite::Connection;
 
 use crate::destination::Destination;

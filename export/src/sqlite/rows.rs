@@ -3,8 +3,8 @@
 //! Texts are numbered by `StringIds`: the names of the trace keep their ids, and what is derived from them (demangled
 //! and short names of kernels) gets ids behind a bound that no trace reaches.
 
-use profiler_core::dictionary::Dictionary;
-use profiler_core::record::{
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::{
     ApiCall, ApiDomain, ContextId, Copy, CopyKind, CudaEvent, Kernel, MemoryEvent, MemoryKind, MemoryOperation, Memset,
     NameId, Overhead, OverheadKind, Payload, RangeEvent, RangeEventKind, Record, Sync, SyncKind, ThreadId, Timestamp,
 };

@@ -4,9 +4,9 @@
 
 use std::str::FromStr;
 
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event::Event;
-use profiler_core::record::{Record, Timestamp};
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::record::{Record, Timestamp};
 
 use crate::error::ExportError;
 use crate::ranges::{OpenRanges, Range};

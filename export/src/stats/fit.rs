@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::io;
 use std::str::FromStr;
 
-use profiler_core::text_format::printable;
+use gpuwhy_report::text_format::printable;
 
 use super::number::grouped;
 use super::table::{Cell, Heading, RowSink};

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use profiler_core::text_format::printable;
+use gpuwhy_report::text_format::printable;
 
 use super::fit::{TableWidth, Widths, cut, fitting};
 use super::number::plain;

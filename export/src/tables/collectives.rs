@@ -1,9 +1,10 @@
 //! The tables of collectives: operations with their kernels, and communicators.
 
-use profiler_core::collective::{Algorithm, Basis, Collective, Communicator, DataType, Function, Joiner, Protocol};
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event::Event;
-use profiler_core::record::Timestamp;
+use gpuwhy_trace::collective::{Algorithm, Communicator, DataType, Function, Protocol};
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::record::Timestamp;
+use profiler_core::collective::{Basis, Collective, Joiner};
 
 use super::cell::{Cell, Column, Kind};
 use super::records::table;

@@ -13,11 +13,12 @@ mod nested;
 mod records;
 mod reported;
 
+use gpuwhy_trace::collective::Communicator;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::record::{NameId, RangeEventKind, Record, Timestamp};
 use profiler_core::attribution::api::without_suffix;
-use profiler_core::collective::{Collective, Communicator};
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event::Event;
-use profiler_core::record::{NameId, RangeEventKind, Record, Timestamp};
+use profiler_core::collective::Collective;
 use rustc_hash::FxHashMap;
 
 use crate::attributed::attributed_with_steps;

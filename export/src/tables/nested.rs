@@ -1,7 +1,7 @@
 //! The tables that only queries have: which ranges of the program are around which, and around which calls. Making them
 //! takes memory for every range (see `instances`).
 
-use profiler_core::dictionary::Dictionary;
+use gpuwhy_trace::dictionary::Dictionary;
 
 use super::cell::{Cell, Column, Kind};
 use super::records::table;

@@ -2,12 +2,12 @@
 //!
 //! A table is declared together with the function that fills a row, value beside column, so that they cannot part.
 
-use profiler_core::attribution::is_communication;
-use profiler_core::dictionary::Dictionary;
-use profiler_core::record::{
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::{
     ApiCall, ApiDomain, ApiFunction, Copy, CudaEvent, HostSample, Kernel, LaunchConfig, ManagedEvent, ManagedKind,
     MemoryEvent, Memset, NameId, Overhead, Payload, RangeEvent, StackId, Sync, ThreadId, Timestamp,
 };
+use profiler_core::attribution::is_communication;
 use rustc_hash::FxHashMap;
 
 use super::cell::{Cell, Column, Kind};

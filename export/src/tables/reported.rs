@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
+use gpuwhy_report::run::library::Library;
+use gpuwhy_report::run::{ComputeLimits, DeviceReport, KernelLineRow, KernelRow, LibraryRow, NamedLimits, Report};
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::process_info::{End, ProcessInfo};
+use gpuwhy_trace::record::{Device, PcieLink, ThreadName};
 use profiler_core::attribution::leaf::{Leaf, Leaves};
 use profiler_core::counters::roofs::Limit;
-use profiler_core::dictionary::Dictionary;
-use profiler_core::process_info::{End, ProcessInfo};
-use profiler_core::record::{Device, PcieLink, ThreadName};
-use profiler_core::report::library::Library;
-use profiler_core::report::{ComputeLimits, DeviceReport, KernelLineRow, KernelRow, LibraryRow, NamedLimits, Report};
 use profiler_core::steps::{Step, StepSource};
 use serde_json::Value;
 

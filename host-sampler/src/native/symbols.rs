@@ -10,7 +10,7 @@ use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 
-use profiler_core::demangle;
+use gpuwhy_trace::demangle;
 use rustc_hash::FxBuildHasher;
 
 use super::elf::{self, DynamicSymbols};

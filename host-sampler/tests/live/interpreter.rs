@@ -11,10 +11,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+use gpuwhy_trace::record::ThreadState;
 use host_sampler::process::Process;
 use host_sampler::python::Python;
 use host_sampler::thread::Thread;
-use profiler_core::record::ThreadState;
 
 /// Minor versions of CPython 3 that the reader knows.
 const KNOWN: std::ops::RangeInclusive<u32> = 9..=14;

@@ -11,8 +11,8 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use profiler_core::kernels::PcWindow;
-use profiler_core::kernels::source::{Place, SourceMap};
+use gpuwhy_report::kernels::source::{Place, SourceMap};
+use gpuwhy_trace::kernels::PcWindow;
 
 pub use lines::Lines;
 pub use sass::Sass;

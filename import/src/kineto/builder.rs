@@ -7,18 +7,17 @@
 
 use std::collections::BTreeMap;
 
-use profiler_core::dictionary::Dictionary;
-use profiler_core::record::{
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::{
     ApiCall, ApiDomain, ApiFunction, ContextId, Copy, CorrelationId, DeviceId, Kernel, LaunchConfig, Memset, NameId,
     Overhead, OverheadKind, Record, StreamId, Sync, SyncKind, ThreadId, Timestamp,
 };
 use serde_json::value::RawValue;
 
 use super::collective::ProcessGroups;
-use super::copy_name;
 use super::row::{Category, Row};
 use super::scalar::Scalar;
-use super::time;
+use super::{copy_name, time};
 
 /// Operations without correlation must not be taken for the work of calls without one.
 const CALL_WITHOUT_CORRELATION: CorrelationId = CorrelationId(u32::MAX);

@@ -5,9 +5,9 @@
 
 use std::hash::Hasher as _;
 
-use profiler_core::collective::{CollectiveEvent, Communicator, DataType, Function, QueuedOperation};
-use profiler_core::dictionary::Dictionary;
-use profiler_core::record::{ApiCall, CorrelationId};
+use gpuwhy_trace::collective::{CollectiveEvent, Communicator, DataType, Function, QueuedOperation};
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::{ApiCall, CorrelationId};
 use rustc_hash::{FxHashMap, FxHasher};
 
 use super::row::CollectiveArguments;

@@ -2,7 +2,7 @@
 //!
 //! Kineto writes them nowhere else.
 
-use profiler_core::record::{CopyKind, MemoryKind};
+use gpuwhy_trace::record::{CopyKind, MemoryKind};
 
 /// What the name of a copy says; unknown where it says nothing.
 pub(super) fn path_of(name: &str) -> (CopyKind, MemoryKind, MemoryKind) {

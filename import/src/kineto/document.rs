@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use profiler_core::record::{Device, DeviceId};
+use gpuwhy_trace::record::{Device, DeviceId};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 

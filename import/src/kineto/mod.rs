@@ -29,12 +29,12 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use crate::bounded::Counted;
+use gpuwhy_report::run::Report;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::format::TraceWriter;
+use gpuwhy_trace::process_info::{End, ProcessInfo};
+use gpuwhy_trace::record::{Loss, NameId, RangeEvent, RangeEventKind, Record, ThreadId, Timestamp};
 use profiler_core::attribution::Attributor;
-use profiler_core::event::Event;
-use profiler_core::process_info::{End, ProcessInfo};
-use profiler_core::record::{Loss, NameId, RangeEvent, RangeEventKind, Record, ThreadId, Timestamp};
-use profiler_core::report::Report;
-use profiler_core::trace::TraceWriter;
 use serde::de::DeserializeSeed;
 
 use self::builder::{Builder, Range};

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::path::Path;
 
-use profiler_core::dictionary::Dictionary;
-use profiler_core::process_info::ProcessInfo;
-use profiler_core::record::{Context, ContextId, Device, DeviceId, StreamId, Timestamp};
-use profiler_core::text_format::printable;
+use gpuwhy_report::text_format::printable;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::process_info::ProcessInfo;
+use gpuwhy_trace::record::{Context, ContextId, Device, DeviceId, StreamId, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, Result};
 
 use super::schema::Schema;

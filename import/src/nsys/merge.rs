@@ -1,7 +1,7 @@
 //! The rows of all tables in one order: that in which a live run would have delivered them.
 
-use profiler_core::dictionary::Dictionary;
-use profiler_core::record::{Record, Timestamp};
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::{Record, Timestamp};
 use rusqlite::{Connection, Result, Rows};
 
 use super::queries::{Source, Statements};

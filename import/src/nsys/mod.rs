@@ -20,11 +20,11 @@ mod schema;
 use std::fs::File;
 use std::io::BufWriter;
 
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event::Event;
-use profiler_core::process_info::End;
-use profiler_core::record::{Loss, Timestamp};
-use profiler_core::trace::TraceWriter;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::format::TraceWriter;
+use gpuwhy_trace::process_info::End;
+use gpuwhy_trace::record::{Loss, Timestamp};
 
 pub(crate) use self::database::Database;
 use self::facts::Process;

@@ -1,7 +1,7 @@
 //! Rows of the file become records.
 
-use profiler_core::dictionary::Dictionary;
-use profiler_core::record::{
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::{
     ApiCall, ApiDomain, ApiFunction, ContextId, Copy, CopyKind, CorrelationId, CudaEvent, DeviceId, Kernel,
     LaunchConfig, ManagedEvent, ManagedKind, MemoryEvent, MemoryKind, MemoryOperation, Memset, NameId, Overhead,
     OverheadKind, Payload, RangeEvent, RangeEventKind, Record, StreamId, Sync, SyncKind, ThreadId, Timestamp,

@@ -6,12 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use profiler_core::counters::{
+use gpuwhy_report::text_format::printable;
+use gpuwhy_trace::counters::{
     ChipName, CounterEvent, CounterLoss, METRIC_LIMIT, Metric, MetricList, MetricSet, Sample,
 };
-use profiler_core::dictionary::Dictionary;
-use profiler_core::record::{DeviceId, Timestamp};
-use profiler_core::text_format::printable;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::{DeviceId, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, Result, Rows, Statement};
 use rustc_hash::FxHashMap;
 

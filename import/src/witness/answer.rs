@@ -1,6 +1,6 @@
 //! An answer to `hang`, which a process gives on its control socket. `docs/guide/control.md` defines the fields.
 
-use profiler_core::hang::{CommunicatorState, Outstanding, Witness};
+use gpuwhy_report::hang::{CommunicatorState, Outstanding, Witness};
 use serde_json::Value;
 
 /// Items of a list that are read, and letters of a text.

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use profiler_core::hang::{CommunicatorState, Outstanding, Witness};
+use gpuwhy_report::hang::{CommunicatorState, Outstanding, Witness};
 use serde_json::Value;
 
 /// Operations of a group that are not finished and are kept, the oldest.
@@ -140,7 +140,7 @@ fn text(of: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use profiler_core::hang::{HangKind, judge};
+    use gpuwhy_report::hang::{HangKind, judge};
     use serde_json::json;
 
     fn entry(number: u64, name: &str, sizes: &Value, state: &str) -> Value {

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use profiler_core::hang::Witness;
+use gpuwhy_report::hang::Witness;
 use serde_json::Value;
 
 /// A file may have so many bytes: answers of 10,000 ranks are some 5 MB.

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use gpuwhy_import::cubin::{Lines, Modules, Sass, file_of};
-use profiler_core::kernels::source::{Place, SourceMap as _};
-use profiler_core::kernels::{PcFunction, PcWindow};
+use gpuwhy_report::kernels::source::{Place, SourceMap as _};
+use gpuwhy_trace::kernels::{PcFunction, PcWindow};
 
 /// A file of the recorded modules.
 fn fixture(name: &str) -> Vec<u8> {

@@ -17,10 +17,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crossbeam_channel::Sender;
 use cupti_sys::{CallbackSite, Cupti, CuptiResult, Domain, Error};
+use gpuwhy_trace::cost::Mode;
+use gpuwhy_trace::record::{CaptureMark, Timestamp};
 use parking_lot::{Mutex, MutexGuard};
-use profiler_core::cost::Mode;
-use profiler_core::record::CaptureMark;
-use profiler_core::record::Timestamp;
 
 use crate::capture::plan::{Action, AtStep, AtStepAnswer, Event, Plan};
 use crate::capture::state::{CaptureState, PendingMark};

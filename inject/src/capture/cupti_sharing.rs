@@ -5,8 +5,8 @@
 
 use std::sync::atomic::Ordering;
 
-use profiler_core::record::CaptureMark;
-use profiler_core::record::Timestamp;
+use gpuwhy_trace::record::CaptureMark;
+use gpuwhy_trace::record::Timestamp;
 
 use crate::capture::controller::CaptureController;
 use crate::capture::plan::{Action, Event};

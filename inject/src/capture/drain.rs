@@ -6,8 +6,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use profiler_core::cost::Mode;
-use profiler_core::record::Timestamp;
+use gpuwhy_trace::cost::Mode;
+use gpuwhy_trace::record::Timestamp;
 
 use crate::capture::controller::CaptureController;
 use crate::cupti::other_tool::OtherToolDetector;

@@ -3,7 +3,7 @@
 //!
 //! No clock, thread or library: times are given.
 
-use profiler_core::record::{Timestamp, Trigger};
+use gpuwhy_trace::record::{Timestamp, Trigger};
 
 use crate::capture::plan::Plan;
 
@@ -82,8 +82,7 @@ impl Unobserved {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capture::plan::Action;
-    use crate::capture::plan::Event;
+    use crate::capture::plan::{Action, Event};
     use crate::config::request::Request;
 
     fn at(nanos: u64) -> Timestamp {

@@ -13,12 +13,12 @@ use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, Sender};
 use cupti_sys::{CompletedBuffer, Cupti};
-use profiler_core::capture::Captures;
-use profiler_core::event::{Event, Sink as _};
-use profiler_core::process_info::{End, ProcessInfo};
-use profiler_core::record::{ApiCall, CaptureMark, Kernel, Record, Timestamp};
-use profiler_core::text_format::printable;
-use profiler_core::utilization::UtilizationReading;
+use gpuwhy_report::capture::Captures;
+use gpuwhy_report::text_format::printable;
+use gpuwhy_trace::event::{Event, Sink as _};
+use gpuwhy_trace::process_info::{End, ProcessInfo};
+use gpuwhy_trace::record::{ApiCall, CaptureMark, Kernel, Record, Timestamp};
+use gpuwhy_trace::utilization::UtilizationReading;
 
 use crate::capture::controller::CaptureController;
 use crate::collect::costs::Costs;

@@ -1,6 +1,6 @@
 //! What tracing takes, and what follows from it: nodes of CUDA graphs are recorded where they cost little.
 
-use profiler_core::record::{Record, Timestamp};
+use gpuwhy_trace::record::{Record, Timestamp};
 
 use crate::capture::controller::CaptureController;
 use crate::config::{Graphs, Settings};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use profiler_core::record::Timestamp;
+use gpuwhy_trace::record::Timestamp;
 
 use crate::sys::clock::after;
 

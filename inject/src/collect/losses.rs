@@ -4,8 +4,8 @@ use std::mem;
 use std::sync::atomic::Ordering;
 
 use cupti_sys::CompletedBuffer;
-use profiler_core::dictionary::Dictionary;
-use profiler_core::record::Loss;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::Loss;
 
 use crate::capture::controller::CaptureController;
 use crate::message::Shared;

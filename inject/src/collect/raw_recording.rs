@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use cupti_sys::recording::{Meta, RecordingWriter};
 use cupti_sys::{CompletedBuffer, Cupti, Domain, RecordSizes};
+use gpuwhy_trace::process_info::ProcessInfo;
+use gpuwhy_trace::record::Timestamp;
 use host_sampler::own::Own;
-use profiler_core::process_info::ProcessInfo;
-use profiler_core::record::Timestamp;
 
 use crate::config;
 use crate::cupti::recorder;

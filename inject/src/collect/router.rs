@@ -9,9 +9,9 @@
 use std::collections::VecDeque;
 use std::mem;
 
-use profiler_core::capture::{MONITORED, OPEN_LIMIT};
-use profiler_core::event::Event;
-use profiler_core::record::{Record, Timestamp};
+use gpuwhy_report::capture::{MONITORED, OPEN_LIMIT};
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::record::{Record, Timestamp};
 
 use crate::collect::capture_filter::{CaptureFilter, Membership};
 
@@ -203,7 +203,7 @@ impl Router {
 
 #[cfg(test)]
 mod tests {
-    use profiler_core::record::{ApiCall, CorrelationId, Kernel, RangeEvent};
+    use gpuwhy_trace::record::{ApiCall, CorrelationId, Kernel, RangeEvent};
 
     use super::*;
 

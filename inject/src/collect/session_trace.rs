@@ -9,13 +9,13 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::{Event, Sink};
+use gpuwhy_trace::format::TraceWriter;
+use gpuwhy_trace::process_info::{End, ProcessInfo};
+use gpuwhy_trace::record::{Loss, Timestamp};
 use host_sampler::own::Own;
 use profiler_core::attribution::Attributor;
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event::{Event, Sink};
-use profiler_core::process_info::{End, ProcessInfo};
-use profiler_core::record::{Loss, Timestamp};
-use profiler_core::trace::TraceWriter;
 
 use crate::collect::router::Router;
 

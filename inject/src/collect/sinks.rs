@@ -7,12 +7,12 @@
 
 use std::sync::Arc;
 
-use profiler_core::capture::{Captures, MONITORED};
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event::{Event, Sink};
-use profiler_core::process_info::ProcessInfo;
-use profiler_core::record::{CaptureMark, Record, Trigger};
-use profiler_core::utilization::UtilizationReading;
+use gpuwhy_report::capture::{Captures, MONITORED};
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::{Event, Sink};
+use gpuwhy_trace::process_info::ProcessInfo;
+use gpuwhy_trace::record::{CaptureMark, Record, Trigger};
+use gpuwhy_trace::utilization::UtilizationReading;
 
 use crate::capture::controller::CaptureController;
 use crate::collect::trace_file::TraceFile;

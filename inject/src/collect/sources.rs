@@ -2,9 +2,9 @@
 //!
 //! Other threads hand over what is an event already: readings of counters, profiles of kernels.
 
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event::Event;
-use profiler_core::record::{HostSample, Record, StackId, Timestamp};
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::record::{HostSample, Record, StackId, Timestamp};
 
 use crate::cupti::decode::Decoder;
 use crate::nvtx;

@@ -1,15 +1,15 @@
 //! What is said of the run: the live line, the answer to somebody outside, and the text that the trace keeps.
 //!
-//! All of it is made from one report ([`profiler_core::report`]), so that they cannot differ.
+//! All of it is made from one report ([`gpuwhy_report::run`]), so that they cannot differ.
 
 use std::path::Path;
 
-use profiler_core::dictionary::Dictionary;
-use profiler_core::json_text::Object;
-use profiler_core::process_info::End;
-use profiler_core::record::{Loss, Timestamp};
-use profiler_core::report::Report;
-use profiler_core::trace::{STORED_REPORT_FROM, StoredReport};
+use gpuwhy_report::run::Report;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::format::{STORED_REPORT_FROM, StoredReport};
+use gpuwhy_trace::json_text::Object;
+use gpuwhy_trace::process_info::End;
+use gpuwhy_trace::record::{Loss, Timestamp};
 
 use crate::collect::live::Live;
 use crate::collect::sinks::Sinks;

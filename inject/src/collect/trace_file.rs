@@ -4,18 +4,17 @@
 //! everything goes on without the file.
 
 use std::fs::File;
-use std::io;
-use std::mem;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{io, mem};
 
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::{Event, Sink};
+use gpuwhy_trace::format::{StoredReport, TraceWriter};
+use gpuwhy_trace::process_info::ProcessInfo;
+use gpuwhy_trace::record::Timestamp;
+use gpuwhy_trace::utilization::{Utilization, UtilizationReading};
 use host_sampler::own::Own;
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event::{Event, Sink};
-use profiler_core::process_info::ProcessInfo;
-use profiler_core::record::Timestamp;
-use profiler_core::trace::{StoredReport, TraceWriter};
-use profiler_core::utilization::{Utilization, UtilizationReading};
 
 use crate::config::pattern::Expanded;
 use crate::config::{self, Settings};

@@ -1,9 +1,9 @@
 //! What decides from records and samples when a capture begins or ends: steps that are counted, and mode auto.
 
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::{Record, Timestamp};
 use profiler_core::attribution::Attributor;
-use profiler_core::dictionary::Dictionary;
 use profiler_core::monitoring::{BurstDecision, BurstLimits, BurstPlanner, MonitorView};
-use profiler_core::record::{Record, Timestamp};
 
 use crate::capture::controller::CaptureController;
 use crate::capture::plan::Event;

@@ -19,7 +19,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use profiler_core::cost::Mode;
+use gpuwhy_trace::cost::Mode;
 use profiler_core::monitoring::BurstLimits;
 
 use crate::config::pattern::Pattern;

@@ -6,16 +6,15 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use profiler_core::cost::Mode;
+use gpuwhy_trace::cost::Mode;
 
 use crate::config::choices::{CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, ReportStyle, Sampling};
-use crate::config::kernels;
 use crate::config::pattern::Pattern;
 use crate::config::request::{AtEnd, RangeKind, RangeName, Schedule};
 use crate::config::setting::Setting;
 pub use crate::config::setting::Variable;
 use crate::config::value::{is_off, on_or_off, or_off, parse_bytes, parse_duration, parse_percent};
-use crate::config::variable;
+use crate::config::{kernels, variable};
 use crate::log::Level;
 
 fn optional_pattern(text: &str) -> Option<Option<Pattern>> {

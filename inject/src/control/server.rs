@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use std::{io, process, thread};
 
 use crossbeam_channel::bounded;
+use gpuwhy_trace::json_text::Object;
 use host_sampler::own::{Identity, Own};
-use profiler_core::json_text::Object;
 
 use crate::capture::controller::CaptureController;
 use crate::capture::plan::{AtStep, AtStepAnswer, Event};

@@ -5,9 +5,9 @@
 
 use std::time::{Duration, Instant};
 
+use gpuwhy_trace::counters::GaugeReading;
+use gpuwhy_trace::record::{DeviceId, Timestamp};
 use nvml_sys::{Device, Field, FieldReading, Status};
-use profiler_core::counters::GaugeReading;
-use profiler_core::record::{DeviceId, Timestamp};
 
 /// Between two readings of energy, which take 2 to 18 ms (H200).
 const ENERGY_EVERY: Duration = Duration::from_secs(10);

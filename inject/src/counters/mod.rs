@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use cupti_sys::counters::Counters;
 use cupti_sys::counters::sets::Links;
 use cupti_sys::{Cupti, devices_in_use};
-use profiler_core::counters::{self, CounterEvent};
-use profiler_core::record::DeviceId;
+use gpuwhy_trace::counters::{self, CounterEvent};
+use gpuwhy_trace::record::DeviceId;
 
 use crate::capture::controller::CaptureController;
 use crate::config::{GpuMetrics, Settings};

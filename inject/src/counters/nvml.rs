@@ -1,9 +1,9 @@
 //! NVML, loaded once, and its handle of each device, by which gauges and utilization are read.
 
 use cupti_sys::{DriverDevice, driver_devices};
+use gpuwhy_trace::record::DeviceId;
+use gpuwhy_trace::utilization::Absence;
 use nvml_sys::{Device, LoadError, Nvml, Status};
-use profiler_core::record::DeviceId;
-use profiler_core::utilization::Absence;
 
 /// The devices that the driver shows, and their handles.
 #[derive(Debug)]

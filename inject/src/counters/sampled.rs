@@ -5,8 +5,8 @@ use cupti_sys::counters::refusal::Refusal;
 use cupti_sys::counters::sampling::{Interval, SampleTime, Sampler, Settings};
 use cupti_sys::counters::sets::{self, Links, Quantity};
 use cupti_sys::{CuptiResult, DriverDevice, Error};
-use profiler_core::counters::{self, ChipName, CounterEvent, CounterLoss, Metric, MetricList, MetricSet, Sample};
-use profiler_core::record::{DeviceId, Timestamp};
+use gpuwhy_trace::counters::{self, ChipName, CounterEvent, CounterLoss, Metric, MetricList, MetricSet, Sample};
+use gpuwhy_trace::record::{DeviceId, Timestamp};
 
 use crate::counters::pace::Pace;
 use crate::counters::turns::Turn;

@@ -6,9 +6,9 @@
 use std::time::{Duration, Instant};
 
 use cupti_sys::devices_in_use;
+use gpuwhy_trace::record::DeviceId;
+use gpuwhy_trace::utilization::{Absence, Counter, DeviceUtilization, UtilizationReading};
 use nvml_sys::{Device, Metric, Sample};
-use profiler_core::record::DeviceId;
-use profiler_core::utilization::{Absence, Counter, DeviceUtilization, UtilizationReading};
 
 use crate::counters::nvml::{Devices, absence};
 

@@ -6,7 +6,7 @@ use cupti_sys::record::{
     ContextRecord, CudaEventRecord, DeviceRecord, MemcpyP2pRecord, MemcpyRecord, MemoryPoolRecord, MemsetRecord,
     OverheadRecord, SyncRecord,
 };
-use profiler_core::record::{
+use gpuwhy_trace::record::{
     Context, ContextId, Copy, CopyKind, CorrelationId, CudaEvent, Device, DeviceId, MemoryEvent, MemoryKind,
     MemoryOperation, Memset, Overhead, OverheadKind, StreamId, Sync, SyncKind, ThreadId, Timestamp,
 };

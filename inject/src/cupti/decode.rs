@@ -8,13 +8,13 @@ use std::ffi::{CStr, CString};
 
 use cupti_sys::record::{Activity, ApiRecord, GraphTraceRecord, KernelRecord, MemoryRecord};
 use cupti_sys::{Cupti, DeviceLink, Domain, DriverDevice, abi};
-use nvml_sys::Nvml;
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event::Event;
-use profiler_core::record::{
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::record::{
     ApiCall, ApiDomain, ApiFunction, ApiFunctionId, ContextId, CorrelationId, DeviceId, Kernel, LaunchConfig,
     LaunchConfigId, MemoryEvent, MemoryOperation, NameId, PcieLink, Record, StreamId, ThreadId, Timestamp,
 };
+use nvml_sys::Nvml;
 use rustc_hash::FxBuildHasher;
 
 use crate::cupti::kinds::LAST_CALLBACK_ID;
@@ -343,7 +343,7 @@ impl KnownKernel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use profiler_core::dictionary::CONFIG_LIMIT;
+    use gpuwhy_trace::dictionary::CONFIG_LIMIT;
 
     fn launched(names: &mut KernelNames, dictionary: &mut Dictionary, name: &CStr, blocks: u32) -> (String, u32) {
         names.next_buffer();

@@ -9,8 +9,8 @@
 
 use std::collections::HashMap;
 
-use profiler_core::cost::GRAPH_NODE_NANOS;
-use profiler_core::record::{Kernel, Timestamp};
+use gpuwhy_trace::cost::GRAPH_NODE_NANOS;
+use gpuwhy_trace::record::{Kernel, Timestamp};
 
 /// Nodes are recorded when they take less than this part of the time of their graphs.
 const CHEAP: f64 = 0.02;

@@ -2,7 +2,7 @@
 //!
 //! No clock or library: what was seen comes with its time.
 
-use profiler_core::record::Timestamp;
+use gpuwhy_trace::record::Timestamp;
 
 /// So many calls of ours in a row without a request for a buffer, over so long, mean that somebody else is asked.
 /// Flushes may follow each other within 10 ms, and the buffer of the last call may come back a moment after its flush.

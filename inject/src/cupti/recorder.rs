@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use cupti_sys::{CallbackSite, Cupti, Domain, Error, Kind, ResourceCallback, Subscriber, ThreadIdType};
-use profiler_core::cost::Mode;
+use gpuwhy_trace::cost::Mode;
 
 use crate::cupti::kinds;
 use crate::cupti::ownership::CuptiOwnership;

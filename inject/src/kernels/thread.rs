@@ -10,10 +10,11 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use cupti_sys::counters::Counters;
 use cupti_sys::counters::range::{ContextHandle, RangePlan, RangeProfiler};
 use cupti_sys::{Cupti, CuptiResult, LAUNCHES};
+use gpuwhy_report::kernels::{Choice, sets};
+use gpuwhy_report::words::not_measured;
+use gpuwhy_trace::kernels::Outcome;
+use gpuwhy_trace::record::Context;
 use parking_lot::Mutex;
-use profiler_core::kernels::{Choice, Outcome, sets};
-use profiler_core::record::Context;
-use profiler_core::words::not_measured;
 
 use crate::capture::controller::CaptureController;
 use crate::config::KernelRequest;

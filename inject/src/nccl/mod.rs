@@ -20,8 +20,8 @@ mod variable;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use gpuwhy_trace::collective::{Algorithm, DataType, Function, Protocol, Way};
 use nccl_sys::{Communicator, Handler, Operation, OperationKind};
-use profiler_core::collective::{Algorithm, DataType, Function, Protocol, Way};
 
 use crate::nvtx::nccl_ring::{NcclEvent, OperationWords};
 use crate::nvtx::table::Table;
@@ -34,7 +34,7 @@ pub use variable::other_plugin;
 #[derive(Debug)]
 pub struct CommunicatorRow {
     /// What NCCL said, but for the name.
-    pub known: profiler_core::collective::Communicator,
+    pub known: gpuwhy_trace::collective::Communicator,
     /// What the program calls it.
     pub name: Box<str>,
 }
@@ -68,7 +68,7 @@ impl Handler for Plugin {
     fn begin(communicator: &Communicator<'_>) -> Option<u32> {
         let &Communicator { id, nodes, ranks, rank, .. } = communicator;
         let name = String::from_utf8_lossy(communicator.name).into();
-        let known = profiler_core::collective::Communicator { id, nodes, ranks, rank, ..Default::default() };
+        let known = gpuwhy_trace::collective::Communicator { id, nodes, ranks, rank, ..Default::default() };
         let number = COMMUNICATORS.add(CommunicatorRow { known, name }).and_then(|at| u32::try_from(at + 1).ok());
         if number.is_none() {
             DROPPED.fetch_add(1, Ordering::Relaxed);

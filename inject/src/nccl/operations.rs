@@ -3,10 +3,10 @@
 //! A launch begins and ends, and the operations of its kernel follow on the same thread, with the number of that
 //! launch. So an operation never gets a launch that it does not belong to, whatever was dropped in between.
 
+use gpuwhy_trace::collective::{CollectiveEvent, Communicator, QueuedOperation};
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::{RangeEventKind, ThreadId, Timestamp};
 use nvtx_sys::Extended;
-use profiler_core::collective::{CollectiveEvent, Communicator, QueuedOperation};
-use profiler_core::dictionary::Dictionary;
-use profiler_core::record::{RangeEventKind, ThreadId, Timestamp};
 
 use crate::nccl;
 use crate::nccl::ranges::Ranges;
@@ -64,7 +64,7 @@ impl Operations {
             NcclEvent::Operation(context, words) => {
                 let is_own = launch.begin != Timestamp::ZERO
                     && (launch.number, launch.context) == (read.launch, context)
-                    && words.way == profiler_core::collective::Way::Kernel;
+                    && words.way == gpuwhy_trace::collective::Way::Kernel;
                 let (launch_begin, launch_end) = if is_own { (launch.begin, launch.end) } else { Default::default() };
                 self.made.push(CollectiveEvent::Operation(QueuedOperation {
                     communicator: context,

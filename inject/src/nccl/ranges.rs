@@ -7,9 +7,9 @@
 
 use std::collections::HashMap;
 
+use gpuwhy_trace::collective::{CollectiveEvent, Communicator, Function, QueuedOperation};
+use gpuwhy_trace::record::{RangeEventKind, ThreadId, Timestamp};
 use nvtx_sys::Extended;
-use profiler_core::collective::{CollectiveEvent, Communicator, Function, QueuedOperation};
-use profiler_core::record::{RangeEventKind, ThreadId, Timestamp};
 use rustc_hash::FxBuildHasher;
 
 /// The domain.

@@ -6,9 +6,9 @@
 
 use std::collections::HashMap;
 
-use profiler_core::collective::CollectiveEvent;
-use profiler_core::dictionary::Dictionary;
-use profiler_core::record::{NameId, Payload, RangeEvent, RangeEventKind, ThreadId, ThreadName, Timestamp};
+use gpuwhy_trace::collective::CollectiveEvent;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::{NameId, Payload, RangeEvent, RangeEventKind, ThreadId, ThreadName, Timestamp};
 use rustc_hash::FxBuildHasher;
 
 use crate::nccl::{self, Operations};

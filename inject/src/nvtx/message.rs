@@ -6,8 +6,8 @@
 
 use std::borrow::Cow;
 
-use profiler_core::dictionary::Dictionary;
-use profiler_core::record::NameId;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::NameId;
 
 /// Most distinct names of ranges, marks and categories in one trace.
 pub const MAX_NAMES: usize = 1 << 16;

@@ -35,8 +35,8 @@ pub mod writer;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use gpuwhy_trace::record::{RangeEventKind, ThreadId};
 use nvtx_sys::{Domain, Event, Handler, Message, RegisteredString, Text};
-use profiler_core::record::{RangeEventKind, ThreadId};
 use table::Table;
 
 use crate::config::request::RangeName;

@@ -6,8 +6,8 @@
 //! ```
 //! A launch takes two words, an operation six.
 
-use profiler_core::collective::{Algorithm, DataType, Function, Protocol, Way};
-use profiler_core::record::Timestamp;
+use gpuwhy_trace::collective::{Algorithm, DataType, Function, Protocol, Way};
+use gpuwhy_trace::record::Timestamp;
 
 use crate::nvtx::packed::NCCL;
 use crate::nvtx::ring::{Fill, Ring};

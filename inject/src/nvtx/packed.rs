@@ -7,8 +7,8 @@
 //! The payload is one word, or four for a struct of the payload extension: number and size of its schema, its begin.
 //! A pop takes two words, a push with a name of 24 characters five.
 
+use gpuwhy_trace::record::{RangeEventKind, Timestamp};
 use nvtx_sys::{EXTENDED_WORDS, Event, Extended, Message, Payload, Text};
-use profiler_core::record::{RangeEventKind, Timestamp};
 
 use crate::nvtx::ring::{Fill, Ring};
 

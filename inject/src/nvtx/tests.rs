@@ -1,8 +1,8 @@
 //! Handler and drain together. They belong to the process, so there is one test.
 
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::{RangeEvent, RangeEventKind, Timestamp};
 use nvtx_sys::{Domain, Event, Handler, Message, Text};
-use profiler_core::dictionary::Dictionary;
-use profiler_core::record::{RangeEvent, RangeEventKind, Timestamp};
 
 use crate::nvtx::{Drain, NOTHING_TO_POP, Ranges, dropped};
 

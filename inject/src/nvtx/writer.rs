@@ -7,8 +7,8 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use gpuwhy_trace::record::RangeEventKind;
 use nvtx_sys::{Event, Message, Text};
-use profiler_core::record::RangeEventKind;
 
 use crate::nvtx::lanes::{self, ThreadRing};
 use crate::nvtx::nccl_ring::{NcclEvent, ReadEvent};

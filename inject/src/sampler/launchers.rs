@@ -4,7 +4,7 @@ use std::array;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use profiler_core::record::ThreadId;
+use gpuwhy_trace::record::ThreadId;
 use rustc_hash::FxBuildHasher;
 
 /// Threads that are sampled at most. Programs launch from one or two threads, autograd adds one for each device.

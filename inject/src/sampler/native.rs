@@ -3,11 +3,11 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use gpuwhy_trace::record::ThreadState;
 use host_sampler::native::merge::{Taken, merge, native_frames};
 use host_sampler::native::{End, Native, NativeStack, Registers, StackCopy};
 use host_sampler::python::{Bytecode, Frame};
 use host_sampler::thread::Thread;
-use profiler_core::record::ThreadState;
 
 use crate::sys::perf::{self, ThreadSamples};
 use crate::sys::threads;

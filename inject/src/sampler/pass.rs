@@ -7,11 +7,11 @@ use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gpuwhy_trace::record::{HostSample, InterpreterLock, ThreadId, ThreadState, Timestamp};
 use host_sampler::children::{Census, Children};
 use host_sampler::process::Process;
 use host_sampler::python::{Bytecode, Frame, Lock, Miss, Python};
 use host_sampler::thread::Thread;
-use profiler_core::record::{HostSample, InterpreterLock, ThreadId, ThreadState, Timestamp};
 
 use crate::sampler::native::{Moment, NativeFrames, NativeStackReader};
 use crate::sampler::queue::{QueuedSample, SampleBatch};

@@ -7,9 +7,9 @@
 use std::mem;
 use std::sync::Arc;
 
+use gpuwhy_trace::record::{HostSample, Timestamp};
 use host_sampler::python::Frame;
 use parking_lot::Mutex;
-use profiler_core::record::{HostSample, Timestamp};
 
 /// Samples that wait for the flusher at most: eight threads at a thousand a second for half a second.
 const MAX_WAITING: usize = 4096;

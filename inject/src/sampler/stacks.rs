@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::{self, StackId};
 use host_sampler::python::Frame;
-use profiler_core::dictionary::Dictionary;
-use profiler_core::record::{self, StackId};
 
 /// Frames in the dictionary at most, 16 bytes each: a program that makes up functions as it goes must not fill memory.
 const MAX_FRAMES: usize = 1 << 18;

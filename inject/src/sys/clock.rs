@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cupti_sys::Cupti;
-use profiler_core::record::Timestamp;
+use gpuwhy_trace::record::Timestamp;
 
 /// The year 2020. No clock that counts from the start of a machine gets there: it takes 17 years of ticks at 3 GHz.
 const EARLIEST_NANOS: u64 = 1_577_836_800_000_000_000;

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
+use gpuwhy_report::diff::{ChangedPlace, DeviceDiff, Diff, Fate, Row, align};
+use gpuwhy_report::run::{Report, Sequence};
+use gpuwhy_report::text_format::{Style, duration};
+use gpuwhy_report::words;
 use profiler_core::attribution::leaf::Leaf;
-use profiler_core::diff::{ChangedPlace, DeviceDiff, Diff, Fate, Row, align};
-use profiler_core::report::{Report, Sequence};
-use profiler_core::text_format::{Style, duration};
-use profiler_core::words;
 
 use super::escape::escaped;
 use super::palette::{ROWS, bar, mark};

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use profiler_core::text_format::printable;
+use gpuwhy_report::text_format::printable;
 
 /// The longest text of a name, characters: C++ has names of megabytes.
 const LONGEST: usize = 2_000;

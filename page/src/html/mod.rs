@@ -10,8 +10,8 @@ mod verdict;
 
 use std::io::{self, Write};
 
-use profiler_core::report::Report;
-use profiler_core::text_format::Style;
+use gpuwhy_report::run::Report;
+use gpuwhy_report::text_format::Style;
 
 use crate::sources::Excerpt;
 

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
+use gpuwhy_report::text_format::duration;
+use gpuwhy_report::words;
 use profiler_core::attribution::leaf::{Group, Leaves};
-use profiler_core::text_format::duration;
-use profiler_core::words;
 
 use super::escape::escaped;
 

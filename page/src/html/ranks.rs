@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
+use gpuwhy_report::ranks::RanksReport;
+use gpuwhy_report::text_format::{Style, duration};
+use gpuwhy_report::words;
 use profiler_core::attribution::leaf::{Group, Leaf};
-use profiler_core::ranks::RanksReport;
-use profiler_core::text_format::{Style, duration};
-use profiler_core::words;
 
 use super::escape::escaped;
 use super::palette::{bar, mark};

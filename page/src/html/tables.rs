@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use profiler_core::report::Report;
-use profiler_core::text_format::{bytes, duration};
-use profiler_core::words;
+use gpuwhy_report::run::Report;
+use gpuwhy_report::text_format::{bytes, duration};
+use gpuwhy_report::words;
 
 use super::escape::escaped;
 use super::palette::ROWS;

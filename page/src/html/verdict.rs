@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
+use gpuwhy_report::run::Report;
+use gpuwhy_report::text_format::duration;
+use gpuwhy_report::words;
 use profiler_core::attribution::leaf::Group;
-use profiler_core::report::Report;
-use profiler_core::text_format::duration;
-use profiler_core::words;
 
 use super::escape::escaped;
 

@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use gpuwhy_import::{TraceFile, unwatched};
 use gpuwhy_page::read::{self, Event};
 use gpuwhy_page::{Options, Outcome, write_report};
-use profiler_core::dictionary::Dictionary;
-use profiler_core::event;
-use profiler_core::process_info::{End, ProcessInfo};
-use profiler_core::record::{
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event;
+use gpuwhy_trace::format::TraceWriter;
+use gpuwhy_trace::process_info::{End, ProcessInfo};
+use gpuwhy_trace::record::{
     ApiCall, ApiDomain, ApiFunction, ContextId, CorrelationId, DeviceId, Kernel, LaunchConfig, Loss, Record, StreamId,
     ThreadId, Timestamp,
 };
-use profiler_core::trace::TraceWriter;
 use serde_json::Value;
 use tempfile::TempDir;
 

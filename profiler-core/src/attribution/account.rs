@@ -3,6 +3,8 @@
 //! The timeline hands over segments that touch; each goes to one leaf, to the phase and the step it falls in, and, when
 //! idle, to a short log, so that an operation that arrives too late can still take the idle time it fills.
 
+use gpuwhy_trace::record::{DeviceId, StackId, ThreadId, Timestamp};
+
 use super::host::launches::Launch;
 use super::host_cause::{GapTotals, Subject};
 use super::leaf::{LEAF_COUNT, Leaf, Leaves, Overlap, Work};
@@ -10,7 +12,6 @@ use super::operation::Operation;
 use super::phases::{Causes, HostLead, Phases};
 use super::segments::{GapEnd, GapLaunch, Idle, IdleLog, Segment, SegmentLog};
 use super::statistics::DeviceStatistics;
-use crate::record::{DeviceId, StackId, ThreadId, Timestamp};
 use crate::steps::ledger::StepLedger;
 use crate::steps::{
     Boundary, Cut, LoggedStep, OverflowSeries, OverflowStep, Steady, Step, StepSeries, StepSource, Steps,
@@ -116,7 +117,7 @@ impl DeviceAccount {
     }
 
     /// Which steps speak for the device.
-    pub(crate) fn step_series(&self) -> StepSeries {
+    pub fn step_series(&self) -> StepSeries {
         self.steps.speaking_series()
     }
 
@@ -140,8 +141,9 @@ impl DeviceAccount {
     }
 
     /// How long the link to the host needs at least for the copies after start-up, nanoseconds: the busier direction at
-    /// 90 % of what the link carries ([`PcieLink::shortest_copy_nanos`](crate::record::PcieLink::shortest_copy_nanos)).
-    /// 0 when the link is not known.
+    /// 90 % of what the link carries
+    /// ([`PcieLink::shortest_copy_nanos`](gpuwhy_trace::record::PcieLink::shortest_copy_nanos)). 0 when the link is not
+    /// known.
     #[must_use]
     pub fn steady_link_ns(&self) -> u64 {
         self.phases.steady_link_nanos()

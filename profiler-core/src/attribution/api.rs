@@ -5,8 +5,8 @@
 //! [`ApiClass::Other`]: it still counts as time inside CUDA. The answer is cached by function id, so the string
 //! work happens once per function and not once per call.
 
-use crate::dictionary::Dictionary;
-use crate::record::ApiFunctionId;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::ApiFunctionId;
 
 /// What a call is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -4,15 +4,16 @@
 //! to their calls and hands them to their timeline. An operation without times, or on a device that cannot be, still
 //! answers its launch; it only has no place on a timeline.
 
+use gpuwhy_trace::completeness::Completeness;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::{Copy, Kernel, Memset};
+
 use super::api::ApiClass;
 use super::devices::Devices;
 use super::host::Host;
 use super::operation::{Delivery, KernelClasses, Operation, is_no_time};
 use super::statistics::CopyPath;
-use crate::completeness::Completeness;
 use crate::counters::estimate::Activity;
-use crate::dictionary::Dictionary;
-use crate::record::{Copy, Kernel, Memset};
 use crate::thresholds::FUTURE_NANOS;
 
 /// An operation waits for its launching call for as long as a launch waits for its operation.

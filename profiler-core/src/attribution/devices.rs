@@ -6,6 +6,8 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
+use gpuwhy_trace::record::DeviceId;
+
 use super::account::DeviceAccount;
 use super::gap::{self, InputGaps, Next};
 use super::host::Host;
@@ -21,7 +23,6 @@ use crate::collections::slab::Slab;
 use crate::collections::sorted_runs::InOrder;
 use crate::counters::engine::Counters;
 use crate::counters::estimate::Activity;
-use crate::record::DeviceId;
 use crate::steps::{Cut, PeriodFacts};
 use crate::thresholds::CLOCK_SLACK_NANOS;
 

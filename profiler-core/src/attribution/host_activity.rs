@@ -1,14 +1,14 @@
 //! What a host sample says of a thread by itself, where no CUDA call was recorded: the parts of its time by cause, and
 //! the CUDA call that its native stack shows.
 
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::{HostSample, StackId};
 use rustc_hash::FxHashMap;
 
 use super::api::ApiClass;
 use super::host::samples::HostSampleView;
 use super::host::stacks::{Stacks, is_native};
 use super::host_cause::HostCause;
-use crate::dictionary::Dictionary;
-use crate::record::{HostSample, StackId};
 
 /// Stacks whose call is remembered (12 bytes each); further ones are looked through each time.
 const STACK_LIMIT: usize = 65_536;
@@ -88,7 +88,7 @@ fn is_cuda_function(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Frame;
+    use gpuwhy_trace::record::Frame;
 
     fn call(frames: &[(&str, &str, u32)]) -> CallSeen {
         let mut dictionary = Dictionary::new();

@@ -4,9 +4,10 @@
 //! A cause is decided when the sample arrives, from the state of the thread, the interpreter and the stack, so that the
 //! gap rule only compares times. Each cause belongs to one leaf. Time that no sample speaks for has no cause.
 
+use gpuwhy_trace::record::{ApiFunctionId, NameId, ThreadState};
+
 use super::host::stacks::LineId;
 use super::leaf::{Leaf, Work};
-use crate::record::{ApiFunctionId, NameId, ThreadState};
 
 /// A cause seen by looking at the launching thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -173,7 +174,7 @@ pub struct GapTotals {
 
 impl GapTotals {
     /// Adds the gaps of another row.
-    pub(crate) fn add(&mut self, other: Self) {
+    pub fn add(&mut self, other: Self) {
         self.count += other.count;
         self.total_ns += other.total_ns;
         self.longest_ns = self.longest_ns.max(other.longest_ns);

@@ -8,6 +8,7 @@
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
+use gpuwhy_trace::record::{ApiFunctionId, CorrelationId, StreamId, ThreadId, Timestamp};
 use rustc_hash::FxHashMap;
 
 use super::leaf::Leaf;
@@ -15,7 +16,6 @@ use super::operation::{LaunchStatus, Operation};
 use super::step_sequence::StepSequence;
 use crate::collections::slab::Slab;
 use crate::collections::sorted_runs::InOrder;
-use crate::record::{ApiFunctionId, CorrelationId, StreamId, ThreadId, Timestamp};
 use crate::steps::{Cut, LaunchKind, PeriodFacts, StepDetector};
 use crate::thresholds::CLOCK_SLACK_NANOS;
 

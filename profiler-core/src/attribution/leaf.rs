@@ -174,12 +174,12 @@ impl Leaf {
     }
 
     /// Whether it is a copy from or to ordinary host memory.
-    pub(crate) fn is_pageable(self) -> bool {
+    pub fn is_pageable(self) -> bool {
         matches!(self, Self::CopyH2dPageable | Self::CopyD2hPageable)
     }
 
     /// Whether it is a copy from or to the host.
-    pub(crate) fn is_host_copy(self) -> bool {
+    pub fn is_host_copy(self) -> bool {
         self.work() == Some(Work::Copy) && !matches!(self, Self::CopyP2p | Self::CopyD2d | Self::CopyOther)
     }
 

@@ -3,17 +3,17 @@
 
 use std::hash::{Hash, Hasher};
 
+use gpuwhy_trace::completeness::Completeness;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::{
+    Copy, CopyKind, CorrelationId, DeviceId, Kernel, LaunchConfig, LaunchConfigId, MemoryKind, Memset, NameId,
+    StreamId, Timestamp,
+};
 use rustc_hash::FxHasher;
 
 use super::host::launches::Launch;
 use super::host_cause::Subject;
 use super::leaf::Leaf;
-use crate::completeness::Completeness;
-use crate::dictionary::Dictionary;
-use crate::record::{
-    Copy, CopyKind, CorrelationId, DeviceId, Kernel, LaunchConfig, LaunchConfigId, MemoryKind, Memset, NameId,
-    StreamId, Timestamp,
-};
 use crate::thresholds::{FUTURE_NANOS, INPUT_BYTES};
 use crate::whatif::{MOST_BYTES, SmallGrid};
 

@@ -168,7 +168,7 @@ fn middle(bucket: usize) -> u64 {
 }
 
 /// Of sorted values: the lower one of two.
-pub(crate) fn lower_median<T: Copy>(sorted: &[T]) -> Option<T> {
+pub fn lower_median<T: Copy>(sorted: &[T]) -> Option<T> {
     sorted.get(sorted.len().saturating_sub(1) / 2).copied()
 }
 

@@ -4,10 +4,11 @@
 //! touch, so they sum to its window by construction. A gap is followed by what ended it. Time that a late operation
 //! takes back is told as a correction: it concerns one of the newest 4,096 idle segments, as no older one can change.
 
+use gpuwhy_trace::record::{CorrelationId, StackId, StreamId, ThreadId, Timestamp};
+
 use super::host::launches::Launch;
 use super::host_cause::Subject;
 use super::leaf::Leaf;
-use crate::record::{CorrelationId, StackId, StreamId, ThreadId, Timestamp};
 
 /// What a device did, or why it did nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

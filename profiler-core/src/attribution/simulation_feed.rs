@@ -2,13 +2,14 @@
 //!
 //! The accounts never depend on the simulation, so all calls go this way only.
 
+use gpuwhy_trace::cost::prices::COLD_NANOS;
+use gpuwhy_trace::cost::{PriceSource, Prices};
+use gpuwhy_trace::record::{ApiCall, DeviceId, StreamId, ThreadId};
+
 use super::account::DeviceAccount;
 use super::api::ApiClass;
 use super::gap::InputWait;
 use super::operation::Operation;
-use crate::cost::prices::COLD_NANOS;
-use crate::cost::{PriceSource, Prices};
-use crate::record::{ApiCall, DeviceId, StreamId, ThreadId};
 use crate::thresholds::CLOCK_SLACK_NANOS;
 use crate::whatif::{
     self, CallClass, Ceiling, Launched, LaunchedBy, MOST_BYTES, OperationClass, ReplayedOperation, Simulation,

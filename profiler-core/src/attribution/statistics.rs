@@ -6,10 +6,10 @@
 //! What a launch configuration means on a device (occupancy, waves) is not worked out here: the device's description
 //! may come after its first kernels, and a tally of integers is the same in every order of delivery.
 
+use gpuwhy_trace::record::{ApiFunctionId, CopyKind, LaunchConfigId, MemoryKind, NameId};
 use rustc_hash::FxHashMap;
 
 pub use super::quantile::Durations;
-use crate::record::{ApiFunctionId, CopyKind, LaunchConfigId, MemoryKind, NameId};
 
 /// Distinct kernel names kept for one device. Large programs have hundreds, just-in-time compilers thousands;
 /// beyond this, kernels share one row. At 1 KiB a row (durations that spread over 14 powers of two; 4 KiB for all 64)

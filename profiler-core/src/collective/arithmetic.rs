@@ -1,6 +1,6 @@
 //! Sizes and bandwidths, as nccl-tests defines them (`doc/PERFORMANCE.md` there).
 
-use super::{DataType, Function};
+use gpuwhy_trace::collective::{DataType, Function};
 
 /// The size of an operation of so many elements, bytes: see [`bytes_of_buffer`]. 0 when type or function is not known.
 #[must_use]

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{CollectiveEvent, CollectiveRow, CollectiveTable, Function, FunctionTotal, Joiner, Pending, Unjoined};
-use crate::dictionary::Dictionary;
-use crate::record::{DeviceId, Record, Timestamp};
+use gpuwhy_trace::collective::{CollectiveEvent, Function};
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::{DeviceId, Record, Timestamp};
+
+use super::{CollectiveRow, CollectiveTable, FunctionTotal, Joiner, Pending, Unjoined};
 
 /// What collectives of a run came to.
 #[derive(Clone, Debug, PartialEq, Eq)]

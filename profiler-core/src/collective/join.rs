@@ -15,12 +15,13 @@
 
 use std::collections::VecDeque;
 
+use gpuwhy_trace::collective::{CollectiveEvent, Communicator, Function, QueuedOperation, Way};
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::{ApiCall, CorrelationId, Kernel, LaunchConfigId, Record, ThreadId, Timestamp};
 use rustc_hash::FxHashMap;
 
-use super::{Basis, Collective, CollectiveEvent, Communicator, Function, Overlap, QueuedOperation, Way, arithmetic};
+use super::{Basis, Collective, Overlap, arithmetic};
 use crate::attribution::is_communication;
-use crate::dictionary::Dictionary;
-use crate::record::{ApiCall, CorrelationId, Kernel, LaunchConfigId, Record, ThreadId, Timestamp};
 use crate::thresholds::CLOCK_SLACK_NANOS;
 
 /// How long after its end a kernel waits for others that computed beside it, nanoseconds. One that computes longer is

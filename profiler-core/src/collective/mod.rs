@@ -4,29 +4,26 @@
 //! it NCCL's NVTX ranges say some of this. CUPTI says when a kernel ran. [`Joiner`] brings the two together, and says
 //! of each row what it rests on ([`Basis`]). [`CollectiveTable`] adds up the rows of a run, with bandwidths.
 //!
-//! Reading order: `event` (what is told), here, `names`, `arithmetic`, `overlap`, `join`, `table`, `engine` (all of it,
+//! Reading order: here, `arithmetic`, `overlap`, `join`, `table`, `engine` (all of it,
 //! of one capture).
 
 pub mod arithmetic;
 mod engine;
-mod event;
 mod join;
-mod names;
 mod overlap;
 mod pending;
 mod table;
 #[cfg(test)]
 mod tests;
 
+use gpuwhy_trace::collective::{Algorithm, DataType, Function, Protocol};
+use gpuwhy_trace::record::{CorrelationId, DeviceId, StreamId, Timestamp};
+
 pub use engine::{CollectiveEngine, CollectivesReport, NamedRow};
-pub use event::{CollectiveEvent, Communicator, QueuedOperation, Way};
 pub use join::{Joiner, Unjoined};
-pub use names::{Algorithm, DataType, Function, Protocol};
 pub use overlap::Overlap;
 pub use pending::Pending;
 pub use table::{CollectiveRow, CollectiveTable, FunctionTotal, ROW_LIMIT};
-
-use crate::record::{CorrelationId, DeviceId, StreamId, Timestamp};
 
 /// What a row of [`Collective`] rests on, the best first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,6 +1,6 @@
 //! When any kernel computed on a device, for as long as somebody may still ask.
 
-use crate::record::Timestamp;
+use gpuwhy_trace::record::Timestamp;
 
 /// Intervals that are kept; the oldest go first. A device runs some hundred thousand kernels a second at most.
 const LIMIT: usize = 1 << 18;

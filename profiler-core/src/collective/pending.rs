@@ -5,11 +5,13 @@
 
 use std::collections::VecDeque;
 
-use super::{Collective, CollectiveEvent, Communicator, QueuedOperation, Way};
+use gpuwhy_trace::collective::{CollectiveEvent, Communicator, QueuedOperation, Way};
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::json_text::Object;
+use gpuwhy_trace::record::{HostSample, NameId, Record, Timestamp};
+
+use super::Collective;
 use crate::attribution::line_of;
-use crate::dictionary::Dictionary;
-use crate::json_text::Object;
-use crate::record::{HostSample, NameId, Record, Timestamp};
 
 /// Operations of a communicator that are kept, the newest.
 const KEPT: usize = 1_024;
@@ -131,8 +133,9 @@ impl Tracked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collective::{Basis, Function};
-    use crate::record::{Frame, StackId, ThreadId};
+    use crate::collective::Basis;
+    use gpuwhy_trace::collective::Function;
+    use gpuwhy_trace::record::{Frame, StackId, ThreadId};
 
     fn at(seconds: u64) -> Timestamp {
         Timestamp::from_nanos(seconds * 1_000_000_000)

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use gpuwhy_trace::collective::{Algorithm, Function};
+use gpuwhy_trace::record::{DeviceId, StreamId, Timestamp};
 use rustc_hash::FxHashMap;
 
-use super::{Algorithm, Basis, Collective, Function, arithmetic};
-use crate::record::{DeviceId, StreamId, Timestamp};
+use super::{Basis, Collective, arithmetic};
 
 /// Rows of a table; kernels beyond are counted.
 pub const ROW_LIMIT: usize = 256;

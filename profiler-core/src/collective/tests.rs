@@ -1,14 +1,15 @@
 //! Joins, sizes and times of constructed programs.
 
-use super::{
-    Algorithm, Basis, Collective, CollectiveEvent, CollectiveTable, Communicator, DataType, Function, Joiner, Overlap,
-    Protocol, QueuedOperation, Unjoined, Way, arithmetic, join,
+use gpuwhy_trace::collective::{
+    Algorithm, CollectiveEvent, Communicator, DataType, Function, Protocol, QueuedOperation, Way,
 };
-use crate::dictionary::Dictionary;
-use crate::record::{
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::{
     ApiCall, ApiDomain, ApiFunction, ApiFunctionId, ContextId, CorrelationId, DeviceId, Kernel, LaunchConfig,
     LaunchConfigId, Record, StreamId, ThreadId, Timestamp,
 };
+
+use super::{Basis, Collective, CollectiveTable, Joiner, Overlap, Unjoined, arithmetic, join};
 
 const MS: u64 = 1_000_000;
 const START: u64 = 1_790_000_000_000_000_000;

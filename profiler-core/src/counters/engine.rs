@@ -1,13 +1,13 @@
 //! The counters of one capture: samples joined with what ran, and what gauges add up to, by device.
 
+use gpuwhy_trace::counters::{CounterEvent, MetricSet};
+use gpuwhy_trace::record::{DeviceId, LaunchConfigId, Timestamp};
+use gpuwhy_trace::utilization::DEVICE_LIMIT;
 use rustc_hash::FxHashMap;
 
 use super::estimate::{Activity, Estimator};
 use super::power::GaugeSums;
 use super::roofs::{KernelLimits, REACHABLE};
-use super::{CounterEvent, MetricSet};
-use crate::record::{DeviceId, LaunchConfigId, Timestamp};
-use crate::utilization::DEVICE_LIMIT;
 
 /// Estimates for the simulation are made anew when there are so many samples, and then a half more each time.
 const FIRST_ESTIMATE: u64 = 40;

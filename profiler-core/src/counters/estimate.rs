@@ -10,13 +10,12 @@
 
 use std::collections::VecDeque;
 
+use gpuwhy_trace::counters::{METRIC_LIMIT, Metric, MetricSet, Sample, Unit};
+use gpuwhy_trace::record::LaunchConfigId;
 use rustc_hash::FxHashMap;
 
 use super::grouped::{GROUPS, Grouped, Sums};
-use super::metric::{METRIC_LIMIT, Metric, Unit};
 use super::regression::{Solution, Values};
-use super::sample::{MetricSet, Sample};
-use crate::record::LaunchConfigId;
 
 /// Samples that wait for records at most, 84 bytes each: 40 s at 200 Hz.
 const SAMPLE_LIMIT: usize = 1 << 13;

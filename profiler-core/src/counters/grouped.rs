@@ -9,7 +9,8 @@
 //! 2011: the sum of both less what both count). The largest of what residuals, time and ends say counts, widened as
 //! Student's t, so that two errors are 95 %. Measured on made programs: docs/design/counters.md.
 
-use super::metric::METRIC_LIMIT;
+use gpuwhy_trace::counters::METRIC_LIMIT;
+
 use super::regression::{Equations, Solution, Values};
 
 /// Groups of each kind.

@@ -4,25 +4,13 @@
 //! themselves; together with the records of the kernels that ran they do. Gauges (power, temperature, clocks) are
 //! readings at moments. Nothing here knows where either comes from.
 //!
-//! Reading order: `metric` (what is sampled), `sample` (a metric set and its samples), `gauge`, `loss`, `event` (one of
-//! them), `log` (what is known of all devices); then what follows from them: `regression` (least squares), `grouped`
-//! (how far that may be off), [`estimate`] (counters of kernels), [`roofs`] (what limits them), [`power`] (what gauges
-//! add up to), [`engine`] (all of it, of one capture).
+//! What is sampled is in [`gpuwhy_trace::counters`]. Reading order: `log` (what is known of all devices); then what
+//! follows from them: `regression` (least squares), `grouped` (how far that may be off), [`estimate`] (counters of
+//! kernels), [`roofs`] (what limits them), [`power`] (what gauges add up to), [`engine`] (all of it, of one capture).
 
 pub mod engine;
 pub mod estimate;
-mod event;
-mod gauge;
 mod grouped;
-mod loss;
-mod metric;
 pub mod power;
 mod regression;
 pub mod roofs;
-mod sample;
-
-pub use event::CounterEvent;
-pub use gauge::{GaugeReading, Throttle};
-pub use loss::{CounterLoss, Refusal};
-pub use metric::{METRIC_LIMIT, Metric, MetricList, Unit};
-pub use sample::{ChipName, MetricSet, Sample};

@@ -1,6 +1,6 @@
 //! What the gauges of a device add up to: power, energy, clocks and why they were lowered, traffic.
 
-use super::gauge::{GaugeReading, Throttle};
+use gpuwhy_trace::counters::{GaugeReading, Throttle};
 
 /// A reading speaks for the time since the one before, but for no longer than this, nanoseconds: twenty intervals.
 const LONGEST: u64 = 2_000_000_000;
@@ -160,7 +160,7 @@ impl GaugeSums {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Timestamp;
+    use gpuwhy_trace::record::Timestamp;
 
     fn reading(millis: u64, power: u32, throttle: u64) -> GaugeReading {
         GaugeReading {

@@ -6,7 +6,7 @@
 //! Method: Lawson and Hanson, "Solving Least Squares Problems", 1974, chapter 23 (bounds by active sets); the standard
 //! errors are those of the unbounded problem, s^2 (X'X)^-1 with s^2 the residual variance.
 
-use super::metric::METRIC_LIMIT;
+use gpuwhy_trace::counters::METRIC_LIMIT;
 
 /// Values of all metrics.
 pub(crate) type Values = [f64; METRIC_LIMIT];

@@ -7,10 +7,11 @@
 //!
 //! Source: docs/design/counters.md, with the measurements on an H200 against 10 kHz samples and the range profiler.
 
+use gpuwhy_trace::counters::Metric;
+use gpuwhy_trace::counters::MetricSet;
+use gpuwhy_trace::geometry::Geometry;
+
 use super::estimate::{Activity, Estimates};
-use super::metric::Metric;
-use super::sample::MetricSet;
-use crate::geometry::Geometry;
 
 /// What limits a part of the time of kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -3,9 +3,10 @@
 //! The samples of the last 20 s name one, or leave it open; a burst names the one of its time. Where samples name one,
 //! it holds once they have named it for three seconds: while the bottleneck changes they see some of both.
 
+use gpuwhy_trace::record::Timestamp;
+
 use crate::attribution::leaf::Group;
 use crate::monitoring::MonitoredTime;
-use crate::record::Timestamp;
 
 /// Between two looks at the samples, nanoseconds.
 const EVERY: u64 = 1_000_000_000;
@@ -32,7 +33,7 @@ pub struct Change {
 
 /// The bottlenecks of a run in their order.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Changes {
+pub struct Changes {
     rows: Vec<Change>,
     forgotten: u64,
     due: u64,
@@ -43,12 +44,12 @@ pub(crate) struct Changes {
 
 impl Changes {
     /// Whether it is time to look at the samples.
-    pub(crate) fn is_due(&self, at: Timestamp) -> bool {
+    pub fn is_due(&self, at: Timestamp) -> bool {
         at.nanos() >= self.due
     }
 
     /// What the samples of the last 20 s before `at` say.
-    pub(crate) fn sampled(&mut self, at: Timestamp, recent: Option<&MonitoredTime>) {
+    pub fn sampled(&mut self, at: Timestamp, recent: Option<&MonitoredTime>) {
         self.due = at.nanos().saturating_add(EVERY);
         let bottleneck = recent.map_or(Group::CannotTell, |recent| recent.bottleneck);
         self.names_one = bottleneck != Group::CannotTell;
@@ -69,7 +70,7 @@ impl Changes {
     }
 
     /// What a burst came to.
-    pub(crate) fn recorded(&mut self, change: Change) {
+    pub fn recorded(&mut self, change: Change) {
         if !matches!(change.group, Group::CannotTell | Group::NoWork) {
             self.enter(change);
         }
@@ -89,17 +90,17 @@ impl Changes {
     }
 
     /// Whether samples name a bottleneck now.
-    pub(crate) fn names_one(&self) -> bool {
+    pub fn names_one(&self) -> bool {
         self.names_one
     }
 
     /// The newest ones, in order.
-    pub(crate) fn rows(&self) -> &[Change] {
+    pub fn rows(&self) -> &[Change] {
         &self.rows
     }
 
     /// How many are not kept.
-    pub(crate) fn forgotten(&self) -> u64 {
+    pub fn forgotten(&self) -> u64 {
         self.forgotten
     }
 }

@@ -17,18 +17,19 @@ mod sums;
 
 use std::collections::VecDeque;
 
+use gpuwhy_trace::counters::{CounterEvent, GaugeReading, Metric, MetricSet, Sample};
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::{DeviceId, HostSample, Record, ThreadId, ThreadState};
+
 pub use bursts::{BurstDecision, BurstLimits, BurstPlanner, MonitorView};
 pub use changes::Change;
-pub(crate) use changes::Changes;
+pub use changes::Changes;
 pub use division::{MonitoredPart, MonitoredTime};
 
 use self::history::History;
 use self::seen::SeenParts;
 use self::sums::{Between, DeviceSpan, IDLE, Sums};
 use crate::attribution::host_activity::HostActivities;
-use crate::counters::{CounterEvent, GaugeReading, Metric, MetricSet, Sample};
-use crate::dictionary::Dictionary;
-use crate::record::{DeviceId, HostSample, Record, ThreadId, ThreadState};
 
 /// Devices that are divided; samples of further ones are counted.
 const DEVICE_LIMIT: usize = 16;

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::{NameId, RangeEvent, RangeEventKind, ThreadId};
+
 use crate::attribution::is_step;
-use crate::dictionary::Dictionary;
-use crate::record::{NameId, RangeEvent, RangeEventKind, ThreadId};
 
 /// Steps that are remembered, the newest.
 const KEPT: usize = 64;
@@ -98,7 +99,7 @@ impl NamedSteps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Timestamp;
+    use gpuwhy_trace::record::Timestamp;
 
     #[test]
     fn steps_are_from_one_begin_to_the_next_on_one_thread() {

@@ -121,7 +121,7 @@ fn split(values: &[u64]) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::attribution::leaf::{LEAF_COUNT, Leaf};
-    use crate::record::Timestamp;
+    use gpuwhy_trace::record::Timestamp;
 
     /// Steps that compute and wait for data for so long each.
     fn steps(times: impl IntoIterator<Item = (u64, u64)>) -> Vec<Step> {

@@ -7,9 +7,10 @@
 
 use std::collections::VecDeque;
 
+use gpuwhy_trace::record::{DeviceId, Timestamp};
+
 use super::{Boundary, Cut, Step, StepSeries, StepSource, Steps};
 use crate::attribution::leaf::{Leaf, Leaves};
-use crate::record::{DeviceId, Timestamp};
 
 /// Steps that are remembered of a series (232 bytes each).
 pub const REMEMBERED: usize = 1_024;

@@ -24,8 +24,9 @@ pub use ledger::{LoggedStep, OverflowSeries, OverflowStep, REMEMBERED, WINDOW_NA
 pub use steady::{FEWEST_STEADY, Interval, Steady, UNUSUAL, WARM_UP_STEPS};
 pub use time_share::TimeShare;
 
+use gpuwhy_trace::record::Timestamp;
+
 use crate::attribution::leaf::Leaves;
-use crate::record::Timestamp;
 
 /// How step boundaries were found, the most trustworthy first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

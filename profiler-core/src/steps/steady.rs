@@ -2,9 +2,10 @@
 //!
 //! What is said is the same for the same steps on every machine. What a cause takes of all steps is in `time_share`.
 
+use gpuwhy_trace::record::Timestamp;
+
 use super::{Step, StepKinds, StepSource, Steps, TimeShare};
 use crate::attribution::leaf::{Group, Leaves};
-use crate::record::Timestamp;
 
 /// Named steps at the begin of a run that are never steady: caches fill, libraries choose their algorithms. Steps that
 /// were found have more before them that are not listed: those that they were found by.

@@ -9,10 +9,11 @@
 //! A set that takes its turn begins with the clocks of a named world, of the cost in it that gains most, and its first
 //! steps do not count.
 
+use gpuwhy_trace::record::DeviceId;
+
 use super::device::Progress;
 use super::scenario::{SCENARIO_COUNT, ScenarioKind};
 use super::worlds::{CHOSEN_COUNT, Removed};
-use crate::record::DeviceId;
 use crate::steps::StepSeries;
 
 /// Costs of which sets are made: ten pairs.

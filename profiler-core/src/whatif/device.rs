@@ -6,6 +6,7 @@
 //! ended, waited for that one. Whichever came last in reality keeps its real lag, up to a limit; a longer lag is
 //! unexplained time, which is counted and left out of the simulation, so that the base cannot hide it.
 
+use gpuwhy_trace::record::{DeviceId, StreamId, ThreadId};
 use rustc_hash::FxHashMap;
 
 use super::gaps::{QueuedGaps, between_nodes, untraced};
@@ -15,7 +16,6 @@ use super::joined::{SMALL_COPY_NANOS, joined_nanos};
 use super::replay_log::{ReplayLog, ReplayedOperation};
 use super::scenario::{ScenarioKind, beside};
 use super::worlds::{Clocks, Origin, WORLD_COUNT, Worlds, as_clock, is_traced, later, latest, plus};
-use crate::record::{DeviceId, StreamId, ThreadId};
 use crate::thresholds::{INTER_KERNEL_NANOS, LAUNCH_LATENCY_NANOS};
 
 /// Longest time from the end of an operation to the begin of one on another stream that waited for it: an event

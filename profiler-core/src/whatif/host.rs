@@ -8,13 +8,13 @@
 
 use std::collections::VecDeque;
 
+use gpuwhy_trace::record::ThreadId;
 use rustc_hash::FxHashMap;
 
 use super::input::{Call, CallClass, Launched};
 use super::joined::{Batches, CopyCall, CopyCalls};
 use super::scenario::{SCENARIO_COUNT, ScenarioKind};
 use super::worlds::{Clocks, Origin, WORLD_COUNT, Worlds, as_clock, earlier, later, latest};
-use crate::record::ThreadId;
 use crate::thresholds::DISPATCH_NANOS;
 
 /// Launches after which a thread can hand over to another one. Watchdogs that only poll, and threads that only

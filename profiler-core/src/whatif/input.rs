@@ -8,10 +8,11 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use gpuwhy_trace::record::{CorrelationId, DeviceId, StreamId, ThreadId};
+
 use crate::attribution::api::ApiClass;
 use crate::attribution::leaf::Leaf;
 use crate::collections::sorted_runs::InOrder;
-use crate::record::{CorrelationId, DeviceId, StreamId, ThreadId};
 use crate::steps::StepSeries;
 
 /// What a call does to the host's clock.

@@ -20,9 +20,10 @@
 //! follow each other with no other launch between them, one copy of all their bytes has those costs once. Of the waits
 //! behind joined copies one remains, until the one copy has moved all bytes.
 
+use gpuwhy_trace::record::{DeviceId, StreamId};
+
 use super::input::{Call, CallClass, MOST_BYTES, Operation, SmallGrid, Transfer};
 use super::worlds::{Clocks, WORLD_COUNT};
-use crate::record::{DeviceId, StreamId};
 use crate::thresholds::DISPATCH_NANOS;
 
 /// A stream takes about so many launches before the host has to wait.

@@ -7,6 +7,7 @@
 //! Where the chosen worlds change, an entry takes the change over when it is looked for: most are never again, and a
 //! step of some microseconds may be a turn of a set.
 
+use gpuwhy_trace::record::{CorrelationId, ThreadId};
 use rustc_hash::FxHashMap;
 
 use super::device::Launch;
@@ -14,7 +15,6 @@ use super::input::{Call, Launched};
 use super::scenario::SCENARIO_COUNT;
 use super::worlds::{CHOSEN_COUNT, Clocks};
 use crate::collections::correlation_map::Correlated;
-use crate::record::{CorrelationId, ThreadId};
 
 /// Launching calls remembered (176 bytes each). A stream takes about a thousand launches before the host has to wait.
 const LAUNCH_LIMIT: usize = 16_384;
@@ -177,8 +177,8 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::CorrelationId;
     use crate::whatif::CallClass;
+    use gpuwhy_trace::record::CorrelationId;
 
     #[test]
     fn operations_of_a_graph_are_summed_for_their_launch() {

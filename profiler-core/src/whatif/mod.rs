@@ -32,7 +32,7 @@
 //! After some hundred steps the simulation pauses most of the time (`sampling`).
 //!
 //! Not here: finding steps, finding input waits, slower ranks (they take the records of other processes:
-//! [`crate::ranks`]), and any price of removing a cost.
+//! `ranks`), and any price of removing a cost.
 
 mod ceiling;
 mod combinations;
@@ -64,10 +64,11 @@ pub use scenario::{SCENARIO_COUNT, ScenarioKind};
 pub use steps::StepTimes;
 pub use worlds::Removed;
 
+use gpuwhy_trace::record::{DeviceId, ThreadId};
+
 use self::input::{Event, Queue, StepMark};
 use self::replay::Replay;
 use self::shorter::{EventLog, Taken};
-use crate::record::{DeviceId, ThreadId};
 use crate::steps::StepSeries;
 
 /// The streaming simulation. See the [module](self).

@@ -2,6 +2,8 @@
 //!
 //! What happens comes in the order of time; [`Simulation`](super::Simulation) sees to that.
 
+use gpuwhy_trace::record::{DeviceId, ThreadId};
+
 use super::combinations::Combinations;
 use super::device::{Launch, Progress, Streams};
 use super::estimate::WhatIf;
@@ -14,7 +16,6 @@ use super::scenario::{SCENARIO_COUNT, ScenarioKind};
 use super::steps::{StepTimes, Steps};
 use super::worlds::{CHOSEN_COUNT, Clocks, Origin, Removed, WORLD_COUNT, Worlds, as_clock, is_traced, later};
 use crate::attribution::api::BLOCKING_COPY_NANOS;
-use crate::record::{DeviceId, ThreadId};
 use crate::steps::StepSeries;
 
 /// An operation that ended at most this long before a waiting call returned is what released it: waking a thread

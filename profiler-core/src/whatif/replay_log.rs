@@ -3,10 +3,11 @@
 //! The simulation keeps clocks only; here is what they were at each operation, in the parts of the run that were asked
 //! for, if somebody asked.
 
+use gpuwhy_trace::record::{DeviceId, StreamId, Timestamp};
+
 use super::input::{Operation, OperationClass};
 use super::scenario::SCENARIO_COUNT;
 use super::worlds::Clocks;
-use crate::record::{DeviceId, StreamId, Timestamp};
 
 /// Operations that are noted at most between two times that they are taken.
 const LIMIT: usize = 1 << 18;

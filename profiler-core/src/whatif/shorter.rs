@@ -6,9 +6,10 @@
 
 use std::collections::VecDeque;
 
+use gpuwhy_trace::record::{DeviceId, ThreadId};
+
 use super::input::{Call, Operation, OperationClass, StepMark};
 use super::replay::Replay;
-use crate::record::{DeviceId, ThreadId};
 
 /// Events that are kept, 72 bytes each: eight steps of a GPT with 680 kernels a step. What was kept longest goes.
 const EVENT_LIMIT: usize = 1 << 15;

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use profiler_core::record::{CorrelationId, DeviceId, StreamId, ThreadId};
+use gpuwhy_trace::record::{CorrelationId, DeviceId, StreamId, ThreadId};
 use profiler_core::steps::{StepSeries, StepSource};
 use profiler_core::whatif::{
     Call, CallClass, Launched, LaunchedBy, Operation, OperationClass, Simulation, SmallGrid, Transfer,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::process::Command;
 
-use profiler_core::kernels::sets;
+use gpuwhy_report::kernels::sets;
 
 use crate::released::{CU13, Package, fetch, run};
 

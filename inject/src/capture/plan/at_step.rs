@@ -5,7 +5,7 @@
 //! steps are known only when they are over, several at a time, so a capture begins and ends then.
 
 use super::{Action, Event, Phase, Plan};
-use profiler_core::record::{Timestamp, Trigger};
+use gpuwhy_trace::record::{Timestamp, Trigger};
 
 /// Which steps a command wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

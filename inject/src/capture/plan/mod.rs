@@ -13,7 +13,7 @@
 
 mod at_step;
 
-use profiler_core::record::{Timestamp, Trigger};
+use gpuwhy_trace::record::{Timestamp, Trigger};
 
 pub use at_step::{AtStep, AtStepAnswer};
 

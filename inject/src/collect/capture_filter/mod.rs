@@ -12,7 +12,7 @@
 
 use std::mem;
 
-use profiler_core::record::{CorrelationId, Record, Timestamp};
+use gpuwhy_trace::record::{CorrelationId, Record, Timestamp};
 use profiler_core::thresholds::CLOCK_SLACK_NANOS;
 
 /// Records that may wait, about 4 MB for each of the captures that can be open. Beyond, device work is taken to belong

@@ -1,6 +1,6 @@
 //! Calls and kernels around the edges of a range from 1 ms to 2 ms.
 
-use profiler_core::record::{ApiCall, Kernel};
+use gpuwhy_trace::record::{ApiCall, Kernel};
 
 use crate::collect::capture_filter::*;
 

@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 
 use cupti_sys::counters::range::Collected;
-use profiler_core::kernels::{Choice, KernelProfile, Outcome};
-use profiler_core::record::{Context, Timestamp};
+use gpuwhy_report::kernels::Choice;
+use gpuwhy_trace::kernels::{KernelProfile, Outcome};
+use gpuwhy_trace::record::{Context, Timestamp};
 use rustc_hash::FxHashSet;
 
 /// Times that the passes of a group are repeated because other threads launched into them.

@@ -1,7 +1,7 @@
 use std::cell::Cell;
 
-use profiler_core::kernels::Candidate;
-use profiler_core::record::{ContextId, DeviceId, LaunchConfig, LaunchConfigId};
+use gpuwhy_report::kernels::Candidate;
+use gpuwhy_trace::record::{ContextId, DeviceId, LaunchConfig, LaunchConfigId};
 
 use super::*;
 

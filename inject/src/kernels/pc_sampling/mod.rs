@@ -25,10 +25,9 @@ use cupti_sys::counters::Counters;
 use cupti_sys::counters::pc::{PcSampler, PcSettings};
 use cupti_sys::counters::range::ContextHandle;
 use cupti_sys::{Cupti, CuptiResult, Error};
+use gpuwhy_trace::kernels::{Outcome, PcWindow};
+use gpuwhy_trace::record::{DeviceId, Timestamp};
 use parking_lot::Mutex;
-use profiler_core::kernels::Outcome;
-use profiler_core::kernels::PcWindow;
-use profiler_core::record::{DeviceId, Timestamp};
 
 use crate::capture::controller::CaptureController;
 use crate::counters::turns::TURNS;

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 
 use cupti_sys::counters::pc::{Fetched, PcSample};
-use profiler_core::kernels::Outcome;
-use profiler_core::kernels::{PcCount, PcFunction, PcWindow, limit};
+use gpuwhy_trace::kernels::{Outcome, PcCount, PcFunction, PcWindow, limit};
 
 /// A function, an offset in it, and the library's number of a reason.
 type Key = (u32, u64, u32);

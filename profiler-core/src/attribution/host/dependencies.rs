@@ -10,12 +10,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use gpuwhy_trace::record::{CudaEvent, DeviceId, StreamId, Sync, SyncKind};
 use rustc_hash::FxHashMap;
 
 use crate::attribution::host_cause::Producer;
 use crate::attribution::leaf::Work;
 use crate::attribution::operation::Operation;
-use crate::record::{CudaEvent, DeviceId, StreamId, Sync, SyncKind};
 
 /// Event records and waits that are remembered, the newest.
 const REMEMBERED: usize = 65_536;
@@ -125,7 +125,7 @@ impl Dependencies {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{CorrelationId, Timestamp};
+    use gpuwhy_trace::record::{CorrelationId, Timestamp};
 
     fn event(id: u64, stream: u32, correlation: u32) -> CudaEvent {
         let (stream, correlation) = (StreamId(stream), CorrelationId(correlation));

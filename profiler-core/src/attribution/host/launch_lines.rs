@@ -11,6 +11,8 @@
 
 use std::collections::VecDeque;
 
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::{Frame, NameId, StackId};
 use rustc_hash::FxHashMap;
 
 use super::launches::Launch;
@@ -18,8 +20,6 @@ use super::stacks::{self, is_library};
 use crate::attribution::api::ApiClass;
 use crate::attribution::host_cause::Subject;
 use crate::attribution::operation::Operation;
-use crate::dictionary::Dictionary;
-use crate::record::{Frame, NameId, StackId};
 use crate::thresholds::DISPATCH_NANOS;
 
 /// Samples of all threads together that wait for the call they fall into (16 bytes each), in equal parts, but at least

@@ -12,12 +12,12 @@
 
 use std::collections::VecDeque;
 
+use gpuwhy_trace::record::{CorrelationId, DeviceId, StreamId};
 use rustc_hash::FxHashMap;
 
 use crate::attribution::api::ApiClass;
 use crate::collections::correlation_map::Correlated;
 use crate::collections::queue::Queue;
-use crate::record::{CorrelationId, DeviceId, StreamId};
 
 /// A launch without record is given up when it is older than this and [`GIVE_UP_FLUSHES`] have passed: longer than
 /// almost every kernel and every delivery delay, and short enough for a live display. A longer kernel is late.

@@ -6,8 +6,9 @@
 
 use std::collections::BTreeMap;
 
+use gpuwhy_trace::record::{ApiCall, ApiFunctionId, MemoryEvent, NameId, ThreadId};
+
 use crate::allocations::{Holding, Holdings, MemoryOwner};
-use crate::record::{ApiCall, ApiFunctionId, MemoryEvent, NameId, ThreadId};
 
 /// Events that wait for a flush (112 bytes each); beyond that the older half is taken in as it is.
 const PENDING_LIMIT: usize = 1 << 16;

@@ -17,6 +17,9 @@ pub(super) mod samples;
 pub(super) mod stacks;
 pub(super) mod threads;
 
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::{ApiCall, HostSample, MemoryEvent, Overhead, OverheadKind, RangeEvent, ThreadId, Timestamp};
+
 use self::dependencies::Dependencies;
 use self::launch_lines::{LaunchLines, LaunchSampleCounts, SampledCall};
 use self::launches::{Launch, Launches};
@@ -30,8 +33,6 @@ use super::operation::{Delivery, LONGEST_WINDOW, is_no_time};
 use super::ranges::{Finding, Ranges};
 use super::simulation_feed::SimulationFeed;
 use super::statistics::ApiTable;
-use crate::dictionary::Dictionary;
-use crate::record::{ApiCall, HostSample, MemoryEvent, Overhead, OverheadKind, RangeEvent, ThreadId, Timestamp};
 use crate::thresholds::FUTURE_NANOS;
 
 /// See the [module](self).

@@ -9,10 +9,11 @@
 
 use std::collections::VecDeque;
 
+use gpuwhy_trace::record::{HostSample, InterpreterLock, StackId, ThreadState};
+
 use super::stacks::{LineId, StackClass, Stage};
 use crate::attribution::host_cause::HostCause;
 use crate::attribution::leaf::Leaf;
-use crate::record::{HostSample, InterpreterLock, StackId, ThreadState};
 
 /// Samples kept of one thread (48 bytes each, 1.5 MiB): 109 s at 300 samples a second. What is older than an open gap
 /// is dropped sooner.
@@ -372,7 +373,7 @@ fn wait_cause(sample: &HostSample) -> HostCause {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Timestamp;
+    use gpuwhy_trace::record::Timestamp;
 
     const PLAIN: StackClass = StackClass { stage: None, line: LineId::NONE, waits: false };
 

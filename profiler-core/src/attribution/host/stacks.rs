@@ -5,10 +5,9 @@
 //! and the interpreter, else the innermost Python one. For a wait in a data loader it is the line that asked for the
 //! batch. A stack without Python names its innermost function.
 
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::{Frame, NameId, StackId};
 use rustc_hash::FxHashMap;
-
-use crate::dictionary::Dictionary;
-use crate::record::{Frame, NameId, StackId};
 
 /// Distinct lines that are told apart (32 bytes each with their index); samples at further ones name none.
 const LINE_LIMIT: usize = 16_384;
@@ -124,7 +123,7 @@ impl Stacks {
 }
 
 /// The line that a stack stands for; `None` when nothing is known of it.
-pub(crate) fn line_of(stack: StackId, dictionary: &Dictionary) -> Option<HostLine> {
+pub fn line_of(stack: StackId, dictionary: &Dictionary) -> Option<HostLine> {
     let mut stacks = Stacks::default();
     let class = stacks.get(stack, dictionary);
     stacks.line(class.line).copied()
@@ -232,7 +231,7 @@ pub(crate) fn is_library(file: &str) -> bool {
 
 /// Whether this is the file of a native function: a library or program by its name alone. Python names its files with
 /// their folders, with `.py`, or as `<string>`.
-pub(crate) fn is_native(file: &str) -> bool {
+pub fn is_native(file: &str) -> bool {
     !file.is_empty() && !file.contains('/') && !file.starts_with('<') && !file.ends_with(".py")
 }
 

@@ -9,6 +9,7 @@ use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
+use gpuwhy_trace::record::{ApiCall, ApiFunctionId, ThreadId};
 use rustc_hash::FxHashMap;
 
 use super::launch_lines::LaunchSamples;
@@ -18,7 +19,6 @@ use crate::attribution::api::ApiClass;
 use crate::attribution::operation::WAITING_LIMIT;
 use crate::collections::queue::Queue;
 use crate::collections::sorted_runs::InOrder;
-use crate::record::{ApiCall, ApiFunctionId, ThreadId};
 
 /// Calls kept of all threads together (24 bytes each, 24 MiB), in equal parts, but at least [`FEWEST_CALLS`] of each.
 /// What is older than an open gap is dropped sooner; only a device that went idle keeps a gap open for so many.
@@ -352,7 +352,7 @@ impl ThreadTable {
 mod tests {
     use super::*;
     use crate::attribution::api::ApiClass;
-    use crate::record::{ApiCall, ApiFunctionId, Timestamp};
+    use gpuwhy_trace::record::{ApiCall, ApiFunctionId, Timestamp};
 
     fn call(start: u64, end: u64) -> ApiCall {
         ApiCall { start: Timestamp::from_nanos(start), end: Timestamp::from_nanos(end), ..ApiCall::default() }

@@ -3,11 +3,11 @@
 //! Programs put counters into names (`ProfilerStep#12`, `aten::add, op_id = 345`), and each would be a row of its own.
 //! Such names share one row under a template with `*` for the number. Texts are looked at once for each distinct name.
 
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::NameId;
 use rustc_hash::FxHashMap;
 
 use crate::attribution::host_cause::HostCause;
-use crate::dictionary::Dictionary;
-use crate::record::NameId;
 
 /// Distinct messages whose class is remembered; further ones are looked at each time.
 const MESSAGE_LIMIT: usize = 65_536;
@@ -72,7 +72,7 @@ impl Messages {
 
 /// `text` with `*` for its counters; `None` when it has none. A counter follows `#` or `= `, or is the end of the name
 /// of a step.
-pub(crate) fn template(text: &str) -> Option<String> {
+pub fn template(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     let mut found = false;
@@ -91,7 +91,7 @@ pub(crate) fn template(text: &str) -> Option<String> {
 }
 
 /// Whether a range of this text is a step by its name, as `train step 7` is.
-pub(crate) fn is_step(text: &str) -> bool {
+pub fn is_step(text: &str) -> bool {
     let stem = text.trim_end_matches(|c: char| c.is_ascii_digit());
     let stem = stem.trim_end_matches(['#', ' ', '_', ':', '-', '=']).to_ascii_lowercase();
     STEPS.contains(&stem.as_str())

@@ -13,17 +13,17 @@ mod table;
 
 use std::collections::VecDeque;
 
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::{NameId, RangeEvent, RangeEventKind, ThreadId};
 use rustc_hash::FxHashMap;
 
 use self::messages::{MessageClass, Messages};
-pub(crate) use self::messages::{is_step, template};
+pub use self::messages::{is_step, template};
 use self::table::{Instance, Table};
 pub use self::table::{RangeKey, RangeStyle, RangeTally, Spread};
 use super::host_cause::HostCause;
 use super::leaf::{LEAF_COUNT, Leaf, Leaves};
 use super::statistics::Durations;
-use crate::dictionary::Dictionary;
-use crate::record::{NameId, RangeEvent, RangeEventKind, ThreadId};
 
 /// Ranges within each other on one thread and domain.
 const DEPTH_LIMIT: usize = 64;

@@ -16,11 +16,12 @@
 //!
 //! No clock: times are given.
 
+use gpuwhy_trace::cost::Cost;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::{Record, Timestamp, Trigger};
+
 use super::drift::Drift;
 use super::named_steps::{NamedStep, NamedSteps};
-use crate::cost::Cost;
-use crate::dictionary::Dictionary;
-use crate::record::{Record, Timestamp, Trigger};
 
 /// An open verdict counts once it has been open for as long as the samples that it rests on, nanoseconds.
 const OPEN_FOR: u64 = 20_000_000_000;

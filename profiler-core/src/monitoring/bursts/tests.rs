@@ -1,7 +1,8 @@
 //! Made runs: which bursts there are, and that they stay within their bounds.
 
+use gpuwhy_trace::record::{RangeEvent, RangeEventKind};
+
 use super::*;
-use crate::record::{RangeEvent, RangeEventKind};
 
 const SECOND: u64 = 1_000_000_000;
 const START: u64 = 1_000 * SECOND;

@@ -1,0 +1,107 @@
+//! The comparison for programs.
+
+use gpuwhy_trace::document::document;
+use profiler_core::document::leaves;
+
+use super::prediction::Prediction;
+use super::rows::Row;
+use super::unit::Representative;
+use super::{DeviceDiff, Diff, LimitChanges, Places, Refusal};
+use crate::document::limits;
+
+/// Version of the schema.
+const SCHEMA_VERSION: u32 = 2;
+
+/// The whole document: a comparison, or the reason why there is none.
+#[derive(Debug)]
+pub struct Document<'a>(pub &'a Result<Diff, Refusal>);
+
+impl Document<'_> {
+    fn similarity(&self) -> Option<f64> {
+        match self.0 {
+            Ok(diff) => Some(diff.similarity),
+            Err(Refusal::DifferentPrograms(similarity)) => Some(*similarity),
+            Err(Refusal::NoWork(_)) => None,
+        }
+    }
+}
+
+/// A name and by how much its time changed, nanoseconds.
+struct Change(&'static str, i64);
+
+document! {
+    from: Document<'_> {
+        schema_version: SCHEMA_VERSION,
+        refused: from.0.as_ref().err().map(ToString::to_string),
+        similarity: from.similarity(),
+        devices: from.0.as_ref().map_or(&[][..], |diff| &diff.devices),
+        warnings: from.0.as_ref().map_or(&[][..], |diff| &diff.warnings),
+    }
+    from: DeviceDiff {
+        id_a: from.ids.0,
+        id_b: from.ids.1,
+        basis: from.basis,
+        outcome: from.outcome(),
+        headline: super::text::headline(from),
+        change_ns: from.change_ns(),
+        recordings_p: from.test.map(|test| test.p),
+        longer_pairs: from.test.map(|test| test.larger),
+        a: from.a,
+        b: from.b,
+        leaf_changes: from.leaves.iter().map(|&(leaf, change)| Change(leaf.name(), change)).collect::<Vec<_>>(),
+        group_changes: from.groups.iter().map(|&(group, change)| Change(group.name(), change)).collect::<Vec<_>>(),
+        compute_limits: from.limits,
+        kernels: from.kernels,
+        copies: from.copies,
+        places: from.places.as_ref().ok(),
+        places_refused: from.places.as_ref().err(),
+        prediction: from.prediction,
+    }
+    from: Change {
+        name: from.0,
+        change_ns: from.1,
+    }
+    from: LimitChanges {
+        a_ns: limits(&from.a),
+        b_ns: limits(&from.b),
+        changes: from.changes.iter().map(|&(limit, change)| Change(limit.name(), change)).collect::<Vec<_>>(),
+    }
+    from: Places {
+        operations_a: from.operations.0,
+        operations_b: from.operations.1,
+        steps_a: from.steps.0,
+        steps_b: from.steps.1,
+        aligned: from.aligned,
+        changed: from.changed,
+    }
+    from: Prediction {
+        kind: from.kind,
+        group: from.group,
+        step_ns: from.step_ns,
+        predicted_step_ns: from.predicted_step_ns,
+        predicted_speedup: from.predicted_speedup,
+        actual_step_ns: from.actual_step_ns,
+        actual_speedup: from.actual_speedup,
+        base_error: from.base_error,
+        over_ceiling_ns: from.over_ceiling_ns(),
+        other_leaf_changes: from.others.iter().map(|&(leaf, change)| Change(leaf.name(), change)).collect::<Vec<_>>(),
+    }
+    from: Representative {
+        unit_ns: from.unit_ns,
+        median_ns: from.median_ns,
+        operations: from.operations,
+        steps_averaged: from.averaged,
+        steps_considered: from.considered,
+        step_source: from.source,
+        leaves: leaves(&from.leaves),
+    }
+    from: Row {
+        name: from.name,
+        launches: from.launches,
+        speed: from.speed,
+        change_ns: from.change_ns(),
+        p: from.p,
+        a: from.a,
+        b: from.b,
+    }
+}

@@ -1,0 +1,89 @@
+//! Two runs of one program: what changed, by how much, and whether it is more than two runs differ by.
+//!
+//! The durations of a representative step of each run are compared, and the difference is divided by cause. Every
+//! nanosecond of a step has one leaf, so the differences of the leaves sum to the difference of the steps exactly.
+//! When one of the runs has no steps, or the steps of the two are not the same thing, the time of equally many
+//! operations takes the place of a step, and there is no test of significance.
+//!
+//! Where A carries simulated ceilings, the one for what B got rid of stands beside what B reached ([`Prediction`]).
+//!
+//! It compares two reports, not two programs: one run of each says nothing about how much runs differ. It explains
+//! by leaf, which is a cause as the device sees it, not a line of source.
+
+mod alignment;
+mod caveats;
+mod compared;
+#[cfg(feature = "serde")]
+pub mod json;
+mod limits;
+mod model;
+mod pair;
+mod places;
+mod prediction;
+mod rows;
+mod significance;
+mod text;
+mod unit;
+
+pub use alignment::{MOST_EDITS, align};
+pub use compared::SAME_PROGRAM;
+pub(crate) use compared::same_steps;
+pub use limits::LimitChanges;
+pub use model::{DeviceDiff, Diff, Outcome, RUNS_DIFFER, Refusal, Side, within_runs};
+pub use places::{ChangedPlace, Fate, Places};
+pub use prediction::Prediction;
+pub use rows::{LAUNCHES_SHARE, Launches, Row, SLOWER_SHARE, Speed, Usage};
+pub use significance::{RankTest, SIGNIFICANCE, mann_whitney};
+pub use unit::{Basis, FEWEST_STEPS, OPERATIONS, Representative, WARM_UP_STEPS};
+pub(crate) use unit::{comparable, durations, representative};
+
+use crate::run::Report;
+use crate::text_format::Style;
+use pair::Run;
+use profiler_core::attribution::leaf::Group;
+
+impl Diff {
+    /// What changed, in one line for each device.
+    #[must_use]
+    pub fn headlines(&self) -> Vec<String> {
+        self.devices.iter().map(text::headline).collect()
+    }
+
+    /// The comparison for people, with at most `rows` kernels; at most 100 columns.
+    #[must_use]
+    pub fn text(&self, rows: usize) -> String {
+        self.text_within(rows, Style::default())
+    }
+
+    /// As [`text`](Self::text), in this style.
+    #[must_use]
+    pub fn text_within(&self, rows: usize, style: Style) -> String {
+        text::full(self, rows, style)
+    }
+}
+
+/// Compares two runs of one program.
+///
+/// # Errors
+///
+/// When they cannot be compared: a run without work, or runs of different programs.
+pub fn compare(a: &Report, b: &Report) -> Result<Diff, Refusal> {
+    for (side, report) in [(Side::A, a), (Side::B, b)] {
+        if report.verdict.group == Group::NoWork {
+            return Err(Refusal::NoWork(side));
+        }
+    }
+    let similarity = rows::similarity(&a.devices, &b.devices);
+    if similarity < SAME_PROGRAM {
+        return Err(Refusal::DifferentPrograms(similarity));
+    }
+    let mut warnings = caveats::caveats(a, b);
+    let mut devices = Vec::new();
+    for (first, second) in a.devices.iter().zip(&b.devices) {
+        let (first, second) = (Run::new(a, first), Run::new(b, second));
+        let (diff, sentences) = pair::compare(&first, &second, similarity);
+        warnings.extend(sentences);
+        devices.push(diff);
+    }
+    Ok(Diff { similarity, devices, warnings })
+}

@@ -1,0 +1,145 @@
+//! What a comparison holds.
+
+use std::error::Error;
+use std::fmt;
+
+use gpuwhy_trace::record::DeviceId;
+use profiler_core::attribution::leaf::{Group, Leaf};
+
+use super::compared::SAME_PROGRAM;
+use super::limits::LimitChanges;
+use super::places::Places;
+use super::prediction::Prediction;
+use super::rows::Row;
+use super::significance::{RankTest, SIGNIFICANCE};
+use super::unit::{Basis, Representative};
+
+/// A difference below this part of the longer unit is within what two runs of one unchanged program differ by: a host,
+/// its clocks and what else runs there change between runs. On shared hosts single runs scattered by 10 to 30 %.
+pub const RUNS_DIFFER: f64 = 0.3;
+
+/// One of the two runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The first.
+    A,
+    /// The second.
+    B,
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::A => "A",
+            Self::B => "B",
+        })
+    }
+}
+
+/// Why two runs are not compared.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Refusal {
+    /// A run asked nothing of a device.
+    NoWork(Side),
+    /// They execute different kernels. Carries the similarity, 0 to 1.
+    DifferentPrograms(f64),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoWork(side) => write!(f, "{side} asked nothing of the device for (nearly) all of the time"),
+            Self::DifferentPrograms(similarity) => write!(
+                f,
+                "A and B are different programs: {:.0} % of their kernel executions agree by name, {:.0} % must",
+                similarity * 100.0,
+                SAME_PROGRAM * 100.0
+            ),
+        }
+    }
+}
+
+impl Error for Refusal {}
+
+/// How two runs differ.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Diff {
+    /// The part of kernel executions that the runs have in common by name, 0 to 1.
+    pub similarity: f64,
+    /// Devices of both runs, paired in the order of their ordinals.
+    pub devices: Vec<DeviceDiff>,
+    /// What makes the comparison less fair or less sure, a sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// How two runs differ on one device of each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceDiff {
+    /// The devices, in A and in B.
+    pub ids: (DeviceId, DeviceId),
+    /// What one unit is.
+    pub basis: Basis,
+    /// One unit of A.
+    pub a: Representative,
+    /// One unit of B.
+    pub b: Representative,
+    /// The rank test of the durations of the steps: whether the two recordings differ, not whether the programs do.
+    /// `None` when steps are not compared.
+    pub test: Option<RankTest>,
+    /// Leaves that changed, the largest change first. They sum to [`change_ns`](Self::change_ns) exactly.
+    pub leaves: Vec<(Leaf, i64)>,
+    /// Groups that changed, likewise.
+    pub groups: Vec<(Group, i64)>,
+    /// What changed in what limits computation; `None` unless both runs have samples of hardware counters.
+    pub limits: Option<LimitChanges>,
+    /// Kernels, the largest change of time in one unit first.
+    pub kernels: Vec<Row>,
+    /// Copies, likewise.
+    pub copies: Vec<Row>,
+    /// What changed by place in the step, or why only names can be compared.
+    pub places: Result<Places, String>,
+    /// What the simulation of A foretold of B, if it did.
+    pub prediction: Option<Prediction>,
+}
+
+/// What became of the duration of one unit, as far as one run each can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+pub enum Outcome {
+    /// B takes less time.
+    Faster,
+    /// B takes more time.
+    Slower,
+    /// Equal, or the steps of the two recordings do not differ by the test.
+    Unchanged,
+    /// The recordings differ, by less than [`RUNS_DIFFER`]: so much that two runs of one program may, too.
+    Inconclusive,
+}
+
+impl DeviceDiff {
+    /// Change of the duration of one unit, nanoseconds; negative when B takes less.
+    #[must_use]
+    pub fn change_ns(&self) -> i64 {
+        self.b.unit_ns.cast_signed().wrapping_sub(self.a.unit_ns.cast_signed())
+    }
+
+    /// What became of the duration. Without steps there is no test.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        let is_chance = self.test.is_some_and(|test| test.p >= SIGNIFICANCE);
+        match self.change_ns() {
+            0 => Outcome::Unchanged,
+            _ if is_chance => Outcome::Unchanged,
+            _ if within_runs(self.a.unit_ns, self.b.unit_ns) => Outcome::Inconclusive,
+            ..0 => Outcome::Faster,
+            1.. => Outcome::Slower,
+        }
+    }
+}
+
+/// Whether two times differ by less than [`RUNS_DIFFER`] of the longer one.
+#[must_use]
+pub fn within_runs(first: u64, second: u64) -> bool {
+    let (longer, shorter) = (first.max(second) as f64, first.min(second) as f64);
+    longer - shorter < longer * RUNS_DIFFER
+}

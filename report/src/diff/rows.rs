@@ -1,0 +1,268 @@
+//! Kernels and copies of two runs side by side: which came, went, run more often, or take longer.
+//!
+//! They are aligned by name, and counts are put on one unit (a step, or a number of operations) because the runs may
+//! differ in length. A report counts kernels over the whole trace: what only start-up runs appears as fewer launches in
+//! the longer run. A report keeps no sequence of operations, so two kernels of one name are one row.
+
+use std::collections::BTreeMap;
+
+use profiler_core::attribution::statistics::Durations;
+
+use super::significance::{SIGNIFICANCE, Spread, mean_shift};
+use crate::run::{CopyRow, DeviceReport, KernelRow};
+use crate::text_format::path_name;
+
+/// A mean duration that changed by less is called the same. Two runs of one program on one H200 (78 kernels of a
+/// ResNet-50) differ by up to 1 % in kernels of over 10 us, and by the resolution of the clock in shorter ones.
+pub const SLOWER_SHARE: f64 = 0.02;
+/// Launches that changed by less are called the same: the ends of a run cut steps, and start-up counts as well.
+pub const LAUNCHES_SHARE: f64 = 0.05;
+
+/// How the number of executions in one unit changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+pub enum Launches {
+    /// Only the second run has it.
+    Added,
+    /// Only the first run has it.
+    Removed,
+    /// More often than before.
+    More,
+    /// Less often.
+    Fewer,
+    /// As often, within [`LAUNCHES_SHARE`].
+    Same,
+}
+
+/// How the mean duration of one execution changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+pub enum Speed {
+    /// Longer, by at least [`SLOWER_SHARE`], and significantly so.
+    Slower,
+    /// Shorter, likewise.
+    Faster,
+    /// Neither, or only one run has it.
+    Same,
+}
+
+/// What one run spent on a kernel or a kind of copy.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Usage {
+    /// Executions in the whole trace.
+    pub count: u64,
+    /// Executions in one unit.
+    pub per_unit: f64,
+    /// Mean duration of one execution, nanoseconds; 0 without executions.
+    pub mean_ns: f64,
+    /// Time in one unit, nanoseconds, whether or not something else ran at the same time.
+    pub unit_ns: f64,
+    /// Bytes moved in one unit; 0 for kernels.
+    pub unit_bytes: f64,
+}
+
+/// A kernel or a kind of copy in both runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Name of the kernel, or direction and memory of the copy.
+    pub name: String,
+    /// In the first run.
+    pub a: Usage,
+    /// In the second run.
+    pub b: Usage,
+    /// Change of the executions.
+    pub launches: Launches,
+    /// Change of the mean duration.
+    pub speed: Speed,
+    /// How often chance alone would set the means this far apart, at most; `None` with too few executions.
+    pub p: Option<f64>,
+}
+
+impl Row {
+    /// Change of the time in one unit, nanoseconds; negative when the second run takes less.
+    #[must_use]
+    pub fn change_ns(&self) -> f64 {
+        self.b.unit_ns - self.a.unit_ns
+    }
+
+    /// Whether anything about it changed.
+    #[must_use]
+    pub fn is_changed(&self) -> bool {
+        self.launches != Launches::Same || self.speed != Speed::Same
+    }
+}
+
+/// Executions of one name.
+#[derive(Clone, Copy, Debug, Default)]
+struct KernelTotals {
+    count: u64,
+    total: u64,
+    min: u64,
+    max: u64,
+    bytes: u64,
+}
+
+impl KernelTotals {
+    fn add(&mut self, durations: &Durations, bytes: u64) {
+        self.min = if self.count == 0 { durations.min() } else { self.min.min(durations.min()) };
+        self.max = self.max.max(durations.max());
+        self.count += durations.count();
+        self.total = self.total.saturating_add(durations.total());
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    fn mean(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.total as f64 / self.count as f64 }
+    }
+
+    fn spread(&self) -> Spread {
+        Spread { count: self.count, mean: self.mean(), min: self.min, max: self.max }
+    }
+
+    /// `scale` is units in the trace, inverted.
+    fn usage(&self, scale: f64) -> Usage {
+        Usage {
+            count: self.count,
+            per_unit: self.count as f64 * scale,
+            mean_ns: self.mean(),
+            unit_ns: self.total as f64 * scale,
+            unit_bytes: self.bytes as f64 * scale,
+        }
+    }
+}
+
+/// The similarity of what two runs execute: the part of kernel executions, by name, that the runs have in common
+/// when both are counted as one. 1 for equal mixtures whatever the length of the runs, 0 without a common kernel.
+#[must_use]
+pub fn similarity(a: &[DeviceReport], b: &[DeviceReport]) -> f64 {
+    let mixture = |devices: &[DeviceReport]| {
+        let mut counts = BTreeMap::<String, u64>::new();
+        for row in devices.iter().flat_map(|device| &device.kernels) {
+            *counts.entry(row.name.clone()).or_default() += row.durations.count();
+        }
+        let total = counts.values().sum::<u64>().max(1) as f64;
+        (counts, total)
+    };
+    let ((a, a_total), (b, b_total)) = (mixture(a), mixture(b));
+    let common = a.iter().filter_map(|(name, &count)| Some((count, *b.get(name)?)));
+    common.map(|(a, b)| (a as f64 / a_total).min(b as f64 / b_total)).sum()
+}
+
+/// Kernels of both runs, the largest change of time first. `scale` is one unit as a part of each trace.
+#[must_use]
+pub fn kernels(a: &[KernelRow], b: &[KernelRow], scale: (f64, f64)) -> Vec<Row> {
+    let tally = |rows: &[KernelRow]| tallies(rows.iter().map(|row| (row.name.clone(), &row.durations, 0)));
+    aligned(&tally(a), &tally(b), scale)
+}
+
+/// Copies of both runs, likewise.
+#[must_use]
+pub fn copies(a: &[CopyRow], b: &[CopyRow], scale: (f64, f64)) -> Vec<Row> {
+    let tally = |rows: &[CopyRow]| {
+        tallies(rows.iter().map(|row| (format!("copy {}", path_name(row.path)), &row.durations, row.bytes)))
+    };
+    aligned(&tally(a), &tally(b), scale)
+}
+
+fn tallies<'a>(rows: impl Iterator<Item = (String, &'a Durations, u64)>) -> BTreeMap<String, KernelTotals> {
+    let mut tallies = BTreeMap::<String, KernelTotals>::new();
+    for (name, durations, bytes) in rows {
+        tallies.entry(name).or_default().add(durations, bytes);
+    }
+    tallies
+}
+
+fn aligned(a: &BTreeMap<String, KernelTotals>, b: &BTreeMap<String, KernelTotals>, scale: (f64, f64)) -> Vec<Row> {
+    // Bonferroni: with a test for each row, chance may call one of all of them significant this seldom.
+    let level = SIGNIFICANCE / a.keys().filter(|name| b.contains_key(*name)).count().max(1) as f64;
+    let absent = KernelTotals::default();
+    let names = a.keys().chain(b.keys().filter(|name| !a.contains_key(*name)));
+    let mut rows: Vec<_> = names
+        .map(|name| {
+            let (first, second) = (a.get(name).unwrap_or(&absent), b.get(name).unwrap_or(&absent));
+            let p = mean_shift(&first.spread(), &second.spread());
+            let (a, b) = (first.usage(scale.0), second.usage(scale.1));
+            let speed = speed(a.mean_ns, b.mean_ns, p.is_some_and(|p| p < level));
+            Row { name: name.clone(), a, b, launches: launches(&a, &b), speed, p }
+        })
+        .collect();
+    rows.sort_by(|x, y| y.change_ns().abs().total_cmp(&x.change_ns().abs()).then_with(|| x.name.cmp(&y.name)));
+    rows
+}
+
+fn launches(a: &Usage, b: &Usage) -> Launches {
+    let change = b.per_unit - a.per_unit;
+    match (a.count, b.count) {
+        (0, _) => Launches::Added,
+        (_, 0) => Launches::Removed,
+        _ if change.abs() <= LAUNCHES_SHARE * a.per_unit.max(b.per_unit) => Launches::Same,
+        _ if change > 0.0 => Launches::More,
+        _ => Launches::Fewer,
+    }
+}
+
+/// Whether mean durations differ by [`SLOWER_SHARE`] or more, and significantly.
+pub(super) fn speed(a: f64, b: f64, is_significant: bool) -> Speed {
+    if !is_significant || (b - a).abs() < SLOWER_SHARE * a.min(b) {
+        Speed::Same
+    } else if b > a {
+        Speed::Slower
+    } else {
+        Speed::Faster
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names and durations, as rows of a report.
+    fn run(rows: &[(&str, &[u64])]) -> BTreeMap<String, KernelTotals> {
+        let mut tallies = BTreeMap::<String, KernelTotals>::new();
+        for (name, nanos) in rows {
+            let mut durations = Durations::default();
+            nanos.iter().for_each(|&nanos| durations.add(nanos));
+            tallies.entry((*name).to_owned()).or_default().add(&durations, 0);
+        }
+        tallies
+    }
+
+    #[test]
+    fn what_came_went_and_changed_is_told_apart() {
+        let a = run(&[("gone", &[10; 20]), ("slow", &[100; 20]), ("more", &[7; 20]), ("same", &[50, 51, 52, 50, 51])]);
+        let b = run(&[
+            ("new", &[10; 40]),
+            ("slow", &[200; 40]),
+            ("more", &[7; 80]),
+            ("same", &[51, 50, 52, 50, 51, 50, 51, 52, 50, 51]),
+        ]);
+        // The second run has twice as many units.
+        let rows = aligned(&a, &b, (0.1, 0.05));
+        let of = |name: &str| rows.iter().find(|row| row.name == name).unwrap();
+        assert_eq!(of("gone").launches, Launches::Removed);
+        assert_eq!(of("new").launches, Launches::Added);
+        assert_eq!((of("slow").launches, of("slow").speed), (Launches::Same, Speed::Slower));
+        assert_eq!((of("more").launches, of("more").speed), (Launches::More, Speed::Same));
+        assert!(!of("same").is_changed());
+        assert_eq!(rows[0].name, "slow");
+        assert!((of("slow").change_ns() - 200.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn overloads_that_read_alike_are_one_row() {
+        let rows = aligned(&run(&[("k", &[10; 5]), ("k", &[30; 5])]), &run(&[("k", &[20; 10])]), (1.0, 1.0));
+        assert_eq!(rows.len(), 1);
+        assert_eq!((rows[0].a.count, rows[0].a.mean_ns), (10, 20.0));
+        assert!(!rows[0].is_changed());
+    }
+
+    #[test]
+    fn noise_in_a_wide_distribution_is_no_change() {
+        let wide: Vec<u64> = (0..40).map(|index| 100 + index * 50).collect();
+        let shifted: Vec<u64> = wide.iter().map(|nanos| nanos + 60).collect();
+        let rows = aligned(&run(&[("k", &wide)]), &run(&[("k", &shifted)]), (1.0, 1.0));
+        assert_eq!(rows[0].speed, Speed::Same);
+        assert!(rows[0].p.is_some_and(|p| p > 0.1));
+    }
+}

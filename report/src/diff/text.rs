@@ -1,0 +1,283 @@
+//! The comparison for people: what changed in one line, then the tables behind it.
+//!
+//! Causes have plain words; their names in the JSON are in the table of causes.
+
+use std::fmt::Write;
+
+use profiler_core::counters::roofs::LimitTimes;
+
+use super::compared::change;
+use super::rows::{Launches, Row, Speed, Usage};
+use super::unit::{Basis, Representative};
+use super::{DeviceDiff, Diff, Fate, LimitChanges, Outcome, Prediction, RUNS_DIFFER};
+use crate::text_format::names::short_name;
+use crate::text_format::{Page, Paint, Style, counted, duration, wrapped, wrapped_as};
+use crate::words::{self, about};
+
+/// Where the text of a row begins.
+const INDENT: usize = 17;
+/// Changes smaller than this share of the larger unit are left out of the text.
+const WORTH_A_LINE: f64 = 0.001;
+/// Changes of a limit smaller than this share of the computation are left out of the text: divisions of the same
+/// samples at 200 Hz and 1 kHz differed by 1.6 points (docs/design/counters.md).
+const LIMIT_WORTH_A_LINE: f64 = 0.016;
+
+/// What changed, in one line.
+pub(super) fn headline(diff: &DeviceDiff) -> String {
+    let (a, b) = (diff.a.unit_ns, diff.b.unit_ns);
+    let what = match diff.basis {
+        Basis::Step => "B's step".to_owned(),
+        Basis::Operations => format!("B's time for {} GPU operations", diff.b.operations),
+    };
+    let times = format!("({} -> {})", duration(a), duration(b));
+    let outcome = diff.outcome();
+    let mut line = match outcome {
+        Outcome::Unchanged => return format!("{what} has not changed {times}"),
+        _ if b < a => format!("{what} is {} faster {times}", factor(a, b)),
+        _ => format!("{what} is {} slower {times}", factor(b, a)),
+    };
+    let worth = diff.change_ns().unsigned_abs() / 20;
+    let parts: Vec<_> = diff
+        .leaves
+        .iter()
+        .take_while(|(_, nanos)| nanos.unsigned_abs() >= worth)
+        .take(3)
+        .map(|(leaf, nanos)| format!("{} {}", words::cause(*leaf), signed(*nanos as f64)))
+        .collect();
+    if !parts.is_empty() {
+        let _ = write!(line, ": {}", parts.join(", "));
+    }
+    if outcome == Outcome::Inconclusive {
+        let _ = write!(line, ". {}", one_run_each());
+    }
+    line
+}
+
+/// Why a difference of two runs may be none of the program.
+fn one_run_each() -> String {
+    format!(
+        "One run each: differences below {:.0} % of the longer step are within what runs differ by",
+        RUNS_DIFFER * 1e2
+    )
+}
+
+/// Everything, with at most `limit` kernels for each device.
+pub(super) fn full(diff: &Diff, limit: usize, style: Style) -> String {
+    let mut page = Page::new(style);
+    let out = &mut page;
+    for device in &diff.devices {
+        let (a, b) = device.ids;
+        if diff.devices.len() > 1 || a != b {
+            let _ = writeln!(out, "GPU {a} of A, GPU {b} of B");
+        }
+        wrapped_as(out, Paint::Bold, "", &headline(device));
+        wrapped(out, "  A: ", &measured(&device.a));
+        wrapped(out, "  B: ", &measured(&device.b));
+        if let Some(test) = device.test {
+            let percent = test.larger * 100.0;
+            let _ = writeln!(out, "  Of all pairs of steps, B's takes longer in {percent:.1} %.");
+        }
+        if let Some(prediction) = &device.prediction {
+            wrapped(out, "  ", &prediction.sentences());
+        }
+        leaf_table(out, device);
+        if let Some(limits) = &device.limits {
+            limit_table(out, limits);
+        }
+        row_table(out, "kernels", &device.kernels, limit, device);
+        row_table(out, "copies", &device.copies, limit, device);
+        place_table(out, device, limit);
+    }
+    let _ = writeln!(out, "{:.1} % of the kernel launches have the same names in A and B.", diff.similarity * 100.0);
+    for warning in &diff.warnings {
+        wrapped(out, "note: ", warning);
+    }
+    page.into_text()
+}
+
+impl Prediction {
+    /// What A predicted and what was measured, in words; where more was gained, with the causes that became shorter
+    /// besides.
+    #[must_use]
+    pub fn sentences(&self) -> String {
+        let mut text = format!(
+            "Predicted from A: {} faster without {} ({} -> {}). Measured: {:.2}x ({}).",
+            about(self.predicted_speedup, None),
+            words::bottleneck(self.group),
+            duration(self.step_ns),
+            duration(self.predicted_step_ns),
+            self.actual_speedup,
+            duration(self.actual_step_ns)
+        );
+        let beyond = self.over_ceiling_ns();
+        if beyond == 0 {
+            return text;
+        }
+        let besides = self.others.iter().filter(|(_, nanos)| *nanos < 0 && nanos.unsigned_abs() >= beyond / 20);
+        let besides: Vec<_> =
+            besides.take(3).map(|(leaf, nanos)| format!("{} {}", words::cause(*leaf), signed(*nanos as f64))).collect();
+        text.push_str(" That is more than predicted: ");
+        let _ = if besides.is_empty() {
+            write!(
+                text,
+                "no other cause became shorter, and the simulation of A is {:.1} % off.",
+                self.base_error * 100.0
+            )
+        } else {
+            write!(text, "other causes became shorter too ({}).", besides.join(", "))
+        };
+        text
+    }
+}
+
+/// What a representative rests on.
+fn measured(unit: &Representative) -> String {
+    let Some((source, median)) = unit.source.zip(unit.median_ns) else {
+        return format!("{} for {}", duration(unit.unit_ns), counted(unit.operations, "GPU operation"));
+    };
+    format!(
+        "mean {} over {} of {} steps ({}), median {}, {}",
+        duration(unit.unit_ns),
+        unit.averaged,
+        unit.considered,
+        source.name(),
+        duration(median),
+        counted(unit.operations, "GPU operation")
+    )
+}
+
+fn leaf_table(out: &mut Page, device: &DeviceDiff) {
+    let (a, b) = (&device.a, &device.b);
+    let least = a.unit_ns.max(b.unit_ns) as f64 * WORTH_A_LINE;
+    let _ = writeln!(out, "  {:>10}{:>12}{:>13}  cause (name in the JSON)", "A", "B", "change");
+    let mut rest = device.change_ns();
+    for &(leaf, nanos) in device.leaves.iter().filter(|(_, nanos)| nanos.unsigned_abs() as f64 >= least) {
+        let (in_a, in_b) = (a.leaves[leaf as usize], b.leaves[leaf as usize]);
+        leaf_line(out, &format!("{} ({})", words::cause(leaf), leaf.name()), &duration(in_a), &duration(in_b), nanos);
+        rest -= nanos;
+    }
+    if rest != 0 {
+        leaf_line(out, "all others", "", "", rest);
+    }
+    leaf_line(out, "sum", &duration(a.unit_ns), &duration(b.unit_ns), device.change_ns());
+}
+
+/// As the table of causes, of the computation alone.
+fn limit_table(out: &mut Page, limits: &LimitChanges) {
+    let sum = |times: &LimitTimes| times.iter().sum::<u64>();
+    let (a, b) = (sum(&limits.a), sum(&limits.b));
+    let change = change(a, b);
+    let least = a.max(b) as f64 * LIMIT_WORTH_A_LINE;
+    let _ = writeln!(out, "  {:>10}{:>12}{:>13}  what limits computation (name in the JSON)", "A", "B", "change");
+    let mut rest = change;
+    for &(limit, nanos) in limits.changes.iter().filter(|(_, nanos)| nanos.unsigned_abs() as f64 >= least) {
+        let [in_a, in_b] = [&limits.a, &limits.b].map(|times| duration(times[limit as usize]));
+        leaf_line(out, &format!("{} ({})", words::limit(limit), limit.name()), &in_a, &in_b, nanos);
+        rest -= nanos;
+    }
+    if rest != 0 {
+        leaf_line(out, "all others", "", "", rest);
+    }
+    leaf_line(out, "sum, computing (compute)", &duration(a), &duration(b), change);
+}
+
+fn leaf_line(out: &mut Page, name: &str, a: &str, b: &str, nanos: i64) {
+    let _ = writeln!(out, "  {a:>10}{b:>12}{:>13}  {name}", signed(nanos as f64));
+}
+
+fn row_table(out: &mut Page, title: &str, rows: &[Row], limit: usize, device: &DeviceDiff) {
+    let least = device.a.unit_ns.max(device.b.unit_ns) as f64 * WORTH_A_LINE;
+    let changed: Vec<_> =
+        rows.iter().filter(|row| row.is_changed() && row.change_ns().abs() >= least).take(limit).collect();
+    let others = rows.len() - changed.len();
+    if changed.is_empty() {
+        let _ = writeln!(out, "  {title}: none of {} changed noticeably", rows.len());
+        return;
+    }
+    let _ = writeln!(out, "  {title} (start-up included):");
+    for row in changed {
+        let _ = writeln!(
+            out,
+            "  {:>width$}  {}",
+            signed(row.change_ns()),
+            row_text(row, out.columns()),
+            width = INDENT - 4
+        );
+    }
+    if others > 0 {
+        let _ = writeln!(out, "  {} changed less or not at all", counted(others as u64, "other"));
+    }
+}
+
+/// What changed where in the step, or why that cannot be told.
+fn place_table(out: &mut Page, device: &DeviceDiff, limit: usize) {
+    let places = match &device.places {
+        Ok(places) => places,
+        Err(reason) => {
+            wrapped(out, "  ", &format!("compared by name only, not by position in the step: {reason}"));
+            return;
+        }
+    };
+    let (in_a, in_b) = places.operations;
+    let least = device.a.unit_ns.max(device.b.unit_ns) as f64 * WORTH_A_LINE;
+    let rows: Vec<_> = places.changed.iter().filter(|row| row.change_ns().abs() >= least).take(limit).collect();
+    let _ = writeln!(out, "  by position in the step ({} of {in_a} and {in_b} GPU operations match):", places.aligned);
+    for row in &rows {
+        let nanos = |nanos: f64| duration(nanos.round() as u64);
+        let what = match row.fate {
+            Fate::Added => format!("added, {}, number {} of B", nanos(row.b_ns), row.at_b),
+            Fate::Removed => format!("removed, {}, number {} of A", nanos(row.a_ns), row.at_a),
+            Fate::Slower => format!("slower, {} -> {}, number {} of A", nanos(row.a_ns), nanos(row.b_ns), row.at_a),
+            Fate::Faster => format!("faster, {} -> {}, number {} of A", nanos(row.a_ns), nanos(row.b_ns), row.at_a),
+        };
+        let name = short_name(&row.name, out.columns().saturating_sub(INDENT + what.len() + 2).max(20));
+        let _ = writeln!(out, "  {:>width$}  {what}  {name}", signed(row.change_ns()), width = INDENT - 4);
+    }
+    let others = places.changed.len() - rows.len();
+    if others > 0 {
+        let _ = writeln!(out, "  {} changed less", counted(others as u64, "place"));
+    } else if rows.is_empty() {
+        let _ = writeln!(out, "  no place changed");
+    }
+}
+
+fn row_text(row: &Row, columns: usize) -> String {
+    let usage = |usage: &Usage| format!("{:.1} x {}", usage.per_unit, duration(usage.mean_ns.round() as u64));
+    let mut what = match row.launches {
+        Launches::Added => format!("added, {}", usage(&row.b)),
+        Launches::Removed => format!("removed, {}", usage(&row.a)),
+        Launches::More => format!("more, {} -> {}", usage(&row.a), usage(&row.b)),
+        Launches::Fewer => format!("fewer, {} -> {}", usage(&row.a), usage(&row.b)),
+        Launches::Same => String::new(),
+    };
+    let speed = match row.speed {
+        Speed::Slower => "slower",
+        Speed::Faster => "faster",
+        Speed::Same => "",
+    };
+    match (what.is_empty(), speed.is_empty()) {
+        (_, true) => {}
+        (true, false) => what = format!("{speed}, {} -> {}", usage(&row.a), usage(&row.b)),
+        (false, false) => what = format!("{speed} and {what}"),
+    }
+    // A name that does not fit beside the figures has a line of its own: what tells kernels apart is often its end.
+    let name = short_name(&row.name, columns - INDENT);
+    if INDENT + name.chars().count() + 2 + what.chars().count() > columns {
+        format!("{what}\n{:INDENT$}{name}", "")
+    } else {
+        format!("{name}  {what}")
+    }
+}
+
+/// How many times `longer` is as long as `shorter`.
+fn factor(longer: u64, shorter: u64) -> String {
+    if shorter == 0 {
+        return "infinitely".to_owned();
+    }
+    let factor = longer as f64 / shorter as f64;
+    if factor < 1.095 { format!("{:.1} %", (factor - 1.0) * 100.0) } else { format!("{factor:.2}x") }
+}
+
+fn signed(nanos: f64) -> String {
+    format!("{}{}", if nanos < 0.0 { '-' } else { '+' }, duration(nanos.abs().round() as u64))
+}

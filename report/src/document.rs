@@ -1,0 +1,31 @@
+//! Types of the report that are written by their name, and forms that several of its documents share.
+
+use std::collections::BTreeMap;
+
+use gpuwhy_trace::document::by_name;
+use profiler_core::counters::roofs::{Limit, LimitTimes};
+use serde::{Serialize, Serializer};
+
+by_name! {
+    crate::hang::HangKind
+    crate::kernels::DataType
+    crate::kernels::Excluded
+    crate::kernels::Level
+    crate::kernels::Resource
+    crate::run::CopyClass
+    crate::run::RecoverableBy
+    crate::run::library::Library
+}
+
+/// Nanoseconds by name of limit.
+pub(crate) fn limits(times: &LimitTimes) -> BTreeMap<&'static str, u64> {
+    Limit::ALL.map(|limit| (limit.name(), times[limit as usize])).into()
+}
+
+/// Function and file as an object.
+pub(crate) fn within<S: Serializer>(within: &Option<(String, String)>, serializer: S) -> Result<S::Ok, S::Error> {
+    within
+        .as_ref()
+        .map(|(function, file)| BTreeMap::from([("file", file), ("function", function)]))
+        .serialize(serializer)
+}

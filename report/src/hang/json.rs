@@ -1,0 +1,15 @@
+//! What is found, for programs.
+
+use gpuwhy_trace::document::document;
+
+use super::HangReport;
+
+document! {
+    from: HangReport {
+        ranks: from.runs.iter().map(|of| of.ranks).sum::<u32>(),
+        runs: from.runs,
+        findings: from.findings,
+        silent: from.silent,
+        doubts: from.doubts,
+    }
+}

@@ -1,0 +1,297 @@
+//! The history of a program: one short line for each run, and whether the newest run is slower than those before.
+//!
+//! A line is JSON written by hand ([`Run::line`]), because the injected library writes it too. It holds what the
+//! comparison needs and no more: a representative step by cause, some durations of steps for the rank test that
+//! [`crate::diff`] uses, and which kernels ran. Where lines are kept is not known here.
+
+mod compare;
+#[cfg(feature = "serde")]
+mod read;
+mod text;
+
+pub use compare::{Change, EARLIER_RUNS, Judged, Like, Unlike, judged};
+#[cfg(feature = "serde")]
+pub use read::BadLine;
+pub use text::{date, text};
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use gpuwhy_trace::json_text::Object;
+use profiler_core::attribution::leaf::{Group, Leaves};
+
+use crate::diff::{comparable, durations, representative};
+use crate::run::{DeviceReport, Report};
+
+/// Version of a line. Fields may be added within it.
+pub const VERSION: u64 = 1;
+/// With what a line begins.
+const FIRST_FIELD: &[u8] = b"{\"gpuwhy_history\":";
+/// Bytes of a file that [`may_grow`] has to see.
+pub const BEGINNING: u64 = 64 << 10;
+/// Durations of steps that a line holds at most: enough for the rank test to tell shifts of a fraction of the spread,
+/// and about 1 kB.
+pub const MOST_DURATIONS: usize = 100;
+/// Bytes from which on a file of lines is put aside, so that a new one begins: about 2,000 runs.
+pub const PUT_ASIDE_FROM: u64 = 4 << 20;
+/// Bytes of a file to which a line may still be added, where nobody puts it aside.
+pub const LARGEST_FILE: u64 = 8 << 20;
+/// Kernel names that a line holds at most, the most executed first.
+const MOST_KERNELS: usize = 24;
+/// Devices of one process that a line holds at most.
+const MOST_DEVICES: usize = 16;
+/// Words of a command line that are kept at most, and bytes of a word.
+const MOST_WORDS: usize = 64;
+const LONGEST_WORD: usize = 200;
+
+/// Where the file lies, by the values of `XDG_STATE_HOME` and `HOME`. Relative paths do not count, as XDG has it.
+#[must_use]
+pub fn path(state_home: Option<&OsStr>, home: Option<&OsStr>) -> Option<PathBuf> {
+    let absolute = |path: Option<&OsStr>| path.map(Path::new).filter(|path| path.is_absolute()).map(Path::to_owned);
+    let state = absolute(state_home).or_else(|| Some(absolute(home)?.join(".local/state")))?;
+    Some(state.join("gpuwhy/history.jsonl"))
+}
+
+/// One run of a program.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Run {
+    /// When measuring began, nanoseconds since the Unix epoch.
+    pub start_ns: u64,
+    /// From the first record to the last, nanoseconds.
+    pub observed_ns: u64,
+    /// Host name.
+    pub host: String,
+    /// Process id.
+    pub process_id: u32,
+    /// Processes of its job; `None` when no launcher said so.
+    pub world_size: Option<u32>,
+    /// Version of gpuwhy that measured it.
+    pub version: String,
+    /// Kernel-mode driver version; empty when unknown.
+    pub driver: String,
+    /// How much was recorded: the name of a [`gpuwhy_trace::cost::Mode`].
+    pub mode: String,
+    /// The command line as it was kept, cut to 64 words of at most 200 bytes.
+    pub command: Vec<String>,
+    /// The trace file, if one was written.
+    pub trace: Option<String>,
+    /// The verdict: the name of a [`Group`].
+    pub verdict: String,
+    /// Its share of the time, 0 to 1.
+    pub verdict_share: f64,
+    /// Executions of kernels, of all names.
+    pub executions: u64,
+    /// Kernels by executions, the most first: a hash of the name (FNV-1a folded to 32 bits) and the executions.
+    pub kernels: Vec<(u64, u64)>,
+    /// Its devices, by ordinal.
+    pub devices: Vec<DeviceRun>,
+}
+
+/// One device of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DeviceRun {
+    /// Product name, such as `NVIDIA H200`.
+    pub name: String,
+    /// A representative step, nanoseconds: the mean of the steps between the quartiles, as [`crate::diff`] has it.
+    /// `None` without comparable steps.
+    pub step_ns: Option<u64>,
+    /// Steps that were considered.
+    pub steps: u64,
+    /// Device operations of a step (median).
+    pub operations: u64,
+    /// The step by cause, nanoseconds; without steps the time after warm-up. Causes without time are left out.
+    pub causes: Vec<(Group, u64)>,
+    /// Durations of up to [`MOST_DURATIONS`] steps, nanoseconds, evenly chosen in the order of the steps.
+    pub durations_ns: Vec<u64>,
+}
+
+/// Whether a file that begins with these bytes may get a line: one without any, or with a line of a history.
+#[must_use]
+pub fn may_grow(beginning: &[u8]) -> bool {
+    let mut lines = beginning.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).peekable();
+    lines.peek().is_none() || lines.any(|line| line.starts_with(FIRST_FIELD))
+}
+
+impl Run {
+    /// What is kept of a run; `trace` is its file. `None` for a run that says nothing of its program: no device work
+    /// was recorded, or it is not the first rank of its job.
+    #[must_use]
+    pub fn of(report: &Report, trace: Option<&str>) -> Option<Self> {
+        let process = &report.process;
+        if report.devices.is_empty() || report.verdict.group == Group::NoWork || process.rank().unwrap_or(0) != 0 {
+            return None;
+        }
+        let mut counts = BTreeMap::<u64, u64>::new();
+        for row in report.devices.iter().flat_map(|device| &device.kernels) {
+            let count = counts.entry(hash(&row.name)).or_default();
+            *count = count.saturating_add(row.durations.count());
+        }
+        let executions = counts.values().fold(0_u64, |sum, &count| sum.saturating_add(count));
+        let mut kernels: Vec<_> = counts.into_iter().collect();
+        kernels.sort_by_key(|&(hash, count)| (std::cmp::Reverse(count), hash));
+        kernels.truncate(MOST_KERNELS);
+        Some(Self {
+            start_ns: process.start.nanos(),
+            observed_ns: report.observed_ns,
+            host: process.host.clone(),
+            process_id: process.process_id,
+            world_size: process.world_size(),
+            version: process.gpuwhy_version.clone(),
+            driver: process.driver_version.clone(),
+            mode: report.cost.map_or("unknown", |cost| cost.mode.name()).to_owned(),
+            command: process.command.iter().take(MOST_WORDS).map(|word| cut(word).to_owned()).collect(),
+            trace: trace.map(str::to_owned),
+            verdict: report.verdict.group.name().to_owned(),
+            verdict_share: report.verdict.share,
+            executions,
+            kernels,
+            devices: report.devices.iter().take(MOST_DEVICES).map(DeviceRun::of).collect(),
+        })
+    }
+
+    /// What tells runs apart: host, process id and start. A line about the same run replaces an earlier one.
+    #[must_use]
+    pub fn identity(&self) -> (&str, u32, u64) {
+        (&self.host, self.process_id, self.start_ns)
+    }
+
+    /// The program: the name of its file, and for an interpreter of Python the script or module behind it.
+    #[must_use]
+    pub fn program(&self) -> String {
+        let base = |word: &str| word.rsplit('/').next().unwrap_or(word).to_owned();
+        let Some(first) = self.command.first() else { return "unknown program".to_owned() };
+        let program = base(first);
+        if !["python", "pypy"].iter().any(|name| program.starts_with(name)) {
+            return program;
+        }
+        let mut words = self.command[1..].iter();
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "-m" => return format!("python -m {}", words.next().map_or("", String::as_str)),
+                "-c" => return "python -c".to_owned(),
+                // Options of Python with a value of their own.
+                "-W" | "-X" => drop(words.next()),
+                option if option.starts_with('-') && option.len() > 1 => {}
+                script => return format!("python {}", base(script)),
+            }
+        }
+        "python".to_owned()
+    }
+
+    /// The device with the longest step; `None` when no device has comparable steps.
+    #[must_use]
+    pub fn slowest(&self) -> Option<(usize, &DeviceRun)> {
+        let devices = self.devices.iter().enumerate().filter(|(_, device)| device.step_ns.is_some());
+        // The first of several that are alike.
+        devices.rev().max_by_key(|(_, device)| device.step_ns)
+    }
+
+    /// The line, with its end.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let devices = self.devices.iter().map(|device| {
+            let causes =
+                device.causes.iter().fold(Object::new(), |object, &(group, ns)| object.number(group.name(), ns));
+            Object::new()
+                .text("name", &device.name)
+                .optional_number("step_ns", device.step_ns)
+                .number("steps", device.steps)
+                .number("operations", device.operations)
+                .object("causes_ns", Some(causes))
+                .numbers("durations_ns", device.durations_ns.iter().copied())
+        });
+        Object::new()
+            .number("gpuwhy_history", VERSION)
+            .number("start_ns", self.start_ns)
+            .number("observed_ns", self.observed_ns)
+            .text("host", &self.host)
+            .number("process_id", self.process_id.into())
+            .optional_number("world_size", self.world_size.map(u64::from))
+            .text("version", &self.version)
+            .text("driver", &self.driver)
+            .text("mode", &self.mode)
+            .texts("command", self.command.iter().map(String::as_str))
+            .optional_text("trace", self.trace.as_deref())
+            .text("verdict", &self.verdict)
+            .share("verdict_share", self.verdict_share)
+            .number("executions", self.executions)
+            .rows("kernels", self.kernels.iter().map(|&(hash, count)| [hash, count]))
+            .objects("devices", devices)
+            .end()
+    }
+}
+
+impl DeviceRun {
+    fn of(device: &DeviceReport) -> Self {
+        let causes = |leaves: &Leaves| {
+            let all = Group::ALL.into_iter().map(|group| (group, group.total(leaves)));
+            all.filter(|&(_, ns)| ns > 0).collect()
+        };
+        let name = device.device.name.clone();
+        let Some((source, rows)) = comparable(device.steps.as_ref()) else {
+            return Self { name, causes: causes(&device.steady_leaves), ..Self::default() };
+        };
+        let step = representative(source, rows);
+        let all = durations(rows);
+        let kept = all.len().min(MOST_DURATIONS);
+        Self {
+            name,
+            step_ns: Some(step.unit_ns),
+            steps: step.considered as u64,
+            operations: step.operations,
+            causes: causes(&step.leaves),
+            durations_ns: (0..kept).filter_map(|at| all.get(at * all.len() / kept).copied()).collect(),
+        }
+    }
+}
+
+/// At most so many bytes of a word, whole characters.
+fn cut(word: &str) -> &str {
+    let end = (0..=LONGEST_WORD.min(word.len())).rev().find(|&at| word.is_char_boundary(at)).unwrap_or(0);
+    &word[..end]
+}
+
+/// FNV-1a of 64 bits (Fowler, Noll and Vo, RFC 9923), folded by exclusive or to 32, so that every reader of JSON keeps
+/// it exactly. Two of a thousand names share one with a probability of 1e-4; a similarity then changes a little.
+fn hash(name: &str) -> u64 {
+    let step = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    let hash = name.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, step);
+    (hash >> 32) ^ (hash & 0xffff_ffff)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(command: &[&str]) -> String {
+        Run { command: command.iter().map(|&word| word.to_owned()).collect(), ..Run::default() }.program()
+    }
+
+    #[test]
+    fn a_program_is_its_file_or_its_script() {
+        assert_eq!(program(&["/opt/bin/simulate", "--fast"]), "simulate");
+        assert_eq!(
+            program(&["/usr/bin/python3.12", "-u", "-X", "dev", "/home/x/train.py", "--lr", "1"]),
+            "python train.py"
+        );
+        assert_eq!(program(&["python", "-m", "torch.distributed.run", "train.py"]), "python -m torch.distributed.run");
+        assert_eq!(program(&["python3", "-c", "print(1)"]), "python -c");
+        assert_eq!(program(&["python3"]), "python");
+        assert_eq!(program(&[]), "unknown program");
+    }
+
+    #[test]
+    fn words_are_cut_between_characters() {
+        assert_eq!(cut("short"), "short");
+        assert_eq!(cut(&"é".repeat(150)).chars().count(), 100);
+        assert_eq!(cut(&format!("x{}", "é".repeat(150))).len(), 199);
+    }
+
+    #[test]
+    fn the_hash_is_that_of_the_specification() {
+        // FNV-1a of "a" is 0xaf63dc4c8601ec8c.
+        assert_eq!(hash("a"), 0xaf63_dc4c ^ 0x8601_ec8c);
+        assert_ne!(hash("relu"), hash("gelu"));
+    }
+}

@@ -1,0 +1,83 @@
+//! The kernels of a run by launch configuration, for [`choose`](super::choose).
+
+use std::cmp::Reverse;
+
+use gpuwhy_trace::demangle::without_parameters;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::NameId;
+use profiler_core::attribution::leaf::Leaf;
+use profiler_core::attribution::{Attributor, DeviceAccount};
+use profiler_core::counters::engine::DeviceCounters;
+use profiler_core::counters::estimate::Activity;
+use profiler_core::counters::roofs::KernelLimits;
+use rustc_hash::FxHashMap;
+
+use super::Candidate;
+
+/// Kernels are chosen to be measured after so many steps: the first ones warm up.
+const STEPS_TO_CHOOSE: u64 = 5;
+/// In these steps the device computes for this part of the time at least. Layers of a model that is being built repeat
+/// too, but launch next to nothing: fill kernels of a GPT on an H100 were below 0.05.
+const COMPUTING: f64 = 0.2;
+/// Or after so much computation behind the start-up, nanoseconds.
+const COMPUTE_TO_CHOOSE: u64 = 250_000_000;
+/// Or after so much time behind it, nanoseconds, however little was computed.
+const NANOS_TO_CHOOSE: u64 = 10_000_000_000;
+
+/// Configurations that are looked at, those with the most time: names are demangled for each.
+const MOST: usize = 128;
+
+/// The kernels of all devices with the most time, each with its time on its device. How near a kernel is to a roof is
+/// known where the device was sampled and the samples tell it apart.
+#[must_use]
+pub fn candidates(attributor: &Attributor, dictionary: &Dictionary) -> Vec<Candidate> {
+    let mut found = Vec::new();
+    for account in attributor.devices() {
+        let statistics = account.statistics();
+        let estimator = attributor.counters().device(account.id()).and_then(DeviceCounters::estimator);
+        let sampled = estimator.map(|estimator| (estimator.solve(), estimator.set()));
+        let names: FxHashMap<NameId, (bool, f64)> = statistics
+            .kernels()
+            .filter_map(|(name, row)| {
+                let graphs = row.graph_ns as f64 / row.durations.total().max(1) as f64;
+                Some((name?, (row.communication, graphs)))
+            })
+            .collect();
+        let mut configs: Vec<_> = statistics.configs().collect();
+        configs.sort_by_key(|&(id, tally)| (Reverse(tally.total_ns), id));
+        found.extend(configs.into_iter().take(MOST).map(|(id, tally)| {
+            let launch = dictionary.launch_config(id);
+            let (communication, graph_share) = names.get(&launch.name).copied().unwrap_or_default();
+            Candidate {
+                device: account.id(),
+                config: id,
+                launch,
+                name: dictionary.name(launch.name).to_owned(),
+                demangled: without_parameters(dictionary.name(launch.name)),
+                communication,
+                launches: tally.count,
+                total_ns: tally.total_ns,
+                graph_share,
+                nearest_roof: sampled.as_ref().and_then(|(estimates, set)| {
+                    let limits = KernelLimits::of(Activity::Kernel(id), estimates, set);
+                    limits.roof.filter(|_| limits.own).map(|(_, used, _)| used)
+                }),
+            }
+        }));
+    }
+    found
+}
+
+/// Whether enough has run to tell which kernels matter.
+#[must_use]
+pub fn has_run_enough(attributor: &Attributor) -> bool {
+    let enough = |account: &DeviceAccount| {
+        let steady = account.window_ns().saturating_sub(account.start_up_ns());
+        let computed = account.steady_leaves()[Leaf::Compute as usize];
+        let computes = computed as f64 >= COMPUTING * steady as f64;
+        computed >= COMPUTE_TO_CHOOSE
+            || steady >= NANOS_TO_CHOOSE
+            || (computes && account.steps().seen >= STEPS_TO_CHOOSE)
+    };
+    attributor.devices().any(enough)
+}

@@ -1,0 +1,227 @@
+//! Which kernels are worth measuring.
+//!
+//! A kernel counts by its share of the time of all kernels times its distance from the roof that it is nearest to,
+//! where samples of the hardware tell that; otherwise by its share alone. Some are never measured, because a
+//! measurement runs the kernel alone: one that waits for another one would wait for ever.
+
+use std::cmp::Reverse;
+
+use gpuwhy_trace::record::{DeviceId, LaunchConfig, LaunchConfigId};
+
+/// A kernel of one shape on one device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// Where it runs.
+    pub device: DeviceId,
+    /// Its name, shape and resources.
+    pub config: LaunchConfigId,
+    /// The same, looked up.
+    pub launch: LaunchConfig,
+    /// Mangled name.
+    pub name: String,
+    /// Demangled name.
+    pub demangled: String,
+    /// Whether it is counted as communication.
+    pub communication: bool,
+    /// Launches so far.
+    pub launches: u64,
+    /// Their time, nanoseconds.
+    pub total_ns: u64,
+    /// The part of the time of kernels of this name that CUDA graphs launched, 0 to 1.
+    pub graph_share: f64,
+    /// How much of the unit that it uses most it uses, 0 to 1; `None` where nothing tells.
+    pub nearest_roof: Option<f64>,
+}
+
+/// Why a kernel is not measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Excluded {
+    /// It exchanges data with other GPUs and waits for them.
+    Communication,
+    /// It was launched cooperatively: all of its blocks wait for each other.
+    Cooperative,
+    /// It runs for longer than a second; such kernels often wait for the host or for another kernel.
+    Persistent,
+    /// CUDA graphs launch it, and a node of a graph cannot be measured alone.
+    InGraph,
+    /// It ran once only.
+    RanOnce,
+}
+
+impl Excluded {
+    /// Stable name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Communication => "communication",
+            Self::Cooperative => "cooperative",
+            Self::Persistent => "persistent",
+            Self::InGraph => "in_graph",
+            Self::RanOnce => "ran_once",
+        }
+    }
+
+    /// Words for people.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Communication => "communicates with other GPUs and would wait for them",
+            Self::Cooperative => "is launched cooperatively",
+            Self::Persistent => "runs for a second or longer and may wait for other work",
+            Self::InGraph => "is launched by CUDA graphs; a node of a graph cannot be measured alone",
+            Self::RanOnce => "ran once only; measuring takes several launches",
+        }
+    }
+}
+
+/// Kernels that run longer on average are taken for persistent ones, nanoseconds.
+pub const LONGEST_NANOS: u64 = 1_000_000_000;
+
+/// Words in the names of kernels that communicate, whatever library they are from; lower case.
+const COMMUNICATING: [&str; 6] = ["nccl", "nvshmem", "rccl", "deep_ep", "allreduce", "all_to_all"];
+
+/// Time of a name in CUDA graphs from which on it counts as launched by them.
+const GRAPH_SHARE: f64 = 0.5;
+
+impl Candidate {
+    /// Why it must not be measured; `None` when it may be.
+    #[must_use]
+    pub fn excluded(&self) -> Option<Excluded> {
+        let name = self.name.to_ascii_lowercase();
+        if self.communication || COMMUNICATING.iter().any(|word| name.contains(word)) {
+            Some(Excluded::Communication)
+        } else if self.launch.launch_type != 0 {
+            Some(Excluded::Cooperative)
+        } else if self.total_ns / self.launches.max(1) >= LONGEST_NANOS {
+            Some(Excluded::Persistent)
+        } else if self.graph_share > GRAPH_SHARE {
+            Some(Excluded::InGraph)
+        } else if self.launches < 2 {
+            Some(Excluded::RanOnce)
+        } else {
+            None
+        }
+    }
+
+    fn score(&self) -> f64 {
+        let distance = self.nearest_roof.map_or(1.0, |roof| (1.0 - roof).clamp(0.0, 1.0));
+        self.total_ns as f64 * distance
+    }
+}
+
+/// A kernel that is to be measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// Which.
+    pub candidate: Candidate,
+    /// Its share of the time of all candidates, 0 to 1.
+    pub share: f64,
+}
+
+/// The `most` kernels that are worth most, and the excluded ones that would have been among them. Considers
+/// only kernels of which `is_wanted` accepts the demangled or the mangled name.
+#[must_use]
+pub fn choose(
+    candidates: &[Candidate],
+    most: usize,
+    is_wanted: impl Fn(&str) -> bool,
+) -> (Vec<Choice>, Vec<(Candidate, Excluded)>) {
+    let all: u64 = candidates.iter().map(|candidate| candidate.total_ns).fold(0, u64::saturating_add);
+    let wanted = |candidate: &&Candidate| is_wanted(&candidate.demangled) || is_wanted(&candidate.name);
+    let mut ranked: Vec<_> = candidates.iter().filter(wanted).collect();
+    ranked.sort_by(|a, b| {
+        b.score()
+            .total_cmp(&a.score())
+            .then_with(|| (Reverse(a.total_ns), a.config).cmp(&(Reverse(b.total_ns), b.config)))
+    });
+    let (mut chosen, mut excluded) = (Vec::new(), Vec::new());
+    for candidate in ranked {
+        if chosen.len() == most {
+            break;
+        }
+        match candidate.excluded() {
+            Some(why) => excluded.push((candidate.clone(), why)),
+            None => {
+                let share = candidate.total_ns as f64 / all.max(1) as f64;
+                chosen.push(Choice { candidate: candidate.clone(), share });
+            }
+        }
+    }
+    (chosen, excluded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(config: u32, name: &str, total_ns: u64) -> Candidate {
+        Candidate {
+            device: DeviceId(0),
+            config: LaunchConfigId(config),
+            launch: LaunchConfig::default(),
+            name: name.to_owned(),
+            demangled: name.to_owned(),
+            communication: false,
+            launches: 100,
+            total_ns,
+            graph_share: 0.0,
+            nearest_roof: None,
+        }
+    }
+
+    fn names(chosen: &[Choice]) -> Vec<&str> {
+        chosen.iter().map(|choice| choice.candidate.name.as_str()).collect()
+    }
+
+    #[test]
+    fn share_and_distance_from_the_roof_decide() {
+        let at_roof = Candidate { nearest_roof: Some(0.95), ..candidate(1, "gemm", 1_000) };
+        let far = Candidate { nearest_roof: Some(0.2), ..candidate(2, "softmax", 300) };
+        let all = [at_roof, far, candidate(3, "small", 20)];
+        let (chosen, excluded) = choose(&all, 2, |_| true);
+        assert_eq!(names(&chosen), ["softmax", "gemm"]);
+        assert!((chosen[0].share - 300.0 / 1_320.0).abs() < 1e-12 && excluded.is_empty());
+        let without: Vec<_> = all.iter().map(|of| Candidate { nearest_roof: None, ..of.clone() }).collect();
+        assert_eq!(names(&choose(&without, 2, |_| true).0), ["gemm", "softmax"], "by share alone");
+    }
+
+    #[test]
+    fn kernels_that_wait_for_others_are_never_chosen() {
+        let all = [
+            candidate(1, "ncclDevKernel_AllReduce_Sum_bf16", 9_000),
+            Candidate { communication: true, ..candidate(2, "my_exchange", 8_000) },
+            candidate(3, "nvshmemi_transfer", 7_000),
+            Candidate {
+                launch: LaunchConfig { launch_type: 1, ..LaunchConfig::default() },
+                ..candidate(4, "coop", 6_000)
+            },
+            Candidate { launches: 3, ..candidate(5, "server_loop", 3 * LONGEST_NANOS) },
+            Candidate { graph_share: 0.9, ..candidate(6, "node", 5_000) },
+            Candidate { launches: 1, ..candidate(7, "set_up", 4_000) },
+            candidate(8, "plain", 10),
+        ];
+        let (chosen, excluded) = choose(&all, 5, |_| true);
+        assert_eq!(names(&chosen), ["plain"]);
+        let why: Vec<_> = excluded.iter().map(|(of, why)| (of.config.0, *why)).collect();
+        assert_eq!(
+            why,
+            [
+                (5, Excluded::Persistent),
+                (1, Excluded::Communication),
+                (2, Excluded::Communication),
+                (3, Excluded::Communication),
+                (4, Excluded::Cooperative),
+                (6, Excluded::InGraph),
+                (7, Excluded::RanOnce)
+            ]
+        );
+        assert!(choose(&all, 5, |name| name.contains("nccl")).0.is_empty(), "also not on request");
+    }
+
+    #[test]
+    fn kernels_are_chosen_by_name() {
+        let all = [candidate(1, "gemm_a", 10), candidate(2, "gemm_b", 20), candidate(3, "copy", 99)];
+        assert_eq!(names(&choose(&all, 9, |name| name.starts_with("gemm")).0), ["gemm_b", "gemm_a"]);
+        assert!(choose(&all, 0, |_| true).0.is_empty());
+    }
+}

@@ -1,0 +1,207 @@
+//! Everything that is shown of the kernels of a run.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::geometry::{Geometry, Multiprocessors};
+use gpuwhy_trace::kernels::KernelProfile;
+use gpuwhy_trace::kernels::PcWindow;
+use gpuwhy_trace::record::{Device, LaunchConfig};
+use profiler_core::attribution::Attributor;
+use profiler_core::attribution::leaf::Group;
+
+use super::candidates::candidates;
+use super::gains::{KernelGains, Shorter, StepGain, bottleneck_then};
+use super::occupancy::{Reduction, reductions};
+use super::rules::{Evidence, Finding, findings};
+use super::{Candidate, Excluded, Figures, Peaks, Roofline};
+
+/// Kernels without a profile that are listed.
+const LISTED: usize = 20;
+/// Measured kernels whose gains are simulated, and findings of each.
+const SIMULATED: usize = 5;
+
+/// One measured kernel, with what its records tell.
+#[derive(Clone, Debug)]
+pub struct KernelView {
+    /// Demangled name.
+    pub name: String,
+    /// Mangled name.
+    pub symbol: String,
+    /// Shape and resources.
+    pub launch: LaunchConfig,
+    /// Where it ran.
+    pub device: Device,
+    /// Launches of this shape in the records; 0 when there is none.
+    pub launches: u64,
+    /// Their time, nanoseconds.
+    pub total_ns: u64,
+    /// The part of the run's steady time that they take, 0 to 1; `None` when the records do not say. Where kernels run
+    /// side by side each gets its part of their common time.
+    pub share: Option<f64>,
+    /// What was measured.
+    pub profile: KernelProfile,
+    /// What that means.
+    pub figures: Figures,
+    /// Where it stands.
+    pub roofline: Roofline,
+    /// How its grid fills the device.
+    pub geometry: Option<Geometry>,
+    /// Less of which resource lets more blocks be resident.
+    pub reductions: Vec<Reduction>,
+    /// What to do about it.
+    pub findings: Vec<Finding>,
+    /// What a step gains at most by each finding, in their order, by simulation; `None` where that was not simulated.
+    pub finding_gains: Vec<Option<StepGain>>,
+    /// What a step gains if the kernel uses more of its nearest roof, by simulation.
+    pub gains: Option<KernelGains>,
+}
+
+impl KernelView {
+    fn new(profile: &KernelProfile, row: Option<&Candidate>, share: Option<f64>, dictionary: &Dictionary) -> Self {
+        let launch = dictionary.launch_config(profile.config);
+        let device = dictionary.device(profile.device).cloned();
+        let device = device.unwrap_or_else(|| Device { id: profile.device, ..Device::default() });
+        let symbol = dictionary.name(launch.name).to_owned();
+        let figures = Figures::of(profile);
+        let (room, peaks) = (Multiprocessors::of(&device), Peaks::of(&device));
+        let geometry = room.as_ref().and_then(|room| Geometry::of(&launch, room));
+        let roofline = Roofline::of(&figures, peaks.as_ref());
+        let evidence = Evidence {
+            name: &symbol,
+            launch: &launch,
+            capability: device.compute_capability,
+            figures: &figures,
+            roofline: &roofline,
+            peaks: peaks.as_ref(),
+            geometry: geometry.as_ref(),
+            room: room.as_ref(),
+        };
+        let findings = if profile.values.is_empty() { Vec::new() } else { findings(&evidence) };
+        Self {
+            name: gpuwhy_trace::demangle::without_parameters(&symbol),
+            symbol,
+            launches: row.map_or(0, |row| row.launches),
+            total_ns: row.map_or(0, |row| row.total_ns),
+            share,
+            profile: profile.clone(),
+            reductions: room.as_ref().map(|room| reductions(&launch, room)).unwrap_or_default(),
+            figures,
+            roofline,
+            geometry,
+            finding_gains: vec![None; findings.len()],
+            gains: None,
+            findings,
+            launch,
+            device,
+        }
+    }
+
+    /// Simulates what a step gains, from the newest steps.
+    fn simulate(&mut self, attributor: &Attributor) {
+        let Some(account) = attributor.devices().find(|account| account.id() == self.device.id) else { return };
+        let (config, nanos) = (self.profile.config, self.total_ns);
+        let gain = |shorter: Shorter| StepGain::simulated(attributor, account.id(), &[shorter]);
+        if let Some((_, used)) = self.figures.nearest_roof() {
+            let [at_80, at_90] = [0.8, 0.9].map(|wanted| Shorter::at_roof(config, nanos, (used, 0.0), wanted));
+            let (Some(gain_80), Some(gain_90)) = (gain(at_80), gain(at_90)) else { return };
+            let then = bottleneck_then(account, &[at_90], gain_90.speedup);
+            self.gains = Some(KernelGains { at_80: gain_80, at_90: gain_90, then });
+        }
+        for (finding, of) in self.findings.iter().zip(&mut self.finding_gains).take(SIMULATED) {
+            let local = finding.gain();
+            if local > 0.0 {
+                *of = gain(Shorter { config, nanos, remains: 1.0 - local.min(1.0), error: 0.0 });
+            }
+        }
+    }
+
+    /// Mean duration in the records, nanoseconds; `None` without launches.
+    #[must_use]
+    pub fn recorded_mean_ns(&self) -> Option<f64> {
+        (self.launches > 0).then(|| self.total_ns as f64 / self.launches as f64)
+    }
+
+    /// The part of a step that would go at most if `finding` were fixed, 0 to 1: its share of the time by the part of
+    /// its own time. `None` where either is not known. An additive bound: what waits for the kernel only by chance is
+    /// counted in.
+    #[must_use]
+    pub fn step_gain(&self, finding: &Finding) -> Option<f64> {
+        Some(self.share? * Some(finding.gain()).filter(|&gain| gain > 0.0)?)
+    }
+}
+
+/// A kernel that was not measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unmeasured {
+    /// What its records tell.
+    pub kernel: Candidate,
+    /// The part of the run's steady time that it takes, 0 to 1.
+    pub share: Option<f64>,
+    /// Why it never is; `None` when it could have been.
+    pub excluded: Option<Excluded>,
+}
+
+/// The kernels of a run. Empty where nothing ran.
+#[derive(Clone, Debug, Default)]
+pub struct KernelsReport {
+    /// Those that were to be measured, the one with the most time first.
+    pub measured: Vec<KernelView>,
+    /// The others with the most time, at most 20.
+    pub unmeasured: Vec<Unmeasured>,
+    /// Time that measuring held the program up, nanoseconds.
+    pub stall_ns: u64,
+    /// What sampling program counters came to; empty where it was not asked for.
+    pub windows: Vec<Arc<PcWindow>>,
+}
+
+impl KernelsReport {
+    /// What `attributor` knows of the kernels, and what `profiles` add to it. What a step would gain is simulated,
+    /// which takes some milliseconds for each measured kernel and finding.
+    #[must_use]
+    pub fn of(attributor: &Attributor, dictionary: &Dictionary, profiles: &[Arc<KernelProfile>]) -> Self {
+        let rows = candidates(attributor, dictionary);
+        let share = |row: &Candidate| share_of(row, attributor);
+        let is_of =
+            |row: &Candidate, profile: &KernelProfile| row.config == profile.config && row.device == profile.device;
+        let mut measured: Vec<_> = profiles
+            .iter()
+            .map(|profile| {
+                let row = rows.iter().find(|row| is_of(row, profile));
+                KernelView::new(profile, row, row.and_then(share), dictionary)
+            })
+            .collect();
+        measured.sort_by_key(|view| (Reverse(view.total_ns), view.profile.device, view.profile.config));
+        measured.iter_mut().take(SIMULATED).for_each(|view| view.simulate(attributor));
+        let mut unmeasured: Vec<_> = rows
+            .iter()
+            .filter(|row| !profiles.iter().any(|profile| is_of(row, profile)))
+            .map(|row| Unmeasured { kernel: row.clone(), share: share(row), excluded: row.excluded() })
+            .collect();
+        unmeasured.sort_by_key(|row| (Reverse(row.kernel.total_ns), row.kernel.device, row.kernel.config));
+        unmeasured.truncate(LISTED);
+        let stall_ns = profiles.iter().map(|profile| profile.stall_ns).fold(0, u64::saturating_add);
+        Self { measured, unmeasured, stall_ns, windows: Vec::new() }
+    }
+
+    /// Whether there is nothing to show.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.measured.is_empty() && self.unmeasured.is_empty() && self.windows.is_empty()
+    }
+}
+
+/// The part of its device's steady time that a kernel takes: of the time in which kernels of its kind (computing or
+/// communicating) are the cause, its part of the durations of all of that kind.
+fn share_of(row: &Candidate, attributor: &Attributor) -> Option<f64> {
+    let account = attributor.devices().find(|account| account.id() == row.device)?;
+    let leaves = account.steady_leaves();
+    let all: u64 = leaves.iter().sum();
+    let group = if row.communication { Group::Communication } else { Group::GpuCompute };
+    let kernels = account.statistics().kernels().filter(|(_, other)| other.communication == row.communication);
+    let of_kind = kernels.fold(0u64, |sum, (_, other)| sum.saturating_add(other.durations.total()));
+    (all > 0 && of_kind > 0)
+        .then(|| row.total_ns as f64 / of_kind as f64 * group.total(&leaves) as f64 / all as f64)
+        .map(|share| share.min(1.0))
+}

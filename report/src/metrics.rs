@@ -1,0 +1,273 @@
+//! Numbers of a process for monitoring systems, as fields of one JSON object of bounded length.
+//!
+//! Counters are totals over all captures of the process, so that they never go back when the next capture begins. What
+//! describes the present (verdict, recoverable time) is that of the capture that a report would be about. Names of
+//! kernels, lines and arguments are in none of it. `docs/guide/control.md` defines every field.
+
+use gpuwhy_trace::collective::Function as Told;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::json_text::Object;
+use gpuwhy_trace::record::{CopyKind, Device, DeviceId};
+use profiler_core::attribution::Attributor;
+use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf, Leaves};
+use profiler_core::collective::{CollectiveEngine, FunctionTotal};
+use profiler_core::steps::StepSource;
+
+use crate::run::{Report, STARTING_UP};
+use crate::text_format::shortened;
+
+/// Devices with numbers of their own; the others are counted.
+const DEVICES: usize = 16;
+/// Characters of a text.
+const TEXT: usize = 160;
+/// Directions of copies, in the order of the counters.
+const DIRECTIONS: [CopyKind; 6] = [
+    CopyKind::Unknown,
+    CopyKind::HostToDevice,
+    CopyKind::DeviceToHost,
+    CopyKind::DeviceToDevice,
+    CopyKind::HostToHost,
+    CopyKind::PeerToPeer,
+];
+
+/// What a communication kernel does, as far as its name says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Function {
+    AllReduce,
+    AllGather,
+    ReduceScatter,
+    Broadcast,
+    Reduce,
+    AllToAll,
+    SendRecv,
+    Other,
+}
+
+impl Function {
+    /// With its name in metrics and the part of a kernel's name that tells it, in lower case and without underscores.
+    /// In this order: `reduce` is a part of others.
+    const ALL: [(Self, &'static str, &'static str); 8] = [
+        (Self::AllReduce, "all_reduce", "allreduce"),
+        (Self::AllGather, "all_gather", "allgather"),
+        (Self::ReduceScatter, "reduce_scatter", "reducescatter"),
+        (Self::AllToAll, "all_to_all", "alltoall"),
+        (Self::Broadcast, "broadcast", "broadcast"),
+        (Self::SendRecv, "send_recv", "sendrecv"),
+        (Self::Reduce, "reduce", "reduce"),
+        (Self::Other, "other", ""),
+    ];
+
+    /// The function with the same name in metrics. Sends and receives are one, as their kernels are.
+    const fn of_operation(function: Told) -> Self {
+        match function {
+            Told::AllReduce => Self::AllReduce,
+            Told::AllGather => Self::AllGather,
+            Told::ReduceScatter => Self::ReduceScatter,
+            Told::Broadcast => Self::Broadcast,
+            Told::Reduce => Self::Reduce,
+            Told::AllToAll => Self::AllToAll,
+            Told::Send | Told::Receive | Told::SendReceive => Self::SendRecv,
+            Told::Gather | Told::Scatter | Told::Unknown => Self::Other,
+        }
+    }
+
+    fn of_kernel(name: &str) -> Self {
+        let plain: String = name.chars().filter(|&letter| letter != '_').collect::<String>().to_ascii_lowercase();
+        let found = Self::ALL.iter().find(|(_, _, part)| plain.contains(part));
+        found.map_or(Self::Other, |&(function, ..)| function)
+    }
+}
+
+/// A number of operations and their time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Tally {
+    count: u64,
+    total_ns: u64,
+}
+
+/// What a device has done in all captures so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct DeviceTotals {
+    id: DeviceId,
+    leaves: Leaves,
+    kernels: u64,
+    steps: u64,
+    copied: [u64; DIRECTIONS.len()],
+    collectives: [Tally; Function::ALL.len()],
+    /// As NCCL told, else as names of kernels say.
+    operations: [FunctionTotal; Function::ALL.len()],
+}
+
+/// What all devices of a process have done in all captures so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    devices: Vec<DeviceTotals>,
+}
+
+impl Totals {
+    /// Adds what a capture came to, or has come to so far.
+    pub fn add(&mut self, attributor: &Attributor, dictionary: &Dictionary) {
+        for account in attributor.devices() {
+            let totals = self.device(account.id());
+            totals.leaves.iter_mut().zip(account.leaves()).for_each(|(total, nanos)| *total += nanos);
+            let steps = account.steps();
+            if steps.source != StepSource::Window {
+                totals.steps += steps.seen;
+            }
+            for (name, row) in account.statistics().kernels() {
+                totals.kernels += row.durations.count();
+                if row.communication {
+                    let function = name.map_or(Function::Other, |name| Function::of_kernel(dictionary.name(name)));
+                    let tally = &mut totals.collectives[function as usize];
+                    tally.count += row.durations.count();
+                    tally.total_ns = tally.total_ns.saturating_add(row.durations.total());
+                }
+            }
+            for (path, row) in account.statistics().copies() {
+                let direction = DIRECTIONS.iter().position(|&kind| kind == path.kind).unwrap_or(0);
+                totals.copied[direction] = totals.copied[direction].saturating_add(row.bytes);
+            }
+        }
+    }
+
+    /// Adds the operations of a capture, or of what it has come to so far.
+    pub fn add_collectives(&mut self, collectives: &CollectiveEngine) {
+        for ((device, function), total) in collectives.totals() {
+            let sum = &mut self.device(device).operations[Function::of_operation(function) as usize];
+            sum.operations += total.operations;
+            sum.bytes = sum.bytes.saturating_add(total.bytes);
+            sum.exposed_ns = sum.exposed_ns.saturating_add(total.exposed_ns);
+        }
+    }
+
+    fn device(&mut self, id: DeviceId) -> &mut DeviceTotals {
+        let index = self.devices.iter().position(|device| device.id == id).unwrap_or_else(|| {
+            self.devices.push(DeviceTotals {
+                id,
+                leaves: [0; LEAF_COUNT],
+                kernels: 0,
+                steps: 0,
+                copied: [0; DIRECTIONS.len()],
+                collectives: Default::default(),
+                operations: Default::default(),
+            });
+            self.devices.len() - 1
+        });
+        &mut self.devices[index]
+    }
+}
+
+/// The fields of the answer to `metrics` that come from the records; the verdict and its share as a display names them.
+#[must_use]
+pub fn state(
+    report: &Report,
+    (verdict, share): (&'static str, f64),
+    totals: &Totals,
+    dictionary: &Dictionary,
+) -> Object {
+    let process = &report.process;
+    // What could be had back is as little known as what matters most.
+    let ranking = if verdict == STARTING_UP { &[][..] } else { &report.verdict.ranking };
+    let text = |text: &str| shortened(text, TEXT);
+    let loss = report.completeness.loss.kinds();
+    let loss = loss.iter().fold(Object::new(), |object, kind| object.number(kind.name, kind.count));
+    let tracing = report.cost.map(|cost| {
+        Object::new()
+            .number("records_ns", cost.records_ns)
+            .number("cupti_ns", cost.cupti_ns)
+            .number("callbacks_ns", cost.callback_ns)
+            .number("threads_ns", cost.threads_ns)
+    });
+    Object::new()
+        .text("host", &text(&process.host))
+        .text("program", &text(process.program()))
+        .number("start_unix_ns", process.start.nanos())
+        .optional_text("run", process.run().map(|run| text(&run)).as_deref())
+        .optional_number("rank", process.rank().map(u64::from))
+        .optional_number("world_size", process.world_size().map(u64::from))
+        .optional_number("attempt", process.attempt())
+        .optional_text("mode", report.cost.map(|cost| cost.mode.name()))
+        .text("gpuwhy_version", &text(&process.gpuwhy_version))
+        .text("driver_version", &text(&process.driver_version))
+        .number("cupti_version", process.cupti_version.into())
+        .text("live_verdict", verdict)
+        .share("live_share", share)
+        .objects(
+            "ranking",
+            ranking
+                .iter()
+                .map(|row| Object::new().text("group", row.group.name()).share("recoverable", row.recoverable)),
+        )
+        .object("loss", Some(loss))
+        .object("tracing", tracing)
+        .objects("devices", totals.devices.iter().take(DEVICES).map(|device| of_device(device, report, dictionary)))
+        .number("devices_beyond", totals.devices.len().saturating_sub(DEVICES) as u64)
+}
+
+fn of_device(totals: &DeviceTotals, report: &Report, dictionary: &Dictionary) -> Object {
+    let shown = report.devices.iter().find(|device| device.device.id == totals.id);
+    let steps = shown.and_then(|device| device.steps.as_ref()).filter(|steps| steps.source != StepSource::Window);
+    let leaves = Leaf::ALL.into_iter().map(|leaf| (leaf, totals.leaves[leaf as usize]));
+    let leaves = leaves.filter(|&(_, nanos)| nanos > 0);
+    let copied = DIRECTIONS.iter().zip(totals.copied).filter(|&(_, bytes)| bytes > 0);
+    let collectives =
+        Function::ALL.into_iter().map(|(function, name, _)| (name, totals.collectives[function as usize]));
+    let operations = Function::ALL.into_iter().map(|(function, name, _)| (name, totals.operations[function as usize]));
+    Object::new()
+        .number("id", totals.id.0.into())
+        .optional_text("uuid", dictionary.device(totals.id).and_then(Device::uuid_text).as_deref())
+        .object("leaves", Some(leaves.fold(Object::new(), |object, (leaf, nanos)| object.number(leaf.name(), nanos))))
+        .number("kernels", totals.kernels)
+        .number("steps", totals.steps)
+        .optional_number("step_median_ns", steps.map(|steps| steps.duration_percentile(50)))
+        .object(
+            "copied_bytes",
+            Some(copied.fold(Object::new(), |object, (kind, bytes)| object.number(kind.name(), bytes))),
+        )
+        .objects(
+            "collectives",
+            collectives.filter(|(_, tally)| tally.count > 0).map(|(name, tally)| {
+                Object::new().text("function", name).number("count", tally.count).number("total_ns", tally.total_ns)
+            }),
+        )
+        .objects(
+            "operations",
+            operations.filter(|(_, total)| *total != FunctionTotal::default()).map(|(name, total)| {
+                Object::new()
+                    .text("function", name)
+                    .number("count", total.operations)
+                    .number("bytes", total.bytes)
+                    .number("exposed_ns", total.exposed_ns)
+            }),
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_say_what_they_communicate() {
+        for (name, function) in [
+            ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", Function::AllReduce),
+            ("ncclDevKernel_ReduceScatter_Sum_bf16_RING_SIMPLE", Function::ReduceScatter),
+            ("ncclDevKernel_Reduce_Sum_f32_RING_LL", Function::Reduce),
+            ("ncclDevKernel_SendRecv", Function::SendRecv),
+            ("one_shot_all_reduce_kernel", Function::AllReduce),
+            ("ncclDevKernel_Generic_1", Function::Other),
+        ] {
+            assert_eq!(Function::of_kernel(name), function, "{name}");
+        }
+    }
+
+    #[test]
+    fn each_function_and_direction_has_a_place() {
+        for (index, (function, ..)) in Function::ALL.into_iter().enumerate() {
+            assert!((function as usize) < Function::ALL.len(), "{index}");
+        }
+        let mut places: Vec<_> = Function::ALL.iter().map(|(function, ..)| *function as usize).collect();
+        places.sort_unstable();
+        assert_eq!(places, (0..Function::ALL.len()).collect::<Vec<_>>());
+    }
+}

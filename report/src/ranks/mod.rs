@@ -1,0 +1,220 @@
+//! Several ranks of one job beside each other: who waits for whom, and why.
+//!
+//! A rank that reaches a collective early waits in it for the last one, and its trace alone shows a long kernel. Beside
+//! the traces of the others the kernel divides into waiting (until the last rank has begun) and moving data. Waiting
+//! goes back to the rank that began last, or to the one that this rank itself had waited for in another communicator.
+//! The rank that causes most of it is the straggler, and what it does longer than ranks with the same part in the job
+//! is the reason.
+//!
+//! Rows of ranks are read one rank after the other, several times; what stays in memory is some kilobytes a rank and
+//! some 130 bytes a collective of the job.
+//!
+//! What cannot be told is said: operations between some of the ranks only, clocks that nothing brings together, ranks
+//! without a trace.
+//!
+//! Reading order: `rows`, `collectives` (rows of a rank from its records), `summary` (what is kept of a rank),
+//! `occasions` (the same collective on all ranks), `clocks`, `blame`, `straggler`, `path`, here, `text`.
+
+mod blame;
+mod clocks;
+mod collectives;
+#[cfg(feature = "serde")]
+mod json;
+mod model;
+mod occasions;
+mod path;
+mod rows;
+mod straggler;
+mod summary;
+mod text;
+
+use std::convert::Infallible;
+
+use profiler_core::collective::Basis;
+
+pub use clocks::HostClock;
+pub use collectives::Collectives;
+pub use model::{CriticalPath, ExcessEvidence, RankRow, RankTrace, RanksReport, Straggler};
+pub use occasions::RowSource;
+pub use rows::{LeafTime, RankRows, Row, RowGroup};
+pub use summary::{KernelTime, LineTime, RankSummary};
+
+use crate::text_format::Style;
+
+use self::blame::{Blame, Compared, culprits};
+use self::occasions::{Judgment, Occasions};
+use self::straggler::Search;
+
+/// Ranks of which every pair is told; of more, each rank tells the 16 that it waited for longest.
+pub const WAITS_SHOWN: usize = 64;
+
+/// Rows of all ranks in memory.
+struct Kept(Vec<RankRows>);
+
+impl RowSource for Kept {
+    type Error = Infallible;
+
+    fn rows(&mut self, place: usize, visit: &mut dyn FnMut(&RankRows)) -> Result<(), Infallible> {
+        if let Some(rows) = self.0.get(place) {
+            visit(rows);
+        }
+        Ok(())
+    }
+}
+
+impl RanksReport {
+    /// Compares `ranks`, with their rows in memory.
+    #[must_use]
+    pub fn of(ranks: &[RankTrace<'_>]) -> Self {
+        let mut kept = Kept(ranks.iter().map(|rank| rank.collectives.rows()).collect());
+        let summaries: Vec<RankSummary> = ranks
+            .iter()
+            .zip(&kept.0)
+            .map(|(rank, rows)| rank.collectives.summary(rank.rank, rank.report, rows))
+            .collect();
+        let Ok(report) = Self::compare(&summaries, &mut kept);
+        report
+    }
+
+    /// Compares `ranks`, whose rows `source` gives.
+    ///
+    /// # Errors
+    ///
+    /// Those of the source.
+    pub fn compare<S: RowSource>(ranks: &[RankSummary], source: &mut S) -> Result<Self, S::Error> {
+        let (hosts, of_ranks) = hosts(ranks);
+        let mut occasions = Occasions::new(ranks, of_ranks);
+        let clocks = occasions.gather_ends(source)?.clocks(&hosts);
+        let is_alone = ranks.len() < 2;
+        if !is_alone {
+            occasions.add_all(source, &clocks)?;
+        }
+        let compared = Compared::new(ranks, &occasions, &clocks);
+        let mut report = Self {
+            world_size: ranks.iter().find_map(|rank| rank.world_size),
+            rows: ranks.iter().map(RankRow::new).collect(),
+            basis: ranks.iter().flat_map(|rank| &rank.groups).map(|group| group.basis).min().unwrap_or_default(),
+            collectives: occasions.count(Judgment::Told),
+            collective_ns: 0,
+            missing: occasions.count(Judgment::Missing),
+            too_close: occasions.count(Judgment::TooClose),
+            waits: if ranks.len() <= WAITS_SHOWN { vec![vec![0; ranks.len()]; ranks.len()] } else { Vec::new() },
+            straggler: None,
+            slow_host: None,
+            critical_path: None,
+            doubts: Vec::new(),
+            clocks: Vec::new(),
+        };
+        let waits = &mut report.waits;
+        let mut blame = Blame { occasions: &mut occasions, clocks: &clocks, compared };
+        let (own, collective_ns) = blame.pass(source, ranks, &mut report.rows, |who, whom, nanos| {
+            if let Some(cell) = waits.get_mut(who).and_then(|row| row.get_mut(whom)) {
+                *cell += nanos;
+            }
+        })?;
+        report.collective_ns = collective_ns;
+        for (culprit, occasion) in culprits(&occasions) {
+            report.rows[culprit].awaited_ns += occasion.waited;
+        }
+        let search = Search { ranks, rows: &report.rows, own: &own, collective_ns };
+        report.straggler = search.straggler(&occasions, compared);
+        report.slow_host = if report.straggler.is_none() { search.slow_host() } else { None };
+        report.critical_path = path::critical_path(source, &occasions, &clocks, compared, report.straggler.as_ref())?;
+        report.clocks = clocks;
+        report.doubt(ranks, &occasions);
+        Ok(report)
+    }
+
+    /// What is not there to compare.
+    fn doubt(&mut self, ranks: &[RankSummary], occasions: &Occasions) {
+        let count = self.rows.len();
+        if self.clocks.iter().any(|clock| clock.offset_ns.is_none()) {
+            self.doubts.push(
+                "Clocks of different hosts cannot be brought together: too few collectives that they share, or they \
+                 do not end at once."
+                    .to_owned(),
+            );
+        }
+        let apart = occasions.count(Judgment::Apart);
+        match self.basis {
+            _ if apart == 0 => {}
+            Basis::KernelName => self.doubts.push(format!(
+                "{apart} collectives do not overlap on all ranks: those of groups of ranks. CUPTI does not name the \
+                 group, so who waits in them cannot be told."
+            )),
+            Basis::Plugin | Basis::Order | Basis::Range => self.doubts.push(format!(
+                "{apart} collectives ended on a rank before another one began: not everybody waits for everybody in \
+                 them (send, receive, broadcast)."
+            )),
+        }
+        if self.missing > 0 && count > 1 {
+            self.doubts.push(format!(
+                "{} collectives lack ranks of their communicator: a trace is missing, or begins or ends in between.",
+                self.missing
+            ));
+        }
+        if self.too_close > 0 {
+            self.doubts.push(format!(
+                "{} collectives begin on all ranks within three times the error of the clocks: too close to tell who \
+                 was last.",
+                self.too_close
+            ));
+        }
+        if let Some(world) = self.world_size.filter(|&world| world as usize != count) {
+            self.doubts
+                .push(format!("The job has {world} ranks and here are {count} traces: others may be waited for."));
+        }
+        let rows = |rank: &RankSummary| rank.groups.iter().map(|group| group.count).sum::<u64>() + rank.others;
+        let paired: u64 = occasions.all.iter().map(|occasion| u64::from(occasion.ranks)).sum();
+        let unpaired = ranks.iter().map(rows).sum::<u64>().saturating_sub(paired);
+        if count > 1 && unpaired > 0 {
+            self.doubts.push(format!(
+                "{unpaired} kernels that communicate are not compared: not run equally often by all ranks, more than \
+                 there is room for, or of a kind in which not everybody waits for everybody (send, receive, broadcast)."
+            ));
+        }
+        let lost: u64 = ranks.iter().map(|rank| rank.lost_times).sum();
+        if lost > 0 {
+            self.doubts.push(format!("{lost} times by cause had no room: the causes of late ranks are told in part."));
+        }
+        if count > 1 && occasions.all.is_empty() {
+            self.doubts.push(
+                "There is no collective that all ranks took part in: who waits for whom is not known.".to_owned(),
+            );
+        }
+    }
+
+    /// The comparison as text, at most 100 columns.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.text_within(Style::default())
+    }
+
+    /// As [`text`](Self::text), in this style; the table has a fixed width.
+    #[must_use]
+    pub fn text_within(&self, style: Style) -> String {
+        text::text(self, style)
+    }
+
+    /// What to add to the times of each rank, nanoseconds, to bring them to the clock of the first in the middle of the
+    /// run; 0 where nothing is known.
+    #[must_use]
+    pub fn shifts(&self) -> Vec<i64> {
+        let shift = |row: &RankRow| self.clocks.iter().find(|clock| clock.host == row.host)?.offset_ns;
+        self.rows.iter().map(|row| shift(row).unwrap_or_default()).collect()
+    }
+}
+
+/// Hosts in the order in which they come first, and the place of the host of each rank.
+fn hosts(ranks: &[RankSummary]) -> (Vec<String>, Vec<usize>) {
+    let mut places = rustc_hash::FxHashMap::default();
+    let mut hosts = Vec::new();
+    let of_ranks = ranks.iter().map(|rank| {
+        *places.entry(rank.host.as_str()).or_insert_with(|| {
+            hosts.push(rank.host.clone());
+            hosts.len() - 1
+        })
+    });
+    let of_ranks = of_ranks.collect();
+    (hosts, of_ranks)
+}

@@ -1,0 +1,298 @@
+//! The same collective on all ranks of its communicator, without keeping the ranks' rows.
+//!
+//! Rows are read rank by rank, as often as needed. Of each occasion stays what all ranks together say: who began first,
+//! last and last but one, and when it ended.
+
+use std::collections::hash_map::Entry;
+
+use gpuwhy_trace::collective::Function;
+use profiler_core::collective::Basis;
+use profiler_core::thresholds::CLOCK_SLACK_NANOS;
+use rustc_hash::FxHashMap;
+
+use super::clocks::{ClockGraph, HostClock};
+use super::rows::{RankRows, Row};
+use super::summary::RankSummary;
+
+/// Occasions that are compared, the first ones that are met: about 130 bytes each.
+const LIMIT: usize = 1 << 22;
+/// Operations of a kernel's name whose times show that all ranks take part, at least: below, they are taken to be those
+/// of groups of ranks. Not all, since a clock may be stepped in between.
+const TOGETHER_SHARE: f64 = 0.9;
+/// Lateness below this many times the error of the clocks is not told: three standard errors are exceeded by chance
+/// once in 370 times (normal distribution).
+const ERRORS: u64 = 3;
+/// No occasion.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// Gives the rows of a rank as often as it is asked.
+pub trait RowSource {
+    /// Why rows could not be had.
+    type Error;
+
+    /// Has `visit` look at the rows of the rank at `place`.
+    ///
+    /// # Errors
+    ///
+    /// When they cannot be had.
+    fn rows(&mut self, place: usize, visit: &mut dyn FnMut(&RankRows)) -> Result<(), Self::Error>;
+}
+
+/// What can be said of an occasion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Judgment {
+    /// Who waited for whom.
+    Told,
+    /// Ranks are missing.
+    Missing,
+    /// A rank finished before another one began, so that nobody waited for everybody.
+    Apart,
+    /// The clocks are not exact enough.
+    TooClose,
+    /// Clocks that nothing brings together.
+    UnknownClocks,
+}
+
+/// One occasion; times on the common clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Occasion {
+    pub(super) group: u32,
+    pub(super) ranks: u32,
+    pub(super) first: i64,
+    pub(super) last: i64,
+    pub(super) last_rank: u32,
+    pub(super) last_end: i64,
+    pub(super) last_end_rank: u32,
+    first_end: i64,
+    /// Sum of how long after the first one seen each began.
+    sum: i64,
+    base: i64,
+    /// The host of all ranks, or `NONE`.
+    host: u32,
+    pub(super) judgment: Judgment,
+    /// The occasion to which lateness goes back.
+    pub(super) because_of: u32,
+    /// The occasion before it on the rank that began last, and its end there.
+    pub(super) before: u32,
+    pub(super) before_end: i64,
+    /// What all ranks waited, nanoseconds.
+    pub(super) waited: u64,
+}
+
+impl Occasion {
+    fn new(group: u32, place: u32, host: u32, (start, end): (i64, i64)) -> Self {
+        Self {
+            group,
+            ranks: 0,
+            first: start,
+            last: start,
+            last_rank: place,
+            last_end: end,
+            last_end_rank: place,
+            first_end: end,
+            sum: 0,
+            base: start,
+            host,
+            judgment: Judgment::Missing,
+            because_of: NONE,
+            before: NONE,
+            before_end: 0,
+            waited: 0,
+        }
+    }
+
+    fn add(&mut self, place: u32, host: u32, (start, end): (i64, i64)) {
+        self.ranks += 1;
+        self.first = self.first.min(start);
+        if start > self.last {
+            (self.last, self.last_rank) = (start, place);
+        }
+        if end > self.last_end {
+            (self.last_end, self.last_end_rank) = (end, place);
+        }
+        self.first_end = self.first_end.min(end);
+        self.sum = self.sum.saturating_add(start.saturating_sub(self.base));
+        if host != self.host {
+            self.host = NONE;
+        }
+    }
+
+    /// By how much the last rank began after the mean of the others, nanoseconds.
+    pub(super) fn lateness(&self) -> u64 {
+        let others = i64::from(self.ranks.saturating_sub(1)).max(1);
+        let own = self.last.saturating_sub(self.base);
+        own.saturating_sub(self.sum.saturating_sub(own) / others).max(0).unsigned_abs()
+    }
+
+    /// What a rank waited that began and ended at these times, nanoseconds.
+    pub(super) fn waiting(&self, start: i64, end: i64) -> u64 {
+        self.last.min(end).saturating_sub(start).max(0).unsigned_abs()
+    }
+}
+
+/// Rows of one communicator and function on all ranks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OccasionGroup {
+    size: u32,
+    basis: Basis,
+    count: u64,
+    members: u32,
+    is_uneven: bool,
+}
+
+/// All occasions of a job.
+#[derive(Debug, Default)]
+pub(super) struct Occasions {
+    numbers: FxHashMap<(u64, Function), u32>,
+    pub(super) groups: Vec<OccasionGroup>,
+    index: FxHashMap<(u32, u64), u32>,
+    pub(super) all: Vec<Occasion>,
+    /// The host of each rank.
+    pub(super) hosts: Vec<usize>,
+    /// Rows of occasions that had no room.
+    pub(super) overflow: u64,
+}
+
+impl Occasions {
+    /// Of the groups of these ranks.
+    pub(super) fn new(ranks: &[RankSummary], hosts: Vec<usize>) -> Self {
+        let mut occasions = Self { hosts, ..Self::default() };
+        for group in ranks.iter().flat_map(|rank| &rank.groups) {
+            let number = match occasions.numbers.entry((group.communicator, group.function)) {
+                Entry::Occupied(entry) => *entry.get(),
+                Entry::Vacant(entry) => {
+                    let (size, basis) = (group.size, group.basis);
+                    let new = OccasionGroup { size, basis, count: group.count, members: 0, is_uneven: false };
+                    occasions.groups.push(new);
+                    *entry.insert(occasions.groups.len() as u32 - 1)
+                }
+            };
+            let known = &mut occasions.groups[number as usize];
+            known.members += 1;
+            known.size = known.size.max(group.size);
+            known.is_uneven |= known.count != group.count;
+        }
+        for group in &mut occasions.groups {
+            if group.basis == Basis::KernelName {
+                group.size = ranks.len() as u32;
+            } else if group.size == 0 {
+                group.size = group.members;
+            }
+        }
+        occasions
+    }
+
+    /// The number of the group of a row; `None` when kernels of a name cannot be paired by order.
+    pub(super) fn group(&self, rows: &RankRows, row: &Row) -> Option<u32> {
+        let group = rows.groups.get(row.group as usize)?;
+        let number = *self.numbers.get(&(group.communicator, group.function))?;
+        let known = &self.groups[number as usize];
+        let is_paired = known.basis != Basis::KernelName || (!known.is_uneven && known.members == known.size);
+        is_paired.then_some(number)
+    }
+
+    /// The place of the occasion of a row.
+    pub(super) fn of(&self, rows: &RankRows, row: &Row) -> Option<u32> {
+        self.index.get(&(self.group(rows, row)?, row.sequence)).copied()
+    }
+
+    /// Gathers how the clocks of hosts differ, from the ends.
+    pub(super) fn gather_ends<S: RowSource>(&self, source: &mut S) -> Result<ClockGraph, S::Error> {
+        let mut graph = ClockGraph::default();
+        // The first and the newest rank that were met in each occasion.
+        let mut met: FxHashMap<(u32, u64), [(u32, i64); 2]> = FxHashMap::default();
+        for (place, &host) in self.hosts.iter().enumerate() {
+            source.rows(place, &mut |rows| {
+                for row in &rows.rows {
+                    let Some(group) = self.group(rows, row) else { continue };
+                    let room = met.len() < LIMIT;
+                    match met.entry((group, row.sequence)) {
+                        Entry::Vacant(entry) if room => drop(entry.insert([(host as u32, row.end); 2])),
+                        Entry::Vacant(_) => {}
+                        Entry::Occupied(mut entry) => {
+                            let [first, newest] = *entry.get();
+                            graph.ended((newest.0 as usize, newest.1), (host, row.end));
+                            if first.0 != newest.0 {
+                                graph.ended((first.0 as usize, first.1), (host, row.end));
+                            }
+                            entry.get_mut()[1] = (host as u32, row.end);
+                        }
+                    }
+                }
+            })?;
+        }
+        Ok(graph)
+    }
+
+    /// Adds the rows of all ranks, on the common clock.
+    pub(super) fn add_all<S: RowSource>(&mut self, source: &mut S, clocks: &[HostClock]) -> Result<(), S::Error> {
+        for place in 0..self.hosts.len() {
+            let host = self.hosts[place];
+            source.rows(place, &mut |rows| {
+                for row in &rows.rows {
+                    let Some(group) = self.group(rows, row) else { continue };
+                    let span = (clocks[host].common(row.start), clocks[host].common(row.end));
+                    let room = self.all.len() < LIMIT;
+                    let number = match self.index.entry((group, row.sequence)) {
+                        Entry::Occupied(entry) => *entry.get(),
+                        Entry::Vacant(_) if !room => {
+                            self.overflow += 1;
+                            continue;
+                        }
+                        Entry::Vacant(entry) => {
+                            self.all.push(Occasion::new(group, place as u32, host as u32, span));
+                            *entry.insert(self.all.len() as u32 - 1)
+                        }
+                    };
+                    self.all[number as usize].add(place as u32, host as u32, span);
+                }
+            })?;
+        }
+        self.judge(clocks);
+        Ok(())
+    }
+
+    /// Decides what can be said of each.
+    fn judge(&mut self, clocks: &[HostClock]) {
+        let error = clocks.iter().filter_map(|clock| clock.error_ns).max().unwrap_or(0);
+        let has_unknown = clocks.iter().any(|clock| clock.offset_ns.is_none());
+        let mut together = vec![(0_u64, 0_u64); self.groups.len()];
+        for occasion in &mut self.all {
+            let group = self.groups[occasion.group as usize];
+            let of_group = &mut together[occasion.group as usize];
+            of_group.1 += 1;
+            let spread = occasion.last.saturating_sub(occasion.first).unsigned_abs();
+            occasion.judgment = match () {
+                () if occasion.ranks < group.size || occasion.ranks < 2 => Judgment::Missing,
+                () if occasion.host == NONE && has_unknown => Judgment::UnknownClocks,
+                () if occasion.last > occasion.first_end.saturating_add(CLOCK_SLACK_NANOS.cast_signed()) => {
+                    Judgment::Apart
+                }
+                () if occasion.host == NONE && spread < ERRORS * error => Judgment::TooClose,
+                () => Judgment::Told,
+            };
+            of_group.0 += u64::from(matches!(occasion.judgment, Judgment::Told | Judgment::TooClose));
+        }
+        for occasion in &mut self.all {
+            let (fitting, of) = together[occasion.group as usize];
+            let by_order = self.groups[occasion.group as usize].basis == Basis::KernelName;
+            if by_order
+                && (fitting as f64) < of as f64 * TOGETHER_SHARE
+                && matches!(occasion.judgment, Judgment::Told | Judgment::TooClose)
+            {
+                occasion.judgment = Judgment::Apart;
+            }
+        }
+    }
+
+    /// Whether there are collectives of groups of ranks that nothing names.
+    pub(super) fn has_unknown_groups(&self) -> bool {
+        let is_unknown = |occasion: &Occasion| self.groups[occasion.group as usize].basis == Basis::KernelName;
+        self.all.iter().any(|occasion| occasion.judgment == Judgment::Apart && is_unknown(occasion))
+    }
+
+    /// How many have this judgment.
+    pub(super) fn count(&self, judgment: Judgment) -> u64 {
+        self.all.iter().filter(|occasion| occasion.judgment == judgment).count() as u64
+    }
+}

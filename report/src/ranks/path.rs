@@ -1,0 +1,137 @@
+//! The critical path over ranks: what the duration of the compared time consists of.
+//!
+//! From the end of the last collective back: inside a collective, after its last rank has begun, data moves; at that
+//! begin the path goes over to the rank that began last, and to what this rank did since its previous collective. So
+//! the path touches itself end to end, and its parts sum to its length exactly.
+
+use std::cmp::Reverse;
+
+use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf, Leaves};
+use rustc_hash::FxHashMap;
+
+use super::blame::Compared;
+use super::clocks::HostClock;
+use super::model::{CriticalPath, Straggler};
+use super::occasions::{Judgment, NONE, Occasions, RowSource};
+
+/// Ranks that a path names.
+const RANKS: usize = 16;
+
+/// Work of a rank on the path, between two collectives.
+struct Work {
+    /// The occasion that it ends with.
+    occasion: u32,
+    from: i64,
+    to: i64,
+}
+
+/// The path through the compared time; `None` without a told occasion in it.
+pub(super) fn critical_path<S: RowSource>(
+    source: &mut S,
+    occasions: &Occasions,
+    clocks: &[HostClock],
+    compared: Compared,
+    straggler: Option<&Straggler>,
+) -> Result<Option<CriticalPath>, S::Error> {
+    let within = |number: &usize| {
+        let one = &occasions.all[*number];
+        one.judgment == Judgment::Told && one.last >= compared.from && one.last_end <= compared.to
+    };
+    let last = (0..occasions.all.len()).filter(within).max_by_key(|&number| occasions.all[number].last_end);
+    let Some(mut number) = last else { return Ok(None) };
+    let mut by_rank: FxHashMap<u32, Leaves> = FxHashMap::default();
+    let mut charge = |rank: u32, leaf: Leaf, nanos: i64| {
+        by_rank.entry(rank).or_insert([0; LEAF_COUNT])[leaf as usize] += nanos.max(0).unsigned_abs();
+    };
+    let mut at = &occasions.all[number];
+    let end = at.last_end;
+    charge(at.last_end_rank, Leaf::Communication, at.last_end - at.last);
+    let (mut work, mut collectives) = (Vec::new(), 1);
+    while at.before != NONE {
+        let before = &occasions.all[at.before as usize];
+        if before.last >= at.last || before.last < compared.from {
+            break;
+        }
+        // Clocks are not exact to the nanosecond: an end may seem to lie before the last begin.
+        let clock = &clocks[occasions.hosts[at.last_rank as usize]];
+        let from = clock.common(at.before_end).clamp(before.last, at.last);
+        work.push(Work { occasion: number as u32, from, to: at.last });
+        charge(at.last_rank, Leaf::Communication, from - before.last);
+        collectives += 1;
+        number = at.before as usize;
+        at = before;
+    }
+    let total_ns = (end - at.last).max(0).unsigned_abs();
+    add_work(source, occasions, &mut work, &mut by_rank)?;
+    let mut leaves = [0; LEAF_COUNT];
+    let mut ranks: Vec<(u32, u64)> = Vec::new();
+    for (&rank, of_rank) in &by_rank {
+        ranks.push((rank, of_rank.iter().sum()));
+        leaves.iter_mut().zip(of_rank).for_each(|(sum, nanos)| *sum += nanos);
+    }
+    ranks.sort_unstable_by_key(|&(rank, nanos)| (Reverse(nanos), rank));
+    ranks.truncate(RANKS);
+    let without_excess_ns = straggler.and_then(|straggler| {
+        let (leaf, excess) = straggler.excess?;
+        let on_path = by_rank.get(&(straggler.row as u32)).map_or(0, |leaves| leaves[leaf as usize]);
+        Some(total_ns - excess.min(on_path).min(total_ns))
+    });
+    Ok(Some(CriticalPath { total_ns, leaves, ranks, collectives, without_excess_ns }))
+}
+
+/// Adds the work between collectives by cause, rank by rank.
+fn add_work<S: RowSource>(
+    source: &mut S,
+    occasions: &Occasions,
+    work: &mut [Work],
+    by_rank: &mut FxHashMap<u32, Leaves>,
+) -> Result<(), S::Error> {
+    let rank_of = |part: &Work| occasions.all[part.occasion as usize].last_rank;
+    work.sort_unstable_by_key(|part| (rank_of(part), part.occasion));
+    for of_rank in work.chunk_by(|a, b| rank_of(a) == rank_of(b)) {
+        let Some(rank) = of_rank.first().map(rank_of) else { continue };
+        let sums = by_rank.entry(rank).or_insert([0; LEAF_COUNT]);
+        source.rows(rank as usize, &mut |rows| {
+            for row in &rows.rows {
+                let Some(number) = occasions.of(rows, row) else { continue };
+                let Ok(found) = of_rank.binary_search_by_key(&number, |part| part.occasion) else { continue };
+                let part = &of_rank[found];
+                let raw = rows.between(occasions.all[number as usize].before_end, row.start);
+                let wanted = (part.to - part.from).max(0).unsigned_abs();
+                sums.iter_mut().zip(fitted(raw, wanted)).for_each(|(sum, nanos)| *sum += nanos);
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// These times with another sum: the difference, which drift and errors of clocks make, goes to the largest.
+fn fitted(mut leaves: Leaves, wanted: u64) -> Leaves {
+    let sum: u64 = leaves.iter().sum();
+    let mut surplus = sum.saturating_sub(wanted);
+    while surplus > 0 {
+        let Some(largest) = leaves.iter_mut().max() else { break };
+        let taken = surplus.min(*largest);
+        *largest -= taken;
+        surplus -= taken;
+    }
+    if let Some(largest) = leaves.iter_mut().max() {
+        *largest += wanted.saturating_sub(sum);
+    }
+    leaves
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fitted_division_has_the_wanted_sum() {
+        let mut leaves = [0; LEAF_COUNT];
+        (leaves[0], leaves[5]) = (70, 30);
+        for wanted in [0, 1, 60, 99, 100, 101, 1_000] {
+            assert_eq!(fitted(leaves, wanted).iter().sum::<u64>(), wanted);
+        }
+        assert_eq!(fitted([0; LEAF_COUNT], 5).iter().sum::<u64>(), 5);
+    }
+}

@@ -1,0 +1,160 @@
+//! Makes a report of what the attributor knows.
+
+use gpuwhy_trace::completeness::Completeness;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::process_info::{End, ProcessInfo};
+use gpuwhy_trace::record::{Device, Loss};
+use gpuwhy_trace::utilization::Utilization;
+use profiler_core::attribution::{Attributor, DeviceAccount};
+
+use super::compute;
+use super::library::Library;
+use super::limits::limits;
+use super::live_state::WINDOWS_KEPT;
+use super::verdict::verdict_of;
+use super::{
+    ApiRow, CaptureTable, CopyOverlap, DeviceReport, HostReport, KernelLines, KernelRow, LibraryRow, MemoryReport,
+    RangesReport, Report, Sequence, StepMeaning, TypicalSteps, Untraced, copies, gaps, names, waits,
+};
+use crate::kernels::KernelsReport;
+
+impl Report {
+    /// Describes what `attributor` knows now. `damage` is what a trace reader had to skip; empty when live.
+    #[must_use]
+    pub fn new(
+        session: &ProcessInfo,
+        attributor: &Attributor,
+        dictionary: &Dictionary,
+        loss: &Loss,
+        end: End,
+        damage: Vec<String>,
+    ) -> Self {
+        Self::made(session, attributor, dictionary, loss, (end, damage), true)
+    }
+
+    /// As [`new`](Self::new), without the simulations that take long: for a run that is still going.
+    pub(crate) fn live(
+        session: &ProcessInfo,
+        attributor: &Attributor,
+        dictionary: &Dictionary,
+        loss: &Loss,
+        end: End,
+        damage: Vec<String>,
+    ) -> Self {
+        Self::made(session, attributor, dictionary, loss, (end, damage), false)
+    }
+
+    fn made(
+        session: &ProcessInfo,
+        attributor: &Attributor,
+        dictionary: &Dictionary,
+        loss: &Loss,
+        (end, damage): (End, Vec<String>),
+        simulated: bool,
+    ) -> Self {
+        let whole_until = attributor.last_flush().filter(|_| end == End::Abrupt);
+        let completeness = Completeness { loss: *loss, whole_until, end, damage, ..attributor.completeness() };
+        let devices: Vec<_> =
+            attributor.devices().map(|account| device_report(account, attributor, dictionary, simulated)).collect();
+        let mut ranges = RangesReport::of(attributor, dictionary);
+        ranges.iter_mut().for_each(|ranges| ranges.divide(&devices));
+        let host = HostReport::of(attributor, dictionary, &devices, completeness.loss.failed_samples);
+        let verdict = verdict_of(attributor, &devices, host.as_ref(), &completeness);
+        Self {
+            process: session.clone(),
+            observed_ns: attributor.observed_ns(),
+            completeness,
+            devices,
+            api: api_rows(attributor, dictionary),
+            host,
+            kernel_libraries: LibraryRow::all(attributor, dictionary),
+            kernel_lines: KernelLines::of(attributor, dictionary),
+            ranges,
+            memory: MemoryReport::of(attributor, dictionary),
+            verdict,
+            cost: None,
+            utilization: Utilization::default(),
+            monitored: None,
+            bursts: None,
+            counter_losses: Vec::new(),
+            collectives: None,
+            kernels: KernelsReport::default(),
+            part: None,
+            captures: CaptureTable::default(),
+        }
+    }
+}
+
+fn device_report(
+    account: &DeviceAccount,
+    attributor: &Attributor,
+    dictionary: &Dictionary,
+    simulated: bool,
+) -> DeviceReport {
+    let statistics = account.statistics();
+    let device =
+        dictionary.device(account.id()).cloned().unwrap_or_else(|| Device { id: account.id(), ..Device::default() });
+    let sequence = Sequence::of(attributor, account.id(), dictionary);
+    let (compute, geometries) = compute::split(account, &device, dictionary);
+    let limits = limits(account, attributor, &device, dictionary, simulated);
+    let named = |name| limits.as_ref().and_then(|(_, named)| named.get(&name).copied());
+    let mut kernels: Vec<_> = statistics
+        .kernels()
+        .map(|(name, row)| KernelRow {
+            name: name.map_or_else(|| "(other kernels)".to_owned(), |id| names::kernel(dictionary, id)),
+            library: name.and_then(|id| Library::of_kernel(dictionary.name(id))),
+            communication: row.communication,
+            durations: row.durations.clone(),
+            geometry: name.and_then(|id| geometries.get(&id).copied()),
+            limits: name.and_then(named),
+        })
+        .collect();
+    kernels.sort_by(|a, b| b.durations.total().cmp(&a.durations.total()).then_with(|| a.name.cmp(&b.name)));
+    let what_if = attributor.what_if(account.id());
+    debug_assert!(attributor.devices().any(|other| other.id() == account.id()));
+    DeviceReport {
+        device,
+        pcie: dictionary.link(account.id()).copied(),
+        window_ns: account.window_ns(),
+        leaves: *account.leaves(),
+        steady_leaves: account.steady_leaves(),
+        windows: account.newest_windows(WINDOWS_KEPT),
+        steps: Some(account.steps()).filter(|steps| !steps.rows.is_empty()),
+        typical: account.typical_steps().as_ref().map(TypicalSteps::of),
+        step_meaning: StepMeaning::of(attributor, account, sequence.as_ref()),
+        sequence,
+        untraced: Untraced::of(what_if.as_ref(), account, attributor),
+        what_if,
+        host_lead: account.host_lead(),
+        gaps: gaps::gaps(account, dictionary),
+        awaited: waits::awaited(account),
+        graph_operations: account.graph_operations(),
+        graph_ns: account.graph_ns(),
+        overlap: *account.overlap(),
+        kernels,
+        copies: copies::rows(statistics.copies(), dictionary.link(account.id())),
+        compute,
+        limits: limits.map(|(limits, _)| limits),
+        gauges: attributor
+            .counters()
+            .device(account.id())
+            .map(|device| device.gauges.clone())
+            .filter(|gauges| gauges.readings > 0),
+        copy_overlap: CopyOverlap::of(account.leaves(), account.overlap()),
+    }
+}
+
+fn api_rows(attributor: &Attributor, dictionary: &Dictionary) -> Vec<ApiRow> {
+    let mut rows: Vec<_> = attributor
+        .api_statistics()
+        .map(|(function, row)| ApiRow {
+            name: names::function(dictionary, function),
+            calls: row.calls,
+            failed: row.failed,
+            total_ns: row.total_ns,
+            max_ns: row.max_ns,
+        })
+        .collect();
+    rows.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.name.cmp(&b.name)));
+    rows
+}

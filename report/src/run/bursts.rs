@@ -1,0 +1,98 @@
+//! Bursts of a run in mode auto: their rows, and how they are said. What samples say of the whole run stays apart from
+//! what was recorded in bursts.
+
+use std::fmt::Write;
+
+use gpuwhy_trace::record::{Timestamp, Trigger};
+use profiler_core::attribution::leaf::Group;
+use profiler_core::monitoring::Change;
+use profiler_core::steps::StepSource;
+
+use super::{BurstRow, BurstTable, CaptureRow, Report};
+use crate::text_format::{Page, counted, duration, percent, wrapped};
+use crate::words;
+
+/// Rows of the text; the JSON has all.
+const SHOWN: usize = 12;
+/// Changes of the bottleneck that are named in the text.
+const CHANGES_SHOWN: usize = 6;
+/// Parts of a burst that are named have this share of its time at least.
+const NAMED_SHARE: f64 = 0.05;
+
+impl BurstRow {
+    /// From the report of its capture.
+    pub(crate) fn of(row: &CaptureRow, report: &Report) -> Self {
+        let total = |group: Group| report.devices.iter().map(|device| group.total(&device.leaves)).sum::<u64>();
+        let longest = report.devices.iter().max_by_key(|device| device.window_ns);
+        let steps = longest.and_then(|device| device.steps.as_ref()).filter(|steps| steps.source != StepSource::Window);
+        Self {
+            number: row.number,
+            trigger: row.trigger,
+            begin: row.begin,
+            end: row.end.unwrap_or(row.begin),
+            kernels: row.kernels,
+            group: report.verdict.group,
+            share: report.verdict.share,
+            window_ns: report.devices.iter().map(|device| device.window_ns).sum(),
+            groups: Group::ALL.map(|group| (group, total(group))).into_iter().filter(|&(_, ns)| ns > 0).collect(),
+            steps: steps.map_or((0, 0), |steps| (steps.seen, steps.duration_percentile(50))),
+        }
+    }
+}
+
+/// The lines of the text.
+pub(super) fn lines(out: &mut Page, report: &Report, bursts: &BurstTable) {
+    let count = report.cost.map_or(0, |cost| u64::from(cost.bursts)).max(bursts.rows.len() as u64);
+    if count == 0 {
+        return;
+    }
+    let recorded = duration(report.cost.map_or(0, |cost| cost.burst_ns));
+    let all = counted(count, "burst");
+    wrapped(out, "", &format!("Recorded in {all}, {recorded} of the run (--capture N shows one):"));
+    let skipped = bursts.rows.len().saturating_sub(SHOWN);
+    if skipped > 0 {
+        let _ = writeln!(out, "  ... {skipped} earlier ones");
+    }
+    for row in bursts.rows.iter().skip(skipped) {
+        wrapped(out, &format!("  {:>3}: ", row.number), &sentence(row, report.process.start));
+    }
+}
+
+fn sentence(row: &BurstRow, start: Timestamp) -> String {
+    let why = match row.trigger {
+        Trigger::Drift => "the step time changed",
+        _ => "samples left the bottleneck open",
+    };
+    let (from, lasted) = (duration(row.begin.since(start)), duration(row.end.since(row.begin)));
+    let share = |nanos: u64| nanos as f64 / row.window_ns.max(1) as f64;
+    let mut groups: Vec<_> = row.groups.iter().filter(|&&(_, nanos)| share(nanos) >= NAMED_SHARE).collect();
+    groups.sort_by_key(|&&(_, nanos)| std::cmp::Reverse(nanos));
+    let parts: Vec<_> = groups
+        .into_iter()
+        .map(|&(group, nanos)| format!("{} {}", words::spent(group), percent(share(nanos))))
+        .collect();
+    let parts = if parts.is_empty() { "no GPU work".to_owned() } else { parts.join(", ") };
+    let steps = match row.steps {
+        (0, _) => String::new(),
+        (seen, median) => format!("; {} of {}", counted(seen, "step"), duration(median)),
+    };
+    format!("{lasted} from {from} on, as {why}: {parts}{steps}.")
+}
+
+/// Which bottleneck the run had when; `None` while none is known.
+pub(super) fn changes(bursts: &BurstTable, start: Timestamp) -> Option<String> {
+    let one = |change: &Change| {
+        let by = change.burst.map_or_else(|| "samples".to_owned(), |number| format!("burst {number}"));
+        format!("{} from {} on ({by})", words::bottleneck(change.group), duration(change.at.since(start)))
+    };
+    let skipped = bursts.changes.len().saturating_sub(CHANGES_SHOWN);
+    let rows: Vec<_> = bursts.changes.iter().skip(skipped).map(one).collect();
+    let earlier = skipped as u64 + bursts.earlier_changes;
+    let times = (bursts.changes.len() as u64 + bursts.earlier_changes).checked_sub(1)?;
+    let lead = match times {
+        0 => "The bottleneck did not change".to_owned(),
+        times => format!("The bottleneck changed {}", counted(times, "time")),
+    };
+    let earlier = if earlier > 0 { format!("{earlier} earlier ones, ") } else { String::new() };
+    Some(format!("{lead}: {earlier}{}.", rows.join("; ")))
+}

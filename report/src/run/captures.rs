@@ -1,0 +1,71 @@
+//! The captures of a run, one line each, beside the report about one of them.
+//!
+//! A run that nobody cut into captures has none here: its report is about all of it.
+
+use std::fmt::Write;
+
+use gpuwhy_trace::record::Timestamp;
+use profiler_core::attribution::leaf::Group;
+
+use super::{CaptureRow, Report, bursts};
+use crate::text_format::{Page, counted, duration, percent};
+use crate::words;
+
+/// Lines of the text; the JSON has all.
+const SHOWN: usize = 12;
+
+impl CaptureRow {
+    /// Enters what the report of the capture, which ended at `end`, says.
+    pub(crate) fn conclude(&mut self, end: Timestamp, report: &Report) {
+        if self.begin == Timestamp::ZERO {
+            self.begin = report.process.start;
+        }
+        self.end = Some(end);
+        self.kernels = report.completeness.kernels;
+        self.verdict = Some((report.verdict.group, report.verdict.share));
+    }
+}
+
+/// The lines of the text; nothing for a run without captures.
+pub(super) fn lines(out: &mut Page, report: &Report) {
+    if let Some(table) = &report.bursts {
+        return bursts::lines(out, report, table);
+    }
+    let table = &report.captures;
+    if table.rows.is_empty() {
+        return;
+    }
+    let count = table.rows.len() as u64 + table.beyond_rows;
+    match table.shown {
+        Some(number) => {
+            let _ =
+                writeln!(out, "Captures: {count}; this is the report of number {number} (--capture shows another).");
+        }
+        None => {
+            let _ = writeln!(out, "Captures: {count}; there is none with this number.");
+        }
+    }
+    let skipped = table.rows.len().saturating_sub(SHOWN);
+    if skipped > 0 {
+        let _ = writeln!(out, "  ... {skipped} earlier ones");
+    }
+    for row in table.rows.iter().skip(skipped) {
+        let length = match row.end {
+            Some(end) => duration(end.since(row.begin)),
+            None => "being taken".to_owned(),
+        };
+        let verdict = row.verdict.map_or_else(String::new, |(group, share)| match group {
+            Group::NoWork => ", no GPU work".to_owned(),
+            Group::CannotTell => ", no verdict".to_owned(),
+            group => format!(", {} {}", words::spent(group), percent(share)),
+        });
+        let after = duration(row.begin.since(report.process.start));
+        let _ = writeln!(
+            out,
+            "  {:>3} by {}: {length} from {after} on, {}{verdict}",
+            row.number,
+            row.trigger.name(),
+            counted(row.kernels, "kernel")
+        );
+    }
+}

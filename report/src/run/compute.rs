@@ -1,0 +1,153 @@
+//! Computation by how its grids fill the device, and what that adds up to for a kernel and for a device.
+//!
+//! Every sum is weighted by the durations of kernels, not by the timeline: two kernels that run at once count twice,
+//! and geometry is worked out for each as if it had the device to itself. Kernels that communicate are left out; they
+//! are meant to take few multiprocessors.
+
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::geometry::{Geometry, Limiter, Multiprocessors};
+use gpuwhy_trace::record::{Device, NameId};
+use profiler_core::attribution::DeviceAccount;
+use profiler_core::attribution::statistics::{ConfigTally, TINY_NANOS};
+use profiler_core::thresholds::WORTH_SHARE;
+use rustc_hash::FxHashMap;
+
+use super::{ComputeSplit, GridClass, KernelGeometry};
+use crate::text_format::percent;
+
+/// From this tail loss on, a grid counts as one that wastes its last wave: the same part of its time as makes a group
+/// of causes worth a verdict.
+pub const TAIL_SHARE: f64 = WORTH_SHARE;
+/// Below this occupancy a multiprocessor may lack warps to switch to while others wait: it is one warp in four of
+/// what fits. NVIDIA's best-practices guide puts the end of the benefit at 50 %; matrix kernels live well below both.
+pub const LOW_OCCUPANCY: f64 = 0.25;
+/// Beyond this part of kernel time without geometry, no estimate for the device is given.
+const UNKNOWN_SHARE: f64 = 0.05;
+
+impl GridClass {
+    fn of(geometry: &Geometry) -> Self {
+        if geometry.sm_efficiency < 1.0 {
+            Self::UnderFilled
+        } else if geometry.tail_loss >= TAIL_SHARE {
+            Self::Tail
+        } else if geometry.theoretical_occupancy < LOW_OCCUPANCY {
+            Self::LowOccupancy
+        } else {
+            Self::Full
+        }
+    }
+}
+
+/// Sums of durations times a figure.
+#[derive(Debug, Default)]
+struct Sums {
+    configurations: u64,
+    nanos: u64,
+    /// Time of the configuration with the most, and its limiter.
+    largest: Option<(u64, Limiter)>,
+    theoretical_occupancy: f64,
+    achieved_occupancy: f64,
+    sm_efficiency: f64,
+    waves: f64,
+    tail_loss: f64,
+}
+
+impl Sums {
+    fn add(&mut self, geometry: &Geometry, tally: &ConfigTally) {
+        let weight = tally.total_ns as f64;
+        self.configurations += 1;
+        self.nanos = self.nanos.saturating_add(tally.total_ns);
+        if self.largest.is_none_or(|(nanos, _)| tally.total_ns > nanos) {
+            self.largest = Some((tally.total_ns, geometry.limiter));
+        }
+        self.theoretical_occupancy += weight * geometry.theoretical_occupancy;
+        self.achieved_occupancy += weight * geometry.achieved_occupancy;
+        self.sm_efficiency += weight * geometry.sm_efficiency;
+        self.waves += weight * geometry.waves;
+        self.tail_loss += weight * geometry.tail_loss;
+    }
+
+    fn means(&self) -> Option<KernelGeometry> {
+        let (_, limiter) = self.largest?;
+        let weight = self.nanos as f64;
+        (self.nanos > 0).then(|| KernelGeometry {
+            configurations: self.configurations,
+            known_ns: self.nanos,
+            limiter,
+            theoretical_occupancy: self.theoretical_occupancy / weight,
+            achieved_occupancy: self.achieved_occupancy / weight,
+            sm_efficiency: self.sm_efficiency / weight,
+            waves: self.waves / weight,
+            tail_loss: self.tail_loss / weight,
+        })
+    }
+}
+
+/// The split of a device's computation, and the geometry of its kernels by name.
+pub(super) fn split(
+    account: &DeviceAccount,
+    device: &Device,
+    dictionary: &Dictionary,
+) -> (ComputeSplit, FxHashMap<NameId, KernelGeometry>) {
+    let multiprocessors = Multiprocessors::of(device);
+    let statistics = account.statistics();
+    let communicating: FxHashMap<_, _> =
+        statistics.kernels().filter_map(|(name, row)| Some((name?, row.communication))).collect();
+    let mut compute = ComputeSplit { multiprocessors: device.multiprocessors, ..ComputeSplit::default() };
+    let mut of_device = Sums::default();
+    let mut of_names: FxHashMap<NameId, Sums> = FxHashMap::default();
+    for (id, tally) in statistics.configs() {
+        let config = dictionary.launch_config(id);
+        let geometry = multiprocessors.as_ref().and_then(|room| Geometry::of(&config, room));
+        if let Some(geometry) = &geometry {
+            of_names.entry(config.name).or_default().add(geometry, tally);
+        }
+        if communicating.get(&config.name).copied().unwrap_or(false) {
+            continue;
+        }
+        let class = geometry.as_ref().map_or(GridClass::Unknown, GridClass::of);
+        for (class, nanos) in [(GridClass::Tiny, tally.tiny_ns), (class, tally.total_ns - tally.tiny_ns)] {
+            compute.classes[class as usize] = compute.classes[class as usize].saturating_add(nanos);
+        }
+        if let Some(geometry) = &geometry {
+            of_device.add(geometry, tally);
+        }
+    }
+    let tallied = compute.total();
+    // Kernels beyond the table of configurations are in no tally.
+    let all = statistics
+        .kernels()
+        .filter(|(_, row)| !row.communication)
+        .fold(0u64, |sum, (_, row)| sum.saturating_add(row.durations.total()));
+    let unknown = &mut compute.classes[GridClass::Unknown as usize];
+    *unknown = unknown.saturating_add(all.saturating_sub(tallied));
+    if all.saturating_sub(of_device.nanos) as f64 <= UNKNOWN_SHARE * all as f64 {
+        compute.geometry = of_device.means();
+        let window = account.window_ns();
+        compute.window_sm_efficiency =
+            compute.geometry.filter(|_| window > 0).map(|_| (of_device.sm_efficiency / window as f64).min(1.0));
+    }
+    (compute, of_names.into_iter().filter_map(|(name, sums)| Some((name, sums.means()?))).collect())
+}
+
+/// What the split says about a device that computes, the class with the most time first; nothing when its grids fill
+/// it. Low occupancy alone is no evidence against a kernel, so it is not mentioned.
+#[must_use]
+pub fn compute_evidence(compute: &ComputeSplit) -> Vec<String> {
+    let mut classes = [GridClass::Tiny, GridClass::UnderFilled, GridClass::Tail];
+    classes.sort_by_key(|&class| std::cmp::Reverse(compute.time(class)));
+    classes
+        .into_iter()
+        .filter(|&class| compute.share(class) >= WORTH_SHARE)
+        .map(|class| {
+            let what = match class {
+                GridClass::Tiny => format!("kernels shorter than {} us", TINY_NANOS / 1_000),
+                GridClass::UnderFilled => {
+                    format!("kernels with fewer blocks than the GPU's {} multiprocessors", compute.multiprocessors)
+                }
+                _ => format!("kernels whose last blocks leave {:.0} % of the GPU or more empty", TAIL_SHARE * 100.0),
+            };
+            format!("{} of the kernels' time is in {what}.", percent(compute.share(class)))
+        })
+        .collect()
+}

@@ -1,0 +1,120 @@
+//! What the report says about the price of tracing; the numbers are in [`gpuwhy_trace::cost`].
+
+use gpuwhy_trace::cost::{Cost, GRAPH_NODE_NANOS, Mode};
+use gpuwhy_trace::record::Timestamp;
+
+use super::{Report, untraced};
+use crate::text_format::{Page, counted, duration, wrapped};
+
+/// From this share of the time on it is said what nodes of graphs take. A PyTorch replay that lost 21 % of its time to
+/// them is estimated at 26 %; a program that launches ahead of the device loses less (docs/design/overhead.md).
+const NODES_SHARE: f64 = 0.02;
+
+/// Some lines on what recording took; none for traces that do not say.
+pub(super) fn lines(out: &mut Page, report: &Report) {
+    let Some(cost) = &report.cost else { return };
+    let mut parts = vec![format!("mode {}", cost.mode.name())];
+    if cost.whole_graphs
+        && cost.nodes_since == Timestamp::ZERO
+        && report.devices.iter().any(|device| device.graph_operations > 0)
+    {
+        parts.push("CUDA graphs as a whole".to_owned());
+    }
+    if let Some(untraced) = untraced::longest(report).filter(|_| !cost.mode.monitors()) {
+        let longer = 100.0 * untraced.share_of_tracing / (1.0 - untraced.share_of_tracing).max(f64::EPSILON);
+        parts.push(format!("a step takes about {longer:.1} % longer ({})", untraced.source.words()));
+    } else if let Some(share) = cost.share().filter(|_| cost.mode != Mode::Monitor) {
+        let but = if cost.mode == Mode::Full { ", without the calls that only this mode records" } else { "" };
+        parts.push(format!(
+            "launching threads slowed down by up to about {:.1} % (estimated with costs measured on an H200{but})",
+            share * 100.0
+        ));
+    }
+    parts.extend(bursts(cost));
+    parts.push(match cost.core_share() {
+        Some(share) => format!("gpuwhy's threads {:.1} % of a core", share * 100.0),
+        None => "CPU time of gpuwhy's threads unknown".to_owned(),
+    });
+    wrapped(out, "Cost of recording: ", &parts.join(", "));
+    if let Some(sentence) = graphs(cost, report) {
+        wrapped(out, "  - ", &sentence);
+    }
+}
+
+/// What bursts took, beside the estimate for what was recorded in them.
+fn bursts(cost: &Cost) -> Vec<String> {
+    if cost.mode != Mode::Auto || cost.bursts == 0 {
+        return Vec::new();
+    }
+    let percent = |ratio: f64| format!("{:.1}", (ratio - 1.0) * 100.0);
+    let recorded = format!("{} of {} in all", counted(cost.bursts.into(), "burst"), duration(cost.burst_ns));
+    let slowed = match cost.slowed {
+        Some((low, high)) => format!("since the first burst steps take {} to {} % longer", percent(low), percent(high)),
+        None => "how much slower launches stay after a burst is not known, as there are too few named steps".to_owned(),
+    };
+    vec![recorded, slowed]
+}
+
+/// How CUDA graphs were recorded and why, where there are any.
+fn graphs(cost: &Cost, report: &Report) -> Option<String> {
+    let operations: u64 = report.devices.iter().map(|device| device.graph_operations).sum();
+    let ran: u64 = report.devices.iter().map(|device| device.graph_ns).sum();
+    let percent = |nanos: u64, of: u64| format!("{:.1} %", nanos as f64 / of.max(1) as f64 * 100.0);
+    if operations == 0 {
+        return None;
+    }
+    if cost.nodes_since != Timestamp::ZERO {
+        let until = cost.nodes_since.since(report.process.start);
+        let why = match cost.unrecorded_nodes_ns {
+            0 => "and node by node since CUPTI was shared with other tools, which expect that".to_owned(),
+            nanos => format!(
+                "in which recording their nodes would have taken little (an estimated {} of the time); node by node since then",
+                percent(nanos, until)
+            ),
+        };
+        return Some(format!("CUDA graphs were recorded as a whole for {}, {why}.", duration(until)));
+    }
+    if cost.whole_graphs {
+        let why = match cost.unrecorded_nodes_ns {
+            0 => "How many nodes they have is unknown".to_owned(),
+            nanos => format!(
+                "Recording their nodes would take an estimated {} of the time, {} of that of the graphs",
+                percent(nanos, cost.observed_ns),
+                percent(nanos, ran)
+            ),
+        };
+        return Some(format!(
+            "CUDA graphs were recorded as one unit, {}. {why}. --cuda-graph-trace node \
+             (GPUWHY_CUDA_GRAPH_TRACE=node) shows what runs inside.",
+            counted(operations, "launch")
+        ));
+    }
+    let nanos = operations * GRAPH_NODE_NANOS;
+    (nanos as f64 >= NODES_SHARE * cost.observed_ns as f64).then(|| {
+        format!(
+            "An estimated {} of the time went into {operations} nodes of CUDA graphs, each a record of its own, most of it inside \
+             cudaGraphLaunch and so counted as launch calls. --cuda-graph-trace graph (GPUWHY_CUDA_GRAPH_TRACE=graph) records each launch as one unit, \
+             with CUPTI 13.2 or later. That cannot be changed while the program runs.",
+            percent(nanos, cost.observed_ns)
+        )
+    })
+}
+
+/// A sentence for each step down.
+pub(super) fn given_up(cost: &Cost, report: &Report) -> Vec<String> {
+    let sentence = |at: u64, to: Mode| {
+        let lost = match to {
+            Mode::Monitor => {
+                "since then GPU work and CUDA calls are not recorded, and this report is about the time before; launches do not \
+                 get their full speed back"
+            }
+            _ => "since then CUDA calls that need no GPU time, memory events and stream waits are not recorded",
+        };
+        format!(
+            "Recording was reduced to mode {} after {}, because it took more than allowed: {lost}.",
+            to.name(),
+            duration(at)
+        )
+    };
+    cost.steps_down().map(|step| sentence(step.at.since(report.process.start), step.to)).collect()
+}

@@ -1,0 +1,85 @@
+//! Idle time of a device by what it is blamed on: the rows behind the verdict's sentences.
+//!
+//! Leaves say which kind of cause idle time had; these rows say which call, kernel or copy. They are about the time
+//! after start-up, like the verdict. Leaves that are about the launch itself blame nothing else and have no row. Where
+//! exactly a gap lay is in the trace, not here.
+
+use gpuwhy_trace::dictionary::Dictionary;
+use profiler_core::attribution::leaf::Leaf;
+use profiler_core::attribution::{DeviceAccount, GapTotals, Subject};
+
+use super::names;
+use super::waits::waited_for;
+use super::{GapRow, GapSubject};
+use crate::text_format::names::short_names;
+use crate::text_format::{counted, duration};
+use crate::words;
+
+/// The longest name of a kernel in a sentence.
+const NAME_WIDTH: usize = 56;
+/// Rows of one leaf beside those of the host, the largest: gaps before each of hundreds of kernels are as many rows.
+const ROWS: usize = 8;
+
+impl GapSubject {
+    fn of(subject: Subject, dictionary: &Dictionary) -> Self {
+        match subject {
+            Subject::None => Self::None,
+            Subject::Call(function) => Self::Call(names::function(dictionary, function)),
+            Subject::Kernel(name) => Self::Kernel(names::kernel(dictionary, name)),
+            Subject::HostToDevice => Self::HostToDevice,
+            Subject::OtherTransfer => Self::OtherTransfer,
+            Subject::Awaited(producer) => Self::Awaited(producer),
+            Subject::Host(cause, _) => Self::Host(cause),
+        }
+    }
+}
+
+impl GapRow {
+    /// Each for people. Kernels that differ have names that do.
+    pub(super) fn sentences(rows: &[&Self]) -> Vec<String> {
+        let name = |row: &&Self| if let GapSubject::Kernel(name) = &row.subject { name.clone() } else { String::new() };
+        let names: Vec<String> = rows.iter().map(name).collect();
+        let short = short_names(names.iter().map(String::as_str), NAME_WIDTH);
+        rows.iter().zip(&short).map(|(row, name)| row.sentence(name)).collect()
+    }
+
+    fn sentence(&self, kernel: &str) -> String {
+        let what = match &self.subject {
+            GapSubject::None => "at various calls".to_owned(),
+            GapSubject::Call(function) => format!("in or after {function}"),
+            GapSubject::Kernel(_) => format!("before kernel {kernel}"),
+            GapSubject::HostToDevice => "before a copy from the host".to_owned(),
+            GapSubject::OtherTransfer => "before a copy or memset".to_owned(),
+            GapSubject::Awaited(producer) => format!("for an event after {}", waited_for(*producer)),
+            GapSubject::Host(cause) => format!("while the launching thread was {}", words::activity(*cause)),
+        };
+        let GapTotals { count, total_ns, longest_ns } = self.tally;
+        let longest = if count > 1 { format!(", the longest {}", duration(longest_ns)) } else { String::new() };
+        format!("The GPU was idle {what} {}: {} in all{longest}.", counted(count, "time"), duration(total_ns))
+    }
+}
+
+/// The idle time of a device after start-up, at most eight rows for each leaf beside those of the host, the largest
+/// total first.
+pub(super) fn gaps(account: &DeviceAccount, dictionary: &Dictionary) -> Vec<GapRow> {
+    let mut host: Vec<GapRow> = Vec::new();
+    let mut rows_of = [0; Leaf::ALL.len()];
+    let mut rows = Vec::new();
+    for (leaf, subject, tally) in account.all_causes() {
+        let of_leaf = &mut rows_of[leaf as usize];
+        if let Subject::Host(cause, _) = subject {
+            // Its lines are one row.
+            let subject = GapSubject::Host(cause);
+            match host.iter_mut().find(|row| row.leaf == leaf && row.subject == subject) {
+                Some(row) => row.tally.add(tally),
+                None => host.push(GapRow { leaf, subject, tally }),
+            }
+        } else if *of_leaf < ROWS {
+            *of_leaf += 1;
+            rows.push(GapRow { leaf, subject: GapSubject::of(subject, dictionary), tally });
+        }
+    }
+    rows.extend(host);
+    rows.sort_by_key(|row| std::cmp::Reverse(row.tally.total_ns));
+    rows
+}

@@ -1,0 +1,112 @@
+//! A device in the report for programs: its accounts, its steps, what ran on it and what could be gained.
+
+use std::collections::BTreeMap;
+
+use gpuwhy_trace::document::document;
+use profiler_core::attribution::leaf::Work;
+use profiler_core::document::leaves;
+use profiler_core::steps::Steps;
+use profiler_core::whatif::WhatIf;
+
+use super::limits::GaugesOf;
+use crate::run::{ComputeSplit, CopyRow, DeviceReport, GapSubject, GridClass, KernelRow, StepMeaning};
+use crate::words::not_simulated;
+
+/// Steps of a device that are listed, the newest.
+const STEP_ROWS: usize = 64;
+
+struct StepsOf<'a>(&'a Steps, StepMeaning);
+
+/// With the words for why it was refused.
+struct WhatIfOf<'a>(&'a WhatIf);
+
+/// What ran beneath what, nanoseconds.
+struct Beneath(Work, Work, u64);
+
+document! {
+    from: DeviceReport {
+        id: from.device.id,
+        name: from.device.name,
+        pcie: from.pcie,
+        window_ns: from.window_ns,
+        leaves: leaves(&from.leaves),
+        steady_leaves: leaves(&from.steady_leaves),
+        steps: from.steps.as_ref().map(|steps| StepsOf(steps, from.step_meaning)),
+        step_kinds: from.typical.and_then(|typical| typical.kinds),
+        what_if: from.what_if.as_ref().map(WhatIfOf),
+        untraced: from.untraced,
+        host_lead: from.host_lead,
+        gaps: from.gaps,
+        awaited: from.awaited,
+        overlap: Work::ALL
+            .into_iter()
+            .zip(&from.overlap)
+            .flat_map(|(top, row)| Work::ALL.into_iter().zip(row).map(move |(beneath, &ns)| Beneath(top, beneath, ns)))
+            .filter(|&Beneath(.., ns)| ns > 0)
+            .collect::<Vec<_>>(),
+        kernels: from.kernels,
+        copies: from.copies,
+        compute: from.compute,
+        copy_overlap: from.copy_overlap,
+        compute_limits?: from.limits,
+        gauges?: from.gauges.as_ref().map(|gauges| GaugesOf(gauges, from.typical.map(|typical| typical.mean_ns))),
+    }
+    from: StepsOf<'_> {
+        source: from.0.source,
+        period: from.0.period,
+        told_by: from.1.told_by,
+        inside: from.1.inside,
+        seen: from.0.seen,
+        median_ns: from.0.duration_percentile(50),
+        rows: from.0.rows.iter().skip(from.0.rows.len().saturating_sub(STEP_ROWS)).collect::<Vec<_>>(),
+    }
+    from: WhatIfOf<'_> {
+        simulated: from.0.refused.is_none(),
+        refused: from.0.refused.map(not_simulated),
+        steps: from.0.steps,
+        represented_steps: from.0.represented_steps,
+        base_error: from.0.base_error,
+        scenarios: from.0.ceilings,
+    }
+    from: GapSubject {
+        kind: from.kind(),
+        name: from.name(),
+    }
+    from: Beneath {
+        top: from.0,
+        beneath: from.1,
+        ns: from.2,
+    }
+    from: KernelRow {
+        name: from.name,
+        library: from.library,
+        communication: from.communication,
+        count: from.durations.count(),
+        total_ns: from.durations.total(),
+        mean_ns: from.durations.mean(),
+        median_ns: from.durations.median(),
+        min_ns: from.durations.min(),
+        max_ns: from.durations.max(),
+        geometry: from.geometry,
+        limits?: from.limits,
+    }
+    from: CopyRow {
+        direction: from.path.kind,
+        source: from.path.source,
+        destination: from.path.destination,
+        count: from.durations.count(),
+        bytes: from.bytes,
+        total_ns: from.durations.total(),
+        median_ns: from.durations.median(),
+        gigabytes_per_second: from.gigabytes_per_second(),
+        class: from.class,
+        link_gigabytes_per_second: from.link_gigabytes_per_second,
+        fit: from.fit,
+    }
+    from: ComputeSplit {
+        classes: BTreeMap::from(GridClass::ALL.map(|class| (class.name(), from.time(class)))),
+        multiprocessors: from.multiprocessors,
+        window_sm_efficiency: from.window_sm_efficiency,
+        geometry: from.geometry,
+    }
+}

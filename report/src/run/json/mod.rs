@@ -1,0 +1,122 @@
+//! The report for programs.
+
+mod device;
+mod limits;
+mod sections;
+
+use std::collections::BTreeMap;
+
+use gpuwhy_trace::completeness::Completeness;
+use gpuwhy_trace::counters::CounterLoss;
+use gpuwhy_trace::document::document;
+use gpuwhy_trace::process_info::ProcessInfo;
+
+use self::limits::LossOf;
+use super::{CaptureRow, DeviceReport, PlanStep, Report, StepBasis, Verdict};
+
+/// Version of the schema.
+const SCHEMA_VERSION: u32 = 1;
+
+struct Process<'a>(&'a ProcessInfo, &'a [DeviceReport]);
+
+struct Missing<'a>(&'a Completeness, &'a [CounterLoss]);
+
+document! {
+    from: Report {
+        schema_version: SCHEMA_VERSION,
+        process: Process(&from.process, &from.devices),
+        observed_ns: from.observed_ns,
+        completeness: Missing(&from.completeness, &from.counter_losses),
+        devices: from.devices,
+        api: from.api,
+        host?: from.host,
+        kernel_libraries: from.kernel_libraries,
+        kernel_lines?: from.kernel_lines,
+        ranges?: from.ranges,
+        memory?: from.memory,
+        collectives?: from.collectives,
+        cost?: from.cost,
+        utilization?: Some(&from.utilization).filter(|utilization| !utilization.is_empty()),
+        monitored?: from.monitored,
+        bursts?: from.bursts,
+        verdict: from.verdict,
+        capture: from.captures.shown,
+        captures: from.captures.rows,
+    }
+    from: Process<'_> {
+        pid: from.0.process_id,
+        parent_pid: from.0.parent_process_id,
+        command: from.0.command,
+        host: from.0.host,
+        start_time_unix_ns: from.0.start,
+        gpuwhy_version: from.0.gpuwhy_version,
+        driver_version: from.0.driver_version,
+        driver_cuda_version: from.0.driver_cuda_version,
+        cupti_version: from.0.cupti_version,
+        rank_variables: from.0.rank_variables.iter().map(|(name, value)| (name, value)).collect::<BTreeMap<_, _>>(),
+        devices: from.1.iter().map(|device| &device.device.name).collect::<Vec<_>>(),
+        notes: from.0.notes,
+    }
+    from: Missing<'_> {
+        records: BTreeMap::from([
+            ("kernels", from.0.kernels),
+            ("copies", from.0.copies),
+            ("memsets", from.0.memsets),
+            ("api_calls", from.0.api_calls),
+            ("syncs", from.0.syncs),
+            ("events", from.0.events),
+            ("overheads", from.0.overheads),
+            ("ranges", from.0.ranges),
+            ("samples", from.0.samples),
+            ("memory_events", from.0.memory_events),
+            ("managed_events", from.0.managed_events),
+        ]),
+        nested_api_calls: from.0.nested_api_calls,
+        ..from.0.loss,
+        bad_timestamps: from.0.bad_timestamps,
+        launches_without_activity: from.0.launches_without_activity,
+        activities_without_launch: from.0.activities_without_launch,
+        clamped_clocks: from.0.clamped_clocks,
+        late_ns: from.0.late_ns,
+        late_corrected_ns: from.0.late_corrected_ns,
+        kernel_table_overflow: from.0.kernel_table_overflow,
+        complete_until_unix_ns: from.0.whole_until.map(|(until, _)| until),
+        flush_interval_ns: from.0.whole_until.map(|(_, interval)| interval),
+        end: from.0.end,
+        counters?: Some(from.1.iter().map(LossOf).collect::<Vec<_>>()).filter(|losses| !losses.is_empty()),
+        damage: from.0.damage,
+    }
+    from: CaptureRow {
+        number: from.number,
+        trigger: from.trigger,
+        begin_unix_ns: from.begin,
+        end_unix_ns: from.end,
+        kernels: from.kernels,
+        verdict: from.verdict.map(|(group, _)| group),
+        share: from.verdict.map(|(_, share)| share),
+    }
+    from: Verdict {
+        group: from.group,
+        share: from.share,
+        ranking: from.ranking,
+        basis: from.basis,
+        evidence: from.evidence.iter().chain(&from.details).collect::<Vec<_>>(),
+        recommendation: from.recommendation,
+        plan: from.plan,
+    }
+    from: StepBasis {
+        steps: from.steps,
+        set_aside: from.set_aside,
+        share_low: from.share.low,
+        share_high: from.share.high,
+    }
+    from: PlanStep {
+        kind: from.kind,
+        action: from.action,
+        because: from.because,
+        speedup: from.speedup,
+        low: from.interval.0,
+        high: from.interval.1,
+        then: from.then,
+    }
+}

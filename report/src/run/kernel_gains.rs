@@ -1,0 +1,89 @@
+//! What a step gains if a kernel uses more of its nearest roof: the simulations behind the report, and their sentences.
+
+use gpuwhy_trace::record::{LaunchConfigId, NameId};
+use profiler_core::attribution::leaf::Group;
+use profiler_core::attribution::{Attributor, DeviceAccount};
+use profiler_core::counters::roofs::{Roof, Weighed};
+use profiler_core::whatif::WORTH_SHOWING;
+use rustc_hash::FxHashMap;
+
+use super::{DeviceReport, NamedLimits};
+use crate::kernels::{KernelGains, Shorter, StepGain, bottleneck_then};
+use crate::text_format::names::short_names;
+use crate::text_format::percent;
+use crate::words;
+
+/// Kernels whose gain is simulated: those that lose most to their roof.
+const SIMULATED: usize = 5;
+/// A step that gains less by subtraction is not simulated.
+const WORTH_SIMULATING: f64 = 1.005;
+/// The parts of a roof that gains are said for.
+pub(super) const ROOFS: [f64; 2] = [0.8, 0.9];
+
+/// Simulates the gains of the kernels that lose most to their roof.
+pub(super) fn simulate(
+    names: &mut FxHashMap<NameId, NamedLimits>,
+    configs: &FxHashMap<NameId, Vec<(LaunchConfigId, Weighed)>>,
+    account: &DeviceAccount,
+    attributor: &Attributor,
+) {
+    let shorter = |name: NameId, wanted: f64| -> Vec<Shorter> {
+        let known = configs.get(&name).into_iter().flatten();
+        let row = |&(config, row): &(LaunchConfigId, Weighed)| {
+            let (_, used, error) = row.limits.roof?;
+            Some(Shorter::at_roof(config, row.nanos, (used, error), wanted))
+        };
+        known.filter_map(row).collect()
+    };
+    let by_subtraction = |limits: &NamedLimits| limits.gains.map_or(1.0, |gains| gains.at_90.speedup);
+    let worth = |(name, limits): (&NameId, &NamedLimits)| {
+        let gain = by_subtraction(limits);
+        // What is said of small kernels together is true of none of them.
+        let own = limits.limits.own && configs.contains_key(name);
+        (own && gain >= WORTH_SIMULATING).then_some((*name, gain))
+    };
+    let mut largest: Vec<_> = names.iter().filter_map(worth).collect();
+    largest.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    for (name, _) in largest.into_iter().take(SIMULATED) {
+        let rows = ROOFS.map(|wanted| shorter(name, wanted));
+        let [at_80, at_90] = rows.each_ref().map(|rows| StepGain::simulated(attributor, account.id(), rows));
+        let (Some(at_80), Some(at_90), Some(limits)) = (at_80, at_90, names.get_mut(&name)) else { return };
+        let then = bottleneck_then(account, &rows[1], at_90.speedup);
+        limits.gains = Some(KernelGains { at_80, at_90, then });
+    }
+}
+
+/// `about 1.12x faster (1.08x to 1.15x), and the bottleneck then`: at 90 % of the roof.
+pub(super) fn gain_words(gains: &KernelGains) -> String {
+    let how = if gains.at_90.is_simulated() { "" } else { " (by subtraction)" };
+    let then = gains.then.filter(|group| *group != Group::GpuCompute);
+    let then = then.map_or(String::new(), |group| format!("; then the bottleneck is {}", words::bottleneck(group)));
+    format!("{}{how}{then}", gains.at_90.faster())
+}
+
+/// A sentence for each kernel whose gain was simulated and is worth showing, the largest gain first.
+pub(super) fn gain_sentences(device: &DeviceReport) -> Vec<String> {
+    let names = short_names(device.kernels.iter().map(|row| row.name.as_str()), 60);
+    let mut found: Vec<_> = device
+        .kernels
+        .iter()
+        .zip(names)
+        .filter_map(|(row, name)| {
+            let named = row.limits.as_ref()?;
+            let gains = named.gains.filter(|gains| gains.at_90.is_simulated())?;
+            let (roof, used, _) = named.limits.roof?;
+            (gains.at_90.speedup >= WORTH_SHOWING).then_some((gains, roof, used, name))
+        })
+        .collect();
+    found.sort_by(|a, b| b.0.at_90.speedup.total_cmp(&a.0.at_90.speedup).then_with(|| a.3.cmp(&b.3)));
+    let sentence = |(gains, roof, used, name): (KernelGains, Roof, f64, String)| {
+        format!(
+            "If {name} used 90 % of {} (now {}), a step would be {}; at 80 %, {}.",
+            words::roof(roof),
+            percent(used),
+            gain_words(&gains),
+            gains.at_80.faster()
+        )
+    };
+    found.into_iter().map(sentence).collect()
+}

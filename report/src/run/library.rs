@@ -1,0 +1,404 @@
+//! The library that a kernel belongs to, told by the kernel's name.
+//!
+//! Records do not say which file a kernel comes from, so a library is an estimate by name. A rule looks at the path of
+//! the kernel's own function, not at its template arguments: `cub::DeviceScanKernel<at::native::...>` is CUB's, whoever
+//! launched it. A kernel that no rule knows is the program's own or of a library without a rule; it gets none.
+
+use gpuwhy_trace::demangle::demangled;
+
+/// A library that brings kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Library {
+    /// cuBLAS and cuBLASLt.
+    Cublas,
+    /// cuDNN.
+    Cudnn,
+    /// cuFFT.
+    Cufft,
+    /// cuRAND.
+    Curand,
+    /// cuSOLVER.
+    Cusolver,
+    /// cuSPARSE and cuSPARSELt.
+    Cusparse,
+    /// NCCL.
+    Nccl,
+    /// NVSHMEM.
+    Nvshmem,
+    /// CUTLASS, where it is not inside cuBLAS or cuDNN.
+    Cutlass,
+    /// CUB and Thrust.
+    Cub,
+    /// TensorRT.
+    TensorRt,
+    /// Transformer Engine.
+    TransformerEngine,
+    /// Apex.
+    Apex,
+    /// `FlashAttention`, PyTorch's copy too.
+    FlashAttention,
+    /// `FlashInfer`.
+    FlashInfer,
+    /// PyTorch's own kernels.
+    Pytorch,
+    /// Triton: what `torch.compile` generates, and kernels of Triton programs.
+    Triton,
+    /// XLA: what JAX and TensorFlow compile.
+    Xla,
+    /// TensorFlow's own kernels.
+    TensorFlow,
+    /// FBGEMM.
+    Fbgemm,
+    /// vLLM.
+    Vllm,
+    /// CuPy.
+    Cupy,
+    /// Numba.
+    Numba,
+    /// RAPIDS: cuDF, cuML, RAFT and their like.
+    Rapids,
+    /// MAGMA.
+    Magma,
+}
+
+impl Library {
+    /// Its name, as its authors write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cublas => "cuBLAS",
+            Self::Cudnn => "cuDNN",
+            Self::Cufft => "cuFFT",
+            Self::Curand => "cuRAND",
+            Self::Cusolver => "cuSOLVER",
+            Self::Cusparse => "cuSPARSE",
+            Self::Nccl => "NCCL",
+            Self::Nvshmem => "NVSHMEM",
+            Self::Cutlass => "CUTLASS",
+            Self::Cub => "CUB/Thrust",
+            Self::TensorRt => "TensorRT",
+            Self::TransformerEngine => "Transformer Engine",
+            Self::Apex => "Apex",
+            Self::FlashAttention => "FlashAttention",
+            Self::FlashInfer => "FlashInfer",
+            Self::Pytorch => "PyTorch",
+            Self::Triton => "Triton",
+            Self::Xla => "XLA",
+            Self::TensorFlow => "TensorFlow",
+            Self::Fbgemm => "FBGEMM",
+            Self::Vllm => "vLLM",
+            Self::Cupy => "CuPy",
+            Self::Numba => "Numba",
+            Self::Rapids => "RAPIDS",
+            Self::Magma => "MAGMA",
+        }
+    }
+
+    /// The library of a kernel, told by its name, mangled or not; `None` when no rule knows it.
+    #[must_use]
+    pub fn of_kernel(name: &str) -> Option<Self> {
+        let readable = demangled(name);
+        let nested;
+        let whole = if readable.starts_with("_ZN") {
+            // Too long, or of a form that the demangler does not know: the namespaces stand at its begin.
+            nested = namespaces(&readable);
+            nested.as_str()
+        } else {
+            readable.as_str()
+        };
+        let path = path_of(whole);
+        RULES.iter().find(|rule| rule.place.fits(path, whole)).map(|rule| rule.library)
+    }
+
+    /// The library that a loaded file belongs to, by the file's name: `libcublasLt.so.12` is cuBLAS. `None` for files
+    /// of the CUDA runtime and driver, which every launch goes through, and for any other.
+    #[must_use]
+    pub fn of_file(file: &str) -> Option<Self> {
+        let name = file.rsplit('/').next().unwrap_or(file);
+        FILES.iter().find(|(prefix, _)| name.starts_with(prefix)).map(|&(_, library)| library)
+    }
+}
+
+/// What a rule looks at.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// The path of the function begins so.
+    Begin(&'static str),
+    /// The path of the function has this in it.
+    Within(&'static str),
+    /// The whole name, with template arguments and parameters, has this in it.
+    Anywhere(&'static str),
+    /// The path of the function ends so, with a number behind it or none.
+    End(&'static str),
+    /// Triton's description of the arguments at the end: `_0d1d2de`.
+    TritonArguments,
+}
+
+impl Place {
+    fn fits(self, path: &str, whole: &str) -> bool {
+        match self {
+            Self::Begin(part) => path.starts_with(part),
+            Self::Within(part) => path.contains(part),
+            Self::Anywhere(part) => whole.contains(part),
+            Self::End(part) => {
+                let stem = path.trim_end_matches(|c: char| c.is_ascii_digit());
+                path.ends_with(part)
+                    || (stem.len() < path.len() && stem.strip_suffix('_').is_some_and(|stem| stem.ends_with(part)))
+            }
+            Self::TritonArguments => path.rsplit_once('_').is_some_and(|(_, last)| is_triton_signature(last)),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Rule {
+    place: Place,
+    library: Library,
+}
+
+const fn rule(place: Place, library: Library) -> Rule {
+    Rule { place, library }
+}
+
+/// The first rule that fits counts: namespaces come before parts of names, which also occur in template arguments.
+///
+/// Sources: names in traces of these libraries (the recorded sessions of this repository, PyTorch's and HTA's sample
+/// traces, Volta to Hopper), and where the names are made: PyTorch's namespaces (`aten/src/ATen/native/cuda`,
+/// `third_party/flash-attention`), `torch/_inductor/codegen/triton.py` (`triton_poi_fused_...`), Triton 2's
+/// `compiler/compiler.py` (`_0d1d2de`), XLA's fusions (`xla/hlo/ir` and `xla/service/gpu`: `loop_add_fusion`,
+/// `wrapped_add`), NCCL's `src/device/generate.py` (`ncclDevKernel_...`), CuPy's `_core/_kernel.pyx` (`cupy_add__...`),
+/// Numba's `cuda/compiler.py` (`cudapy`), FBGEMM's `codegen` (`split_embedding_...`), Apex's
+/// `csrc/multi_tensor_apply.cuh`, and the CUTLASS library's names of instances, which cuBLAS uses
+/// (`cutlass::Kernel<cutlass_80_...>`).
+const RULES: [Rule; 84] = [
+    rule(Place::Begin("pytorch_flash::"), Library::FlashAttention),
+    rule(Place::Begin("flash::"), Library::FlashAttention),
+    rule(Place::Begin("flash_fwd"), Library::FlashAttention),
+    rule(Place::Begin("flash_bwd"), Library::FlashAttention),
+    rule(Place::Begin("flashinfer::"), Library::FlashInfer),
+    rule(Place::Begin("vllm::"), Library::Vllm),
+    rule(Place::Begin("fbgemm_gpu::"), Library::Fbgemm),
+    rule(Place::Begin("split_embedding_"), Library::Fbgemm),
+    rule(Place::Begin("bounds_check_indices_kernel"), Library::Fbgemm),
+    rule(Place::Begin("permute_pooled_embs"), Library::Fbgemm),
+    rule(Place::Begin("transformer_engine::"), Library::TransformerEngine),
+    rule(Place::Begin("cub::"), Library::Cub),
+    rule(Place::Within("::cub::"), Library::Cub),
+    rule(Place::Begin("thrust::"), Library::Cub),
+    rule(Place::Within("::thrust::"), Library::Cub),
+    rule(Place::Begin("at::"), Library::Pytorch),
+    rule(Place::Begin("c10::"), Library::Pytorch),
+    rule(Place::Begin("torch::"), Library::Pytorch),
+    rule(Place::Begin("cunn_"), Library::Pytorch),
+    // The same kernel inside PyTorch stands in `at::native`.
+    rule(Place::Begin("multi_tensor_apply_kernel"), Library::Apex),
+    rule(Place::Begin("cuApplyLayerNorm"), Library::Apex),
+    rule(Place::Begin("tensorflow::"), Library::TensorFlow),
+    rule(Place::Begin("Eigen::internal::EigenMetaKernel"), Library::TensorFlow),
+    rule(Place::Begin("nvinfer1::"), Library::TensorRt),
+    rule(Place::Begin("__myl_"), Library::TensorRt),
+    rule(Place::Begin("trt_"), Library::TensorRt),
+    rule(Place::Begin("nccl"), Library::Nccl),
+    rule(Place::Begin("nvshmem"), Library::Nvshmem),
+    rule(Place::Begin("cupy_"), Library::Cupy),
+    rule(Place::Begin("cupyx_"), Library::Cupy),
+    rule(Place::Begin("cudapy::"), Library::Numba),
+    rule(Place::Begin("cudf::"), Library::Rapids),
+    rule(Place::Begin("raft::"), Library::Rapids),
+    rule(Place::Begin("cuvs::"), Library::Rapids),
+    rule(Place::Begin("ML::"), Library::Rapids),
+    rule(Place::Begin("magma"), Library::Magma),
+    rule(Place::Begin("triton_gemm_"), Library::Xla),
+    rule(Place::Begin("triton_softmax"), Library::Xla),
+    rule(Place::Begin("triton_"), Library::Triton),
+    rule(Place::Begin("wrapped_"), Library::Xla),
+    rule(Place::Begin("gemm_fusion_"), Library::Xla),
+    rule(Place::Begin("__xla_"), Library::Xla),
+    rule(Place::End("_fusion"), Library::Xla),
+    rule(Place::TritonArguments, Library::Triton),
+    rule(Place::Begin("cusparse"), Library::Cusparse),
+    rule(Place::Begin("cusolver"), Library::Cusolver),
+    rule(Place::Begin("curand"), Library::Curand),
+    rule(Place::Begin("gen_sequenced"), Library::Curand),
+    rule(Place::Begin("generate_seed_pseudo"), Library::Curand),
+    rule(Place::Begin("vector_fft"), Library::Cufft),
+    rule(Place::Begin("regular_fft"), Library::Cufft),
+    rule(Place::Begin("composite_2way_fft"), Library::Cufft),
+    rule(Place::Begin("multi_bluestein_fft"), Library::Cufft),
+    rule(Place::Begin("cufft"), Library::Cufft),
+    // cuDNN and cuBLAS have kernels in their namespaces, and generated ones that name them somewhere.
+    rule(Place::Within("cudnn"), Library::Cudnn),
+    rule(Place::Within("cublas"), Library::Cublas),
+    rule(Place::Begin("nvjet_"), Library::Cublas),
+    rule(Place::Within("_xmma_fprop"), Library::Cudnn),
+    rule(Place::Within("_xmma_dgrad"), Library::Cudnn),
+    rule(Place::Within("_xmma_wgrad"), Library::Cudnn),
+    rule(Place::Within("_xmma_gemm"), Library::Cublas),
+    rule(Place::Begin("implicit_convolve_"), Library::Cudnn),
+    rule(Place::Begin("explicit_convolve_"), Library::Cudnn),
+    rule(Place::Begin("wgrad_alg"), Library::Cudnn),
+    rule(Place::Begin("dgrad_engine"), Library::Cudnn),
+    rule(Place::Begin("dgrad2d_"), Library::Cudnn),
+    rule(Place::Begin("fft2d_"), Library::Cudnn),
+    rule(Place::Begin("nchwToNhwcKernel"), Library::Cudnn),
+    rule(Place::Begin("nhwcToNchwKernel"), Library::Cudnn),
+    rule(Place::Anywhere("cutlass::Kernel<cutlass_"), Library::Cublas),
+    rule(Place::Anywhere("cutlass::Kernel2<cutlass_"), Library::Cublas),
+    rule(Place::Begin("cutlass"), Library::Cutlass),
+    rule(Place::Begin("fmha_cutlass"), Library::Cutlass),
+    rule(Place::Begin("volta_"), Library::Cublas),
+    rule(Place::Begin("turing_"), Library::Cublas),
+    rule(Place::Begin("ampere_"), Library::Cublas),
+    rule(Place::Begin("maxwell_"), Library::Cublas),
+    rule(Place::Begin("gemv2"), Library::Cublas),
+    rule(Place::Begin("gemvNSP_kernel"), Library::Cublas),
+    rule(Place::Begin("gemmSN_"), Library::Cublas),
+    rule(Place::Begin("gemmk1_kernel"), Library::Cublas),
+    rule(Place::Within("gemm_largek_lds64"), Library::Cublas),
+    // Reductions and helpers of cuBLAS take its types as parameters.
+    rule(Place::Anywhere("cublas"), Library::Cublas),
+    rule(Place::Anywhere("cudnn"), Library::Cudnn),
+];
+
+/// Files of libraries, by the begin of their names. Source: the file lists of NVIDIA's and PyTorch's packages.
+const FILES: [(&str, Library); 19] = [
+    ("libcublas", Library::Cublas),
+    ("libcudnn", Library::Cudnn),
+    ("libcufft", Library::Cufft),
+    ("libcurand", Library::Curand),
+    ("libcusolver", Library::Cusolver),
+    ("libcusparse", Library::Cusparse),
+    ("libnccl", Library::Nccl),
+    ("libnvshmem", Library::Nvshmem),
+    ("libnvinfer", Library::TensorRt),
+    ("libtransformer_engine", Library::TransformerEngine),
+    ("transformer_engine", Library::TransformerEngine),
+    ("flash_attn", Library::FlashAttention),
+    ("libtorch", Library::Pytorch),
+    ("libc10", Library::Pytorch),
+    ("libtriton", Library::Triton),
+    ("xla_", Library::Xla),
+    ("libtensorflow", Library::TensorFlow),
+    ("fbgemm_gpu", Library::Fbgemm),
+    ("libmagma", Library::Magma),
+];
+
+/// Namespaces and name of the function, without return type, template arguments and parameters.
+fn path_of(name: &str) -> &str {
+    let end = name.find(['<', '(']).unwrap_or(name.len());
+    let path = &name[..end];
+    path.rsplit_once(' ').map_or(path, |(_, path)| path)
+}
+
+/// The leading names of a mangled nested name, joined by `::`: `_ZN2at6native4fillE...` is `at::native::fill`.
+fn namespaces(mangled: &str) -> String {
+    let mut rest = mangled.strip_prefix("_ZN").unwrap_or_default();
+    let mut path = String::new();
+    loop {
+        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let part =
+            rest[..digits].parse::<usize>().ok().and_then(|length| rest.get(digits..digits.checked_add(length)?));
+        let Some(part) = part else { return path };
+        if !path.is_empty() {
+            path.push_str("::");
+        }
+        path.push_str(part);
+        rest = &rest[digits + part.len()..];
+    }
+}
+
+/// Numbers of arguments from 0 on, each perhaps with `d` (divisible by 16), `e` (by 8) or `c` (a constant).
+fn is_triton_signature(text: &str) -> bool {
+    text.starts_with('0')
+        && text.contains('d')
+        && text.chars().all(|c| c.is_ascii_digit() || matches!(c, 'd' | 'e' | 'c'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names as they stand in recorded sessions and published traces.
+    const KNOWN: [(&str, Library); 46] = [
+        ("volta_sgemm_128x32_nt", Library::Cublas),
+        ("ampere_sgemm_128x128_tn", Library::Cublas),
+        ("nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_NTN", Library::Cublas),
+        ("sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize256x128x8_execute_kernel__5x_cublas", Library::Cublas),
+        ("_ZN7cutlass7Kernel2I52cutlass_80_tensorop_s1688gemm_128x128_32x3_tn_align4EEvNT_6ParamsE", Library::Cublas),
+        ("void cutlass::Kernel<cutlass_80_simt_sgemm_128x32_8x5_nn_align1>(Params)", Library::Cublas),
+        ("_Z11scal_kernelIffLi1ELb1ELi6ELi5ELi5ELi3EEv21cublasTransposeParamsIT0_EPKT_PS3_PKS1_", Library::Cublas),
+        ("_Z18sgemm_largek_lds64ILb1ELb0ELi5ELi5ELi4ELi4ELi4ELi34EEvPfPKfS2_iiiiiiS2_S2_ffiiPiS3_", Library::Cublas),
+        ("void splitKreduce_kernel<float, float>(cublasSplitKParams<float>, float const*)", Library::Cublas),
+        ("void cublasLt::epilogue::impl::globalKernel<8, 32>(int)", Library::Cublas),
+        ("void epilogue::impl::globalKernel<float>(int, cublasLtEpilogue_t, int)", Library::Cublas),
+        ("void gemv2N_kernel<int, int, float>(cublasGemvParams<float>)", Library::Cublas),
+        ("volta_scudnn_128x64_relu_interior_nn_v1", Library::Cudnn),
+        ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x64", Library::Cudnn),
+        ("sm90_xmma_dgrad_implicit_gemm_f32f32_tf32f32_f32_nhwckrsc_nhwc_kernel__5x_cudnn", Library::Cudnn),
+        ("void implicit_convolve_sgemm<float, float, 1024>(int, int, int, float const*)", Library::Cudnn),
+        ("void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float>(cudnnTensorStruct)", Library::Cudnn),
+        ("void cask_cudnn_infer::computeOffsetsKernel3D<false>(Params)", Library::Cudnn),
+        ("_ZN5cudnn6fusion20convert_dq_to_16bitsILb1EEEvPKvPvjjjjjjjjjjPKfS6_S6_PfS3_S4_S4_bb", Library::Cudnn),
+        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", Library::Nccl),
+        ("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", Library::Nccl),
+        ("triton_poi_fused_add_relu_0", Library::Triton),
+        ("triton_red_fused__to_copy_mean_3", Library::Triton),
+        ("add_kernel_0d1d2d3de", Library::Triton),
+        ("loop_add_fusion", Library::Xla),
+        ("input_reduce_fusion_12", Library::Xla),
+        ("wrapped_transpose", Library::Xla),
+        ("triton_softmax_5", Library::Xla),
+        ("void at::native::reduce_kernel<512, 1, ReduceOp<float, thrust::pair<float, float>>>(int)", Library::Pytorch),
+        ("void at::native::(anonymous namespace)::CatArrayBatchedCopy<float>(float*)", Library::Pytorch),
+        (
+            "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayIPcLm1EEEEviT0_T1_",
+            Library::Pytorch,
+        ),
+        ("void cunn_ClassNLLCriterion_updateOutput_kernel<float, float>(float*)", Library::Pytorch),
+        ("void multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctor<float>>(int)", Library::Apex),
+        ("void cub::DeviceScanKernel<cub::AgentScanPolicy<128>, at::native::X>(int)", Library::Cub),
+        ("void at_cuda_detail::cub::DeviceRadixSortKernel<int>(int)", Library::Cub),
+        ("void thrust::cuda_cub::core::_kernel_agent<int>(int)", Library::Cub),
+        (
+            "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64>>(P)",
+            Library::FlashAttention,
+        ),
+        ("void flash_fwd_splitkv_kernel<int>(P)", Library::FlashAttention),
+        ("void vllm::paged_attention_v1_kernel<float>(float*)", Library::Vllm),
+        ("void fbgemm_gpu::permute_indices_weights_kernel<false>(int)", Library::Fbgemm),
+        ("cupy_add__float32_float32_float32", Library::Cupy),
+        ("_ZN6cudapy8__main__6matmulB2v1E5ArrayIfLi2E1C7mutable7alignedE", Library::Numba),
+        ("void cutlass::device_kernel<MyGemm>(MyGemm::Params)", Library::Cutlass),
+        ("void regular_fft<256u, EPT<16u>>(kernel_parameters_t)", Library::Cufft),
+        ("void cusparse::csrmv_v3_kernel<int>(int)", Library::Cusparse),
+        ("void flashinfer::BatchDecodeKernel<int>(int)", Library::FlashInfer),
+    ];
+
+    #[test]
+    fn names_of_traces_lead_to_their_library() {
+        for (name, library) in KNOWN {
+            assert_eq!(Library::of_kernel(name), Some(library), "{name}");
+        }
+        for name in
+            ["gemm", "saxpy(float*)", "_Z12empty_kernelPi", "my_fusion_of_kernels", "scan_00", "", "_ZN", "_ZN9"]
+        {
+            assert_eq!(Library::of_kernel(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_demangled_shows_its_namespaces() {
+        let long = format!("_ZN2at6native4fillI{}EEvv", "x".repeat(1 << 15));
+        assert_eq!(Library::of_kernel(&long), Some(Library::Pytorch));
+        assert_eq!(namespaces("_ZN2at6native99"), "at::native");
+    }
+
+    #[test]
+    fn files_lead_to_their_library_and_the_runtime_to_none() {
+        assert_eq!(Library::of_file("libcublasLt.so.12"), Some(Library::Cublas));
+        assert_eq!(Library::of_file("/x/torch/lib/libtorch_cuda.so"), Some(Library::Pytorch));
+        for file in ["libcudart.so.12", "libcuda.so.1", "train.py", ""] {
+            assert_eq!(Library::of_file(file), None, "{file}");
+        }
+    }
+}

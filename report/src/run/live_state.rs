@@ -1,0 +1,174 @@
+//! What a display of a run that is still going shows, as fields of one JSON object of bounded length.
+//!
+//! Totals are since the run began, so that whoever looks twice can subtract, and the program keeps nothing for those
+//! who look. The object is written by hand: it comes from inside the program. `docs/guide/control.md` defines every
+//! field.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use gpuwhy_trace::json_text::Object;
+use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::steps::{Step, StepSource};
+
+use super::text::{self, busy_share};
+use super::{DeviceReport, Report, loss_sentence};
+use crate::text_format::shortened;
+use crate::words::losses;
+
+/// Stretches of at least a second that a report keeps of each device: a minute.
+pub const WINDOWS_KEPT: usize = 60;
+/// Devices with stretches and leaves; the others are counted.
+const DEVICES: usize = 8;
+/// Durations of steps, the newest.
+const STEPS: usize = 64;
+/// Rows of each table.
+const ROWS: usize = 16;
+/// Sentences of each list, and the characters of one.
+const SENTENCES: usize = 12;
+const SENTENCE: usize = 400;
+/// Characters of a name.
+const NAME: usize = 160;
+
+/// What is named while it is too early for a verdict.
+pub const STARTING_UP: &str = "starting_up";
+
+impl Report {
+    /// What a display names now for a report of a capture that goes on, with its share: [`STARTING_UP`] and 0 while it
+    /// is too young to be judged, else `named`.
+    pub(crate) fn name_now(&self, named: (Group, f64)) -> (&'static str, f64) {
+        let judged = self.is_watched() || self.devices.is_empty() || !text::is_starting_up(self);
+        if judged { (named.0.name(), named.1) } else { (STARTING_UP, 0.0) }
+    }
+
+    /// The fields of the answer to `live` that come from the records. At most 64 kB, whatever the program does.
+    #[must_use]
+    pub fn live_state(&self) -> Object {
+        let verdict = &self.verdict;
+        let (group, share) = verdict.live;
+        let gain = self.best_case(group);
+        let interval = gain.as_ref().and_then(|gain| gain.interval);
+        let until = self.completeness.whole_until.map(|(until, _)| until.nanos());
+        let lost: Vec<_> = losses(&self.completeness.loss).collect();
+        let counters: Vec<_> = self.counter_losses.iter().filter_map(loss_sentence).collect();
+        let object = Object::new()
+            .text("host", &shortened(&self.process.host, NAME))
+            .optional_text("run", self.process.run().map(|run| shortened(&run, NAME)).as_deref())
+            .optional_number("rank", self.process.rank().map(u64::from))
+            .optional_text("mode", self.cost.map(|cost| cost.mode.name()))
+            .number("observed_ns", self.shown_ns())
+            .number("until_unix_ns", until.unwrap_or(self.process.start.nanos() + self.observed_ns))
+            .flag("starting_up", text::is_starting_up(self))
+            .text("live_verdict", group.name())
+            .share("live_share", share)
+            .optional_share("ceiling", gain.map(|gain| gain.speedup))
+            .optional_share("ceiling_low", interval.map(|(low, _)| low))
+            .optional_share("ceiling_high", interval.map(|(_, high)| high))
+            .optional_share("busy", self.live_busy())
+            .optional_share("cost", self.cost.and_then(|cost| cost.share()))
+            .optional_number("bursts", self.bursts.as_ref().and(self.cost).map(|cost| cost.bursts.into()))
+            .optional_share("cores", self.cost.and_then(|cost| cost.core_share()))
+            .object("steps", self.steps_state())
+            .objects(
+                "ranking",
+                verdict.ranking.iter().map(|row| {
+                    Object::new()
+                        .text("group", row.group.name())
+                        .share("share", row.share)
+                        .share("recoverable", row.recoverable)
+                }),
+            );
+        let object = sentences(object, "evidence", &verdict.evidence);
+        let object = sentences(object, "missing", &[lost, counters].concat());
+        object
+            .text("advice", &shortened(&verdict.recommendation, SENTENCE))
+            .texts("groups", Group::ALL.iter().map(|group| group.name()))
+            .objects("devices", self.devices.iter().take(DEVICES).map(device))
+            .number("devices_beyond", self.devices.len().saturating_sub(DEVICES) as u64)
+            .objects("top_kernels", self.kernels_state())
+            .objects("lines", self.lines_state())
+            .objects("ranges", self.ranges_state())
+    }
+
+    /// Share of the time in which devices were busy; by samples where no device work is recorded.
+    fn live_busy(&self) -> Option<f64> {
+        let sampled = self.monitored.as_ref().map(|time| time.busy.0.midpoint(time.busy.1));
+        if self.devices.is_empty() { sampled } else { Some(busy_share(self)) }
+    }
+
+    fn steps_state(&self) -> Option<Object> {
+        let longest = self.devices.iter().max_by_key(|device| device.window_ns)?;
+        let steps = longest.steps.as_ref().filter(|steps| steps.source != StepSource::Window)?;
+        let newest = steps.rows.len().saturating_sub(STEPS);
+        Some(
+            Object::new()
+                .number("device", longest.device.id.0.into())
+                .text("noun", longest.step_meaning.noun())
+                .text("source", steps.source.name())
+                .number("seen", steps.seen)
+                .number("median_ns", steps.duration_percentile(50))
+                .numbers("newest_ns", steps.rows[newest..].iter().map(Step::duration)),
+        )
+    }
+
+    /// Kernels with the most time, over all devices.
+    fn kernels_state(&self) -> Vec<Object> {
+        let mut totals: HashMap<&str, (u64, u64)> = HashMap::new();
+        for row in self.devices.iter().flat_map(|device| device.kernels.iter().take(ROWS)) {
+            let (count, nanos) = totals.entry(&row.name).or_default();
+            *count += row.durations.count();
+            *nanos = nanos.saturating_add(row.durations.total());
+        }
+        let mut rows: Vec<_> = totals.into_iter().collect();
+        rows.sort_by_key(|&(name, (_, nanos))| (Reverse(nanos), name));
+        let rows = rows.into_iter().take(ROWS).map(|(name, (count, nanos))| {
+            Object::new().text("name", &shortened(name, NAME)).number("count", count).number("total_ns", nanos)
+        });
+        rows.collect()
+    }
+
+    fn lines_state(&self) -> Vec<Object> {
+        let rows = self.host.iter().flat_map(|host| &host.lines).take(ROWS).map(|row| {
+            Object::new()
+                .text("file", &shortened(&row.file, NAME))
+                .number("line", row.line.into())
+                .text("function", &shortened(&row.function, NAME))
+                .text("cause", row.cause.name())
+                .number("total_ns", row.total_ns)
+        });
+        rows.collect()
+    }
+
+    fn ranges_state(&self) -> Vec<Object> {
+        let rows = self.ranges.iter().flat_map(|ranges| &ranges.rows).take(ROWS).map(|row| {
+            Object::new()
+                .text("domain", &shortened(&row.domain, NAME))
+                .text("name", &shortened(&row.message, NAME))
+                .number("count", row.host.durations.count())
+                .number("host_ns", row.host.durations.total())
+                .number("device_ns", row.device_ns)
+        });
+        rows.collect()
+    }
+}
+
+fn sentences(object: Object, name: &str, all: &[String]) -> Object {
+    let shown: Vec<_> = all.iter().take(SENTENCES).map(|sentence| shortened(sentence, SENTENCE)).collect();
+    object.texts(name, shown.iter().map(String::as_str))
+}
+
+fn device(device: &DeviceReport) -> Object {
+    let leaves = Leaf::ALL.into_iter().map(|leaf| (leaf, device.leaves[leaf as usize])).filter(|(_, nanos)| *nanos > 0);
+    let leaves = leaves.fold(Object::new(), |object, (leaf, nanos)| object.number(leaf.name(), nanos));
+    // Microseconds: a stretch has a million of them, and ten more letters a number would be for nothing.
+    let window = |step: &Step| {
+        let groups = Group::ALL.map(|group| group.total(&step.leaves) / 1_000);
+        std::iter::once(step.end.nanos()).chain(groups)
+    };
+    Object::new()
+        .number("id", device.device.id.0.into())
+        .text("name", &shortened(&device.device.name, NAME))
+        .number("window_ns", device.window_ns)
+        .object("leaves", Some(leaves))
+        .rows("windows", device.windows.iter().map(window))
+}

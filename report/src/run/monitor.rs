@@ -1,0 +1,381 @@
+//! The verdict of a run in which no device work was recorded on purpose, and how busy its devices were.
+//!
+//! Where hardware counters are sampled, [`profiler_core::monitoring`] divides the time, and a cause is named where its
+//! intervals leave one. Else nothing divides device time: utilization tells how much of it was used, looks at the
+//! launching thread tell what that thread did, and only where both point the same way is a cause named, as likely. A
+//! launching thread that spins in a synchronization samples as one that computes, and one that waits for a lock may
+//! wait for the device, so neither is a cause here, and the share of a verdict is 0: none was measured. The utilization
+//! rate counts copies as well as kernels, and is coarse; the hardware counter counts kernels alone, so it goes before
+//! the rate where the device has it (docs/design/overhead.md).
+
+use std::fmt::Write;
+
+use gpuwhy_trace::record::Timestamp;
+use gpuwhy_trace::utilization::{Absence, Counter, DeviceUtilization, Utilization};
+use profiler_core::attribution::SampleTotals;
+use profiler_core::attribution::host_cause::HostCause;
+use profiler_core::attribution::leaf::Group;
+use profiler_core::monitoring::{MonitoredPart, MonitoredTime};
+use profiler_core::thresholds::WORTH_SHARE;
+
+use super::{BurstTable, Report, Verdict, bursts};
+use crate::text_format::{Page, counted, duration, percent, wrapped};
+use crate::words::{self, capitalized};
+
+/// What a thread was seen to do must be at least this part of the device's idle time to be its likely cause; the same
+/// part as where idle time itself is looked at (`verdict::host`).
+const SPEAKING_SHARE: f64 = 0.5;
+/// From this share of busy multiprocessors on, a device that is never idle computes: half of it or more is at work.
+const FILLED_SHARE: f64 = 0.5;
+/// From this traffic with the host on, 10^9 bytes a second, a device that is busy without kernels copies. A loop of
+/// empty launches moves 0.5 on an H200, a copy from page-locked memory 55 (docs/design/overhead.md).
+const COPYING: f64 = 1.0;
+/// Host samples and readings over less than this say too little, nanoseconds: ten of each, at the longest pauses
+/// between them.
+const SHORTEST: u64 = 2_500_000_000;
+
+/// Waits that are not for the device and need no stack to be understood.
+const CLEAR_WAITS: [(HostCause, &str); 4] = [
+    (HostCause::Io, "in input or output"),
+    (HostCause::Disk, "waiting for storage"),
+    (HostCause::Sleep, "asleep"),
+    (HostCause::Child, "waiting for a child process"),
+];
+
+const MEASURE: &str = "Record the GPU work to see the cause and what it costs: gpuwhy run --mode light, or a part of the run \
+                       (gpuwhy run --delay 60 --duration 10).";
+
+const SEE_BURST: &str = "See the causes within a burst, with kernels and best cases: gpuwhy report --capture 1 TRACE \
+                         (--capture 2 for the second one).";
+
+/// Judges by hardware samples, and where there are none by utilization and looks.
+pub(crate) fn verdict(report: &Report, samples: &SampleTotals) -> Verdict {
+    let mut evidence = evidence(&report.utilization, samples);
+    let (group, share, because) = match &report.monitored {
+        Some(time) => {
+            let processes = report.process.world_size().unwrap_or(1);
+            divided(time, processes > 1)
+        }
+        None => {
+            let (group, because) = judged(&report.utilization, samples);
+            (group, 0.0, because)
+        }
+    };
+    let (group, share, because) = match report.bursts.as_ref().filter(|_| group == Group::CannotTell) {
+        Some(bursts) => recorded(bursts, report).unwrap_or((group, share, because)),
+        None => (group, share, because),
+    };
+    evidence.insert(0, because);
+    let told = report.bursts.as_ref().and_then(|table| bursts::changes(table, report.process.start));
+    let told: Vec<String> = told.into_iter().chain(report.monitored.as_ref().map(division)).collect();
+    evidence.splice(1..1, told);
+    Verdict {
+        group,
+        share,
+        ranking: Vec::new(),
+        basis: None,
+        live: (group, share),
+        evidence,
+        details: Vec::new(),
+        recommendation: if report.bursts.is_some() { SEE_BURST } else { MEASURE }.to_owned(),
+        plan: Vec::new(),
+    }
+}
+
+/// The bottleneck that bursts and the samples of their time named for most of the run, where those of the whole run
+/// leave it open; its share and the reason.
+fn recorded(bursts: &BurstTable, report: &Report) -> Option<(Group, f64, String)> {
+    let end = Timestamp::from_nanos(report.process.start.nanos().saturating_add(report.shown_ns()));
+    let (change, held) = bursts.longest(end)?;
+    let by = match change.burst {
+        Some(number) => format!("{} of the time in burst {number}", percent(change.share)),
+        None => format!("At least {} of 20 s, by samples", percent(change.share)),
+    };
+    let held = duration(held);
+    Some((change.group, change.share, format!("{by}, for {held}. Samples of the whole run leave the bottleneck open.")))
+}
+
+/// What a display that is followed live names: by the newest part of the run.
+pub(crate) fn live(recent: &MonitoredTime) -> (Group, f64) {
+    let share = recent.part(recent.bottleneck).map_or(0.0, |part| part.low);
+    (recent.bottleneck, share)
+}
+
+/// Group, smallest share and reason by the division of the time.
+fn divided(time: &MonitoredTime, several: bool) -> (Group, f64, String) {
+    let from = "Inferred from hardware and CPU samples: mode monitor records no GPU work";
+    let range = |part: &MonitoredPart| format!("{} {}", words::bottleneck(part.group), between(part.low, part.high));
+    if time.bottleneck == Group::GpuCompute && several {
+        let why =
+            "kernels ran nearly all the time, but whether they compute or communicate is not known without records";
+        return (Group::CannotTell, 0.0, format!("{}. {from}.", capitalized(why)));
+    }
+    if let Some(part) = time.part(time.bottleneck) {
+        let why = format!("{} of {}. {from}.", capitalized(&range(part)), duration(time.window_ns));
+        return (time.bottleneck, part.low, why);
+    }
+    let possible: Vec<String> = time.possible().into_iter().take(4).map(range).collect();
+    let why = match possible.is_empty() {
+        true => "too little time was sampled, or no cause takes a large part of it".to_owned(),
+        false => format!("these may be it, and samples do not tell which: {}", possible.join("; ")),
+    };
+    (Group::CannotTell, 0.0, format!("The run was only monitored (mode monitor records no GPU work), and {why}."))
+}
+
+/// How the time divides, in a sentence.
+fn division(time: &MonitoredTime) -> String {
+    let told = time.parts.iter().filter(|part| part.nanos * 200 >= time.window_ns);
+    let share = |nanos: u64| format!("{:.0} %", nanos as f64 / time.window_ns.max(1) as f64 * 100.0);
+    let mut parts: Vec<String> =
+        told.map(|part| format!("{} {}", words::spent(part.group), share(part.nanos))).collect();
+    parts.push(format!("not told apart {}", share(time.not_told_ns)));
+    let (devices, hosts) = time.samples;
+    let sampled = format!("{}, {}", counted(devices, "GPU sample"), counted(hosts, "CPU sample"));
+    format!("The time divides into {} ({sampled}).", parts.join(", "))
+}
+
+/// `12 to 15 %`.
+fn between(low: f64, high: f64) -> String {
+    format!("{:.0} to {:.0} %", low * 100.0, high * 100.0)
+}
+
+fn judged(utilization: &Utilization, samples: &SampleTotals) -> (Group, String) {
+    const WATCHED: &str = "The run was only monitored (mode monitor records no GPU work), and";
+    let cannot = |why: &str| (Group::CannotTell, format!("{WATCHED} {why}."));
+    let likely = |group: Group, why: String| {
+        let from = "Inferred from utilization and CPU samples: mode monitor records no GPU work";
+        (group, format!("{}. {from}.", capitalized(&why)))
+    };
+    let Some(busy) = utilization.busy() else { return cannot("it is unknown how busy the GPU was") };
+    let covered = utilization.devices.iter().map(|device| device.busy.over_ns).max().unwrap_or(0);
+    if covered < SHORTEST {
+        return cannot(&format!("its utilization was read over {} only", duration(covered)));
+    }
+    let computing = utilization.counter(Counter::Active).unwrap_or(busy);
+    let idle = 1.0 - computing;
+    if idle < WORTH_SHARE {
+        return match utilization.counter(Counter::Multiprocessors) {
+            Some(filled) if filled >= FILLED_SHARE => likely(
+                Group::GpuCompute,
+                format!(
+                    "kernels ran {:.0} % of the time, on {:.0} % of the multiprocessors",
+                    computing * 100.0,
+                    filled * 100.0
+                ),
+            ),
+            Some(filled) => cannot(&format!(
+                "kernels ran nearly all the time, on {:.0} % of the multiprocessors: they may be small, or many and short with \
+                 gaps that utilization does not show",
+                filled * 100.0
+            )),
+            None => cannot("kernels ran nearly all the time, but it is unknown how much of the GPU they used"),
+        };
+    }
+    let host_traffic =
+        [Counter::PcieSent, Counter::PcieReceived].into_iter().filter_map(|way| utilization.counter(way)).sum::<f64>();
+    if busy - computing >= SPEAKING_SHARE * idle && host_traffic >= COPYING {
+        let (busy, computing) = (busy * 100.0, computing * 100.0);
+        let why = format!(
+            "the GPU was busy {busy:.0} % of the time, with kernels {computing:.0} %, and moved {host_traffic:.1} GB/s over PCI \
+             Express"
+        );
+        return likely(Group::Copy, why);
+    }
+    if samples.covered_ns < SHORTEST {
+        return cannot("the GPU was idle, but the launching thread was not sampled");
+    }
+    let share = |nanos: u64| nanos as f64 / samples.covered_ns as f64;
+    let loading = share(samples.data_loading_ns);
+    if loading >= SPEAKING_SHARE * idle {
+        let why = format!("the launching thread was in its data loader {:.0} % of the time", loading * 100.0);
+        return likely(Group::DataLoading, format!("the GPU was idle {:.0} % of the time, and {why}", idle * 100.0));
+    }
+    let waits = CLEAR_WAITS.map(|(cause, words)| (share(samples.off_cpu_ns[cause as usize]), words));
+    let longest = waits.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
+    if let Some((share, words)) = longest.filter(|(share, _)| *share >= SPEAKING_SHARE * idle) {
+        let why = format!("the launching thread was {words} {:.0} % of the time", share * 100.0);
+        return likely(Group::HostCpu, format!("the GPU was idle {:.0} % of the time, and {why}", idle * 100.0));
+    }
+    cannot("the launching thread was neither in a data loader nor in a wait of its own for most of the GPU's idle time")
+}
+
+/// What was read, a sentence for each device and one for the thread.
+fn evidence(utilization: &Utilization, samples: &SampleTotals) -> Vec<String> {
+    let mut sentences: Vec<String> = utilization.devices.iter().take(4).map(device_sentence).collect();
+    if let Some(absence) = utilization.absence {
+        sentences.push(format!("The GPU's utilization was not read: {}.", absence.words()));
+    }
+    if samples.covered_ns > 0 {
+        let percent = |nanos: u64| nanos as f64 / samples.covered_ns as f64 * 100.0;
+        sentences.push(format!(
+            "The launching thread was running {:.0} % of the time, and in its data loader {:.0} % ({}).",
+            percent(samples.on_cpu_ns),
+            percent(samples.data_loading_ns),
+            counted(samples.samples, "sample")
+        ));
+    }
+    sentences
+}
+
+fn device_sentence(device: &DeviceUtilization) -> String {
+    format!("GPU {}: {}.", device.device, gauge_words(device).join(", "))
+}
+
+/// Rates and counters in words, absent ones with their reason.
+fn gauge_words(device: &DeviceUtilization) -> Vec<String> {
+    let mut words = Vec::new();
+    let percent = |share: f64| share * 100.0;
+    match device.busy.mean() {
+        Some(busy) => words.push(format!("busy {:.0} % of {} (NVML)", percent(busy), duration(device.busy.over_ns))),
+        None => words.push(format!("no utilization: {}", device.no_rates.unwrap_or(Absence::Unknown).words())),
+    }
+    if let Some(why) = device.no_counters {
+        words.push(format!("no hardware counters: {}", why.words()));
+        return words;
+    }
+    for (counter, name) in [
+        (Counter::Active, "with kernels"),
+        (Counter::Multiprocessors, "multiprocessors active"),
+        (Counter::Occupancy, "warps resident"),
+        (Counter::Tensor, "tensor pipes"),
+        (Counter::DeviceMemory, "memory bandwidth"),
+    ] {
+        if let Some(share) = device.counter(counter) {
+            words.push(format!("{name} {:.0} %", percent(share)));
+        }
+    }
+    for (sent, received, name) in [
+        (Counter::PcieSent, Counter::PcieReceived, "PCI Express"),
+        (Counter::NvlinkSent, Counter::NvlinkReceived, "NVLink"),
+    ] {
+        if let (Some(sent), Some(received)) = (device.counter(sent), device.counter(received)) {
+            words.push(format!("{name} {sent:.2} GB/s out, {received:.2} GB/s in"));
+        }
+    }
+    words
+}
+
+/// How busy devices were, for a report that has more to say: nothing where the verdict names them already.
+pub(super) fn lines(out: &mut Page, report: &Report) {
+    if report.devices.is_empty() {
+        return;
+    }
+    for device in report.utilization.devices.iter().take(2) {
+        wrapped(out, "Utilization: ", &device_sentence(device));
+    }
+}
+
+/// The part of the live line that stands for how device time divides.
+pub(super) fn live_part(report: &Report) -> Option<String> {
+    if let Some(time) = &report.monitored {
+        let (low, high) = time.busy;
+        return Some(format!(
+            "GPU busy {}",
+            if high - low < 0.03 { format!("{:.0} %", low.midpoint(high) * 100.0) } else { between(low, high) }
+        ));
+    }
+    let utilization = &report.utilization;
+    let mut part = format!("GPU busy {:.0} % (NVML)", utilization.busy()? * 100.0);
+    if let Some(filled) = utilization.counter(Counter::Multiprocessors) {
+        let _ = write!(part, ", multiprocessors {:.0} %", filled * 100.0);
+    }
+    Some(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpuwhy_trace::record::DeviceId;
+    use gpuwhy_trace::utilization::UtilizationReading;
+
+    const RUN: u64 = 10_000_000_000;
+
+    fn utilization(busy: f64, filled: Option<f64>) -> Utilization {
+        let mut device = DeviceUtilization { device: DeviceId(0), ..DeviceUtilization::default() };
+        device.busy.add(RUN, busy);
+        match filled {
+            Some(share) => device.counters[Counter::Multiprocessors as usize].add(RUN, share),
+            None => device.no_counters = Some(Absence::NotSupported),
+        }
+        let mut utilization = Utilization::default();
+        utilization.take(UtilizationReading::Device(device));
+        utilization
+    }
+
+    fn samples(loading: f64, asleep: f64) -> SampleTotals {
+        let part = |share: f64| (RUN as f64 * share) as u64;
+        let mut off_cpu_ns = [0; HostCause::ALL.len()];
+        off_cpu_ns[HostCause::Sleep as usize] = part(asleep);
+        SampleTotals {
+            samples: 1_000,
+            covered_ns: RUN,
+            data_loading_ns: part(loading),
+            off_cpu_ns,
+            ..SampleTotals::default()
+        }
+    }
+
+    #[test]
+    fn a_cause_is_named_only_where_utilization_and_looks_agree() {
+        let group = |utilization: &Utilization, samples: &SampleTotals| judged(utilization, samples).0;
+        assert_eq!(group(&utilization(0.34, Some(0.12)), &samples(0.61, 0.0)), Group::DataLoading);
+        assert_eq!(group(&utilization(0.34, None), &samples(0.1, 0.5)), Group::HostCpu);
+        assert_eq!(
+            group(&utilization(0.34, None), &samples(0.1, 0.1)),
+            Group::CannotTell,
+            "a busy thread may launch or wait"
+        );
+        assert_eq!(
+            group(&utilization(0.97, Some(0.8)), &samples(0.9, 0.0)),
+            Group::GpuCompute,
+            "loading that costs nothing"
+        );
+        assert_eq!(group(&utilization(0.97, Some(0.05)), &samples(0.0, 0.0)), Group::CannotTell, "small kernels");
+        assert_eq!(group(&utilization(0.97, None), &samples(0.0, 0.0)), Group::CannotTell);
+        assert_eq!(
+            group(&Utilization::default(), &samples(0.9, 0.0)),
+            Group::CannotTell,
+            "an idle device was not seen"
+        );
+        assert_eq!(group(&utilization(0.2, None), &SampleTotals::default()), Group::CannotTell, "nobody looked");
+    }
+
+    #[test]
+    fn copies_keep_a_device_busy_without_kernels() {
+        let mut copying = utilization(1.0, Some(0.0));
+        copying.devices[0].counters[Counter::Active as usize].add(RUN, 0.01);
+        assert_eq!(
+            judged(&copying, &samples(0.0, 0.0)).0,
+            Group::CannotTell,
+            "the rate is coarse: launches may be short"
+        );
+        copying.devices[0].counters[Counter::PcieReceived as usize].add(RUN, 55.0);
+        let (found, why) = judged(&copying, &samples(0.0, 0.0));
+        assert_eq!(found, Group::Copy, "{why}");
+        assert!(why.contains("55.0 GB/s over PCI Express"), "{why}");
+    }
+
+    #[test]
+    fn every_reason_is_said() {
+        let (_, why) = judged(&utilization(0.34, None), &samples(0.61, 0.0));
+        let text = [vec![why], evidence(&utilization(0.34, None), &samples(0.61, 0.0))].concat().join(" ");
+        for wanted in [
+            "Inferred from utilization",
+            "idle 66 %",
+            "61 %",
+            "busy 34 % of 10.00 s (NVML)",
+            "this device does not have it",
+        ] {
+            assert!(text.contains(wanted), "no {wanted:?} in {text}");
+        }
+    }
+
+    #[test]
+    fn readings_over_a_moment_are_no_evidence() {
+        let mut short = utilization(0.1, None);
+        short.devices[0].busy.over_ns = SHORTEST - 1;
+        let (found, why) = judged(&short, &samples(0.9, 0.0));
+        assert_eq!(found, Group::CannotTell);
+        assert!(why.contains("read over 2.50 s only"), "{why}");
+    }
+}

@@ -1,0 +1,18 @@
+//! Names as people write them.
+
+use gpuwhy_trace::demangle::without_parameters;
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::{ApiFunctionId, NameId};
+use profiler_core::attribution::api::without_suffix;
+
+/// A kernel without its parameters, which repeat the template arguments and are seldom what tells two apart.
+pub(super) fn kernel(dictionary: &Dictionary, id: NameId) -> String {
+    without_parameters(dictionary.name(id))
+}
+
+/// An API function without version suffix.
+pub(super) fn function(dictionary: &Dictionary, id: ApiFunctionId) -> String {
+    dictionary
+        .api_function(id)
+        .map_or_else(|| "?".to_owned(), |function| without_suffix(dictionary.name(function.name)).to_owned())
+}

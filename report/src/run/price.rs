@@ -1,0 +1,83 @@
+//! What the causes of a run cost, and what its fixes save, in money a day.
+//!
+//! A GPU costs the same whether it works or waits, so the cost of a cause is its share of the time. A fix that makes a
+//! program `s` times as fast does the same work in `1/s` of the time, and saves `1 - 1/s` of the cost. Both hold for a
+//! program that runs all day as it ran here.
+
+use profiler_core::attribution::leaf::Group;
+
+use crate::run::Report;
+use crate::text_format::{Page, Style, wrapped};
+use crate::words;
+
+/// Hours of a day.
+const HOURS: f64 = 24.0;
+/// Causes below this share of the cost are left out of the text.
+const SMALL: f64 = 0.005;
+
+/// The run in money.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Priced {
+    /// What all GPUs of the run cost a day.
+    pub a_day: f64,
+    /// What each cause costs a day, the most first.
+    pub causes: Vec<(Group, f64)>,
+    /// What the fixes of the plan save a day, each with those before it.
+    pub fixes: Vec<Saving>,
+}
+
+/// What a fix saves a day for the same work.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Saving {
+    /// What to do.
+    pub action: &'static str,
+    /// Expected.
+    pub a_day: f64,
+    /// The interval of the gain, as savings.
+    pub interval: (f64, f64),
+}
+
+impl Report {
+    /// The run in money, at `per_hour` for each GPU and hour.
+    #[must_use]
+    pub fn priced(&self, per_hour: f64) -> Priced {
+        let each = per_hour * HOURS;
+        let a_day = each * self.devices.len() as f64;
+        let cost = |group| self.devices.iter().map(|device| self.share_of(device, group) * each).sum::<f64>();
+        let mut causes: Vec<_> = Group::ALL.into_iter().map(|group| (group, cost(group))).collect();
+        causes.retain(|&(_, cost)| cost > 0.0);
+        causes.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        let saved = |speedup: f64| a_day * (1.0 - 1.0 / speedup.max(1.0));
+        let fixes = self.verdict.plan.iter().map(|fix| Saving {
+            action: fix.action,
+            a_day: saved(fix.speedup),
+            interval: (saved(fix.interval.0), saved(fix.interval.1)),
+        });
+        Priced { a_day, causes, fixes: fixes.collect() }
+    }
+
+    /// [`priced`](Self::priced) in sentences; `unit` is the currency, which may be empty.
+    #[must_use]
+    pub fn price_text(&self, per_hour: f64, unit: &str, style: Style) -> String {
+        let mut out = Page::new(style);
+        let priced = self.priced(per_hour);
+        let money = |amount: f64| format!("{amount:.2}{}{unit}", if unit.is_empty() { "" } else { " " });
+        let gpus = match self.devices.len() {
+            1 => "One GPU".to_owned(),
+            count => format!("{count} GPUs"),
+        };
+        let small = priced.a_day * SMALL;
+        let shown = priced.causes.iter().filter(|&&(_, cost)| cost >= small);
+        let causes: Vec<_> = shown.map(|&(group, cost)| format!("{} {}", words::spent(group), money(cost))).collect();
+        let by = if causes.is_empty() { String::new() } else { format!(": {}", causes.join(", ")) };
+        let text = format!("{gpus} at {} an hour: {} a day{by}.", money(per_hour), money(priced.a_day));
+        wrapped(&mut out, "Price: ", &text);
+        for (index, fix) in priced.fixes.iter().enumerate() {
+            let with = if index == 0 { "saves" } else { "saves, with those before," };
+            let (low, high) = (money(fix.interval.0), money(fix.interval.1));
+            let text = format!("{with} about {} a day for the same work ({low} to {high}).", money(fix.a_day));
+            wrapped(&mut out, &format!("Fix {} ", index + 1), &text);
+        }
+        out.into_text()
+    }
+}

@@ -1,0 +1,69 @@
+//! What one step launches, place by place, with names: what two runs are aligned by.
+//!
+//! It is not part of the JSON report: a step has hundreds of places, and what is wrong with them is in the tables.
+
+use std::collections::HashMap;
+
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::record::DeviceId;
+use profiler_core::attribution::leaf::Leaf;
+use profiler_core::attribution::{Attributor, DeviceAccount, Subject, is_optimizer};
+use profiler_core::steps::{StepSource, ToldBy};
+
+use super::{Sequence, StepMeaning, names};
+
+impl Sequence {
+    /// Of a device; `None` without steps.
+    pub(super) fn of(attributor: &Attributor, device: DeviceId, dictionary: &Dictionary) -> Option<Self> {
+        let (places, steps) = attributor.step_sequence(device);
+        let mut sequence = Self { steps, names: Vec::new(), places: Vec::with_capacity(places.len()) };
+        let mut known: HashMap<_, u32> = HashMap::new();
+        for place in places {
+            let index = *known.entry((place.leaf, place.subject)).or_insert_with(|| {
+                sequence.names.push(match place.subject {
+                    Subject::Kernel(name) => names::kernel(dictionary, name),
+                    _ => place.leaf.name().to_owned(),
+                });
+                (sequence.names.len() - 1) as u32
+            });
+            sequence.places.push((index, *place));
+        }
+        (steps > 0 && !places.is_empty()).then_some(sequence)
+    }
+}
+
+impl StepMeaning {
+    /// Of the steps that speak for `account`, of which one launches `sequence`. A period alone may be that of a layer:
+    /// what a layer hardly has, or what comes once beside repeated layers, tells that it is a step.
+    pub(super) fn of(attributor: &Attributor, account: &DeviceAccount, sequence: Option<&Sequence>) -> Self {
+        let series = account.step_series();
+        match series.source {
+            StepSource::Annotated => return Self { told_by: Some(ToldBy::Range), inside: None },
+            StepSource::Anchor => return Self { told_by: Some(ToldBy::Rare), inside: None },
+            StepSource::Window => return Self::default(),
+            StepSource::Period => {}
+        }
+        let facts = attributor.step_facts(account.id(), series.period);
+        let has = |wanted: &dyn Fn(Leaf) -> bool| {
+            sequence.is_some_and(|sequence| sequence.places.iter().any(|(_, place)| wanted(place.leaf)))
+        };
+        let from_host = |leaf| matches!(leaf, Leaf::CopyH2dPageable | Leaf::CopyH2dPinned | Leaf::CopyH2dOther);
+        let inside = facts.and_then(|facts| facts.inside);
+        // A copy begins or ends a step of other work; where there is nothing else, it is what repeats.
+        let computes = has(&|leaf| !leaf.is_host_copy());
+        let told_by = if sequence.is_some_and(|sequence| sequence.names.iter().any(|name| is_optimizer(name))) {
+            Some(ToldBy::Optimizer)
+        } else if computes && has(&from_host) {
+            Some(ToldBy::Input)
+        } else if 2 * account.graph_operations() > account.operations() {
+            Some(ToldBy::Graph)
+        } else if computes && has(&Leaf::is_host_copy) {
+            Some(ToldBy::Readback)
+        } else if facts.is_some_and(|facts| facts.waits) {
+            Some(ToldBy::Wait)
+        } else {
+            inside.filter(|inside| inside.all() < series.period).map(|_| ToldBy::Rare)
+        };
+        Self { told_by, inside }
+    }
+}

@@ -1,0 +1,79 @@
+//! What was recorded, and a sentence for each kind of thing that is missing or doubtful.
+
+use gpuwhy_trace::process_info::End;
+
+use crate::run::{Report, loss_sentence};
+use crate::text_format::{Page, counted, duration, wrapped};
+use crate::words::losses;
+
+/// Kinds of damage that are named; the JSON has all.
+const DAMAGE_SHOWN: usize = 3;
+
+/// A complete trace takes one line.
+pub(super) fn write(out: &mut Page, report: &Report) {
+    let completeness = &report.completeness;
+    let bursts = report.cost.filter(|cost| report.bursts.is_some() && cost.bursts > 0);
+    let records = if let Some(cost) = bursts {
+        format!("Monitored: GPU work was recorded in {} alone", counted(cost.bursts.into(), "burst"))
+    } else if report.is_watched() {
+        "Monitored only: no GPU work was recorded".to_owned()
+    } else {
+        let kernels = counted(completeness.kernels, "kernel");
+        let (copies, calls) = (counted(completeness.copies, "copy"), counted(completeness.api_calls, "CUDA call"));
+        format!("Recorded {kernels}, {copies}, {calls}")
+    };
+    let missing = missing(report);
+    if missing.is_empty() {
+        let complete = if report.is_watched() { "." } else { "; nothing is missing." };
+        wrapped(out, "", &format!("{records}{complete}"));
+    } else {
+        wrapped(out, "", &format!("{records}. {}", missing.join(" ")));
+    }
+    for damage in completeness.damage.iter().take(DAMAGE_SHOWN) {
+        wrapped(out, "Damaged: ", damage);
+    }
+}
+
+/// A sentence for each kind of thing that is missing or doubtful.
+pub(in crate::run) fn missing(report: &Report) -> Vec<String> {
+    let completeness = &report.completeness;
+    let mut sentences: Vec<String> = losses(&completeness.loss).collect();
+    sentences.extend(report.counter_losses.iter().filter_map(loss_sentence));
+    for (count, what, before, after) in [
+        (completeness.bad_timestamps, "record", "Not on the timeline:", "without usable times"),
+        (completeness.launches_without_activity, "launch", "No kernel was recorded for", ""),
+        (completeness.activities_without_launch, "GPU operation", "No launch was recorded for", ""),
+        (completeness.clamped_clocks, "GPU operation", "The times were corrected of", ""),
+        (completeness.kernel_table_overflow, "kernel", "Too many kernels: counted in one row", ""),
+    ] {
+        if count > 0 {
+            sentences.push(format!("{}.", format!("{before} {} {after}", counted(count, what)).trim_end()));
+        }
+    }
+    if completeness.late_ns > 0 {
+        let (late, corrected) = (duration(completeness.late_ns), duration(completeness.late_corrected_ns));
+        sentences.push(format!("Records of {late} of GPU time came late; {corrected} of that was corrected."));
+    }
+    match completeness.end {
+        End::Clean => {}
+        End::Abrupt => sentences.push(what_an_abrupt_end_costs(report)),
+        End::TimedOut => {
+            sentences.push("The wait for the last records at exit timed out; some of them may be missing.".to_owned());
+        }
+    }
+    sentences
+}
+
+/// How far the trace is whole, and how much may have come after that. A flush vouches for what was complete at the one
+/// before it. Where flushes keep their pace, a killed program lost less than two intervals; nothing bounds the pace of
+/// a busy machine, and nothing in a file tells whether its end was cut off.
+fn what_an_abrupt_end_costs(report: &Report) -> String {
+    const WHY: &str = "The trace has no end: the program still runs or was killed, or the file was cut off.";
+    let Some((until, interval)) = report.completeness.whole_until else { return WHY.to_owned() };
+    let whole = duration(until.nanos().saturating_sub(report.process.start.nanos()));
+    let lost = duration(interval.saturating_mul(2));
+    format!(
+        "{WHY} Everything up to {whole} is here. A kill loses about two flush intervals after that ({lost} by the last \
+         one); how much of a cut file is missing is unknown."
+    )
+}

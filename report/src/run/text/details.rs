@@ -1,0 +1,141 @@
+//! What is behind the first screen, in sentences: how the numbers came about, and what else is known of each GPU.
+
+use std::fmt::Write;
+
+use profiler_core::attribution::HostLead;
+use profiler_core::attribution::leaf::{Leaf, Work};
+use profiler_core::steps::{StepSource, Steps};
+use profiler_core::thresholds::WORTH_SHARE;
+
+use crate::run::waits::awaited_sentence;
+use crate::run::{ComputeSplit, DeviceReport, GridClass, Report, cost, limits, monitor, untraced};
+use crate::text_format::{Page, counted, duration, wrapped};
+use crate::words;
+
+/// Everything in sentences that the first screen has no room for: `hidden` evidence first.
+pub(super) fn write(out: &mut Page, report: &Report, hidden: &[String]) {
+    let _ = writeln!(out, "\n== details");
+    for sentence in hidden.iter().chain(&report.verdict.details) {
+        wrapped(out, "  - ", sentence);
+    }
+    for device in &report.devices {
+        device_lines(out, device, &report.verdict.evidence);
+    }
+    if let Some(host) = &report.host {
+        host.write(out);
+    }
+    if let Some(ranges) = &report.ranges {
+        ranges.write(out);
+    }
+    if let Some(memory) = &report.memory {
+        memory.write(out, report.process.start);
+    }
+    monitor::lines(out, report);
+    cost::lines(out, report);
+}
+
+fn device_lines(out: &mut Page, device: &DeviceReport, evidence: &[String]) {
+    let _ = writeln!(out, "GPU {}:", device.device.id);
+    let share = |nanos: u64| nanos as f64 / device.window_ns.max(1) as f64;
+    if let Some(steps) = device.steps.as_ref().filter(|steps| steps.source != StepSource::Window) {
+        wrapped(out, "  - ", &step_sentence(steps, device.step_meaning.told_by.is_some()));
+    }
+    if let Some(untraced) = &device.untraced {
+        wrapped(out, "  - ", &untraced::sentence(untraced));
+    }
+    if device.host_lead.launches() > 0 {
+        wrapped(out, "  - ", &lead_sentence(&device.host_lead));
+    }
+    if !device.awaited.is_empty() {
+        let parts: Vec<_> = device.awaited.iter().take(3).map(awaited_sentence).collect();
+        wrapped(out, "  - ", &format!("Queued work waited for events of: {}.", parts.join(", ")));
+    }
+    if let Some(what_if) = &device.what_if {
+        for line in words::what_if(what_if).lines() {
+            wrapped(out, if line.contains(" faster") { "  - Best case: " } else { "  - Best cases are " }, line);
+        }
+    }
+    if share(device.leaves[Leaf::Compute as usize]) >= WORTH_SHARE {
+        compute_line(out, &device.compute);
+    }
+    // What the evidence says is not said again.
+    for sentence in limits::details(device).into_iter().filter(|sentence| !evidence.contains(sentence)) {
+        wrapped(out, "  - ", &sentence);
+    }
+    if device.copy_overlap.serial {
+        let _ = writeln!(out, "  - Copies and kernels take turns: less than 10 % of the copy time is beneath kernels.");
+    }
+    let mut beneath = Vec::new();
+    for (top, row) in Work::ALL.into_iter().zip(&device.overlap) {
+        for (under, &nanos) in Work::ALL.into_iter().zip(row) {
+            if share(nanos) >= 0.0005 {
+                beneath.push(format!("{} beneath {} {:.1} %", work(under), work(top), share(nanos) * 100.0));
+            }
+        }
+    }
+    if !beneath.is_empty() {
+        wrapped(out, "  - ", &format!("At the same time, of the whole run: {}.", beneath.join(", ")));
+    }
+}
+
+const fn work(work: Work) -> &'static str {
+    match work {
+        Work::Compute => "kernels",
+        Work::Communication => "communication",
+        Work::Copy => "copies",
+        Work::Memset => "memsets",
+    }
+}
+
+/// How the grids of the kernels fill the device, as parts of the kernels' time; nothing without geometry.
+fn compute_line(out: &mut Page, compute: &ComputeSplit) {
+    let Some(geometry) = &compute.geometry else { return };
+    let mut classes: Vec<_> = GridClass::ALL.into_iter().filter(|&class| compute.share(class) >= 0.005).collect();
+    classes.sort_by_key(|&class| std::cmp::Reverse(compute.time(class)));
+    let parts: Vec<_> = classes
+        .into_iter()
+        .map(|class| {
+            let what = match class {
+                GridClass::Tiny => "in kernels under 10 us".to_owned(),
+                GridClass::UnderFilled => {
+                    format!("in kernels with fewer blocks than the {} SMs", compute.multiprocessors)
+                }
+                GridClass::Tail => "with a wasteful last wave".to_owned(),
+                GridClass::LowOccupancy => "in full grids of low occupancy".to_owned(),
+                GridClass::Full => "in full grids".to_owned(),
+                GridClass::Unknown => "unknown".to_owned(),
+            };
+            format!("{:.0} % {what}", compute.share(class) * 100.0)
+        })
+        .collect();
+    let line = format!(
+        "Kernel time: {}; estimated SM efficiency {:.0} %, achieved occupancy {:.0} %.",
+        parts.join(", "),
+        geometry.sm_efficiency * 100.0,
+        geometry.achieved_occupancy * 100.0,
+    );
+    wrapped(out, "  - ", &line);
+}
+
+/// How far the host runs ahead, how often it comes late, and how often a full queue holds it back.
+fn lead_sentence(lead: &HostLead) -> String {
+    let late = lead.late() as f64 / lead.launches().max(1) as f64 * 100.0;
+    let mut line = match lead.median_ns() {
+        0 => "The CPU does not run ahead of the GPU".to_owned(),
+        median => format!("The CPU runs {} ahead of the GPU (median)", duration(median)),
+    };
+    let _ = write!(line, "; {late:.1} % of launches came when the GPU had nothing else to do.");
+    if lead.held_back() > 0 {
+        let (calls, time) = (counted(lead.held_back(), "launch"), duration(lead.held_back_ns()));
+        let _ =
+            write!(line, " It is so far ahead that {calls} waited for room in the queue, {time} in all (harmless).");
+    }
+    line
+}
+
+/// How the durations of the steps scatter.
+fn step_sentence(steps: &Steps, told: bool) -> String {
+    let [low, median, high] = [10, 50, 90].map(|percent| duration(steps.duration_percentile(percent)));
+    let units = if told { "Steps" } else { "Repeating units" };
+    format!("{units} take {median} in the median; 10 % take {low} or less, 10 % take {high} or more.")
+}

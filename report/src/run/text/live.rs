@@ -1,0 +1,84 @@
+//! One line for a run that is still going.
+
+use std::fmt::Write;
+
+use gpuwhy_trace::process_info::End;
+use profiler_core::attribution::leaf::Group;
+use profiler_core::steps::StepSource;
+use profiler_core::whatif::{ScenarioKind, WORTH_SHOWING};
+
+use super::shares::busy_share;
+use crate::run::{Report, limits, monitor};
+use crate::text_format::{duration, percent, shortened};
+use crate::words::{self, about};
+
+/// Characters of the line, at most.
+const LONGEST: usize = 120;
+/// A run without steps counts as starting up until this much time after its warm-up is known, nanoseconds: as long as
+/// the name of the bottleneck may not change either.
+const STARTING_UP: u64 = 5_000_000_000;
+
+/// Time, step, verdict:
+/// `gpuwhy [12.4 s] step 4.9 ms | GPU busy 14 % | bottleneck: kernel launches (62 % of each step), about
+/// 4.1x faster without`.
+#[must_use]
+pub(in crate::run) fn live_line(report: &Report) -> String {
+    let mut line = format!("gpuwhy [{}] ", seconds(report.shown_ns()));
+    let (group, share) = report.verdict.live;
+    if report.is_watched() {
+        line.push_str(&monitor::live_part(report).unwrap_or_else(|| "monitored".to_owned()));
+        if group != Group::CannotTell {
+            let _ = write!(line, " | probable bottleneck: {}", words::bottleneck(group));
+        }
+        return shortened(&line, LONGEST);
+    }
+    if report.devices.is_empty() {
+        return line + "no GPU work yet";
+    }
+    if is_starting_up(report) {
+        return line + "starting up";
+    }
+    let longest = report.devices.iter().max_by_key(|device| device.window_ns);
+    let steps = longest.and_then(|device| device.steps.as_ref()).filter(|steps| steps.source != StepSource::Window);
+    if let Some(steps) = steps {
+        let _ = write!(line, "{} {} | ", noun(report), duration(steps.duration_percentile(50)));
+    }
+    let _ = write!(line, "GPU busy {} | ", percent(busy_share(report)));
+    match group {
+        Group::NoWork => line.push_str("no GPU work"),
+        Group::CannotTell => line.push_str("no verdict"),
+        group => {
+            let _ = write!(line, "bottleneck: {} ({}", words::bottleneck(group), percent(share));
+            match report.verdict.basis {
+                Some(_) => drop(write!(line, " of each {}", noun(report))),
+                None => line.push_str(" of the time"),
+            }
+            if let Some(limit) = limits::live_part(&report.devices).filter(|_| group == Group::GpuCompute) {
+                let _ = write!(line, "; {limit}");
+            }
+            line.push(')');
+            let gain = report.best_case(group).filter(|ceiling| ceiling.kind != ScenarioKind::KernelsAtRoof);
+            if let Some(gain) = gain.filter(|gain| gain.speedup >= WORTH_SHOWING) {
+                let _ = write!(line, ", {} faster without", about(gain.speedup, gain.interval));
+            }
+        }
+    }
+    shortened(&line, LONGEST)
+}
+
+/// What the steps of the device with the longest window are called.
+fn noun(report: &Report) -> &'static str {
+    let longest = report.devices.iter().max_by_key(|device| device.window_ns);
+    longest.map_or("step", |device| device.step_meaning.noun())
+}
+
+/// Whether what the run does now says little about what it will do: it has no steps yet, and has not run for long.
+pub(in crate::run) fn is_starting_up(report: &Report) -> bool {
+    let warm = report.devices.iter().map(|device| device.steady_leaves.iter().sum::<u64>()).max().unwrap_or(0);
+    report.completeness.end == End::Abrupt && report.verdict.basis.is_none() && warm < STARTING_UP
+}
+
+/// A time of day of the run: `12.4 s`.
+fn seconds(nanos: u64) -> String {
+    format!("{:.1} s", nanos as f64 / 1e9)
+}

@@ -1,0 +1,243 @@
+//! The report for people: a first screen that needs no manual, everything behind it, and one line for a run that is
+//! still going.
+//!
+//! The first screen has plain words only and says each number once. What needs explanation, and the names of the JSON,
+//! are in the long report (`details`, `tables`).
+
+mod completeness;
+mod details;
+mod live;
+mod shares;
+mod tables;
+
+use std::fmt::Write;
+
+use profiler_core::attribution::leaf::Group;
+use profiler_core::steps::{StepKinds, StepSource, Steps, ToldBy};
+use profiler_core::whatif::ScenarioKind;
+
+pub(super) use self::completeness::missing;
+pub(super) use self::live::{is_starting_up, live_line};
+pub(super) use self::shares::busy_share;
+use self::shares::share_line;
+use super::verdict::copies_without_link;
+use super::{DeviceReport, Part, Report, StepMeaning, Verdict, captures, cost, untraced};
+use crate::text_format::{Page, Paint, Style, counted, duration, shortened, wrapped, wrapped_as};
+use crate::words;
+
+/// Sentences of evidence on the first screen, beside the one in the line of the verdict.
+const EVIDENCE_SHOWN: usize = 4;
+/// GPUs with a line of their own.
+const DEVICES_SHOWN: usize = 8;
+
+/// The first screen.
+#[must_use]
+pub(super) fn short(report: &Report, style: Style) -> String {
+    let mut out = Page::new(style);
+    first_screen(&mut out, report);
+    out.into_text()
+}
+
+/// The first screen, what is behind it, and every table with at most `kernels` rows for the kernels of a device.
+#[must_use]
+pub(super) fn full(report: &Report, kernels: usize, style: Style) -> String {
+    let mut page = Page::new(style);
+    first_screen(&mut page, report);
+    details::write(&mut page, report, hidden_evidence(&report.verdict));
+    tables::write(&mut page, report, kernels);
+    page.into_text()
+}
+
+fn first_screen(out: &mut Page, report: &Report) {
+    let room = out.columns().max(60) - 40;
+    let command = shortened(&report.process.command.join(" "), room);
+    let place = report.process.place().map(|place| format!(", {}", shortened(&place, 30))).unwrap_or_default();
+    let observed = duration(report.shown_ns());
+    wrapped(out, "gpuwhy: ", &format!("process {} ({command}){place}, {observed}", report.process.process_id));
+    if let Some(Part { from_ns, to_ns, of_ns }) = report.part {
+        let [from, to, of] = [from_ns, to_ns, of_ns].map(duration);
+        wrapped(out, "part: ", &format!("from {from} to {to} after the start, of a run of {of}"));
+    }
+    captures::lines(out, report);
+    let verdict = &report.verdict;
+    wrapped_as(out, Paint::Bold, "", &conclusion(report));
+    for sentence in verdict.evidence.iter().skip(1).take(EVIDENCE_SHOWN) {
+        wrapped(out, "  - ", sentence);
+    }
+    wrapped(out, "What to do: ", &verdict.recommendation);
+    // One step that is about the bottleneck says no more than the lines above.
+    if verdict.plan.len() > 1 || verdict.plan.iter().any(|step| step.because.is_some()) {
+        plan_lines(out, verdict);
+    }
+    for device in report.devices.iter().take(DEVICES_SHOWN) {
+        share_line(out, report, device);
+    }
+    if report.devices.len() > DEVICES_SHOWN {
+        let _ = writeln!(out, "... and {}", counted((report.devices.len() - DEVICES_SHOWN) as u64, "more GPU"));
+    }
+    if let Some(device) = report.devices.iter().max_by_key(|device| device.window_ns)
+        && let Some(steps) = &device.steps
+    {
+        let (lead, sentence) = step_sentence(steps, device);
+        wrapped(out, lead, &sentence);
+    }
+    if let Some(sentence) = untraced::line(report) {
+        wrapped(out, "", &sentence);
+    }
+    if let Some(cost) = &report.cost {
+        for sentence in cost::given_up(cost, report) {
+            wrapped(out, "", &sentence);
+        }
+    }
+    completeness::write(out, report);
+}
+
+/// The fixes in their order, each with what it brings and what the bottleneck is then.
+fn plan_lines(out: &mut Page, verdict: &Verdict) {
+    for (index, step) in verdict.plan.iter().enumerate() {
+        let because = step.because.map(|because| format!(" ({because})")).unwrap_or_default();
+        let gain = step.gain(index == 0);
+        let then =
+            step.then.map(|group| format!(" Then the bottleneck is {}.", words::bottleneck(group))).unwrap_or_default();
+        let action = words::capitalized(step.action);
+        wrapped(out, &format!("Fix {}: ", index + 1), &format!("{action}{because}: {gain}.{then}"));
+    }
+}
+
+/// The sentences for which the first screen has no room.
+fn hidden_evidence(verdict: &Verdict) -> &[String] {
+    verdict.evidence.get(1 + EVIDENCE_SHOWN..).unwrap_or_default()
+}
+
+/// The bottleneck, what it costs, and what the best case without it is.
+pub(super) fn conclusion(report: &Report) -> String {
+    let verdict = &report.verdict;
+    let why = verdict.evidence.first().map_or("", String::as_str);
+    let lead = match verdict.group {
+        Group::NoWork => "No GPU work.".to_owned(),
+        Group::CannotTell => "No verdict.".to_owned(),
+        group if report.is_watched() => format!("Probable bottleneck: {}.", words::bottleneck(group)),
+        group => format!("Bottleneck: {}.", words::bottleneck(group)),
+    };
+    let best = match (report.best_case(verdict.group), verdict.group) {
+        (Some(ceiling), _) if ceiling.kind == ScenarioKind::KernelsAtRoof && ceiling.is_worth_showing() => {
+            format!(
+                " Best case: {} if {}.",
+                words::faster(ceiling.speedup, ceiling.interval),
+                words::condition(ceiling.kind)
+            )
+        }
+        (Some(ceiling), _) if ceiling.is_worth_showing() && ceiling.speedup.is_finite() => {
+            format!(" Best case without it: {}.", words::faster(ceiling.speedup, ceiling.interval))
+        }
+        (None, Group::Copy) if report.devices.iter().any(copies_without_link) => {
+            " Best case unknown: pinned memory is faster, but nothing describes the link.".to_owned()
+        }
+        (Some(_), Group::Copy) => " Running the copies beside the kernels would gain nothing.".to_owned(),
+        (Some(_), group) if group != Group::GpuCompute => {
+            " Removing it alone gains nothing: something else is as late.".to_owned()
+        }
+        _ => String::new(),
+    };
+    format!("{lead} {why}{best}")
+}
+
+/// How many steps, how long they took, and how they were found, behind what they are called.
+fn step_sentence(steps: &Steps, device: &DeviceReport) -> (&'static str, String) {
+    let meaning = device.step_meaning;
+    let lengths = lengths(steps, device.typical.and_then(|typical| typical.kinds));
+    let operations = match steps.period {
+        Some(1) => "the same GPU operation repeats".to_owned(),
+        Some(period) => format!("the same {period} GPU operations repeat"),
+        None => "the same GPU operations repeat".to_owned(),
+    };
+    let found = match steps.source {
+        StepSource::Annotated => "named by the program".to_owned(),
+        StepSource::Anchor => "detected by an operation that comes once in each".to_owned(),
+        StepSource::Period if meaning.told_by.is_some() => {
+            format!("detected: {operations}{}{}", inside(steps, meaning), reason(meaning))
+        }
+        StepSource::Period => {
+            let text = format!(
+                "{lengths}: {operations}. Nothing tells whether that is a step of the program or a part \
+                 of one."
+            );
+            return ("Repeating units: ", text);
+        }
+        StepSource::Window => {
+            return ("Steps: ", "none detected, because no sequence of GPU operations repeats.".to_owned());
+        }
+    };
+    ("Steps: ", format!("{lengths}, {found}."))
+}
+
+/// How many steps there are and how long they are. A median is said of the steps that it is of: those that are
+/// remembered, of one kind.
+fn lengths(steps: &Steps, kinds: Option<StepKinds>) -> String {
+    let lengths = match kinds.filter(|kinds| kinds.by_duration) {
+        Some(kinds) => {
+            format!("{} or {} (medians of two kinds)", duration(kinds.less_ns), duration(kinds.more_ns))
+        }
+        None => format!("{} (median)", duration(steps.duration_percentile(50))),
+    };
+    let remembered = steps.rows.len() as u64;
+    if steps.seen > remembered {
+        format!("{}, the last {remembered} of {lengths}", steps.seen)
+    } else {
+        format!("{} of {lengths}", steps.seen)
+    }
+}
+
+/// What repeats within a step, where each launch is one operation.
+fn inside(steps: &Steps, meaning: StepMeaning) -> String {
+    let Some(inside) = meaning.inside.filter(|inside| steps.period.is_some_and(|period| period >= inside.all().into()))
+    else {
+        return String::new();
+    };
+    format!(", {} x {} of them in a row", inside.times, inside.launches)
+}
+
+/// What tells that they are steps.
+const fn reason(meaning: StepMeaning) -> &'static str {
+    match meaning.told_by {
+        Some(ToldBy::Optimizer) => ", with an optimizer",
+        Some(ToldBy::Input) => ", with a copy from the host",
+        Some(ToldBy::Graph) => ", launched by a CUDA graph",
+        Some(ToldBy::Readback) => ", with a copy to the host",
+        Some(ToldBy::Wait) => ", and the CPU waits for the GPU once in each",
+        Some(ToldBy::Range | ToldBy::Rare) | None => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpuwhy_trace::record::Timestamp;
+    use profiler_core::attribution::leaf::LEAF_COUNT;
+    use profiler_core::steps::Step;
+
+    #[test]
+    fn a_median_is_said_of_the_steps_that_it_is_of() {
+        let step = |at: u64| Step {
+            start: Timestamp::from_nanos(at * 1_000),
+            end: Timestamp::from_nanos(at * 1_000 + 1_000),
+            operations: 1,
+            leaves: [0; LEAF_COUNT],
+        };
+        let rows: Vec<Step> = (0..4).map(step).collect();
+        let steps = |seen| Steps { source: StepSource::Period, period: Some(1), seen, rows: rows.clone() };
+        assert_eq!(lengths(&steps(4), None), "4 of 1.0 us (median)");
+        assert_eq!(lengths(&steps(2_275), None), "2275, the last 4 of 1.0 us (median)");
+        let kinds = StepKinds {
+            more: 2,
+            less: 2,
+            more_ns: 38_000,
+            less_ns: 11_000,
+            group: Group::Sync,
+            more_of_group_ns: 27_000,
+            less_of_group_ns: 0,
+            by_duration: true,
+        };
+        assert_eq!(lengths(&steps(4), Some(kinds)), "4 of 11.0 us or 38.0 us (medians of two kinds)");
+    }
+}

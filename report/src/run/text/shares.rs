@@ -1,0 +1,120 @@
+//! Where the time of a GPU goes, one percentage for each cause.
+
+use profiler_core::attribution::leaf::{Group, Leaf, Leaves};
+
+use crate::run::untraced::WithoutTracing;
+use crate::run::{DeviceReport, Report};
+use crate::text_format::{Page, Paint, listed};
+use crate::words;
+
+/// One line: after warm-up, in whole percent that sum to 100.
+pub(super) fn share_line(out: &mut Page, report: &Report, device: &DeviceReport) {
+    let name = if device.device.name.is_empty() { String::new() } else { format!(" ({})", device.device.name) };
+    let (of, shares) = shares(report, device);
+    let items: Vec<_> = whole_percent(&shares, report.verdict.group)
+        .into_iter()
+        .map(|(group, percent)| (paint(group), format!("{} {percent} %", words::spent(group))))
+        .collect();
+    listed(out, &format!("GPU {}{name}, {of}: ", device.device.id), &items);
+}
+
+/// The time that the shares are of: what it is called, and its causes.
+fn judged(report: &Report, device: &DeviceReport) -> (&'static str, Leaves) {
+    let steps = device.typical.filter(|_| report.verdict.basis.is_some()).map(|typical| typical.leaves);
+    match steps {
+        Some(leaves) if device.step_meaning.told_by.is_some() => ("each step", leaves),
+        Some(leaves) => ("each repeating unit", leaves),
+        None if device.steady_leaves.iter().any(|&nanos| nanos > 0) => ("after warm-up", device.steady_leaves),
+        None => ("whole run", device.leaves),
+    }
+}
+
+/// What of the time the shares are, and the share of each group, 0 to 1, as far as it has any.
+fn shares(report: &Report, device: &DeviceReport) -> (&'static str, Vec<(Group, f64)>) {
+    let (of, leaves) = judged(report, device);
+    let total = leaves.iter().sum::<u64>().max(1) as f64;
+    let without = WithoutTracing::of(device, &leaves);
+    let share = |group: Group| (group, without.share(group, group.total(&leaves) as f64 / total));
+    let mut shares: Vec<_> = Group::ALL.into_iter().map(share).filter(|(_, share)| *share > 0.0).collect();
+    shares.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    (of, shares)
+}
+
+impl Report {
+    /// The time of `device` by cause, nanoseconds, that [`share_of`](Self::share_of) is a share of.
+    #[must_use]
+    pub fn judged_leaves(&self, device: &DeviceReport) -> Leaves {
+        judged(self, device).1
+    }
+
+    /// The share of `group` in the time of `device`, 0 to 1, as the first screen shows it: of a typical step, or of the
+    /// time after warm-up where steps do not speak for it, or of the whole run where nothing is known to be warm.
+    #[must_use]
+    pub fn share_of(&self, device: &DeviceReport, group: Group) -> f64 {
+        shares(self, device).1.into_iter().find(|&(other, _)| other == group).map_or(0.0, |(_, share)| share)
+    }
+}
+
+/// The share of the time in which the GPU worked at all, over all GPUs.
+pub(in crate::run) fn busy_share(report: &Report) -> f64 {
+    let idle: f64 = report
+        .devices
+        .iter()
+        .map(|device| {
+            let typical = device.typical.filter(|_| report.verdict.basis.is_some());
+            let leaves = typical.map_or(device.steady_leaves, |typical| typical.leaves);
+            let idle: u64 =
+                Leaf::ALL.into_iter().filter(|leaf| !leaf.is_busy()).map(|leaf| leaves[leaf as usize]).sum();
+            idle as f64 / leaves.iter().sum::<u64>().max(1) as f64
+        })
+        .sum();
+    1.0 - idle / report.devices.len().max(1) as f64
+}
+
+/// Whole numbers that sum to 100: `first` is rounded, as it is elsewhere; the others are rounded down, and what is
+/// missing goes to those with the largest remainders. Those of less than 1 are left out.
+fn whole_percent(shares: &[(Group, f64)], first: Group) -> Vec<(Group, u32)> {
+    let total: f64 = shares.iter().map(|(_, share)| share).sum();
+    let alone = shares.len() == 1;
+    let whole = |&(group, share): &(Group, f64)| {
+        let exact = share / total.max(f64::MIN_POSITIVE) * 100.0;
+        let fixed = group == first && !alone;
+        if fixed { (group, exact.round() as u32, -1.0) } else { (group, exact.floor() as u32, exact.fract()) }
+    };
+    let mut rows: Vec<(Group, u32, f64)> = shares.iter().map(whole).collect();
+    let missing = 100_u32.saturating_sub(rows.iter().map(|(_, whole, _)| whole).sum());
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_by(|&a, &b| rows[b].2.total_cmp(&rows[a].2));
+    for &index in order.iter().take(missing as usize) {
+        rows[index].1 += 1;
+    }
+    rows.into_iter().filter(|(_, whole, _)| *whole > 0).map(|(group, whole, _)| (group, whole)).collect()
+}
+
+const fn paint(group: Group) -> Paint {
+    match group {
+        Group::GpuCompute => Paint::Green,
+        Group::NoWork | Group::CannotTell => Paint::Plain,
+        _ => Paint::Yellow,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages_sum_to_a_hundred_and_none_is_0() {
+        let of = |shares: &[f64]| -> Vec<u32> {
+            let groups = Group::ALL.into_iter().zip(shares).map(|(group, &share)| (group, share)).collect::<Vec<_>>();
+            whole_percent(&groups, Group::Copy).into_iter().map(|(_, percent)| percent).collect()
+        };
+        assert_eq!(of(&[0.617, 0.139, 0.244]), [62, 14, 24]);
+        assert_eq!(of(&[1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0]), [34, 33, 33]);
+        assert_eq!(of(&[0.9999, 0.0001]), [100]);
+        assert_eq!(of(&[0.164, 0.153, 0.616, 0.067]), [16, 15, 62, 7], "the third is the verdict");
+        assert_eq!(of(&[0.169, 0.156, 0.604, 0.071]), [17, 16, 60, 7], "no more than it rounds to");
+        assert_eq!(of(&[0.994, 0.003, 0.003]).iter().sum::<u32>(), 100);
+        assert!(of(&[]).is_empty());
+    }
+}

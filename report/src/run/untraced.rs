@@ -1,0 +1,182 @@
+//! The program without gpuwhy: how long its steps take, and what their time goes to.
+//!
+//! The simulation says how long a step takes without what tracing adds. What it saves was idle time of the device, for
+//! tracing holds the launching threads up and puts pauses between operations. So it is taken off the time for launches
+//! first; what is left then, off the other idle time; and off busy time only if there is no idle time any more. All
+//! shares are of the shorter step, and still sum to 1.
+
+use gpuwhy_trace::cost::PriceSource;
+use profiler_core::attribution::leaf::{Group, Leaf, Leaves};
+use profiler_core::attribution::{Attributor, DeviceAccount};
+use profiler_core::steps::{StepSource, Steps};
+use profiler_core::whatif::WhatIf;
+
+use super::model::Untraced;
+use super::{DeviceReport, Report};
+use crate::text_format::{duration, percent};
+
+/// From this part of a step on, the report says what tracing takes, and shares are those without it. What it predicts
+/// is no more exact than that (docs/design/overhead.md).
+pub(super) const NOTABLE: f64 = 0.02;
+
+impl Untraced {
+    /// What a simulation says of the steps of a device; `None` where none is believed or no price is known.
+    pub(super) fn of(what_if: Option<&WhatIf>, account: &DeviceAccount, attributor: &Attributor) -> Option<Self> {
+        let (source, what_if) = (attributor.price_source(), what_if?);
+        let part = what_if.untraced.filter(|_| source != PriceSource::Unknown)?;
+        let measured_step_ns = median(&account.steps()).or_else(|| what_if.step_ns())?;
+        let step_ns = (measured_step_ns as f64 * part).round() as u64;
+        Some(Self { step_ns, measured_step_ns, share_of_tracing: 1.0 - part, source })
+    }
+
+    /// Whether the report speaks of it without being asked.
+    pub(super) fn is_notable(&self) -> bool {
+        self.share_of_tracing >= NOTABLE
+    }
+}
+
+fn median(steps: &Steps) -> Option<u64> {
+    let found = !steps.rows.is_empty() && steps.source != StepSource::Window;
+    found.then(|| steps.duration_percentile(50)).filter(|&nanos| nanos > 0)
+}
+
+/// The step without gpuwhy, and by whose prices.
+pub(super) fn sentence(untraced: &Untraced) -> String {
+    let [without, with] = [untraced.step_ns, untraced.measured_step_ns].map(duration);
+    format!("Without gpuwhy a step takes about {without} (measured with it: {with}), {}.", untraced.source.words())
+}
+
+/// The sentence for the first screen: of the device with the longest window, if tracing takes enough of its steps.
+pub(super) fn line(report: &Report) -> Option<String> {
+    longest(report).filter(|untraced| untraced.is_notable()).map(sentence)
+}
+
+/// The steps without gpuwhy of the device with the longest window.
+pub(super) fn longest(report: &Report) -> Option<&Untraced> {
+    report.devices.iter().max_by_key(|device| device.window_ns)?.untraced.as_ref()
+}
+
+/// By how much the share of each group of `device` changes without tracing, if that takes enough.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WithoutTracing {
+    /// What remains of a step, 0 to 1.
+    pub(super) step: f64,
+    /// Share without tracing divided by the share with it, in the order of [`Group::ALL`].
+    factors: [f64; Group::ALL.len()],
+}
+
+impl WithoutTracing {
+    /// Changes nothing.
+    pub(super) const NOTHING: Self = Self { step: 1.0, factors: [1.0; Group::ALL.len()] };
+
+    /// Of steps with these leaves.
+    pub(super) fn of(device: &DeviceReport, leaves: &Leaves) -> Self {
+        match device.untraced.as_ref().filter(|untraced| untraced.is_notable()) {
+            Some(untraced) => Self::taking(untraced.share_of_tracing, leaves),
+            None => Self::NOTHING,
+        }
+    }
+
+    /// Where tracing takes `part` of steps with these leaves, 0 to 1.
+    fn taking(part: f64, leaves: &Leaves) -> Self {
+        let total = leaves.iter().sum::<u64>() as f64;
+        let part = part.clamp(0.0, 1.0);
+        if total <= 0.0 || part >= 1.0 {
+            return Self::NOTHING;
+        }
+        let sum = |wanted: &dyn Fn(Leaf) -> bool| -> f64 {
+            Leaf::ALL.into_iter().filter(|&leaf| wanted(leaf)).map(|leaf| leaves[leaf as usize]).sum::<u64>() as f64
+        };
+        let launch = sum(&|leaf| leaf.group() == Group::Launch);
+        let other_idle = sum(&|leaf| !leaf.is_busy() && leaf.group() != Group::Launch);
+        let busy = sum(&Leaf::is_busy);
+        // What is taken off each of the three, as a part of it.
+        let mut rest = part * total;
+        let [launch, other_idle, busy] = [launch, other_idle, busy].map(|nanos| {
+            let taken = rest.min(nanos);
+            rest -= taken;
+            if nanos > 0.0 { taken / nanos } else { 0.0 }
+        });
+        let kept = |leaf: Leaf| match leaf {
+            _ if leaf.group() == Group::Launch => 1.0 - launch,
+            _ if leaf.is_busy() => 1.0 - busy,
+            _ => 1.0 - other_idle,
+        };
+        let factors = Group::ALL.map(|group| {
+            let of = Leaf::ALL.into_iter().filter(|leaf| leaf.group() == group);
+            let (before, after) = of.fold((0.0, 0.0), |(before, after), leaf| {
+                let nanos = leaves[leaf as usize] as f64;
+                (before + nanos, after + nanos * kept(leaf))
+            });
+            if before > 0.0 { after / before / (1.0 - part) } else { 1.0 }
+        });
+        Self { step: 1.0 - part, factors }
+    }
+
+    /// `share` of `group`, 0 to 1, without tracing.
+    pub(super) fn share(&self, group: Group, share: f64) -> f64 {
+        let place = Group::ALL.into_iter().position(|known| known == group);
+        (share * place.map_or(1.0, |place| self.factors[place])).min(1.0)
+    }
+}
+
+/// What the ranking would have been with tracing, where another group is first: `first` has `with` of a step then and
+/// `without` of one without tracing.
+pub(super) fn made_by_tracing(first: Group, without: f64, with: f64) -> String {
+    let made = if first == Group::Launch {
+        "makes this program launch-bound"
+    } else {
+        "hides what this program waits for most"
+    };
+    let spent = crate::words::spent(first);
+    format!("Tracing itself {made}: without it, {spent} takes {} of a step, not {}.", percent(without), percent(with))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use profiler_core::attribution::leaf::LEAF_COUNT;
+
+    fn leaves(of: &[(Leaf, u64)]) -> Leaves {
+        let mut leaves = [0; LEAF_COUNT];
+        for &(leaf, nanos) in of {
+            leaves[leaf as usize] = nanos;
+        }
+        leaves
+    }
+
+    #[test]
+    fn tracing_is_taken_off_launches_then_other_idle_time_then_the_rest() {
+        let leaves = leaves(&[(Leaf::Compute, 50), (Leaf::LaunchApi, 10), (Leaf::SyncDrain, 30), (Leaf::HostCpu, 10)]);
+        let of = |part: f64| {
+            let without = WithoutTracing::taking(part, &leaves);
+            let total = leaves.iter().sum::<u64>() as f64;
+            let share = |group: Group| without.share(group, group.total(&leaves) as f64 / total);
+            let sum: f64 = Group::ALL.into_iter().map(share).sum();
+            assert!((sum - 1.0).abs() < 1e-12, "{sum}");
+            [Group::GpuCompute, Group::Launch, Group::Sync, Group::HostCpu].map(|group| (share(group) * 1e3).round())
+        };
+        assert_eq!(of(0.0), [500.0, 100.0, 300.0, 100.0]);
+        assert_eq!(of(0.05), [526.0, 53.0, 316.0, 105.0]);
+        assert_eq!(of(0.10), [556.0, 0.0, 333.0, 111.0]);
+        assert_eq!(of(0.20), [625.0, 0.0, 281.0, 94.0]);
+        assert_eq!(of(0.60), [1000.0, 0.0, 0.0, 0.0]);
+        assert_eq!(WithoutTracing::taking(0.5, &[0; LEAF_COUNT]).step, 1.0);
+    }
+
+    #[test]
+    fn the_sentence_names_both_steps_and_whose_prices() {
+        let of = |source| {
+            let untraced =
+                Untraced { step_ns: 3_720_000, measured_step_ns: 4_100_000, share_of_tracing: 0.093, source };
+            assert!(untraced.is_notable());
+            sentence(&untraced)
+        };
+        assert_eq!(
+            of(PriceSource::Measured),
+            "Without gpuwhy a step takes about 3.7 ms (measured with it: 4.1 ms), by costs of tracing measured on this \
+             machine."
+        );
+        assert!(of(PriceSource::OtherMachine).contains("measured on another machine"));
+    }
+}

@@ -1,0 +1,169 @@
+//! The share of each group, and which of them is first by what could be had back of it.
+//!
+//! Shares are of the time of the steady steps when there are enough, else of the steady time as a whole. Steps are
+//! preferred because a few unusual ones can be left out of them and because they come with an interval. They are not
+//! used when the unusual ones take more time than can be left out, or when those remembered are a small part of the
+//! run: then the whole says more.
+
+use profiler_core::attribution::Attributor;
+use profiler_core::attribution::leaf::Group;
+use profiler_core::steps::{Steady, Step, TimeShare};
+use profiler_core::thresholds::WORTH_SHARE;
+
+use super::recoverable::gain;
+use crate::run::untraced::{WithoutTracing, made_by_tracing};
+use crate::run::{DeviceReport, Ranked, RecoverableBy};
+
+/// The groups over all devices.
+#[derive(Debug)]
+pub(super) struct Ranking {
+    rows: Vec<Row>,
+    /// Steady steps of the devices, in their order, when the shares rest on them.
+    pub(super) steady: Option<Vec<Steady>>,
+    /// What of a step of each device remains without tracing, 0 to 1; 1 where shares and gains are of steps with it.
+    pub(super) untraced: Vec<f64>,
+    /// The group that would be first if all were of steps with tracing, and its share of them.
+    with_tracing: (Group, f64),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    group: Group,
+    share: TimeShare,
+    recoverable: f64,
+    by: RecoverableBy,
+}
+
+impl Ranking {
+    pub(super) fn new(attributor: &Attributor, devices: &[DeviceReport]) -> Self {
+        let steady: Option<Vec<Steady>> = attributor.devices().map(|account| account.typical_steps()).collect();
+        let steady = steady.filter(|rows| !rows.is_empty());
+        let of_device = |(index, device): (usize, &DeviceReport)| {
+            let steps = steady.as_ref().and_then(|steady| steady.get(index));
+            let leaves = steps.map_or(device.steady_leaves, Steady::leaves);
+            WithoutTracing::of(device, &leaves)
+        };
+        let without: Vec<_> = devices.iter().enumerate().map(of_device).collect();
+        let rows = |without: &[WithoutTracing]| -> Vec<Row> {
+            Group::ALL.into_iter().map(|group| Row::of(group, steady.as_deref(), devices, without)).collect()
+        };
+        let untraced = without.iter().map(|without| without.step).collect();
+        let mut ranking = Self {
+            rows: rows(&vec![WithoutTracing::NOTHING; devices.len()]),
+            steady: None,
+            untraced,
+            with_tracing: (Group::CannotTell, 0.0),
+        };
+        let first = ranking.first();
+        ranking.with_tracing = (first, ranking.share(first).share);
+        ranking.rows = rows(&without);
+        ranking.steady = steady;
+        ranking
+    }
+
+    /// That tracing changes which group is first, if it does.
+    pub(super) fn changed_by_tracing(&self) -> Option<String> {
+        let (first, with) = self.with_tracing;
+        (first != self.first()).then(|| made_by_tracing(first, self.share(first).share, with))
+    }
+
+    pub(super) fn share(&self, group: Group) -> TimeShare {
+        self.row(group).map_or_else(TimeShare::default, |row| row.share)
+    }
+
+    /// What could be had back of `group`.
+    fn recoverable(&self, group: Group) -> f64 {
+        self.row(group).map_or(0.0, |row| row.recoverable)
+    }
+
+    fn row(&self, group: Group) -> Option<&Row> {
+        self.rows.iter().find(|row| row.group == group)
+    }
+
+    /// The group that matters most.
+    pub(super) fn first(&self) -> Group {
+        first_of(|group| self.share(group).share, |group| self.recoverable(group))
+    }
+
+    /// Groups that could be the verdict and have any time, the most recoverable first.
+    pub(super) fn ranked(&self) -> Vec<Ranked> {
+        let rows = self.rows.iter().filter(|row| can_be_first(row.group) && row.share.share > 0.0);
+        let ranked =
+            |row: &Row| Ranked { group: row.group, share: row.share.share, recoverable: row.recoverable, by: row.by };
+        let mut rows: Vec<Ranked> = rows.map(ranked).collect();
+        rows.sort_by(|a, b| b.recoverable.total_cmp(&a.recoverable).then(b.share.total_cmp(&a.share)));
+        rows
+    }
+
+    /// A group that cannot be told from `group` in size: its interval reaches into that of `group`.
+    pub(super) fn rival(&self, group: Group) -> Option<(Group, TimeShare)> {
+        let low = self.share(group).low;
+        self.steady.as_ref()?;
+        let others = self.rows.iter().filter(|row| row.group != group && can_be_first(row.group));
+        let rivals = others.filter(|row| row.share.high > low).map(|row| (row.group, row.share));
+        rivals.max_by(|a, b| a.1.share.total_cmp(&b.1.share))
+    }
+}
+
+/// Whether a group is something that could be had back.
+fn can_be_first(group: Group) -> bool {
+    !matches!(group, Group::GpuCompute | Group::CannotTell)
+}
+
+impl Row {
+    /// The share of `group` on each device (of the time of its steady steps, else of its steady time) and what could
+    /// be had back of it, weighted by the steady time of the devices; `without` what tracing takes of each. The ends of
+    /// the interval are weighted as well, as if all devices were at the same end of theirs.
+    fn of(group: Group, steady: Option<&[Steady]>, devices: &[DeviceReport], without: &[WithoutTracing]) -> Self {
+        let mut share = TimeShare::default();
+        let (mut recoverable, mut by, mut weights) = (0.0, RecoverableBy::Simulation, 0.0);
+        for (index, device) in devices.iter().enumerate() {
+            let steady = steady.and_then(|steady| steady.get(index));
+            let weight = device.steady_leaves.iter().sum::<u64>() as f64;
+            let whole = group.total(&device.steady_leaves) as f64 / weight.max(1.0);
+            let of_steps = steady.and_then(|steady| steady.share(group));
+            let traced = of_steps.unwrap_or_else(|| TimeShare::exactly(whole));
+            let without = without.get(index).unwrap_or(&WithoutTracing::NOTHING);
+            let [found, low, high] = [traced.share, traced.low, traced.high].map(|share| without.share(group, share));
+            share.share += weight * found;
+            share.low += weight * low;
+            share.high += weight * high;
+            recoverable += weight
+                * match gain(group, device, steady) {
+                    Some(gain) if without.step < 1.0 => gain.min(found),
+                    Some(gain) => with_tracing(gain, device).min(found),
+                    None => {
+                        by = RecoverableBy::Additive;
+                        found
+                    }
+                };
+            weights += weight;
+        }
+        let weights: f64 = if weights > 0.0 { weights } else { 1.0 };
+        let [share, low, high] = [share.share, share.low, share.high].map(|sum| sum / weights);
+        Self { group, share: TimeShare { share, low, high }, recoverable: recoverable / weights, by }
+    }
+}
+
+/// A gain that is relative to steps without tracing, relative to those with it.
+fn with_tracing(gain: f64, device: &DeviceReport) -> f64 {
+    let untraced = device.what_if.as_ref().and_then(|what_if| what_if.untraced);
+    1.0 - (1.0 - gain) * untraced.unwrap_or(1.0)
+}
+
+pub(super) fn share_of(group: Group, step: &Step) -> f64 {
+    group.total(&step.leaves) as f64 / step.duration().max(1) as f64
+}
+
+/// The group of which most could be had back, if that is worth it or if it has more time than computation has (then
+/// it is what the device is busy with, even where no single remedy is known to help); else computation.
+pub(super) fn first_of(share: impl Fn(Group) -> f64, recoverable: impl Fn(Group) -> f64) -> Group {
+    let worth = |group: &Group| recoverable(*group) >= WORTH_SHARE || share(*group) > share(Group::GpuCompute);
+    let others = Group::ALL.into_iter().filter(|&group| can_be_first(group)).filter(worth);
+    let order = |group: Group| (recoverable(group), share(group));
+    let first = others.max_by(|&a, &b| {
+        let (a, b) = (order(a), order(b));
+        a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))
+    });
+    first.unwrap_or(Group::GpuCompute)
+}

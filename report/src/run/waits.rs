@@ -1,0 +1,33 @@
+//! What queued operations waited for while the device was idle, as far as events say so.
+
+use profiler_core::attribution::leaf::Leaf;
+use profiler_core::attribution::{DeviceAccount, Producer, Subject};
+
+use super::Awaited;
+use crate::text_format::{counted, duration};
+
+/// The waits of a device that events resolve, the longest first.
+pub(super) fn awaited(account: &DeviceAccount) -> Vec<Awaited> {
+    let mut rows: Vec<Awaited> = Vec::new();
+    for (subject, tally) in [Leaf::DependencyWait, Leaf::GraphWait].iter().flat_map(|&leaf| account.causes(leaf)) {
+        let Subject::Awaited(producer) = subject else { continue };
+        match rows.iter_mut().find(|row| row.producer == producer) {
+            Some(row) => row.tally.add(tally),
+            None => rows.push(Awaited { producer, tally }),
+        }
+    }
+    rows.sort_by(|a, b| b.tally.total_ns.cmp(&a.tally.total_ns).then(a.producer.cmp(&b.producer)));
+    rows
+}
+
+/// One of them in words.
+pub(super) fn awaited_sentence(row: &Awaited) -> String {
+    let times = counted(row.tally.count, "time");
+    format!("{} {} ({times})", waited_for(row.producer), duration(row.tally.total_ns))
+}
+
+/// A producer in words.
+pub(super) fn waited_for(producer: Producer) -> String {
+    let place = if producer.other_device { "another GPU" } else { "another stream" };
+    format!("{} on {place}", producer.work.name())
+}

@@ -1,0 +1,188 @@
+//! What could be gained, in words.
+
+use std::fmt::Write;
+
+use profiler_core::whatif::{
+    BASE_ERROR_LIMIT, COVERED_LEAST, Ceiling, FEWEST_STEPS, Refusal, ScenarioKind, UNEXPLAINED_LIMIT, WhatIf,
+};
+
+/// Factors beyond this only say that hardly anything else is left.
+const LARGEST_SHOWN: f64 = 100.0;
+/// From this factor on the lower end of the interval is shown alone, up to this factor.
+const ROUGHLY: f64 = 10.0;
+/// The lowest lower end that is shown alone.
+const LOWEST_ALONE: f64 = 2.0;
+
+/// What is otherwise in a scenario, to follow "if".
+#[must_use]
+pub const fn condition(kind: ScenarioKind) -> &'static str {
+    match kind {
+        ScenarioKind::Base => "nothing changed",
+        ScenarioKind::Untraced => "nothing were traced",
+        ScenarioKind::DataReady => "data were always ready",
+        ScenarioKind::LaunchesFree => "launches cost no time (CUDA graphs, larger kernels)",
+        ScenarioKind::NoSyncs => "the CPU never waited for the GPU",
+        ScenarioKind::NoAllocations => "memory were kept instead of freed and allocated again",
+        ScenarioKind::CopiesOverlapped => "copies used pinned memory and ran beside the kernels",
+        ScenarioKind::CommunicationHidden => "communication ran beside the kernels",
+        ScenarioKind::GridsFilled => "equal small kernels in a row were one",
+        ScenarioKind::NoReadbacks => "the CPU read no single values back from the GPU",
+        ScenarioKind::CopiesJoined => "small copies in a row were one",
+        ScenarioKind::ReadsReduced => "results were reduced on the GPU before they are copied to the CPU",
+        ScenarioKind::NoHostWork => "the CPU did no other work between launches",
+        ScenarioKind::DeviceOnly => "the CPU cost no time at all",
+        ScenarioKind::KernelsAtRoof => "each kernel used 90 % of the unit that it uses most",
+    }
+}
+
+/// A speed-up in words, with as many digits as it is worth: `about 4.1x`. From [`ROUGHLY`] on only the lower end of the
+/// interval is shown: the rest of the step decides there, and it was measured together with what would be gone. A bound
+/// without an interval is an upper one, so it is shown as it is.
+#[must_use]
+pub fn about(speedup: f64, interval: Option<(f64, f64)>) -> String {
+    match interval {
+        Some((low, _)) if digits(speedup) == 0 && low >= LOWEST_ALONE => {
+            format!("more than {:.0}x", low.floor().min(ROUGHLY))
+        }
+        _ if speedup > LARGEST_SHOWN => format!("more than {LARGEST_SHOWN:.0}x"),
+        _ => format!("about {:.*}x", digits(speedup), speedup),
+    }
+}
+
+/// Digits behind the point that a factor is worth.
+fn digits(speedup: f64) -> usize {
+    match speedup {
+        _ if speedup < 1.995 => 2,
+        _ if speedup < ROUGHLY - 0.05 => 1,
+        _ => 0,
+    }
+}
+
+/// A speed-up with its interval: `about 4.1x faster (3.7x to 4.5x)`; without the interval where its ends are shown as
+/// the same number, and where only the lower one is said.
+#[must_use]
+pub fn faster(speedup: f64, interval: Option<(f64, f64)>) -> String {
+    let about = about(speedup, interval);
+    let ends = interval.map(|ends| <[f64; 2]>::from(ends).map(|end| end_of(end, digits(speedup))));
+    match ends.filter(|[low, high]| low != high && about.starts_with("about")) {
+        Some([low, high]) => format!("{about} faster ({low} to {high})"),
+        None => format!("{about} faster"),
+    }
+}
+
+/// An end of an interval, with the digits of the estimate; with those of its own where the estimate has none.
+fn end_of(end: f64, digits_of_estimate: usize) -> String {
+    let digits = if digits_of_estimate == 0 { digits(end) } else { digits_of_estimate };
+    if end > LARGEST_SHOWN { format!("more than {LARGEST_SHOWN:.0}x") } else { format!("{end:.digits$}x") }
+}
+
+/// Why a simulation is not believed.
+#[must_use]
+pub fn not_simulated(refused: Refusal) -> String {
+    match refused {
+        Refusal::FewSteps(0) => format!("no step was simulated as a whole, {FEWEST_STEPS} are needed"),
+        Refusal::FewSteps(1) => format!("only 1 step was simulated as a whole, {FEWEST_STEPS} are needed"),
+        Refusal::FewSteps(steps) => {
+            format!("only {steps} steps were simulated as a whole, {FEWEST_STEPS} are needed")
+        }
+        Refusal::BaseError(error) => format!(
+            "the simulation of the unmodified run is {:.1} % off, the limit is {:.0} %",
+            error * 1e2,
+            BASE_ERROR_LIMIT * 1e2
+        ),
+        Refusal::Unexplained(part) => format!(
+            "for {:.1} % of the step the GPU waited for something that was not recorded, the limit is {:.0} %",
+            part * 1e2,
+            UNEXPLAINED_LIMIT * 1e2
+        ),
+        Refusal::Covered(part) => format!(
+            "the steps cover {:.0} % of the time after warm-up, at least {:.0} % are needed",
+            part * 1e2,
+            COVERED_LEAST * 1e2
+        ),
+    }
+}
+
+/// One line for each ceiling worth showing, the largest first, and one for what they rest on.
+#[must_use]
+pub fn what_if(answer: &WhatIf) -> String {
+    let mut shown: Vec<&Ceiling> = answer.ceilings.iter().filter(|ceiling| ceiling.is_worth_showing()).collect();
+    shown.sort_by(|a, b| b.speedup.total_cmp(&a.speedup).then(a.kind.cmp(&b.kind)));
+    let mut text = String::new();
+    for ceiling in &shown {
+        let _ = writeln!(text, "{} if {}", faster(ceiling.speedup, ceiling.interval), condition(ceiling.kind));
+    }
+    let of = match answer.represented_steps {
+        all if all > answer.steps => format!(" of {all}"),
+        _ => String::new(),
+    };
+    let _ = match (answer.refused, answer.base_error) {
+        (Some(refused), _) => {
+            writeln!(text, "rough bounds, because the steps cannot be simulated: {}", not_simulated(refused))
+        }
+        (None, Some(error)) if !shown.is_empty() => writeln!(
+            text,
+            "simulated from {}{of} steps; the simulation of the unmodified run is {:.1} % off",
+            answer.steps,
+            error * 1e2
+        ),
+        _ => Ok(()),
+    };
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_is_shown_where_it_says_something() {
+        assert_eq!(faster(4.08, Some((3.7, 4.49))), "about 4.1x faster (3.7x to 4.5x)");
+        assert_eq!(faster(1.02, Some((1.019, 1.021))), "about 1.02x faster");
+        assert_eq!(faster(2.5, None), "about 2.5x faster");
+    }
+
+    #[test]
+    fn of_a_large_speed_up_the_lower_end_is_shown() {
+        assert_eq!(faster(40.0, Some((33.0, 120.0))), "more than 10x faster");
+        assert_eq!(faster(11.0, Some((8.4, 30.0))), "more than 8x faster");
+        assert_eq!(faster(11.0, Some((1.19, 29.7))), "about 11x faster (1.19x to 30x)");
+        assert_eq!(faster(26.0, None), "about 26x faster");
+        assert_eq!(faster(140.0, None), "more than 100x faster");
+    }
+
+    #[test]
+    fn a_speed_up_has_the_digits_that_it_is_worth() {
+        let shown = [1.074, 1.994, 1.996, 4.082, 9.94, 9.96, 2952.4].map(|speedup| about(speedup, None));
+        let wanted =
+            ["about 1.07x", "about 1.99x", "about 2.0x", "about 4.1x", "about 9.9x", "about 10x", "more than 100x"];
+        assert_eq!(shown, wanted);
+    }
+
+    #[test]
+    fn a_line_says_ceiling_and_how_good_the_replay_was() {
+        let ceiling = |kind, speedup, interval| Ceiling { kind, step_ns: 100, speedup, interval };
+        let answer = WhatIf {
+            steps: 38,
+            represented_steps: 38,
+            covers_ns: 0,
+            base_error: Some(0.0),
+            refused: None,
+            untraced: None,
+            ceilings: vec![
+                ceiling(ScenarioKind::NoSyncs, 1.009, None),
+                ceiling(ScenarioKind::DataReady, 2.0, Some((1.8, 2.2))),
+            ],
+            combined: Vec::new(),
+        };
+        assert_eq!(
+            what_if(&answer),
+            "about 2.0x faster (1.8x to 2.2x) if data were always ready\n\
+             simulated from 38 steps; the simulation of the unmodified run is 0.0 % off\n"
+        );
+        let bounds = WhatIf { refused: Some(Refusal::FewSteps(1)), represented_steps: 40, ..answer };
+        assert!(what_if(&bounds).ends_with(
+            "rough bounds, because the steps cannot be simulated: only 1 step was simulated as a whole, 3 are needed\n"
+        ));
+    }
+}

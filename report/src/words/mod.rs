@@ -1,0 +1,325 @@
+//! Plain words for causes, memory, directions and what is missing, for texts that people read. The stable names of the
+//! JSON are methods of the types themselves; a text that shows one puts it behind these words.
+
+mod gains;
+
+pub use gains::{about, condition, faster, not_simulated, what_if};
+
+use gpuwhy_trace::counters::Refusal;
+use gpuwhy_trace::kernels::Outcome;
+use gpuwhy_trace::loss::LossKind;
+use gpuwhy_trace::record::{CopyKind, Loss, MemoryKind};
+use profiler_core::attribution::host_cause::HostCause;
+use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::attribution::statistics::CopyPath;
+use profiler_core::counters::roofs::{Limit, Roof};
+
+use crate::text_format::{counted, duration};
+
+/// What a bottleneck is called: `Bottleneck: kernel launches.`
+#[must_use]
+pub const fn bottleneck(group: Group) -> &'static str {
+    match group {
+        Group::DataLoading => "data loading",
+        Group::HostCpu => "CPU work between launches",
+        Group::Copy => "memory copies",
+        Group::Launch => "kernel launches",
+        Group::GpuCompute => "GPU computation",
+        Group::Sync => "synchronization",
+        Group::Communication => "communication between GPUs",
+        Group::Allocator => "memory allocation",
+        Group::NoWork => "no GPU work",
+        Group::CannotTell => "unknown",
+    }
+}
+
+/// The same with its verb: `The GPU waits for the next launch 62 % of every step.`
+pub(crate) const fn what_the_gpu_does(group: Group) -> &'static str {
+    match group {
+        Group::DataLoading => "waits for the next batch of data",
+        Group::HostCpu => "waits for CPU work between launches",
+        Group::Copy => "only copies memory",
+        Group::Launch => "waits for the next launch",
+        Group::GpuCompute => "computes",
+        Group::Sync => "has nothing to do, because the CPU waited for it,",
+        Group::Communication => "only communicates with other GPUs",
+        Group::Allocator => "waits while memory is allocated or freed",
+        Group::NoWork => "has no work",
+        Group::CannotTell => "waits for something that was not recorded",
+    }
+}
+
+/// What a part of the GPU's time is spent with: `waiting for launches 62 %`.
+#[must_use]
+pub const fn spent(group: Group) -> &'static str {
+    match group {
+        Group::DataLoading => "waiting for data",
+        Group::HostCpu => "waiting for CPU work",
+        Group::Copy => "copying memory",
+        Group::Launch => "waiting for launches",
+        Group::GpuCompute => "computing",
+        Group::Sync => "idle after synchronization",
+        Group::Communication => "communicating",
+        Group::Allocator => "waiting for memory allocation",
+        Group::NoWork => "no work",
+        Group::CannotTell => "unknown",
+    }
+}
+
+/// The cause of a part of the GPU's time.
+#[must_use]
+pub const fn cause(leaf: Leaf) -> &'static str {
+    match leaf {
+        Leaf::Compute => "computing",
+        Leaf::Communication => "communicating with other GPUs",
+        Leaf::CopyH2dPageable => "copying host to device, pageable memory",
+        Leaf::CopyH2dPinned => "copying host to device, pinned memory",
+        Leaf::CopyH2dOther => "copying host to device, other memory",
+        Leaf::CopyD2hPageable => "copying device to host, pageable memory",
+        Leaf::CopyD2hPinned => "copying device to host, pinned memory",
+        Leaf::CopyD2hOther => "copying device to host, other memory",
+        Leaf::CopyP2p => "copying between GPUs",
+        Leaf::CopyD2d => "copying within the GPU",
+        Leaf::CopyOther => "other copies",
+        Leaf::Memset => "setting memory",
+        Leaf::SyncDrain => "idle after synchronization",
+        Leaf::RuntimeApi => "other CUDA calls",
+        Leaf::Allocator => "memory allocation",
+        Leaf::Dispatch => "framework overhead between launches",
+        Leaf::HostCpu => "CPU busy with other work",
+        Leaf::HostBlocked => "CPU asleep or blocked",
+        Leaf::DataLoading => "waiting for data",
+        Leaf::LaunchApi => "inside launch calls",
+        Leaf::LaunchLatency => "launch-to-start delay",
+        Leaf::InterKernel => "pause between queued kernels",
+        Leaf::DependencyWait => "idle while work was queued",
+        Leaf::GraphWait => "waiting inside a CUDA graph",
+        Leaf::Profiler => "overhead of gpuwhy",
+        Leaf::Unobserved => "not recorded",
+        Leaf::NoWork => "no work",
+    }
+}
+
+/// What a thread was seen to do.
+#[must_use]
+pub const fn activity(cause: HostCause) -> &'static str {
+    match cause {
+        HostCause::Code => "running code",
+        HostCause::GarbageCollection => "collecting garbage",
+        HostCause::InterpreterLock => "waiting for the interpreter's lock (GIL)",
+        HostCause::Lock => "waiting for a lock or queue",
+        HostCause::Poll => "waiting for a pipe or socket",
+        HostCause::Io => "in input or output",
+        HostCause::Disk => "waiting for storage",
+        HostCause::Sleep => "sleeping",
+        HostCause::Child => "waiting for a child process",
+        HostCause::Memory => "in page faults or memory mapping",
+        HostCause::Driver => "in a kernel driver",
+        HostCause::Preempted => "ready, without a free core",
+        HostCause::OtherWait => "in other waits",
+        HostCause::LoaderInline => "preparing the batch on the launching thread",
+        HostCause::LoaderCollate => "joining or pinning the batch on the launching thread",
+        HostCause::LoaderReceive => "taking the batch over from workers",
+        HostCause::LoaderWait | HostCause::LoaderWaitBusy | HostCause::LoaderWaitIo | HostCause::LoaderWaitIdle => {
+            "waiting for the data loader"
+        }
+    }
+}
+
+/// What limits computation, for a table.
+#[must_use]
+pub const fn limit(limit: Limit) -> &'static str {
+    match limit {
+        Limit::Tensor => "tensor cores",
+        Limit::Memory => "memory",
+        Limit::Issue => "instruction issue",
+        Limit::Latency => "latency",
+        Limit::Occupancy => "too few warps",
+        Limit::IdleMultiprocessors => "idle multiprocessors",
+        Limit::LoweredClock => "lowered clock",
+        Limit::NotToldApart => "not told apart",
+    }
+}
+
+/// A unit that can be at its peak, for a sentence.
+#[must_use]
+pub const fn roof(roof: Roof) -> &'static str {
+    match roof {
+        Roof::Tensor => "the tensor cores",
+        Roof::Dram => "the bandwidth of device memory",
+        Roof::L2 => "the bandwidth of the L2 cache",
+        Roof::L1 => "L1 and shared memory",
+        Roof::Issue => "the peak of instruction issue",
+    }
+}
+
+/// Direction and host memory of a copy: `host-to-device copies from pageable memory`.
+#[must_use]
+pub fn copies(path: CopyPath, count: u64) -> String {
+    let noun = if count == 1 { "copy" } else { "copies" };
+    let (direction, host) = match path.kind {
+        CopyKind::HostToDevice => ("host-to-device", Some(("from", path.source))),
+        CopyKind::DeviceToHost => ("device-to-host", Some(("to", path.destination))),
+        CopyKind::DeviceToDevice => ("device-to-device", None),
+        other => return format!("{} {noun}", other.name().replace('_', "-")),
+    };
+    match host {
+        Some((way, memory)) => format!("{direction} {noun} {way} {} memory", memory_word(memory)),
+        None => format!("{direction} {noun}"),
+    }
+}
+
+/// A kind of memory.
+pub(crate) const fn memory_word(kind: MemoryKind) -> &'static str {
+    match kind {
+        MemoryKind::Unknown => "other",
+        other => other.name(),
+    }
+}
+
+/// The first letter in upper case.
+#[must_use]
+pub fn capitalized(words: &str) -> String {
+    let mut rest = words.chars();
+    rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()
+}
+
+/// What was lost, a sentence for each counter that is not 0; nothing for a complete run.
+pub fn losses(loss: &Loss) -> impl Iterator<Item = String> + use<> {
+    loss.kinds().into_iter().filter_map(|kind| lost(&kind))
+}
+
+/// What one counter counted, as a sentence; `None` when nothing was lost, or when another part of the report says it.
+#[must_use]
+pub fn lost(kind: &LossKind) -> Option<String> {
+    let (before, what, after) = match kind.name {
+        _ if kind.count == 0 => return None,
+        "dropped_by_cupti" => ("CUPTI dropped", "record", ""),
+        "dropped_by_gpuwhy" => ("gpuwhy dropped", "record", ""),
+        "unknown_kinds" => ("Not understood:", "record", " of an unknown kind"),
+        "broken_buffers" => ("CUPTI delivered", "broken buffer", ""),
+        "undelivered_buffers" => ("CUPTI never delivered", "buffer", ""),
+        "dropped_ranges" => ("gpuwhy dropped", "NVTX range event", ""),
+        "dictionary_overflow" => ("Too many names: counted without theirs", "record", ""),
+        "unobserved_ns" => {
+            let time = duration(kind.count);
+            return Some(format!("Nothing was recorded for {time}, because another tool used CUPTI or CUPTI refused."));
+        }
+        "own_kernels" => ("Measuring kernels ran", "kernel", " of CUPTI's own, which are left out"),
+        "dropped_collectives" => ("gpuwhy dropped", "event", " of NCCL"),
+        // `broken_bytes` are in the buffers; samples that failed stand beside those that did not.
+        _ => return None,
+    };
+    Some(format!("{before} {}{after}.", counted(kind.count, what)))
+}
+
+/// Why hardware counters were not sampled and what to do, in one sentence.
+#[must_use]
+pub fn refusal(refused: Refusal) -> String {
+    match refused {
+        Refusal::Busy => {
+            "another tool or process uses the GPU's counters (ncu, nsys, DCGM or a second gpuwhy): stop it, or \
+                       pause DCGM with `dcgmi profile --pause`"
+                .to_owned()
+        }
+        Refusal::NotPermitted => {
+            "the driver allows counters to administrators only: run as root, or load the kernel module \
+                               nvidia with NVreg_RestrictProfilingToAdminUsers=0"
+                .to_owned()
+        }
+        Refusal::NoLibrary => {
+            "libnvperf_host.so was not found beside libcupti: install the CUPTI package of CUDA 12.6 or later"
+                .to_owned()
+        }
+        Refusal::TooOld => "the CUPTI in use cannot sample counters: use CUDA 12.6 or later".to_owned(),
+        Refusal::UnknownChip => "no set of counters is known for this GPU".to_owned(),
+        Refusal::NotSupported => {
+            "the GPU does not allow it (MIG, vGPU, MPS or confidential computing): use a whole GPU".to_owned()
+        }
+        Refusal::GivenAway => "the counters were in use for kernel profiles of this run".to_owned(),
+        Refusal::Incomplete => "samples never completed: a unit of the GPU sent nothing".to_owned(),
+        Refusal::Failed(code) => format!("CUPTI refused (error {code}): see `gpuwhy doctor`"),
+        Refusal::Unknown => "for a reason that this version does not know: update gpuwhy".to_owned(),
+    }
+}
+
+/// Why a kernel was not measured, in one sentence with what to do; `None` when it was.
+#[must_use]
+pub fn not_measured(outcome: Outcome) -> Option<String> {
+    Some(match outcome {
+        Outcome::Measured => return None,
+        Outcome::NotLaunched => {
+            "it was not launched again with this shape and after the same launches; let the program run longer, or choose it with --kernel"
+                .to_owned()
+        }
+        Outcome::OutOfBudget => {
+            "the time or launches for it were over before all passes were measured; fewer kernels (--top) leave more time for each"
+                .to_owned()
+        }
+        Outcome::Disturbed => "other threads launched work into every pass; profile it from one thread".to_owned(),
+        Outcome::Refused(code) => refused_by_cupti(code),
+        Outcome::Busy => "another tool on this GPU holds its counters (ncu, nsys, or DCGM: `dcgmi profile --pause`); \
+                       end it and repeat"
+            .to_owned(),
+        Outcome::Unsuitable => "it is launched cooperatively or in a way that cannot be measured".to_owned(),
+        Outcome::Unknown => "for a reason that a newer version of gpuwhy knows".to_owned(),
+    })
+}
+
+/// Why program counters of a device were not sampled, as [`not_measured`].
+#[must_use]
+pub fn not_sampled(outcome: Outcome) -> Option<String> {
+    match outcome {
+        Outcome::NotLaunched => Some(
+            "the program ended before enough had run, no module was loaded after gpuwhy began, or nothing ran while \
+             program counters were sampled"
+                .to_owned(),
+        ),
+        Outcome::Disturbed => Some(
+            "other threads were inside CUDA calls whenever sampling was to begin, or at its end; sample it while \
+             fewer threads call CUDA"
+                .to_owned(),
+        ),
+        outcome => not_measured(outcome),
+    }
+}
+
+/// What a number of `CUptiResult` means here.
+fn refused_by_cupti(code: u32) -> String {
+    match code {
+        35 => "this user may not read the counters; run as root, or load the driver with \
+               NVreg_RestrictProfilingToAdminUsers=0"
+            .to_owned(),
+        26 => "something on this machine holds the counters of the GPU; end it and repeat".to_owned(),
+        17 => "this GPU does not have one of the metrics; choose another --set".to_owned(),
+        33 | 40..=45 => {
+            format!(
+                "counters cannot be read in this environment, such as MIG, MPS, vGPU or confidential computing ({code})"
+            )
+        }
+        code => format!("CUPTI refused (error {code}) and does not say why; repeat it alone on this GPU"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_lost_has_a_sentence() {
+        assert_eq!(losses(&Loss::default()).count(), 0);
+        let loss =
+            Loss { dropped_by_cupti: 1, broken_buffers: 2, broken_bytes: 96, unobserved_ns: 2_000, ..Loss::default() };
+        let sentences: Vec<_> = losses(&loss).collect();
+        assert_eq!(sentences[..2], ["CUPTI dropped 1 record.", "CUPTI delivered 2 broken buffers."]);
+        assert!(sentences[2].starts_with("Nothing was recorded for 2"), "{sentences:?}");
+        assert_eq!(sentences.len(), 3);
+    }
+
+    #[test]
+    fn each_kind_of_loss_is_said_once() {
+        let kinds = Loss::default().kinds().map(|kind| LossKind { count: 3, ..kind });
+        let silent: Vec<_> = kinds.iter().filter(|kind| lost(kind).is_none()).map(|kind| kind.name).collect();
+        assert_eq!(silent, ["broken_bytes", "failed_samples"]);
+    }
+}

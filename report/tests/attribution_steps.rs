@@ -1,0 +1,358 @@
+//! Steps of made-up programs: where they begin, what they hold, and what the verdict makes of them.
+
+use crate::support::{Scenario, ZERO, gpu};
+use gpuwhy_report::run::StepMeaning;
+use gpuwhy_trace::record::{MemoryKind, ThreadId, Timestamp};
+use profiler_core::attribution::Attributor;
+use profiler_core::attribution::leaf::{Group, Leaf};
+use profiler_core::steps::{StepSource, Steps, ToldBy};
+
+/// Kernels of one step of [`train`].
+const KERNELS: u64 = 20;
+
+/// `steps` steps of 2 ms: twenty kernels of 30 us each 40 us, then `pause(step)` microseconds more than 1 ms.
+fn train(steps: u64, pause: impl Fn(u64) -> u64) -> Scenario {
+    let mut scenario = Scenario::new();
+    let mut at = 1_000;
+    for step in 0..steps {
+        for kernel in 0..KERNELS {
+            let call = at + kernel * 40;
+            let name =
+                ["embed", "gemm", "relu", "norm", "loss", "adam"][(kernel as usize).min(1 + kernel as usize % 5)];
+            let name = if kernel == KERNELS - 1 { "adam" } else { name };
+            gpu(0).kernel(name).at(call + 8).lasting(30).launched(&mut scenario, 1, call, 5);
+        }
+        at += 2_000 + pause(step);
+    }
+    scenario
+}
+
+/// A text as it is before lines are broken.
+fn in_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn steps(attributor: &Attributor) -> Steps {
+    attributor.devices().next().expect("a device").steps()
+}
+
+#[test]
+fn a_training_loop_is_cut_where_its_pause_ends() {
+    let steps = steps(&train(200, |_| 0).run());
+    assert_eq!((steps.source, steps.period), (StepSource::Period, Some(KERNELS)));
+    assert!(steps.seen > 130, "{} steps", steps.seen);
+    for row in &steps.rows {
+        assert_eq!(row.duration(), 2_000_000);
+        assert_eq!((row.start.nanos() - ZERO) % 2_000_000, 1_008_000, "the first kernel after the pause");
+        assert_eq!(row.operations, KERNELS);
+        assert_eq!(row.leaves[Leaf::Compute as usize], KERNELS * 30_000);
+        assert_eq!(row.leaves.iter().sum::<u64>(), row.duration());
+    }
+}
+
+#[test]
+fn without_repetition_windows_remain() {
+    let mut scenario = Scenario::new();
+    let mut state = 7u64;
+    for index in 0..3_000 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let at = 1_000 + index * 2_000;
+        gpu(0).kernel(&format!("k{}", state >> 40)).at(at + 8).lasting(900).launched(&mut scenario, 1, at, 5);
+    }
+    let report = scenario.report();
+    let steps = report.devices[0].steps.as_ref().expect("windows");
+    assert_eq!((steps.source, steps.seen, steps.period), (StepSource::Window, 5, None));
+    assert!(steps.rows.iter().all(|row| row.duration() == 1_000_000_000));
+    assert!(report.summary().contains("Steps: none detected"));
+    assert_eq!(report.verdict.basis, None, "windows are no steps");
+}
+
+#[test]
+fn a_short_run_has_no_steps() {
+    let report = train(20, |_| 0).report();
+    assert_eq!(report.devices[0].steps, None);
+    assert!(!report.summary().contains("Steps:"));
+}
+
+#[test]
+fn start_up_ends_where_the_steady_time_begins() {
+    let attributor = train(200, |_| 0).run();
+    let device = attributor.devices().next().expect("a device");
+    // The window begins with the first kernel, 1,008 us after the begin of the scenario.
+    assert_eq!(device.steady_start().nanos(), ZERO + 1_008_000 + device.start_up_ns());
+    assert_ne!(device.start_up_ns(), 0, "kernels that were not seen before");
+}
+
+#[test]
+fn a_phase_in_between_is_part_of_no_step() {
+    // Training, then an evaluation by 12 other kernels, and training again, each for 200 steps of 2 ms.
+    let (mut scenario, mut at) = (Scenario::new(), 1_000);
+    for phase in ["train", "evaluate", "train"] {
+        let kernels = if phase == "train" { KERNELS } else { 12 };
+        for _ in 0..200 {
+            for kernel in 0..kernels {
+                let call = at + kernel * 40;
+                let name = format!("{phase}{kernel}");
+                gpu(0).kernel(&name).at(call + 8).lasting(30).launched(&mut scenario, 1, call, 5);
+            }
+            at += 2_000;
+        }
+    }
+    let steps = steps(&scenario.run());
+    assert_eq!((steps.source, steps.period), (StepSource::Period, Some(KERNELS)));
+    assert!(steps.seen > 250, "{} steps", steps.seen);
+    assert!(steps.rows.iter().all(|row| row.duration() == 2_000_000 && row.operations == KERNELS));
+}
+
+#[test]
+fn kernels_do_not_shorten_the_wait_for_a_period_as_copies_do() {
+    // Nine steps of 50 launches, less than an epoch, that begin with a copy or with a kernel.
+    let found = |copies: bool| {
+        let mut scenario = Scenario::new();
+        for launch in 0..450 {
+            let (call, kernel) = (1_000 + launch * 40, launch % 50);
+            let work = match kernel {
+                0 if copies => gpu(0).h2d(MemoryKind::Pinned, 4_096),
+                _ => gpu(0).kernel(&format!("kernel{kernel}")),
+            };
+            work.at(call + 8).lasting(20).launched(&mut scenario, 1, call, 5);
+        }
+        steps(&scenario.run()).source
+    };
+    assert_eq!(found(true), StepSource::Period);
+    assert_eq!(found(false), StepSource::Window);
+}
+
+/// Feeds a scenario with marks at the given host times (microseconds), all at once or flush by flush.
+fn with_marks(scenario: &Scenario, marks: &[(u32, u64)], flush: Option<u64>) -> Attributor {
+    let mut attributor = Attributor::new();
+    for &(thread, at) in marks {
+        attributor.step_mark(ThreadId(thread), Timestamp::from_nanos(ZERO + at * 1_000));
+    }
+    let mut records = scenario.records.clone();
+    records.sort_by_key(|&(complete, _)| complete);
+    let mut at = ZERO;
+    for (complete, record) in records {
+        while let Some(period) = flush.filter(|period| at + period * 1_000 <= complete) {
+            at += period * 1_000;
+            attributor.flushed(Timestamp::from_nanos(at), &scenario.dictionary);
+        }
+        attributor.push(&record, &scenario.dictionary);
+    }
+    attributor.finish(Timestamp::from_nanos(at), &scenario.dictionary);
+    attributor
+}
+
+#[test]
+fn marked_steps_begin_with_the_first_operation_launched_in_them() {
+    // The device is far behind: the kernel launched at the mark runs 5 ms later, beside what was queued before.
+    let mut scenario = Scenario::new();
+    for step in 0..6u64 {
+        for kernel in 0..4 {
+            let (call, run) = (1_000 + step * 1_000 + kernel * 100, 6_000 + step * 2_000 + kernel * 500);
+            gpu(0).kernel("layer").at(run).lasting(500).launched(&mut scenario, 1 + kernel as u32 % 2, call, 5);
+        }
+    }
+    let marks: Vec<_> = (0..=5).map(|step| (1, 990 + step * 1_000)).chain([(9, 1_150), (9, 2_150)]).collect();
+    for flush in [None, Some(300), Some(4_000)] {
+        let attributor = with_marks(&scenario, &marks, flush);
+        let steps = steps(&attributor);
+        assert_eq!((steps.source, steps.seen, steps.period), (StepSource::Annotated, 5, None));
+        for (index, row) in steps.rows.iter().enumerate() {
+            assert_eq!(row.start.nanos(), ZERO + (6_000 + index as u64 * 2_000) * 1_000);
+            assert_eq!((row.duration(), row.operations), (2_000_000, 4));
+            assert_eq!(row.leaves[Leaf::Compute as usize], 2_000_000);
+        }
+    }
+}
+
+#[test]
+fn named_steps_go_before_found_ones() {
+    let scenario = train(200, |_| 0);
+    let marks: Vec<_> = (0..40).map(|step| (1, 990 + step * 10_000)).collect();
+    let steps = steps(&with_marks(&scenario, &marks, None));
+    assert_eq!((steps.source, steps.seen), (StepSource::Annotated, 39));
+    assert!(steps.rows.iter().all(|row| row.operations == 5 * KERNELS && row.duration() == 10_000_000));
+}
+
+#[test]
+fn the_nodes_of_a_graph_are_one_launch() {
+    let mut scenario = Scenario::new();
+    for step in 0..2_000u64 {
+        let at = 1_000 + step * 200;
+        gpu(0).h2d(MemoryKind::Pinned, 64).at(at + 8).lasting(2).launched(&mut scenario, 1, at, 5);
+        let launch = scenario.call(1, "cudaGraphLaunch_v10000", at + 10, 8);
+        for node in 0..6 {
+            let on = gpu(0).stream(7 + node % 2);
+            scenario.add(on.kernel("node").at(at + 20 + u64::from(node) * 20).lasting(18).of_graph(3).by(launch));
+        }
+    }
+    let attributor = scenario.run();
+    let steps = steps(&attributor);
+    assert_eq!((steps.source, steps.period), (StepSource::Period, Some(7)), "operations, of two launches");
+    assert_eq!(attributor.devices().next().and_then(|account| account.match_rate()), Some(1.0));
+    assert!(steps.rows.iter().all(|row| row.duration() == 200_000 && row.operations == 7));
+}
+
+#[test]
+fn the_verdict_rests_on_the_typical_step_and_lists_the_others() {
+    let scenario = train(300, |step| if step == 200 { 40_000 } else { 0 });
+    let report = scenario.report();
+    let verdict = &report.verdict;
+    let basis = verdict.basis.expect("steady steps");
+    assert_eq!((verdict.group, basis.set_aside), (Group::HostCpu, 1), "{}", report.summary());
+    // 1.2 ms from the call before to the next one is the pause; the device knows 1,202 us of it.
+    assert!((verdict.share - 0.6).abs() < 0.02, "{}", verdict.share);
+    assert!(basis.share.low <= verdict.share && verdict.share <= basis.share.high);
+    assert!(verdict.details.iter().any(|line| line.contains("Not counted: 1 step of over 1.5 times")));
+    let text = in_one_line(&report.summary());
+    assert!(text.contains("of 2.0 ms (median), detected: the same 20 GPU operations repeat, "), "{text}");
+    assert!(text.contains(", with an optimizer."), "{text}");
+}
+
+#[test]
+fn steps_that_differ_too_much_are_judged_as_a_whole() {
+    // Each thirteenth step waits 40 ms: too few for a kind of steps, and most of the time.
+    let report = train(300, |step| if step % 13 == 0 { 40_000 } else { 0 }).report();
+    assert_eq!(report.verdict.basis, None);
+    assert!(report.verdict.share > 0.8, "{}", report.summary());
+    // Each fifth is a kind.
+    let report = train(300, |step| if step % 5 == 0 { 20_000 } else { 0 }).report();
+    assert_eq!(report.verdict.basis.map(|basis| basis.set_aside), Some(0));
+    assert!(report.verdict.share > 0.8, "{}", report.summary());
+}
+
+/// Launch-bound: kernels of 3 us each 20 us, in steps of ten; the one at `odd(step)` has another name.
+fn decode(odd: impl Fn(u64) -> Option<u64>) -> Scenario {
+    let mut scenario = Scenario::new();
+    for step in 0..600 {
+        for kernel in 0..10 {
+            let at = 1_000 + step * 200 + kernel * 20;
+            let name = if odd(step) == Some(kernel) { format!("odd{step}") } else { format!("k{kernel}") };
+            gpu(0).kernel(&name).at(at + 8).lasting(3).launched(&mut scenario, 1, at, 5);
+        }
+    }
+    scenario
+}
+
+#[test]
+fn graphs_are_recommended_only_when_the_sequence_repeats() {
+    let verdict = decode(|_| None).report().verdict;
+    assert_eq!(verdict.group, Group::Launch);
+    assert!(verdict.recommendation.contains("Capture the step in a CUDA graph"), "{}", verdict.recommendation);
+    assert!(verdict.evidence.iter().any(|line| line.starts_with("100 % of the launches are the same in every step")));
+
+    // The same kernels as nodes of a graph, with the same gaps.
+    let mut scenario = Scenario::new();
+    for step in 0..600 {
+        let launch = scenario.call(1, "cudaGraphLaunch_v10000", 1_000 + step * 200, 5);
+        for node in 0..10 {
+            let at = 1_008 + step * 200 + node * 20;
+            scenario.add(gpu(0).kernel("k").at(at).lasting(11).of_graph(1).by(launch));
+        }
+    }
+    let verdict = scenario.report().verdict;
+    assert_eq!(verdict.group, Group::Launch, "{verdict:?}");
+    assert!(verdict.recommendation.contains("within the graphs"), "{}", verdict.recommendation);
+
+    // One kernel of each third step is another: 1 in 30 differs from the step before, and 1 in 30 from the step after.
+    let report = decode(|step| (step % 3 == 0).then_some(step % 10)).report();
+    let verdict = report.verdict;
+    assert_eq!(verdict.group, Group::Launch);
+    assert!(verdict.recommendation.contains("fused"), "{}", verdict.recommendation);
+    assert!(
+        verdict.evidence.iter().any(|line| line.starts_with("Only 93 % of the launches are the same")),
+        "{:?}",
+        verdict.evidence
+    );
+}
+
+/// `steps` times sixteen layers of ten kernels, 12 us each; the host waits after each step when `waits`.
+fn layers(steps: u64, waits: bool) -> Scenario {
+    let (mut scenario, mut at) = (Scenario::new(), 1_000);
+    for _ in 0..steps {
+        for launch in 0..160 {
+            gpu(0).kernel(&format!("k{}", launch % 10)).at(at + 8).lasting(8).launched(&mut scenario, 1, at, 5);
+            at += 12;
+        }
+        if waits {
+            scenario.call(1, "cudaStreamSynchronize_v3020", at, 60);
+            at += 80;
+        }
+    }
+    scenario
+}
+
+#[test]
+fn a_wait_of_the_host_tells_a_step_from_its_layers() {
+    let report = layers(100, true).report();
+    let device = &report.devices[0];
+    let steps = device.steps.as_ref().expect("steps");
+    assert_eq!((steps.source, steps.period), (StepSource::Period, Some(160)), "{}", report.summary());
+    assert!(steps.seen >= 85, "{} steps", steps.seen);
+    assert!(steps.rows.iter().all(|row| row.duration() == 2_000_000 && row.operations == 160));
+    assert_eq!(device.step_meaning.told_by, Some(ToldBy::Wait));
+    assert_eq!(device.step_meaning.inside.map(|inside| (inside.times, inside.launches)), Some((16, 10)));
+    let text = in_one_line(&report.summary());
+    assert!(text.contains("the same 160 GPU operations repeat, 16 x 10 of them in a row, and"), "{text}");
+    assert!(!text.contains("repeating unit"), "{text}");
+}
+
+#[test]
+fn a_unit_that_nothing_tells_from_a_layer_is_no_step() {
+    let report = layers(100, false).report();
+    let steps = report.devices[0].steps.as_ref().expect("units");
+    assert_eq!((steps.period, report.devices[0].step_meaning), (Some(10), StepMeaning::default()));
+    let text = in_one_line(&report.summary());
+    assert!(text.contains("Repeating units: ") && text.contains("of every repeating unit ("), "{text}");
+    assert!(!text.contains("of every step") && text.contains("each repeating unit:"), "{text}");
+}
+
+#[test]
+fn what_a_layer_hardly_has_tells_a_step() {
+    let told = |special: &str| {
+        let (mut scenario, mut at) = (Scenario::new(), 1_000);
+        for launch in 0..6_000 {
+            let work = match special {
+                "input" if launch % 30 == 0 => gpu(0).h2d(MemoryKind::Pinned, 4_096),
+                "copies" => gpu(0).h2d(MemoryKind::Pinned, 4_096),
+                "multi_tensor_apply_kernel" if launch % 30 == 29 => gpu(0).kernel(special),
+                _ => gpu(0).kernel(&format!("k{}", launch % 30)),
+            };
+            work.at(at + 8).lasting(8).launched(&mut scenario, 1, at, 5);
+            at += 12;
+        }
+        scenario.report().devices[0].step_meaning.told_by
+    };
+    assert_eq!(told("input"), Some(ToldBy::Input));
+    assert_eq!(told("multi_tensor_apply_kernel"), Some(ToldBy::Optimizer));
+    assert_eq!(told(""), None);
+    assert_eq!(told("copies"), None, "a copy that repeats is not the begin of a step");
+}
+
+#[test]
+fn every_third_step_without_a_wait_makes_two_kinds() {
+    // 2 ms a step, and two of three wait another 6 ms.
+    let report = train(300, |step| if step % 3 == 0 { 0 } else { 6_000 }).report();
+    let verdict = &report.verdict;
+    let kinds = report.devices[0].typical.and_then(|typical| typical.kinds).expect("two kinds");
+    assert_eq!((kinds.more_ns, kinds.less_ns, kinds.group), (8_000_000, 2_000_000, Group::HostCpu));
+    let basis = verdict.basis.expect("steps");
+    assert_eq!(basis.set_aside, 0, "the longer kind is not unusual");
+    // Of three steps, 18 ms long, the host leaves the device without work for 15.6 ms.
+    assert!((verdict.share - 15.6 / 18.0).abs() < 0.01, "{}", verdict.share);
+    assert!(basis.share.high - basis.share.low < 0.05, "{basis:?}");
+    let sentence = "Two of three steps wait 7.2 ms for CPU work; the others only 1.2 ms";
+    assert!(verdict.evidence.iter().any(|said| said.starts_with(sentence)), "{:?}", verdict.evidence);
+}
+
+#[test]
+fn the_share_is_of_time_where_waits_come_in_runs() {
+    // Ten steps of 2 ms, ten of 2.6 ms, and so on: a median would be one of the two.
+    let report = train(300, |step| step / 10 % 2 * 600).report();
+    let verdict = &report.verdict;
+    let basis = verdict.basis.expect("steps");
+    assert!((verdict.share - (1.2 + 1.8) / 4.6).abs() < 0.01, "{}", verdict.share);
+    let width = basis.share.high - basis.share.low;
+    assert!((0.01..0.09).contains(&width), "{basis:?}");
+}

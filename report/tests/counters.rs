@@ -1,0 +1,478 @@
+//! Samples of hardware counters and records of kernels together: counters of kernels with a known truth, and the
+//! division of computation that follows.
+
+use gpuwhy_report::capture::Captures;
+use gpuwhy_report::run::{DeviceReport, Report};
+use gpuwhy_trace::counters::{
+    ChipName, CounterEvent, CounterLoss, GaugeReading, Metric, MetricList, MetricSet, Refusal, Sample, Throttle,
+};
+use gpuwhy_trace::dictionary::Dictionary;
+use gpuwhy_trace::event::Event;
+use gpuwhy_trace::format::{TraceReader, TraceWriter};
+use gpuwhy_trace::process_info::{End, ProcessInfo};
+use gpuwhy_trace::record::*;
+use profiler_core::attribution::leaf::Leaf;
+use profiler_core::counters::roofs::{Limit, Roof};
+
+const START: u64 = 1_790_000_000_000_000_000;
+const HIGHEST: f64 = 1.98e9;
+const METRICS: [Metric; 10] = [
+    Metric::Clock,
+    Metric::MultiprocessorsActive,
+    Metric::Issue,
+    Metric::Tensor,
+    Metric::Dram,
+    Metric::L2,
+    Metric::L1,
+    Metric::WarpsActive,
+    Metric::DramRead,
+    Metric::DramWrite,
+];
+
+/// What a kernel does while it runs: values of [`METRICS`].
+#[derive(Clone, Copy, Debug)]
+struct Truth {
+    name: &'static str,
+    micros: u64,
+    values: [f64; 10],
+}
+
+/// Clock in GHz, then percent of multiprocessors, issue, tensor, DRAM, L2, L1, warps.
+fn truth(name: &'static str, micros: u64, of: [f64; 8]) -> Truth {
+    let [clock, sm, issue, tensor, dram, l2, l1, warps] = of;
+    let traffic = dram / 100.0 * 4.8e12;
+    Truth { name, micros, values: [clock * 1e9, sm, issue, tensor, dram, l2, l1, warps, traffic * 0.6, traffic * 0.4] }
+}
+
+/// The kernels of a layer, as measured in a training on an H200 (docs/design/counters.md).
+fn kernels() -> Vec<Truth> {
+    vec![
+        truth("flash_backward", 282, [1.77, 97.0, 46.3, 31.1, 11.6, 20.0, 30.0, 18.0]),
+        truth("flash_forward", 202, [1.73, 95.0, 46.4, 18.0, 7.3, 15.0, 28.0, 18.0]),
+        truth("gemm_ntn", 80, [1.67, 98.0, 10.9, 88.8, 24.6, 35.0, 20.0, 14.0]),
+        truth("gemm_tnt", 70, [1.67, 96.0, 11.8, 77.5, 24.3, 33.0, 20.0, 14.0]),
+        truth("layer_norm_backward", 39, [1.98, 22.0, 11.3, 0.0, 17.3, 8.0, 6.0, 11.0]),
+        truth("add", 24, [1.95, 99.0, 22.0, 0.0, 93.0, 60.0, 25.0, 80.0]),
+        truth("gelu", 31, [1.90, 99.0, 55.0, 0.0, 80.0, 50.0, 30.0, 85.0]),
+        truth("adam", 420, [1.92, 99.0, 20.0, 0.0, 88.0, 45.0, 20.0, 90.0]),
+    ]
+}
+
+/// Equally distributed from -1 to 1.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+    }
+}
+
+/// Those of a layer forward, then those of a layer backward.
+const PASSES: [&[usize]; 2] = [&[1, 2, 6, 5], &[3, 0, 4]];
+const LAYERS: u64 = 10;
+
+/// How often each kernel runs in a step.
+fn times(kernel: &Truth) -> f64 {
+    if kernel.name == "adam" { 1.0 } else { LAYERS as f64 }
+}
+
+/// A training: steps of layers, forward and then backward, with some time in which nothing runs, on one stream or two.
+pub struct Program {
+    dictionary: Dictionary,
+    items: Vec<(u64, Event)>,
+    runs: Vec<(u64, u64, [f64; 10])>,
+    end: u64,
+}
+
+impl Program {
+    pub fn new(steps: u64, two_streams: bool) -> Self {
+        let mut dictionary = Dictionary::new();
+        dictionary.add_device(Device {
+            id: DeviceId(0),
+            name: "NVIDIA H200".into(),
+            compute_capability: [9, 0],
+            multiprocessors: 132,
+            ..Device::default()
+        });
+        let name = dictionary.intern_name("cudaLaunchKernel_v7000");
+        let function =
+            dictionary.intern_api_function(ApiFunction { domain: ApiDomain::Runtime, callback_id: 211, name });
+        let name = dictionary.intern_name("cudaStreamSynchronize_v3020");
+        let waits = dictionary.intern_api_function(ApiFunction { domain: ApiDomain::Runtime, callback_id: 131, name });
+        let kernels = kernels();
+        let configs: Vec<_> = kernels
+            .iter()
+            .map(|kernel| {
+                let name = dictionary.intern_name(kernel.name);
+                let (grid, block) = ([if kernel.micros == 39 { 29 } else { 1_320 }, 1, 1], [256, 1, 1]);
+                dictionary.intern_launch_config(LaunchConfig { name, grid, block, ..LaunchConfig::default() })
+            })
+            .collect();
+        let mut program = Self { dictionary, items: Vec::new(), runs: Vec::new(), end: 0 };
+        let mut noise = Noise(7);
+        let (mut at, mut host, mut correlation) = (START + 1_000_000, START, 0);
+        for _ in 0..steps {
+            let layers = PASSES.into_iter().flat_map(|pass| (0..LAYERS).map(move |_| pass));
+            for pass in layers.chain([&[7usize][..]]) {
+                for (index, kernel) in pass.iter().map(|&index| (index, &kernels[index])) {
+                    correlation += 1;
+                    let (thread, correlation) = (ThreadId(1), CorrelationId(correlation));
+                    let call = ApiCall {
+                        start: Timestamp::from_nanos(host),
+                        end: Timestamp::from_nanos(host + 3_000),
+                        thread,
+                        correlation,
+                        function,
+                        return_value: 0,
+                    };
+                    program.items.push((host + 3_000, Event::Record(Record::Api(call))));
+                    host += 5_000;
+                    let start = at.max(host);
+                    let micros = kernel.micros as f64 * (1.0 + 0.02 * noise.next());
+                    let end = start + (micros * 1e3) as u64;
+                    let record = Kernel {
+                        start: Timestamp::from_nanos(start),
+                        end: Timestamp::from_nanos(end),
+                        context: ContextId(1),
+                        stream: StreamId(if two_streams && index % 2 == 1 { 8 } else { 7 }),
+                        correlation,
+                        config: configs[index],
+                        ..Kernel::default()
+                    };
+                    program.items.push((end, Event::Record(Record::Kernel(record))));
+                    program.runs.push((start, end, kernel.values));
+                    // The next kernel of the other stream begins when this one is half done.
+                    at = if two_streams && index % 2 == 0 { (start + end) / 2 } else { end + 1_500 };
+                    program.end = program.end.max(end);
+                }
+            }
+            correlation += 1;
+            let wait = ApiCall {
+                start: Timestamp::from_nanos(host),
+                end: Timestamp::from_nanos(program.end + 8_000),
+                thread: ThreadId(1),
+                correlation: CorrelationId(correlation),
+                function: waits,
+                return_value: 0,
+            };
+            program.items.push((program.end + 8_000, Event::Record(Record::Api(wait))));
+            host = program.end + 160_000;
+            at = host;
+        }
+        program
+    }
+
+    /// The means over the time from `begin` to `end`: what the hardware would have counted.
+    fn counted(&self, begin: u64, end: u64) -> [f64; 10] {
+        let mut sums = [0.0; 10];
+        let first = self.runs.partition_point(|run| run.0 + 2_000_000 < begin);
+        let (mut clock, mut running) = (0.0, 0.0);
+        for &(start, stop, values) in self.runs[first..].iter().take_while(|run| run.0 < end) {
+            let part = stop.min(end).saturating_sub(start.max(begin)) as f64 / (end - begin) as f64;
+            sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += part * value);
+            (clock, running) = (clock + part * values[0], running + part);
+        }
+        // The clock is one for all that run at once.
+        sums[0] = if running > 1.0 { clock / running } else { clock + (1.0 - running) * HIGHEST };
+        sums
+    }
+
+    pub fn sample(mut self, interval: u64, noise_points: f64) -> Self {
+        let set = set(interval);
+        self.items.push((START, Event::from(CounterEvent::Set(set))));
+        let mut noise = Noise(99);
+        for begin in (START..self.end).step_by(interval as usize) {
+            let counted = self.counted(begin, begin + interval);
+            let values: Vec<f32> = counted
+                .iter()
+                .enumerate()
+                .map(|(metric, value)| match METRICS[metric].unit() {
+                    gpuwhy_trace::counters::Unit::Percent => (value + noise_points * noise.next()).max(0.0) as f32,
+                    _ => (value * (1.0 + noise_points / 500.0 * noise.next())) as f32,
+                })
+                .collect();
+            let (from, to) = (Timestamp::from_nanos(begin), Timestamp::from_nanos(begin + interval));
+            // A sample is there some milliseconds after its end.
+            let sample = Sample::new(DeviceId(0), from, to, &values);
+            self.items.push((begin + interval + 6_000_000, Event::from(CounterEvent::Sample(sample))));
+        }
+        self
+    }
+
+    /// In the order of delivery, with a flush each `period`.
+    pub fn delivered(mut self, period: u64) -> (Vec<Event>, Dictionary) {
+        let last = self.items.iter().map(|(at, _)| *at).max().unwrap_or(0);
+        for at in (START + period..last + 2 * period).step_by(period as usize) {
+            self.items.push((at, Event::Flush(Timestamp::from_nanos(at))));
+        }
+        self.items.sort_by_key(|(at, item)| (*at, matches!(item, Event::Flush(_))));
+        (self.items.into_iter().map(|(_, item)| item).collect(), self.dictionary)
+    }
+}
+
+/// A set of [`METRICS`].
+pub fn set(interval_ns: u64) -> MetricSet {
+    MetricSet {
+        device: DeviceId(0),
+        chip: ChipName::new("GH100"),
+        metrics: MetricList::new(&METRICS),
+        interval_ns,
+        highest_clock_hz: HIGHEST as u64,
+        multiprocessors: 132,
+    }
+}
+
+pub fn report((items, dictionary): &(Vec<Event>, Dictionary)) -> Report {
+    let session = ProcessInfo::default();
+    let mut captures = Captures::new(None);
+    let mut last = Timestamp::ZERO;
+    for item in items {
+        captures.event(item, &session, dictionary);
+        if let Event::Flush(at) = item {
+            last = *at;
+        }
+    }
+    captures.finish(last, &session, dictionary);
+    captures.report(&session, dictionary, End::Clean, Vec::new())
+}
+
+fn device(report: &Report) -> &DeviceReport {
+    assert_eq!(report.devices.len(), 1);
+    &report.devices[0]
+}
+
+fn shares(device: &DeviceReport) -> [f64; 8] {
+    let limits = device.limits.as_ref().expect("it was sampled");
+    Limit::ALL.map(|limit| limits.share(limit) * 100.0)
+}
+
+/// The division by the truth itself.
+fn true_shares() -> [f64; 8] {
+    let mut shares = [0.0; 8];
+    let total: f64 = kernels().iter().map(|kernel| times(kernel) * kernel.micros as f64).sum();
+    for kernel in kernels() {
+        let weight = times(&kernel) * kernel.micros as f64 / total;
+        let [clock, sm, issue, tensor, dram, l2, l1, warps, ..] = kernel.values;
+        let roofs = [(tensor, 0), (dram, 1), (l2, 1), (l1, 1), (issue, 2)];
+        let (used, limit) = roofs.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
+        let lowered = if used == dram { 0.0 } else { 1.0 - clock / HIGHEST };
+        shares[limit] += weight * used * (1.0 - lowered);
+        shares[6] += weight * used * lowered;
+        shares[5] += weight * (100.0 - sm);
+        let few = warps / sm < 0.5 && tensor < 10.0;
+        shares[if few { 4 } else { 3 }] += weight * (sm - used);
+    }
+    shares
+}
+
+#[test]
+fn kernels_get_their_own_counters_from_samples_of_a_thousand_hertz() {
+    let report = report(&Program::new(300, false).sample(1_000_000, 1.0).delivered(100_000_000));
+    let device = device(&report);
+    assert_eq!(device.limits.as_ref().unwrap().samples.unplaced, 0);
+    for kernel in kernels() {
+        let row = device.kernels.iter().find(|row| row.name == kernel.name).unwrap();
+        let limits = row.limits.unwrap().limits;
+        let (roof, used, error) = limits.roof.unwrap_or_else(|| panic!("{} has no roof", kernel.name));
+        let column = METRICS.iter().position(|metric| *metric == roof.metric()).unwrap();
+        let largest = kernel.values[2..7].iter().copied().fold(0.0, f64::max);
+        assert_eq!(kernel.values[column], largest, "{}: {roof:?}", kernel.name);
+        let off = (used * 100.0 - largest).abs();
+        assert!(off < 3.0 && off < 1.0 + 300.0 * error, "{}: {used} {largest} {error}", kernel.name);
+        assert!(error > 0.0 && error < 0.03, "{}: {error}", kernel.name);
+        let clock = limits.clock_hz.unwrap();
+        assert!((clock / kernel.values[0] - 1.0).abs() < 0.05, "{}: {clock}", kernel.name);
+        assert!((limits.active.unwrap() * 100.0 - kernel.values[1]).abs() < 4.0, "{}", kernel.name);
+        assert!((limits.parts.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+    }
+}
+
+#[test]
+fn two_hundred_hertz_are_enough_for_the_division() {
+    let report = report(&Program::new(900, false).sample(5_000_000, 0.5).delivered(100_000_000));
+    for (found, wanted) in shares(device(&report)).into_iter().zip(true_shares()) {
+        assert!((found - wanted).abs() < 3.0, "{:?} {:?}", shares(device(&report)), true_shares());
+    }
+}
+
+#[test]
+fn the_division_sums_to_the_leaf_and_to_that_of_a_step() {
+    let report = report(&Program::new(100, false).sample(1_000_000, 1.0).delivered(70_000_000));
+    let device = device(&report);
+    let limits = device.limits.as_ref().unwrap();
+    assert_eq!(limits.steady.times.iter().sum::<u64>(), device.steady_leaves[Leaf::Compute as usize]);
+    let typical = device.typical.expect("steps repeat");
+    let step = limits.step.expect("steps repeat");
+    assert_eq!(step.times.iter().sum::<u64>(), typical.leaves[Leaf::Compute as usize] / typical.steps);
+    assert!(step.small_grids_ns > 0, "layer norm has 29 blocks: {step:?}");
+    let bytes =
+        kernels().iter().map(|kernel| times(kernel) * kernel.micros as f64 * 1e-6 * kernel.values[8]).sum::<f64>();
+    let read = limits.step_bytes.unwrap().0 as f64;
+    assert!((read / bytes - 1.0).abs() < 0.03, "{read} {bytes}");
+    let text = report.full();
+    for wanted in ["What limits the kernels", "tensor cores", "idle multiprocessors", "GHz", "unit that it uses most"] {
+        assert!(text.contains(wanted), "no {wanted:?} in {text}");
+    }
+    assert!(text.contains("if each kernel used 90 %"), "{text}");
+    assert!(report.live_line().ends_with("(97 % of each step; latency 36 %)"), "{}", report.live_line());
+}
+
+#[test]
+fn kernels_that_run_at_once_share_the_samples() {
+    let report = report(&Program::new(100, true).sample(1_000_000, 0.5).delivered(100_000_000));
+    let device = device(&report);
+    for kernel in kernels().iter().filter(|kernel| kernel.micros >= 70) {
+        let row = device.kernels.iter().find(|row| row.name == kernel.name).unwrap();
+        let (roof, used, error) = row.limits.unwrap().limits.roof.unwrap();
+        let column = METRICS.iter().position(|metric| *metric == roof.metric()).unwrap();
+        let off = (used * 100.0 - kernel.values[column]).abs();
+        assert!(off < 4.0 + 300.0 * error, "{}: {roof:?} {used} {error}", kernel.name);
+    }
+    let limits = device.limits.as_ref().unwrap();
+    assert_eq!(limits.steady.times.iter().sum::<u64>(), device.steady_leaves[Leaf::Compute as usize]);
+}
+
+#[test]
+fn few_samples_tell_nothing_and_say_so() {
+    let mut program = Program::new(60, false);
+    program = program.sample(1_000_000, 1.0);
+    let mut seen = 0;
+    program.items.retain(|(_, item)| {
+        seen += usize::from(matches!(item, Event::Counters(event) if matches!(**event, CounterEvent::Sample(_))));
+        seen <= 6 || !matches!(item, Event::Counters(_))
+    });
+    let report = report(&program.delivered(100_000_000));
+    let shares = shares(device(&report));
+    assert!(shares[Limit::NotToldApart as usize] > 99.9, "{shares:?}");
+    assert!(!report.full().contains("Kernel flash_backward uses"), "no kernel is spoken of");
+}
+
+#[test]
+fn it_does_not_matter_when_flushes_come() {
+    let of = |period| {
+        let report = report(&Program::new(60, false).sample(1_000_000, 1.0).delivered(period));
+        let device = device(&report);
+        (device.limits.clone(), device.kernels.iter().map(|row| row.limits).collect::<Vec<_>>())
+    };
+    let (limits, kernels) = of(50_000_000);
+    for period in [10_000_000, 1_000_000_000] {
+        let (others, other_kernels) = of(period);
+        assert_eq!(limits, others);
+        assert_eq!(kernels, other_kernels);
+    }
+}
+
+#[test]
+fn the_trace_says_what_the_live_run_said() {
+    let delivered = Program::new(40, false).sample(1_000_000, 1.0).delivered(50_000_000);
+    let live = report(&delivered);
+    let (items, dictionary) = &delivered;
+    let mut writer = TraceWriter::new(Vec::new(), &ProcessInfo::default()).unwrap();
+    for item in items {
+        writer.event(item, dictionary).unwrap();
+    }
+    let bytes = writer.close(dictionary).unwrap().1;
+    let compacted = gpuwhy_trace::format::compact::compact(&bytes[..], Vec::new()).unwrap().1;
+    for bytes in [bytes, compacted] {
+        let mut reader = TraceReader::new(&bytes[..]).unwrap();
+        let mut read = Vec::new();
+        while let Some(item) = reader.next_event().unwrap() {
+            read.push(item);
+        }
+        let (_, dictionary, damage) = reader.into_parts();
+        assert!(damage.is_none());
+        let again = report(&(read, dictionary));
+        assert_eq!(device(&live).limits, device(&again).limits);
+        assert_eq!(live.full(), again.full());
+    }
+}
+
+#[test]
+fn samples_from_before_the_capture_are_left_out() {
+    let (mut items, dictionary) = Program::new(200, false).sample(1_000_000, 1.0).delivered(50_000_000);
+    let begin = START + 100_000_000;
+    let is_before = |item: &Event| match item {
+        Event::Record(record) => record.span().is_some_and(|(start, _)| start.nanos() < begin),
+        _ => false,
+    };
+    items.retain(|item| !is_before(item));
+    let mark = CaptureMark::Begin { number: 1, at: Timestamp::from_nanos(begin), trigger: Trigger::Command };
+    items.insert(1, Event::Capture(mark));
+    let report = report(&(items, dictionary));
+    let limits = device(&report).limits.as_ref().unwrap();
+    assert_eq!(limits.samples.unplaced, 100, "{:?}", limits.samples);
+    let gemm = device(&report).kernels.iter().find(|row| row.name == "gemm_ntn").unwrap();
+    let (roof, used, error) = gemm.limits.unwrap().limits.roof.unwrap();
+    assert_eq!(roof, Roof::Tensor);
+    assert!((used - 0.888).abs() < 0.01 + 3.0 * error, "{used} {error}");
+}
+
+#[test]
+fn what_reads_wrong_is_counted_and_left_out() {
+    let (mut items, dictionary) = Program::new(40, false).sample(1_000_000, 0.0).delivered(50_000_000);
+    let wrong = |begin: u64, end: u64, value: f32| {
+        let (begin, end) = (Timestamp::from_nanos(START + begin), Timestamp::from_nanos(START + end));
+        Event::from(CounterEvent::Sample(Sample::new(DeviceId(0), begin, end, &[value; 10])))
+    };
+    // Without a length, backwards, no number, of the past: all behind the good ones.
+    for (begin, end, value) in [(9, 9, 1.0), (20, 10, 1.0), (0, 5, 1.0)] {
+        items.insert(items.len() - 1, wrong(begin, end, value));
+    }
+    items.insert(2, wrong(0, 1_000, f32::NAN));
+    let report = report(&(items, dictionary));
+    let samples = device(&report).limits.as_ref().unwrap().samples;
+    assert!(samples.unusable >= 4, "{samples:?}");
+    assert!(samples.used > 200);
+}
+
+#[test]
+fn gauges_say_that_the_clock_is_lowered_and_by_what() {
+    let mut program = Program::new(100, false);
+    for index in 0..20u64 {
+        let at = START + index * 100_000_000;
+        let reading = GaugeReading {
+            at: Timestamp::from_nanos(at),
+            power_mw: Some(698_000),
+            sm_clock_mhz: Some(1_660),
+            throttle: Some(Throttle::PowerCap.bit()),
+            ..GaugeReading::default()
+        };
+        program.items.push((at, Event::from(CounterEvent::Gauges(reading))));
+    }
+    let refused = CounterLoss { refused: Some(Refusal::Busy), ..CounterLoss::default() };
+    program.items.push((START, Event::from(CounterEvent::Loss(refused))));
+    // Readings before the first record are of no capture.
+    let report = report(&program.delivered(100_000_000));
+    let gauges = device(&report).gauges.as_ref().unwrap();
+    assert!(gauges.readings >= 18, "{}", gauges.readings);
+    assert_eq!(gauges.watts().map(f64::round), Some(698.0));
+    let text = report.full();
+    assert!(text.contains("100 % of the time by the power limit (698 W in the mean)"), "{text}");
+    assert!(text.contains("J a step"), "{text}");
+    assert!(text.contains("another tool or process uses the GPU's counters"), "{text}");
+    assert!(device(&report).limits.is_none(), "nothing was sampled");
+}
+
+#[test]
+fn kernels_at_their_roofs_are_simulated() {
+    use profiler_core::whatif::ScenarioKind;
+    let report = report(&Program::new(120, false).sample(1_000_000, 0.5).delivered(50_000_000));
+    let what_if = device(&report).what_if.as_ref().unwrap();
+    assert_eq!(what_if.refused, None);
+
+    let ceiling = what_if.ceiling(ScenarioKind::KernelsAtRoof).expect("roofs are known");
+    // What remains of the kernels if each used 90 % of its nearest roof; gaps stay.
+    let (mut at_roof, mut all) = (0.0, 0.0);
+    for kernel in kernels() {
+        let used = kernel.values[2..7].iter().copied().fold(0.0, f64::max) / 100.0;
+        at_roof += times(&kernel) * kernel.micros as f64 * (used / 0.9f64).min(1.0);
+        all += times(&kernel) * kernel.micros as f64;
+    }
+    let gaps = 71.0 * 1.5 + 168.0;
+    let wanted = (all + gaps) / (at_roof + gaps);
+    assert!((ceiling.speedup / wanted - 1.0).abs() < 0.08, "{} {wanted}", ceiling.speedup);
+    let without = self::report(&Program::new(60, false).delivered(50_000_000));
+    let what_if = device(&without).what_if.as_ref().unwrap();
+    assert!(what_if.ceiling(ScenarioKind::KernelsAtRoof).is_none(), "without counters nothing is said");
+}

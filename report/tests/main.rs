@@ -1,0 +1,49 @@
+//! Reports through their public interface, and what of the engine is seen best in them.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::disallowed_macros,
+    reason = "reads files, prints"
+)]
+
+mod attribution;
+mod attribution_gaps;
+mod attribution_host;
+mod attribution_join;
+#[cfg(feature = "serde")]
+mod attribution_json;
+mod attribution_properties;
+mod attribution_range_limits;
+mod attribution_ranges;
+mod attribution_steps;
+mod attribution_tables;
+mod attribution_verdicts;
+mod auto_mode;
+mod captures;
+mod collectives;
+mod counters;
+mod counters_compared;
+mod counters_coverage;
+mod counters_hostile;
+mod diff;
+mod diff_prediction;
+mod geometry_report;
+mod history;
+mod kernel_gains;
+mod kernel_profiles;
+mod launch_lines;
+mod live_line;
+mod memory_usage;
+mod monitoring_recorded;
+mod program_counters;
+mod ranks;
+mod ranks_simulated;
+mod report_advice;
+mod stable_names;
+mod support;
+mod untraced;
+mod verdict_host;
+mod verdict_launch;
+mod verdict_plan;
+mod verdict_programs;
+mod verdict_sentences;

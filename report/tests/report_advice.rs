@@ -1,0 +1,122 @@
+//! What a report advises and counts must agree with what else it says.
+
+use crate::support::{Scenario, gpu};
+use gpuwhy_report::diff::compare;
+use gpuwhy_report::run::Report;
+use gpuwhy_report::text_format::Style;
+use gpuwhy_trace::process_info::{End, ProcessInfo};
+use gpuwhy_trace::record::{Loss, MemoryKind};
+use profiler_core::attribution::leaf::Group;
+
+/// `steps` times `step(scenario, begin in microseconds)`, `period` microseconds apart.
+fn steps(count: u64, period: u64, step: impl Fn(&mut Scenario, u64)) -> Scenario {
+    let mut scenario = Scenario::new();
+    (0..count).for_each(|index| step(&mut scenario, 1_000 + index * period));
+    scenario
+}
+
+#[track_caller]
+fn of_group(scenario: &Scenario, group: Group) -> Report {
+    let report = scenario.report();
+    assert_eq!(report.verdict.group, group, "{}", report.summary());
+    report
+}
+
+/// A kernel of `lasting` in each millisecond, whose launch comes when the device is done.
+fn computing(lasting: u64) -> Scenario {
+    steps(400, 1_000, |scenario, at| {
+        gpu(0).kernel("gemm").at(at + 10).lasting(lasting).launched(scenario, 1, at, 5);
+    })
+}
+
+#[test]
+fn nothing_to_gain_is_said_only_where_no_ceiling_says_otherwise() {
+    let full = of_group(&computing(985), Group::GpuCompute);
+    assert!(full.verdict.recommendation.ends_with("Nothing on the CPU will make this faster."), "{}", full.summary());
+    let late = of_group(&computing(900), Group::GpuCompute);
+    let advice = &late.verdict.recommendation;
+    assert!(
+        !advice.contains("Nothing on the CPU") && advice.contains("Beside the kernels: about 1.1"),
+        "{}",
+        late.summary()
+    );
+}
+
+#[test]
+fn a_gap_counts_once_for_what_it_is_blamed_on() {
+    let scenario = steps(900, 100, |scenario, at| {
+        gpu(0).kernel("spin").at(at + 8).lasting(20).launched(scenario, 1, at, 5);
+        scenario.call(1, "cudaStreamSynchronize_v3020", at + 5, 33);
+        // A gap has parts before and after this call.
+        scenario.call(1, "cudaEventQuery_v3020", at + 60, 2);
+    });
+    let report = scenario.report();
+    assert!(!report.devices[0].gaps.is_empty());
+    for row in &report.devices[0].gaps {
+        assert!(row.tally.count < 900, "{row:?}: more gaps than between 900 operations");
+        assert!(row.tally.longest_ns * row.tally.count >= row.tally.total_ns, "{row:?}");
+    }
+}
+
+#[test]
+fn many_small_copies_are_to_be_joined() {
+    let scenario = steps(300, 400, |scenario, at| {
+        for copy in 0..20 {
+            let at = at + copy * 16;
+            gpu(0).h2d(MemoryKind::Pinned, 4_096).at(at + 8).lasting(2).launched(scenario, 1, at, 6);
+        }
+        gpu(0).kernel("gemm").at(at + 340).lasting(20).launched(scenario, 1, at + 330, 6);
+    });
+    let report = of_group(&scenario, Group::Launch);
+    assert!(report.verdict.recommendation.starts_with("Join the small copies"), "{}", report.summary());
+    let said = "6000 of 6300 operations are small copies, 4.1 kB each";
+    assert!(report.verdict.evidence.iter().any(|sentence| sentence.contains(said)), "{}", report.summary());
+}
+
+#[test]
+fn values_that_the_host_reads_stand_in_the_way_of_a_graph() {
+    let scenario = steps(300, 200, |scenario, at| {
+        for kernel in 0..9 {
+            let at = at + kernel * 16;
+            gpu(0).kernel("layer").at(at + 8).lasting(3).launched(scenario, 1, at, 6);
+        }
+        gpu(0).d2h(MemoryKind::Pinned, 4).at(at + 158).lasting(1).launched(scenario, 1, at + 150, 6);
+    });
+    let report = of_group(&scenario, Group::Launch);
+    assert!(report.verdict.recommendation.ends_with("a graph cannot contain them."), "{}", report.summary());
+    let said = "The CPU read a value from the GPU 300 times (4 B each)";
+    assert!(report.verdict.evidence.iter().any(|sentence| sentence.contains(said)), "{}", report.summary());
+}
+
+#[test]
+fn losses_beyond_every_number_are_losses() {
+    let scenario = computing(900);
+    let loss = Loss { dropped_by_cupti: u64::MAX, dropped_by_gpuwhy: 1, broken_buffers: u64::MAX, ..Loss::default() };
+    let loss = Loss { undelivered_buffers: 1, ..loss };
+    let session = ProcessInfo::default();
+    let report = Report::new(&session, &scenario.run(), &scenario.dictionary, &loss, End::Clean, Vec::new());
+    assert_eq!(report.verdict.group, Group::CannotTell, "{}", report.summary());
+    let warnings = compare(&scenario.report(), &report).unwrap().warnings.join("\n");
+    assert!(warnings.contains(&format!("B lacks {} records", u64::MAX)), "{warnings}");
+    let verdict = report.summary().lines().nth(1).map(str::to_owned);
+    let verdict = verdict.expect("a second line");
+    assert!(verdict.starts_with("No verdict. 18446744073709551615 records (100.0 %) were lost"), "{verdict}");
+}
+
+#[test]
+fn texts_fit_the_terminal() {
+    let reports = [computing(985), computing(300)].map(|scenario| scenario.report());
+    let diff = compare(&reports[0], &reports[1]).unwrap();
+    for columns in [60, 80, 100, 140] {
+        // What changed of a kernel is one line, with the name on another.
+        let compared = (columns >= 80).then(|| diff.text_within(5, Style { width: columns, color: false }));
+        let texts =
+            reports.iter().map(|report| report.summary_within(Style { width: columns, color: false })).chain(compared);
+        for text in texts {
+            let longest = text.lines().map(|line| line.chars().count()).max().unwrap();
+            assert!(longest <= columns, "{columns}: {text}");
+        }
+    }
+    let lines = |columns| reports[0].summary_within(Style { width: columns, color: false }).lines().count();
+    assert!(lines(60) > lines(100), "narrow lines are more");
+}

@@ -1,0 +1,116 @@
+//! Names that stand in reports, in their JSON and in tables: whoever reads those by program relies on them.
+
+use gpuwhy_report::run::{CopyClass, GridClass, RecoverableBy};
+use gpuwhy_report::words;
+use gpuwhy_trace::cost::Mode;
+use profiler_core::attribution::host_cause::HostCause;
+use profiler_core::attribution::leaf::{Group, Leaf, Work};
+use profiler_core::steps::StepSource;
+use profiler_core::whatif::{OperationClass, ScenarioKind};
+
+fn joined<T: Copy>(all: &[T], name: impl Fn(T) -> &'static str) -> String {
+    all.iter().map(|&one| name(one)).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn names_stay() {
+    assert_eq!(
+        joined(&Leaf::ALL, Leaf::name),
+        "compute communication copy_h2d_pageable copy_h2d_pinned copy_h2d_other copy_d2h_pageable copy_d2h_pinned \
+         copy_d2h_other copy_p2p copy_d2d copy_other memset sync_drain runtime_api allocator dispatch host_cpu \
+         host_blocked data_loading launch_api launch_latency inter_kernel dependency_wait graph_wait profiler \
+         unobserved no_work"
+    );
+    assert_eq!(
+        joined(&Group::ALL, Group::name),
+        "data_loading host_cpu copy launch gpu_compute sync communication allocator no_work cannot_tell"
+    );
+    assert_eq!(joined(&Work::ALL, Work::name), "compute communication copy memset");
+    assert_eq!(
+        joined(&HostCause::ALL, HostCause::name),
+        "code garbage_collection interpreter_lock lock poll io disk sleep child memory driver preempted other_wait \
+         loader_inline loader_collate loader_receive loader_wait loader_wait_busy loader_wait_io loader_wait_idle"
+    );
+    assert_eq!(
+        joined(&ScenarioKind::ALL, ScenarioKind::name),
+        "base untraced data_ready launches_free no_syncs no_allocations copies_overlapped communication_hidden \
+         grids_filled no_readbacks copies_joined reads_reduced no_host_work device_only kernels_at_roof"
+    );
+    let sources = [StepSource::Annotated, StepSource::Period, StepSource::Anchor, StepSource::Window];
+    assert_eq!(joined(&sources, StepSource::name), "annotated period anchor window");
+    assert_eq!(
+        joined(&[RecoverableBy::Simulation, RecoverableBy::Additive], RecoverableBy::name),
+        "simulation additive"
+    );
+    assert_eq!(
+        joined(&[Mode::Unknown, Mode::Monitor, Mode::Auto, Mode::Light, Mode::Full], Mode::name),
+        "unknown monitor auto light full"
+    );
+    assert_eq!(joined(&GridClass::ALL, GridClass::name), "tiny under_filled tail low_occupancy full unknown");
+    let copies = [CopyClass::Bandwidth, CopyClass::Latency, CopyClass::Staging, CopyClass::Mixed, CopyClass::Unknown];
+    assert_eq!(joined(&copies, CopyClass::name), "bandwidth latency staging mixed unknown");
+}
+
+#[test]
+fn each_leaf_answers_one_question() {
+    let groups = [
+        (Group::GpuCompute, "compute"),
+        (Group::Communication, "communication"),
+        (
+            Group::Copy,
+            "copy_h2d_pageable copy_h2d_pinned copy_h2d_other copy_d2h_pageable copy_d2h_pinned copy_d2h_other \
+             copy_p2p copy_d2d copy_other memset",
+        ),
+        (Group::Sync, "sync_drain"),
+        (Group::Allocator, "allocator"),
+        (Group::HostCpu, "runtime_api host_cpu host_blocked"),
+        (Group::DataLoading, "data_loading"),
+        (Group::Launch, "dispatch launch_api launch_latency inter_kernel"),
+        (Group::CannotTell, "dependency_wait graph_wait profiler unobserved"),
+        (Group::NoWork, "no_work"),
+    ];
+    for (group, leaves) in groups {
+        let of: Vec<Leaf> = Leaf::ALL.into_iter().filter(|leaf| leaf.group() == group).collect();
+        assert_eq!(joined(&of, Leaf::name), leaves);
+        let mut one_each = [0; Leaf::ALL.len()];
+        of.iter().for_each(|&leaf| one_each[leaf as usize] = 1);
+        assert_eq!(group.total(&one_each), of.len() as u64);
+    }
+}
+
+#[test]
+fn what_is_gone_in_each_world_is_said() {
+    let groups = [
+        (Group::DataLoading, ScenarioKind::DataReady, "data were always ready"),
+        (Group::Launch, ScenarioKind::LaunchesFree, "launches cost no time (CUDA graphs, larger kernels)"),
+        (Group::Sync, ScenarioKind::NoSyncs, "the CPU never waited for the GPU"),
+        (Group::Copy, ScenarioKind::CopiesOverlapped, "copies used pinned memory and ran beside the kernels"),
+        (Group::Communication, ScenarioKind::CommunicationHidden, "communication ran beside the kernels"),
+        (Group::Allocator, ScenarioKind::NoAllocations, "memory were kept instead of freed and allocated again"),
+        (Group::HostCpu, ScenarioKind::DeviceOnly, "the CPU cost no time at all"),
+    ];
+    for (group, kind, condition) in groups {
+        assert_eq!((ScenarioKind::without(group), words::condition(kind)), (Some(kind), condition));
+    }
+    for group in [Group::GpuCompute, Group::NoWork, Group::CannotTell] {
+        assert_eq!(ScenarioKind::without(group), None);
+    }
+    assert_eq!(words::condition(ScenarioKind::Base), "nothing changed");
+    assert_eq!(words::condition(ScenarioKind::GridsFilled), "equal small kernels in a row were one");
+}
+
+#[test]
+fn only_what_runs_on_a_device_is_an_operation() {
+    for leaf in Leaf::ALL {
+        let class = OperationClass::of(leaf);
+        assert_eq!(class.is_some(), leaf.is_busy(), "{leaf:?}");
+        let from_host = leaf.name().starts_with("copy_h2d");
+        assert_eq!(class == Some(OperationClass::CopyFromHost), from_host, "{leaf:?}");
+        let to_host = leaf.name().starts_with("copy_d2h");
+        assert_eq!(class == Some(OperationClass::CopyToHost), to_host, "{leaf:?}");
+        let other_copy = leaf.name().starts_with("copy_") && !to_host && !from_host;
+        assert_eq!(class == Some(OperationClass::CopyOther), other_copy, "{leaf:?}");
+    }
+    assert_eq!(OperationClass::of(Leaf::Memset), Some(OperationClass::Memset));
+    assert_eq!(OperationClass::of(Leaf::Communication), Some(OperationClass::Communication));
+}

@@ -1,0 +1,249 @@
+//! Takes the blocks of a trace apart, one by one, without what came before them.
+//!
+//! This is the half of reading that costs: checksums, decompression, the rows of an events block. It needs no
+//! dictionary, so it can run ahead of the other half ([`Assembly`](super::Assembly)), on another thread too. A block is
+//! decoded completely before its first record comes out: either all of its rows or none.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use zstd::bulk::Decompressor;
+
+use super::block::{Header, MUST_UNDERSTAND, ZSTD, kind};
+use super::source::Source;
+use super::varint::Malformed;
+use super::{Damage, TraceError, collectives, counters, events, kernels, meta, pack, program_counters, utilization};
+use crate::counters::CounterEvent;
+use crate::event::Event;
+use crate::kernels::{KernelProfile, PcWindow};
+use crate::process_info::ProcessInfo;
+use crate::record::Timestamp;
+
+/// The block version that is read, of every kind.
+const BLOCK_VERSION: u8 = 1;
+/// Memory of so many blocks is kept.
+const SPARE: usize = 4;
+
+/// A block, taken apart.
+#[derive(Debug)]
+pub struct Block {
+    /// Where it starts, and its length, bytes.
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+    /// Bytes of the body, unpacked; 0 where it was not taken apart.
+    unpacked: usize,
+    pub(super) content: Content,
+}
+
+impl Block {
+    /// The memory that it takes, about, bytes. Texts count: a name of megabytes is packed into a few hundred bytes.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        size_of::<Self>()
+            + match &self.content {
+                Content::Events(events) => {
+                    let beside = events.first().map_or(0, |event| self.beside(event));
+                    size_of_val(events.as_slice()) + events.len() * beside
+                }
+                Content::Dictionary(body) => body.len(),
+                Content::ProcessInfo(_) => size_of::<ProcessInfo>() + self.unpacked,
+            }
+    }
+
+    /// What an event of this block takes beside itself: a block has records alone, or counters, or one large event.
+    fn beside(&self, event: &Event) -> usize {
+        match event {
+            Event::Counters(_) => size_of::<CounterEvent>(),
+            Event::KernelProfile(profile) => {
+                let lists = size_of_val(profile.values.as_slice()) + size_of_val(profile.missing.as_slice());
+                size_of::<KernelProfile>() + lists + self.unpacked
+            }
+            Event::ProgramCounters(window) => {
+                let lists = size_of_val(window.counts.as_slice()) + size_of_val(window.functions.as_slice());
+                size_of::<PcWindow>() + lists + self.unpacked
+            }
+            _ => 0,
+        }
+    }
+}
+
+/// What a block holds.
+#[derive(Debug)]
+pub(super) enum Content {
+    ProcessInfo(Box<ProcessInfo>),
+    /// New rows of the dictionary, which have to be put behind those that there are.
+    Dictionary(Vec<u8>),
+    Events(Vec<Event>),
+}
+
+/// Iterates over the blocks of a trace. Ends after the last block that is whole, or after an error.
+pub struct BlockReader<R> {
+    source: Source<R>,
+    decompressor: Decompressor<'static>,
+    /// Blocks of records wholly outside are not decoded.
+    window: Option<(Timestamp, Timestamp)>,
+    /// Memory for events: a block has a megabyte of them, too much to be had anew each time.
+    spare: Vec<Vec<Event>>,
+    ended: bool,
+    position: FilePosition,
+}
+
+/// Where in the order of blocks reading is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FilePosition {
+    /// No block has been met.
+    Begin,
+    Middle,
+    /// Behind END, which nothing follows.
+    Behind,
+}
+
+impl<R: Read> BlockReader<R> {
+    /// Reads the file header.
+    ///
+    /// # Errors
+    ///
+    /// When the bytes are no trace, or are of a newer major version.
+    pub fn new(source: R) -> Result<Self, TraceError> {
+        let source = Source::new(source)?;
+        let decompressor = Decompressor::new().map_err(|source| TraceError::Io { offset: 0, source })?;
+        Ok(Self { source, decompressor, window: None, spare: Vec::new(), ended: false, position: FilePosition::Begin })
+    }
+
+    /// As [`TraceReader::only`](super::TraceReader::only).
+    pub fn only(&mut self, from: Timestamp, to: Timestamp) {
+        self.window = Some((from, to));
+    }
+
+    /// Gives the memory of events back that are done with, for those of a block to come.
+    pub fn reuse(&mut self, mut events: Vec<Event>) {
+        // Blocks that are no records have one event.
+        if events.capacity() > 1 && self.spare.len() < SPARE {
+            events.clear();
+            self.spare.push(events);
+        }
+    }
+
+    /// What was missing or unreadable so far.
+    #[must_use]
+    pub fn damage(&self) -> &Damage {
+        &self.source.damage
+    }
+
+    /// How far reading has come, bytes.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.source.offset()
+    }
+
+    /// The next block; `None` at the end and after an error.
+    ///
+    /// # Errors
+    ///
+    /// When reading fails, or at a block that must be understood and is not.
+    pub fn next_block(&mut self) -> Result<Option<Block>, TraceError> {
+        if self.ended {
+            return Ok(None);
+        }
+        let block = self.read_block();
+        self.ended = !matches!(block, Ok(Some(_)));
+        block
+    }
+
+    fn read_block(&mut self) -> Result<Option<Block>, TraceError> {
+        let Some(header) = self.source.next_block()? else { return Ok(None) };
+        let known = kind::ALL.iter().any(|&(kind, _)| kind == header.kind)
+            && header.version == BLOCK_VERSION
+            && header.flags & !(MUST_UNDERSTAND | ZSTD) == 0;
+        if !known && header.flags & MUST_UNDERSTAND != 0 {
+            let (kind, version) = (header.kind, header.version);
+            return Err(TraceError::MustUnderstand { kind, version, offset: self.source.offset() });
+        }
+        let outside = |(from, to): (Timestamp, Timestamp)| header.t_max < from.nanos() || header.t_min > to.nanos();
+        self.check_place(&header);
+        let (mut content, mut unpacked) = (Content::Events(Vec::new()), 0);
+        if !known {
+            self.source.damage.unknown_blocks += 1;
+        } else if matches!(header.kind, kind::EVENTS | kind::COUNTERS | kind::COLLECTIVES)
+            && header.t_max > 0
+            && self.window.is_some_and(outside)
+        {
+            // Checked, and passed over.
+        } else {
+            match self.take_apart(&header) {
+                Ok(apart) => (content, unpacked) = apart,
+                Err(Malformed) => self.source.reject(),
+            }
+        }
+        let (offset, bytes) = self.source.current();
+        Ok(Some(Block { offset, bytes, unpacked, content }))
+    }
+
+    /// Counts a block where the format has none of its kind. Its contents are taken: they are whole. A first block that
+    /// was lost is counted as that.
+    fn check_place(&mut self, header: &Header) {
+        let is_session = header.kind == kind::SESSION;
+        let right = match self.position {
+            FilePosition::Begin => is_session || header.sequence > 0,
+            FilePosition::Middle => !is_session,
+            FilePosition::Behind => false,
+        };
+        if !right {
+            self.source.damage.note(self.source.offset());
+            self.source.damage.misplaced_blocks += 1;
+        }
+        if header.kind == kind::END {
+            self.position = FilePosition::Behind;
+        } else if self.position == FilePosition::Begin {
+            self.position = FilePosition::Middle;
+        }
+    }
+
+    fn take_apart(&mut self, header: &Header) -> Result<(Content, usize), Malformed> {
+        let inflated;
+        let mut body = self.source.body();
+        if header.flags & ZSTD != 0 {
+            inflated = pack::unpack(&mut self.decompressor, body)?;
+            body = &inflated;
+        }
+        let at = Timestamp::from_nanos(header.t_max);
+        let unpacked = body.len();
+        let event = match header.kind {
+            kind::SESSION => return Ok((Content::ProcessInfo(Box::new(meta::decode_session(body)?)), unpacked)),
+            kind::DICTIONARY => return Ok((Content::Dictionary(body.to_vec()), unpacked)),
+            // Not a part of what was recorded: `StoredReport::read` is for it.
+            kind::ANSWER => return Ok((Content::Events(Vec::new()), unpacked)),
+            kind::EVENTS => {
+                let mut events = self.spare.pop().unwrap_or_default();
+                let unknown = events::decode(body, header.t_min, |event| events.push(event))?;
+                self.source.damage.unknown_rows += unknown;
+                return Ok((Content::Events(events), unpacked));
+            }
+            kind::COUNTERS => {
+                let mut events = self.spare.pop().unwrap_or_default();
+                let unknown = counters::decode(body, header.t_min, |event| events.push(event.into()))?;
+                self.source.damage.unknown_rows += unknown;
+                return Ok((Content::Events(events), unpacked));
+            }
+            kind::COLLECTIVES => {
+                let mut events = self.spare.pop().unwrap_or_default();
+                let unknown = collectives::decode(body, header.t_min, |event| events.push(Event::Collective(event)))?;
+                self.source.damage.unknown_rows += unknown;
+                return Ok((Content::Events(events), unpacked));
+            }
+            kind::KERNEL_PROFILE => Event::KernelProfile(Arc::new(kernels::decode(body)?)),
+            kind::PROGRAM_COUNTERS => Event::ProgramCounters(Arc::new(program_counters::decode(body)?)),
+            kind::LOSS => meta::decode_loss(body)?.into(),
+            kind::CAPTURE => Event::Capture(meta::decode_capture(body, at)?),
+            kind::COST => (at, meta::decode_cost(body)?).into(),
+            kind::UTILIZATION => (at, utilization::decode(body)?).into(),
+            kind::FLUSH => Event::Flush(at),
+            kind::CALL_RECORDING => {
+                self.source.damage.calls_left_out += u64::from(body == [0]);
+                return Ok((Content::Events(Vec::new()), unpacked));
+            }
+            _ => Event::End(meta::decode_end(body)?, at),
+        };
+        Ok((Content::Events(vec![event]), unpacked))
+    }
+}

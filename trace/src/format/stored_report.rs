@@ -1,0 +1,148 @@
+//! The report that a long run ended with, kept in its trace.
+//!
+//! A live run computes its answer while it goes on, so at its end the answer is there. Making it again from the records
+//! takes about a second for each million; a block at the end of the trace saves that. It holds the texts as they were
+//! printed, for a reader of the same version: another one may know better, and makes them anew. So does one that asks
+//! for anything else, and any trace that is not whole.
+
+use std::io::Read;
+
+use zstd::bulk::Decompressor;
+
+use super::TraceError;
+use super::block::{Header, MAX_BODY, ZSTD, kind};
+use super::pack;
+use super::source::Source;
+use super::varint::{self, Cursor, Malformed};
+
+/// Runs with fewer records keep no answer: it would be a good part of the trace, and is made anew in a moment.
+pub const STORED_REPORT_FROM: u64 = 1_000_000;
+
+/// What a run said at its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoredReport {
+    /// Version of gpuwhy that said it.
+    pub gpuwhy_version: String,
+    /// The short report.
+    pub summary: String,
+    /// All tables.
+    pub full: String,
+    /// The tables of ranges.
+    pub ranges: String,
+}
+
+impl StoredReport {
+    /// The answer in `source`, without decoding a record. Every block is checked; `None` when the trace holds no
+    /// answer, is damaged, or did not come to an end. Whoever wrote the file chose the texts: a terminal gets them
+    /// through `printable_lines`.
+    ///
+    /// # Errors
+    ///
+    /// When `source` cannot be read, is no trace, or is of a newer major version.
+    pub fn read(source: impl Read) -> Result<Option<Self>, TraceError> {
+        let mut source = Source::new(source)?;
+        let (mut answer, mut ended) = (None, false);
+        while let Some(header) = source.next_block()? {
+            match header.kind {
+                kind::ANSWER => answer = unpacked(&header, source.body()).and_then(|body| decode(&body)).ok(),
+                kind::END => ended = true,
+                // Something was written behind it that it does not know of.
+                kind::EVENTS => answer = None,
+                _ => {}
+            }
+        }
+        Ok(answer.filter(|_| ended && source.damage.is_none()))
+    }
+}
+
+fn unpacked(header: &Header, body: &[u8]) -> Result<Vec<u8>, Malformed> {
+    if header.flags & ZSTD == 0 {
+        return Ok(body.to_vec());
+    }
+    pack::unpack(&mut Decompressor::new().map_err(|_| Malformed)?, body)
+}
+
+/// Appends the texts. Nothing when they are longer than a block may be.
+pub(super) fn encode(answer: &StoredReport, body: &mut Vec<u8>) {
+    let texts = [&answer.gpuwhy_version, &answer.summary, &answer.full, &answer.ranges];
+    if texts.iter().map(|text| text.len() + 10).sum::<usize>() <= MAX_BODY {
+        texts.into_iter().for_each(|text| varint::put_bytes(body, text.as_bytes()));
+    }
+}
+
+fn decode(body: &[u8]) -> Result<StoredReport, Malformed> {
+    let mut cursor = Cursor::new(body);
+    Ok(StoredReport {
+        gpuwhy_version: cursor.string()?,
+        summary: cursor.string()?,
+        full: cursor.string()?,
+        ranges: cursor.string()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::dictionary::Dictionary;
+    use crate::event::Event;
+    use crate::format::{TraceReader, TraceWriter};
+    use crate::process_info::{End, ProcessInfo};
+    use crate::record::{ApiCall, Loss, Record, Timestamp};
+
+    use super::*;
+
+    fn trace(answer: Option<&StoredReport>, more: bool, end: bool) -> Vec<u8> {
+        let (dictionary, mut trace) = (Dictionary::new(), Vec::new());
+        let mut writer = TraceWriter::new(&mut trace, &ProcessInfo::default()).unwrap();
+        let call = |at| {
+            let at = Timestamp::from_nanos(at);
+            Event::Record(Record::Api(ApiCall { start: at, end: at, ..ApiCall::default() }))
+        };
+        (1..100).for_each(|at| writer.event(&call(at), &dictionary).unwrap());
+        let at = Timestamp::from_nanos(200);
+        if let Some(answer) = answer {
+            writer.answer(at, answer, &dictionary).unwrap();
+        }
+        if more {
+            writer.event(&call(300), &dictionary).unwrap();
+        }
+        if end {
+            writer.finish(End::Clean, at, &Loss::default(), &dictionary).unwrap();
+        } else {
+            writer.close(&dictionary).unwrap();
+        }
+        trace
+    }
+
+    fn answer() -> StoredReport {
+        let text = |words: &str| words.repeat(50);
+        StoredReport {
+            gpuwhy_version: "0.1.0".to_owned(),
+            summary: text("verdict: launch "),
+            full: text("kernel "),
+            ranges: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_answer_of_a_whole_trace_comes_back() {
+        let whole = trace(Some(&answer()), false, true);
+        assert_eq!(StoredReport::read(&whole[..]).unwrap(), Some(answer()));
+        let mut reader = TraceReader::new(&whole[..]).unwrap();
+        let records = reader.by_ref().filter(|event| matches!(event, Ok(Event::Record(_)))).count();
+        assert!(records == 99 && reader.damage().is_none(), "readers of records pass it over");
+    }
+
+    #[test]
+    fn a_trace_that_is_not_whole_has_none() {
+        assert_eq!(StoredReport::read(&trace(None, false, true)[..]).unwrap(), None, "none was written");
+        assert_eq!(StoredReport::read(&trace(Some(&answer()), true, true)[..]).unwrap(), None, "records behind it");
+        assert_eq!(StoredReport::read(&trace(Some(&answer()), false, false)[..]).unwrap(), None, "no end");
+        let whole = trace(Some(&answer()), false, true);
+        for place in (16..whole.len()).step_by(7) {
+            let mut damaged = whole.clone();
+            damaged[place] ^= 0x10;
+            assert_eq!(StoredReport::read(&damaged[..]).unwrap(), None, "damaged at byte {place}");
+        }
+        assert!(StoredReport::read(&b"{\"traceEvents\": []}"[..]).is_err());
+    }
+}

@@ -1,0 +1,28 @@
+//! What gpuwhy records, and the trace that it is stored in. Reading a trace needs this crate alone.
+//!
+//! A [`record`] refers to a [`dictionary`] for everything that repeats; beside records there are [`counters`],
+//! [`collective`] operations, [`kernels`] that were measured, [`utilization`], and what tracing itself took ([`cost`]).
+//! [`format`](mod@format) writes all of that into a file and reads it back.
+//!
+//! This crate has never heard of CUPTI. It has no clock, environment, file or thread: times and bytes are
+//! arguments, `Read` and `Write` are parameters.
+#![forbid(unsafe_code)]
+
+pub mod collective;
+pub mod completeness;
+pub mod cost;
+pub mod counters;
+pub mod demangle;
+pub mod dictionary;
+#[cfg(feature = "serde")]
+pub mod document;
+pub mod event;
+pub mod format;
+pub mod geometry;
+pub mod json_text;
+pub mod kernels;
+pub mod loss;
+pub mod preamble;
+pub mod process_info;
+pub mod record;
+pub mod utilization;

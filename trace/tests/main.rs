@@ -1,0 +1,15 @@
+//! The trace through its public interface.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::disallowed_macros,
+    reason = "reads files, prints"
+)]
+
+mod geometry;
+mod geometry_reference;
+mod trace_damage;
+mod trace_golden;
+mod trace_roundtrip;
+mod trace_sample;
+mod trace_window;
