@@ -10,7 +10,6 @@ mod host;
 mod live;
 mod plan;
 mod ranking;
-mod recoverable;
 
 use gpuwhy_trace::completeness::Completeness;
 use profiler_core::attribution::Attributor;
