@@ -138,11 +138,15 @@ impl<W: Write> TraceWriter<W> {
     /// What the sink answers when something was written.
     #[inline]
     pub fn event(&mut self, event: &Event, dictionary: &Dictionary) -> io::Result<()> {
+        // Small enough to be inlined: a call takes 5 % of what encoding a record takes.
+        let Event::Record(record) = event else { return self.rare(event, dictionary) };
+        self.rows.push(record);
+        if self.rows.len() >= self.chunk_rows { self.write_chunk(dictionary) } else { Ok(()) }
+    }
+
+    /// As [`event`](Self::event), of all but records.
+    fn rare(&mut self, event: &Event, dictionary: &Dictionary) -> io::Result<()> {
         let is_full = match *event {
-            Event::Record(ref record) => {
-                self.rows.push(record);
-                self.rows.len() >= self.chunk_rows
-            }
             Event::Counters(ref event) => {
                 self.counters.push(**event);
                 self.counters.len() >= COUNTER_EVENTS
