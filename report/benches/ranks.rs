@@ -1,4 +1,4 @@
-//! Time and memory of comparing ranks: `cargo bench -p profiler-core --bench ranks [-- RANKS...]`.
+//! Time and memory of comparing ranks: `cargo bench -p gpuwhy-report --bench ranks [-- RANKS...]`.
 //!
 //! Jobs are made up as in `tests/ranks_simulated.rs`: 52 collectives a step, 16 steps, clocks that drift, one late
 //! rank. Rows lie in a temporary file, as `gpuwhy merge` keeps those of many ranks, and the file is in the page cache.

@@ -1,4 +1,4 @@
-//! Size and speed of the trace format on one core: `cargo bench -p profiler-core --bench trace`.
+//! Size and speed of the trace format on one core: `cargo bench -p gpuwhy-trace --bench trace`.
 //!
 //! The load resembles a language model in training: 60 launch configurations with a length each and some jitter,
 //! three streams, device times in steps of 32 ns as the hardware's clock has them, host times with timer noise.
