@@ -211,6 +211,20 @@ fn each_capture_has_the_operations_that_were_queued_in_it() {
 }
 
 #[test]
+fn communicators_are_known_however_many_operations_came_before_the_first_capture() {
+    let (items, dictionary) = program();
+    let early = QueuedOperation { communicator: 1, at: at(1), ..QueuedOperation::default() };
+    let begin = CaptureMark::Begin { number: 1, at: at(0), trigger: Trigger::Command };
+    let all: Vec<_> = std::iter::repeat_n(Event::Collective(CollectiveEvent::Operation(early)), 1 << 15)
+        .chain([items[0].clone(), Event::Capture(begin)])
+        .chain(items[1..].iter().cloned())
+        .collect();
+    let report = report(&all, &dictionary).collectives.unwrap();
+    assert_eq!((report.communicators, report.rows[0].name.as_str()), (1, "dp"));
+    assert_eq!(report.unjoined.dropped, 1 << 14, "operations that found no room");
+}
+
+#[test]
 fn ranges_tell_less_and_the_trace_says_what_the_live_run_said() {
     let program = program_with_ranges();
     let live = report(&program.0, &program.1).collectives.unwrap();

@@ -1,37 +1,40 @@
-//! What comes before the first capture begins, which gets it.
+//! Readings and operations that come before the first capture begins, which gets them.
 
+use gpuwhy_trace::collective::CollectiveEvent;
 use gpuwhy_trace::event::Event;
 
 /// Events of counters that wait: as many as samples wait for their records.
 const COUNTERS: usize = 1 << 13;
-/// Events of communicators that wait.
-const COLLECTIVES: usize = 1 << 14;
+/// Operations that wait.
+const OPERATIONS: usize = 1 << 14;
 
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct Early {
     events: Vec<Event>,
     counters: usize,
-    collectives: usize,
-    /// Events of communicators that found no room.
+    operations: usize,
+    /// Operations that found no room.
     dropped: u64,
 }
 
 impl Early {
-    /// Keeps an event of counters or communicators, if there is room.
+    /// Keeps an event of counters or an operation, if there is room. Communicators are in the preamble.
     pub(super) fn keep(&mut self, event: &Event) {
-        let is_collective = matches!(event, Event::Collective(_));
-        let (kept, most) =
-            if is_collective { (&mut self.collectives, COLLECTIVES) } else { (&mut self.counters, COUNTERS) };
+        let (kept, most) = match event {
+            Event::Collective(CollectiveEvent::Communicator(_)) => return,
+            Event::Collective(CollectiveEvent::Operation(_)) => (&mut self.operations, OPERATIONS),
+            _ => (&mut self.counters, COUNTERS),
+        };
         if *kept < most {
             *kept += 1;
             self.events.push(event.clone());
         } else {
-            self.dropped += u64::from(is_collective);
+            self.dropped += u64::from(matches!(event, Event::Collective(_)));
         }
     }
 
-    /// What was kept, and how many events of communicators were not.
+    /// What was kept, and how many operations were not.
     pub(super) fn take(&mut self) -> (Vec<Event>, u64) {
         let Self { events, dropped, .. } = std::mem::take(self);
         (events, dropped)

@@ -2,7 +2,7 @@
 //!
 //! A run is measured as a whole unless somebody chose: then each capture has an [`Attributor`] of its own, so that
 //! steps, verdict and tables are those of the capture and what lay between two captures is in none. The injected
-//! library and the reader of a trace feed the same [`Captures`] with the same items, so both say the same. Which
+//! library and the reader of a trace feed the same [`Captures`] with the same events, so both say the same. Which
 //! record belongs to which capture is decided before: here is only the bookkeeping.
 //!
 //! Memory is bounded: the engines of the captures that are still open, of one that is kept for the report, and one
@@ -104,14 +104,14 @@ impl Captures {
     pub fn event(&mut self, event: &Event, session: &ProcessInfo, dictionary: &Dictionary) {
         match event {
             Event::Record(record) => self.push(record, dictionary),
-            Event::Counters(_) | Event::Collective(_) => self.concern_all(event, dictionary),
+            Event::Counters(_) | Event::Collective(_) => self.give_to_all(event, dictionary),
             Event::Utilization { reading, .. } => self.utilization.take(**reading),
             Event::KernelProfile(profile) => {
-                self.tell_shown(event, dictionary);
+                self.give_to_shown(event, dictionary);
                 self.kernel_profiles.push(Arc::clone(profile));
             }
             Event::ProgramCounters(window) => {
-                self.tell_shown(event, dictionary);
+                self.give_to_shown(event, dictionary);
                 self.pc_windows.push(Arc::clone(window));
             }
             Event::Capture(mark) => self.mark(*mark, session, dictionary),
@@ -193,7 +193,7 @@ impl Captures {
     }
 
     /// Takes what belongs to no capture more than to another.
-    fn concern_all(&mut self, event: &Event, dictionary: &Dictionary) {
+    fn give_to_all(&mut self, event: &Event, dictionary: &Dictionary) {
         self.preamble.note(event);
         if !self.begun {
             return self.early.keep(event);
@@ -202,7 +202,7 @@ impl Captures {
     }
 
     /// Tells the captures that the report can be about that gpuwhy held the program up.
-    fn tell_shown(&mut self, event: &Event, dictionary: &Dictionary) {
+    fn give_to_shown(&mut self, event: &Event, dictionary: &Dictionary) {
         self.open.iter_mut().chain(&mut self.kept).for_each(|capture| capture.event(event, dictionary));
     }
 
@@ -388,13 +388,12 @@ impl Captures {
 
     fn begin(&mut self, number: u32, at: Timestamp, trigger: Trigger, dictionary: &Dictionary) {
         let mut capture = Capture::new(number, at, trigger);
-        let (early, mut dropped) = self.early.take();
-        early.iter().for_each(|event| capture.event(event, dictionary));
-        if std::mem::replace(&mut self.begun, true) {
-            self.preamble.definitions().for_each(|event| capture.event(&event, dictionary));
-            dropped = self.preamble.dropped();
-        }
-        capture.collectives.add_dropped(dropped);
+        let is_first = !std::mem::replace(&mut self.begun, true);
+        // The metric sets of the first are among what came early, each before its samples.
+        let known = self.preamble.definitions().filter(|event| !is_first || matches!(event, Event::Collective(_)));
+        let (early, dropped) = self.early.take();
+        known.chain(early).for_each(|event| capture.event(&event, dictionary));
+        capture.collectives.add_dropped(dropped + self.preamble.dropped());
         if self.events_kept {
             capture.attributor.keep_simulated_events();
         }
