@@ -58,6 +58,17 @@ fn ranges_from_before_and_after_the_start_are_in_the_trace() {
 }
 
 #[test]
+fn ranges_of_the_end_are_in_the_trace_of_a_monitored_run() {
+    let stage = Stage::new();
+    let mut host = stage.host("multi_stream");
+    // Nothing but the end fetches them.
+    let output = host.args(["--ranges", "after"]).envs([("GPUWHY_MODE", "auto"), ("GPUWHY_FLUSH", "10s")]).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_whole(&stage.path("trace.gpuwhy"));
+}
+
+#[test]
 fn with_the_cuda_variable_alone_ranges_are_seen_from_there_on() {
     let stage = Stage::new();
     let output =

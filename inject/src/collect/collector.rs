@@ -425,7 +425,7 @@ impl Collector {
         if due.write || due.step_down.is_some() {
             self.event(&cost);
         } else {
-            self.sinks.show(&cost, self.sources.dictionary());
+            self.sinks.feed_engine(&cost, self.sources.dictionary());
         }
         if let Some(mode) = due.step_down {
             tracing::warn!("tracing costs more than {} allows; mode {} from now on", config::MAX_OVERHEAD, mode.name());
@@ -435,6 +435,8 @@ impl Collector {
 
     fn finish(mut self, at: Timestamp, end: End, dropped_by_cupti: u64) -> RunOutcome {
         self.ranges(Timestamp::from_nanos(u64::MAX));
+        // In mode auto some belong to no capture that is concluded below.
+        self.hand_over();
         self.count_loss(dropped_by_cupti);
         if end == End::TimedOut {
             self.losses.loss.undelivered_buffers += self.shared.pool.in_use() as u64;
@@ -464,7 +466,7 @@ impl Collector {
         let Sinks { captures, session, mut trace, .. } = self.sinks;
         let report = captures.report(&session, dictionary, end, Vec::new());
         // Not when the replay was left out: a reader makes it up.
-        if let Some(answer) = summary::answer_to_keep(&report).filter(|_| self.simulates) {
+        if let Some(answer) = self.simulates.then(|| summary::answer_to_keep(&report)).flatten() {
             trace.answer(at, &answer, dictionary);
         }
         let trace = trace.finish(&Event::End(end, at), dictionary);

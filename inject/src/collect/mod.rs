@@ -1,7 +1,7 @@
 //! The thread `gpuwhy-collect`: buffers become records, a verdict and a trace.
 //!
 //! Reading order: `collector` (what comes, and the way of an event), `sources`, `router` with `capture_filter`, `sinks`
-//! with `trace_file` and `session_trace`; then what looks on: `triggers`, `costs`, `losses`, `summary`.
+//! with `trace_file` and `session_trace`; then what watches events go by: `triggers`, `costs`, `losses`, `summary`.
 
 pub mod capture_filter;
 pub mod collector;

@@ -41,7 +41,7 @@ impl Sinks {
     ) -> Self {
         let mut sinks = Self { session, captures, trace, controller, early: Vec::new() };
         if let Some(begin) = sinks.begin() {
-            sinks.show(&begin, dictionary);
+            sinks.feed_engine(&begin, dictionary);
         }
         sinks
     }
@@ -62,12 +62,12 @@ impl Sinks {
     }
 
     /// Gives an event to the engine alone: totals, which the file gets more seldom.
-    pub fn show(&mut self, event: &Event, dictionary: &Dictionary) {
+    pub fn feed_engine(&mut self, event: &Event, dictionary: &Dictionary) {
         self.captures.event(event, &self.session, dictionary);
     }
 
-    /// Whether an event is written: opens the file when there is something to write.
-    fn is_written(&mut self, event: &Event, dictionary: &Dictionary) -> bool {
+    /// Opens the file, which waits, if this event is something to write. Answers whether the event is written.
+    fn open_for(&mut self, event: &Event, dictionary: &Dictionary) -> bool {
         match event {
             // Samples and ranges alone open no trace: that takes something of the GPU.
             Event::Record(Record::Sample(_) | Record::Range(_)) if !self.controller.monitors() => return false,
@@ -93,8 +93,8 @@ impl Sinks {
 impl Sink for Sinks {
     #[inline]
     fn event(&mut self, event: &Event, dictionary: &Dictionary) {
-        self.show(event, dictionary);
-        if !self.trace.is_waiting() || self.is_written(event, dictionary) {
+        self.feed_engine(event, dictionary);
+        if !self.trace.is_waiting() || self.open_for(event, dictionary) {
             self.trace.event(event, dictionary);
         }
     }
