@@ -1,7 +1,7 @@
 //! From a trace file to its report.
 //!
-//! A trace of ours goes through `recompute` to the attributor that the injected library feeds with the same items while
-//! the program runs, so both say the same. A Kineto trace goes there directly; a database of Nsight Systems as a
+//! A trace of ours goes through `recompute` to the engine that the injected library gives the same events while the
+//! program runs, so both say the same. A Kineto trace goes there directly; a database of Nsight Systems as a
 //! temporary trace.
 
 use std::io::Read;

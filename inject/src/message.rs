@@ -1,6 +1,6 @@
 //! What the threads of the library tell each other, and what they share.
 //!
-//! Types without conduct: whoever sends and whoever receives imports this file, and neither the other.
+//! Types that do next to nothing: whoever sends and whoever receives imports this file, and neither the other.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

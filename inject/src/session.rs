@@ -6,7 +6,7 @@
 //! sessions are all there is, and one into which the driver has injected libprof.so, where a session is one thing more.
 //! Both come through [`Functions`], so that there is one way in.
 //!
-//! Nothing here writes a trace: that is `trace`, on the collector's thread. Waits are bounded.
+//! Nothing here writes a trace: that is `collect::session_trace`, on the collector's thread. Waits are bounded.
 
 use std::ffi::{c_char, c_int};
 use std::fs::File;

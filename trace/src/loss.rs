@@ -1,7 +1,7 @@
 //! Each kind of loss: its name in JSON, and whether it forbids a judgment.
 //!
 //! The report, its JSON, the notes of an export and the expectations of a test all read this list, so a new counter of
-//! [`Loss`] is added here, and its sentence to `words`.
+//! [`Loss`] is added here, and its sentence to `words` in `gpuwhy-report`.
 
 use crate::record::Loss;
 

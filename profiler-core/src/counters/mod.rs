@@ -4,9 +4,9 @@
 //! themselves; together with the records of the kernels that ran they do. Gauges (power, temperature, clocks) are
 //! readings at moments. Nothing here knows where either comes from.
 //!
-//! What is sampled is in [`gpuwhy_trace::counters`]. Reading order: `log` (what is known of all devices); then what
-//! follows from them: `regression` (least squares), `grouped` (how far that may be off), [`estimate`] (counters of
-//! kernels), [`roofs`] (what limits them), [`power`] (what gauges add up to), [`engine`] (all of it, of one capture).
+//! What is sampled is in [`gpuwhy_trace::counters`], here what follows from it. Reading order: [`engine`] (what comes
+//! in, and all of one capture), [`estimate`] (counters of kernels) with `regression` (least squares) and `grouped` (how
+//! far that may be off), [`roofs`] (what limits kernels), [`power`] (what gauges add up to).
 
 pub mod engine;
 pub mod estimate;

@@ -31,8 +31,8 @@
 //!
 //! After some hundred steps the simulation pauses most of the time (`sampling`).
 //!
-//! Not here: finding steps, finding input waits, slower ranks (they take the records of other processes:
-//! `ranks`), and any price of removing a cost.
+//! Not here: finding steps, finding input waits, slower ranks (they take the records of other processes: `ranks` in
+//! `gpuwhy-report`), and any price of removing a cost.
 
 mod ceiling;
 mod combinations;

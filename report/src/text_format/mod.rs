@@ -2,7 +2,7 @@
 //! cannot control the terminal.
 //!
 //! Plain ASCII. Nobody here knows whether there is a terminal: its width, and whether it shows colors, are in the
-//! [`Style`] that the caller gives. What the texts say is decided in `report`, `diff` and `ranks`.
+//! [`Style`] that the caller gives. What the texts say is decided in `run`, `diff` and `ranks`.
 
 pub(crate) mod names;
 

@@ -81,7 +81,7 @@ impl Error for TraceError {
     }
 }
 
-/// What the reader met on the way and could not use. Final once the last item has been read.
+/// What the reader met on the way and could not use. Final once the last event has been read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Damage {
     /// The file header is damaged behind its magic bytes. The blocks check themselves, so reading went on.

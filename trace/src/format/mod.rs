@@ -7,8 +7,8 @@
 //!
 //! Reading order: `block` (framing), `varint`, `split`, `column` (predictors), `row` (which field is which
 //! column), `events` and `marks` (a block of rows), `entry` (dictionary), `meta` (session, loss, end), `utilization`,
-//! `counters`, `kernels`, `program_counters`, `collectives`, `answer`, `pack`, `writer`, `source` (recovery), `blocks`
-//! and `reader`.
+//! `counters`, `kernels`, `program_counters`, `collectives`, `stored_report`, `pack`, `writer`, `source` (recovery),
+//! `blocks` and `reader`.
 //!
 //! There is no index and no seeking: a trace is read from front to back.
 
