@@ -35,7 +35,7 @@ pub const fn condition(kind: ScenarioKind) -> &'static str {
     }
 }
 
-/// A speed-up in words, with as many digits as it is worth: `about 4.1x`. From [`ROUGHLY`] on only the lower end of the
+/// A speed-up in words, with as many digits as it is worth: `about 4.1x`. From `ROUGHLY` on only the lower end of the
 /// interval is shown: the rest of the step decides there, and it was measured together with what would be gone. A bound
 /// without an interval is an upper one, so it is shown as it is.
 #[must_use]
