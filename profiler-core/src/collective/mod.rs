@@ -1,11 +1,11 @@
 //! Collective operations: what a program asked of a communicator, and the kernel that did it.
 //!
-//! NCCL's profiler plugin says what was queued ([`QueuedOperation`]): communicator, function, bytes, algorithm; without
-//! it NCCL's NVTX ranges say some of this. CUPTI says when a kernel ran. [`Joiner`] brings the two together, and says
-//! of each row what it rests on ([`Basis`]). [`CollectiveTable`] adds up the rows of a run, with bandwidths.
+//! NCCL's profiler plugin says what was queued ([`gpuwhy_trace::collective`]): communicator, function, bytes,
+//! algorithm; without it NCCL's NVTX ranges say some of this. CUPTI says when a kernel ran. [`Joiner`] brings the two
+//! together, and says of each row what it rests on ([`Basis`]). [`CollectiveTable`] adds up the rows of a run, with
+//! bandwidths.
 //!
-//! Reading order: here, `arithmetic`, `overlap`, `join`, `table`, `engine` (all of it,
-//! of one capture).
+//! Reading order: here, `arithmetic`, `overlap`, `join`, `table`, `engine` (all of it, of one capture).
 
 pub mod arithmetic;
 mod engine;
@@ -60,7 +60,7 @@ impl Basis {
 /// One operation and the kernel that did it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Collective {
-    /// [`Communicator::id`], equal on all ranks; 0 when it is not known.
+    /// [`Communicator::id`](gpuwhy_trace::collective::Communicator::id), equal on all ranks; 0 when it is not known.
     pub communicator: u64,
     /// Ranks of the communicator; 0 when they are not known.
     pub ranks: u32,
