@@ -22,14 +22,13 @@ use gpuwhy_trace::utilization::UtilizationReading;
 
 use crate::capture::controller::CaptureController;
 use crate::collect::costs::Costs;
-use crate::collect::live::Live;
 use crate::collect::losses::Losses;
 use crate::collect::raw_recording::RawRecording;
 use crate::collect::router::Router;
 use crate::collect::session_trace::SessionTrace;
 use crate::collect::sinks::Sinks;
 use crate::collect::sources::Sources;
-use crate::collect::summary;
+use crate::collect::summary::{self, Live};
 use crate::collect::trace_file::TraceFile;
 use crate::collect::triggers::Triggers;
 use crate::config::request::Range;
@@ -383,7 +382,9 @@ impl Collector {
         if let Some(raw) = &mut self.raw {
             raw.flushed(before, dropped_by_cupti);
         }
-        summary::live_line_if_due(&mut self.live, before, &mut self.sinks, self.sources.dictionary());
+        if let Some(live) = &mut self.live {
+            live.line_if_due(before, &mut self.sinks, self.sources.dictionary());
+        }
     }
 
     fn count_loss(&mut self, dropped_by_cupti: u64) {

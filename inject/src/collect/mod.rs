@@ -6,7 +6,6 @@
 pub mod capture_filter;
 pub mod collector;
 mod costs;
-pub mod live;
 mod losses;
 pub mod raw_recording;
 pub mod router;

@@ -3,6 +3,7 @@
 //! All of it is made from one report ([`gpuwhy_report::run`]), so that they cannot differ.
 
 use std::path::Path;
+use std::time::Duration;
 
 use gpuwhy_report::run::Report;
 use gpuwhy_trace::dictionary::Dictionary;
@@ -11,18 +12,32 @@ use gpuwhy_trace::json_text::Object;
 use gpuwhy_trace::process_info::End;
 use gpuwhy_trace::record::{Loss, Timestamp};
 
-use crate::collect::live::Live;
 use crate::collect::sinks::Sinks;
 use crate::log;
 use crate::message::{Detail, LiveState, StatusSummary};
 use crate::sys::clock::{self, after};
 use crate::sys::threads;
 
-/// Prints the live line, if it was asked for and it is time.
-pub fn live_line_if_due(live: &mut Option<Live>, at: Timestamp, sinks: &mut Sinks, dictionary: &Dictionary) {
-    let Some(live) = live.as_mut().filter(|live| at >= live.next && !sinks.captures.is_empty()) else { return };
-    log::print(&format!("{}\n", sinks.captures.live_line(&sinks.session, dictionary)));
-    live.next = after(at, live.interval);
+/// The live line, and when it is due: on the clock of the records, so that a replay prints the same lines.
+#[derive(Debug)]
+pub struct Live {
+    interval: Duration,
+    next: Timestamp,
+}
+
+impl Live {
+    /// A line every `interval` after `start`.
+    pub fn new(interval: Duration, start: Timestamp) -> Self {
+        Self { interval, next: after(start, interval) }
+    }
+
+    /// Prints the line, if it is time.
+    pub fn line_if_due(&mut self, at: Timestamp, sinks: &mut Sinks, dictionary: &Dictionary) {
+        if at >= self.next && !sinks.captures.is_empty() {
+            log::print(&format!("{}\n", sinks.captures.live_line(&sinks.session, dictionary)));
+            self.next = after(at, self.interval);
+        }
+    }
 }
 
 /// How things are, for somebody outside.
