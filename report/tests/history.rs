@@ -7,6 +7,7 @@ use gpuwhy_report::history::{EARLIER_RUNS, Judged, Like, MOST_DURATIONS, Run, Un
 use gpuwhy_report::run::Report;
 use gpuwhy_report::text_format::Style;
 use gpuwhy_trace::record::MemoryKind;
+#[cfg(feature = "serde")]
 use profiler_core::attribution::leaf::Group;
 
 /// A training loop of two kernels whose steps, of its own making, wait `loading` microseconds for data.
