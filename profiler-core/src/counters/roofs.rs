@@ -10,94 +10,55 @@
 use gpuwhy_trace::counters::Metric;
 use gpuwhy_trace::counters::MetricSet;
 use gpuwhy_trace::geometry::Geometry;
+use gpuwhy_trace::named;
 
 use super::estimate::{Activity, Estimates};
 
-/// What limits a part of the time of kernels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(usize)]
-pub enum Limit {
-    /// Tensor cores.
-    Tensor,
-    /// Memory: the device's, the L2 cache, or the L1 cache and shared memory.
-    Memory,
-    /// Issue of instructions other than to tensor cores.
-    Issue,
-    /// Latency: no unit near its peak.
-    Latency,
-    /// Latency, where fewer warps than half of what fits were resident to hide it.
-    Occupancy,
-    /// Multiprocessors without a warp.
-    IdleMultiprocessors,
-    /// A core clock below the highest.
-    LoweredClock,
-    /// Not sampled, or the samples do not tell.
-    NotToldApart,
+named! {
+    /// What limits a part of the time of kernels.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[repr(usize)]
+    pub enum Limit: name {
+        /// Tensor cores.
+        Tensor "tensor",
+        /// Memory: the device's, the L2 cache, or the L1 cache and shared memory.
+        Memory "memory",
+        /// Issue of instructions other than to tensor cores.
+        Issue "issue",
+        /// Latency: no unit near its peak.
+        Latency "latency",
+        /// Latency, where fewer warps than half of what fits were resident to hide it.
+        Occupancy "occupancy",
+        /// Multiprocessors without a warp.
+        IdleMultiprocessors "idle_multiprocessors",
+        /// A core clock below the highest.
+        LoweredClock "lowered_clock",
+        /// Not sampled, or the samples do not tell.
+        NotToldApart "not_told_apart",
+    }
 }
 
 /// Time by limit, nanoseconds, indexed by [`Limit`].
 pub type LimitTimes = [u64; Limit::ALL.len()];
 
-impl Limit {
-    /// All, in the order of their discriminants.
-    pub const ALL: [Self; 8] = [
-        Self::Tensor,
-        Self::Memory,
-        Self::Issue,
-        Self::Latency,
-        Self::Occupancy,
-        Self::IdleMultiprocessors,
-        Self::LoweredClock,
-        Self::NotToldApart,
-    ];
-
-    /// Stable name in reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Tensor => "tensor",
-            Self::Memory => "memory",
-            Self::Issue => "issue",
-            Self::Latency => "latency",
-            Self::Occupancy => "occupancy",
-            Self::IdleMultiprocessors => "idle_multiprocessors",
-            Self::LoweredClock => "lowered_clock",
-            Self::NotToldApart => "not_told_apart",
-        }
+named! {
+    /// A unit that can be at its peak.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Roof: name {
+        /// Tensor cores.
+        Tensor "tensor",
+        /// Device memory.
+        Dram "dram",
+        /// The L2 cache.
+        L2 "l2",
+        /// The L1 cache and shared memory.
+        L1 "l1",
+        /// Issue of instructions.
+        Issue "issue",
     }
-}
-
-/// A unit that can be at its peak.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Roof {
-    /// Tensor cores.
-    Tensor,
-    /// Device memory.
-    Dram,
-    /// The L2 cache.
-    L2,
-    /// The L1 cache and shared memory.
-    L1,
-    /// Issue of instructions.
-    Issue,
 }
 
 impl Roof {
-    /// All. Where two are as near, the first of this order.
-    pub const ALL: [Self; 5] = [Self::Tensor, Self::Dram, Self::L2, Self::L1, Self::Issue];
-
-    /// Stable name in reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Tensor => "tensor",
-            Self::Dram => "dram",
-            Self::L2 => "l2",
-            Self::L1 => "l1",
-            Self::Issue => "issue",
-        }
-    }
-
     /// The metric that says how near it is.
     #[must_use]
     pub const fn metric(self) -> Metric {

@@ -4,6 +4,7 @@
 //! otherwise, 0 to 1; hardware counters may overshoot a little.
 
 use gpuwhy_trace::kernels::KernelProfile;
+use gpuwhy_trace::named;
 
 use super::DataType;
 use super::sets::{STALL_REASONS, stall_metric};
@@ -130,47 +131,20 @@ impl StallReason {
     }
 }
 
-/// A pipe that executes instructions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Pipe {
-    /// Integer and logic instructions, comparisons, minima.
-    Alu,
-    /// Multiplications and additions in FP32, integer multiplications.
-    Fma,
-    /// Loads and stores.
-    Lsu,
-    /// Matrix instructions.
-    Tensor,
-    /// Square roots, sines, exponentials, conversions.
-    Xu,
-}
-
-impl Pipe {
-    /// All that are measured.
-    pub const ALL: [Self; 5] = [Self::Alu, Self::Fma, Self::Lsu, Self::Tensor, Self::Xu];
-
-    /// Stable name, as in the metric `sm__inst_executed_pipe_NAME.sum`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Alu => "alu",
-            Self::Fma => "fma",
-            Self::Lsu => "lsu",
-            Self::Tensor => "tensor",
-            Self::Xu => "xu",
-        }
-    }
-
-    /// Words for people.
-    #[must_use]
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::Alu => "integer and logic",
-            Self::Fma => "multiply and add",
-            Self::Lsu => "loads and stores",
-            Self::Tensor => "matrix",
-            Self::Xu => "special functions",
-        }
+named! {
+    /// A pipe that executes instructions.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Pipe: name words {
+        /// Integer and logic instructions, comparisons, minima.
+        Alu "alu" "integer and logic",
+        /// Multiplications and additions in FP32, integer multiplications.
+        Fma "fma" "multiply and add",
+        /// Loads and stores.
+        Lsu "lsu" "loads and stores",
+        /// Matrix instructions.
+        Tensor "tensor" "matrix",
+        /// Square roots, sines, exponentials, conversions.
+        Xu "xu" "special functions",
     }
 }
 

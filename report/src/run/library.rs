@@ -5,95 +5,51 @@
 //! launched it. A kernel that no rule knows is the program's own or of a library without a rule; it gets none.
 
 use gpuwhy_trace::demangle::demangled;
+use gpuwhy_trace::named;
 
-/// A library that brings kernels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Library {
-    /// cuBLAS and cuBLASLt.
-    Cublas,
-    /// cuDNN.
-    Cudnn,
-    /// cuFFT.
-    Cufft,
-    /// cuRAND.
-    Curand,
-    /// cuSOLVER.
-    Cusolver,
-    /// cuSPARSE and cuSPARSELt.
-    Cusparse,
-    /// NCCL.
-    Nccl,
-    /// NVSHMEM.
-    Nvshmem,
-    /// CUTLASS, where it is not inside cuBLAS or cuDNN.
-    Cutlass,
-    /// CUB and Thrust.
-    Cub,
-    /// TensorRT.
-    TensorRt,
-    /// Transformer Engine.
-    TransformerEngine,
-    /// Apex.
-    Apex,
-    /// `FlashAttention`, PyTorch's copy too.
-    FlashAttention,
-    /// `FlashInfer`.
-    FlashInfer,
-    /// PyTorch's own kernels.
-    Pytorch,
-    /// Triton: what `torch.compile` generates, and kernels of Triton programs.
-    Triton,
-    /// XLA: what JAX and TensorFlow compile.
-    Xla,
-    /// TensorFlow's own kernels.
-    TensorFlow,
-    /// FBGEMM.
-    Fbgemm,
-    /// vLLM.
-    Vllm,
-    /// CuPy.
-    Cupy,
-    /// Numba.
-    Numba,
-    /// RAPIDS: cuDF, cuML, RAFT and their like.
-    Rapids,
-    /// MAGMA.
-    Magma,
+named! {
+    /// A library that brings kernels.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Library: name {
+        /// cuBLAS and cuBLASLt.
+        Cublas "cuBLAS",
+        Cudnn "cuDNN",
+        Cufft "cuFFT",
+        Curand "cuRAND",
+        Cusolver "cuSOLVER",
+        /// cuSPARSE and cuSPARSELt.
+        Cusparse "cuSPARSE",
+        Nccl "NCCL",
+        Nvshmem "NVSHMEM",
+        /// CUTLASS, where it is not inside cuBLAS or cuDNN.
+        Cutlass "CUTLASS",
+        /// CUB and Thrust.
+        Cub "CUB/Thrust",
+        TensorRt "TensorRT",
+        TransformerEngine "Transformer Engine",
+        Apex "Apex",
+        /// `FlashAttention`, PyTorch's copy too.
+        FlashAttention "FlashAttention",
+        FlashInfer "FlashInfer",
+        /// PyTorch's own kernels.
+        Pytorch "PyTorch",
+        /// Triton: what `torch.compile` generates, and kernels of Triton programs.
+        Triton "Triton",
+        /// XLA: what JAX and TensorFlow compile.
+        Xla "XLA",
+        /// TensorFlow's own kernels.
+        TensorFlow "TensorFlow",
+        Fbgemm "FBGEMM",
+        Vllm "vLLM",
+        Cupy "CuPy",
+        Numba "Numba",
+        /// RAPIDS: cuDF, cuML, RAFT and their like.
+        Rapids "RAPIDS",
+        Magma "MAGMA",
+    }
 }
 
 impl Library {
-    /// Its name, as its authors write it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Cublas => "cuBLAS",
-            Self::Cudnn => "cuDNN",
-            Self::Cufft => "cuFFT",
-            Self::Curand => "cuRAND",
-            Self::Cusolver => "cuSOLVER",
-            Self::Cusparse => "cuSPARSE",
-            Self::Nccl => "NCCL",
-            Self::Nvshmem => "NVSHMEM",
-            Self::Cutlass => "CUTLASS",
-            Self::Cub => "CUB/Thrust",
-            Self::TensorRt => "TensorRT",
-            Self::TransformerEngine => "Transformer Engine",
-            Self::Apex => "Apex",
-            Self::FlashAttention => "FlashAttention",
-            Self::FlashInfer => "FlashInfer",
-            Self::Pytorch => "PyTorch",
-            Self::Triton => "Triton",
-            Self::Xla => "XLA",
-            Self::TensorFlow => "TensorFlow",
-            Self::Fbgemm => "FBGEMM",
-            Self::Vllm => "vLLM",
-            Self::Cupy => "CuPy",
-            Self::Numba => "Numba",
-            Self::Rapids => "RAPIDS",
-            Self::Magma => "MAGMA",
-        }
-    }
-
     /// The library of a kernel, told by its name, mangled or not; `None` when no rule knows it.
     #[must_use]
     pub fn of_kernel(name: &str) -> Option<Self> {

@@ -12,6 +12,7 @@ mod small_json;
 
 pub use self::prices::{Calibration, PriceSource, Prices};
 
+use crate::named;
 use crate::record::Timestamp;
 
 /// A launch with its API call and kernel record, nanoseconds: empty kernels took 3,637 instead of 2,716 on a quiet
@@ -24,37 +25,28 @@ pub const GRAPH_NODE_NANOS: u64 = 831;
 /// launches).
 pub const COPY_NANOS: u64 = 722;
 
-/// How much is recorded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Mode {
-    /// A trace of an older version, or of another profiler.
-    #[default]
-    Unknown,
-    /// No device work and no API call: what the program says (ranges) and what its threads do.
-    Monitor,
-    /// As monitor, and for moments as light: bursts where samples leave the bottleneck open or the step time drifts.
-    Auto,
-    /// Device work, and the API calls that launch, copy, wait, allocate or load.
-    Light,
-    /// Every API call, memory, and which stream waited for which.
-    Full,
+named! {
+    /// How much is recorded.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Mode: name {
+        /// A trace of an older version, or of another profiler.
+        #[default]
+        Unknown "unknown",
+        /// No device work and no API call: what the program says (ranges) and what its threads do.
+        Monitor "monitor",
+        /// As monitor, and for moments as light: bursts where samples leave the bottleneck open or the step time
+        /// drifts.
+        Auto "auto",
+        /// Device work, and the API calls that launch, copy, wait, allocate or load.
+        Light "light",
+        /// Every API call, memory, and which stream waited for which.
+        Full "full",
+    }
 }
 
 impl Mode {
     /// The names of the modes that can be chosen.
     pub const CHOICES: [Self; 4] = [Self::Monitor, Self::Auto, Self::Light, Self::Full];
-
-    /// Stable name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Unknown => "unknown",
-            Self::Monitor => "monitor",
-            Self::Auto => "auto",
-            Self::Light => "light",
-            Self::Full => "full",
-        }
-    }
 
     /// The mode of this name.
     #[must_use]

@@ -7,6 +7,7 @@
 //! What is not priced: the time that a kernel itself takes longer because it is recorded, and waiting calls.
 
 use crate::dictionary::Dictionary;
+use crate::named;
 
 /// The longest name of a GPU, or of its source, that is kept, bytes.
 pub const NAME_LIMIT: usize = 256;
@@ -58,18 +59,21 @@ pub const NAMES: [&str; 10] = [
     "copy_gap",
 ];
 
-/// Where prices come from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PriceSource {
-    /// Nowhere: the trace is not of gpuwhy, so what its profiler takes is not known, or no device is described.
-    #[default]
-    Unknown,
-    /// Measured on this machine by `gpuwhy doctor --calibrate`.
-    Measured,
-    /// Those of the table, for this model of GPU.
-    Table,
-    /// Those of the table, which was measured on another model.
-    OtherMachine,
+named! {
+    /// Where prices come from.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum PriceSource: name words {
+        /// Nowhere: the trace is not of gpuwhy, so what its profiler takes is not known, or no device is described.
+        #[default]
+        Unknown "unknown" "by unknown costs of tracing",
+        /// Measured on this machine by `gpuwhy doctor --calibrate`.
+        Measured "measured" "by costs of tracing measured on this machine",
+        /// Those of the table, for this model of GPU.
+        Table "table" "by costs of tracing measured on an H200",
+        /// Those of the table, which was measured on another model.
+        OtherMachine "other_machine"
+            "by costs of tracing measured on another machine, with an H200; gpuwhy doctor --calibrate measures them here",
+    }
 }
 
 /// Prices that were measured with one model of GPU.
@@ -169,32 +173,6 @@ impl Prices {
                 None if name.contains(TABLE_GPU) => (TABLE, PriceSource::Table),
                 None => (TABLE, PriceSource::OtherMachine),
             },
-        }
-    }
-}
-
-impl PriceSource {
-    /// Stable name in reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Unknown => "unknown",
-            Self::Measured => "measured",
-            Self::Table => "table",
-            Self::OtherMachine => "other_machine",
-        }
-    }
-
-    /// Where the prices come from, to stand behind a figure.
-    #[must_use]
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::Unknown => "by unknown costs of tracing",
-            Self::Measured => "by costs of tracing measured on this machine",
-            Self::Table => "by costs of tracing measured on an H200",
-            Self::OtherMachine => {
-                "by costs of tracing measured on another machine, with an H200; gpuwhy doctor --calibrate measures them here"
-            }
         }
     }
 }

@@ -1,28 +1,20 @@
 //! What hardware samples measure: one code for each metric, its unit and its name.
 
+use crate::named;
+
 /// Metrics of a set at most: what fits into one pass of a device with room to spare.
 pub const METRIC_LIMIT: usize = 16;
 
-/// Unit of a metric's value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// Percent of the peak of the unit over the elapsed cycles of the sample, 0 to 100.
-    Percent,
-    /// Events of a second: bytes or cycles.
-    PerSecond,
-    /// Events of the sample.
-    Count,
-}
-
-impl Unit {
-    /// Name in reports and tables.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Percent => "percent",
-            Self::PerSecond => "per_second",
-            Self::Count => "count",
-        }
+named! {
+    /// Unit of a metric's value.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Unit: name {
+        /// Percent of the peak of the unit over the elapsed cycles of the sample, 0 to 100.
+        Percent "percent",
+        /// Events of a second: bytes or cycles.
+        PerSecond "per_second",
+        /// Events of the sample.
+        Count "count",
     }
 }
 

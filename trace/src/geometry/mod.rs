@@ -11,31 +11,19 @@ mod multiprocessor;
 
 pub use multiprocessor::{Multiprocessors, PARTITIONS, REGISTER_UNIT, WARP_THREADS};
 
+use crate::named;
 use crate::record::LaunchConfig;
 
-/// What keeps more blocks from being resident on a multiprocessor. Where two do equally, the first of this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Limiter {
-    /// Resident threads, that is warps.
-    Threads,
-    /// Resident blocks.
-    Blocks,
-    /// Registers.
-    Registers,
-    /// Shared memory.
-    SharedMemory,
-}
-
-impl Limiter {
-    /// Stable name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Threads => "threads",
-            Self::Blocks => "blocks",
-            Self::Registers => "registers",
-            Self::SharedMemory => "shared_memory",
-        }
+named! {
+    /// What keeps more blocks from being resident on a multiprocessor. Where two do equally, the first of this order.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Limiter: name {
+        /// Resident threads, that is warps.
+        Threads "threads",
+        /// Resident blocks.
+        Blocks "blocks",
+        Registers "registers",
+        SharedMemory "shared_memory",
     }
 }
 

@@ -1,5 +1,6 @@
 //! The verdict and what it rests on.
 
+use gpuwhy_trace::named;
 use profiler_core::attribution::leaf::Group;
 use profiler_core::steps::TimeShare;
 use profiler_core::whatif::ScenarioKind;
@@ -69,23 +70,14 @@ pub struct StepBasis {
     pub share: TimeShare,
 }
 
-/// What a recoverable time rests on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecoverableBy {
-    /// The simulation without the group's cause, but never more than the group takes.
-    Simulation,
-    /// The group's time: the additive bound.
-    Additive,
-}
-
-impl RecoverableBy {
-    /// Stable name in reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Simulation => "simulation",
-            Self::Additive => "additive",
-        }
+named! {
+    /// What a recoverable time rests on.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum RecoverableBy: name {
+        /// The simulation without the group's cause, but never more than the group takes.
+        Simulation "simulation",
+        /// The group's time: the additive bound.
+        Additive "additive",
     }
 }
 
