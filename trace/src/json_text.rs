@@ -178,7 +178,6 @@ impl Object {
     }
 }
 
-/// A text with its quotes.
 pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::new();
     push_text(&mut out, text);

@@ -9,7 +9,6 @@ use crate::event::Event;
 use crate::record::DeviceId;
 use crate::utilization::DEVICE_LIMIT;
 
-/// Communicators that are remembered.
 const COMMUNICATORS: usize = 1 << 14;
 
 /// See the [module](self).

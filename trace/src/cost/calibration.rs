@@ -21,7 +21,6 @@ use crate::json_text::quoted;
 pub const LARGEST_FILE: u64 = 256 << 10;
 /// Machines that are kept; beyond, the one that was measured first goes.
 pub const MACHINE_LIMIT: usize = 64;
-/// The version of the format.
 const VERSION: f64 = 1.0;
 
 /// What prices depend on.
@@ -87,7 +86,6 @@ pub fn processor_in(cpuinfo: &str) -> String {
 /// The machines in the text of a file.
 ///
 /// # Errors
-///
 /// When it is not what [`write()`] gives, or of a newer version.
 pub fn read(text: &str) -> Result<Vec<Entry>, BadFile> {
     let file = Json::of(text).ok_or(BadFile::Malformed)?;

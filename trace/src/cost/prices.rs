@@ -19,45 +19,57 @@ pub const COLD_NANOS: u64 = 2_000;
 /// A price above this is damage, nanoseconds: a thousand times what was measured.
 pub const LARGEST: u32 = 1_000_000;
 
-/// What tracing adds, nanoseconds, by place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Prices {
-    /// On the launching thread, for a launch of a kernel right after another call.
-    pub kernel_launch: u32,
-    /// The same after at least [`COLD_NANOS`] of other work, which takes what CUPTI needs out of the processor's
-    /// caches.
-    pub kernel_launch_cold: u32,
-    /// On the launching thread, for a launch of a graph, whatever is in it.
-    pub graph_launch: u32,
-    /// On the launching thread, for each operation that a graph launches, if it is recorded by itself.
-    pub graph_node: u32,
-    /// On the launching thread, for an asynchronous copy, a memset, and a copy that waits for nothing.
-    pub copy: u32,
-    /// On the calling thread, for a call that is recorded as a call and launches nothing.
-    pub call: u32,
-    /// On the device, before a kernel or memset that was queued behind another operation of its stream.
-    pub kernel_gap: u32,
-    /// On the device, between two kernels that a graph launches.
-    pub node_gap: u32,
-    /// On the device, before and behind a memset that a graph launches.
-    pub memset_node_gap: u32,
-    /// On the device, before a copy that was queued behind another operation of its stream.
-    pub copy_gap: u32,
+macro_rules! prices {
+    ($($(#[$doc:meta])* $price:ident,)*) => {
+        /// What tracing adds, nanoseconds, by place.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Prices {
+            $($(#[$doc])* pub $price: u32,)*
+        }
+
+        /// The prices by name, in the order in which files have them.
+        pub const NAMES: [&str; [$(stringify!($price)),*].len()] = [$(stringify!($price)),*];
+
+        impl Prices {
+            /// In the order of [`NAMES`].
+            #[must_use]
+            pub const fn to_array(self) -> [u32; NAMES.len()] {
+                [$(self.$price),*]
+            }
+
+            /// From the order of [`NAMES`]; more than [`LARGEST`] becomes that.
+            #[must_use]
+            pub fn from_array(prices: [u32; NAMES.len()]) -> Self {
+                let [$($price),*] = prices.map(|price| price.min(LARGEST));
+                Self { $($price),* }
+            }
+        }
+    };
 }
 
-/// The prices by name, in the order in which files have them.
-pub const NAMES: [&str; 10] = [
-    "kernel_launch",
-    "kernel_launch_cold",
-    "graph_launch",
-    "graph_node",
-    "copy",
-    "call",
-    "kernel_gap",
-    "node_gap",
-    "memset_node_gap",
-    "copy_gap",
-];
+prices! {
+    /// On the launching thread, for a launch of a kernel right after another call.
+    kernel_launch,
+    /// The same after at least [`COLD_NANOS`] of other work, which takes what CUPTI needs out of the processor's
+    /// caches.
+    kernel_launch_cold,
+    /// On the launching thread, for a launch of a graph, whatever is in it.
+    graph_launch,
+    /// On the launching thread, for each operation that a graph launches, if it is recorded by itself.
+    graph_node,
+    /// On the launching thread, for an asynchronous copy, a memset, and a copy that waits for nothing.
+    copy,
+    /// On the calling thread, for a call that is recorded as a call and launches nothing.
+    call,
+    /// On the device, before a kernel or memset that was queued behind another operation of its stream.
+    kernel_gap,
+    /// On the device, between two kernels that a graph launches.
+    node_gap,
+    /// On the device, before and behind a memset that a graph launches.
+    memset_node_gap,
+    /// On the device, before a copy that was queued behind another operation of its stream.
+    copy_gap,
+}
 
 named! {
     /// Where prices come from.
@@ -115,52 +127,6 @@ pub const TABLE: Prices = Prices {
 };
 
 impl Prices {
-    /// In the order of [`NAMES`].
-    #[must_use]
-    pub const fn to_array(self) -> [u32; NAMES.len()] {
-        [
-            self.kernel_launch,
-            self.kernel_launch_cold,
-            self.graph_launch,
-            self.graph_node,
-            self.copy,
-            self.call,
-            self.kernel_gap,
-            self.node_gap,
-            self.memset_node_gap,
-            self.copy_gap,
-        ]
-    }
-
-    /// From the order of [`NAMES`]; more than [`LARGEST`] becomes that.
-    #[must_use]
-    pub fn from_array(prices: [u32; NAMES.len()]) -> Self {
-        let [
-            kernel_launch,
-            kernel_launch_cold,
-            graph_launch,
-            graph_node,
-            copy,
-            call,
-            kernel_gap,
-            node_gap,
-            memset_node_gap,
-            copy_gap,
-        ] = prices.map(|price| price.min(LARGEST));
-        Self {
-            kernel_launch,
-            kernel_launch_cold,
-            graph_launch,
-            graph_node,
-            copy,
-            call,
-            kernel_gap,
-            node_gap,
-            memset_node_gap,
-            copy_gap,
-        }
-    }
-
     /// The prices for the devices of `dictionary`, and where they are from: of what was measured on this machine, if
     /// that is of the first device that has a name, else of the table. One process has GPUs of one model nearly always.
     #[must_use]

@@ -102,7 +102,6 @@ impl<R: Read> BlockReader<R> {
     /// Reads the file header.
     ///
     /// # Errors
-    ///
     /// When the bytes are no trace, or are of a newer major version.
     pub fn new(source: R) -> Result<Self, TraceError> {
         let source = Source::new(source)?;
@@ -139,7 +138,6 @@ impl<R: Read> BlockReader<R> {
     /// The next block; `None` at the end and after an error.
     ///
     /// # Errors
-    ///
     /// When reading fails, or at a block that must be understood and is not.
     pub fn next_block(&mut self) -> Result<Option<Block>, TraceError> {
         if self.ended {

@@ -6,7 +6,7 @@
 //! a predictor expects. `docs/reference/trace-format.md` specifies every byte.
 //!
 //! Reading order: `block` (framing), `varint`, `split`, `column` (predictors), `row` (which field is which
-//! column), `events` and `marks` (a block of rows), `entry` (dictionary), `meta` (session, loss, end), `utilization`,
+//! column), `events` and `marks` (a block of rows), `wire`, `entry` (dictionary), `meta` (session, loss, end), `utilization`,
 //! `counters`, `kernels`, `program_counters`, `collectives`, `answer`, `pack`, `writer`, `source` (recovery), `blocks`
 //! and `reader`.
 //!
@@ -35,6 +35,7 @@ mod split;
 mod stored_report;
 mod utilization;
 mod varint;
+mod wire;
 mod writer;
 
 pub use blocks::{Block, BlockReader};

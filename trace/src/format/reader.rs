@@ -94,7 +94,6 @@ pub struct TraceReader<R> {
     blocks: BlockReader<R>,
     assembly: Assembly,
     events: Vec<Event>,
-    /// So many of them are out.
     given: usize,
 }
 
@@ -102,7 +101,6 @@ impl<R: Read> TraceReader<R> {
     /// Reads the file header and the first block, which holds the session.
     ///
     /// # Errors
-    ///
     /// When the bytes are no trace, are of a newer major version, or hold no block. A damaged session is not an
     /// error: [`session`](Self::session) is empty then and [`damage`](Self::damage) says so.
     pub fn new(source: R) -> Result<Self, TraceError> {
@@ -160,7 +158,6 @@ impl<R: Read> TraceReader<R> {
     /// The next event; `None` at the end and after an error.
     ///
     /// # Errors
-    ///
     /// When reading fails, or at a block that must be understood and is not.
     pub fn next_event(&mut self) -> Result<Option<Event>, TraceError> {
         loop {
