@@ -13,7 +13,6 @@ use crate::expectations::list;
 /// What a baseline calls the step.
 const STEP: &str = "step";
 
-/// The names of causes.
 pub(crate) fn names(groups: &[Group], between: &str) -> String {
     groups.iter().map(|group| group.name()).collect::<Vec<_>>().join(between)
 }

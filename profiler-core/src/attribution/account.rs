@@ -13,9 +13,7 @@ use super::phases::{Causes, HostLead, Phases};
 use super::segments::{GapEnd, GapLaunch, Idle, IdleLog, Segment, SegmentLog};
 use super::statistics::DeviceStatistics;
 use crate::steps::ledger::StepLedger;
-use crate::steps::{
-    Boundary, Cut, LoggedStep, OverflowSeries, OverflowStep, Steady, Step, StepSeries, StepSource, Steps,
-};
+use crate::steps::{Boundary, Cut, Steady, Step, StepSeries, StepSource, Steps};
 
 /// Names whose first appearance is noticed, one bit each (128 KiB); a damaged id must not cost more.
 const KNOWN_LIMIT: u32 = 1 << 20;
@@ -29,7 +27,7 @@ pub struct DeviceAccount {
     leaves: Leaves,
     overlap: Overlap,
     phases: Phases,
-    steps: StepLedger,
+    pub(super) steps: StepLedger,
     /// The newest idle segments.
     log: IdleLog,
     pub(super) statistics: DeviceStatistics,
@@ -94,26 +92,6 @@ impl DeviceAccount {
     /// What was entered since this was last taken; empty unless it is noted.
     pub(super) fn take_segments(&mut self) -> Vec<Segment> {
         self.segments.as_mut().map_or_else(Vec::new, |log| log.take())
-    }
-
-    /// See [`StepLedger::take_log`].
-    pub(super) fn take_step_log(&mut self) -> Vec<LoggedStep> {
-        self.steps.take_log()
-    }
-
-    /// See [`StepLedger::keep_overflow`].
-    pub(super) fn keep_step_overflow(&mut self) {
-        self.steps.keep_overflow();
-    }
-
-    /// See [`StepLedger::take_overflow`].
-    pub(super) fn take_step_overflow(&mut self) -> Vec<OverflowStep> {
-        self.steps.take_overflow()
-    }
-
-    /// See [`StepLedger::overflow_series`].
-    pub(super) fn step_overflow_series(&self) -> OverflowSeries {
-        self.steps.overflow_series(self.id)
     }
 
     /// Which steps speak for the device.

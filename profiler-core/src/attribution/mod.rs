@@ -133,7 +133,7 @@ impl Attributor {
     /// remembered. They are noted from the first time on, so ask when a device is known and then after each flush.
     pub fn take_step_log(&mut self) -> Vec<(DeviceId, LoggedStep)> {
         let accounts = self.devices.accounts_mut();
-        accounts.flat_map(|account| account.take_step_log().into_iter().map(|step| (account.id(), step))).collect()
+        accounts.flat_map(|account| account.steps.take_log().into_iter().map(|step| (account.id(), step))).collect()
     }
 
     /// Keeps steps that are not remembered any more, until they are [taken](Self::take_step_overflow).
@@ -145,13 +145,15 @@ impl Attributor {
     /// until then.
     pub fn take_step_overflow(&mut self) -> Vec<(DeviceId, OverflowStep)> {
         let accounts = self.devices.accounts_mut();
-        accounts.flat_map(|account| account.take_step_overflow().into_iter().map(|step| (account.id(), step))).collect()
+        accounts
+            .flat_map(|account| account.steps.take_overflow().into_iter().map(|step| (account.id(), step)))
+            .collect()
     }
 
     /// The series of each device that its steps are from.
     #[must_use]
     pub fn step_overflow_series(&self) -> Vec<OverflowSeries> {
-        self.devices.accounts().map(DeviceAccount::step_overflow_series).collect()
+        self.devices.accounts().map(|account| account.steps.overflow_series(account.id())).collect()
     }
 
     /// What is measured begins at `at`: samples of counters from before are left out.
@@ -164,7 +166,7 @@ impl Attributor {
     pub fn push_counters(&mut self, event: &CounterEvent) {
         if matches!(event, CounterEvent::Set(_)) {
             // Roofs will be known, and what nearer ones bring will be asked.
-            self.devices.simulation.keep_events();
+            self.devices.simulation.whatif.keep_events();
         }
         self.devices.counters.take(event);
     }
@@ -189,7 +191,7 @@ impl Attributor {
     ///
     /// [`Simulation::log`]: crate::whatif::Simulation::log
     pub fn log_replay(&mut self, parts: Vec<(u64, u64)>) {
-        self.devices.simulation.log(parts);
+        self.devices.simulation.whatif.log(parts);
     }
 
     /// Keeps the newest events of the simulation, so that it can be asked what shorter kernels bring; see
@@ -197,12 +199,12 @@ impl Attributor {
     ///
     /// [`Simulation::keep_events`]: crate::whatif::Simulation::keep_events
     pub fn keep_simulated_events(&mut self) {
-        self.devices.simulation.keep_events();
+        self.devices.simulation.whatif.keep_events();
     }
 
     /// What was noted since this was last asked.
     pub fn take_replay(&mut self) -> Vec<ReplayedOperation> {
-        self.devices.simulation.take_log()
+        self.devices.simulation.whatif.take_log()
     }
 
     /// Everything that completed before `at` and could be delivered has been pushed: enters what is final.
@@ -252,7 +254,7 @@ impl Attributor {
     /// Gives the what-if simulation up, which costs up to half as much as everything else here: for a client that falls
     /// behind. The accounts go on; there are no ceilings from then on.
     pub fn stop_what_if(&mut self) {
-        self.devices.simulation.stop();
+        self.devices.simulation.whatif.stop();
     }
 
     /// The accounts of every device on which something ran, by ordinal.
@@ -347,7 +349,7 @@ impl Attributor {
     /// Where the prices of tracing are from that [`what_if`](Self::what_if) takes off.
     #[must_use]
     pub fn price_source(&self) -> PriceSource {
-        self.devices.simulation.source()
+        self.devices.simulation.source
     }
 
     /// What the steps of `device` launch in order, and how many steps launched just that. Empty without steps.

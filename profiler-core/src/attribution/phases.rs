@@ -28,11 +28,10 @@ const GAP_CAUSES: usize = 64;
 pub(super) type Causes = FxHashMap<(Leaf, Subject), GapTotals>;
 
 /// From one new kernel to the next.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Phase {
     /// When it began, nanoseconds on the clock of the trace.
     start: u64,
-    /// Operations before it.
     operations_before: u64,
     /// Its time by cause, once it is over.
     leaves: Leaves,
@@ -173,7 +172,6 @@ impl Phases {
         &self.rows[first..]
     }
 
-    /// When start-up ended.
     pub(super) fn steady_start(&self) -> u64 {
         self.steady().first().map_or(0, |row| row.start)
     }
@@ -216,14 +214,7 @@ fn total(a: &Leaves, b: &Leaves) -> Leaves {
 
 impl Phase {
     fn new(start: u64, operations_before: u64) -> Self {
-        Self {
-            start,
-            operations_before,
-            leaves: [0; LEAF_COUNT],
-            causes: Causes::default(),
-            lead: HostLead::default(),
-            link: LinkTime::default(),
-        }
+        Self { start, operations_before, ..Self::default() }
     }
 }
 

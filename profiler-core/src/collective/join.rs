@@ -341,7 +341,6 @@ impl Joiner {
         }
     }
 
-    /// The operations that a kernel did.
     fn operations_of(&mut self, kernel: &Kernel, function: Function) -> Vec<(QueuedOperation, Basis)> {
         // Kernels of a graph have the call that launched the graph.
         if kernel.graph_id == 0
@@ -356,7 +355,6 @@ impl Joiner {
         found.map(|operation| (operation, Basis::Order)).into_iter().collect()
     }
 
-    /// Rows of this communicator and function so far.
     fn count(&mut self, communicator: u64, function: Function) -> u64 {
         let full = self.counted.len() >= COUNTED_LIMIT;
         match self.counted.get_mut(&(communicator, function)) {

@@ -183,7 +183,6 @@ impl StepDetector {
         if optimizers().any(|&(symbol, _)| count(symbol) >= inside.times) { inside.launches } else { period }
     }
 
-    /// Follows steps of `period`.
     fn follow(&mut self, period: u32) {
         self.tracker = Some(Tracker::of_period(period, &self.sequence));
         self.remember_inside(period);
@@ -294,7 +293,6 @@ impl StepDetector {
 
 /// Launches before an expected boundary that are compared with those one period earlier.
 const CONTEXT: u32 = 8;
-/// How many of them must be equal.
 const CONTEXT_EQUAL: u32 = 6;
 
 /// The steps that are being followed: says from launch to launch where they begin.

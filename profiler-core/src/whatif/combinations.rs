@@ -74,7 +74,6 @@ impl StepOf {
 /// See the [module](self).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Combinations {
-    /// The device and the steps that are looked at.
     of: Option<(DeviceId, StepSeries)>,
     others: u64,
     /// All of their steps so far, nanoseconds in each scenario.

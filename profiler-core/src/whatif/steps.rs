@@ -58,7 +58,6 @@ impl StepTimes {
     }
 }
 
-/// The steps of one device.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Steps {
     /// The open step: how far everything had come at its begin.
@@ -118,7 +117,6 @@ impl Steps {
         self.last = None;
     }
 
-    /// The steps of `id` in order.
     pub(super) fn rows(&self, id: StepSeries) -> &[StepTimes] {
         self.series.iter().find(|series| series.id == id).map_or(&[], |series| &series.rows)
     }

@@ -11,7 +11,6 @@ use crate::thresholds::DISPATCH_NANOS;
 
 /// Worlds whose set of removed costs is chosen as the run goes on.
 pub(super) const CHOSEN_COUNT: usize = 3;
-/// All worlds.
 pub(super) const WORLD_COUNT: usize = SCENARIO_COUNT + CHOSEN_COUNT;
 
 /// A set of costs that are gone, each named by the scenario that is without it alone.

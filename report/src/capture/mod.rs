@@ -55,7 +55,6 @@ pub struct Captures {
     kept: Option<Capture>,
     rows: Vec<CaptureRow>,
     beyond_rows: u64,
-    /// Bursts that have ended.
     bursts: Vec<BurstRow>,
     /// Bottlenecks of a run in mode auto.
     changes: Changes,
@@ -71,7 +70,6 @@ pub struct Captures {
     segments_logged: bool,
     /// Parts of the run of which these captures note the replay.
     replay_logged: Vec<(u64, u64)>,
-    /// What was lost so far.
     loss: Loss,
     cost: Option<Cost>,
     utilization: Utilization,

@@ -65,7 +65,6 @@ impl Diff {
 /// Compares two runs of one program.
 ///
 /// # Errors
-///
 /// When they cannot be compared: a run without work, or runs of different programs.
 pub fn compare(a: &Report, b: &Report) -> Result<Diff, Refusal> {
     for (side, report) in [(Side::A, a), (Side::B, b)] {

@@ -130,7 +130,6 @@ impl Prediction {
     }
 }
 
-/// What a representative rests on.
 fn measured(unit: &Representative) -> String {
     let Some((source, median)) = unit.source.zip(unit.median_ns) else {
         return format!("{} for {}", duration(unit.unit_ns), counted(unit.operations, "GPU operation"));

@@ -126,7 +126,6 @@ pub fn judged(runs: &[Run], like: Like) -> Vec<Judged> {
     (0..runs.len()).map(judge).collect()
 }
 
-/// What changed from `before` to `after`.
 fn change(before: &Run, after: &Run, like: Like) -> Result<Change, Unlike> {
     if like.same_host && before.host != after.host {
         return Err(Unlike::Host);

@@ -41,7 +41,6 @@ const SPEED_OF_LIGHT: [&str; 4] = [
     "lts__throughput.avg.pct_of_peak_sustained_elapsed",
 ];
 
-/// How memory is accessed.
 const MEMORY: [&str; 10] = [
     "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",

@@ -31,7 +31,6 @@ pub struct Collectives {
     places: FxHashMap<NameId, CollectiveClass>,
     groups: Vec<RowGroup>,
     rows: Vec<Row>,
-    /// Rows of each device.
     devices: Vec<(DeviceId, u64)>,
     times: FxHashMap<DeviceId, Vec<LeafTime>>,
     times_kept: usize,

@@ -48,7 +48,6 @@ use self::straggler::Search;
 /// Ranks of which every pair is told; of more, each rank tells the 16 that it waited for longest.
 pub const WAITS_SHOWN: usize = 64;
 
-/// Rows of all ranks in memory.
 struct Kept(Vec<RankRows>);
 
 impl RowSource for Kept {
@@ -79,7 +78,6 @@ impl RanksReport {
     /// Compares `ranks`, whose rows `source` gives.
     ///
     /// # Errors
-    ///
     /// Those of the source.
     pub fn compare<S: RowSource>(ranks: &[RankSummary], source: &mut S) -> Result<Self, S::Error> {
         let (hosts, of_ranks) = hosts(ranks);
@@ -125,7 +123,6 @@ impl RanksReport {
         Ok(report)
     }
 
-    /// What is not there to compare.
     fn doubt(&mut self, ranks: &[RankSummary], occasions: &Occasions) {
         let count = self.rows.len();
         if self.clocks.iter().any(|clock| clock.offset_ns.is_none()) {

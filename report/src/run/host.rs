@@ -105,7 +105,6 @@ impl HostReport {
         })
     }
 
-    /// Lines with a cause of `group`.
     pub(super) fn lines_of(&self, group: Group) -> impl Iterator<Item = &LineRow> {
         self.lines.iter().filter(move |row| row.cause.leaf().group() == group)
     }

@@ -213,12 +213,10 @@ impl Page {
         }
     }
 
-    /// Columns of a line.
     pub(crate) const fn columns(&self) -> usize {
         self.columns
     }
 
-    /// What was written.
     pub(crate) fn into_text(self) -> String {
         self.text
     }

@@ -169,7 +169,6 @@ pub fn copies(path: CopyPath, count: u64) -> String {
     }
 }
 
-/// A kind of memory.
 pub(crate) const fn memory_word(kind: MemoryKind) -> &'static str {
     match kind {
         MemoryKind::Unknown => "other",

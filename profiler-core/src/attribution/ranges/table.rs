@@ -116,7 +116,6 @@ struct Slot {
     children: u32,
 }
 
-/// All accounts.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     names: Vec<RangeTally>,

@@ -96,7 +96,6 @@ pub struct BurstPlanner {
     price: f64,
     bursts: u32,
     burst_ns: u64,
-    /// Since when the verdict is open.
     open_since: Option<Timestamp>,
     drifts: bool,
     drift: Drift,

@@ -93,7 +93,6 @@ impl Evidence<'_> {
     }
 }
 
-/// A share in percent.
 pub(super) fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }

@@ -53,7 +53,6 @@ pub struct SampledShare {
 }
 
 impl SampledShare {
-    /// `samples` of `all`.
     fn of(samples: u64, all: u64) -> Self {
         let (low, high) = share_interval(samples, all);
         Self { samples, share: samples as f64 / all.max(1) as f64, low, high }

@@ -7,7 +7,6 @@ use crate::kernels::StallReason;
 use crate::text_format::{Page, Paint, Style, counted, duration, percent, printable, shortened, wrapped, wrapped_as};
 use crate::words;
 
-/// Functions that are shown.
 const FUNCTIONS: usize = 5;
 /// Lines, or instructions, of a function that are shown.
 const ROWS: usize = 10;
@@ -131,7 +130,6 @@ fn one(out: &mut Page, number: usize, function: &FunctionSource) {
     }
 }
 
-/// What a reason means, for people.
 fn meaning(reason: &str) -> &'static str {
     let known = crate::kernels::sets::STALL_REASONS.iter().copied().find(|known| *known == reason);
     match (reason, known) {

@@ -13,7 +13,6 @@ pub struct StepMeaning {
 }
 
 impl StepMeaning {
-    /// What one of them is called.
     pub(crate) const fn noun(self) -> &'static str {
         if self.told_by.is_some() { "step" } else { "repeating unit" }
     }

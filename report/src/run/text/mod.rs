@@ -197,7 +197,6 @@ fn inside(steps: &Steps, meaning: StepMeaning) -> String {
     format!(", {} x {} of them in a row", inside.times, inside.launches)
 }
 
-/// What tells that they are steps.
 const fn reason(meaning: StepMeaning) -> &'static str {
     match meaning.told_by {
         Some(ToldBy::Optimizer) => ", with an optimizer",
