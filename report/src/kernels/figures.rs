@@ -9,49 +9,24 @@ use gpuwhy_trace::named;
 use super::DataType;
 use super::sets::{STALL_REASONS, stall_metric};
 
-/// A unit that can be what limits a kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Roof {
-    /// The tensor pipes.
-    Tensor,
-    /// Issuing instructions.
-    Issue,
-    /// Device memory.
-    Dram,
-    /// The L2 cache.
-    L2,
-    /// The L1 cache and shared memory.
-    L1,
+named! {
+    /// A unit that can be what limits a kernel. Where two are equally high, the first of this order counts.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Roof: name words {
+        /// The tensor pipes.
+        Tensor "tensor" "tensor cores",
+        /// Device memory.
+        Dram "dram" "device memory",
+        /// The L2 cache.
+        L2 "l2" "L2 cache",
+        /// The L1 cache and shared memory.
+        L1 "l1" "L1 cache and shared memory",
+        /// Issuing instructions.
+        Issue "issue" "instruction issue",
+    }
 }
 
 impl Roof {
-    /// All of them. Where two are equally high, the first of this order counts.
-    pub const ALL: [Self; 5] = [Self::Tensor, Self::Dram, Self::L2, Self::L1, Self::Issue];
-
-    /// Stable name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Tensor => "tensor",
-            Self::Issue => "issue",
-            Self::Dram => "dram",
-            Self::L2 => "l2",
-            Self::L1 => "l1",
-        }
-    }
-
-    /// Words for people.
-    #[must_use]
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::Tensor => "tensor cores",
-            Self::Issue => "instruction issue",
-            Self::Dram => "device memory",
-            Self::L2 => "L2 cache",
-            Self::L1 => "L1 cache and shared memory",
-        }
-    }
-
     /// The metric of its use, percent of its peak over the elapsed cycles.
     #[must_use]
     pub const fn metric(self) -> &'static str {
