@@ -6,7 +6,7 @@
 use gpuwhy_report::kernels::{KernelView, Roof};
 use gpuwhy_report::run::{KernelRow, Report};
 
-use crate::expectations::list;
+use crate::run_rules::list;
 
 /// Whether kernels with `name` in their names use at least the part `least` of the peak of `unit`.
 pub(crate) fn uses_at_least(report: &Report, name: &str, unit: Roof, least: f64) -> Result<(), String> {

@@ -232,5 +232,5 @@ fn the_long_report_has_the_tables_and_the_first_screen_has_not() {
     let by_range = section("== kernel time by range (exact; with the ranges inside)");
     assert!(by_range.contains("1.5 ms 100.00        11  epoch: gemm"), "{by_range}");
     assert!(section("== kernel time by library").contains("unknown or its own"));
-    assert!(!report.full_within(0, gpuwhy_report::text_format::Style::default()).contains("== kernel time"));
+    assert!(!report.full_with_kernels(0).contains("== kernel time"));
 }

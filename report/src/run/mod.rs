@@ -115,8 +115,13 @@ impl Report {
         self.full_within(usize::MAX, Style::default())
     }
 
-    /// As [`full`](Self::full), with at most `kernels` rows in the table of kernels of each device, and in this style. The
-    /// tables have a fixed width.
+    /// As [`full`](Self::full), with at most `kernels` rows in the table of kernels of each device.
+    #[must_use]
+    pub fn full_with_kernels(&self, kernels: usize) -> String {
+        self.full_within(kernels, Style::default())
+    }
+
+    /// As [`full_with_kernels`](Self::full_with_kernels), in this style. The tables have a fixed width.
     #[must_use]
     pub fn full_within(&self, kernels: usize, style: Style) -> String {
         text::full(self, kernels, style)
