@@ -24,7 +24,6 @@ macro_rules! losses {
 
         impl Loss {
             /// All counters, in the order of the JSON and of the trace.
-            #[must_use]
             pub fn kinds(&self) -> [LossKind; [$(stringify!($counter)),*].len()] {
                 [$(LossKind {
                     name: stringify!($counter),
@@ -39,13 +38,11 @@ macro_rules! losses {
             }
 
             /// What was lost since the counters stood at `earlier`.
-            #[must_use]
             pub const fn since(&self, earlier: &Self) -> Self {
                 Self { $($counter: self.$counter.saturating_sub(earlier.$counter),)* }
             }
 
             /// Records that were dropped, by whomever.
-            #[must_use]
             pub const fn dropped(&self) -> u64 {
                 self.dropped_by_cupti.saturating_add(self.dropped_by_gpuwhy)
             }

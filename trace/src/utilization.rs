@@ -33,7 +33,6 @@ pub enum Absence {
 
 impl Absence {
     /// Words for a report.
-    #[must_use]
     pub fn words(self) -> String {
         match self {
             Self::NoLibrary => "there is no libnvidia-ml.so.1".to_owned(),
@@ -76,7 +75,6 @@ named! {
 
 impl Counter {
     /// Whether its total is in bytes, and not in nanoseconds.
-    #[must_use]
     pub const fn is_traffic(self) -> bool {
         matches!(self, Self::PcieSent | Self::PcieReceived | Self::NvlinkSent | Self::NvlinkReceived)
     }
@@ -108,7 +106,6 @@ impl Total {
     }
 
     /// The mean: a share, or bytes a nanosecond (10^9 bytes a second). `None` when it was never read.
-    #[must_use]
     pub fn mean(self) -> Option<f64> {
         (self.over_ns > 0).then(|| self.sum as f64 / self.over_ns as f64)
     }
@@ -145,7 +142,6 @@ impl DeviceUtilization {
     }
 
     /// The mean of a counter; see [`Total::mean`].
-    #[must_use]
     pub fn counter(&self, counter: Counter) -> Option<f64> {
         self.counters[counter as usize].mean()
     }
@@ -187,19 +183,16 @@ impl Utilization {
     }
 
     /// Whether there is neither a reading nor a reason for none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.absence.is_none() && self.devices.is_empty()
     }
 
     /// The mean share of time in which kernels or copies ran, over the devices that have that gauge.
-    #[must_use]
     pub fn busy(&self) -> Option<f64> {
         mean(self.devices.iter().filter_map(|device| device.busy.mean()))
     }
 
     /// The mean of a counter over the devices that have it.
-    #[must_use]
     pub fn counter(&self, counter: Counter) -> Option<f64> {
         mean(self.devices.iter().filter_map(|device| device.counter(counter)))
     }

@@ -60,7 +60,6 @@ named! {
 
 impl HostCause {
     /// Why a thread in this state is off the cores, as far as the state alone tells.
-    #[must_use]
     pub const fn of(state: ThreadState) -> Self {
         match state {
             ThreadState::Futex => Self::Lock,
@@ -76,7 +75,6 @@ impl HostCause {
     }
 
     /// The leaf of idle device time with this cause.
-    #[must_use]
     pub const fn leaf(self) -> Leaf {
         match self {
             Self::Code | Self::GarbageCollection => Leaf::HostCpu,

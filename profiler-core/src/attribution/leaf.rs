@@ -81,7 +81,6 @@ pub type Leaves = [u64; LEAF_COUNT];
 
 impl Leaf {
     /// The question this leaf belongs to.
-    #[must_use]
     pub const fn group(self) -> Group {
         match self {
             Self::Compute => Group::GpuCompute,
@@ -107,7 +106,6 @@ impl Leaf {
     }
 
     /// Whether something was running on the device.
-    #[must_use]
     pub const fn is_busy(self) -> bool {
         (self as usize) < BUSY_COUNT
     }
@@ -123,7 +121,6 @@ impl Leaf {
     }
 
     /// What kind of work this is, for the overlap matrix; `None` for the idle leaves.
-    #[must_use]
     pub const fn work(self) -> Option<Work> {
         match self {
             Self::Compute => Some(Work::Compute),
@@ -184,7 +181,6 @@ named! {
 
 impl Group {
     /// Nanoseconds of this group in `leaves`.
-    #[must_use]
     pub fn total(self, leaves: &Leaves) -> u64 {
         Leaf::ALL.iter().filter(|leaf| leaf.group() == self).map(|&leaf| leaves[leaf as usize]).sum()
     }

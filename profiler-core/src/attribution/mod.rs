@@ -81,7 +81,6 @@ pub struct Attributor {
 
 impl Attributor {
     /// Knows nothing yet.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -151,7 +150,6 @@ impl Attributor {
     }
 
     /// The series of each device that its steps are from.
-    #[must_use]
     pub fn step_overflow_series(&self) -> Vec<OverflowSeries> {
         self.devices.accounts().map(|account| account.steps.overflow_series(account.id())).collect()
     }
@@ -229,7 +227,6 @@ impl Attributor {
     }
 
     /// Whether, as of the last flush, a launch was known whose device work has neither come nor been given up.
-    #[must_use]
     pub fn awaits_work(&self) -> bool {
         self.awaits_work
     }
@@ -268,7 +265,6 @@ impl Attributor {
     }
 
     /// Memory that was allocated while measuring and how much of it is held; empty unless it was recorded.
-    #[must_use]
     pub fn holdings(&self) -> &Holdings {
         self.host.memory.holdings()
     }
@@ -279,13 +275,11 @@ impl Attributor {
     }
 
     /// Host samples at the threads that launched, summed.
-    #[must_use]
     pub fn sample_totals(&self) -> SampleTotals {
         self.host.threads.sample_totals()
     }
 
     /// The line that a [`Subject::Host`] names.
-    #[must_use]
     pub fn host_line(&self, id: LineId) -> Option<&HostLine> {
         self.host.stacks.line(id)
     }
@@ -301,26 +295,22 @@ impl Attributor {
     }
 
     /// Where the samples of all threads went.
-    #[must_use]
     pub fn launch_sample_counts(&self) -> LaunchSampleCounts {
         self.host.launch_sample_counts()
     }
 
     /// Ranges by name, with what ran and idled in them.
-    #[must_use]
     pub fn ranges(&self) -> Vec<(RangeTally, RangeInside)> {
         self.ranges.rows()
     }
 
     /// What of the ranges could not be placed, and how many are open.
-    #[must_use]
     pub fn range_counts(&self) -> (RangeCounts, u64) {
         (self.ranges.counts(), self.ranges.open())
     }
 
     /// What the program could gain at most, by the simulation where it can be believed, else by the accounts of
     /// `device` after start-up. `None` for a device on which nothing ran.
-    #[must_use]
     pub fn what_if(&self, device: DeviceId) -> Option<WhatIf> {
         let account = &self.devices.timeline(device)?.account;
         self.devices.simulation.what_if(account)
@@ -341,43 +331,36 @@ impl Attributor {
     }
 
     /// Hardware counters and gauges.
-    #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.devices.counters
     }
 
     /// Where the prices of tracing are from that [`what_if`](Self::what_if) takes off.
-    #[must_use]
     pub fn price_source(&self) -> PriceSource {
         self.devices.simulation.source
     }
 
     /// What the steps of `device` launch in order, and how many steps launched just that. Empty without steps.
-    #[must_use]
     pub fn step_sequence(&self, device: DeviceId) -> (&[StepOperation], u64) {
         self.devices.timeline(device).map_or((&[], 0), |timeline| timeline.sequence().places())
     }
 
     /// What the launches on `device` say of steps of so many launches; `None` for a device on which nothing ran.
-    #[must_use]
     pub fn step_facts(&self, device: DeviceId, period: u32) -> Option<PeriodFacts> {
         self.devices.timeline(device).map(|timeline| timeline.facts(period))
     }
 
     /// From the first begin to the last end of any record with times, nanoseconds.
-    #[must_use]
     pub fn observed_ns(&self) -> u64 {
         self.delivery.observed_ns()
     }
 
     /// The newest flush mark, and the nanoseconds from the one before it: 0 before there are two.
-    #[must_use]
     pub fn last_flush(&self) -> Option<(Timestamp, u64)> {
         self.delivery.last_flush
     }
 
     /// Counts of what came and what is doubtful. Loss, end and damage are not known here and stay empty.
-    #[must_use]
     pub fn completeness(&self) -> Completeness {
         let beyond = self.devices().map(|account| account.statistics.kernel_table_overflow()).sum();
         Completeness {

@@ -291,38 +291,32 @@ impl HostLead {
     }
 
     /// Launches that were looked at.
-    #[must_use]
     pub fn launches(&self) -> u64 {
         self.leads.count()
     }
 
     /// Of them, those that returned when the device had run dry: their lead is 0.
-    #[must_use]
     pub fn late(&self) -> u64 {
         self.late
     }
 
     /// The lower median of all leads, within 1.6 %, nanoseconds.
-    #[must_use]
     pub fn median_ns(&self) -> u64 {
         self.leads.median()
     }
 
     /// The least lead, nanoseconds.
-    #[must_use]
     pub fn min_ns(&self) -> u64 {
         self.leads.min()
     }
 
     /// Calls launching one kernel that lasted over 50 us and left the device with work for longer than that: the queue
     /// was full. Launching takes 2 to 10 us.
-    #[must_use]
     pub fn held_back(&self) -> u64 {
         self.held_back
     }
 
     /// Their time, nanoseconds. It is back-pressure of a busy device, not a cost of launching.
-    #[must_use]
     pub fn held_back_ns(&self) -> u64 {
         self.held_back_ns
     }

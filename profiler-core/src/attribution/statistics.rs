@@ -147,7 +147,6 @@ impl DeviceStatistics {
     }
 
     /// Kernels (not names) in the shared row.
-    #[must_use]
     pub fn kernel_table_overflow(&self) -> u64 {
         self.kernel_table_overflow
     }

@@ -399,7 +399,6 @@ impl Joiner {
     }
 
     /// The communicators that are known, by number.
-    #[must_use]
     pub fn communicators(&self) -> Vec<Communicator> {
         let mut all: Vec<_> = self.communicators.values().copied().collect();
         all.sort_unstable_by_key(|communicator| communicator.number);
@@ -407,13 +406,11 @@ impl Joiner {
     }
 
     /// What did not become a row, or only half of one.
-    #[must_use]
     pub const fn unjoined(&self) -> Unjoined {
         self.unjoined
     }
 
     /// Whether anything communicated, or the plugin said so.
-    #[must_use]
     pub const fn is_active(&self) -> bool {
         self.active
     }

@@ -95,7 +95,6 @@ pub struct Collective {
 
 impl Collective {
     /// How long its kernel ran, nanoseconds. With one rank alone: waiting for other ranks and moving data.
-    #[must_use]
     pub const fn duration_ns(&self) -> u64 {
         self.end.since(self.start)
     }

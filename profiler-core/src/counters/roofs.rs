@@ -60,7 +60,6 @@ named! {
 
 impl Roof {
     /// The metric that says how near it is.
-    #[must_use]
     pub const fn metric(self) -> Metric {
         match self {
             Self::Tensor => Metric::Tensor,
@@ -114,7 +113,6 @@ impl KernelLimits {
         Self { parts: [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0], roof: None, active: None, clock_hz: None, own: false };
 
     /// Of a kernel whose counters are in `estimates`, as [`Activity::Kernel`].
-    #[must_use]
     pub fn of(activity: Activity, estimates: &Estimates, set: &MetricSet) -> Self {
         let value = |metric| estimates.get(set, activity, metric);
         let own = matches!(activity, Activity::Kernel(config) if estimates.tells(config));
@@ -153,7 +151,6 @@ impl KernelLimits {
     }
 
     /// How much of its time remains if it ran at [`REACHABLE`] of its nearest roof, at the same clock, 0 to 1.
-    #[must_use]
     pub fn at_roof(&self, reachable: f64) -> f64 {
         self.roof.map_or(1.0, |(_, used, _)| (used / reachable).clamp(0.0, 1.0))
     }
@@ -172,7 +169,6 @@ pub struct Weighed {
 
 impl Weighed {
     /// With what `geometry` says.
-    #[must_use]
     pub fn new(limits: KernelLimits, nanos: u64, geometry: Option<&Geometry>) -> Self {
         Self { limits, nanos, grid: geometry.map(|of| (of.tail_loss, of.empty_multiprocessors())) }
     }
@@ -192,7 +188,6 @@ pub struct Division {
 
 impl Division {
     /// The same proportions of `total` nanoseconds.
-    #[must_use]
     pub fn of(&self, total: u64) -> Self {
         let times = whole(total, &self.times.map(|nanos| nanos as f64));
         let idle = |of: &LimitTimes| of[Limit::IdleMultiprocessors as usize];
@@ -205,7 +200,6 @@ impl Division {
 ///
 /// Use of units adds up over kernels that run at once, so the parts at a roof keep their length, and what is left of
 /// `total` is idle or latency.
-#[must_use]
 pub fn divide(total: u64, kernels: &[Weighed]) -> Division {
     let all: f64 = kernels.iter().map(|kernel| kernel.nanos as f64).sum();
     if all <= 0.0 {
@@ -257,7 +251,6 @@ pub fn divide(total: u64, kernels: &[Weighed]) -> Division {
 }
 
 /// `total` in the proportions of `sums`, to the nanosecond (largest remainders).
-#[must_use]
 pub fn whole(total: u64, sums: &[f64; Limit::ALL.len()]) -> LimitTimes {
     let all: f64 = sums.iter().sum();
     let mut times = LimitTimes::default();

@@ -145,13 +145,11 @@ impl StepDetector {
     }
 
     /// What is published: how steps are found, and the launches of one (about, for an anchor).
-    #[must_use]
     pub fn published(&self) -> Option<(StepSource, u32)> {
         self.tracker.as_ref().map(|tracker| (tracker.source(), tracker.period))
     }
 
     /// What is known of steps of so many launches.
-    #[must_use]
     pub fn facts(&self, period: u32) -> PeriodFacts {
         let inside = self.insides.iter().rev().find(|(of, _)| *of == period).and_then(|(_, inside)| *inside);
         PeriodFacts { period, waits: self.waits.comes_each(period), inside }

@@ -99,7 +99,6 @@ impl ScenarioKind {
     }
 
     /// Whether a cost of the program is gone in it, and not only tracing.
-    #[must_use]
     pub const fn is_change(self) -> bool {
         !matches!(self, Self::Base | Self::Untraced)
     }

@@ -40,7 +40,6 @@ pub struct StepTimes {
 
 impl StepTimes {
     /// How far the base simulation is off, as a part of the real time, without sign.
-    #[must_use]
     pub fn base_error(&self) -> f64 {
         self.error as f64 / self.real as f64
     }

@@ -28,7 +28,6 @@ impl View<'_> {
 }
 
 /// Judges what `witnesses` say.
-#[must_use]
 pub fn judge(witnesses: &[Witness]) -> HangReport {
     let mut runs: BTreeMap<&str, Vec<&Witness>> = BTreeMap::new();
     for witness in witnesses {

@@ -62,7 +62,6 @@ const GRAPH_SHARE: f64 = 0.5;
 
 impl Candidate {
     /// Why it must not be measured; `None` when it may be.
-    #[must_use]
     pub fn excluded(&self) -> Option<Excluded> {
         let name = self.name.to_ascii_lowercase();
         if self.communication || COMMUNICATING.iter().any(|word| name.contains(word)) {
@@ -97,7 +96,6 @@ pub struct Choice {
 
 /// The `most` kernels that are worth most, and the excluded ones that would have been among them. Considers
 /// only kernels of which `is_wanted` accepts the demangled or the mangled name.
-#[must_use]
 pub fn choose(
     candidates: &[Candidate],
     most: usize,

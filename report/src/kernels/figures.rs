@@ -28,7 +28,6 @@ named! {
 
 impl Roof {
     /// The metric of its use, percent of its peak over the elapsed cycles.
-    #[must_use]
     pub const fn metric(self) -> &'static str {
         match self {
             Self::Tensor => "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed",
@@ -41,7 +40,6 @@ impl Roof {
 
     /// The metric of its busiest part, percent, where [`Roof::metric`] counts one part of several: NVIDIA's throughput
     /// of the unit, which takes more passes. That of L1 is over the cycles in which a multiprocessor was active.
-    #[must_use]
     pub const fn throughput(self) -> Option<&'static str> {
         match self {
             Self::L2 => Some("lts__throughput.avg.pct_of_peak_sustained_elapsed"),
@@ -80,7 +78,6 @@ pub struct StallReason {
 
 impl StallReason {
     /// What it means and what helps, for people. The meanings are those of NVIDIA's metric reference.
-    #[must_use]
     pub fn words(&self) -> &'static str {
         match self.reason {
             "barrier" => "waiting for other warps of the block at a barrier",
@@ -205,7 +202,6 @@ fn ratio(part: Option<f64>, whole: Option<f64>) -> Option<f64> {
 
 impl Figures {
     /// Those of `profile`.
-    #[must_use]
     pub fn of(profile: &KernelProfile) -> Self {
         let value = |name: &str| profile.value(name);
         let duration_ns = value("gpu__time_duration.sum").filter(|&nanos| nanos > 0.0);
@@ -243,21 +239,18 @@ impl Figures {
 
     /// The part of the instructions that no measured pipe executed: branches, uniform and FP64 instructions and others.
     /// `None` unless all of [`Pipe::ALL`] were measured.
-    #[must_use]
     pub fn other_pipes(&self) -> Option<f64> {
         let known: f64 = self.pipes.iter().map(|&(_, share)| share).sum();
         (self.pipes.len() == Pipe::ALL.len()).then(|| (1.0 - known).max(0.0))
     }
 
     /// Use of one unit.
-    #[must_use]
     pub fn roof(&self, roof: Roof) -> Option<f64> {
         let place = Roof::ALL.iter().position(|&other| other == roof)?;
         self.roofs[place]
     }
 
     /// The unit that is used most, and how much of it.
-    #[must_use]
     pub fn nearest_roof(&self) -> Option<(Roof, f64)> {
         let known = Roof::ALL.into_iter().zip(self.roofs).filter_map(|(roof, share)| Some((roof, share?)));
         // `max_by` takes the last of equals, so the order is turned around.

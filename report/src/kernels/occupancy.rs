@@ -39,7 +39,6 @@ pub struct Reduction {
 }
 
 /// The reductions that pay, each taken alone; empty where the limits of warps or blocks are reached.
-#[must_use]
 pub fn reductions(config: &LaunchConfig, room: &Multiprocessors) -> Vec<Reduction> {
     let Some(now) = Geometry::of(config, room) else { return Vec::new() };
     let better =

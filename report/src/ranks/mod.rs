@@ -63,7 +63,6 @@ impl RowSource for Kept {
 
 impl RanksReport {
     /// Compares `ranks`, with their rows in memory.
-    #[must_use]
     pub fn of(ranks: &[RankTrace<'_>]) -> Self {
         let mut kept = Kept(ranks.iter().map(|rank| rank.collectives.rows()).collect());
         let summaries: Vec<RankSummary> = ranks
@@ -182,20 +181,17 @@ impl RanksReport {
     }
 
     /// The comparison as text, at most 100 columns.
-    #[must_use]
     pub fn text(&self) -> String {
         self.text_within(Style::default())
     }
 
     /// As [`text`](Self::text), in this style; the table has a fixed width.
-    #[must_use]
     pub fn text_within(&self, style: Style) -> String {
         text::text(self, style)
     }
 
     /// What to add to the times of each rank, nanoseconds, to bring them to the clock of the first in the middle of the
     /// run; 0 where nothing is known.
-    #[must_use]
     pub fn shifts(&self) -> Vec<i64> {
         let shift = |row: &RankRow| self.clocks.iter().find(|clock| clock.host == row.host)?.offset_ns;
         self.rows.iter().map(|row| shift(row).unwrap_or_default()).collect()

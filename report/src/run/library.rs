@@ -51,7 +51,6 @@ named! {
 
 impl Library {
     /// The library of a kernel, told by its name, mangled or not; `None` when no rule knows it.
-    #[must_use]
     pub fn of_kernel(name: &str) -> Option<Self> {
         let readable = demangled(name);
         let nested;
@@ -69,7 +68,6 @@ impl Library {
 
     /// The library that a loaded file belongs to, by the file's name: `libcublasLt.so.12` is cuBLAS. `None` for files
     /// of the CUDA runtime and driver, which every launch goes through, and for any other.
-    #[must_use]
     pub fn of_file(file: &str) -> Option<Self> {
         let name = file.rsplit('/').next().unwrap_or(file);
         FILES.iter().find(|(prefix, _)| name.starts_with(prefix)).map(|&(_, library)| library)

@@ -41,7 +41,6 @@ impl Report {
     }
 
     /// The fields of the answer to `live` that come from the records. At most 64 kB, whatever the program does.
-    #[must_use]
     pub fn live_state(&self) -> Object {
         let verdict = &self.verdict;
         let (group, share) = verdict.live;

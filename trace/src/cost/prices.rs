@@ -32,13 +32,11 @@ macro_rules! prices {
 
         impl Prices {
             /// In the order of [`NAMES`].
-            #[must_use]
             pub const fn to_array(self) -> [u32; NAMES.len()] {
                 [$(self.$price),*]
             }
 
             /// From the order of [`NAMES`]; more than [`LARGEST`] becomes that.
-            #[must_use]
             pub fn from_array(prices: [u32; NAMES.len()]) -> Self {
                 let [$($price),*] = prices.map(|price| price.min(LARGEST));
                 Self { $($price),* }
@@ -129,7 +127,6 @@ pub const TABLE: Prices = Prices {
 impl Prices {
     /// The prices for the devices of `dictionary`, and where they are from: of what was measured on this machine, if
     /// that is of the first device that has a name, else of the table. One process has GPUs of one model nearly always.
-    #[must_use]
     pub fn of(measured: &[Calibration], dictionary: &Dictionary) -> (Self, PriceSource) {
         let mut names = dictionary.devices().iter().map(|device| device.name.as_str());
         match names.find(|name| !name.is_empty()) {

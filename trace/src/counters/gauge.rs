@@ -65,7 +65,6 @@ named! {
 
 impl Throttle {
     /// Its bit in a mask.
-    #[must_use]
     pub const fn bit(self) -> u64 {
         self as u64
     }

@@ -37,7 +37,6 @@ pub struct Block {
 
 impl Block {
     /// The memory that it takes, about, bytes. Texts count: a name of megabytes is packed into a few hundred bytes.
-    #[must_use]
     pub fn memory(&self) -> usize {
         size_of::<Self>()
             + match &self.content {
@@ -124,13 +123,11 @@ impl<R: Read> BlockReader<R> {
     }
 
     /// What was missing or unreadable so far.
-    #[must_use]
     pub fn damage(&self) -> &Damage {
         &self.source.damage
     }
 
     /// How far reading has come, bytes.
-    #[must_use]
     pub fn offset(&self) -> u64 {
         self.source.offset()
     }

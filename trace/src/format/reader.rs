@@ -71,19 +71,16 @@ impl Assembly {
     }
 
     /// Who was traced.
-    #[must_use]
     pub fn session(&self) -> &ProcessInfo {
         &self.session
     }
 
     /// Everything that the events given so far refer to.
-    #[must_use]
     pub fn dictionary(&self) -> &Dictionary {
         &self.rebuilt.dictionary
     }
 
     /// What was missing or unreadable so far, on top of what the reader of the blocks met.
-    #[must_use]
     pub fn damage(&self, blocks: &Damage) -> Damage {
         blocks.with(&self.rejected)
     }
@@ -123,19 +120,16 @@ impl<R: Read> TraceReader<R> {
     }
 
     /// Who was traced.
-    #[must_use]
     pub fn session(&self) -> &ProcessInfo {
         self.assembly.session()
     }
 
     /// Everything that the events read so far refer to.
-    #[must_use]
     pub fn dictionary(&self) -> &Dictionary {
         self.assembly.dictionary()
     }
 
     /// What was missing or unreadable so far.
-    #[must_use]
     pub fn damage(&self) -> Damage {
         self.assembly.damage(self.blocks.damage())
     }

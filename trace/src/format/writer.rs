@@ -240,13 +240,11 @@ impl<W: Write> TraceWriter<W> {
     }
 
     /// Bytes that the sink took.
-    #[must_use]
     pub fn bytes_written(&self) -> u64 {
         self.bytes_written
     }
 
     /// Records that were pushed and went down with a write that failed.
-    #[must_use]
     pub fn rows_lost(&self) -> u64 {
         self.rows_lost
     }

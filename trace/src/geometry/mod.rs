@@ -54,7 +54,6 @@ pub struct Geometry {
 
 impl Geometry {
     /// How `config` fills `device`; `None` when the record has no shape, or one that does not fit the device.
-    #[must_use]
     pub fn of(config: &LaunchConfig, device: &Multiprocessors) -> Option<Self> {
         let product = |of: [u32; 3]| of.into_iter().try_fold(1u64, |product, n| product.checked_mul(u64::from(n)));
         let blocks = product(config.grid).filter(|&blocks| blocks > 0)?;
@@ -86,7 +85,6 @@ impl Geometry {
     }
 
     /// Multiprocessors without a block, as a part of all.
-    #[must_use]
     pub fn empty_multiprocessors(&self) -> f64 {
         1.0 - self.sm_efficiency
     }

@@ -29,7 +29,6 @@ named! {
 
 impl Trigger {
     /// Whether mode auto began it: a burst.
-    #[must_use]
     pub const fn is_burst(self) -> bool {
         matches!(self, Self::Open | Self::Drift)
     }

@@ -28,7 +28,6 @@ named! {
 
 impl ManagedKind {
     /// Whether pages moved.
-    #[must_use]
     pub const fn is_migration(self) -> bool {
         matches!(self, Self::HostToDevice | Self::DeviceToHost | Self::DeviceToDevice)
     }
@@ -61,7 +60,6 @@ impl ManagedEvent {
     pub const HOST: DeviceId = DeviceId(u32::MAX);
 
     /// The device that it is about: where pages went, unless to the host. `None` for a fault of the host.
-    #[must_use]
     pub fn device(&self) -> Option<DeviceId> {
         [self.destination, self.source].into_iter().find(|&device| device != Self::HOST)
     }

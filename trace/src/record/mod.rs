@@ -74,7 +74,6 @@ impl Record {
 
     /// Place of its kind in [`KINDS`](Self::KINDS).
     #[inline]
-    #[must_use]
     pub const fn kind(&self) -> usize {
         match self {
             Self::Kernel(_) => 0,
@@ -93,7 +92,6 @@ impl Record {
 
     /// Begin and end, which are the same for what happens at one moment; `None` for a record without times.
     #[inline]
-    #[must_use]
     pub const fn span(&self) -> Option<(Timestamp, Timestamp)> {
         Some(match self {
             Self::Kernel(row) => (row.start, row.end),
@@ -113,7 +111,6 @@ impl Record {
     /// The API call that it is, or that it comes from; `None` for kinds that come from no call. The id may be 0: not
     /// known.
     #[inline]
-    #[must_use]
     pub const fn correlation(&self) -> Option<CorrelationId> {
         Some(match self {
             Self::Kernel(row) => row.correlation,
@@ -130,7 +127,6 @@ impl Record {
 
     /// What kernels, copies and memsets have in common; `None` for what ran on no device.
     #[inline]
-    #[must_use]
     pub fn device_work(&self) -> Option<DeviceWork> {
         match self {
             Self::Kernel(row) => Some(row.into()),

@@ -16,7 +16,6 @@ const STALLS: usize = 4;
 const PLACE: usize = 32;
 
 /// The page of `report`; `sass` tells whether instructions could be put into words.
-#[must_use]
 pub fn source_text(report: &SourceReport, sass: bool, style: Style) -> String {
     let mut out = Page::new(style);
     if report.outcomes.is_empty() {

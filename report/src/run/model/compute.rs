@@ -60,19 +60,16 @@ pub struct ComputeSplit {
 
 impl ComputeSplit {
     /// Summed duration of one class, nanoseconds.
-    #[must_use]
     pub fn time(&self, class: GridClass) -> u64 {
         self.classes[class as usize]
     }
 
     /// Summed duration of all classes, nanoseconds.
-    #[must_use]
     pub fn total(&self) -> u64 {
         self.classes.iter().copied().fold(0, u64::saturating_add)
     }
 
     /// Part of the kernels' time that is of `class`, 0 to 1.
-    #[must_use]
     pub fn share(&self, class: GridClass) -> f64 {
         self.time(class) as f64 / self.total().max(1) as f64
     }

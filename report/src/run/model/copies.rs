@@ -24,7 +24,6 @@ pub struct CopyRow {
 
 impl CopyRow {
     /// Bytes by summed duration, in 10^9 bytes per second; 0 without duration. Bytes per nanosecond are the same.
-    #[must_use]
     pub fn gigabytes_per_second(&self) -> f64 {
         if self.durations.total() == 0 { 0.0 } else { self.bytes as f64 / self.durations.total() as f64 }
     }

@@ -31,7 +31,6 @@ pub struct Sequence {
 
 impl Sequence {
     /// Name of a place.
-    #[must_use]
     pub fn name(&self, place: usize) -> &str {
         self.places.get(place).and_then(|(index, _)| self.names.get(*index as usize)).map_or("", String::as_str)
     }

@@ -52,7 +52,6 @@ pub struct PlanStep {
 impl PlanStep {
     /// The gain in words: `about 4.1x faster (3.7x to 4.5x)`, or `more than 10x faster`; of later fixes than the first
     /// one `faster in all`.
-    #[must_use]
     pub fn gain(&self, is_first: bool) -> String {
         let gain = faster(self.speedup, Some(self.interval));
         if is_first { gain } else { gain.replacen(" faster", " faster in all", 1) }
