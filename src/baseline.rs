@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 
 /// Renews the file instead of judging by it.
 const BLESS: &str = "GPUWHY_BLESS";
-/// Version of the file.
 const VERSION: u32 = 1;
 
 /// Tests of a process run side by side and renew the same file.

@@ -18,10 +18,9 @@ use profiler_core::attribution::api::{ApiClass, without_suffix};
 use profiler_core::attribution::leaf::Group;
 
 use crate::baseline::Baseline;
+use crate::run_rules::list;
 use crate::{kernel_rules, run_rules};
 
-/// Rows of a table that a failure shows.
-const SHOWN: usize = 5;
 /// Characters of a kernel's name that a list shows.
 const NAME: usize = 80;
 /// Beginnings of the functions that allocate, without `cuda` or `cu`. Registering host memory costs as much as
@@ -449,15 +448,6 @@ fn short(name: &str) -> String {
     match name.char_indices().nth(NAME) {
         Some((end, _)) => format!("{}~", &name[..end]),
         None => name.to_owned(),
-    }
-}
-
-pub(crate) fn list(texts: impl Iterator<Item = String>) -> String {
-    let texts: Vec<_> = texts.collect();
-    match texts.len() {
-        0 => "none".to_owned(),
-        count if count <= SHOWN => texts.join("; "),
-        count => format!("{}; and {} more", texts[..SHOWN].join("; "), count - SHOWN),
     }
 }
 

@@ -6,8 +6,7 @@
 use gpuwhy_report::kernels::{KernelView, Roof};
 use gpuwhy_report::run::{KernelRow, Report};
 
-/// Kernels that a failure names.
-const SHOWN: usize = 5;
+use crate::run_rules::list;
 
 /// Whether kernels with `name` in their names use at least the part `least` of the peak of `unit`.
 pub(crate) fn uses_at_least(report: &Report, name: &str, unit: Roof, least: f64) -> Result<(), String> {
@@ -100,11 +99,7 @@ pub(crate) fn no_spills(report: &Report, name: &str) -> Result<(), String> {
 }
 
 fn told(failures: Vec<String>) -> Result<(), String> {
-    match failures.len() {
-        0 => Ok(()),
-        count if count <= SHOWN => Err(failures.join("; ")),
-        count => Err(format!("{}; and {} more", failures[..SHOWN].join("; "), count - SHOWN)),
-    }
+    if failures.is_empty() { Ok(()) } else { Err(list(failures.into_iter())) }
 }
 
 fn is_named(view: &KernelView, part: &str) -> bool {

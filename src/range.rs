@@ -15,7 +15,6 @@ use nvtx_sys::program::{Initialize, Program};
 use crate::session::fork;
 use crate::session::functions::Collector;
 
-/// What NVTX loads.
 const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
 /// The copy of NVTX that the collector listens to.
 const COLLECTOR: Program<0> = Program;

@@ -8,12 +8,12 @@ use gpuwhy_report::text_format::duration;
 use profiler_core::attribution::leaf::{Group, Leaf};
 
 use crate::baseline::Baseline;
-use crate::expectations::list;
 
 /// What a baseline calls the step.
 const STEP: &str = "step";
+/// Rows of a table that a failure shows.
+const SHOWN: usize = 5;
 
-/// The names of causes.
 pub(crate) fn names(groups: &[Group], between: &str) -> String {
     groups.iter().map(|group| group.name()).collect::<Vec<_>>().join(between)
 }
@@ -131,4 +131,13 @@ fn longer(device: &DeviceReport, median: u64, seen: u64, limit: u64, basis: &str
     }
     let (median, limit, device) = (duration(median), duration(limit), device.device.id.0);
     Err(format!("device {device}: median step {median} of {seen}, at most {limit}{basis} expected"))
+}
+
+pub(crate) fn list(texts: impl Iterator<Item = String>) -> String {
+    let texts: Vec<_> = texts.collect();
+    match texts.len() {
+        0 => "none".to_owned(),
+        count if count <= SHOWN => texts.join("; "),
+        count => format!("{}; and {} more", texts[..SHOWN].join("; "), count - SHOWN),
+    }
 }

@@ -8,7 +8,6 @@ use serde::Serialize;
 
 /// Stretches of the run: some pixels each.
 const STRETCHES: usize = 400;
-/// Devices that are kept.
 const DEVICES: usize = 64;
 
 /// See the [module](self).
@@ -21,7 +20,6 @@ pub(crate) struct CounterLanes {
     sums: BTreeMap<(DeviceId, Metric), Vec<(f64, u64)>>,
 }
 
-/// The counters of one device.
 #[derive(Debug, Serialize)]
 pub(crate) struct CounterLane {
     device: u32,

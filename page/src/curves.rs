@@ -76,7 +76,6 @@ impl Shown {
     }
 }
 
-/// A curve of the page.
 #[derive(Debug, Serialize)]
 pub(crate) struct Curve {
     device: u32,
@@ -200,7 +199,6 @@ impl Curves {
         }
     }
 
-    /// An operation began.
     pub(crate) fn began(&mut self, device: DeviceId, start: Timestamp, correlation: CorrelationId) {
         let (correlation, begun) = (correlation.0, self.since(start));
         let call = self.calls.get(correlation as usize % CALLS).filter(|call| call.correlation == correlation);

@@ -24,7 +24,6 @@ const WAITING: usize = 1 << 16;
 /// Idle segments among those that wait, at least.
 const WAITING_IDLE: usize = 2 * 4_096;
 
-/// What a device lane is made of.
 #[derive(Debug)]
 pub(crate) struct DeviceLane {
     pub(crate) segments: Lane,

@@ -43,7 +43,7 @@ pub(crate) struct Chunk {
 }
 
 /// One row of the timeline.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Default)]
 pub(crate) struct Lane {
     kind: &'static str,
     device: Option<u32>,
@@ -52,7 +52,6 @@ pub(crate) struct Lane {
     /// Names of the values.
     columns: &'static [&'static str],
     chunks: Vec<Chunk>,
-    /// The block with the sums of the lane.
     pub(crate) sums: Option<BlockId>,
     /// Events, whether or not they are in the page.
     pub(crate) events: u64,
@@ -90,21 +89,7 @@ impl Kept {
 
 impl Lane {
     pub(crate) fn new(kind: &'static str, device: Option<u32>, id: u64, columns: &'static [&'static str]) -> Self {
-        Self {
-            kind,
-            device,
-            id,
-            label: String::new(),
-            columns,
-            chunks: Vec::new(),
-            sums: None,
-            events: 0,
-            embedded: 0,
-            refused: 0,
-            continues: false,
-            split: 0,
-            pending: Vec::new(),
-        }
+        Self { kind, device, id, columns, ..Self::default() }
     }
 
     pub(crate) fn named(mut self, label: String) -> Self {

@@ -52,7 +52,6 @@ use self::sources::Sources;
 /// Writes the page of one run to `out`.
 ///
 /// # Errors
-///
 /// When the trace cannot be read or the page not be written, and when `progress` ends the work.
 pub fn write_report(
     trace: &TraceFile,
@@ -96,7 +95,6 @@ pub fn write_report(
 /// Writes the page of a comparison, `diff` of the runs `a` and `b`, each with its name, to `out`. It has no script.
 ///
 /// # Errors
-///
 /// When the page cannot be written.
 pub fn write_diff(
     diff: &Diff,
@@ -113,7 +111,6 @@ pub fn write_diff(
 /// Writes the page of the ranks of a job: `compared`, and the trace of each in the same order. It has no script.
 ///
 /// # Errors
-///
 /// When a trace cannot be read or the page not be written, and when `progress` ends the work.
 pub fn write_ranks(
     compared: &RanksReport,

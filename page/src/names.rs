@@ -38,7 +38,6 @@ impl NameKind {
     pub(crate) const COUNT: usize = 10;
 }
 
-/// What was interned.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Key {
     Id(NameKind, u32),
@@ -93,17 +92,14 @@ impl Names {
         index
     }
 
-    /// A text as it is.
     pub(crate) fn text(&mut self, kind: NameKind, text: &str) -> u32 {
         self.intern(Key::Text(kind, text.to_owned()), || (text.to_owned(), kind))
     }
 
-    /// A name of the trace as it is.
     pub(crate) fn name(&mut self, kind: NameKind, id: NameId, dictionary: &Dictionary) -> u32 {
         self.intern(Key::Id(kind, id.0), || (dictionary.name(id).to_owned(), kind))
     }
 
-    /// The name of a kernel and what it does.
     pub(crate) fn kernel(&mut self, id: NameId, dictionary: &Dictionary) -> (u32, NameKind) {
         let index = self.intern(Key::Id(NameKind::Compute, id.0), || {
             let raw = dictionary.name(id);
@@ -133,7 +129,6 @@ impl Names {
         (name, kind, entry)
     }
 
-    /// A function of the CUDA API and what it is for.
     pub(crate) fn function(&mut self, id: ApiFunctionId, dictionary: &Dictionary) -> (u32, NameKind) {
         let kind = |raw: &str| match ApiClass::of(raw) {
             class if class.launches() => NameKind::Launch,

@@ -33,7 +33,6 @@ const FEWEST_STRETCHES: usize = 1_024;
 pub(crate) struct Plan {
     /// Nanoseconds since the Unix epoch at which the timeline begins.
     pub(crate) origin: u64,
-    /// How long it is.
     pub(crate) window: u64,
     pub(crate) shown: Option<u32>,
     pub(crate) kept: Kept,

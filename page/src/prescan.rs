@@ -26,7 +26,6 @@ pub(crate) struct Selected {
 }
 
 impl Selected {
-    /// Follows the marks of a trace.
     pub(crate) fn follow(&mut self, mark: CaptureMark) {
         match mark {
             CaptureMark::Begin { number, .. } | CaptureMark::Select { number } => self.number = number,

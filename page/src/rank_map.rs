@@ -21,7 +21,6 @@ pub(crate) struct Column {
     pub(crate) groups: [u64; Group::ALL.len()],
 }
 
-/// The time of one rank.
 #[derive(Debug, Default)]
 pub(crate) struct RankTime {
     devices: BTreeMap<u32, Time>,
@@ -94,7 +93,6 @@ impl RankTime {
         self.shown().map(|time| (time.origin as i64 + self.shift, time.end as i64 + self.shift))
     }
 
-    /// The columns that have time.
     pub(crate) fn columns(&self) -> impl Iterator<Item = Column> {
         let time = self.shown();
         time.into_iter().flat_map(|time| {

@@ -7,7 +7,6 @@ use flate2::read::DeflateDecoder;
 /// The bytes of the block `name` of a page.
 ///
 /// # Errors
-///
 /// When the page has no such block, or it is damaged.
 pub fn block(page: &str, name: &str) -> io::Result<Vec<u8>> {
     let text = text(page, name).ok_or_else(|| io::Error::other(format!("the page has no block {name}")))?;

@@ -50,7 +50,6 @@ pub(crate) struct Recorder<'a> {
     failure: Option<io::Error>,
 }
 
-/// Which lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     Stream(u32, u32),

@@ -36,7 +36,6 @@ pub(crate) struct Excerpt {
     pub(crate) text: Vec<String>,
 }
 
-/// What was read.
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
     pub(crate) excerpts: Vec<Excerpt>,

@@ -76,7 +76,6 @@ impl Sums {
         bytes.0
     }
 
-    /// All time of a key.
     #[cfg(test)]
     pub(crate) fn total(&self, key: usize) -> u64 {
         self.columns[key].iter().sum()

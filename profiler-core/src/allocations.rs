@@ -127,25 +127,21 @@ impl Holdings {
     }
 
     /// The numbers of one place.
-    #[must_use]
     pub fn get(&self, place: MemoryOwner) -> Option<&Holding> {
         self.places.get(&place)
     }
 
     /// Whether there was any event.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
     /// Releases of memory whose allocation is not known.
-    #[must_use]
     pub const fn unknown_releases(&self) -> u64 {
         self.unknown_releases
     }
 
     /// Allocations that found no room among those that are held: their release will be one of those.
-    #[must_use]
     pub const fn table_overflow(&self) -> u64 {
         self.table_overflow
     }

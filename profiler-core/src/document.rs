@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gpuwhy_trace::document::{by_name, document};
+use gpuwhy_trace::document::document;
 
 use crate::attribution::leaf::{Leaf, Leaves};
 use crate::attribution::{HostLead, Spread};
@@ -18,18 +18,6 @@ pub fn leaves(leaves: &Leaves) -> BTreeMap<&'static str, u64> {
 
 /// Steps, their median and the group's mean, nanoseconds.
 struct StepKind(u64, u64, u64);
-
-by_name! {
-    crate::attribution::host_cause::HostCause
-    crate::attribution::leaf::Group
-    Leaf
-    crate::attribution::leaf::Work
-    Basis
-    crate::counters::roofs::Limit
-    crate::steps::StepSource
-    crate::steps::ToldBy
-    crate::whatif::ScenarioKind
-}
 
 document! {
     from: Step {

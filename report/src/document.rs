@@ -2,20 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use gpuwhy_trace::document::by_name;
 use profiler_core::counters::roofs::{Limit, LimitTimes};
 use serde::{Serialize, Serializer};
-
-by_name! {
-    crate::hang::HangKind
-    crate::kernels::DataType
-    crate::kernels::Excluded
-    crate::kernels::Level
-    crate::kernels::Resource
-    crate::run::CopyClass
-    crate::run::RecoverableBy
-    crate::run::library::Library
-}
 
 /// Nanoseconds by name of limit.
 pub(crate) fn limits(times: &LimitTimes) -> BTreeMap<&'static str, u64> {

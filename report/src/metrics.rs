@@ -159,7 +159,6 @@ impl Totals {
 }
 
 /// The fields of the answer to `metrics` that come from the records; the verdict and its share as a display names them.
-#[must_use]
 pub fn state(
     report: &Report,
     (verdict, share): (&'static str, f64),

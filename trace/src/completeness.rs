@@ -57,7 +57,6 @@ pub struct Completeness {
 
 impl Completeness {
     /// Records received, of all kinds.
-    #[must_use]
     pub fn records(&self) -> u64 {
         let work = self.kernels + self.copies + self.memsets + self.api_calls + self.syncs + self.events;
         work + self.overheads + self.ranges + self.samples + self.memory_events + self.managed_events

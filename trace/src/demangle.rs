@@ -11,7 +11,6 @@ use cpp_demangle::{DemangleOptions, Symbol};
 const LONGEST: usize = 1 << 14;
 
 /// A mangled name demangled; what is no C++ name, or too long a one, is returned as it is.
-#[must_use]
 pub fn demangled(name: &str) -> String {
     readable(name, &DemangleOptions::new())
 }

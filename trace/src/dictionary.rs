@@ -53,7 +53,6 @@ pub struct Dictionary {
 
 impl Dictionary {
     /// An empty dictionary.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -71,7 +70,6 @@ impl Dictionary {
     }
 
     /// The id of `name` if it is known.
-    #[must_use]
     pub fn find_name(&self, name: &str) -> Option<NameId> {
         self.names.ids.get(name).copied().map(NameId)
     }
@@ -98,7 +96,6 @@ impl Dictionary {
     }
 
     /// How often something found its table full. Not how many distinct ones did: that would take another table.
-    #[must_use]
     pub fn beyond(&self) -> u64 {
         self.beyond
     }
@@ -147,20 +144,17 @@ impl Dictionary {
     }
 
     /// The string behind `id`, or `?` when the id is unknown.
-    #[must_use]
     pub fn name(&self, id: NameId) -> &str {
         self.names.rows.get(id.0 as usize).map_or("?", |name| name)
     }
 
     /// The launch configuration behind `id`; unknown ids give an empty one with an unknown name.
-    #[must_use]
     pub fn launch_config(&self, id: LaunchConfigId) -> LaunchConfig {
         let unknown = LaunchConfig { name: NameId::UNKNOWN, ..LaunchConfig::default() };
         self.launch_configs.rows.get(id.0 as usize).copied().unwrap_or(unknown)
     }
 
     /// The API function behind `id`.
-    #[must_use]
     pub fn api_function(&self, id: ApiFunctionId) -> Option<ApiFunction> {
         self.api_functions.rows.get(id.0 as usize).copied()
     }
@@ -175,73 +169,61 @@ impl Dictionary {
     }
 
     /// The newest description of a device.
-    #[must_use]
     pub fn device(&self, id: DeviceId) -> Option<&Device> {
         self.devices.iter().rev().find(|device| device.id == id)
     }
 
     /// The newest description of a context.
-    #[must_use]
     pub fn context(&self, id: ContextId) -> Option<&Context> {
         self.contexts.iter().rev().find(|context| context.id == id)
     }
 
     /// The newest description of a device's link to the host.
-    #[must_use]
     pub fn link(&self, id: DeviceId) -> Option<&PcieLink> {
         self.links.iter().rev().find(|link| link.device == id)
     }
 
     /// The newest name that the program gave to a thread.
-    #[must_use]
     pub fn thread_name(&self, id: ThreadId) -> Option<&str> {
         self.threads.iter().rev().find(|thread| thread.thread == id).map(|thread| self.name(thread.name))
     }
 
     /// All names, by id.
-    #[must_use]
     pub fn names(&self) -> &[Arc<str>] {
         &self.names.rows
     }
 
     /// All launch configurations, by id.
-    #[must_use]
     pub fn launch_configs(&self) -> &[LaunchConfig] {
         &self.launch_configs.rows
     }
 
     /// All API functions, by id.
-    #[must_use]
     pub fn api_functions(&self) -> &[ApiFunction] {
         &self.api_functions.rows
     }
 
     /// All stack frames, by id.
-    #[must_use]
     pub fn frames(&self) -> &[Frame] {
         &self.frames.rows
     }
 
     /// All devices, in the order in which they appeared.
-    #[must_use]
     pub fn devices(&self) -> &[Device] {
         &self.devices
     }
 
     /// All links, in the order in which they appeared.
-    #[must_use]
     pub fn links(&self) -> &[PcieLink] {
         &self.links
     }
 
     /// All names of threads, in the order in which they appeared.
-    #[must_use]
     pub fn thread_names(&self) -> &[ThreadName] {
         &self.threads
     }
 
     /// All contexts, in the order in which they appeared.
-    #[must_use]
     pub fn contexts(&self) -> &[Context] {
         &self.contexts
     }

@@ -73,13 +73,7 @@ pub use by_name;
 by_name! {
     crate::collective::Algorithm
     crate::collective::Function
-    Mode
-    crate::cost::PriceSource
-    crate::geometry::Limiter
     crate::kernels::Outcome
-    crate::record::CopyKind
-    crate::record::MemoryKind
-    crate::record::Trigger
 }
 
 document! {

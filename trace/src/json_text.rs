@@ -16,13 +16,11 @@ impl Default for Object {
 
 impl Object {
     /// Without a field.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// With the field `type`.
-    #[must_use]
     pub fn of_type(kind: &str) -> Self {
         Self::new().text("type", kind)
     }
@@ -154,7 +152,6 @@ impl Object {
     }
 
     /// The line, with its end.
-    #[must_use]
     pub fn end(self) -> String {
         self.closed() + "\n"
     }
@@ -178,7 +175,6 @@ impl Object {
     }
 }
 
-/// A text with its quotes.
 pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::new();
     push_text(&mut out, text);

@@ -22,6 +22,7 @@ pub mod geometry;
 pub mod json_text;
 pub mod kernels;
 pub mod loss;
+pub mod named;
 pub mod preamble;
 pub mod process_info;
 pub mod record;

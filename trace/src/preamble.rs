@@ -9,7 +9,6 @@ use crate::event::Event;
 use crate::record::DeviceId;
 use crate::utilization::DEVICE_LIMIT;
 
-/// Communicators that are remembered.
 const COMMUNICATORS: usize = 1 << 14;
 
 /// See the [module](self).
@@ -65,19 +64,16 @@ impl Preamble {
     }
 
     /// What the counters of `device` are sampled for.
-    #[must_use]
     pub fn set(&self, device: DeviceId) -> Option<&MetricSet> {
         self.sets.iter().find(|set| set.device == device)
     }
 
     /// What was lost of counters, by device.
-    #[must_use]
     pub fn counter_losses(&self) -> &[CounterLoss] {
         &self.losses
     }
 
     /// Communicators that found no room.
-    #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped
     }

@@ -59,7 +59,6 @@ const WITH_VALUE: [&str; 2] = ["-W", "-X"];
 impl ProcessInfo {
     /// What tracing added to the calls of this process and to the gaps of its devices, and where that is from. Unknown
     /// for files of other profilers, and while no device is described.
-    #[must_use]
     pub fn prices(&self, dictionary: &Dictionary) -> (Prices, PriceSource) {
         if self.gpuwhy_version.is_empty() {
             return (Prices::default(), PriceSource::Unknown);
@@ -68,19 +67,16 @@ impl ProcessInfo {
     }
 
     /// The rank of the process in its job, if its launcher said so.
-    #[must_use]
     pub fn rank(&self) -> Option<u32> {
         self.launched().map(|(rank, _)| rank)
     }
 
     /// The processes of its job, if the launcher that named the rank said so.
-    #[must_use]
     pub fn world_size(&self) -> Option<u32> {
         self.launched()?.1
     }
 
     /// Where the process stands in its job, such as `rank 3 of 8`, if its launcher said so.
-    #[must_use]
     pub fn place(&self) -> Option<String> {
         let (rank, size) = self.launched()?;
         Some(size.map_or_else(|| format!("rank {rank}"), |size| format!("rank {rank} of {size}")))
@@ -88,7 +84,6 @@ impl ProcessInfo {
 
     /// The name of its run, alike on all ranks, if something said so: `GPUWHY_RUN`, the launcher's number of the job
     /// (`7.0`: with the step of Slurm), or the place at which the ranks meet.
-    #[must_use]
     pub fn run(&self) -> Option<String> {
         let named = |name: &&str| self.variable(name).filter(|value| *value != UNNAMED);
         if let Some((name, run)) = RUNS.iter().find_map(|name| Some((name, named(name)?))) {
@@ -100,14 +95,12 @@ impl ProcessInfo {
     }
 
     /// How often the launcher has started the run anew, if it said so.
-    #[must_use]
     pub fn attempt(&self) -> Option<u64> {
         ATTEMPTS.iter().find_map(|name| self.variable(name)?.parse().ok())
     }
 
     /// The program without its folder and arguments, which may hold secrets: the script or module that an interpreter
     /// of Python runs, else the command. Empty when the command line was not kept.
-    #[must_use]
     pub fn program(&self) -> &str {
         fn base(word: &str) -> &str {
             word.rsplit('/').next().unwrap_or(word)

@@ -6,6 +6,7 @@
 //! that it covers. So two states of the same run can be subtracted, means need no list of readings, and a reading that
 //! is not there is told from one of 0. docs/reference/report.md defines the fields.
 
+use crate::named;
 use crate::record::DeviceId;
 
 /// Devices that are remembered; a process that uses more is not known.
@@ -32,7 +33,6 @@ pub enum Absence {
 
 impl Absence {
     /// Words for a report.
-    #[must_use]
     pub fn words(self) -> String {
         match self {
             Self::NoLibrary => "there is no libnvidia-ml.so.1".to_owned(),
@@ -46,62 +46,35 @@ impl Absence {
     }
 }
 
-/// A mean of hardware counters: shares are of the time and of the device, traffic is of this device with all others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Counter {
-    /// Share of time in which kernels ran on the device.
-    Active,
-    /// Share of the multiprocessors that were busy.
-    Multiprocessors,
-    /// Share of the warps that could be resident.
-    Occupancy,
-    /// Share of time in which tensor pipes worked.
-    Tensor,
-    /// Share of the peak bandwidth of device memory.
-    DeviceMemory,
-    /// Bytes from the device over PCI Express.
-    PcieSent,
-    /// Bytes to the device over PCI Express.
-    PcieReceived,
-    /// Bytes from the device over NVLink.
-    NvlinkSent,
-    /// Bytes to the device over NVLink.
-    NvlinkReceived,
+named! {
+    /// A mean of hardware counters: shares are of the time and of the device, traffic is of this device with all
+    /// others.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[repr(u8)]
+    pub enum Counter: name {
+        /// Share of time in which kernels ran on the device.
+        Active "active",
+        /// Share of the multiprocessors that were busy.
+        Multiprocessors "sm_active",
+        /// Share of the warps that could be resident.
+        Occupancy "sm_occupancy",
+        /// Share of time in which tensor pipes worked.
+        Tensor "tensor_active",
+        /// Share of the peak bandwidth of device memory.
+        DeviceMemory "dram_bandwidth",
+        /// Bytes from the device over PCI Express.
+        PcieSent "pcie_sent",
+        /// Bytes to the device over PCI Express.
+        PcieReceived "pcie_received",
+        /// Bytes from the device over NVLink.
+        NvlinkSent "nvlink_sent",
+        /// Bytes to the device over NVLink.
+        NvlinkReceived "nvlink_received",
+    }
 }
 
 impl Counter {
-    /// All, in the order of their discriminants.
-    pub const ALL: [Self; 9] = [
-        Self::Active,
-        Self::Multiprocessors,
-        Self::Occupancy,
-        Self::Tensor,
-        Self::DeviceMemory,
-        Self::PcieSent,
-        Self::PcieReceived,
-        Self::NvlinkSent,
-        Self::NvlinkReceived,
-    ];
-
-    /// Stable name in reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Multiprocessors => "sm_active",
-            Self::Occupancy => "sm_occupancy",
-            Self::Tensor => "tensor_active",
-            Self::DeviceMemory => "dram_bandwidth",
-            Self::PcieSent => "pcie_sent",
-            Self::PcieReceived => "pcie_received",
-            Self::NvlinkSent => "nvlink_sent",
-            Self::NvlinkReceived => "nvlink_received",
-        }
-    }
-
     /// Whether its total is in bytes, and not in nanoseconds.
-    #[must_use]
     pub const fn is_traffic(self) -> bool {
         matches!(self, Self::PcieSent | Self::PcieReceived | Self::NvlinkSent | Self::NvlinkReceived)
     }
@@ -133,7 +106,6 @@ impl Total {
     }
 
     /// The mean: a share, or bytes a nanosecond (10^9 bytes a second). `None` when it was never read.
-    #[must_use]
     pub fn mean(self) -> Option<f64> {
         (self.over_ns > 0).then(|| self.sum as f64 / self.over_ns as f64)
     }
@@ -170,7 +142,6 @@ impl DeviceUtilization {
     }
 
     /// The mean of a counter; see [`Total::mean`].
-    #[must_use]
     pub fn counter(&self, counter: Counter) -> Option<f64> {
         self.counters[counter as usize].mean()
     }
@@ -212,19 +183,16 @@ impl Utilization {
     }
 
     /// Whether there is neither a reading nor a reason for none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.absence.is_none() && self.devices.is_empty()
     }
 
     /// The mean share of time in which kernels or copies ran, over the devices that have that gauge.
-    #[must_use]
     pub fn busy(&self) -> Option<f64> {
         mean(self.devices.iter().filter_map(|device| device.busy.mean()))
     }
 
     /// The mean of a counter over the devices that have it.
-    #[must_use]
     pub fn counter(&self, counter: Counter) -> Option<f64> {
         mean(self.devices.iter().filter_map(|device| device.counter(counter)))
     }

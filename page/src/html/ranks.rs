@@ -14,7 +14,6 @@ use crate::rank_map::RankTime;
 /// Ranks in the matrix of waits.
 const MATRIX: usize = 64;
 
-/// The page of `of`; `maps` has the time of each rank.
 pub(crate) fn ranks(of: &RanksReport, maps: &[RankTime]) -> String {
     let mut page = String::from("<header>\n");
     let _ = writeln!(

@@ -13,9 +13,7 @@ use super::phases::{Causes, HostLead, Phases};
 use super::segments::{GapEnd, GapLaunch, Idle, IdleLog, Segment, SegmentLog};
 use super::statistics::DeviceStatistics;
 use crate::steps::ledger::StepLedger;
-use crate::steps::{
-    Boundary, Cut, LoggedStep, OverflowSeries, OverflowStep, Steady, Step, StepSeries, StepSource, Steps,
-};
+use crate::steps::{Boundary, Cut, Steady, Step, StepSeries, StepSource, Steps};
 
 /// Names whose first appearance is noticed, one bit each (128 KiB); a damaged id must not cost more.
 const KNOWN_LIMIT: u32 = 1 << 20;
@@ -29,7 +27,7 @@ pub struct DeviceAccount {
     leaves: Leaves,
     overlap: Overlap,
     phases: Phases,
-    steps: StepLedger,
+    pub(super) steps: StepLedger,
     /// The newest idle segments.
     log: IdleLog,
     pub(super) statistics: DeviceStatistics,
@@ -81,7 +79,6 @@ impl DeviceAccount {
     }
 
     /// Ordinal of the device.
-    #[must_use]
     pub fn id(&self) -> DeviceId {
         self.id
     }
@@ -96,26 +93,6 @@ impl DeviceAccount {
         self.segments.as_mut().map_or_else(Vec::new, |log| log.take())
     }
 
-    /// See [`StepLedger::take_log`].
-    pub(super) fn take_step_log(&mut self) -> Vec<LoggedStep> {
-        self.steps.take_log()
-    }
-
-    /// See [`StepLedger::keep_overflow`].
-    pub(super) fn keep_step_overflow(&mut self) {
-        self.steps.keep_overflow();
-    }
-
-    /// See [`StepLedger::take_overflow`].
-    pub(super) fn take_step_overflow(&mut self) -> Vec<OverflowStep> {
-        self.steps.take_overflow()
-    }
-
-    /// See [`StepLedger::overflow_series`].
-    pub(super) fn step_overflow_series(&self) -> OverflowSeries {
-        self.steps.overflow_series(self.id)
-    }
-
     /// Which steps speak for the device.
     pub fn step_series(&self) -> StepSeries {
         self.steps.speaking_series()
@@ -123,19 +100,16 @@ impl DeviceAccount {
 
     /// From the begin of the first operation to the point up to which the timeline is final, which after
     /// `Attributor::finish` is the end of the last operation. Nanoseconds.
-    #[must_use]
     pub fn window_ns(&self) -> u64 {
         self.position - self.start
     }
 
     /// The window by cause. Sums to [`window_ns`](Self::window_ns) exactly.
-    #[must_use]
     pub fn leaves(&self) -> &Leaves {
         &self.leaves
     }
 
     /// The window without start-up, by cause.
-    #[must_use]
     pub fn steady_leaves(&self) -> Leaves {
         self.phases.steady_leaves(&self.leaves)
     }
@@ -144,100 +118,84 @@ impl DeviceAccount {
     /// 90 % of what the link carries
     /// ([`PcieLink::shortest_copy_nanos`](gpuwhy_trace::record::PcieLink::shortest_copy_nanos)). 0 when the link is not
     /// known.
-    #[must_use]
     pub fn steady_link_ns(&self) -> u64 {
         self.phases.steady_link_nanos()
     }
 
     /// How far launching threads ran ahead of the device after start-up.
-    #[must_use]
     pub fn host_lead(&self) -> HostLead {
         self.phases.steady_lead()
     }
 
     /// How much of the window is start-up, nanoseconds.
-    #[must_use]
     pub fn start_up_ns(&self) -> u64 {
         self.phases.steady_start().saturating_sub(self.start)
     }
 
     /// The time after which the verdict samples: the end of start-up, on the clock of the trace.
-    #[must_use]
     pub fn steady_start(&self) -> Timestamp {
         Timestamp::from_nanos(self.phases.steady_start())
     }
 
     /// The steps that are remembered, found in the most trustworthy way that covers a fair part of the window.
-    #[must_use]
     pub fn steps(&self) -> Steps {
         self.steps.steps()
     }
 
     /// The steady steps, where they speak for all of the steady time: there are enough, and the unusual ones take
     /// little.
-    #[must_use]
     pub fn typical_steps(&self) -> Option<Steady> {
         let steady = self.steps.steps().steady(self.steady_start()).without(&self.disturbed);
         steady.if_typical(self.steady_leaves().iter().sum())
     }
 
     /// The newest windows of at least [`WINDOW_NANOS`](crate::steps::WINDOW_NANOS), whatever steps there are.
-    #[must_use]
     pub fn windows(&self) -> Vec<Step> {
         self.steps.windows()
     }
 
     /// The newest of these, at most `count`, oldest first.
-    #[must_use]
     pub fn newest_windows(&self, count: usize) -> Vec<Step> {
         self.steps.newest_windows(count)
     }
 
     /// Share of launches that did the same (kernel and grid) as the one a period before, 0 to 1; when steps were
     /// found by their period.
-    #[must_use]
     pub fn match_rate(&self) -> Option<f64> {
         self.steps.match_rate()
     }
 
     /// What ran beneath what, nanoseconds.
-    #[must_use]
     pub fn overlap(&self) -> &Overlap {
         &self.overlap
     }
 
     /// Kernels, copies and memsets on the timeline.
-    #[must_use]
     pub fn operations(&self) -> u64 {
         self.operations
     }
 
     /// Operations that a CUDA graph launched.
-    #[must_use]
     pub fn graph_operations(&self) -> u64 {
         self.graph_operations
     }
 
     /// How long the operations that a CUDA graph launched ran, nanoseconds, each for itself.
-    #[must_use]
     pub fn graph_ns(&self) -> u64 {
         self.graph_ns
     }
 
     /// What ran, by name.
-    #[must_use]
     pub fn statistics(&self) -> &DeviceStatistics {
         &self.statistics
     }
 
     /// What `leaf` was blamed on after start-up, the largest first.
-    #[must_use]
     pub fn causes(&self, leaf: Leaf) -> Vec<(Subject, GapTotals)> {
         self.causes_of(|of| of == leaf).into_iter().map(|(_, subject, tally)| (subject, tally)).collect()
     }
 
     /// What all leaves were blamed on after start-up, the largest first.
-    #[must_use]
     pub fn all_causes(&self) -> Vec<(Leaf, Subject, GapTotals)> {
         self.causes_of(|_| true)
     }

@@ -41,7 +41,6 @@ pub enum ApiClass {
 
 impl ApiClass {
     /// Judges a function by its name, with or without version suffix.
-    #[must_use]
     pub fn of(name: &str) -> Self {
         let name = without_suffix(name);
         let stem = name.strip_prefix("cuda").or_else(|| name.strip_prefix("cu")).unwrap_or(name);
@@ -76,7 +75,6 @@ impl ApiClass {
     }
 
     /// Whether device work comes out of such a call.
-    #[must_use]
     pub const fn launches(self) -> bool {
         matches!(self, Self::KernelLaunch | Self::GraphLaunch | Self::Copy | Self::BlockingCopy | Self::Memset)
     }
@@ -85,7 +83,6 @@ impl ApiClass {
     ///
     /// An asynchronous copy blocks when one end is pageable. The record of the call does not say so, its duration
     /// does: issuing takes 2 to 10 us, so [`BLOCKING_COPY_NANOS`] separates the two.
-    #[must_use]
     pub const fn waits(self, nanos: u64) -> bool {
         match self {
             Self::Synchronize | Self::Query | Self::BlockingCopy => true,

@@ -84,7 +84,7 @@ impl Devices {
                     timeline.account.log_segments();
                 }
                 if self.step_overflow_kept {
-                    timeline.account.keep_step_overflow();
+                    timeline.account.steps.keep_overflow();
                 }
                 self.timelines.insert(index, timeline);
                 Some(index)
@@ -101,7 +101,7 @@ impl Devices {
     /// Keeps forgotten steps until they are taken.
     pub(super) fn keep_step_overflow(&mut self) {
         self.step_overflow_kept = true;
-        self.accounts_mut().for_each(DeviceAccount::keep_step_overflow);
+        self.accounts_mut().for_each(|account| account.steps.keep_overflow());
     }
 
     /// Tells the counters what ran, where there are any.

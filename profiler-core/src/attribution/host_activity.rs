@@ -45,7 +45,6 @@ pub(crate) struct HostActivities {
 }
 
 impl HostActivities {
-    /// What `sample` says.
     pub(crate) fn judge(&mut self, sample: &HostSample, dictionary: &Dictionary) -> HostActivity {
         let view = HostSampleView::new(sample, self.stacks.get(sample.stack, dictionary));
         let parts = view.split(sample.at.since(sample.since));

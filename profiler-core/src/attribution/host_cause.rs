@@ -4,111 +4,62 @@
 //! A cause is decided when the sample arrives, from the state of the thread, the interpreter and the stack, so that the
 //! gap rule only compares times. Each cause belongs to one leaf. Time that no sample speaks for has no cause.
 
+use gpuwhy_trace::named;
 use gpuwhy_trace::record::{ApiFunctionId, NameId, ThreadState};
 
 use super::host::stacks::LineId;
 use super::leaf::{Leaf, Work};
 
-/// A cause seen by looking at the launching thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum HostCause {
-    /// On a core, running the program's code or a library's.
-    Code,
-    /// On a core, collecting garbage.
-    GarbageCollection,
-    /// Waiting for the lock of the Python interpreter, which another thread held.
-    InterpreterLock,
-    /// Waiting for a lock, a condition or a queue of this process.
-    Lock,
-    /// Waiting for a file, pipe or socket to become ready.
-    Poll,
-    /// In input or output of a file, pipe or socket.
-    Io,
-    /// Waiting for storage.
-    Disk,
-    /// Sleeping for a fixed time.
-    Sleep,
-    /// Waiting for a child process to end.
-    Child,
-    /// In the memory management of the operating system.
-    Memory,
-    /// In a kernel driver.
-    Driver,
-    /// Ready to run, and no core was free.
-    Preempted,
-    /// Off the cores for another reason, or for one that the sample came too late to see.
-    OtherWait,
-    /// In a data loader that prepares the batch on the launching thread.
-    LoaderInline,
-    /// Joining samples to a batch, or copying it to page-locked memory, on the launching thread.
-    LoaderCollate,
-    /// On a core, taking a finished batch over from the loader's workers.
-    LoaderReceive,
-    /// Waiting in a data loader; what its workers did is not known.
-    LoaderWait,
-    /// Waiting in a data loader while a worker process was on a core or ready for one.
-    LoaderWaitBusy,
-    /// Waiting in a data loader while worker processes waited for input, output or storage, and none ran.
-    LoaderWaitIo,
-    /// Waiting in a data loader while all child processes were idle.
-    LoaderWaitIdle,
+named! {
+    /// A cause seen by looking at the launching thread.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[repr(u8)]
+    pub enum HostCause: name {
+        /// On a core, running the program's code or a library's.
+        Code "code",
+        /// On a core, collecting garbage.
+        GarbageCollection "garbage_collection",
+        /// Waiting for the lock of the Python interpreter, which another thread held.
+        InterpreterLock "interpreter_lock",
+        /// Waiting for a lock, a condition or a queue of this process.
+        Lock "lock",
+        /// Waiting for a file, pipe or socket to become ready.
+        Poll "poll",
+        /// In input or output of a file, pipe or socket.
+        Io "io",
+        /// Waiting for storage.
+        Disk "disk",
+        /// Sleeping for a fixed time.
+        Sleep "sleep",
+        /// Waiting for a child process to end.
+        Child "child",
+        /// In the memory management of the operating system.
+        Memory "memory",
+        /// In a kernel driver.
+        Driver "driver",
+        /// Ready to run, and no core was free.
+        Preempted "preempted",
+        /// Off the cores for another reason, or for one that the sample came too late to see.
+        OtherWait "other_wait",
+        /// In a data loader that prepares the batch on the launching thread.
+        LoaderInline "loader_inline",
+        /// Joining samples to a batch, or copying it to page-locked memory, on the launching thread.
+        LoaderCollate "loader_collate",
+        /// On a core, taking a finished batch over from the loader's workers.
+        LoaderReceive "loader_receive",
+        /// Waiting in a data loader; what its workers did is not known.
+        LoaderWait "loader_wait",
+        /// Waiting in a data loader while a worker process was on a core or ready for one.
+        LoaderWaitBusy "loader_wait_busy",
+        /// Waiting in a data loader while worker processes waited for input, output or storage, and none ran.
+        LoaderWaitIo "loader_wait_io",
+        /// Waiting in a data loader while all child processes were idle.
+        LoaderWaitIdle "loader_wait_idle",
+    }
 }
 
 impl HostCause {
-    /// All causes, in the order of their discriminants.
-    pub const ALL: [Self; 20] = [
-        Self::Code,
-        Self::GarbageCollection,
-        Self::InterpreterLock,
-        Self::Lock,
-        Self::Poll,
-        Self::Io,
-        Self::Disk,
-        Self::Sleep,
-        Self::Child,
-        Self::Memory,
-        Self::Driver,
-        Self::Preempted,
-        Self::OtherWait,
-        Self::LoaderInline,
-        Self::LoaderCollate,
-        Self::LoaderReceive,
-        Self::LoaderWait,
-        Self::LoaderWaitBusy,
-        Self::LoaderWaitIo,
-        Self::LoaderWaitIdle,
-    ];
-
-    /// Stable name in reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Code => "code",
-            Self::GarbageCollection => "garbage_collection",
-            Self::InterpreterLock => "interpreter_lock",
-            Self::Lock => "lock",
-            Self::Poll => "poll",
-            Self::Io => "io",
-            Self::Disk => "disk",
-            Self::Sleep => "sleep",
-            Self::Child => "child",
-            Self::Memory => "memory",
-            Self::Driver => "driver",
-            Self::Preempted => "preempted",
-            Self::OtherWait => "other_wait",
-            Self::LoaderInline => "loader_inline",
-            Self::LoaderCollate => "loader_collate",
-            Self::LoaderReceive => "loader_receive",
-            Self::LoaderWait => "loader_wait",
-            Self::LoaderWaitBusy => "loader_wait_busy",
-            Self::LoaderWaitIo => "loader_wait_io",
-            Self::LoaderWaitIdle => "loader_wait_idle",
-        }
-    }
-
     /// Why a thread in this state is off the cores, as far as the state alone tells.
-    #[must_use]
     pub const fn of(state: ThreadState) -> Self {
         match state {
             ThreadState::Futex => Self::Lock,
@@ -124,7 +75,6 @@ impl HostCause {
     }
 
     /// The leaf of idle device time with this cause.
-    #[must_use]
     pub const fn leaf(self) -> Leaf {
         match self {
             Self::Code | Self::GarbageCollection => Leaf::HostCpu,

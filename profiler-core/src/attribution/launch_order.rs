@@ -28,7 +28,6 @@ pub(super) struct StepMarks {
     /// One thread marks the steps of a process: the first that did. Others would cut its steps in pieces.
     thread: Option<ThreadId>,
     times: VecDeque<u64>,
-    /// Where the host waited for a device.
     pub(super) waits: HostWaits,
 }
 

@@ -81,7 +81,6 @@ pub struct Attributor {
 
 impl Attributor {
     /// Knows nothing yet.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -133,7 +132,7 @@ impl Attributor {
     /// remembered. They are noted from the first time on, so ask when a device is known and then after each flush.
     pub fn take_step_log(&mut self) -> Vec<(DeviceId, LoggedStep)> {
         let accounts = self.devices.accounts_mut();
-        accounts.flat_map(|account| account.take_step_log().into_iter().map(|step| (account.id(), step))).collect()
+        accounts.flat_map(|account| account.steps.take_log().into_iter().map(|step| (account.id(), step))).collect()
     }
 
     /// Keeps steps that are not remembered any more, until they are [taken](Self::take_step_overflow).
@@ -145,13 +144,14 @@ impl Attributor {
     /// until then.
     pub fn take_step_overflow(&mut self) -> Vec<(DeviceId, OverflowStep)> {
         let accounts = self.devices.accounts_mut();
-        accounts.flat_map(|account| account.take_step_overflow().into_iter().map(|step| (account.id(), step))).collect()
+        accounts
+            .flat_map(|account| account.steps.take_overflow().into_iter().map(|step| (account.id(), step)))
+            .collect()
     }
 
     /// The series of each device that its steps are from.
-    #[must_use]
     pub fn step_overflow_series(&self) -> Vec<OverflowSeries> {
-        self.devices.accounts().map(DeviceAccount::step_overflow_series).collect()
+        self.devices.accounts().map(|account| account.steps.overflow_series(account.id())).collect()
     }
 
     /// What is measured begins at `at`: samples of counters from before are left out.
@@ -164,7 +164,7 @@ impl Attributor {
     pub fn push_counters(&mut self, event: &CounterEvent) {
         if matches!(event, CounterEvent::Set(_)) {
             // Roofs will be known, and what nearer ones bring will be asked.
-            self.devices.simulation.keep_events();
+            self.devices.simulation.whatif.keep_events();
         }
         self.devices.counters.take(event);
     }
@@ -189,7 +189,7 @@ impl Attributor {
     ///
     /// [`Simulation::log`]: crate::whatif::Simulation::log
     pub fn log_replay(&mut self, parts: Vec<(u64, u64)>) {
-        self.devices.simulation.log(parts);
+        self.devices.simulation.whatif.log(parts);
     }
 
     /// Keeps the newest events of the simulation, so that it can be asked what shorter kernels bring; see
@@ -197,12 +197,12 @@ impl Attributor {
     ///
     /// [`Simulation::keep_events`]: crate::whatif::Simulation::keep_events
     pub fn keep_simulated_events(&mut self) {
-        self.devices.simulation.keep_events();
+        self.devices.simulation.whatif.keep_events();
     }
 
     /// What was noted since this was last asked.
     pub fn take_replay(&mut self) -> Vec<ReplayedOperation> {
-        self.devices.simulation.take_log()
+        self.devices.simulation.whatif.take_log()
     }
 
     /// Everything that completed before `at` and could be delivered has been pushed: enters what is final.
@@ -227,7 +227,6 @@ impl Attributor {
     }
 
     /// Whether, as of the last flush, a launch was known whose device work has neither come nor been given up.
-    #[must_use]
     pub fn awaits_work(&self) -> bool {
         self.awaits_work
     }
@@ -252,7 +251,7 @@ impl Attributor {
     /// Gives the what-if simulation up, which costs up to half as much as everything else here: for a client that falls
     /// behind. The accounts go on; there are no ceilings from then on.
     pub fn stop_what_if(&mut self) {
-        self.devices.simulation.stop();
+        self.devices.simulation.whatif.stop();
     }
 
     /// The accounts of every device on which something ran, by ordinal.
@@ -266,7 +265,6 @@ impl Attributor {
     }
 
     /// Memory that was allocated while measuring and how much of it is held; empty unless it was recorded.
-    #[must_use]
     pub fn holdings(&self) -> &Holdings {
         self.host.memory.holdings()
     }
@@ -277,13 +275,11 @@ impl Attributor {
     }
 
     /// Host samples at the threads that launched, summed.
-    #[must_use]
     pub fn sample_totals(&self) -> SampleTotals {
         self.host.threads.sample_totals()
     }
 
     /// The line that a [`Subject::Host`] names.
-    #[must_use]
     pub fn host_line(&self, id: LineId) -> Option<&HostLine> {
         self.host.stacks.line(id)
     }
@@ -299,26 +295,22 @@ impl Attributor {
     }
 
     /// Where the samples of all threads went.
-    #[must_use]
     pub fn launch_sample_counts(&self) -> LaunchSampleCounts {
         self.host.launch_sample_counts()
     }
 
     /// Ranges by name, with what ran and idled in them.
-    #[must_use]
     pub fn ranges(&self) -> Vec<(RangeTally, RangeInside)> {
         self.ranges.rows()
     }
 
     /// What of the ranges could not be placed, and how many are open.
-    #[must_use]
     pub fn range_counts(&self) -> (RangeCounts, u64) {
         (self.ranges.counts(), self.ranges.open())
     }
 
     /// What the program could gain at most, by the simulation where it can be believed, else by the accounts of
     /// `device` after start-up. `None` for a device on which nothing ran.
-    #[must_use]
     pub fn what_if(&self, device: DeviceId) -> Option<WhatIf> {
         let account = &self.devices.timeline(device)?.account;
         self.devices.simulation.what_if(account)
@@ -339,43 +331,36 @@ impl Attributor {
     }
 
     /// Hardware counters and gauges.
-    #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.devices.counters
     }
 
     /// Where the prices of tracing are from that [`what_if`](Self::what_if) takes off.
-    #[must_use]
     pub fn price_source(&self) -> PriceSource {
-        self.devices.simulation.source()
+        self.devices.simulation.source
     }
 
     /// What the steps of `device` launch in order, and how many steps launched just that. Empty without steps.
-    #[must_use]
     pub fn step_sequence(&self, device: DeviceId) -> (&[StepOperation], u64) {
         self.devices.timeline(device).map_or((&[], 0), |timeline| timeline.sequence().places())
     }
 
     /// What the launches on `device` say of steps of so many launches; `None` for a device on which nothing ran.
-    #[must_use]
     pub fn step_facts(&self, device: DeviceId, period: u32) -> Option<PeriodFacts> {
         self.devices.timeline(device).map(|timeline| timeline.facts(period))
     }
 
     /// From the first begin to the last end of any record with times, nanoseconds.
-    #[must_use]
     pub fn observed_ns(&self) -> u64 {
         self.delivery.observed_ns()
     }
 
     /// The newest flush mark, and the nanoseconds from the one before it: 0 before there are two.
-    #[must_use]
     pub fn last_flush(&self) -> Option<(Timestamp, u64)> {
         self.delivery.last_flush
     }
 
     /// Counts of what came and what is doubtful. Loss, end and damage are not known here and stay empty.
-    #[must_use]
     pub fn completeness(&self) -> Completeness {
         let beyond = self.devices().map(|account| account.statistics.kernel_table_overflow()).sum();
         Completeness {

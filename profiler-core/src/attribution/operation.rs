@@ -248,14 +248,12 @@ const COMMUNICATION: [&str; 12] = [
 const OPTIMIZER: [&str; 6] = ["multi_tensor_apply", "multitensorapply", "adam", "_sgd", "optimizer", "kernel_lamb"];
 
 /// Whether a kernel of this name (mangled or not) belongs to an optimizer.
-#[must_use]
 pub fn is_optimizer(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     OPTIMIZER.iter().any(|part| name.contains(part))
 }
 
 /// Whether a kernel of this name (mangled or not) communicates.
-#[must_use]
 pub fn is_communication(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     COMMUNICATION.iter().any(|part| name.contains(part))

@@ -28,11 +28,10 @@ const GAP_CAUSES: usize = 64;
 pub(super) type Causes = FxHashMap<(Leaf, Subject), GapTotals>;
 
 /// From one new kernel to the next.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Phase {
     /// When it began, nanoseconds on the clock of the trace.
     start: u64,
-    /// Operations before it.
     operations_before: u64,
     /// Its time by cause, once it is over.
     leaves: Leaves,
@@ -173,7 +172,6 @@ impl Phases {
         &self.rows[first..]
     }
 
-    /// When start-up ended.
     pub(super) fn steady_start(&self) -> u64 {
         self.steady().first().map_or(0, |row| row.start)
     }
@@ -216,14 +214,7 @@ fn total(a: &Leaves, b: &Leaves) -> Leaves {
 
 impl Phase {
     fn new(start: u64, operations_before: u64) -> Self {
-        Self {
-            start,
-            operations_before,
-            leaves: [0; LEAF_COUNT],
-            causes: Causes::default(),
-            lead: HostLead::default(),
-            link: LinkTime::default(),
-        }
+        Self { start, operations_before, ..Self::default() }
     }
 }
 
@@ -300,38 +291,32 @@ impl HostLead {
     }
 
     /// Launches that were looked at.
-    #[must_use]
     pub fn launches(&self) -> u64 {
         self.leads.count()
     }
 
     /// Of them, those that returned when the device had run dry: their lead is 0.
-    #[must_use]
     pub fn late(&self) -> u64 {
         self.late
     }
 
     /// The lower median of all leads, within 1.6 %, nanoseconds.
-    #[must_use]
     pub fn median_ns(&self) -> u64 {
         self.leads.median()
     }
 
     /// The least lead, nanoseconds.
-    #[must_use]
     pub fn min_ns(&self) -> u64 {
         self.leads.min()
     }
 
     /// Calls launching one kernel that lasted over 50 us and left the device with work for longer than that: the queue
     /// was full. Launching takes 2 to 10 us.
-    #[must_use]
     pub fn held_back(&self) -> u64 {
         self.held_back
     }
 
     /// Their time, nanoseconds. It is back-pressure of a busy device, not a cost of launching.
-    #[must_use]
     pub fn held_back_ns(&self) -> u64 {
         self.held_back_ns
     }

@@ -80,37 +80,31 @@ impl Durations {
     }
 
     /// Number of values.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
     /// Sum of the values.
-    #[must_use]
     pub fn total(&self) -> u64 {
         self.total
     }
 
     /// Smallest value, or 0 without values.
-    #[must_use]
     pub fn min(&self) -> u64 {
         if self.count == 0 { 0 } else { self.min }
     }
 
     /// Largest value, or 0 without values.
-    #[must_use]
     pub fn max(&self) -> u64 {
         self.max
     }
 
     /// Mean, rounded down, or 0 without values.
-    #[must_use]
     pub fn mean(&self) -> u64 {
         self.total.checked_div(self.count).unwrap_or(0)
     }
 
     /// The lower median: exact up to 32 values, then within 1.6 %. 0 without values.
-    #[must_use]
     pub fn median(&self) -> u64 {
         if self.buckets.is_empty() {
             let mut values = self.exact.clone();

@@ -12,17 +12,17 @@ use super::gap::InputWait;
 use super::operation::Operation;
 use crate::thresholds::CLOCK_SLACK_NANOS;
 use crate::whatif::{
-    self, CallClass, Ceiling, Launched, LaunchedBy, MOST_BYTES, OperationClass, ReplayedOperation, Simulation,
-    SmallGrid, Transfer, WhatIf,
+    self, CallClass, Ceiling, Launched, LaunchedBy, MOST_BYTES, OperationClass, Simulation, SmallGrid, Transfer, WhatIf,
 };
 
 /// Tells the simulation what it needs of calls, operations and steps.
 #[derive(Debug, Default)]
 pub(super) struct SimulationFeed {
-    simulation: Simulation,
+    /// Whoever asks it for what needs no device asks it directly.
+    pub(super) whatif: Simulation,
     /// What tracing adds to what is told from here on.
     prices: Prices,
-    source: PriceSource,
+    pub(super) source: PriceSource,
     /// The stream of the newest operation, if that was a memset of a graph.
     memset: Option<(DeviceId, StreamId)>,
     /// When the newest call of each thread returned, by the index of the thread.
@@ -35,26 +35,6 @@ impl SimulationFeed {
         (self.prices, self.source) = (prices, source);
     }
 
-    /// Where the prices are from.
-    pub(super) fn source(&self) -> PriceSource {
-        self.source
-    }
-
-    /// Gives the simulation up.
-    pub(super) fn stop(&mut self) {
-        self.simulation.stop();
-    }
-
-    /// See [`Simulation::log`].
-    pub(super) fn log(&mut self, parts: Vec<(u64, u64)>) {
-        self.simulation.log(parts);
-    }
-
-    /// See [`Simulation::keep_events`].
-    pub(super) fn keep_events(&mut self) {
-        self.simulation.keep_events();
-    }
-
     /// What steps of a device become with shorter kernels, by the steps that speak for it: see
     /// [`Simulation::with_shorter_kernels`].
     pub(super) fn with_shorter_kernels(
@@ -62,17 +42,12 @@ impl SimulationFeed {
         account: &DeviceAccount,
         remains: &dyn Fn(DeviceId, u32) -> f64,
     ) -> Option<Ceiling> {
-        self.simulation.with_shorter_kernels(account.id(), account.step_series(), remains)
-    }
-
-    /// See [`Simulation::take_log`].
-    pub(super) fn take_log(&mut self) -> Vec<ReplayedOperation> {
-        self.simulation.take_log()
+        self.whatif.with_shorter_kernels(account.id(), account.step_series(), remains)
     }
 
     /// What the simulation says about a device, its ceilings additive where it is not believed.
     pub(super) fn what_if(&self, account: &DeviceAccount) -> Option<WhatIf> {
-        let answer = self.simulation.what_if(account.id(), account.step_series(), account.steady_start().nanos())?;
+        let answer = self.whatif.what_if(account.id(), account.step_series(), account.steady_start().nanos())?;
         let leaves = account.steady_leaves();
         // What is said of a step and what it could become must be of the same steps.
         let answer = match account.typical_steps() {
@@ -85,7 +60,7 @@ impl SimulationFeed {
     /// A call of the thread with this index was placed. `launches`: device work comes out of it; one that launches by
     /// its class and does not (it failed, or a capture took it) costs its time and nothing else.
     pub(super) fn call(&mut self, thread: usize, call: &ApiCall, class: ApiClass, launches: bool) {
-        if self.simulation.skips(call.start.nanos()) {
+        if self.whatif.skips(call.start.nanos()) {
             return;
         }
         let (start, end) = (call.start.nanos(), call.end.nanos());
@@ -95,7 +70,7 @@ impl SimulationFeed {
         let before = std::mem::replace(&mut self.returned[thread], end);
         let tracing_ns = price_of(&self.prices, class, launches, start.saturating_sub(before));
         let class = if launches || !class.launches() { class.into() } else { CallClass::Other };
-        self.simulation.call(&whatif::Call {
+        self.whatif.call(&whatif::Call {
             thread: simulated_thread(thread),
             start,
             end,
@@ -113,7 +88,7 @@ impl SimulationFeed {
         let thread = simulated_thread(launch.thread as usize);
         if graph {
             if self.prices.graph_node > 0 {
-                self.simulation.graph_node(thread, launch.start, self.prices.graph_node);
+                self.whatif.graph_node(thread, launch.start, self.prices.graph_node);
             }
         } else if (fit > 0 || bytes > 0)
             && let Some(class) = OperationClass::of(operation.leaf)
@@ -127,7 +102,7 @@ impl SimulationFeed {
                 }
                 _ => return,
             };
-            self.simulation.launches(thread, launch.start, launched);
+            self.whatif.launches(thread, launch.start, launched);
         }
     }
 
@@ -136,13 +111,13 @@ impl SimulationFeed {
     pub(super) fn operation(&mut self, operation: &Operation) {
         // Mostly a long run is not simulated: nothing is worked out then.
         let begin = operation.launch.map_or(operation.start, |launch| launch.start.max(operation.start));
-        if self.simulation.skips(begin) {
+        if self.whatif.skips(begin) {
             return;
         }
         let Some(class) = OperationClass::of(operation.leaf) else { return };
         let correlation = operation.correlation;
         let tracing_ns = self.before(operation, class);
-        self.simulation.operation(&whatif::Operation {
+        self.whatif.operation(&whatif::Operation {
             start: operation.start,
             end: operation.end,
             device: operation.device,
@@ -175,21 +150,21 @@ impl SimulationFeed {
     /// A timeline has advanced: takes the input waits, the begins of steps and where one broke off.
     pub(super) fn take_findings(&mut self, account: &mut DeviceAccount, input_waits: &mut Vec<InputWait>) {
         for InputWait { thread, start, end } in input_waits.drain(..) {
-            self.simulation.input_wait(simulated_thread(thread as usize), start, end);
+            self.whatif.input_wait(simulated_thread(thread as usize), start, end);
         }
         let device = account.id();
         for (at, series) in account.boundaries.drain(..) {
-            self.simulation.step_boundary(device, at, series);
+            self.whatif.step_boundary(device, at, series);
         }
         for at in account.breaks.drain(..) {
-            self.simulation.step_break(device, at);
+            self.whatif.step_break(device, at);
         }
     }
 
     /// All timelines have advanced to `watermark`; each may have stopped short of it by the clock slack.
     pub(super) fn advance(&mut self, watermark: u64) {
         let simulated = if watermark == u64::MAX { watermark } else { watermark.saturating_sub(CLOCK_SLACK_NANOS) };
-        self.simulation.advance(simulated);
+        self.whatif.advance(simulated);
     }
 }
 

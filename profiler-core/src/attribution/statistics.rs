@@ -120,7 +120,6 @@ impl ApiStatistics {
 #[derive(Debug, Default)]
 pub struct DeviceStatistics {
     kernels: Vec<(NameId, KernelStatistics)>,
-    /// Places in `kernels`.
     places: FxHashMap<NameId, u32>,
     other_kernels: KernelStatistics,
     kernel_table_overflow: u64,
@@ -148,12 +147,10 @@ impl DeviceStatistics {
     }
 
     /// Kernels (not names) in the shared row.
-    #[must_use]
     pub fn kernel_table_overflow(&self) -> u64 {
         self.kernel_table_overflow
     }
 
-    /// Counts a kernel.
     pub(super) fn add_kernel(
         &mut self,
         config: LaunchConfigId,

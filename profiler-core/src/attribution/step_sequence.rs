@@ -52,7 +52,6 @@ impl StepOperation {
     }
 }
 
-/// The sequence of one device.
 #[derive(Debug, Default)]
 pub(super) struct StepSequence {
     kept: Vec<StepOperation>,

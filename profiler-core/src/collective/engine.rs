@@ -41,7 +41,6 @@ pub struct CollectiveEngine {
 
 impl CollectiveEngine {
     /// Of a capture that begins at `begin`; zero when it begins with the run.
-    #[must_use]
     pub fn new(begin: Timestamp) -> Self {
         Self { begin, ..Self::default() }
     }
@@ -82,19 +81,16 @@ impl CollectiveEngine {
     }
 
     /// What was queued and is not finished.
-    #[must_use]
     pub fn pending(&self) -> &Pending {
         &self.pending
     }
 
     /// Totals of each device and function so far.
-    #[must_use]
     pub fn totals(&self) -> BTreeMap<(DeviceId, Function), FunctionTotal> {
         self.table.totals()
     }
 
     /// What it came to; `None` when nothing communicated.
-    #[must_use]
     pub fn report(&self, dictionary: &Dictionary) -> Option<CollectivesReport> {
         if !self.joiner.is_active() {
             return None;

@@ -341,7 +341,6 @@ impl Joiner {
         }
     }
 
-    /// The operations that a kernel did.
     fn operations_of(&mut self, kernel: &Kernel, function: Function) -> Vec<(QueuedOperation, Basis)> {
         // Kernels of a graph have the call that launched the graph.
         if kernel.graph_id == 0
@@ -356,7 +355,6 @@ impl Joiner {
         found.map(|operation| (operation, Basis::Order)).into_iter().collect()
     }
 
-    /// Rows of this communicator and function so far.
     fn count(&mut self, communicator: u64, function: Function) -> u64 {
         let full = self.counted.len() >= COUNTED_LIMIT;
         match self.counted.get_mut(&(communicator, function)) {
@@ -401,7 +399,6 @@ impl Joiner {
     }
 
     /// The communicators that are known, by number.
-    #[must_use]
     pub fn communicators(&self) -> Vec<Communicator> {
         let mut all: Vec<_> = self.communicators.values().copied().collect();
         all.sort_unstable_by_key(|communicator| communicator.number);
@@ -409,13 +406,11 @@ impl Joiner {
     }
 
     /// What did not become a row, or only half of one.
-    #[must_use]
     pub const fn unjoined(&self) -> Unjoined {
         self.unjoined
     }
 
     /// Whether anything communicated, or the plugin said so.
-    #[must_use]
     pub const fn is_active(&self) -> bool {
         self.active
     }

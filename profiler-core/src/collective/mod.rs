@@ -17,6 +17,7 @@ mod table;
 mod tests;
 
 use gpuwhy_trace::collective::{Algorithm, DataType, Function, Protocol};
+use gpuwhy_trace::named;
 use gpuwhy_trace::record::{CorrelationId, DeviceId, StreamId, Timestamp};
 
 pub use engine::{CollectiveEngine, CollectivesReport, NamedRow};
@@ -25,35 +26,21 @@ pub use overlap::Overlap;
 pub use pending::Pending;
 pub use table::{CollectiveRow, CollectiveTable, FunctionTotal, ROW_LIMIT};
 
-/// What a row of [`Collective`] rests on, the best first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Basis {
-    /// The profiler plugin: the launch of the kernel lay in the launch that NCCL told.
-    Plugin,
-    /// The profiler plugin, without the launch: the last launch of the thread before the operation was told, or the
-    /// order of operations and kernels.
-    Order,
-    /// An NVTX range of NCCL: the one launch of the thread within it. Or what PyTorch's profiler says of the kernel.
-    /// Communicator and bytes, no algorithm.
-    Range,
-    /// The name of the kernel alone: no communicator, bytes or algorithm.
-    #[default]
-    KernelName,
-}
-
-impl Basis {
-    /// All of them, in their order.
-    pub const ALL: [Self; 4] = [Self::Plugin, Self::Order, Self::Range, Self::KernelName];
-
-    /// Stable name in JSON and tables.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Plugin => "plugin",
-            Self::Order => "order",
-            Self::Range => "nvtx",
-            Self::KernelName => "kernel_name",
-        }
+named! {
+    /// What a row of [`Collective`] rests on, the best first.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Basis: name {
+        /// The profiler plugin: the launch of the kernel lay in the launch that NCCL told.
+        Plugin "plugin",
+        /// The profiler plugin, without the launch: the last launch of the thread before the operation was told, or the
+        /// order of operations and kernels.
+        Order "order",
+        /// An NVTX range of NCCL: the one launch of the thread within it. Or what PyTorch's profiler says of the
+        /// kernel. Communicator and bytes, no algorithm.
+        Range "nvtx",
+        /// The name of the kernel alone: no communicator, bytes or algorithm.
+        #[default]
+        KernelName "kernel_name",
     }
 }
 
@@ -108,7 +95,6 @@ pub struct Collective {
 
 impl Collective {
     /// How long its kernel ran, nanoseconds. With one rank alone: waiting for other ranks and moving data.
-    #[must_use]
     pub const fn duration_ns(&self) -> u64 {
         self.end.since(self.start)
     }

@@ -44,7 +44,6 @@ impl Overlap {
     }
 
     /// Nanoseconds between `start` and `end` in which a kernel computed.
-    #[must_use]
     pub fn covered(&self, start: Timestamp, end: Timestamp) -> u64 {
         let (start, end) = (start.nanos(), end.nanos());
         let first = self.merged.partition_point(|interval| interval.1 <= start);
@@ -59,7 +58,6 @@ impl Overlap {
     }
 
     /// Intervals that were thrown away to bound memory.
-    #[must_use]
     pub const fn lost(&self) -> u64 {
         self.lost
     }

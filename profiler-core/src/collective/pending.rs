@@ -88,7 +88,6 @@ impl Pending {
     }
 
     /// The fields of an answer to `hang`. `docs/guide/control.md` defines them.
-    #[must_use]
     pub fn state(&self, now: Timestamp, dictionary: &Dictionary) -> Object {
         let mut told: Vec<&Tracked> = self.communicators.iter().collect();
         told.sort_by_key(|tracked| tracked.outstanding.is_empty());

@@ -49,19 +49,16 @@ pub struct CollectiveRow {
 impl CollectiveRow {
     /// Size by time, bytes a second, of this rank alone: a lower bound, since waiting for other ranks is in the time.
     /// `None` without sizes.
-    #[must_use]
     pub fn algorithm_bandwidth(&self) -> Option<f64> {
         arithmetic::algorithm_bandwidth(self.bytes, self.sized_ns)
     }
 
     /// As [`algorithm_bandwidth`](Self::algorithm_bandwidth), as the links see it.
-    #[must_use]
     pub fn bus_bandwidth(&self) -> Option<f64> {
         arithmetic::bus_bandwidth(self.function, self.ranks, self.bytes, self.sized_ns)
     }
 
     /// Time in which computation ran beside it, nanoseconds.
-    #[must_use]
     pub const fn hidden_ns(&self) -> u64 {
         self.time_ns.saturating_sub(self.exposed_ns)
     }
@@ -156,7 +153,6 @@ impl CollectiveTable {
     }
 
     /// Rows, those with the most time first.
-    #[must_use]
     pub fn rows(&self) -> Vec<CollectiveRow> {
         let mut all = self.clone();
         all.complete_newest();
@@ -166,7 +162,6 @@ impl CollectiveTable {
     }
 
     /// Totals of each device and function.
-    #[must_use]
     pub fn totals(&self) -> BTreeMap<(DeviceId, Function), FunctionTotal> {
         let mut all = Self { newest: self.newest.clone(), totals: self.totals.clone(), ..Self::default() };
         all.complete_newest();
@@ -174,7 +169,6 @@ impl CollectiveTable {
     }
 
     /// Kernels that found no row.
-    #[must_use]
     pub const fn beyond(&self) -> u64 {
         self.beyond
     }

@@ -28,7 +28,6 @@ pub struct DeviceCounters {
 
 impl DeviceCounters {
     /// Its samples; `None` when it is not sampled.
-    #[must_use]
     pub fn estimator(&self) -> Option<&Estimator> {
         self.estimator.as_ref()
     }
@@ -99,7 +98,6 @@ impl Counters {
 
     /// Whether anything is sampled: else what runs need not be told.
     #[inline]
-    #[must_use]
     pub fn is_sampled(&self) -> bool {
         self.sampled
     }
@@ -114,7 +112,6 @@ impl Counters {
 
     /// How long a kernel of `nanos` would take at what the best kernels reach of its nearest roof, by the samples
     /// so far; 0 when that is not known.
-    #[must_use]
     pub fn at_roof(&self, device: DeviceId, config: LaunchConfigId, nanos: u64) -> u32 {
         let remains = self.device(device).and_then(|known| known.at_roof.get(&config));
         remains.map_or(0, |part| u32::try_from((nanos as f64 * f64::from(*part)) as u64).unwrap_or(u32::MAX).max(1))
@@ -128,7 +125,6 @@ impl Counters {
     }
 
     /// What is known of `device`.
-    #[must_use]
     pub fn device(&self, device: DeviceId) -> Option<&DeviceCounters> {
         self.devices.iter().find(|known| known.device == device)
     }

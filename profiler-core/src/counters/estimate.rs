@@ -80,7 +80,6 @@ pub struct SampleUse {
 
 impl SampleUse {
     /// Mean length of the samples in the equations, nanoseconds; `None` without any.
-    #[must_use]
     pub fn mean_interval_ns(&self) -> Option<u64> {
         self.used_ns.checked_div(self.used)
     }
@@ -113,7 +112,6 @@ pub struct Estimates {
 impl Estimates {
     /// Value and standard error of a metric while `activity` ran; those of the joined kernels for one that is not told
     /// apart.
-    #[must_use]
     pub fn get(&self, set: &MetricSet, activity: Activity, metric: Metric) -> Option<(f64, f64)> {
         let column = set.metrics.position(metric)?;
         let row = self.rows.get(&activity);
@@ -130,7 +128,6 @@ impl Estimates {
     }
 
     /// Whether a kernel is told apart from all others.
-    #[must_use]
     pub fn tells(&self, config: LaunchConfigId) -> bool {
         self.rows.contains_key(&Activity::Kernel(config))
     }
@@ -147,7 +144,6 @@ fn group_of(activity: Activity) -> usize {
 
 impl Estimator {
     /// For samples of `set` that begin at `from` or later, nanoseconds.
-    #[must_use]
     pub fn new(set: MetricSet, from: u64) -> Self {
         let mut equations = Grouped::default();
         FIXED.iter().for_each(|_| {
@@ -168,7 +164,6 @@ impl Estimator {
     }
 
     /// What is sampled.
-    #[must_use]
     pub fn set(&self) -> &MetricSet {
         &self.set
     }
@@ -179,7 +174,6 @@ impl Estimator {
     }
 
     /// What became of the samples.
-    #[must_use]
     pub fn counts(&self) -> SampleUse {
         self.counts
     }
@@ -360,7 +354,6 @@ impl Estimator {
     }
 
     /// The counters of what ran. Nothing while there are too few samples.
-    #[must_use]
     pub fn solve(&self) -> Estimates {
         let most = usize::try_from(self.equations.rows() / ROWS_EACH).unwrap_or(usize::MAX).min(SOLVED_LIMIT);
         if most < FIXED.len() + 1 {
@@ -403,7 +396,6 @@ impl Estimator {
     }
 
     /// Mean of a metric over the samples that were used.
-    #[must_use]
     pub fn mean(&self, metric: Metric) -> Option<f64> {
         let column = self.set.metrics.position(metric)?;
         let sums = self.equations.sums();
@@ -411,7 +403,6 @@ impl Estimator {
     }
 
     /// The standard error of [`mean`](Self::mean), from how stretches of the run differ; `None` with few samples.
-    #[must_use]
     pub fn mean_error(&self, metric: Metric) -> Option<f64> {
         let column = self.set.metrics.position(metric)?;
         self.equations.error_of_mean(|sums| sums.values[column])
@@ -419,7 +410,6 @@ impl Estimator {
 
     /// Mean use of the tensor pipes, as a part of what they do at the highest clock, 0 to 1, with its standard error
     /// where there are samples enough.
-    #[must_use]
     pub fn tensor_of_peak(&self) -> Option<(f64, Option<f64>)> {
         let known = self.set.metrics.position(Metric::Tensor).and(self.set.metrics.position(Metric::Clock));
         let sums = self.equations.sums();

@@ -13,7 +13,6 @@ use gpuwhy_trace::counters::METRIC_LIMIT;
 
 use super::regression::{Equations, Solution, Values};
 
-/// Groups of each kind.
 pub(super) const GROUPS: usize = 12;
 /// Samples of a group of time at first. When all groups are full, each two in a row become one.
 const FIRST_GROUP: u64 = 4;
@@ -66,7 +65,6 @@ impl Sums {
 }
 
 impl Grouped {
-    /// Rows that were entered.
     pub(super) fn rows(&self) -> u64 {
         self.all.rows()
     }

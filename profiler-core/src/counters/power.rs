@@ -28,7 +28,6 @@ impl GaugeMean {
     }
 
     /// The mean; `None` before there were two readings.
-    #[must_use]
     pub fn mean(&self) -> Option<f64> {
         (self.over_ns > 0).then(|| self.sum / self.over_ns as f64)
     }
@@ -57,7 +56,6 @@ impl CountedTotal {
     }
 
     /// How much a second; `None` before there were two readings.
-    #[must_use]
     pub fn per_second(&self) -> Option<f64> {
         (self.over_ns > 0).then(|| self.sum as f64 / self.over_ns as f64 * 1e9)
     }
@@ -143,13 +141,11 @@ impl GaugeSums {
     }
 
     /// Mean power, watts: by the energy counter where there is one, else by readings of the power.
-    #[must_use]
     pub fn watts(&self) -> Option<f64> {
         self.energy_mj.per_second().map(|millijoules| millijoules / 1e3).or_else(|| self.power_w.mean())
     }
 
     /// The reason, other than idleness, for which clocks were lowered longest, and its part of the time, 0 to 1.
-    #[must_use]
     pub fn main_reason(&self) -> Option<(Throttle, f64)> {
         let reasons = Throttle::ALL.into_iter().zip(self.throttled_ns).filter(|(reason, _)| *reason != Throttle::Idle);
         let (reason, nanos) = reasons.max_by_key(|&(reason, nanos)| (nanos, std::cmp::Reverse(reason)))?;

@@ -8,7 +8,6 @@
 
 use gpuwhy_trace::counters::METRIC_LIMIT;
 
-/// Values of all metrics.
 pub(crate) type Values = [f64; METRIC_LIMIT];
 
 /// Added to each diagonal element of X'X, relative to it: what cannot be told apart gets a large error instead of a
@@ -41,12 +40,10 @@ const fn at(row: usize, column: usize) -> usize {
 }
 
 impl Equations {
-    /// Unknowns.
     pub(crate) fn len(&self) -> usize {
         self.xy.len()
     }
 
-    /// Rows that were entered.
     pub(crate) fn rows(&self) -> u64 {
         self.rows
     }

@@ -10,96 +10,56 @@
 use gpuwhy_trace::counters::Metric;
 use gpuwhy_trace::counters::MetricSet;
 use gpuwhy_trace::geometry::Geometry;
+use gpuwhy_trace::named;
 
 use super::estimate::{Activity, Estimates};
 
-/// What limits a part of the time of kernels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(usize)]
-pub enum Limit {
-    /// Tensor cores.
-    Tensor,
-    /// Memory: the device's, the L2 cache, or the L1 cache and shared memory.
-    Memory,
-    /// Issue of instructions other than to tensor cores.
-    Issue,
-    /// Latency: no unit near its peak.
-    Latency,
-    /// Latency, where fewer warps than half of what fits were resident to hide it.
-    Occupancy,
-    /// Multiprocessors without a warp.
-    IdleMultiprocessors,
-    /// A core clock below the highest.
-    LoweredClock,
-    /// Not sampled, or the samples do not tell.
-    NotToldApart,
+named! {
+    /// What limits a part of the time of kernels.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[repr(usize)]
+    pub enum Limit: name {
+        /// Tensor cores.
+        Tensor "tensor",
+        /// Memory: the device's, the L2 cache, or the L1 cache and shared memory.
+        Memory "memory",
+        /// Issue of instructions other than to tensor cores.
+        Issue "issue",
+        /// Latency: no unit near its peak.
+        Latency "latency",
+        /// Latency, where fewer warps than half of what fits were resident to hide it.
+        Occupancy "occupancy",
+        /// Multiprocessors without a warp.
+        IdleMultiprocessors "idle_multiprocessors",
+        /// A core clock below the highest.
+        LoweredClock "lowered_clock",
+        /// Not sampled, or the samples do not tell.
+        NotToldApart "not_told_apart",
+    }
 }
 
 /// Time by limit, nanoseconds, indexed by [`Limit`].
 pub type LimitTimes = [u64; Limit::ALL.len()];
 
-impl Limit {
-    /// All, in the order of their discriminants.
-    pub const ALL: [Self; 8] = [
-        Self::Tensor,
-        Self::Memory,
-        Self::Issue,
-        Self::Latency,
-        Self::Occupancy,
-        Self::IdleMultiprocessors,
-        Self::LoweredClock,
-        Self::NotToldApart,
-    ];
-
-    /// Stable name in reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Tensor => "tensor",
-            Self::Memory => "memory",
-            Self::Issue => "issue",
-            Self::Latency => "latency",
-            Self::Occupancy => "occupancy",
-            Self::IdleMultiprocessors => "idle_multiprocessors",
-            Self::LoweredClock => "lowered_clock",
-            Self::NotToldApart => "not_told_apart",
-        }
+named! {
+    /// A unit that can be at its peak.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Roof: name {
+        /// Tensor cores.
+        Tensor "tensor",
+        /// Device memory.
+        Dram "dram",
+        /// The L2 cache.
+        L2 "l2",
+        /// The L1 cache and shared memory.
+        L1 "l1",
+        /// Issue of instructions.
+        Issue "issue",
     }
-}
-
-/// A unit that can be at its peak.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Roof {
-    /// Tensor cores.
-    Tensor,
-    /// Device memory.
-    Dram,
-    /// The L2 cache.
-    L2,
-    /// The L1 cache and shared memory.
-    L1,
-    /// Issue of instructions.
-    Issue,
 }
 
 impl Roof {
-    /// All. Where two are as near, the first of this order.
-    pub const ALL: [Self; 5] = [Self::Tensor, Self::Dram, Self::L2, Self::L1, Self::Issue];
-
-    /// Stable name in reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Tensor => "tensor",
-            Self::Dram => "dram",
-            Self::L2 => "l2",
-            Self::L1 => "l1",
-            Self::Issue => "issue",
-        }
-    }
-
     /// The metric that says how near it is.
-    #[must_use]
     pub const fn metric(self) -> Metric {
         match self {
             Self::Tensor => Metric::Tensor,
@@ -153,7 +113,6 @@ impl KernelLimits {
         Self { parts: [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0], roof: None, active: None, clock_hz: None, own: false };
 
     /// Of a kernel whose counters are in `estimates`, as [`Activity::Kernel`].
-    #[must_use]
     pub fn of(activity: Activity, estimates: &Estimates, set: &MetricSet) -> Self {
         let value = |metric| estimates.get(set, activity, metric);
         let own = matches!(activity, Activity::Kernel(config) if estimates.tells(config));
@@ -192,7 +151,6 @@ impl KernelLimits {
     }
 
     /// How much of its time remains if it ran at [`REACHABLE`] of its nearest roof, at the same clock, 0 to 1.
-    #[must_use]
     pub fn at_roof(&self, reachable: f64) -> f64 {
         self.roof.map_or(1.0, |(_, used, _)| (used / reachable).clamp(0.0, 1.0))
     }
@@ -211,7 +169,6 @@ pub struct Weighed {
 
 impl Weighed {
     /// With what `geometry` says.
-    #[must_use]
     pub fn new(limits: KernelLimits, nanos: u64, geometry: Option<&Geometry>) -> Self {
         Self { limits, nanos, grid: geometry.map(|of| (of.tail_loss, of.empty_multiprocessors())) }
     }
@@ -231,7 +188,6 @@ pub struct Division {
 
 impl Division {
     /// The same proportions of `total` nanoseconds.
-    #[must_use]
     pub fn of(&self, total: u64) -> Self {
         let times = whole(total, &self.times.map(|nanos| nanos as f64));
         let idle = |of: &LimitTimes| of[Limit::IdleMultiprocessors as usize];
@@ -244,7 +200,6 @@ impl Division {
 ///
 /// Use of units adds up over kernels that run at once, so the parts at a roof keep their length, and what is left of
 /// `total` is idle or latency.
-#[must_use]
 pub fn divide(total: u64, kernels: &[Weighed]) -> Division {
     let all: f64 = kernels.iter().map(|kernel| kernel.nanos as f64).sum();
     if all <= 0.0 {
@@ -296,7 +251,6 @@ pub fn divide(total: u64, kernels: &[Weighed]) -> Division {
 }
 
 /// `total` in the proportions of `sums`, to the nanosecond (largest remainders).
-#[must_use]
 pub fn whole(total: u64, sums: &[f64; Limit::ALL.len()]) -> LimitTimes {
     let all: f64 = sums.iter().sum();
     let mut times = LimitTimes::default();

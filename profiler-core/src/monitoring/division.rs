@@ -111,13 +111,11 @@ impl MonitoredTime {
     }
 
     /// The part of a group.
-    #[must_use]
     pub fn part(&self, group: Group) -> Option<&MonitoredPart> {
         self.parts.iter().find(|part| part.group == group)
     }
 
     /// The groups that may be the bottleneck, the one that may have the largest share first.
-    #[must_use]
     pub fn possible(&self) -> Vec<&MonitoredPart> {
         let others = self.parts.iter().filter(|part| part.group != Group::GpuCompute);
         let surest = others.clone().map(|part| part.low).fold(0.0, f64::max);

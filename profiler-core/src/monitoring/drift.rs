@@ -15,7 +15,6 @@ const LIMIT: f64 = 5.0;
 /// No value adds more deviations than this to a sum: a single one gives no alarm.
 const MOST_OF_ONE: f64 = 3.0;
 
-/// The test.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Drift {
     count: u32,

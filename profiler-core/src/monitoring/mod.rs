@@ -201,32 +201,27 @@ impl Monitoring {
     }
 
     /// How the run divides so far, without its start-up; `None` without samples of a device.
-    #[must_use]
     pub fn time(&self) -> Option<MonitoredTime> {
         MonitoredTime::of(self.history.whole(), true)
     }
 
     /// How all of the run divides so far, start-up included.
-    #[must_use]
     pub fn whole_time(&self) -> Option<MonitoredTime> {
         MonitoredTime::of(self.history.whole(), false)
     }
 
     /// How the last 20 s divide.
-    #[must_use]
     pub fn recent_time(&self) -> Option<MonitoredTime> {
         MonitoredTime::of(self.history.recent(), false)
     }
 
     /// The newest second that is over: its begin in nanoseconds, and the part of it in which devices were busy.
-    #[must_use]
     pub fn busy_second(&self) -> Option<(u64, f64)> {
         self.history.newest_whole().map(|(begin, sums)| (begin, sums.busy().low.midpoint(sums.busy().high)))
     }
 
     /// Samples that could not be used: host samples without a device sample beside them, and device samples out of
     /// order, without values or of unknown devices.
-    #[must_use]
     pub fn unmatched(&self) -> u64 {
         self.unmatched
     }

@@ -42,7 +42,6 @@ const MOVING_TRAFFIC: f64 = 1.0;
 /// Times by `Seen as usize`.
 pub(super) type SeenTimes = [f64; SEEN_COUNT];
 
-/// A set of groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Groups(u16);
 

@@ -82,7 +82,6 @@ impl DeviceSpan {
 #[derive(Clone, Copy, Debug, Default)]
 struct Stratum {
     nanos: f64,
-    /// Of that, with the counter of the engine.
     with_engine: f64,
     busy: Between,
     copying: Between,

@@ -39,7 +39,6 @@ struct Graph {
     repeats: u32,
 }
 
-/// The graphs of one device.
 #[derive(Debug, Default)]
 pub(super) struct GraphBeat {
     graphs: Vec<Graph>,

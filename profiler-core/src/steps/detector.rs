@@ -145,13 +145,11 @@ impl StepDetector {
     }
 
     /// What is published: how steps are found, and the launches of one (about, for an anchor).
-    #[must_use]
     pub fn published(&self) -> Option<(StepSource, u32)> {
         self.tracker.as_ref().map(|tracker| (tracker.source(), tracker.period))
     }
 
     /// What is known of steps of so many launches.
-    #[must_use]
     pub fn facts(&self, period: u32) -> PeriodFacts {
         let inside = self.insides.iter().rev().find(|(of, _)| *of == period).and_then(|(_, inside)| *inside);
         PeriodFacts { period, waits: self.waits.comes_each(period), inside }
@@ -183,7 +181,6 @@ impl StepDetector {
         if optimizers().any(|&(symbol, _)| count(symbol) >= inside.times) { inside.launches } else { period }
     }
 
-    /// Follows steps of `period`.
     fn follow(&mut self, period: u32) {
         self.tracker = Some(Tracker::of_period(period, &self.sequence));
         self.remember_inside(period);
@@ -294,7 +291,6 @@ impl StepDetector {
 
 /// Launches before an expected boundary that are compared with those one period earlier.
 const CONTEXT: u32 = 8;
-/// How many of them must be equal.
 const CONTEXT_EQUAL: u32 = 6;
 
 /// The steps that are being followed: says from launch to launch where they begin.

@@ -21,7 +21,6 @@ pub struct Inside {
 
 impl Inside {
     /// Launches of all repetitions.
-    #[must_use]
     pub fn all(self) -> u32 {
         self.times * self.launches
     }

@@ -40,7 +40,6 @@ pub struct StepKinds {
 
 impl StepKinds {
     /// The kinds of `steps`, if there are two.
-    #[must_use]
     pub fn of(steps: &[Step]) -> Option<Self> {
         let durations: Vec<u64> = steps.iter().map(Step::duration).collect();
         if let Some(from) = split(&durations) {

@@ -126,13 +126,11 @@ pub(crate) struct StepLedger {
     series: Vec<Series>,
     /// When the open window has its length; 0 before the first.
     window_end: u64,
-    /// Operations so far.
     operations: u64,
     /// The steps that are over since it was taken, if anybody takes it.
     log: Option<Vec<LoggedStep>>,
     /// The steps that were forgotten since it was taken, if anybody takes it.
     overflow: Option<Vec<OverflowStep>>,
-    /// Series that there were so far.
     series_given: u32,
 }
 

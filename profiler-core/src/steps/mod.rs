@@ -7,6 +7,8 @@
 //! parts), `ledger` (from boundaries to steps), `steady` (which of them are typical, with `kinds`), `time_share` (what
 //! those say about all steps).
 
+use gpuwhy_trace::named;
+
 mod beats;
 mod detector;
 mod epoch;
@@ -28,29 +30,18 @@ use gpuwhy_trace::record::Timestamp;
 
 use crate::attribution::leaf::Leaves;
 
-/// How step boundaries were found, the most trustworthy first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum StepSource {
-    /// Ranges that the program or its framework named.
-    Annotated,
-    /// A period in the sequence of launches.
-    Period,
-    /// An operation that comes once a step.
-    Anchor,
-    /// Nothing repeats: windows of a fixed length.
-    Window,
-}
-
-impl StepSource {
-    /// Stable name in reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Annotated => "annotated",
-            Self::Period => "period",
-            Self::Anchor => "anchor",
-            Self::Window => "window",
-        }
+named! {
+    /// How step boundaries were found, the most trustworthy first.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum StepSource: name {
+        /// Ranges that the program or its framework named.
+        Annotated "annotated",
+        /// A period in the sequence of launches.
+        Period "period",
+        /// An operation that comes once a step.
+        Anchor "anchor",
+        /// Nothing repeats: windows of a fixed length.
+        Window "window",
     }
 }
 
@@ -91,38 +82,23 @@ pub enum LaunchKind {
     Other,
 }
 
-/// What tells that the operations that a step repeats are one, and not a part of one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ToldBy {
-    /// A range that the program or its framework named.
-    Range,
-    /// An optimizer's kernel.
-    Optimizer,
-    /// A copy from the host.
-    Input,
-    /// A CUDA graph.
-    Graph,
-    /// A copy to the host.
-    Readback,
-    /// The host waits for the device once.
-    Wait,
-    /// An operation that comes once, around others that repeat.
-    Rare,
-}
-
-impl ToldBy {
-    /// Stable name in reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Range => "range",
-            Self::Optimizer => "optimizer",
-            Self::Input => "input_copy",
-            Self::Graph => "cuda_graph",
-            Self::Readback => "readback",
-            Self::Wait => "synchronization",
-            Self::Rare => "rare_operation",
-        }
+named! {
+    /// What tells that the operations that a step repeats are one, and not a part of one.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum ToldBy: name {
+        /// A range that the program or its framework named.
+        Range "range",
+        /// An optimizer's kernel.
+        Optimizer "optimizer",
+        /// A copy from the host.
+        Input "input_copy",
+        Graph "cuda_graph",
+        /// A copy to the host.
+        Readback "readback",
+        /// The host waits for the device once.
+        Wait "synchronization",
+        /// An operation that comes once, around others that repeat.
+        Rare "rare_operation",
     }
 }
 

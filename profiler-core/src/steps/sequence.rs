@@ -8,7 +8,6 @@ use std::ops::Range;
 /// Launches that are remembered (8 bytes each, 512 KiB). The longest period that can be found is shorter.
 pub(super) const CAPACITY: u32 = 1 << 16;
 
-/// One launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Launched {
     /// Equal for launches that do the same.
@@ -37,7 +36,6 @@ impl Sequence {
         number
     }
 
-    /// Launches so far.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
@@ -47,7 +45,6 @@ impl Sequence {
         self.count.saturating_sub(u64::from(CAPACITY))
     }
 
-    /// Launch `number`, if it is remembered.
     pub(super) fn get(&self, number: u64) -> Option<Launched> {
         if number < self.oldest() || number >= self.count { None } else { self.ring.get(Self::place(number)).copied() }
     }

@@ -34,26 +34,22 @@ pub struct Steady {
 
 impl Steady {
     /// Median of the durations of the typical steps, the lower one of two, nanoseconds; 0 without any.
-    #[must_use]
     pub fn median_duration(&self) -> u64 {
         percentile(self.rows.iter().map(Step::duration), 50)
     }
 
     /// Mean of the durations of the typical steps, nanoseconds; 0 without any.
-    #[must_use]
     pub fn mean_duration(&self) -> u64 {
         self.rows.iter().map(Step::duration).sum::<u64>() / (self.rows.len() as u64).max(1)
     }
 
     /// The share of the time of the typical steps that `group` takes; `None` without any.
-    #[must_use]
     pub fn share(&self, group: Group) -> Option<TimeShare> {
         let times: Vec<_> = self.rows.iter().map(|step| (group.total(&step.leaves), step.duration())).collect();
         TimeShare::of(&times)
     }
 
     /// The time of the typical steps by cause, nanoseconds.
-    #[must_use]
     pub fn leaves(&self) -> Leaves {
         let sum = |leaf: usize| self.rows.iter().map(|row| row.leaves[leaf]).fold(0, u64::saturating_add);
         std::array::from_fn(sum)
@@ -70,7 +66,6 @@ impl Steady {
     }
 
     /// These, if they may speak for `whole` nanoseconds of steady time.
-    #[must_use]
     pub(crate) fn if_typical(self, whole: u64) -> Option<Self> {
         let time = |rows: &[Step]| rows.iter().map(Step::duration).sum::<u64>();
         let (typical, unusual) = (time(&self.rows), time(&self.set_aside));
@@ -82,7 +77,6 @@ impl Steady {
 
 impl Step {
     /// How long it took, nanoseconds.
-    #[must_use]
     pub fn duration(&self) -> u64 {
         self.end.since(self.start)
     }
@@ -91,7 +85,6 @@ impl Step {
 impl Steps {
     /// The remembered steps that begin at `from` or later, without the first [`WARM_UP_STEPS`] if the program names
     /// them; windows are no steps, so none of them is steady.
-    #[must_use]
     pub fn steady(&self, from: Timestamp) -> Steady {
         let forgotten = self.seen.saturating_sub(self.rows.len() as u64);
         let warm_up = if self.source == StepSource::Annotated { WARM_UP_STEPS } else { 0 };
@@ -107,7 +100,6 @@ impl Steps {
     }
 
     /// The duration that `percent` of the remembered steps do not exceed, nanoseconds; 0 without any.
-    #[must_use]
     pub fn duration_percentile(&self, percent: usize) -> u64 {
         percentile(self.rows.iter().map(Step::duration), percent)
     }
@@ -135,7 +127,6 @@ pub struct Interval {
 
 impl Interval {
     /// Of some values; `None` without any.
-    #[must_use]
     pub fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let count = values.len();

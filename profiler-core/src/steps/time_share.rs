@@ -35,14 +35,12 @@ pub struct TimeShare {
 
 impl TimeShare {
     /// A share of which no scatter is known.
-    #[must_use]
     pub fn exactly(share: f64) -> Self {
         Self { share, low: share, high: share }
     }
 
     /// Of steps in their order: what something took of each, and how long each was, nanoseconds. `None` where they took
     /// no time.
-    #[must_use]
     pub fn of(steps: &[(u64, u64)]) -> Option<Self> {
         let part: u64 = steps.iter().map(|step| step.0).sum();
         let whole: u64 = steps.iter().map(|step| step.1).sum();

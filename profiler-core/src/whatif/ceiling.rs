@@ -48,7 +48,6 @@ impl Ceiling {
     /// The additive bounds of a step (or of any window) with these leaves. Time without work is left out of both sides.
     /// `link_ns`: how long the host link needs at least for what was copied meanwhile, nanoseconds, 0 when not known:
     /// copies that are hidden must still cross it.
-    #[must_use]
     pub fn additive(leaves: &Leaves, link_ns: u64) -> Vec<Self> {
         let nanos = |leaf: Leaf| leaves[leaf as usize];
         let sum = |wanted: fn(Leaf) -> bool| -> u64 {
@@ -74,13 +73,11 @@ impl Ceiling {
     }
 
     /// The part of the step that goes, 0 to 1.
-    #[must_use]
     pub fn saved(&self) -> f64 {
         1.0 - 1.0 / self.speedup
     }
 
     /// Whether the gain is worth a line in a report.
-    #[must_use]
     pub fn is_worth_showing(&self) -> bool {
         self.speedup >= WORTH_SHOWING
     }

@@ -49,7 +49,6 @@ impl Combined {
     }
 
     /// How many times as fast the steps are as those in which only the cost of `kind` is gone, at least 1.
-    #[must_use]
     pub fn gain_after(&self, kind: ScenarioKind) -> f64 {
         (self.named[kind as usize] / self.replayed.max(1.0)).max(1.0)
     }
@@ -74,7 +73,6 @@ impl StepOf {
 /// See the [module](self).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Combinations {
-    /// The device and the steps that are looked at.
     of: Option<(DeviceId, StepSeries)>,
     others: u64,
     /// All of their steps so far, nanoseconds in each scenario.

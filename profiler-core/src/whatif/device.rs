@@ -44,7 +44,6 @@ pub(super) struct Launch {
 }
 
 impl Launch {
-    /// The outermost `call` that `thread` is in.
     pub(super) fn of(call: &Call, thread: &Thread) -> Self {
         let Thread { entered, leader, .. } = *thread;
         let tracing = call.tracing_ns;
@@ -176,7 +175,6 @@ impl Stream {
         (done, begin)
     }
 
-    /// Shows all clocks to `change`.
     fn change_clocks(&mut self, change: &mut impl FnMut(&mut Clocks)) {
         for run in self.runs.iter_mut().flatten() {
             change(&mut run.done);
@@ -241,7 +239,6 @@ impl Default for Progress {
     }
 }
 
-/// All streams of all devices.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Streams {
     rows: Vec<Stream>,
@@ -263,7 +260,6 @@ impl Streams {
         self.log.as_mut().map_or_else(Vec::new, |log| log.take())
     }
 
-    /// Forgets all streams.
     pub(super) fn forget(&mut self) {
         *self = Self { log: self.log.take(), ..Self::default() };
     }

@@ -144,7 +144,6 @@ impl WhatIf {
 
     /// Mean of the steps that were simulated as they really were, nanoseconds: a ceiling holds it as its two factors.
     /// `None` when nothing was simulated. With tracing, if its cost is known: that is in no ceiling.
-    #[must_use]
     pub fn step_ns(&self) -> Option<u64> {
         let ceiling = self.ceilings.iter().find(|ceiling| ceiling.step_ns > 0)?;
         let now = ceiling.step_ns as f64 * ceiling.speedup;
@@ -165,7 +164,6 @@ impl WhatIf {
     }
 
     /// The ceiling of one scenario, if it could be judged.
-    #[must_use]
     pub fn ceiling(&self, kind: ScenarioKind) -> Option<&Ceiling> {
         self.ceilings.iter().find(|ceiling| ceiling.kind == kind)
     }

@@ -27,11 +27,9 @@ const INPUT_LIMIT: usize = 1_024;
 /// A call that may wait and took no longer than this did not: the slowest median of issuing one is 10 us.
 pub(super) const SHORT_CALL_NANOS: u64 = 12_000;
 
-/// One host thread.
 #[derive(Clone, Debug)]
 pub(super) struct Thread {
     id: ThreadId,
-    /// The call that it is in.
     pub(super) open: Option<Call>,
     /// When that was entered, in every world.
     pub(super) entered: Clocks,
@@ -153,7 +151,6 @@ impl Thread {
         }
     }
 
-    /// Shows all clocks to `change`.
     fn change_clocks(&mut self, change: &mut impl FnMut(&mut Clocks)) {
         change(&mut self.entered);
         change(&mut self.clocks);

@@ -92,7 +92,6 @@ pub enum OperationClass {
 
 impl OperationClass {
     /// The class of an operation with this leaf; `None` for the leaves of idle time.
-    #[must_use]
     pub const fn of(leaf: Leaf) -> Option<Self> {
         match leaf {
             Leaf::Compute => Some(Self::Compute),
@@ -136,7 +135,6 @@ pub struct SmallGrid {
 impl SmallGrid {
     /// How many grids of `blocks` run at once on a device of so many multiprocessors with a block to each, if that is
     /// more than one.
-    #[must_use]
     pub const fn fit(blocks: u32, multiprocessors: u32) -> Option<u32> {
         match multiprocessors.checked_div(blocks) {
             Some(fit) if fit >= 2 => Some(fit),

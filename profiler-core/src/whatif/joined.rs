@@ -116,7 +116,6 @@ pub(super) struct CopyCalls {
     /// The newest call that launches or waits made a readback.
     behind_readback: bool,
     newest: Option<Joined>,
-    /// What the call is that the thread is in.
     pub(super) open: CopyCall,
 }
 

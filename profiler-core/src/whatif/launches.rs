@@ -167,7 +167,6 @@ impl Told {
         }
     }
 
-    /// What `call` launches, if that was told.
     #[inline]
     pub(super) fn take(&mut self, call: &Call) -> Option<Launched> {
         if self.by_call.is_empty() { None } else { self.by_call.remove(&(call.thread, call.start)) }

@@ -86,14 +86,12 @@ pub struct Simulation {
 
 impl Simulation {
     /// Knows nothing yet.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Knows nothing yet, and will simulate all steps however many there are: what simulating a part of them is
     /// measured against.
-    #[must_use]
     pub fn of_all_steps() -> Self {
         Self { replay: Replay::of_all_steps(), ..Self::default() }
     }
@@ -182,7 +180,6 @@ impl Simulation {
     }
 
     /// Boundaries that came behind the watermark and were left out.
-    #[must_use]
     pub const fn late_boundaries(&self) -> u64 {
         self.late_boundaries
     }
@@ -244,20 +241,17 @@ impl Simulation {
 
     /// What those steps of `series` say that were simulated and began at `since` or later, if any operation ran on the
     /// device.
-    #[must_use]
     pub fn what_if(&self, device: DeviceId, series: StepSeries, since: u64) -> Option<WhatIf> {
         self.replay.what_if(device, series, since)
     }
 
     /// The steps of a device in order, several in one when there are many.
-    #[must_use]
     pub fn steps(&self, device: DeviceId, series: StepSeries) -> &[StepTimes] {
         self.replay.steps(device, series)
     }
 
     /// Replayed time at which the device has done everything so far, in every scenario, nanoseconds; after the first
     /// pause of the simulation, counted from the real end of the newest one.
-    #[must_use]
     pub fn clocks(&self, device: DeviceId) -> Option<[u64; SCENARIO_COUNT]> {
         self.replay.clocks(device)
     }

@@ -194,7 +194,6 @@ impl Replay {
         self.threads.leave(call, clocks, stages);
     }
 
-    /// An operation runs.
     pub(super) fn run(&mut self, operation: &Operation) {
         let place = self.devices.iter().position(|device| device.id == operation.device).unwrap_or(self.devices.len());
         if place == self.devices.len() {

@@ -33,7 +33,6 @@ pub(super) enum Taken {
     Restart,
 }
 
-/// The newest events.
 #[derive(Clone, Debug, Default)]
 pub(super) struct EventLog {
     events: VecDeque<Taken>,

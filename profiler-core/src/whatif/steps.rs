@@ -40,7 +40,6 @@ pub struct StepTimes {
 
 impl StepTimes {
     /// How far the base simulation is off, as a part of the real time, without sign.
-    #[must_use]
     pub fn base_error(&self) -> f64 {
         self.error as f64 / self.real as f64
     }
@@ -58,7 +57,6 @@ impl StepTimes {
     }
 }
 
-/// The steps of one device.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Steps {
     /// The open step: how far everything had come at its begin.
@@ -118,7 +116,6 @@ impl Steps {
         self.last = None;
     }
 
-    /// The steps of `id` in order.
     pub(super) fn rows(&self, id: StepSeries) -> &[StepTimes] {
         self.series.iter().find(|series| series.id == id).map_or(&[], |series| &series.rows)
     }

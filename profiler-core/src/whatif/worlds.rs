@@ -11,7 +11,6 @@ use crate::thresholds::DISPATCH_NANOS;
 
 /// Worlds whose set of removed costs is chosen as the run goes on.
 pub(super) const CHOSEN_COUNT: usize = 3;
-/// All worlds.
 pub(super) const WORLD_COUNT: usize = SCENARIO_COUNT + CHOSEN_COUNT;
 
 /// A set of costs that are gone, each named by the scenario that is without it alone.
@@ -20,7 +19,6 @@ pub struct Removed(u32);
 
 impl Removed {
     /// What is gone in a scenario; nothing in the base.
-    #[must_use]
     pub const fn of(kind: ScenarioKind) -> Self {
         match kind {
             ScenarioKind::Base => Self(0),
@@ -29,7 +27,6 @@ impl Removed {
     }
 
     /// Whether the cost of `kind` is gone.
-    #[must_use]
     pub const fn has(self, kind: ScenarioKind) -> bool {
         self.0 & Self::of(kind).0 != 0
     }
@@ -41,7 +38,6 @@ impl Removed {
     }
 
     /// How many costs are gone.
-    #[must_use]
     pub const fn count(self) -> u32 {
         self.0.count_ones()
     }

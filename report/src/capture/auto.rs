@@ -9,7 +9,6 @@ use crate::run::{BurstRow, BurstTable, CaptureRow, Report};
 
 impl Captures {
     /// What decides about bursts: in mode auto, else `None`.
-    #[must_use]
     pub fn monitor_view(&self) -> Option<MonitorView> {
         let monitored = self.open.iter().find(|capture| capture.row.number == MONITORED)?;
         let burst = self.open.iter().rev().find(|capture| capture.row.trigger.is_burst());
@@ -56,7 +55,6 @@ impl Captures {
     }
 
     /// What a display names now for this report, with its share: `named`, or that its capture is too young.
-    #[must_use]
     pub fn name_now(&self, report: &Report, named: (Group, f64)) -> (&'static str, f64) {
         if self.open.is_empty() { (named.0.name(), named.1) } else { report.name_now(named) }
     }

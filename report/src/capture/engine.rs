@@ -10,7 +10,6 @@ use profiler_core::monitoring::Monitoring;
 use crate::run::CaptureRow;
 use crate::run::verdict::LiveVerdict;
 
-/// One capture and its engine.
 #[derive(Debug)]
 pub(super) struct Capture {
     pub(super) row: CaptureRow,

@@ -37,7 +37,6 @@ impl Captures {
 
     /// The capture that the report is about, and the series that its devices' steps are from; see
     /// [`step_overflow_series`](profiler_core::attribution::Attributor::step_overflow_series).
-    #[must_use]
     pub fn step_overflow_series(&self) -> Option<(u32, Vec<OverflowSeries>)> {
         self.shown().map(|capture| (capture.row.number, capture.attributor.step_overflow_series()))
     }
@@ -68,7 +67,6 @@ impl Captures {
     }
 
     /// Which steps speak for `device` in the capture that the report is about.
-    #[must_use]
     pub fn step_series(&self, device: DeviceId) -> Option<StepSeries> {
         let mut accounts = self.shown()?.attributor.devices();
         accounts.find(|account| account.id() == device).map(|account| account.step_series())

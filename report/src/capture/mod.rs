@@ -55,7 +55,6 @@ pub struct Captures {
     kept: Option<Capture>,
     rows: Vec<CaptureRow>,
     beyond_rows: u64,
-    /// Bursts that have ended.
     bursts: Vec<BurstRow>,
     /// Bottlenecks of a run in mode auto.
     changes: Changes,
@@ -71,7 +70,6 @@ pub struct Captures {
     segments_logged: bool,
     /// Parts of the run of which these captures note the replay.
     replay_logged: Vec<(u64, u64)>,
-    /// What was lost so far.
     loss: Loss,
     cost: Option<Cost>,
     utilization: Utilization,
@@ -92,7 +90,6 @@ pub struct Captures {
 
 impl Captures {
     /// None yet. The report will be about the capture `requested`, or about the newest.
-    #[must_use]
     pub fn new(requested: Option<u32>) -> Self {
         Self { requested, ..Self::default() }
     }
@@ -207,20 +204,17 @@ impl Captures {
     }
 
     /// What somebody who begins to listen now has to know.
-    #[must_use]
     pub fn preamble(&self) -> &Preamble {
         &self.preamble
     }
 
     /// How the time of the capture that the report is about divides by samples alone, where no device work was
     /// recorded; `None` without hardware samples.
-    #[must_use]
     pub fn monitored(&self) -> Option<MonitoredTime> {
         self.shown()?.monitoring.time()
     }
 
     /// What was queued in communicators and is not finished, in the newest open capture: fields of an answer to `hang`.
-    #[must_use]
     pub fn pending_collectives(&self, now: Timestamp, dictionary: &Dictionary) -> Object {
         let newest = self.open.last().map(|capture| capture.collectives.pending().state(now, dictionary));
         newest.unwrap_or_default()
@@ -228,7 +222,6 @@ impl Captures {
 
     /// The kernels that are worth measuring, once enough has run to tell; see [`crate::kernels::choose`]. `None`
     /// before, and while none can be measured.
-    #[must_use]
     pub fn kernels_to_measure(
         &self,
         most: usize,
@@ -247,25 +240,21 @@ impl Captures {
     }
 
     /// Whether the run is long enough to tell which kernels matter.
-    #[must_use]
     pub fn has_run_enough(&self) -> bool {
         self.shown().is_some_and(|capture| has_run_enough(&capture.attributor))
     }
 
     /// Whether a capture has launched device work that has not come yet.
-    #[must_use]
     pub fn awaits_work(&self, number: u32) -> bool {
         self.open.iter().any(|capture| capture.row.number == number && capture.attributor.awaits_work())
     }
 
     /// The capture that records go to.
-    #[must_use]
     pub fn selected(&self) -> u32 {
         self.selected
     }
 
     /// Whether the report would be about anything.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.open.is_empty() && self.kept.is_none()
     }
@@ -284,13 +273,11 @@ impl Captures {
     }
 
     /// The report about the requested capture; without a request about the one being taken, else about the newest.
-    #[must_use]
     pub fn report(&self, session: &ProcessInfo, dictionary: &Dictionary, end: End, damage: Vec<String>) -> Report {
         self.report_of(session, dictionary, (end, damage), true)
     }
 
     /// The numbers of all captures so far, for monitoring systems.
-    #[must_use]
     pub fn metrics(&self, session: &ProcessInfo, dictionary: &Dictionary) -> Object {
         let report = self.report_of(session, dictionary, (End::Abrupt, Vec::new()), false);
         let mut totals = self.ended.clone();

@@ -10,7 +10,6 @@
 pub const MOST_EDITS: usize = 2_000;
 
 /// Pairs of equal elements, increasing in both; `None` beyond [`MOST_EDITS`].
-#[must_use]
 pub fn align(a: &[u32], b: &[u32]) -> Option<Vec<(usize, usize)>> {
     let prefix = a.iter().zip(b).take_while(|(x, y)| x == y).count();
     let (rest_a, rest_b) = (&a[prefix..], &b[prefix..]);

@@ -9,7 +9,6 @@ use super::unit::Representative;
 use super::{DeviceDiff, Diff, LimitChanges, Places, Refusal};
 use crate::document::limits;
 
-/// Version of the schema.
 const SCHEMA_VERSION: u32 = 2;
 
 /// The whole document: a comparison, or the reason why there is none.

@@ -44,19 +44,16 @@ use profiler_core::attribution::leaf::Group;
 
 impl Diff {
     /// What changed, in one line for each device.
-    #[must_use]
     pub fn headlines(&self) -> Vec<String> {
         self.devices.iter().map(text::headline).collect()
     }
 
     /// The comparison for people, with at most `rows` kernels; at most 100 columns.
-    #[must_use]
     pub fn text(&self, rows: usize) -> String {
         self.text_within(rows, Style::default())
     }
 
     /// As [`text`](Self::text), in this style.
-    #[must_use]
     pub fn text_within(&self, rows: usize, style: Style) -> String {
         text::full(self, rows, style)
     }
@@ -65,7 +62,6 @@ impl Diff {
 /// Compares two runs of one program.
 ///
 /// # Errors
-///
 /// When they cannot be compared: a run without work, or runs of different programs.
 pub fn compare(a: &Report, b: &Report) -> Result<Diff, Refusal> {
     for (side, report) in [(Side::A, a), (Side::B, b)] {

@@ -118,13 +118,11 @@ pub enum Outcome {
 
 impl DeviceDiff {
     /// Change of the duration of one unit, nanoseconds; negative when B takes less.
-    #[must_use]
     pub fn change_ns(&self) -> i64 {
         self.b.unit_ns.cast_signed().wrapping_sub(self.a.unit_ns.cast_signed())
     }
 
     /// What became of the duration. Without steps there is no test.
-    #[must_use]
     pub fn outcome(&self) -> Outcome {
         let is_chance = self.test.is_some_and(|test| test.p >= SIGNIFICANCE);
         match self.change_ns() {

@@ -15,10 +15,8 @@ use super::significance::{RankTest, mann_whitney};
 use super::unit::{self, Basis, DeviceSum, OPERATIONS, Representative};
 use crate::run::{DeviceReport, Report};
 
-/// One device of one run.
 pub(super) struct Run<'a> {
     device: &'a DeviceReport,
-    /// Operations in its window.
     operations: u64,
 }
 

@@ -49,7 +49,6 @@ pub struct ChangedPlace {
 
 impl ChangedPlace {
     /// Change of its time in a step, nanoseconds.
-    #[must_use]
     pub fn change_ns(&self) -> f64 {
         self.b_ns - self.a_ns
     }

@@ -79,7 +79,6 @@ impl Prediction {
     }
 
     /// By how much the steps of B are shorter than the ceiling allows, nanoseconds; 0 when they are not.
-    #[must_use]
     pub fn over_ceiling_ns(&self) -> u64 {
         self.predicted_step_ns.saturating_sub(self.actual_step_ns)
     }

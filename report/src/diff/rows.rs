@@ -81,13 +81,11 @@ pub struct Row {
 
 impl Row {
     /// Change of the time in one unit, nanoseconds; negative when the second run takes less.
-    #[must_use]
     pub fn change_ns(&self) -> f64 {
         self.b.unit_ns - self.a.unit_ns
     }
 
     /// Whether anything about it changed.
-    #[must_use]
     pub fn is_changed(&self) -> bool {
         self.launches != Launches::Same || self.speed != Speed::Same
     }
@@ -134,7 +132,6 @@ impl KernelTotals {
 
 /// The similarity of what two runs execute: the part of kernel executions, by name, that the runs have in common
 /// when both are counted as one. 1 for equal mixtures whatever the length of the runs, 0 without a common kernel.
-#[must_use]
 pub fn similarity(a: &[DeviceReport], b: &[DeviceReport]) -> f64 {
     let mixture = |devices: &[DeviceReport]| {
         let mut counts = BTreeMap::<String, u64>::new();
@@ -150,14 +147,12 @@ pub fn similarity(a: &[DeviceReport], b: &[DeviceReport]) -> f64 {
 }
 
 /// Kernels of both runs, the largest change of time first. `scale` is one unit as a part of each trace.
-#[must_use]
 pub fn kernels(a: &[KernelRow], b: &[KernelRow], scale: (f64, f64)) -> Vec<Row> {
     let tally = |rows: &[KernelRow]| tallies(rows.iter().map(|row| (row.name.clone(), &row.durations, 0)));
     aligned(&tally(a), &tally(b), scale)
 }
 
 /// Copies of both runs, likewise.
-#[must_use]
 pub fn copies(a: &[CopyRow], b: &[CopyRow], scale: (f64, f64)) -> Vec<Row> {
     let tally = |rows: &[CopyRow]| {
         tallies(rows.iter().map(|row| (format!("copy {}", path_name(row.path)), &row.durations, row.bytes)))

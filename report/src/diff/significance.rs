@@ -27,7 +27,6 @@ pub struct RankTest {
 
 /// The Mann-Whitney U test with midranks, tie and continuity correction (Mann and Whitney 1947; Lehmann,
 /// "Nonparametrics", 1975, 1.4). `None` when a sample is empty. The approximation is good from about eight values on.
-#[must_use]
 pub fn mann_whitney(first: &[u64], second: &[u64]) -> Option<RankTest> {
     if first.is_empty() || second.is_empty() {
         return None;
@@ -74,7 +73,6 @@ impl Spread {
 }
 
 /// How often chance alone would set two means this far apart, at most; two-sided. `None` with too few executions.
-#[must_use]
 pub fn mean_shift(first: &Spread, second: &Spread) -> Option<f64> {
     if first.count.min(second.count) < FEWEST_EXECUTIONS {
         return None;

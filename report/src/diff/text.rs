@@ -98,7 +98,6 @@ pub(super) fn full(diff: &Diff, limit: usize, style: Style) -> String {
 impl Prediction {
     /// What A predicted and what was measured, in words; where more was gained, with the causes that became shorter
     /// besides.
-    #[must_use]
     pub fn sentences(&self) -> String {
         let mut text = format!(
             "Predicted from A: {} faster without {} ({} -> {}). Measured: {:.2}x ({}).",
@@ -130,7 +129,6 @@ impl Prediction {
     }
 }
 
-/// What a representative rests on.
 fn measured(unit: &Representative) -> String {
     let Some((source, median)) = unit.source.zip(unit.median_ns) else {
         return format!("{} for {}", duration(unit.unit_ns), counted(unit.operations, "GPU operation"));

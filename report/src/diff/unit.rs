@@ -49,7 +49,6 @@ pub struct Representative {
 }
 
 /// The steps that can be compared: found by what repeats, warm, and enough of them.
-#[must_use]
 pub fn comparable(steps: Option<&Steps>) -> Option<(StepSource, &[Step])> {
     let steps = steps.filter(|steps| steps.source != StepSource::Window)?;
     // The ring forgets the oldest; what is left of a long run is warm.
@@ -59,7 +58,6 @@ pub fn comparable(steps: Option<&Steps>) -> Option<(StepSource, &[Step])> {
 }
 
 /// Durations, nanoseconds, in the order of the steps.
-#[must_use]
 pub fn durations(rows: &[Step]) -> Vec<u64> {
     rows.iter().map(duration).collect()
 }
@@ -70,7 +68,6 @@ fn duration(step: &Step) -> u64 {
 }
 
 /// Averages the steps between the quartiles: a quarter of them, rounded down, is left out at each end.
-#[must_use]
 pub fn representative(source: StepSource, rows: &[Step]) -> Representative {
     let mut sorted: Vec<_> = rows.iter().collect();
     sorted.sort_by_key(|step| (duration(step), step.start));
@@ -98,14 +95,12 @@ pub struct DeviceSum {
 
 impl DeviceSum {
     /// The whole window of a device, start-up included.
-    #[must_use]
     pub fn whole(device: &DeviceReport, operations: u64) -> Self {
         Self { leaves: sum(std::iter::once(&device.leaves)), operations }
     }
 
     /// What is warm of a device: the comparable steps, or the windows of fixed length that begin after start-up.
     /// `None` when fewer than [`OPERATIONS`] ran in them.
-    #[must_use]
     pub fn warm(device: &DeviceReport) -> Option<Self> {
         let steps = device.steps.as_ref();
         let rows = match (comparable(steps), steps) {
@@ -118,7 +113,6 @@ impl DeviceSum {
     }
 
     /// The time of `unit` operations.
-    #[must_use]
     pub fn of_operations(&self, unit: u64) -> Representative {
         let (unit_ns, leaves) = scaled(&self.leaves, unit, self.operations);
         Representative { averaged: 0, considered: 0, source: None, operations: unit, unit_ns, median_ns: None, leaves }

@@ -7,7 +7,6 @@ use super::{CommunicatorState, Culprit, Finding, HangKind, HangReport, Outstandi
 /// An operation younger than this is not suspicious, nanoseconds: checkpoints and evaluations of one rank take as long.
 /// PyTorch's own watchdog waits 600 s.
 pub const SUSPECT_NANOS: u64 = 30_000_000_000;
-/// Culprits of a finding.
 const CULPRITS: usize = 64;
 /// Ranks of a job that are looked for: an answer may say anything.
 const LARGEST_JOB: u32 = 1 << 20;
@@ -29,7 +28,6 @@ impl View<'_> {
 }
 
 /// Judges what `witnesses` say.
-#[must_use]
 pub fn judge(witnesses: &[Witness]) -> HangReport {
     let mut runs: BTreeMap<&str, Vec<&Witness>> = BTreeMap::new();
     for witness in witnesses {
@@ -190,7 +188,6 @@ fn culprit(view: &View<'_>, operation: Option<&Outstanding>) -> Culprit {
     }
 }
 
-/// An operation in words.
 fn described(operation: &Outstanding) -> String {
     let parts = [&operation.function, &operation.elements, &operation.data_type];
     let known: Vec<&str> = parts.into_iter().map(String::as_str).filter(|part| !part.is_empty()).collect();

@@ -9,6 +9,8 @@
 //!
 //! Reading order: here, `judge`, `text`.
 
+use gpuwhy_trace::named;
+
 #[cfg(feature = "serde")]
 mod json;
 mod judge;
@@ -124,32 +126,20 @@ pub struct Finding {
     pub waiting: Vec<u32>,
 }
 
-/// Why a communicator waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum HangKind {
-    /// Ranks queued something else, or other sizes or types.
-    Mismatch,
-    /// Ranks never queued the operation.
-    NeverCame,
-    /// Ranks of the communicator say nothing: their process has ended, or was not asked.
-    Silent,
-    /// All queued it, and on some ranks its kernel does not run.
-    NotRunning,
-    /// It runs on all ranks: network or device.
-    Running,
-}
-
-impl HangKind {
-    /// Name in JSON.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Mismatch => "mismatch",
-            Self::NeverCame => "never_came",
-            Self::Silent => "silent",
-            Self::NotRunning => "not_running",
-            Self::Running => "running",
-        }
+named! {
+    /// Why a communicator waits.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum HangKind: name {
+        /// Ranks queued something else, or other sizes or types.
+        Mismatch "mismatch",
+        /// Ranks never queued the operation.
+        NeverCame "never_came",
+        /// Ranks of the communicator say nothing: their process has ended, or was not asked.
+        Silent "silent",
+        /// All queued it, and on some ranks its kernel does not run.
+        NotRunning "not_running",
+        /// It runs on all ranks: network or device.
+        Running "running",
     }
 }
 

@@ -14,13 +14,11 @@ const RANKS: usize = 12;
 
 impl HangReport {
     /// What is found as text, at most 100 columns.
-    #[must_use]
     pub fn text(&self) -> String {
         self.text_within(Style::default())
     }
 
     /// As [`text`](Self::text), in this style.
-    #[must_use]
     pub fn text_within(&self, style: Style) -> String {
         let mut out = Page::new(style);
         let waiting = self.findings.len();

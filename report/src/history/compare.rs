@@ -60,14 +60,12 @@ pub struct Change {
 
 impl Change {
     /// The change in per cent of the earlier step; positive when the later run is slower.
-    #[must_use]
     pub fn percent(&self) -> f64 {
         (self.after_ns as f64 - self.before_ns as f64) / self.before_ns.max(1) as f64 * 100.0
     }
 
     /// Result of the rank test alone: a change that chance gives more often than in one of a hundred cases is none.
     /// Never inconclusive; whether it is a regression depends on the runs before.
-    #[must_use]
     pub fn outcome(&self) -> Outcome {
         match self.after_ns.cmp(&self.before_ns) {
             _ if self.test.p >= SIGNIFICANCE => Outcome::Unchanged,
@@ -94,7 +92,6 @@ pub struct Judged {
 }
 
 /// Judges runs of one program, oldest first.
-#[must_use]
 pub fn judged(runs: &[Run], like: Like) -> Vec<Judged> {
     let judge = |at: usize| {
         let run = &runs[at];
@@ -126,7 +123,6 @@ pub fn judged(runs: &[Run], like: Like) -> Vec<Judged> {
     (0..runs.len()).map(judge).collect()
 }
 
-/// What changed from `before` to `after`.
 fn change(before: &Run, after: &Run, like: Like) -> Result<Change, Unlike> {
     if like.same_host && before.host != after.host {
         return Err(Unlike::Host);

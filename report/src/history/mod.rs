@@ -46,7 +46,6 @@ const MOST_WORDS: usize = 64;
 const LONGEST_WORD: usize = 200;
 
 /// Where the file lies, by the values of `XDG_STATE_HOME` and `HOME`. Relative paths do not count, as XDG has it.
-#[must_use]
 pub fn path(state_home: Option<&OsStr>, home: Option<&OsStr>) -> Option<PathBuf> {
     let absolute = |path: Option<&OsStr>| path.map(Path::new).filter(|path| path.is_absolute()).map(Path::to_owned);
     let state = absolute(state_home).or_else(|| Some(absolute(home)?.join(".local/state")))?;
@@ -107,7 +106,6 @@ pub struct DeviceRun {
 }
 
 /// Whether a file that begins with these bytes may get a line: one without any, or with a line of a history.
-#[must_use]
 pub fn may_grow(beginning: &[u8]) -> bool {
     let mut lines = beginning.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).peekable();
     lines.peek().is_none() || lines.any(|line| line.starts_with(FIRST_FIELD))
@@ -116,7 +114,6 @@ pub fn may_grow(beginning: &[u8]) -> bool {
 impl Run {
     /// What is kept of a run; `trace` is its file. `None` for a run that says nothing of its program: no device work
     /// was recorded, or it is not the first rank of its job.
-    #[must_use]
     pub fn of(report: &Report, trace: Option<&str>) -> Option<Self> {
         let process = &report.process;
         if report.devices.is_empty() || report.verdict.group == Group::NoWork || process.rank().unwrap_or(0) != 0 {
@@ -151,13 +148,11 @@ impl Run {
     }
 
     /// What tells runs apart: host, process id and start. A line about the same run replaces an earlier one.
-    #[must_use]
     pub fn identity(&self) -> (&str, u32, u64) {
         (&self.host, self.process_id, self.start_ns)
     }
 
     /// The program: the name of its file, and for an interpreter of Python the script or module behind it.
-    #[must_use]
     pub fn program(&self) -> String {
         let base = |word: &str| word.rsplit('/').next().unwrap_or(word).to_owned();
         let Some(first) = self.command.first() else { return "unknown program".to_owned() };
@@ -180,7 +175,6 @@ impl Run {
     }
 
     /// The device with the longest step; `None` when no device has comparable steps.
-    #[must_use]
     pub fn slowest(&self) -> Option<(usize, &DeviceRun)> {
         let devices = self.devices.iter().enumerate().filter(|(_, device)| device.step_ns.is_some());
         // The first of several that are alike.
@@ -188,7 +182,6 @@ impl Run {
     }
 
     /// The line, with its end.
-    #[must_use]
     pub fn line(&self) -> String {
         let devices = self.devices.iter().map(|device| {
             let causes =

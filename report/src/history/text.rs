@@ -14,7 +14,6 @@ const FIXED: usize = 18 + 8 + 9 + 9 + 2 + 14;
 
 /// A moment in UTC, to the minute, such as `2026-11-23 09:41`; by the algorithm `civil_from_days` of Howard Hinnant
 /// ("chrono-compatible low-level date algorithms", 2013).
-#[must_use]
 pub fn date(nanos: u64) -> String {
     let minutes = nanos / 60_000_000_000;
     let (days, minute) = (minutes / 1_440 + 719_468, minutes % 1_440);
@@ -29,7 +28,6 @@ pub fn date(nanos: u64) -> String {
 }
 
 /// The newest `rows` of `runs`, which are of one program and the oldest first, and what became of the newest.
-#[must_use]
 pub fn text(runs: &[Run], judged: &[Judged], rows: usize, style: Style) -> String {
     let mut out = Page::new(style);
     let Some(newest) = runs.last() else { return String::new() };

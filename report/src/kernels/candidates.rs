@@ -29,7 +29,6 @@ const MOST: usize = 128;
 
 /// The kernels of all devices with the most time, each with its time on its device. How near a kernel is to a roof is
 /// known where the device was sampled and the samples tell it apart.
-#[must_use]
 pub fn candidates(attributor: &Attributor, dictionary: &Dictionary) -> Vec<Candidate> {
     let mut found = Vec::new();
     for account in attributor.devices() {
@@ -69,7 +68,6 @@ pub fn candidates(attributor: &Attributor, dictionary: &Dictionary) -> Vec<Candi
 }
 
 /// Whether enough has run to tell which kernels matter.
-#[must_use]
 pub fn has_run_enough(attributor: &Attributor) -> bool {
     let enough = |account: &DeviceAccount| {
         let steady = account.window_ns().saturating_sub(account.start_up_ns());

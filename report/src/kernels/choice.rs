@@ -4,6 +4,7 @@
 //! where samples of the hardware tell that; otherwise by its share alone. Some are never measured, because a
 //! measurement runs the kernel alone: one that waits for another one would wait for ever.
 
+use gpuwhy_trace::named;
 use std::cmp::Reverse;
 
 use gpuwhy_trace::record::{DeviceId, LaunchConfig, LaunchConfigId};
@@ -33,44 +34,20 @@ pub struct Candidate {
     pub nearest_roof: Option<f64>,
 }
 
-/// Why a kernel is not measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Excluded {
-    /// It exchanges data with other GPUs and waits for them.
-    Communication,
-    /// It was launched cooperatively: all of its blocks wait for each other.
-    Cooperative,
-    /// It runs for longer than a second; such kernels often wait for the host or for another kernel.
-    Persistent,
-    /// CUDA graphs launch it, and a node of a graph cannot be measured alone.
-    InGraph,
-    /// It ran once only.
-    RanOnce,
-}
-
-impl Excluded {
-    /// Stable name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Communication => "communication",
-            Self::Cooperative => "cooperative",
-            Self::Persistent => "persistent",
-            Self::InGraph => "in_graph",
-            Self::RanOnce => "ran_once",
-        }
-    }
-
-    /// Words for people.
-    #[must_use]
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::Communication => "communicates with other GPUs and would wait for them",
-            Self::Cooperative => "is launched cooperatively",
-            Self::Persistent => "runs for a second or longer and may wait for other work",
-            Self::InGraph => "is launched by CUDA graphs; a node of a graph cannot be measured alone",
-            Self::RanOnce => "ran once only; measuring takes several launches",
-        }
+named! {
+    /// Why a kernel is not measured.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Excluded: name words {
+        /// It exchanges data with other GPUs and waits for them.
+        Communication "communication" "communicates with other GPUs and would wait for them",
+        /// It was launched cooperatively: all of its blocks wait for each other.
+        Cooperative "cooperative" "is launched cooperatively",
+        /// It runs for longer than a second; such kernels often wait for the host or for another kernel.
+        Persistent "persistent" "runs for a second or longer and may wait for other work",
+        /// CUDA graphs launch it, and a node of a graph cannot be measured alone.
+        InGraph "in_graph" "is launched by CUDA graphs; a node of a graph cannot be measured alone",
+        /// It ran once only.
+        RanOnce "ran_once" "ran once only; measuring takes several launches",
     }
 }
 
@@ -85,7 +62,6 @@ const GRAPH_SHARE: f64 = 0.5;
 
 impl Candidate {
     /// Why it must not be measured; `None` when it may be.
-    #[must_use]
     pub fn excluded(&self) -> Option<Excluded> {
         let name = self.name.to_ascii_lowercase();
         if self.communication || COMMUNICATING.iter().any(|word| name.contains(word)) {
@@ -120,7 +96,6 @@ pub struct Choice {
 
 /// The `most` kernels that are worth most, and the excluded ones that would have been among them. Considers
 /// only kernels of which `is_wanted` accepts the demangled or the mangled name.
-#[must_use]
 pub fn choose(
     candidates: &[Candidate],
     most: usize,

@@ -94,7 +94,6 @@ fn line(out: &mut String, cells: impl IntoIterator<Item = String>) {
 }
 
 /// The table of all measured kernels of a process with this id, program and host.
-#[must_use]
 pub fn csv(report: &KernelsReport, page: Page, process: (u32, &str, &str)) -> String {
     let mut out = String::new();
     let measured = report.measured.iter().filter(|view| !view.profile.values.is_empty());

@@ -4,55 +4,30 @@
 //! otherwise, 0 to 1; hardware counters may overshoot a little.
 
 use gpuwhy_trace::kernels::KernelProfile;
+use gpuwhy_trace::named;
 
 use super::DataType;
 use super::sets::{STALL_REASONS, stall_metric};
 
-/// A unit that can be what limits a kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Roof {
-    /// The tensor pipes.
-    Tensor,
-    /// Issuing instructions.
-    Issue,
-    /// Device memory.
-    Dram,
-    /// The L2 cache.
-    L2,
-    /// The L1 cache and shared memory.
-    L1,
+named! {
+    /// A unit that can be what limits a kernel. Where two are equally high, the first of this order counts.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Roof: name words {
+        /// The tensor pipes.
+        Tensor "tensor" "tensor cores",
+        /// Device memory.
+        Dram "dram" "device memory",
+        /// The L2 cache.
+        L2 "l2" "L2 cache",
+        /// The L1 cache and shared memory.
+        L1 "l1" "L1 cache and shared memory",
+        /// Issuing instructions.
+        Issue "issue" "instruction issue",
+    }
 }
 
 impl Roof {
-    /// All of them. Where two are equally high, the first of this order counts.
-    pub const ALL: [Self; 5] = [Self::Tensor, Self::Dram, Self::L2, Self::L1, Self::Issue];
-
-    /// Stable name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Tensor => "tensor",
-            Self::Issue => "issue",
-            Self::Dram => "dram",
-            Self::L2 => "l2",
-            Self::L1 => "l1",
-        }
-    }
-
-    /// Words for people.
-    #[must_use]
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::Tensor => "tensor cores",
-            Self::Issue => "instruction issue",
-            Self::Dram => "device memory",
-            Self::L2 => "L2 cache",
-            Self::L1 => "L1 cache and shared memory",
-        }
-    }
-
     /// The metric of its use, percent of its peak over the elapsed cycles.
-    #[must_use]
     pub const fn metric(self) -> &'static str {
         match self {
             Self::Tensor => "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed",
@@ -65,7 +40,6 @@ impl Roof {
 
     /// The metric of its busiest part, percent, where [`Roof::metric`] counts one part of several: NVIDIA's throughput
     /// of the unit, which takes more passes. That of L1 is over the cycles in which a multiprocessor was active.
-    #[must_use]
     pub const fn throughput(self) -> Option<&'static str> {
         match self {
             Self::L2 => Some("lts__throughput.avg.pct_of_peak_sustained_elapsed"),
@@ -104,7 +78,6 @@ pub struct StallReason {
 
 impl StallReason {
     /// What it means and what helps, for people. The meanings are those of NVIDIA's metric reference.
-    #[must_use]
     pub fn words(&self) -> &'static str {
         match self.reason {
             "barrier" => "waiting for other warps of the block at a barrier",
@@ -130,47 +103,20 @@ impl StallReason {
     }
 }
 
-/// A pipe that executes instructions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Pipe {
-    /// Integer and logic instructions, comparisons, minima.
-    Alu,
-    /// Multiplications and additions in FP32, integer multiplications.
-    Fma,
-    /// Loads and stores.
-    Lsu,
-    /// Matrix instructions.
-    Tensor,
-    /// Square roots, sines, exponentials, conversions.
-    Xu,
-}
-
-impl Pipe {
-    /// All that are measured.
-    pub const ALL: [Self; 5] = [Self::Alu, Self::Fma, Self::Lsu, Self::Tensor, Self::Xu];
-
-    /// Stable name, as in the metric `sm__inst_executed_pipe_NAME.sum`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Alu => "alu",
-            Self::Fma => "fma",
-            Self::Lsu => "lsu",
-            Self::Tensor => "tensor",
-            Self::Xu => "xu",
-        }
-    }
-
-    /// Words for people.
-    #[must_use]
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::Alu => "integer and logic",
-            Self::Fma => "multiply and add",
-            Self::Lsu => "loads and stores",
-            Self::Tensor => "matrix",
-            Self::Xu => "special functions",
-        }
+named! {
+    /// A pipe that executes instructions.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Pipe: name words {
+        /// Integer and logic instructions, comparisons, minima.
+        Alu "alu" "integer and logic",
+        /// Multiplications and additions in FP32, integer multiplications.
+        Fma "fma" "multiply and add",
+        /// Loads and stores.
+        Lsu "lsu" "loads and stores",
+        /// Matrix instructions.
+        Tensor "tensor" "matrix",
+        /// Square roots, sines, exponentials, conversions.
+        Xu "xu" "special functions",
     }
 }
 
@@ -256,7 +202,6 @@ fn ratio(part: Option<f64>, whole: Option<f64>) -> Option<f64> {
 
 impl Figures {
     /// Those of `profile`.
-    #[must_use]
     pub fn of(profile: &KernelProfile) -> Self {
         let value = |name: &str| profile.value(name);
         let duration_ns = value("gpu__time_duration.sum").filter(|&nanos| nanos > 0.0);
@@ -294,21 +239,18 @@ impl Figures {
 
     /// The part of the instructions that no measured pipe executed: branches, uniform and FP64 instructions and others.
     /// `None` unless all of [`Pipe::ALL`] were measured.
-    #[must_use]
     pub fn other_pipes(&self) -> Option<f64> {
         let known: f64 = self.pipes.iter().map(|&(_, share)| share).sum();
         (self.pipes.len() == Pipe::ALL.len()).then(|| (1.0 - known).max(0.0))
     }
 
     /// Use of one unit.
-    #[must_use]
     pub fn roof(&self, roof: Roof) -> Option<f64> {
         let place = Roof::ALL.iter().position(|&other| other == roof)?;
         self.roofs[place]
     }
 
     /// The unit that is used most, and how much of it.
-    #[must_use]
     pub fn nearest_roof(&self) -> Option<(Roof, f64)> {
         let known = Roof::ALL.into_iter().zip(self.roofs).filter_map(|(roof, share)| Some((roof, share?)));
         // `max_by` takes the last of equals, so the order is turned around.

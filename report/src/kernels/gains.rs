@@ -50,7 +50,6 @@ pub struct Shorter {
 
 impl Shorter {
     /// Kernels that use the part `used` of a roof, with this standard error, and would use `wanted`.
-    #[must_use]
     pub fn at_roof(config: LaunchConfigId, nanos: u64, (used, error): (f64, f64), wanted: f64) -> Self {
         let remains = (used / wanted).clamp(0.0, 1.0);
         Self { config, nanos, remains, error: if remains < 1.0 { error / wanted } else { 0.0 } }
@@ -63,7 +62,6 @@ impl Shorter {
 
 impl StepGain {
     /// By simulation; `None` where that is not to be had.
-    #[must_use]
     pub fn simulated(attributor: &Attributor, device: DeviceId, shorter: &[Shorter]) -> Option<Self> {
         let parts: FxHashMap<LaunchConfigId, f64> = shorter.iter().map(|row| (row.config, row.remains)).collect();
         let remains =
@@ -76,19 +74,16 @@ impl StepGain {
     }
 
     /// A step of which the part `gone` goes, 0 to 1.
-    #[must_use]
     pub fn by_subtraction(gone: f64) -> Self {
         Self { speedup: 1.0 / (1.0 - gone.clamp(0.0, LARGEST_SAVED)), interval: None }
     }
 
     /// Whether it was simulated.
-    #[must_use]
     pub const fn is_simulated(&self) -> bool {
         self.interval.is_some()
     }
 
     /// In words: `about 1.12x faster (1.08x to 1.15x)`.
-    #[must_use]
     pub fn faster(&self) -> String {
         crate::words::faster(self.speedup, self.interval)
     }
@@ -109,7 +104,6 @@ fn widened(ceiling: &Ceiling, relative: f64) -> (f64, f64) {
 ///
 /// What goes of computation and is not saved becomes time in which the device waits, for which no cause is known yet:
 /// where that decides, nothing is said.
-#[must_use]
 pub fn bottleneck_then(account: &DeviceAccount, shorter: &[Shorter], gain: f64) -> Option<Group> {
     let leaves = account.steady_leaves();
     let total = leaves.iter().sum::<u64>().saturating_sub(Group::NoWork.total(&leaves)) as f64;

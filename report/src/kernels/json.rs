@@ -11,7 +11,6 @@ use super::source::{LineSource, SourceReport};
 use super::{DataType, KernelView, KernelsReport, Point, Roof, Roofline, StepGain, Unmeasured};
 use crate::words::not_measured;
 
-/// Version of the schema.
 const SCHEMA_VERSION: u32 = 1;
 
 /// All kernels of a run, and where warps wait, if that is asked for.

@@ -4,6 +4,7 @@
 //! that pay are found with the arithmetic of [`gpuwhy_trace::geometry`].
 
 use gpuwhy_trace::geometry::{Geometry, Multiprocessors};
+use gpuwhy_trace::named;
 use gpuwhy_trace::record::LaunchConfig;
 
 /// Fewer registers than this are not proposed: a compiler that is held to them spills.
@@ -11,23 +12,14 @@ const FEWEST_REGISTERS: u16 = 24;
 /// Shared memory is tried in steps of this, bytes.
 const SHARED_STEP: u32 = 1_024;
 
-/// What is reduced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resource {
-    /// Registers of a thread.
-    Registers,
-    /// Shared memory of a block, bytes.
-    SharedBytes,
-}
-
-impl Resource {
-    /// Stable name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Registers => "registers",
-            Self::SharedBytes => "shared_bytes",
-        }
+named! {
+    /// What is reduced.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Resource: name {
+        /// Registers of a thread.
+        Registers "registers",
+        /// Shared memory of a block, bytes.
+        SharedBytes "shared_bytes",
     }
 }
 
@@ -47,7 +39,6 @@ pub struct Reduction {
 }
 
 /// The reductions that pay, each taken alone; empty where the limits of warps or blocks are reached.
-#[must_use]
 pub fn reductions(config: &LaunchConfig, room: &Multiprocessors) -> Vec<Reduction> {
     let Some(now) = Geometry::of(config, room) else { return Vec::new() };
     let better =

@@ -49,7 +49,6 @@ pub struct Peaks {
 
 impl Peaks {
     /// Those of `device`; `None` when its record does not say how many multiprocessors it has.
-    #[must_use]
     pub fn of(device: &Device) -> Option<Self> {
         let bandwidth = device.memory_bandwidth_kbps as f64 * 1e3;
         (device.multiprocessors > 0).then_some(Self {
@@ -61,7 +60,6 @@ impl Peaks {
     }
 
     /// Operations a second at a clock of `clock_hz`; `None` when nobody knows, or where the hardware has none.
-    #[must_use]
     pub fn operations_per_second(&self, of: DataType, clock_hz: f64) -> Option<f64> {
         let row = TABLE.iter().find(|row| row.capability == self.capability)?;
         let per_cycle = match of {
@@ -76,7 +74,6 @@ impl Peaks {
     }
 
     /// Bytes a second that all L1 caches deliver at a clock of `clock_hz`.
-    #[must_use]
     pub fn l1_bytes_per_second(&self, clock_hz: f64) -> f64 {
         L1_BYTES_PER_CYCLE * f64::from(self.multiprocessors) * clock_hz
     }

@@ -41,7 +41,6 @@ const LEAST_USE: f64 = 0.02;
 
 impl Roofline {
     /// That of a kernel with these `figures`.
-    #[must_use]
     pub fn of(figures: &Figures, peaks: Option<&Peaks>) -> Self {
         let Some(nanos) = figures.duration_ns else { return Self::default() };
         let points = figures.operations.iter().flat_map(|&(of, count)| {
@@ -79,7 +78,6 @@ impl Roofline {
     }
 
     /// What `point` could reach at most: its compute roof, or what its level can deliver, whichever is lower.
-    #[must_use]
     pub fn roof_over(&self, point: &Point) -> Option<f64> {
         let peak = self.peaks.iter().find(|(of, _)| *of == point.of).map(|&(_, peak)| peak);
         let bandwidth = self.bandwidths.iter().find(|(level, _)| *level == point.level).map(|&(_, rate)| rate);
@@ -91,7 +89,6 @@ impl Roofline {
     }
 
     /// Whether the roof over `point` is that of its memory level, and not of computing.
-    #[must_use]
     pub fn is_under_memory(&self, point: &Point) -> Option<bool> {
         let (_, peak) = self.peaks.iter().find(|(of, _)| *of == point.of)?;
         let (_, rate) = self.bandwidths.iter().find(|(level, _)| *level == point.level)?;

@@ -41,7 +41,6 @@ const SPEED_OF_LIGHT: [&str; 4] = [
     "lts__throughput.avg.pct_of_peak_sustained_elapsed",
 ];
 
-/// How memory is accessed.
 const MEMORY: [&str; 10] = [
     "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
@@ -105,7 +104,6 @@ const WORK: [&str; 10] = [
 
 /// All metrics, in the groups that are measured one after the other. What takes many launches and tells little comes
 /// last, so that a program that ends early leaves whole groups.
-#[must_use]
 pub fn groups() -> Vec<Vec<String>> {
     let named = |metrics: &[&str]| metrics.iter().map(|&metric| metric.to_owned()).collect::<Vec<_>>();
     let stalls = [named(&STALLS), STALL_REASONS.map(stall_metric).to_vec()].concat();
@@ -113,13 +111,11 @@ pub fn groups() -> Vec<Vec<String>> {
 }
 
 /// The metric of a stall reason.
-#[must_use]
 pub fn stall_metric(reason: &str) -> String {
     STALL_METRIC.replace("{}", reason)
 }
 
 /// Unit of a metric's value as Nsight Compute prints it; empty for a plain number. Follows from the name.
-#[must_use]
 pub fn unit(metric: &str) -> &'static str {
     let counter = metric.split('.').next().unwrap_or(metric);
     let per_second = metric.ends_with(".per_second");

@@ -50,7 +50,6 @@ fn decades(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
 
 /// The picture of all measured kernels with roofs; `None` without a point. Points are of the data type with the most
 /// work of each kernel, by memory level.
-#[must_use]
 pub fn svg(report: &KernelsReport) -> Option<String> {
     let drawn: Vec<(usize, &Roofline, &Point)> = report
         .measured

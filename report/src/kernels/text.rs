@@ -21,7 +21,6 @@ const LEAST_SHOWN: f64 = 0.02;
 const NAME_WIDTH: usize = 60;
 
 /// The page of `report`.
-#[must_use]
 pub fn text(report: &KernelsReport, style: Style) -> String {
     let mut out = Page::new(style);
     if report.is_empty() {

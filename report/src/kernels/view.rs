@@ -118,7 +118,6 @@ impl KernelView {
     }
 
     /// Mean duration in the records, nanoseconds; `None` without launches.
-    #[must_use]
     pub fn recorded_mean_ns(&self) -> Option<f64> {
         (self.launches > 0).then(|| self.total_ns as f64 / self.launches as f64)
     }
@@ -126,7 +125,6 @@ impl KernelView {
     /// The part of a step that would go at most if `finding` were fixed, 0 to 1: its share of the time by the part of
     /// its own time. `None` where either is not known. An additive bound: what waits for the kernel only by chance is
     /// counted in.
-    #[must_use]
     pub fn step_gain(&self, finding: &Finding) -> Option<f64> {
         Some(self.share? * Some(finding.gain()).filter(|&gain| gain > 0.0)?)
     }
@@ -159,7 +157,6 @@ pub struct KernelsReport {
 impl KernelsReport {
     /// What `attributor` knows of the kernels, and what `profiles` add to it. What a step would gain is simulated,
     /// which takes some milliseconds for each measured kernel and finding.
-    #[must_use]
     pub fn of(attributor: &Attributor, dictionary: &Dictionary, profiles: &[Arc<KernelProfile>]) -> Self {
         let rows = candidates(attributor, dictionary);
         let share = |row: &Candidate| share_of(row, attributor);
@@ -186,7 +183,6 @@ impl KernelsReport {
     }
 
     /// Whether there is nothing to show.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.measured.is_empty() && self.unmeasured.is_empty() && self.windows.is_empty()
     }

@@ -59,7 +59,6 @@ pub struct HostClock {
 
 impl HostClock {
     /// A time of this host on the clock of the first one; unchanged where the offset is not known.
-    #[must_use]
     pub fn common(&self, at: i64) -> i64 {
         let drift = at.saturating_sub(self.middle) as f64 * self.drift_ppb as f64 * 1e-9;
         at.saturating_add(self.offset_ns.unwrap_or_default()).saturating_add(drift.round() as i64)

@@ -31,7 +31,6 @@ pub struct Collectives {
     places: FxHashMap<NameId, CollectiveClass>,
     groups: Vec<RowGroup>,
     rows: Vec<Row>,
-    /// Rows of each device.
     devices: Vec<(DeviceId, u64)>,
     times: FxHashMap<DeviceId, Vec<LeafTime>>,
     times_kept: usize,
@@ -152,7 +151,6 @@ impl Collectives {
     }
 
     /// What is kept of the rank whose report and [`rows`](Self::rows) these are.
-    #[must_use]
     pub fn summary(&self, rank: u32, report: &Report, rows: &RankRows) -> RankSummary {
         let groups = rows.groups.clone();
         RankSummary { groups, others: self.others, lost_times: self.times_lost, ..RankSummary::new(rank, report) }
@@ -160,7 +158,6 @@ impl Collectives {
 
     /// The rows: those of the profiler plugin, and kernels that it says nothing of, numbered by their begins. With the
     /// time of the device that ran most of them.
-    #[must_use]
     pub fn rows(&self) -> RankRows {
         let mut rows = self.rows.clone();
         let mut groups = self.groups.clone();

@@ -48,7 +48,6 @@ use self::straggler::Search;
 /// Ranks of which every pair is told; of more, each rank tells the 16 that it waited for longest.
 pub const WAITS_SHOWN: usize = 64;
 
-/// Rows of all ranks in memory.
 struct Kept(Vec<RankRows>);
 
 impl RowSource for Kept {
@@ -64,7 +63,6 @@ impl RowSource for Kept {
 
 impl RanksReport {
     /// Compares `ranks`, with their rows in memory.
-    #[must_use]
     pub fn of(ranks: &[RankTrace<'_>]) -> Self {
         let mut kept = Kept(ranks.iter().map(|rank| rank.collectives.rows()).collect());
         let summaries: Vec<RankSummary> = ranks
@@ -79,7 +77,6 @@ impl RanksReport {
     /// Compares `ranks`, whose rows `source` gives.
     ///
     /// # Errors
-    ///
     /// Those of the source.
     pub fn compare<S: RowSource>(ranks: &[RankSummary], source: &mut S) -> Result<Self, S::Error> {
         let (hosts, of_ranks) = hosts(ranks);
@@ -125,7 +122,6 @@ impl RanksReport {
         Ok(report)
     }
 
-    /// What is not there to compare.
     fn doubt(&mut self, ranks: &[RankSummary], occasions: &Occasions) {
         let count = self.rows.len();
         if self.clocks.iter().any(|clock| clock.offset_ns.is_none()) {
@@ -185,20 +181,17 @@ impl RanksReport {
     }
 
     /// The comparison as text, at most 100 columns.
-    #[must_use]
     pub fn text(&self) -> String {
         self.text_within(Style::default())
     }
 
     /// As [`text`](Self::text), in this style; the table has a fixed width.
-    #[must_use]
     pub fn text_within(&self, style: Style) -> String {
         text::text(self, style)
     }
 
     /// What to add to the times of each rank, nanoseconds, to bring them to the clock of the first in the middle of the
     /// run; 0 where nothing is known.
-    #[must_use]
     pub fn shifts(&self) -> Vec<i64> {
         let shift = |row: &RankRow| self.clocks.iter().find(|clock| clock.host == row.host)?.offset_ns;
         self.rows.iter().map(|row| shift(row).unwrap_or_default()).collect()

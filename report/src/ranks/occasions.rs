@@ -33,7 +33,6 @@ pub trait RowSource {
     /// Has `visit` look at the rows of the rank at `place`.
     ///
     /// # Errors
-    ///
     /// When they cannot be had.
     fn rows(&mut self, place: usize, visit: &mut dyn FnMut(&RankRows)) -> Result<(), Self::Error>;
 }
@@ -140,14 +139,12 @@ pub(super) struct OccasionGroup {
     is_uneven: bool,
 }
 
-/// All occasions of a job.
 #[derive(Debug, Default)]
 pub(super) struct Occasions {
     numbers: FxHashMap<(u64, Function), u32>,
     pub(super) groups: Vec<OccasionGroup>,
     index: FxHashMap<(u32, u64), u32>,
     pub(super) all: Vec<Occasion>,
-    /// The host of each rank.
     pub(super) hosts: Vec<usize>,
     /// Rows of occasions that had no room.
     pub(super) overflow: u64,
@@ -291,7 +288,6 @@ impl Occasions {
         self.all.iter().any(|occasion| occasion.judgment == Judgment::Apart && is_unknown(occasion))
     }
 
-    /// How many have this judgment.
     pub(super) fn count(&self, judgment: Judgment) -> u64 {
         self.all.iter().filter(|occasion| occasion.judgment == judgment).count() as u64
     }

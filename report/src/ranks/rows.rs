@@ -67,7 +67,6 @@ struct Pieces {
 impl RankRows {
     /// Of these rows, in any order, with the times by cause `segments`: begin, end, cause; a negative one takes time
     /// back. Groups with a count of 0 get the number of their rows.
-    #[must_use]
     pub fn new(mut groups: Vec<RowGroup>, mut rows: Vec<Row>, segments: &[LeafTime]) -> Self {
         rows.retain(|row| (row.group as usize) < groups.len() && row.start <= row.end);
         rows.sort_unstable_by_key(|row| (row.start, row.end, row.group, row.sequence));
@@ -82,7 +81,6 @@ impl RankRows {
 
     /// The time from `from` to `to`, each the begin or end of a row, by cause. It sums to the time between them: what
     /// no cause is known for is `unobserved`.
-    #[must_use]
     pub fn between(&self, from: i64, to: i64) -> Leaves {
         let mut leaves = [0; LEAF_COUNT];
         let pieces = &self.pieces;
@@ -125,7 +123,6 @@ impl RankRows {
     }
 
     /// Reads what [`encode`](Self::encode) has written; `None` when it is not that.
-    #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (words, rest) = bytes.as_chunks::<8>();
         let mut words = words.iter().map(|word| u64::from_le_bytes(*word));

@@ -78,7 +78,6 @@ pub struct LineTime {
 
 impl RankSummary {
     /// Of the report of a rank.
-    #[must_use]
     pub fn new(rank: u32, report: &Report) -> Self {
         let devices = report.devices.iter();
         let device = devices.max_by_key(|device| device.leaves[Leaf::Communication as usize]);

@@ -254,7 +254,6 @@ fn limits_table(out: &mut Page, report: &RanksReport) {
     }
 }
 
-/// The bottleneck of a rank.
 const fn bottleneck(group: Group) -> &'static str {
     match group {
         Group::NoWork | Group::CannotTell => "no verdict",

@@ -20,7 +20,6 @@ use crate::kernels::KernelsReport;
 
 impl Report {
     /// Describes what `attributor` knows now. `damage` is what a trace reader had to skip; empty when live.
-    #[must_use]
     pub fn new(
         session: &ProcessInfo,
         attributor: &Attributor,

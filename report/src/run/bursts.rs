@@ -40,7 +40,6 @@ impl BurstRow {
     }
 }
 
-/// The lines of the text.
 pub(super) fn lines(out: &mut Page, report: &Report, bursts: &BurstTable) {
     let count = report.cost.map_or(0, |cost| u64::from(cost.bursts)).max(bursts.rows.len() as u64);
     if count == 0 {

@@ -132,7 +132,6 @@ pub(super) fn split(
 
 /// What the split says about a device that computes, the class with the most time first; nothing when its grids fill
 /// it. Low occupancy alone is no evidence against a kernel, so it is not mentioned.
-#[must_use]
 pub fn compute_evidence(compute: &ComputeSplit) -> Vec<String> {
     let mut classes = [GridClass::Tiny, GridClass::UnderFilled, GridClass::Tail];
     classes.sort_by_key(|&class| std::cmp::Reverse(compute.time(class)));

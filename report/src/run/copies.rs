@@ -38,7 +38,6 @@ impl CopyFit {
     /// Least squares of relative errors over the means of the octaves. Relative, since the error of a copy's duration
     /// grows with it, and large copies would drown the fixed cost; over means, since those of a straight line lie on
     /// it. `None` when sizes differ by less than four, or durations do not grow with them.
-    #[must_use]
     pub fn of(octaves: &[OctaveTally]) -> Option<Self> {
         let points: Vec<_> = octaves
             .iter()
@@ -146,7 +145,6 @@ fn best_rate<'a>(paths: impl Iterator<Item = &'a (CopyPath, &'a CopyStatistics)>
 }
 
 /// What limits the copies of a device, in sentences, the most important first.
-#[must_use]
 pub fn copy_evidence(device: &DeviceReport) -> Vec<String> {
     let mut sentences = Vec::new();
     let overlap = &device.copy_overlap;

@@ -26,7 +26,6 @@ const LINES_SHOWN: usize = 3;
 
 impl LineRow {
     /// Place for people: `train.py:42 (main), in torch/optim/adamw.py (step)`.
-    #[must_use]
     pub fn place(&self) -> String {
         // A native function has no line.
         let line = if self.line == 0 { String::new() } else { format!(":{}", self.line) };
@@ -44,7 +43,6 @@ impl LineRow {
 
 impl HostReport {
     /// What is known now; `None` when no sample was taken, none failed, and no range named a data loader.
-    #[must_use]
     pub fn of(attributor: &Attributor, dictionary: &Dictionary, devices: &[DeviceReport], failed: u64) -> Option<Self> {
         let totals = attributor.sample_totals();
         let steady: u64 = devices.iter().flat_map(|device| device.steady_leaves).sum();
@@ -105,7 +103,6 @@ impl HostReport {
         })
     }
 
-    /// Lines with a cause of `group`.
     pub(super) fn lines_of(&self, group: Group) -> impl Iterator<Item = &LineRow> {
         self.lines.iter().filter(move |row| row.cause.leaf().group() == group)
     }

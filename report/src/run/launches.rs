@@ -41,7 +41,6 @@ struct OfName {
 /// The interval that holds the true share with 95 % confidence when `hits` of `samples` fell into it: Wilson's score
 /// interval (E. B. Wilson, JASA 22, 1927), which keeps its coverage for few samples and shares near 0 and 1 (Brown, Cai
 /// and `DasGupta`, Statistical Science 16, 2001). No samples say nothing: 0 to 1.
-#[must_use]
 pub fn share_interval(hits: u64, samples: u64) -> (f64, f64) {
     if samples == 0 {
         return (0.0, 1.0);
@@ -286,7 +285,6 @@ fn operator_of(symbol: &str) -> Option<String> {
 
 impl LaunchSite {
     /// Place for people: `train.py:42 (Block.forward), Linear, in torch/nn/functional.py (linear)`.
-    #[must_use]
     pub fn text(&self) -> String {
         let mut text = super::host::short_path(&self.file).to_owned();
         if self.line > 0 {

@@ -5,97 +5,52 @@
 //! launched it. A kernel that no rule knows is the program's own or of a library without a rule; it gets none.
 
 use gpuwhy_trace::demangle::demangled;
+use gpuwhy_trace::named;
 
-/// A library that brings kernels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Library {
-    /// cuBLAS and cuBLASLt.
-    Cublas,
-    /// cuDNN.
-    Cudnn,
-    /// cuFFT.
-    Cufft,
-    /// cuRAND.
-    Curand,
-    /// cuSOLVER.
-    Cusolver,
-    /// cuSPARSE and cuSPARSELt.
-    Cusparse,
-    /// NCCL.
-    Nccl,
-    /// NVSHMEM.
-    Nvshmem,
-    /// CUTLASS, where it is not inside cuBLAS or cuDNN.
-    Cutlass,
-    /// CUB and Thrust.
-    Cub,
-    /// TensorRT.
-    TensorRt,
-    /// Transformer Engine.
-    TransformerEngine,
-    /// Apex.
-    Apex,
-    /// `FlashAttention`, PyTorch's copy too.
-    FlashAttention,
-    /// `FlashInfer`.
-    FlashInfer,
-    /// PyTorch's own kernels.
-    Pytorch,
-    /// Triton: what `torch.compile` generates, and kernels of Triton programs.
-    Triton,
-    /// XLA: what JAX and TensorFlow compile.
-    Xla,
-    /// TensorFlow's own kernels.
-    TensorFlow,
-    /// FBGEMM.
-    Fbgemm,
-    /// vLLM.
-    Vllm,
-    /// CuPy.
-    Cupy,
-    /// Numba.
-    Numba,
-    /// RAPIDS: cuDF, cuML, RAFT and their like.
-    Rapids,
-    /// MAGMA.
-    Magma,
+named! {
+    /// A library that brings kernels.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Library: name {
+        /// cuBLAS and cuBLASLt.
+        Cublas "cuBLAS",
+        Cudnn "cuDNN",
+        Cufft "cuFFT",
+        Curand "cuRAND",
+        Cusolver "cuSOLVER",
+        /// cuSPARSE and cuSPARSELt.
+        Cusparse "cuSPARSE",
+        Nccl "NCCL",
+        Nvshmem "NVSHMEM",
+        /// CUTLASS, where it is not inside cuBLAS or cuDNN.
+        Cutlass "CUTLASS",
+        /// CUB and Thrust.
+        Cub "CUB/Thrust",
+        TensorRt "TensorRT",
+        TransformerEngine "Transformer Engine",
+        Apex "Apex",
+        /// `FlashAttention`, PyTorch's copy too.
+        FlashAttention "FlashAttention",
+        FlashInfer "FlashInfer",
+        /// PyTorch's own kernels.
+        Pytorch "PyTorch",
+        /// Triton: what `torch.compile` generates, and kernels of Triton programs.
+        Triton "Triton",
+        /// XLA: what JAX and TensorFlow compile.
+        Xla "XLA",
+        /// TensorFlow's own kernels.
+        TensorFlow "TensorFlow",
+        Fbgemm "FBGEMM",
+        Vllm "vLLM",
+        Cupy "CuPy",
+        Numba "Numba",
+        /// RAPIDS: cuDF, cuML, RAFT and their like.
+        Rapids "RAPIDS",
+        Magma "MAGMA",
+    }
 }
 
 impl Library {
-    /// Its name, as its authors write it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Cublas => "cuBLAS",
-            Self::Cudnn => "cuDNN",
-            Self::Cufft => "cuFFT",
-            Self::Curand => "cuRAND",
-            Self::Cusolver => "cuSOLVER",
-            Self::Cusparse => "cuSPARSE",
-            Self::Nccl => "NCCL",
-            Self::Nvshmem => "NVSHMEM",
-            Self::Cutlass => "CUTLASS",
-            Self::Cub => "CUB/Thrust",
-            Self::TensorRt => "TensorRT",
-            Self::TransformerEngine => "Transformer Engine",
-            Self::Apex => "Apex",
-            Self::FlashAttention => "FlashAttention",
-            Self::FlashInfer => "FlashInfer",
-            Self::Pytorch => "PyTorch",
-            Self::Triton => "Triton",
-            Self::Xla => "XLA",
-            Self::TensorFlow => "TensorFlow",
-            Self::Fbgemm => "FBGEMM",
-            Self::Vllm => "vLLM",
-            Self::Cupy => "CuPy",
-            Self::Numba => "Numba",
-            Self::Rapids => "RAPIDS",
-            Self::Magma => "MAGMA",
-        }
-    }
-
     /// The library of a kernel, told by its name, mangled or not; `None` when no rule knows it.
-    #[must_use]
     pub fn of_kernel(name: &str) -> Option<Self> {
         let readable = demangled(name);
         let nested;
@@ -107,12 +62,12 @@ impl Library {
             readable.as_str()
         };
         let path = path_of(whole);
-        RULES.iter().find(|rule| rule.place.fits(path, whole)).map(|rule| rule.library)
+        let fits = |places: &[Place]| places.iter().any(|place| place.fits(path, whole));
+        RULES.iter().find(|(_, places)| fits(places)).map(|&(library, _)| library)
     }
 
     /// The library that a loaded file belongs to, by the file's name: `libcublasLt.so.12` is cuBLAS. `None` for files
     /// of the CUDA runtime and driver, which every launch goes through, and for any other.
-    #[must_use]
     pub fn of_file(file: &str) -> Option<Self> {
         let name = file.rsplit('/').next().unwrap_or(file);
         FILES.iter().find(|(prefix, _)| name.starts_with(prefix)).map(|&(_, library)| library)
@@ -150,15 +105,7 @@ impl Place {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Rule {
-    place: Place,
-    library: Library,
-}
-
-const fn rule(place: Place, library: Library) -> Rule {
-    Rule { place, library }
-}
+use Place::{Anywhere, Begin, End, TritonArguments, Within};
 
 /// The first rule that fits counts: namespaces come before parts of names, which also occur in template arguments.
 ///
@@ -170,94 +117,86 @@ const fn rule(place: Place, library: Library) -> Rule {
 /// Numba's `cuda/compiler.py` (`cudapy`), FBGEMM's `codegen` (`split_embedding_...`), Apex's
 /// `csrc/multi_tensor_apply.cuh`, and the CUTLASS library's names of instances, which cuBLAS uses
 /// (`cutlass::Kernel<cutlass_80_...>`).
-const RULES: [Rule; 84] = [
-    rule(Place::Begin("pytorch_flash::"), Library::FlashAttention),
-    rule(Place::Begin("flash::"), Library::FlashAttention),
-    rule(Place::Begin("flash_fwd"), Library::FlashAttention),
-    rule(Place::Begin("flash_bwd"), Library::FlashAttention),
-    rule(Place::Begin("flashinfer::"), Library::FlashInfer),
-    rule(Place::Begin("vllm::"), Library::Vllm),
-    rule(Place::Begin("fbgemm_gpu::"), Library::Fbgemm),
-    rule(Place::Begin("split_embedding_"), Library::Fbgemm),
-    rule(Place::Begin("bounds_check_indices_kernel"), Library::Fbgemm),
-    rule(Place::Begin("permute_pooled_embs"), Library::Fbgemm),
-    rule(Place::Begin("transformer_engine::"), Library::TransformerEngine),
-    rule(Place::Begin("cub::"), Library::Cub),
-    rule(Place::Within("::cub::"), Library::Cub),
-    rule(Place::Begin("thrust::"), Library::Cub),
-    rule(Place::Within("::thrust::"), Library::Cub),
-    rule(Place::Begin("at::"), Library::Pytorch),
-    rule(Place::Begin("c10::"), Library::Pytorch),
-    rule(Place::Begin("torch::"), Library::Pytorch),
-    rule(Place::Begin("cunn_"), Library::Pytorch),
+const RULES: [(Library, &[Place]); 34] = [
+    (Library::FlashAttention, &[Begin("pytorch_flash::"), Begin("flash::"), Begin("flash_fwd"), Begin("flash_bwd")]),
+    (Library::FlashInfer, &[Begin("flashinfer::")]),
+    (Library::Vllm, &[Begin("vllm::")]),
+    (
+        Library::Fbgemm,
+        &[
+            Begin("fbgemm_gpu::"),
+            Begin("split_embedding_"),
+            Begin("bounds_check_indices_kernel"),
+            Begin("permute_pooled_embs"),
+        ],
+    ),
+    (Library::TransformerEngine, &[Begin("transformer_engine::")]),
+    (Library::Cub, &[Begin("cub::"), Within("::cub::"), Begin("thrust::"), Within("::thrust::")]),
+    (Library::Pytorch, &[Begin("at::"), Begin("c10::"), Begin("torch::"), Begin("cunn_")]),
     // The same kernel inside PyTorch stands in `at::native`.
-    rule(Place::Begin("multi_tensor_apply_kernel"), Library::Apex),
-    rule(Place::Begin("cuApplyLayerNorm"), Library::Apex),
-    rule(Place::Begin("tensorflow::"), Library::TensorFlow),
-    rule(Place::Begin("Eigen::internal::EigenMetaKernel"), Library::TensorFlow),
-    rule(Place::Begin("nvinfer1::"), Library::TensorRt),
-    rule(Place::Begin("__myl_"), Library::TensorRt),
-    rule(Place::Begin("trt_"), Library::TensorRt),
-    rule(Place::Begin("nccl"), Library::Nccl),
-    rule(Place::Begin("nvshmem"), Library::Nvshmem),
-    rule(Place::Begin("cupy_"), Library::Cupy),
-    rule(Place::Begin("cupyx_"), Library::Cupy),
-    rule(Place::Begin("cudapy::"), Library::Numba),
-    rule(Place::Begin("cudf::"), Library::Rapids),
-    rule(Place::Begin("raft::"), Library::Rapids),
-    rule(Place::Begin("cuvs::"), Library::Rapids),
-    rule(Place::Begin("ML::"), Library::Rapids),
-    rule(Place::Begin("magma"), Library::Magma),
-    rule(Place::Begin("triton_gemm_"), Library::Xla),
-    rule(Place::Begin("triton_softmax"), Library::Xla),
-    rule(Place::Begin("triton_"), Library::Triton),
-    rule(Place::Begin("wrapped_"), Library::Xla),
-    rule(Place::Begin("gemm_fusion_"), Library::Xla),
-    rule(Place::Begin("__xla_"), Library::Xla),
-    rule(Place::End("_fusion"), Library::Xla),
-    rule(Place::TritonArguments, Library::Triton),
-    rule(Place::Begin("cusparse"), Library::Cusparse),
-    rule(Place::Begin("cusolver"), Library::Cusolver),
-    rule(Place::Begin("curand"), Library::Curand),
-    rule(Place::Begin("gen_sequenced"), Library::Curand),
-    rule(Place::Begin("generate_seed_pseudo"), Library::Curand),
-    rule(Place::Begin("vector_fft"), Library::Cufft),
-    rule(Place::Begin("regular_fft"), Library::Cufft),
-    rule(Place::Begin("composite_2way_fft"), Library::Cufft),
-    rule(Place::Begin("multi_bluestein_fft"), Library::Cufft),
-    rule(Place::Begin("cufft"), Library::Cufft),
+    (Library::Apex, &[Begin("multi_tensor_apply_kernel"), Begin("cuApplyLayerNorm")]),
+    (Library::TensorFlow, &[Begin("tensorflow::"), Begin("Eigen::internal::EigenMetaKernel")]),
+    (Library::TensorRt, &[Begin("nvinfer1::"), Begin("__myl_"), Begin("trt_")]),
+    (Library::Nccl, &[Begin("nccl")]),
+    (Library::Nvshmem, &[Begin("nvshmem")]),
+    (Library::Cupy, &[Begin("cupy_"), Begin("cupyx_")]),
+    (Library::Numba, &[Begin("cudapy::")]),
+    (Library::Rapids, &[Begin("cudf::"), Begin("raft::"), Begin("cuvs::"), Begin("ML::")]),
+    (Library::Magma, &[Begin("magma")]),
+    (Library::Xla, &[Begin("triton_gemm_"), Begin("triton_softmax")]),
+    (Library::Triton, &[Begin("triton_")]),
+    (Library::Xla, &[Begin("wrapped_"), Begin("gemm_fusion_"), Begin("__xla_"), End("_fusion")]),
+    (Library::Triton, &[TritonArguments]),
+    (Library::Cusparse, &[Begin("cusparse")]),
+    (Library::Cusolver, &[Begin("cusolver")]),
+    (Library::Curand, &[Begin("curand"), Begin("gen_sequenced"), Begin("generate_seed_pseudo")]),
+    (
+        Library::Cufft,
+        &[
+            Begin("vector_fft"),
+            Begin("regular_fft"),
+            Begin("composite_2way_fft"),
+            Begin("multi_bluestein_fft"),
+            Begin("cufft"),
+        ],
+    ),
     // cuDNN and cuBLAS have kernels in their namespaces, and generated ones that name them somewhere.
-    rule(Place::Within("cudnn"), Library::Cudnn),
-    rule(Place::Within("cublas"), Library::Cublas),
-    rule(Place::Begin("nvjet_"), Library::Cublas),
-    rule(Place::Within("_xmma_fprop"), Library::Cudnn),
-    rule(Place::Within("_xmma_dgrad"), Library::Cudnn),
-    rule(Place::Within("_xmma_wgrad"), Library::Cudnn),
-    rule(Place::Within("_xmma_gemm"), Library::Cublas),
-    rule(Place::Begin("implicit_convolve_"), Library::Cudnn),
-    rule(Place::Begin("explicit_convolve_"), Library::Cudnn),
-    rule(Place::Begin("wgrad_alg"), Library::Cudnn),
-    rule(Place::Begin("dgrad_engine"), Library::Cudnn),
-    rule(Place::Begin("dgrad2d_"), Library::Cudnn),
-    rule(Place::Begin("fft2d_"), Library::Cudnn),
-    rule(Place::Begin("nchwToNhwcKernel"), Library::Cudnn),
-    rule(Place::Begin("nhwcToNchwKernel"), Library::Cudnn),
-    rule(Place::Anywhere("cutlass::Kernel<cutlass_"), Library::Cublas),
-    rule(Place::Anywhere("cutlass::Kernel2<cutlass_"), Library::Cublas),
-    rule(Place::Begin("cutlass"), Library::Cutlass),
-    rule(Place::Begin("fmha_cutlass"), Library::Cutlass),
-    rule(Place::Begin("volta_"), Library::Cublas),
-    rule(Place::Begin("turing_"), Library::Cublas),
-    rule(Place::Begin("ampere_"), Library::Cublas),
-    rule(Place::Begin("maxwell_"), Library::Cublas),
-    rule(Place::Begin("gemv2"), Library::Cublas),
-    rule(Place::Begin("gemvNSP_kernel"), Library::Cublas),
-    rule(Place::Begin("gemmSN_"), Library::Cublas),
-    rule(Place::Begin("gemmk1_kernel"), Library::Cublas),
-    rule(Place::Within("gemm_largek_lds64"), Library::Cublas),
+    (Library::Cudnn, &[Within("cudnn")]),
+    (Library::Cublas, &[Within("cublas"), Begin("nvjet_")]),
+    (Library::Cudnn, &[Within("_xmma_fprop"), Within("_xmma_dgrad"), Within("_xmma_wgrad")]),
+    (Library::Cublas, &[Within("_xmma_gemm")]),
+    (
+        Library::Cudnn,
+        &[
+            Begin("implicit_convolve_"),
+            Begin("explicit_convolve_"),
+            Begin("wgrad_alg"),
+            Begin("dgrad_engine"),
+            Begin("dgrad2d_"),
+            Begin("fft2d_"),
+            Begin("nchwToNhwcKernel"),
+            Begin("nhwcToNchwKernel"),
+        ],
+    ),
+    (Library::Cublas, &[Anywhere("cutlass::Kernel<cutlass_"), Anywhere("cutlass::Kernel2<cutlass_")]),
+    (Library::Cutlass, &[Begin("cutlass"), Begin("fmha_cutlass")]),
+    (
+        Library::Cublas,
+        &[
+            Begin("volta_"),
+            Begin("turing_"),
+            Begin("ampere_"),
+            Begin("maxwell_"),
+            Begin("gemv2"),
+            Begin("gemvNSP_kernel"),
+            Begin("gemmSN_"),
+            Begin("gemmk1_kernel"),
+            Within("gemm_largek_lds64"),
+        ],
+    ),
     // Reductions and helpers of cuBLAS take its types as parameters.
-    rule(Place::Anywhere("cublas"), Library::Cublas),
-    rule(Place::Anywhere("cudnn"), Library::Cudnn),
+    (Library::Cublas, &[Anywhere("cublas")]),
+    (Library::Cudnn, &[Anywhere("cudnn")]),
 ];
 
 /// Files of libraries, by the begin of their names. Source: the file lists of NVIDIA's and PyTorch's packages.

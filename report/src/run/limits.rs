@@ -227,7 +227,6 @@ fn kernel_sentence(kernels: &[KernelRow]) -> Option<String> {
     ))
 }
 
-/// That the clock was lowered, and by what.
 pub(super) fn clock_sentence(gauges: &GaugeSums) -> Option<String> {
     let (reason, share) = gauges.main_reason().filter(|(_, share)| *share >= LOWERED)?;
     let power = match reason {

@@ -22,7 +22,6 @@ pub const WINDOWS_KEPT: usize = 60;
 const DEVICES: usize = 8;
 /// Durations of steps, the newest.
 const STEPS: usize = 64;
-/// Rows of each table.
 const ROWS: usize = 16;
 /// Sentences of each list, and the characters of one.
 const SENTENCES: usize = 12;
@@ -42,7 +41,6 @@ impl Report {
     }
 
     /// The fields of the answer to `live` that come from the records. At most 64 kB, whatever the program does.
-    #[must_use]
     pub fn live_state(&self) -> Object {
         let verdict = &self.verdict;
         let (group, share) = verdict.live;

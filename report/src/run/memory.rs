@@ -12,7 +12,6 @@ use crate::words;
 
 impl MemoryReport {
     /// What is known now; `None` when memory was not recorded.
-    #[must_use]
     pub fn of(attributor: &Attributor, dictionary: &Dictionary) -> Option<Self> {
         let holdings = attributor.holdings();
         if holdings.is_empty() {

@@ -59,7 +59,6 @@ impl Report {
     /// How many times as fast the program could become if what `group` stands for were gone: the smallest over
     /// the devices, since all must get there. `None` where nothing says, as for copies of ordinary memory over a link
     /// that is not known.
-    #[must_use]
     pub fn ceiling(&self, group: Group) -> Option<f64> {
         self.best_case(group).map(|ceiling| ceiling.speedup)
     }
@@ -70,37 +69,31 @@ impl Report {
     }
 
     /// The bottleneck, what it costs, and what the best case without it is.
-    #[must_use]
     pub fn conclusion(&self) -> String {
         text::conclusion(self)
     }
 
     /// A sentence for each kind of thing that is missing or doubtful; empty for a complete trace.
-    #[must_use]
     pub fn missing(&self) -> Vec<String> {
         text::missing(self)
     }
 
     /// The verdict in one line, for a run that is still going.
-    #[must_use]
     pub fn live_line(&self) -> String {
         text::live_line(self)
     }
 
     /// The short report: at most 25 lines of 100 columns, without color.
-    #[must_use]
     pub fn summary(&self) -> String {
         self.summary_within(Style::default())
     }
 
     /// As [`summary`](Self::summary), in this style.
-    #[must_use]
     pub fn summary_within(&self, style: Style) -> String {
         text::short(self, style)
     }
 
     /// The tables of ranges that the program named; empty without any.
-    #[must_use]
     pub fn range_tables(&self) -> String {
         let mut out = Page::new(Style::default());
         if let Some(ranges) = &self.ranges {
@@ -110,19 +103,16 @@ impl Report {
     }
 
     /// The short report and every table behind it.
-    #[must_use]
     pub fn full(&self) -> String {
         self.full_within(usize::MAX, Style::default())
     }
 
     /// As [`full`](Self::full), with at most `kernels` rows in the table of kernels of each device.
-    #[must_use]
     pub fn full_with_kernels(&self, kernels: usize) -> String {
         self.full_within(kernels, Style::default())
     }
 
     /// As [`full_with_kernels`](Self::full_with_kernels), in this style. The tables have a fixed width.
-    #[must_use]
     pub fn full_within(&self, kernels: usize, style: Style) -> String {
         text::full(self, kernels, style)
     }

@@ -39,7 +39,6 @@ pub struct Saving {
 
 impl Report {
     /// The run in money, at `per_hour` for each GPU and hour.
-    #[must_use]
     pub fn priced(&self, per_hour: f64) -> Priced {
         let each = per_hour * HOURS;
         let a_day = each * self.devices.len() as f64;
@@ -57,7 +56,6 @@ impl Report {
     }
 
     /// [`priced`](Self::priced) in sentences; `unit` is the currency, which may be empty.
-    #[must_use]
     pub fn price_text(&self, per_hour: f64, unit: &str, style: Style) -> String {
         let mut out = Page::new(style);
         let priced = self.priced(per_hour);

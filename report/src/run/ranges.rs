@@ -20,7 +20,6 @@ const NAME_WIDTH: usize = 60;
 
 impl RangesReport {
     /// What is known now; `None` when no range ended, is open, or failed to match.
-    #[must_use]
     pub fn of(attributor: &Attributor, dictionary: &Dictionary) -> Option<Self> {
         let (counts, open) = attributor.range_counts();
         let mut rows: Vec<_> =
@@ -170,19 +169,16 @@ impl RangesReport {
 
 impl RangeRow {
     /// Domain and message, as Nsight Systems writes them.
-    #[must_use]
     pub fn name(&self) -> String {
         if self.domain.is_empty() { self.message.clone() } else { format!("{}:{}", self.domain, self.message) }
     }
 
     /// Idle device time within, nanoseconds.
-    #[must_use]
     pub fn idle_ns(&self) -> u64 {
         self.idle.iter().sum()
     }
 
     /// Idle device time within by leaf, the largest first.
-    #[must_use]
     pub fn causes(&self) -> Vec<(Leaf, u64)> {
         let mut causes: Vec<_> = Leaf::ALL.into_iter().map(|leaf| (leaf, self.idle[leaf as usize])).collect();
         causes.retain(|&(_, nanos)| nanos > 0);

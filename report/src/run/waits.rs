@@ -20,13 +20,11 @@ pub(super) fn awaited(account: &DeviceAccount) -> Vec<Awaited> {
     rows
 }
 
-/// One of them in words.
 pub(super) fn awaited_sentence(row: &Awaited) -> String {
     let times = counted(row.tally.count, "time");
     format!("{} {} ({times})", waited_for(row.producer), duration(row.tally.total_ns))
 }
 
-/// A producer in words.
 pub(super) fn waited_for(producer: Producer) -> String {
     let place = if producer.other_device { "another GPU" } else { "another stream" };
     format!("{} on {place}", producer.work.name())

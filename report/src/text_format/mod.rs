@@ -58,7 +58,6 @@ impl Paint {
 }
 
 /// Three or four significant digits and a unit.
-#[must_use]
 pub fn duration(nanos: u64) -> String {
     let value = nanos as f64;
     // The limits are where rounding would give a thousand of a unit.
@@ -71,7 +70,6 @@ pub fn duration(nanos: u64) -> String {
 }
 
 /// Three or four significant digits and a unit, powers of ten.
-#[must_use]
 pub fn bytes(count: u64) -> String {
     let value = count as f64;
     match count {
@@ -137,7 +135,6 @@ pub(crate) fn shortened(name: &str, width: usize) -> String {
 /// `text` as a terminal may show it. Names come from the traced program, and a terminal obeys what it is sent: escape
 /// sequences set its title or its clipboard, line breaks forge rows, bidirectional controls reorder what is read. So
 /// control characters are shown as `\n`, `\x1b` or `\u{202e}`.
-#[must_use]
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(controls) {
         return Cow::Borrowed(text);
@@ -157,14 +154,12 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 }
 
 /// Lines as a terminal may show them: as [`printable`], with their ends.
-#[must_use]
 pub fn printable_lines(text: &str) -> String {
     text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
 }
 
 /// JSON as a terminal may show it, which means the same: what [`printable`] would change becomes one of JSON's own
 /// escapes. Line breaks and tabs stay, which JSON has only between its parts.
-#[must_use]
 pub fn printable_json(json: &str) -> Cow<'_, str> {
     let escaped = |character| controls(character) && !matches!(character, '\n' | '\t');
     if !json.contains(escaped) {
@@ -213,12 +208,10 @@ impl Page {
         }
     }
 
-    /// Columns of a line.
     pub(crate) const fn columns(&self) -> usize {
         self.columns
     }
 
-    /// What was written.
     pub(crate) fn into_text(self) -> String {
         self.text
     }
@@ -255,7 +248,6 @@ pub(crate) fn wrapped_as(out: &mut Page, paint: Paint, lead: &str, text: &str) {
 
 /// `lead` and `text`, broken at ASCII spaces into lines of `columns` characters; all but the first are indented. A
 /// longer word has a line of its own.
-#[must_use]
 pub fn lines(lead: &str, indent: usize, text: &str, columns: usize) -> Vec<String> {
     let (mut lines, mut line, mut is_empty) = (Vec::new(), lead.to_owned(), true);
     for word in text.split_ascii_whitespace() {

@@ -14,7 +14,6 @@ const ROUGHLY: f64 = 10.0;
 const LOWEST_ALONE: f64 = 2.0;
 
 /// What is otherwise in a scenario, to follow "if".
-#[must_use]
 pub const fn condition(kind: ScenarioKind) -> &'static str {
     match kind {
         ScenarioKind::Base => "nothing changed",
@@ -38,7 +37,6 @@ pub const fn condition(kind: ScenarioKind) -> &'static str {
 /// A speed-up in words, with as many digits as it is worth: `about 4.1x`. From `ROUGHLY` on only the lower end of the
 /// interval is shown: the rest of the step decides there, and it was measured together with what would be gone. A bound
 /// without an interval is an upper one, so it is shown as it is.
-#[must_use]
 pub fn about(speedup: f64, interval: Option<(f64, f64)>) -> String {
     match interval {
         Some((low, _)) if digits(speedup) == 0 && low >= LOWEST_ALONE => {
@@ -60,7 +58,6 @@ fn digits(speedup: f64) -> usize {
 
 /// A speed-up with its interval: `about 4.1x faster (3.7x to 4.5x)`; without the interval where its ends are shown as
 /// the same number, and where only the lower one is said.
-#[must_use]
 pub fn faster(speedup: f64, interval: Option<(f64, f64)>) -> String {
     let about = about(speedup, interval);
     let ends = interval.map(|ends| <[f64; 2]>::from(ends).map(|end| end_of(end, digits(speedup))));
@@ -77,7 +74,6 @@ fn end_of(end: f64, digits_of_estimate: usize) -> String {
 }
 
 /// Why a simulation is not believed.
-#[must_use]
 pub fn not_simulated(refused: Refusal) -> String {
     match refused {
         Refusal::FewSteps(0) => format!("no step was simulated as a whole, {FEWEST_STEPS} are needed"),
@@ -104,7 +100,6 @@ pub fn not_simulated(refused: Refusal) -> String {
 }
 
 /// One line for each ceiling worth showing, the largest first, and one for what they rest on.
-#[must_use]
 pub fn what_if(answer: &WhatIf) -> String {
     let mut shown: Vec<&Ceiling> = answer.ceilings.iter().filter(|ceiling| ceiling.is_worth_showing()).collect();
     shown.sort_by(|a, b| b.speedup.total_cmp(&a.speedup).then(a.kind.cmp(&b.kind)));

@@ -17,7 +17,6 @@ use profiler_core::counters::roofs::{Limit, Roof};
 use crate::text_format::{counted, duration};
 
 /// What a bottleneck is called: `Bottleneck: kernel launches.`
-#[must_use]
 pub const fn bottleneck(group: Group) -> &'static str {
     match group {
         Group::DataLoading => "data loading",
@@ -50,7 +49,6 @@ pub(crate) const fn what_the_gpu_does(group: Group) -> &'static str {
 }
 
 /// What a part of the GPU's time is spent with: `waiting for launches 62 %`.
-#[must_use]
 pub const fn spent(group: Group) -> &'static str {
     match group {
         Group::DataLoading => "waiting for data",
@@ -67,7 +65,6 @@ pub const fn spent(group: Group) -> &'static str {
 }
 
 /// The cause of a part of the GPU's time.
-#[must_use]
 pub const fn cause(leaf: Leaf) -> &'static str {
     match leaf {
         Leaf::Compute => "computing",
@@ -101,7 +98,6 @@ pub const fn cause(leaf: Leaf) -> &'static str {
 }
 
 /// What a thread was seen to do.
-#[must_use]
 pub const fn activity(cause: HostCause) -> &'static str {
     match cause {
         HostCause::Code => "running code",
@@ -127,7 +123,6 @@ pub const fn activity(cause: HostCause) -> &'static str {
 }
 
 /// What limits computation, for a table.
-#[must_use]
 pub const fn limit(limit: Limit) -> &'static str {
     match limit {
         Limit::Tensor => "tensor cores",
@@ -142,7 +137,6 @@ pub const fn limit(limit: Limit) -> &'static str {
 }
 
 /// A unit that can be at its peak, for a sentence.
-#[must_use]
 pub const fn roof(roof: Roof) -> &'static str {
     match roof {
         Roof::Tensor => "the tensor cores",
@@ -154,7 +148,6 @@ pub const fn roof(roof: Roof) -> &'static str {
 }
 
 /// Direction and host memory of a copy: `host-to-device copies from pageable memory`.
-#[must_use]
 pub fn copies(path: CopyPath, count: u64) -> String {
     let noun = if count == 1 { "copy" } else { "copies" };
     let (direction, host) = match path.kind {
@@ -169,7 +162,6 @@ pub fn copies(path: CopyPath, count: u64) -> String {
     }
 }
 
-/// A kind of memory.
 pub(crate) const fn memory_word(kind: MemoryKind) -> &'static str {
     match kind {
         MemoryKind::Unknown => "other",
@@ -178,7 +170,6 @@ pub(crate) const fn memory_word(kind: MemoryKind) -> &'static str {
 }
 
 /// The first letter in upper case.
-#[must_use]
 pub fn capitalized(words: &str) -> String {
     let mut rest = words.chars();
     rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()
@@ -190,7 +181,6 @@ pub fn losses(loss: &Loss) -> impl Iterator<Item = String> + use<> {
 }
 
 /// What one counter counted, as a sentence; `None` when nothing was lost, or when another part of the report says it.
-#[must_use]
 pub fn lost(kind: &LossKind) -> Option<String> {
     let (before, what, after) = match kind.name {
         _ if kind.count == 0 => return None,
@@ -214,7 +204,6 @@ pub fn lost(kind: &LossKind) -> Option<String> {
 }
 
 /// Why hardware counters were not sampled and what to do, in one sentence.
-#[must_use]
 pub fn refusal(refused: Refusal) -> String {
     match refused {
         Refusal::Busy => {
@@ -244,7 +233,6 @@ pub fn refusal(refused: Refusal) -> String {
 }
 
 /// Why a kernel was not measured, in one sentence with what to do; `None` when it was.
-#[must_use]
 pub fn not_measured(outcome: Outcome) -> Option<String> {
     Some(match outcome {
         Outcome::Measured => return None,
@@ -267,7 +255,6 @@ pub fn not_measured(outcome: Outcome) -> Option<String> {
 }
 
 /// Why program counters of a device were not sampled, as [`not_measured`].
-#[must_use]
 pub fn not_sampled(outcome: Outcome) -> Option<String> {
     match outcome {
         Outcome::NotLaunched => Some(

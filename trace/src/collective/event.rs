@@ -79,7 +79,6 @@ pub enum CollectiveEvent {
 
 impl CollectiveEvent {
     /// When an operation was told; `None` for what belongs to no moment.
-    #[must_use]
     pub const fn at(&self) -> Option<Timestamp> {
         match self {
             Self::Communicator(_) => None,

@@ -17,7 +17,6 @@ macro_rules! named {
             pub const ALL: &[Self] = &[Self::$unknown, $(Self::$variant),*];
 
             /// Stable number in traces.
-            #[must_use]
             pub const fn code(self) -> u8 {
                 match self {
                     Self::$unknown => 0,
@@ -26,7 +25,6 @@ macro_rules! named {
             }
 
             /// The inverse of [`code`](Self::code); unknown for numbers of newer versions.
-            #[must_use]
             pub const fn from_code(code: u64) -> Self {
                 match code {
                     $($code => Self::$variant,)*
@@ -35,7 +33,6 @@ macro_rules! named {
             }
 
             /// Stable name in JSON and tables.
-            #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
                     Self::$unknown => "unknown",
@@ -44,7 +41,6 @@ macro_rules! named {
             }
 
             /// By NCCL's own text.
-            #[must_use]
             pub fn from_nccl(text: &[u8]) -> Self {
                 let all = [$((Self::$variant, $nccl.as_bytes())),*];
                 all.iter().find(|(_, nccl)| *nccl == text).map_or(Self::$unknown, |&(value, _)| value)
@@ -123,14 +119,12 @@ const KERNELS: [(&str, Function); 9] = [
 impl Function {
     /// By the name of a kernel, mangled or not. Names of NCCL's kernels say the function, and neither algorithm nor
     /// protocol: one kernel stands for several.
-    #[must_use]
     pub fn of_kernel(name: &str) -> Self {
         let plain = name.to_ascii_lowercase().replace('_', "");
         KERNELS.iter().find(|(part, _)| plain.contains(part)).map_or(Self::Unknown, |&(_, function)| function)
     }
 
     /// Whether a kernel of this function may have done an operation of `other`.
-    #[must_use]
     pub fn may_do(self, other: Self) -> bool {
         let as_kernel = |function| match function {
             // NCCL does these by sends and receives unless a kernel of their own exists.
@@ -143,7 +137,6 @@ impl Function {
 
 impl DataType {
     /// Bytes of an element; 0 when the type is not known.
-    #[must_use]
     pub const fn bytes(self) -> u64 {
         match self {
             Self::Unknown => 0,

@@ -21,7 +21,6 @@ use crate::json_text::quoted;
 pub const LARGEST_FILE: u64 = 256 << 10;
 /// Machines that are kept; beyond, the one that was measured first goes.
 pub const MACHINE_LIMIT: usize = 64;
-/// The version of the format.
 const VERSION: f64 = 1.0;
 
 /// What prices depend on.
@@ -69,7 +68,6 @@ impl fmt::Display for BadFile {
 impl std::error::Error for BadFile {}
 
 /// Where the file lies, by the values of `XDG_CACHE_HOME` and `HOME`. Relative paths do not count, as XDG has it.
-#[must_use]
 pub fn path(cache_home: Option<&OsStr>, home: Option<&OsStr>) -> Option<PathBuf> {
     let absolute = |path: Option<&OsStr>| path.map(Path::new).filter(|path| path.is_absolute()).map(Path::to_owned);
     let cache = absolute(cache_home).or_else(|| Some(absolute(home)?.join(".cache")))?;
@@ -77,7 +75,6 @@ pub fn path(cache_home: Option<&OsStr>, home: Option<&OsStr>) -> Option<PathBuf>
 }
 
 /// The name of the first processor in the text of `/proc/cpuinfo`; empty when it has none.
-#[must_use]
 pub fn processor_in(cpuinfo: &str) -> String {
     let lines = cpuinfo.lines().filter_map(|line| line.split_once(':'));
     let mut names = lines.filter(|(name, _)| ["model name", "CPU part", "cpu model"].contains(&name.trim()));
@@ -87,7 +84,6 @@ pub fn processor_in(cpuinfo: &str) -> String {
 /// The machines in the text of a file.
 ///
 /// # Errors
-///
 /// When it is not what [`write()`] gives, or of a newer version.
 pub fn read(text: &str) -> Result<Vec<Entry>, BadFile> {
     let file = Json::of(text).ok_or(BadFile::Malformed)?;
@@ -136,7 +132,6 @@ fn cut(name: &str) -> &str {
 }
 
 /// The text of a file with these machines.
-#[must_use]
 pub fn write(entries: &[Entry]) -> String {
     let mut text = format!("{{\"version\": {VERSION}, \"machines\": [");
     for (index, Entry { machine, prices, scatter }) in entries.iter().enumerate() {
@@ -174,7 +169,6 @@ pub fn with(mut entries: Vec<Entry>, mut new: Entry) -> Vec<Entry> {
 }
 
 /// The prices in `entries` for whatever GPU is in a machine with this driver, CUPTI and processor.
-#[must_use]
 pub fn of_machine(entries: &[Entry], driver: &str, cupti: u32, processor: &str) -> Vec<Calibration> {
     let here = |entry: &&Entry| {
         entry.machine.driver == driver && entry.machine.cupti == cupti && entry.machine.processor == processor

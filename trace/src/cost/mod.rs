@@ -12,6 +12,7 @@ mod small_json;
 
 pub use self::prices::{Calibration, PriceSource, Prices};
 
+use crate::named;
 use crate::record::Timestamp;
 
 /// A launch with its API call and kernel record, nanoseconds: empty kernels took 3,637 instead of 2,716 on a quiet
@@ -24,52 +25,40 @@ pub const GRAPH_NODE_NANOS: u64 = 831;
 /// launches).
 pub const COPY_NANOS: u64 = 722;
 
-/// How much is recorded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Mode {
-    /// A trace of an older version, or of another profiler.
-    #[default]
-    Unknown,
-    /// No device work and no API call: what the program says (ranges) and what its threads do.
-    Monitor,
-    /// As monitor, and for moments as light: bursts where samples leave the bottleneck open or the step time drifts.
-    Auto,
-    /// Device work, and the API calls that launch, copy, wait, allocate or load.
-    Light,
-    /// Every API call, memory, and which stream waited for which.
-    Full,
+named! {
+    /// How much is recorded.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Mode: name {
+        /// A trace of an older version, or of another profiler.
+        #[default]
+        Unknown "unknown",
+        /// No device work and no API call: what the program says (ranges) and what its threads do.
+        Monitor "monitor",
+        /// As monitor, and for moments as light: bursts where samples leave the bottleneck open or the step time
+        /// drifts.
+        Auto "auto",
+        /// Device work, and the API calls that launch, copy, wait, allocate or load.
+        Light "light",
+        /// Every API call, memory, and which stream waited for which.
+        Full "full",
+    }
 }
 
 impl Mode {
     /// The names of the modes that can be chosen.
     pub const CHOICES: [Self; 4] = [Self::Monitor, Self::Auto, Self::Light, Self::Full];
 
-    /// Stable name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Unknown => "unknown",
-            Self::Monitor => "monitor",
-            Self::Auto => "auto",
-            Self::Light => "light",
-            Self::Full => "full",
-        }
-    }
-
     /// The mode of this name.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::CHOICES.into_iter().find(|mode| mode.name() == name)
     }
 
     /// Whether samples divide the time of the run: device work is recorded never, or in bursts.
-    #[must_use]
     pub const fn monitors(self) -> bool {
         matches!(self, Self::Monitor | Self::Auto)
     }
 
     /// The next cheaper one.
-    #[must_use]
     pub const fn below(self) -> Option<Self> {
         match self {
             Self::Full => Some(Self::Light),
@@ -129,21 +118,18 @@ pub struct Cost {
 impl Cost {
     /// What launching threads were held up at most, nanoseconds: the estimate for records, and what was measured of
     /// CUPTI and of callbacks.
-    #[must_use]
     pub fn taken_ns(&self) -> u64 {
         self.records_ns.saturating_add(self.cupti_ns).saturating_add(self.callback_ns)
     }
 
     /// The share of the observed time by which launching threads were held up at most, 0 to 1; `None` when no time has
     /// passed.
-    #[must_use]
     pub fn share(&self) -> Option<f64> {
         // Several threads may be held up at once, and a damaged record may say anything.
         (self.observed_ns > 0).then(|| (self.taken_ns() as f64 / self.observed_ns as f64).min(1.0))
     }
 
     /// Processor time of gpuwhy's own threads as a share of one core.
-    #[must_use]
     pub fn core_share(&self) -> Option<f64> {
         (self.observed_ns > 0 && self.threads_ns > 0).then(|| self.threads_ns as f64 / self.observed_ns as f64)
     }
@@ -161,7 +147,6 @@ impl Cost {
     }
 
     /// What was taken since `before`, which is an earlier state of the same run.
-    #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
             observed_ns: self.observed_ns.saturating_sub(before.observed_ns),

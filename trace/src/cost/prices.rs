@@ -7,6 +7,7 @@
 //! What is not priced: the time that a kernel itself takes longer because it is recorded, and waiting calls.
 
 use crate::dictionary::Dictionary;
+use crate::named;
 
 /// The longest name of a GPU, or of its source, that is kept, bytes.
 pub const NAME_LIMIT: usize = 256;
@@ -18,58 +19,71 @@ pub const COLD_NANOS: u64 = 2_000;
 /// A price above this is damage, nanoseconds: a thousand times what was measured.
 pub const LARGEST: u32 = 1_000_000;
 
-/// What tracing adds, nanoseconds, by place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Prices {
-    /// On the launching thread, for a launch of a kernel right after another call.
-    pub kernel_launch: u32,
-    /// The same after at least [`COLD_NANOS`] of other work, which takes what CUPTI needs out of the processor's
-    /// caches.
-    pub kernel_launch_cold: u32,
-    /// On the launching thread, for a launch of a graph, whatever is in it.
-    pub graph_launch: u32,
-    /// On the launching thread, for each operation that a graph launches, if it is recorded by itself.
-    pub graph_node: u32,
-    /// On the launching thread, for an asynchronous copy, a memset, and a copy that waits for nothing.
-    pub copy: u32,
-    /// On the calling thread, for a call that is recorded as a call and launches nothing.
-    pub call: u32,
-    /// On the device, before a kernel or memset that was queued behind another operation of its stream.
-    pub kernel_gap: u32,
-    /// On the device, between two kernels that a graph launches.
-    pub node_gap: u32,
-    /// On the device, before and behind a memset that a graph launches.
-    pub memset_node_gap: u32,
-    /// On the device, before a copy that was queued behind another operation of its stream.
-    pub copy_gap: u32,
+macro_rules! prices {
+    ($($(#[$doc:meta])* $price:ident,)*) => {
+        /// What tracing adds, nanoseconds, by place.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Prices {
+            $($(#[$doc])* pub $price: u32,)*
+        }
+
+        /// The prices by name, in the order in which files have them.
+        pub const NAMES: [&str; [$(stringify!($price)),*].len()] = [$(stringify!($price)),*];
+
+        impl Prices {
+            /// In the order of [`NAMES`].
+            pub const fn to_array(self) -> [u32; NAMES.len()] {
+                [$(self.$price),*]
+            }
+
+            /// From the order of [`NAMES`]; more than [`LARGEST`] becomes that.
+            pub fn from_array(prices: [u32; NAMES.len()]) -> Self {
+                let [$($price),*] = prices.map(|price| price.min(LARGEST));
+                Self { $($price),* }
+            }
+        }
+    };
 }
 
-/// The prices by name, in the order in which files have them.
-pub const NAMES: [&str; 10] = [
-    "kernel_launch",
-    "kernel_launch_cold",
-    "graph_launch",
-    "graph_node",
-    "copy",
-    "call",
-    "kernel_gap",
-    "node_gap",
-    "memset_node_gap",
-    "copy_gap",
-];
+prices! {
+    /// On the launching thread, for a launch of a kernel right after another call.
+    kernel_launch,
+    /// The same after at least [`COLD_NANOS`] of other work, which takes what CUPTI needs out of the processor's
+    /// caches.
+    kernel_launch_cold,
+    /// On the launching thread, for a launch of a graph, whatever is in it.
+    graph_launch,
+    /// On the launching thread, for each operation that a graph launches, if it is recorded by itself.
+    graph_node,
+    /// On the launching thread, for an asynchronous copy, a memset, and a copy that waits for nothing.
+    copy,
+    /// On the calling thread, for a call that is recorded as a call and launches nothing.
+    call,
+    /// On the device, before a kernel or memset that was queued behind another operation of its stream.
+    kernel_gap,
+    /// On the device, between two kernels that a graph launches.
+    node_gap,
+    /// On the device, before and behind a memset that a graph launches.
+    memset_node_gap,
+    /// On the device, before a copy that was queued behind another operation of its stream.
+    copy_gap,
+}
 
-/// Where prices come from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PriceSource {
-    /// Nowhere: the trace is not of gpuwhy, so what its profiler takes is not known, or no device is described.
-    #[default]
-    Unknown,
-    /// Measured on this machine by `gpuwhy doctor --calibrate`.
-    Measured,
-    /// Those of the table, for this model of GPU.
-    Table,
-    /// Those of the table, which was measured on another model.
-    OtherMachine,
+named! {
+    /// Where prices come from.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum PriceSource: name words {
+        /// Nowhere: the trace is not of gpuwhy, so what its profiler takes is not known, or no device is described.
+        #[default]
+        Unknown "unknown" "by unknown costs of tracing",
+        /// Measured on this machine by `gpuwhy doctor --calibrate`.
+        Measured "measured" "by costs of tracing measured on this machine",
+        /// Those of the table, for this model of GPU.
+        Table "table" "by costs of tracing measured on an H200",
+        /// Those of the table, which was measured on another model.
+        OtherMachine "other_machine"
+            "by costs of tracing measured on another machine, with an H200; gpuwhy doctor --calibrate measures them here",
+    }
 }
 
 /// Prices that were measured with one model of GPU.
@@ -111,55 +125,8 @@ pub const TABLE: Prices = Prices {
 };
 
 impl Prices {
-    /// In the order of [`NAMES`].
-    #[must_use]
-    pub const fn to_array(self) -> [u32; NAMES.len()] {
-        [
-            self.kernel_launch,
-            self.kernel_launch_cold,
-            self.graph_launch,
-            self.graph_node,
-            self.copy,
-            self.call,
-            self.kernel_gap,
-            self.node_gap,
-            self.memset_node_gap,
-            self.copy_gap,
-        ]
-    }
-
-    /// From the order of [`NAMES`]; more than [`LARGEST`] becomes that.
-    #[must_use]
-    pub fn from_array(prices: [u32; NAMES.len()]) -> Self {
-        let [
-            kernel_launch,
-            kernel_launch_cold,
-            graph_launch,
-            graph_node,
-            copy,
-            call,
-            kernel_gap,
-            node_gap,
-            memset_node_gap,
-            copy_gap,
-        ] = prices.map(|price| price.min(LARGEST));
-        Self {
-            kernel_launch,
-            kernel_launch_cold,
-            graph_launch,
-            graph_node,
-            copy,
-            call,
-            kernel_gap,
-            node_gap,
-            memset_node_gap,
-            copy_gap,
-        }
-    }
-
     /// The prices for the devices of `dictionary`, and where they are from: of what was measured on this machine, if
     /// that is of the first device that has a name, else of the table. One process has GPUs of one model nearly always.
-    #[must_use]
     pub fn of(measured: &[Calibration], dictionary: &Dictionary) -> (Self, PriceSource) {
         let mut names = dictionary.devices().iter().map(|device| device.name.as_str());
         match names.find(|name| !name.is_empty()) {
@@ -169,32 +136,6 @@ impl Prices {
                 None if name.contains(TABLE_GPU) => (TABLE, PriceSource::Table),
                 None => (TABLE, PriceSource::OtherMachine),
             },
-        }
-    }
-}
-
-impl PriceSource {
-    /// Stable name in reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Unknown => "unknown",
-            Self::Measured => "measured",
-            Self::Table => "table",
-            Self::OtherMachine => "other_machine",
-        }
-    }
-
-    /// Where the prices come from, to stand behind a figure.
-    #[must_use]
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::Unknown => "by unknown costs of tracing",
-            Self::Measured => "by costs of tracing measured on this machine",
-            Self::Table => "by costs of tracing measured on an H200",
-            Self::OtherMachine => {
-                "by costs of tracing measured on another machine, with an H200; gpuwhy doctor --calibrate measures them here"
-            }
         }
     }
 }

@@ -6,7 +6,6 @@
 /// Objects and arrays in each other at most.
 const DEPTH: u32 = 16;
 
-/// A value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Json {
     Null,

@@ -18,7 +18,6 @@ pub enum CounterEvent {
 
 impl CounterEvent {
     /// Begin and end of the time that it is about; `None` when it is about none.
-    #[must_use]
     pub const fn span(&self) -> Option<(Timestamp, Timestamp)> {
         match self {
             Self::Sample(sample) => Some((sample.begin, sample.end)),

@@ -1,5 +1,6 @@
 //! Readings of a device's gauges: power, temperature, clocks, why they are lowered, traffic.
 
+use crate::named;
 use crate::record::{DeviceId, Timestamp};
 
 /// One reading of the gauges of a device. `None`: the device does not have the gauge, or it was not read this time.
@@ -36,80 +37,36 @@ pub struct GaugeReading {
     pub energy_mj: Option<u64>,
 }
 
-/// A reason for a lowered clock: bits of `nvmlClocksEventReasons` (nvml.h).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u64)]
-pub enum Throttle {
-    /// Nothing runs: not a limit.
-    Idle = 0x1,
-    /// Somebody set application clocks.
-    ApplicationClocks = 0x2,
-    /// The power limit, by software.
-    PowerCap = 0x4,
-    /// The hardware slows down: power supply or temperature.
-    Hardware = 0x8,
-    /// Kept in step with other devices.
-    SyncBoost = 0x10,
-    /// The temperature limit, by software.
-    Thermal = 0x20,
-    /// The temperature limit, by the hardware.
-    HardwareThermal = 0x40,
-    /// The power supply asks for it.
-    PowerBrake = 0x80,
-    /// The clock of the display decides.
-    DisplayClock = 0x100,
+named! {
+    /// A reason for a lowered clock: bits of `nvmlClocksEventReasons` (nvml.h).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    #[repr(u64)]
+    pub enum Throttle: name words {
+        /// Nothing runs: not a limit.
+        Idle = 0x1 "idle" "idleness",
+        /// Somebody set application clocks.
+        ApplicationClocks = 0x2 "application_clocks" "application clocks that somebody set",
+        /// The power limit, by software.
+        PowerCap = 0x4 "power_cap" "the power limit",
+        /// The hardware slows down: power supply or temperature.
+        Hardware = 0x8 "hardware_slowdown" "a slowdown of the hardware",
+        /// Kept in step with other devices.
+        SyncBoost = 0x10 "sync_boost" "sync boost with other GPUs",
+        /// The temperature limit, by software.
+        Thermal = 0x20 "thermal" "the temperature limit",
+        /// The temperature limit, by the hardware.
+        HardwareThermal = 0x40 "hardware_thermal" "the temperature limit of the hardware",
+        /// The power supply asks for it.
+        PowerBrake = 0x80 "power_brake" "the power supply",
+        /// The clock of the display decides.
+        DisplayClock = 0x100 "display_clock" "the clock of the display",
+    }
 }
 
 impl Throttle {
-    /// All, in the order of their bits.
-    pub const ALL: [Self; 9] = [
-        Self::Idle,
-        Self::ApplicationClocks,
-        Self::PowerCap,
-        Self::Hardware,
-        Self::SyncBoost,
-        Self::Thermal,
-        Self::HardwareThermal,
-        Self::PowerBrake,
-        Self::DisplayClock,
-    ];
-
     /// Its bit in a mask.
-    #[must_use]
     pub const fn bit(self) -> u64 {
         self as u64
-    }
-
-    /// Stable name in reports and tables.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::ApplicationClocks => "application_clocks",
-            Self::PowerCap => "power_cap",
-            Self::Hardware => "hardware_slowdown",
-            Self::SyncBoost => "sync_boost",
-            Self::Thermal => "thermal",
-            Self::HardwareThermal => "hardware_thermal",
-            Self::PowerBrake => "power_brake",
-            Self::DisplayClock => "display_clock",
-        }
-    }
-
-    /// Words for a sentence: "the clock was lowered by ...".
-    #[must_use]
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::Idle => "idleness",
-            Self::ApplicationClocks => "application clocks that somebody set",
-            Self::PowerCap => "the power limit",
-            Self::Hardware => "a slowdown of the hardware",
-            Self::SyncBoost => "sync boost with other GPUs",
-            Self::Thermal => "the temperature limit",
-            Self::HardwareThermal => "the temperature limit of the hardware",
-            Self::PowerBrake => "the power supply",
-            Self::DisplayClock => "the clock of the display",
-        }
     }
 }
 

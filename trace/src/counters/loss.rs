@@ -46,7 +46,6 @@ pub struct CounterLoss {
 
 impl CounterLoss {
     /// Whether anything was lost that should not have been.
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.lost == 0 && self.incomplete == 0 && self.refused.is_none()
     }

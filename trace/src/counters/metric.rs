@@ -1,28 +1,20 @@
 //! What hardware samples measure: one code for each metric, its unit and its name.
 
+use crate::named;
+
 /// Metrics of a set at most: what fits into one pass of a device with room to spare.
 pub const METRIC_LIMIT: usize = 16;
 
-/// Unit of a metric's value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// Percent of the peak of the unit over the elapsed cycles of the sample, 0 to 100.
-    Percent,
-    /// Events of a second: bytes or cycles.
-    PerSecond,
-    /// Events of the sample.
-    Count,
-}
-
-impl Unit {
-    /// Name in reports and tables.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Percent => "percent",
-            Self::PerSecond => "per_second",
-            Self::Count => "count",
-        }
+named! {
+    /// Unit of a metric's value.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Unit: name {
+        /// Percent of the peak of the unit over the elapsed cycles of the sample, 0 to 100.
+        Percent "percent",
+        /// Events of a second: bytes or cycles.
+        PerSecond "per_second",
+        /// Events of the sample.
+        Count "count",
     }
 }
 
@@ -40,7 +32,6 @@ macro_rules! metrics {
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
             /// The metric of a code; `None` for one that this version does not know.
-            #[must_use]
             pub const fn from_code(code: u8) -> Option<Self> {
                 match code {
                     $($code => Some(Self::$variant),)*
@@ -49,7 +40,6 @@ macro_rules! metrics {
             }
 
             /// Stable name in reports, tables and exports.
-            #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)*
@@ -57,7 +47,6 @@ macro_rules! metrics {
             }
 
             /// Unit of the value.
-            #[must_use]
             pub const fn unit(self) -> Unit {
                 match self {
                     $(Self::$variant => Unit::$unit,)*
@@ -111,7 +100,6 @@ pub struct MetricList {
 
 impl MetricList {
     /// From `metrics`; repeated ones, and those beyond [`METRIC_LIMIT`], are left out. Unknown ones keep their places.
-    #[must_use]
     pub fn new(metrics: &[Metric]) -> Self {
         let mut list = Self { list: [Metric::Clock; METRIC_LIMIT], len: 0 };
         for &metric in metrics {
@@ -124,13 +112,11 @@ impl MetricList {
     }
 
     /// Them.
-    #[must_use]
     pub fn as_slice(&self) -> &[Metric] {
         &self.list[..self.len as usize]
     }
 
     /// Where the value of `metric` stands in a sample.
-    #[must_use]
     pub fn position(&self, metric: Metric) -> Option<usize> {
         self.as_slice().iter().position(|&known| known == metric)
     }

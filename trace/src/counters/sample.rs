@@ -11,7 +11,6 @@ pub struct ChipName([u8; 15], u8);
 
 impl ChipName {
     /// The first 15 bytes of `name`, or a few less so that no character is cut in two.
-    #[must_use]
     pub fn new(name: &str) -> Self {
         let length = (0..=name.len().min(15)).rev().find(|&at| name.is_char_boundary(at)).unwrap_or(0);
         let mut bytes = [0; 15];
@@ -20,7 +19,6 @@ impl ChipName {
     }
 
     /// The text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0[..self.1 as usize]).unwrap_or_default()
     }
@@ -66,7 +64,6 @@ pub struct Sample {
 impl Sample {
     /// A sample with the first values from `values`, rounded to 13 significant bits (a relative error of 1.2e-4 at
     /// most, far below what counters are good for), so that traces are small. The others are not there.
-    #[must_use]
     pub fn new(device: DeviceId, begin: Timestamp, end: Timestamp, values: &[f32]) -> Self {
         let mut all = [f32::NAN; METRIC_LIMIT];
         for (place, &value) in all.iter_mut().zip(values) {
@@ -76,7 +73,6 @@ impl Sample {
     }
 
     /// The value of `metric`, when the set has it and the sample too.
-    #[must_use]
     pub fn value(&self, set: &MetricSet, metric: Metric) -> Option<f32> {
         let value = self.values[set.metrics.position(metric)?];
         value.is_finite().then_some(value)

@@ -10,9 +10,7 @@ use super::TraceError;
 pub(super) const MAGIC: [u8; 8] = *b"\x89GPT\r\n\x1a\n";
 /// Major and minor version that is written, and the newest that is read.
 pub(super) const VERSION: (u16, u16) = (1, 5);
-/// Bytes of the file header.
 pub(super) const FILE_HEADER: usize = 16;
-/// Bytes of a block header.
 pub(super) const BLOCK_HEADER: usize = 40;
 /// Starts every block. It may occur in a body by chance; the header checksum tells.
 pub(super) const SYNC: u32 = u32::from_le_bytes([0xf5, b'G', 0xb6, 0xc3]);

@@ -37,7 +37,6 @@ pub struct Block {
 
 impl Block {
     /// The memory that it takes, about, bytes. Texts count: a name of megabytes is packed into a few hundred bytes.
-    #[must_use]
     pub fn memory(&self) -> usize {
         size_of::<Self>()
             + match &self.content {
@@ -102,7 +101,6 @@ impl<R: Read> BlockReader<R> {
     /// Reads the file header.
     ///
     /// # Errors
-    ///
     /// When the bytes are no trace, or are of a newer major version.
     pub fn new(source: R) -> Result<Self, TraceError> {
         let source = Source::new(source)?;
@@ -125,13 +123,11 @@ impl<R: Read> BlockReader<R> {
     }
 
     /// What was missing or unreadable so far.
-    #[must_use]
     pub fn damage(&self) -> &Damage {
         &self.source.damage
     }
 
     /// How far reading has come, bytes.
-    #[must_use]
     pub fn offset(&self) -> u64 {
         self.source.offset()
     }
@@ -139,7 +135,6 @@ impl<R: Read> BlockReader<R> {
     /// The next block; `None` at the end and after an error.
     ///
     /// # Errors
-    ///
     /// When reading fails, or at a block that must be understood and is not.
     pub fn next_block(&mut self) -> Result<Option<Block>, TraceError> {
         if self.ended {

@@ -4,8 +4,9 @@
 //! Operations in a row are one group. Each is written field by field as the difference to the one before.
 
 use super::varint::{self, Cursor, Malformed, unzigzag, zigzag};
+use super::wire::{Wire, wire};
 use crate::collective::{Algorithm, CollectiveEvent, Communicator, DataType, Function, Protocol, QueuedOperation, Way};
-use crate::record::{NameId, ThreadId, Timestamp};
+use crate::record::{ThreadId, Timestamp};
 
 /// What a group holds. Numbers are never reused.
 mod what {
@@ -48,7 +49,7 @@ pub(super) fn encode(events: &[CollectiveEvent], base: u64, body: &mut Vec<u8>) 
         group.clear();
         let (kind, taken) = match first {
             CollectiveEvent::Communicator(communicator) => {
-                put_communicator(communicator, &mut group);
+                communicator.put(&mut group);
                 (what::COMMUNICATOR, 1)
             }
             CollectiveEvent::Operation(QueuedOperation { by_range, .. }) => {
@@ -77,7 +78,7 @@ pub(super) fn decode(body: &[u8], base: u64, give: impl FnMut(CollectiveEvent)) 
         let kind = cursor.byte()?;
         let mut group = Cursor::new(cursor.bytes()?);
         match kind {
-            what::COMMUNICATOR => events.push(CollectiveEvent::Communicator(communicator(&mut group)?)),
+            what::COMMUNICATOR => events.push(CollectiveEvent::Communicator(Wire::get(&mut group)?)),
             what::OPERATIONS | what::RANGES => operations(&mut group, base, kind == what::RANGES, &mut events)?,
             _ => unknown += 1,
         }
@@ -86,21 +87,7 @@ pub(super) fn decode(body: &[u8], base: u64, give: impl FnMut(CollectiveEvent)) 
     Ok(unknown)
 }
 
-fn put_communicator(communicator: &Communicator, group: &mut Vec<u8>) {
-    let Communicator { number, id, name, nodes, ranks, rank } = *communicator;
-    varint::put_all(group, &[number.into(), id, name.0.into(), nodes.into(), ranks.into(), rank.into()]);
-}
-
-fn communicator(group: &mut Cursor<'_>) -> Result<Communicator, Malformed> {
-    Ok(Communicator {
-        number: group.varint32()?,
-        id: group.varint()?,
-        name: NameId(group.varint32()?),
-        nodes: group.varint32()?,
-        ranks: group.varint32()?,
-        rank: group.varint32()?,
-    })
-}
+wire! { Communicator { number, id, name, nodes, ranks, rank } }
 
 fn put_operations(operations: &[QueuedOperation], base: u64, group: &mut Vec<u8>) {
     varint::put(group, operations.len() as u64);
@@ -198,6 +185,7 @@ fn operations(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::NameId;
 
     fn at(nanos: u64) -> Timestamp {
         Timestamp::from_nanos(1_790_000_000_000_000_000 + nanos)

@@ -21,7 +21,6 @@ pub(super) const MAX_COLUMNS: usize = 16;
 
 /// How the bytes of a column are to be read.
 pub(super) mod encoding {
-    /// One varint for each row.
     pub(in crate::format) const VARINT: u8 = 0;
     /// One varint that holds for every row.
     pub(in crate::format) const CONSTANT: u8 = 1;
@@ -266,7 +265,6 @@ impl Encoder {
     /// are where unlike bytes meet in `out`.
     ///
     /// # Errors
-    ///
     /// When zstd has no memory.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>, ends: &mut Vec<usize>) -> io::Result<()> {
         let count = out.len();

@@ -50,7 +50,6 @@ impl std::error::Error for CompactError {}
 /// Writes the trace in `source` to `sink` in a smaller form.
 ///
 /// # Errors
-///
 /// See [`CompactError`]. What `sink` got by then is of no use.
 pub fn compact<W: Write>(source: impl Read, sink: W) -> Result<(Compacted, W), CompactError> {
     let mut reader = TraceReader::new(source).map_err(CompactError::Read)?;
@@ -101,7 +100,6 @@ pub enum Form {
 /// in a real trace, so the sum is a little above what the file takes.
 ///
 /// # Errors
-///
 /// When `source` cannot be read, or when zstd has no memory.
 pub fn sizes(source: impl Read, form: Form) -> Result<Sizes, CompactError> {
     let mut reader = TraceReader::new(source).map_err(CompactError::Read)?;

@@ -4,7 +4,9 @@
 //! Samples in a row of one device are a group of columns. A column is written without the low bits that are 0 in all of
 //! its values (values are rounded before they come here), as differences. Nothing is lost in that.
 
+use super::column::Field;
 use super::varint::{self, Cursor, Malformed, unzigzag, zigzag};
+use super::wire::Wire;
 use crate::counters::{
     ChipName, CounterEvent, CounterLoss, GaugeReading, METRIC_LIMIT, Metric, MetricList, MetricSet, Refusal, Sample,
 };
@@ -169,79 +171,58 @@ fn samples(group: &mut Cursor<'_>, base: u64, events: &mut Vec<CounterEvent>) ->
     Ok(())
 }
 
-/// Values of a reading in the order of their bits in the mask.
-fn gauge_values(reading: &GaugeReading) -> [Option<u64>; 12] {
-    [
-        reading.power_mw.map(u64::from),
-        reading.temperature_c.map(u64::from),
-        reading.memory_temperature_c.map(u64::from),
-        reading.sm_clock_mhz.map(u64::from),
-        reading.memory_clock_mhz.map(u64::from),
-        reading.throttle,
-        reading.memory_used_bytes,
-        reading.pcie_received_bytes,
-        reading.pcie_sent_bytes,
-        reading.nvlink_received_bytes,
-        reading.nvlink_sent_bytes,
-        reading.energy_mj,
-    ]
-}
-
-fn put_gauges(reading: &GaugeReading, base: u64, group: &mut Vec<u8>) {
-    let values = gauge_values(reading);
-    let mask = values.iter().enumerate().fold(0, |mask, (bit, value)| mask | u64::from(value.is_some()) << bit);
-    varint::put_all(group, &[reading.device.0.into(), zigzag(reading.at.nanos().wrapping_sub(base)), mask]);
-    for value in values.into_iter().flatten() {
-        varint::put(group, value);
-    }
-}
-
-fn gauges(group: &mut Cursor<'_>, base: u64) -> Result<GaugeReading, Malformed> {
-    let device = DeviceId(group.varint32()?);
-    let at = Timestamp::from_nanos(base.wrapping_add(unzigzag(group.varint()?)));
-    let mask = group.varint()?;
-    let mut values = [None; 64];
-    for (bit, place) in values.iter_mut().enumerate() {
-        if mask >> bit & 1 != 0 {
-            *place = Some(group.varint()?);
+macro_rules! gauges {
+    ($($gauge:ident)*) => {
+        fn put_gauges(reading: &GaugeReading, base: u64, group: &mut Vec<u8>) {
+            let values = [$(reading.$gauge.map(Field::number)),*];
+            let mask = values.iter().rev().fold(0, |mask, value| mask << 1 | u64::from(value.is_some()));
+            varint::put_all(group, &[reading.device.0.into(), zigzag(reading.at.nanos().wrapping_sub(base)), mask]);
+            values.into_iter().flatten().for_each(|value| varint::put(group, value));
         }
-    }
-    let small = |value: Option<u64>| value.map(u32::try_from).transpose().map_err(|_| Malformed);
-    let [power, temperature, memory_temperature, sm_clock, memory_clock, throttle, memory_used, ..] = values;
-    let [.., pcie_received, pcie_sent, nvlink_received, nvlink_sent, energy] =
-        values.first_chunk::<12>().ok_or(Malformed)?;
-    Ok(GaugeReading {
-        device,
-        at,
-        power_mw: small(power)?,
-        temperature_c: small(temperature)?,
-        memory_temperature_c: small(memory_temperature)?,
-        sm_clock_mhz: small(sm_clock)?,
-        memory_clock_mhz: small(memory_clock)?,
-        throttle,
-        memory_used_bytes: memory_used,
-        pcie_received_bytes: *pcie_received,
-        pcie_sent_bytes: *pcie_sent,
-        nvlink_received_bytes: *nvlink_received,
-        nvlink_sent_bytes: *nvlink_sent,
-        energy_mj: *energy,
-    })
+
+        fn gauges(group: &mut Cursor<'_>, base: u64) -> Result<GaugeReading, Malformed> {
+            let device = DeviceId(group.varint32()?);
+            let at = Timestamp::from_nanos(base.wrapping_add(unzigzag(group.varint()?)));
+            let mut mask = group.varint()?;
+            let mut reading = GaugeReading { device, at, ..GaugeReading::default() };
+            $(
+                if mask & 1 != 0 {
+                    reading.$gauge = Some(Wire::get(group)?);
+                }
+                mask >>= 1;
+            )*
+            // Gauges of newer versions.
+            (0..mask.count_ones()).try_for_each(|_| group.varint().map(|_| ()))?;
+            Ok(reading)
+        }
+    };
 }
 
-/// 0 is no refusal; numbers are never reused.
+// In the order of their bits in the mask of a reading.
+gauges! {
+    power_mw temperature_c memory_temperature_c sm_clock_mhz memory_clock_mhz throttle memory_used_bytes
+    pcie_received_bytes pcie_sent_bytes nvlink_received_bytes nvlink_sent_bytes energy_mj
+}
+
+/// By their numbers from 1 on, which are never reused; 0 is no refusal. [`Refusal::Failed`] has the one behind them.
+const REFUSALS: [Refusal; 9] = [
+    Refusal::Unknown,
+    Refusal::Busy,
+    Refusal::NotPermitted,
+    Refusal::NoLibrary,
+    Refusal::TooOld,
+    Refusal::UnknownChip,
+    Refusal::NotSupported,
+    Refusal::GivenAway,
+    Refusal::Incomplete,
+];
+const FAILED: u64 = REFUSALS.len() as u64 + 1;
+
 fn put_loss(loss: &CounterLoss, group: &mut Vec<u8>) {
     let (refusal, code) = match loss.refused {
         None => (0, 0),
-        Some(Refusal::Unknown) => (1, 0),
-        Some(Refusal::Busy) => (2, 0),
-        Some(Refusal::NotPermitted) => (3, 0),
-        Some(Refusal::NoLibrary) => (4, 0),
-        Some(Refusal::TooOld) => (5, 0),
-        Some(Refusal::UnknownChip) => (6, 0),
-        Some(Refusal::NotSupported) => (7, 0),
-        Some(Refusal::GivenAway) => (8, 0),
-        Some(Refusal::Incomplete) => (9, 0),
-        Some(Refusal::Failed(code)) => (10, code),
+        Some(Refusal::Failed(code)) => (FAILED, code),
+        Some(why) => (varint::place(&REFUSALS, why), 0),
     };
     let counts = [loss.lost, loss.incomplete, loss.first_dropped, loss.slowed];
     varint::put_all(group, &[loss.device.0.into(), refusal, code.into()]);
@@ -250,19 +231,10 @@ fn put_loss(loss: &CounterLoss, group: &mut Vec<u8>) {
 
 fn loss(group: &mut Cursor<'_>) -> Result<CounterLoss, Malformed> {
     let device = DeviceId(group.varint32()?);
-    let (refusal, code) = (group.varint()?, group.varint32()?);
-    let refused = match refusal {
-        0 => None,
-        2 => Some(Refusal::Busy),
-        3 => Some(Refusal::NotPermitted),
-        4 => Some(Refusal::NoLibrary),
-        5 => Some(Refusal::TooOld),
-        6 => Some(Refusal::UnknownChip),
-        7 => Some(Refusal::NotSupported),
-        8 => Some(Refusal::GivenAway),
-        9 => Some(Refusal::Incomplete),
-        10 => Some(Refusal::Failed(code)),
-        _ => Some(Refusal::Unknown),
+    let refused = match (group.varint()?, group.varint32()?) {
+        (0, _) => None,
+        (FAILED, code) => Some(Refusal::Failed(code)),
+        (number, _) => Some(varint::at_place(&REFUSALS, number).unwrap_or(Refusal::Unknown)),
     };
     let mut count = || group.optional();
     Ok(CounterLoss { device, lost: count()?, incomplete: count()?, first_dropped: count()?, slowed: count()?, refused })

@@ -5,10 +5,10 @@
 //! record still means what it meant. Every row carries its length: later versions may append fields.
 
 use super::varint::{self, Cursor, Malformed};
+use super::wire::{Wire, wire};
 use crate::dictionary::Dictionary;
 use crate::record::{
-    ApiDomain, ApiFunction, Context, ContextId, Device, DeviceId, Frame, LaunchConfig, NameId, PcieLink, StackId,
-    StreamId, ThreadId, ThreadName,
+    ApiDomain, ApiFunction, Context, Device, Frame, LaunchConfig, NameId, PcieLink, StackId, ThreadName,
 };
 
 /// A block is closed behind the row that makes it longer than this, bytes; the next rows go into another one.
@@ -55,13 +55,13 @@ impl Written {
         encode_table(table::NAMES, dictionary.names(), &mut self.names, body, |name, row| {
             row.extend_from_slice(cut(name));
         });
-        encode_table(table::LAUNCH_CONFIGS, dictionary.launch_configs(), &mut self.launch_configs, body, encode_config);
-        encode_table(table::API_FUNCTIONS, dictionary.api_functions(), &mut self.api_functions, body, encode_function);
-        encode_table(table::FRAMES, dictionary.frames(), &mut self.frames, body, encode_frame);
-        encode_table(table::DEVICES, dictionary.devices(), &mut self.devices, body, encode_device);
-        encode_table(table::CONTEXTS, dictionary.contexts(), &mut self.contexts, body, encode_context);
-        encode_table(table::LINKS, dictionary.links(), &mut self.links, body, encode_link);
-        encode_table(table::THREADS, dictionary.thread_names(), &mut self.threads, body, encode_thread);
+        encode_table(table::LAUNCH_CONFIGS, dictionary.launch_configs(), &mut self.launch_configs, body, Wire::put);
+        encode_table(table::API_FUNCTIONS, dictionary.api_functions(), &mut self.api_functions, body, Wire::put);
+        encode_table(table::FRAMES, dictionary.frames(), &mut self.frames, body, Wire::put);
+        encode_table(table::DEVICES, dictionary.devices(), &mut self.devices, body, Wire::put);
+        encode_table(table::CONTEXTS, dictionary.contexts(), &mut self.contexts, body, Wire::put);
+        encode_table(table::LINKS, dictionary.links(), &mut self.links, body, Wire::put);
+        encode_table(table::THREADS, dictionary.thread_names(), &mut self.threads, body, Wire::put);
     }
 }
 
@@ -95,147 +95,48 @@ fn cut(name: &str) -> &[u8] {
     &name.as_bytes()[..boundary.unwrap_or(0)]
 }
 
-fn encode_config(config: &LaunchConfig, row: &mut Vec<u8>) {
-    varint::put(row, config.name.0.into());
-    for size in [config.grid, config.block, config.cluster].as_flattened() {
-        varint::put(row, (*size).into());
+impl Wire for ApiDomain {
+    fn put(&self, row: &mut Vec<u8>) {
+        row.push(match self {
+            Self::Driver => 0,
+            Self::Runtime => 1,
+        });
     }
-    varint::put(row, config.registers_per_thread.into());
-    for bytes in [
-        config.static_shared_bytes,
-        config.dynamic_shared_bytes,
-        config.shared_executed_bytes,
-        config.local_bytes_per_thread,
-    ] {
-        varint::put(row, bytes.into());
-    }
-    varint::put(row, config.launch_type.into());
-}
 
-fn decode_config(row: &mut Cursor<'_>) -> Result<LaunchConfig, Malformed> {
-    let name = NameId(row.varint32()?);
-    let mut sizes = || Ok([row.varint32()?, row.varint32()?, row.varint32()?]);
-    let (grid, block, cluster) = (sizes()?, sizes()?, sizes()?);
-    Ok(LaunchConfig {
-        name,
-        grid,
-        block,
-        cluster,
-        registers_per_thread: row.varint()?.try_into().map_err(|_| Malformed)?,
-        static_shared_bytes: row.varint32()?,
-        dynamic_shared_bytes: row.varint32()?,
-        shared_executed_bytes: row.varint32()?,
-        local_bytes_per_thread: row.varint32()?,
-        launch_type: row.varint()?.try_into().map_err(|_| Malformed)?,
-    })
-}
-
-fn encode_function(function: &ApiFunction, row: &mut Vec<u8>) {
-    row.push(match function.domain {
-        ApiDomain::Driver => 0,
-        ApiDomain::Runtime => 1,
-    });
-    varint::put(row, function.callback_id.into());
-    varint::put(row, function.name.0.into());
-}
-
-fn decode_function(row: &mut Cursor<'_>) -> Result<ApiFunction, Malformed> {
-    let domain = match row.byte()? {
-        0 => ApiDomain::Driver,
-        1 => ApiDomain::Runtime,
-        _ => return Err(Malformed),
-    };
-    Ok(ApiFunction { domain, callback_id: row.varint32()?, name: NameId(row.varint32()?) })
-}
-
-fn encode_frame(frame: &Frame, row: &mut Vec<u8>) {
-    for number in [frame.caller.0, frame.function.0, frame.file.0, frame.line] {
-        varint::put(row, number.into());
+    fn get(row: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        match row.byte()? {
+            0 => Ok(Self::Driver),
+            1 => Ok(Self::Runtime),
+            _ => Err(Malformed),
+        }
     }
 }
 
-fn decode_frame(row: &mut Cursor<'_>) -> Result<Frame, Malformed> {
-    Ok(Frame {
-        caller: StackId(row.varint32()?),
-        function: NameId(row.varint32()?),
-        file: NameId(row.varint32()?),
-        line: row.varint32()?,
-    })
-}
-
-fn encode_device(device: &Device, row: &mut Vec<u8>) {
-    varint::put(row, device.id.0.into());
-    varint::put_bytes(row, cut(&device.name));
-    for number in [
-        device.compute_capability[0],
-        device.compute_capability[1],
-        device.multiprocessors,
-        device.threads_per_multiprocessor,
-        device.blocks_per_multiprocessor,
-        device.registers_per_multiprocessor,
-        device.shared_bytes_per_multiprocessor,
-        device.core_clock_khz,
-    ] {
-        varint::put(row, number.into());
+impl Wire for String {
+    fn put(&self, row: &mut Vec<u8>) {
+        varint::put_bytes(row, cut(self));
     }
-    varint::put(row, device.memory_bytes);
-    varint::put(row, device.memory_bandwidth_kbps);
-    row.extend_from_slice(&device.uuid);
-}
 
-fn decode_device(row: &mut Cursor<'_>) -> Result<Device, Malformed> {
-    Ok(Device {
-        id: DeviceId(row.varint32()?),
-        name: row.string()?,
-        compute_capability: [row.varint32()?, row.varint32()?],
-        multiprocessors: row.varint32()?,
-        threads_per_multiprocessor: row.varint32()?,
-        blocks_per_multiprocessor: row.varint32()?,
-        registers_per_multiprocessor: row.varint32()?,
-        shared_bytes_per_multiprocessor: row.varint32()?,
-        core_clock_khz: row.varint32()?,
-        memory_bytes: row.varint()?,
-        memory_bandwidth_kbps: row.varint()?,
-        uuid: row.take(16)?.try_into().map_err(|_| Malformed)?,
-    })
-}
-
-fn encode_context(context: &Context, row: &mut Vec<u8>) {
-    varint::put(row, context.id.0.into());
-    varint::put(row, context.device.0.into());
-    varint::put(row, context.null_stream.0.into());
-}
-
-fn decode_context(row: &mut Cursor<'_>) -> Result<Context, Malformed> {
-    Ok(Context {
-        id: ContextId(row.varint32()?),
-        device: DeviceId(row.varint32()?),
-        null_stream: StreamId(row.varint32()?),
-    })
-}
-
-fn encode_thread(thread: &ThreadName, row: &mut Vec<u8>) {
-    varint::put(row, thread.thread.0.into());
-    varint::put(row, thread.name.0.into());
-}
-
-fn decode_thread(row: &mut Cursor<'_>) -> Result<ThreadName, Malformed> {
-    Ok(ThreadName { thread: ThreadId(row.varint32()?), name: NameId(row.varint32()?) })
-}
-
-fn encode_link(link: &PcieLink, row: &mut Vec<u8>) {
-    for number in [link.device.0, link.generation, link.megatransfers, link.lanes] {
-        varint::put(row, number.into());
+    fn get(row: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        row.string()
     }
 }
 
-fn decode_link(row: &mut Cursor<'_>) -> Result<PcieLink, Malformed> {
-    Ok(PcieLink {
-        device: DeviceId(row.varint32()?),
-        generation: row.varint32()?,
-        megatransfers: row.varint32()?,
-        lanes: row.varint32()?,
-    })
+wire! {
+    LaunchConfig {
+        name, grid, block, cluster, registers_per_thread, static_shared_bytes, dynamic_shared_bytes,
+        shared_executed_bytes, local_bytes_per_thread, launch_type
+    }
+    ApiFunction { domain, callback_id, name }
+    Frame { caller, function, file, line }
+    Device {
+        id, name, compute_capability, multiprocessors, threads_per_multiprocessor, blocks_per_multiprocessor,
+        registers_per_multiprocessor, shared_bytes_per_multiprocessor, core_clock_khz, memory_bytes,
+        memory_bandwidth_kbps, uuid
+    }
+    Context { id, device, null_stream }
+    ThreadName { thread, name }
+    PcieLink { device, generation, megatransfers, lanes }
 }
 
 /// Rebuilds a dictionary from the blocks that are left of it.
@@ -318,25 +219,25 @@ impl Rebuilt {
                 self.dictionary.append_name(&String::from_utf8_lossy(row));
             }
             table::LAUNCH_CONFIGS => {
-                self.dictionary.append_launch_config(decode_config(&mut cursor)?);
+                self.dictionary.append_launch_config(Wire::get(&mut cursor)?);
             }
             table::API_FUNCTIONS => {
-                self.dictionary.append_api_function(decode_function(&mut cursor)?);
+                self.dictionary.append_api_function(Wire::get(&mut cursor)?);
             }
             table::FRAMES => {
-                self.dictionary.append_frame(decode_frame(&mut cursor)?);
+                self.dictionary.append_frame(Wire::get(&mut cursor)?);
             }
             table::DEVICES if self.dictionary.devices().len() < MAX_PLACES => {
-                self.dictionary.add_device(decode_device(&mut cursor)?);
+                self.dictionary.add_device(Wire::get(&mut cursor)?);
             }
             table::CONTEXTS if self.dictionary.contexts().len() < MAX_PLACES => {
-                self.dictionary.add_context(decode_context(&mut cursor)?);
+                self.dictionary.add_context(Wire::get(&mut cursor)?);
             }
             table::LINKS if self.dictionary.links().len() < MAX_PLACES => {
-                self.dictionary.add_link(decode_link(&mut cursor)?);
+                self.dictionary.add_link(Wire::get(&mut cursor)?);
             }
             table::THREADS if self.dictionary.thread_names().len() < MAX_PLACES => {
-                self.dictionary.add_thread_name(decode_thread(&mut cursor)?);
+                self.dictionary.add_thread_name(Wire::get(&mut cursor)?);
             }
             table::DEVICES | table::CONTEXTS | table::LINKS | table::THREADS => return Err(Malformed),
             // A table of a newer version.

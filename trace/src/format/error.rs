@@ -109,13 +109,11 @@ pub struct Damage {
 
 impl Damage {
     /// Whether everything in the file was good and was understood.
-    #[must_use]
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
 
     /// What is missing, a sentence for each kind of damage. Empty when nothing is damaged.
-    #[must_use]
     pub fn sentences(&self) -> Vec<String> {
         let counted = |count: u64, thing: &str, what: &str| {
             (count > 0).then(|| format!("{count} {thing}{} {what}", if count == 1 { "" } else { "s" }))

@@ -67,30 +67,25 @@ impl Default for Extent {
     }
 }
 
-fn keep<R: Row>(rows: &mut Vec<R>, row: R, extent: &mut Extent) {
-    for time in row.times().map(Timestamp::nanos) {
-        if time != 0 {
-            (extent.first, extent.last) = (extent.first.min(time), extent.last.max(time));
-        }
-    }
-    rows.push(row);
-}
-
 impl Rows {
     pub(super) fn push(&mut self, record: &Record) {
-        let extent = &mut self.extent;
+        if let Some((begin, end)) = record.span() {
+            for time in [begin.nanos(), end.nanos()].into_iter().filter(|&time| time != 0) {
+                self.extent = Extent { first: self.extent.first.min(time), last: self.extent.last.max(time) };
+            }
+        }
         match *record {
-            Record::Kernel(row) => keep(&mut self.kernels, row, extent),
-            Record::Copy(row) => keep(&mut self.copies, row, extent),
-            Record::Memset(row) => keep(&mut self.memsets, row, extent),
-            Record::Api(row) => keep(&mut self.api_calls, row, extent),
-            Record::Sync(row) => keep(&mut self.syncs, row, extent),
-            Record::Event(row) => keep(&mut self.events, row, extent),
-            Record::Overhead(row) => keep(&mut self.overheads, row, extent),
-            Record::Range(row) => keep(&mut self.ranges, row, extent),
-            Record::Sample(row) => keep(&mut self.samples, row, extent),
-            Record::Memory(row) => keep(&mut self.memory, row, extent),
-            Record::Managed(row) => keep(&mut self.managed, row, extent),
+            Record::Kernel(row) => self.kernels.push(row),
+            Record::Copy(row) => self.copies.push(row),
+            Record::Memset(row) => self.memsets.push(row),
+            Record::Api(row) => self.api_calls.push(row),
+            Record::Sync(row) => self.syncs.push(row),
+            Record::Event(row) => self.events.push(row),
+            Record::Overhead(row) => self.overheads.push(row),
+            Record::Range(row) => self.ranges.push(row),
+            Record::Sample(row) => self.samples.push(row),
+            Record::Memory(row) => self.memory.push(row),
+            Record::Managed(row) => self.managed.push(row),
         }
         self.count += 1;
     }
@@ -107,7 +102,6 @@ impl Rows {
         self.marks.push(at, rows);
     }
 
-    /// Marks between them.
     pub(super) const fn marks(&self) -> usize {
         self.marks.len()
     }
@@ -142,7 +136,6 @@ impl Rows {
     /// Appends one group for each kind that has rows. `ends` are where unlike bytes meet in `out`.
     ///
     /// # Errors
-    ///
     /// When zstd has no memory.
     pub(super) fn encode(
         &self,

@@ -9,37 +9,33 @@ use crate::record::{DeviceId, LaunchConfigId, Timestamp};
 /// Metrics that a reader accepts; ten times as many as a writer measures.
 const MAX_METRICS: u64 = 4_096;
 
-/// Numbers are never reused. A refusal carries its code.
+/// By their numbers from 1 on, which are never reused; 0 is [`Outcome::Measured`]. The place of [`Outcome::Refused`],
+/// which has a code, is taken by its code 0.
+const OUTCOMES: [Outcome; 6] = [
+    Outcome::NotLaunched,
+    Outcome::OutOfBudget,
+    Outcome::Disturbed,
+    Outcome::Refused(0),
+    Outcome::Busy,
+    Outcome::Unsuitable,
+];
+const UNKNOWN: u64 = 255;
+
 pub(super) fn put_outcome(outcome: Outcome, body: &mut Vec<u8>) {
-    let number = match outcome {
-        Outcome::Measured => 0,
-        Outcome::NotLaunched => 1,
-        Outcome::OutOfBudget => 2,
-        Outcome::Disturbed => 3,
-        Outcome::Refused(_) => 4,
-        Outcome::Busy => 5,
-        Outcome::Unsuitable => 6,
-        Outcome::Unknown => 255,
-    };
-    let code = if let Outcome::Refused(code) = outcome { code } else { 0 };
+    let (outcome, code) = if let Outcome::Refused(code) = outcome { (Outcome::Refused(0), code) } else { (outcome, 0) };
+    let number = if outcome == Outcome::Unknown { UNKNOWN } else { varint::place(&OUTCOMES, outcome) };
     varint::put_all(body, &[number, code.into()]);
 }
 
 pub(super) fn outcome(cursor: &mut Cursor<'_>) -> Result<Outcome, Malformed> {
     let (number, code) = (cursor.varint()?, cursor.varint32()?);
-    Ok(match number {
-        0 => Outcome::Measured,
-        1 => Outcome::NotLaunched,
-        2 => Outcome::OutOfBudget,
-        3 => Outcome::Disturbed,
-        4 => Outcome::Refused(code),
-        5 => Outcome::Busy,
-        6 => Outcome::Unsuitable,
-        _ => Outcome::Unknown,
+    Ok(match varint::at_place(&OUTCOMES, number) {
+        None if number == 0 => Outcome::Measured,
+        Some(Outcome::Refused(_)) => Outcome::Refused(code),
+        known => known.unwrap_or(Outcome::Unknown),
     })
 }
 
-/// Appends `profile`.
 pub(super) fn encode(profile: &KernelProfile, body: &mut Vec<u8>) {
     varint::put_all(body, &[profile.device.0.into(), profile.config.0.into()]);
     put_outcome(profile.outcome, body);

@@ -113,41 +113,13 @@ pub(super) fn decode_session(body: &[u8]) -> Result<ProcessInfo, Malformed> {
 
 /// Appends the counters in the order of their declaration.
 pub(super) fn encode_loss(loss: &Loss, body: &mut Vec<u8>) {
-    for counter in [
-        loss.dropped_by_cupti,
-        loss.dropped_by_gpuwhy,
-        loss.unknown_kinds,
-        loss.broken_buffers,
-        loss.broken_bytes,
-        loss.undelivered_buffers,
-        loss.dropped_ranges,
-        loss.failed_samples,
-        loss.dictionary_overflow,
-        loss.unobserved_ns,
-        loss.own_kernels,
-        loss.dropped_collectives,
-    ] {
-        varint::put(body, counter);
-    }
+    loss.kinds().iter().for_each(|kind| varint::put(body, kind.count));
 }
 
 /// The inverse of [`encode_loss`]; counters that an older writer did not have are 0.
 pub(super) fn decode_loss(body: &[u8]) -> Result<Loss, Malformed> {
     let mut cursor = Cursor::new(body);
-    Ok(Loss {
-        dropped_by_cupti: cursor.optional()?,
-        dropped_by_gpuwhy: cursor.optional()?,
-        unknown_kinds: cursor.optional()?,
-        broken_buffers: cursor.optional()?,
-        broken_bytes: cursor.optional()?,
-        undelivered_buffers: cursor.optional()?,
-        dropped_ranges: cursor.optional()?,
-        failed_samples: cursor.optional()?,
-        dictionary_overflow: cursor.optional()?,
-        unobserved_ns: cursor.optional()?,
-        own_kernels: cursor.optional()?,
-        dropped_collectives: cursor.optional()?,
-    })
+    Loss::read(|| cursor.optional())
 }
 
 /// Modes by their number in the file; never reordered.

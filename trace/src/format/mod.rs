@@ -6,9 +6,9 @@
 //! a predictor expects. `docs/reference/trace-format.md` specifies every byte.
 //!
 //! Reading order: `block` (framing), `varint`, `split`, `column` (predictors), `row` (which field is which
-//! column), `events` and `marks` (a block of rows), `entry` (dictionary), `meta` (session, loss, end), `utilization`,
-//! `counters`, `kernels`, `program_counters`, `collectives`, `stored_report`, `pack`, `writer`, `source` (recovery),
-//! `blocks` and `reader`.
+//! column), `events` and `marks` (a block of rows), `wire`, `entry` (dictionary), `meta` (session, loss, end),
+//! `utilization`, `counters`, `kernels`, `program_counters`, `collectives`, `stored_report`, `pack`, `writer`, `source`
+//! (recovery), `blocks` and `reader`.
 //!
 //! There is no index and no seeking: a trace is read from front to back.
 
@@ -35,6 +35,7 @@ mod split;
 mod stored_report;
 mod utilization;
 mod varint;
+mod wire;
 mod writer;
 
 pub use blocks::{Block, BlockReader};

@@ -36,7 +36,6 @@ pub(super) struct Packer {
 
 impl Packer {
     /// # Errors
-    ///
     /// When zstd has no memory or does not know `level`.
     pub(super) fn new(level: i32) -> io::Result<Self> {
         let mut context = CCtx::try_create().ok_or(io::ErrorKind::OutOfMemory)?;
@@ -48,7 +47,6 @@ impl Packer {
     /// a part too.
     ///
     /// # Errors
-    ///
     /// When zstd has no memory.
     pub(super) fn pack(&mut self, body: &[u8], ends: &[usize], out: &mut Vec<u8>) -> io::Result<()> {
         self.context.reset(ResetDirective::SessionOnly).map_err(failure)?;
@@ -69,7 +67,6 @@ impl Packer {
     /// How many bytes `part` would take.
     ///
     /// # Errors
-    ///
     /// When zstd has no memory.
     pub(super) fn packed_len(&mut self, part: &[u8]) -> io::Result<usize> {
         let mut packed = Vec::new();

@@ -7,7 +7,6 @@ use super::varint::{self, Cursor, Malformed, unzigzag, zigzag};
 use crate::kernels::{PcCount, PcFunction, PcWindow, limit};
 use crate::record::{DeviceId, Timestamp};
 
-/// Appends `window`.
 pub(super) fn encode(window: &PcWindow, body: &mut Vec<u8>) {
     varint::put(body, window.device.0.into());
     put_outcome(window.outcome, body);

@@ -71,19 +71,16 @@ impl Assembly {
     }
 
     /// Who was traced.
-    #[must_use]
     pub fn session(&self) -> &ProcessInfo {
         &self.session
     }
 
     /// Everything that the events given so far refer to.
-    #[must_use]
     pub fn dictionary(&self) -> &Dictionary {
         &self.rebuilt.dictionary
     }
 
     /// What was missing or unreadable so far, on top of what the reader of the blocks met.
-    #[must_use]
     pub fn damage(&self, blocks: &Damage) -> Damage {
         blocks.with(&self.rejected)
     }
@@ -94,7 +91,6 @@ pub struct TraceReader<R> {
     blocks: BlockReader<R>,
     assembly: Assembly,
     events: Vec<Event>,
-    /// So many of them are out.
     given: usize,
 }
 
@@ -102,7 +98,6 @@ impl<R: Read> TraceReader<R> {
     /// Reads the file header and the first block, which holds the session.
     ///
     /// # Errors
-    ///
     /// When the bytes are no trace, are of a newer major version, or hold no block. A damaged session is not an
     /// error: [`session`](Self::session) is empty then and [`damage`](Self::damage) says so.
     pub fn new(source: R) -> Result<Self, TraceError> {
@@ -125,19 +120,16 @@ impl<R: Read> TraceReader<R> {
     }
 
     /// Who was traced.
-    #[must_use]
     pub fn session(&self) -> &ProcessInfo {
         self.assembly.session()
     }
 
     /// Everything that the events read so far refer to.
-    #[must_use]
     pub fn dictionary(&self) -> &Dictionary {
         self.assembly.dictionary()
     }
 
     /// What was missing or unreadable so far.
-    #[must_use]
     pub fn damage(&self) -> Damage {
         self.assembly.damage(self.blocks.damage())
     }
@@ -160,7 +152,6 @@ impl<R: Read> TraceReader<R> {
     /// The next event; `None` at the end and after an error.
     ///
     /// # Errors
-    ///
     /// When reading fails, or at a block that must be understood and is not.
     pub fn next_event(&mut self) -> Result<Option<Event>, TraceError> {
         loop {

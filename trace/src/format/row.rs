@@ -10,7 +10,7 @@ use crate::record::{
     ApiCall, ApiFunctionId, ContextId, Copy, CopyKind, CorrelationId, CudaEvent, DeviceId, HostSample, InterpreterLock,
     Kernel, LaunchConfigId, ManagedEvent, ManagedKind, MemoryEvent, MemoryKind, MemoryOperation, Memset, NameId,
     Overhead, OverheadKind, Payload, RangeEvent, RangeEventKind, Record, StackId, StreamId, Sync, SyncKind, ThreadId,
-    ThreadState, Timestamp,
+    ThreadState,
 };
 
 /// A kind of record as rows of columns.
@@ -21,180 +21,159 @@ pub(super) trait Row: Default + std::marker::Copy + Into<Record> {
     const COLUMNS: usize;
     /// Presents every field to `codec`; what a predictor needs comes before it.
     fn transfer<C: Codec>(&mut self, codec: &mut C);
-    /// When it happened, if the record says so.
-    fn times(&self) -> [Timestamp; 2];
 }
 
-impl Row for Kernel {
-    const KIND: u8 = 1;
-    const COLUMNS: usize = 9;
+macro_rules! rows {
+    ($($number:literal $kind:ident $variant:ident $columns:literal |$row:ident, $codec:ident| $transfer:block)*) => {$(
+        impl Row for $kind {
+            const KIND: u8 = $number;
+            const COLUMNS: usize = $columns;
 
-    #[inline]
-    fn transfer<C: Codec>(&mut self, codec: &mut C) {
-        codec.raw(0, &mut self.stream);
-        codec.raw(1, &mut self.config);
-        codec.span(2, self.stream.0, Some(self.config.0), &mut self.start, &mut self.end);
-        codec.step(4, &mut self.correlation);
-        codec.raw(5, &mut self.device);
-        codec.raw(6, &mut self.context);
-        codec.raw(7, &mut self.graph_id);
-        codec.step(8, &mut self.graph_node_id);
-    }
+            #[inline]
+            fn transfer<C: Codec>(&mut self, $codec: &mut C) {
+                let $row = self;
+                $transfer
+            }
+        }
 
-    fn times(&self) -> [Timestamp; 2] {
-        [self.start, self.end]
-    }
+        impl From<$kind> for Record {
+            fn from(row: $kind) -> Self {
+                Self::$variant(row)
+            }
+        }
+    )*};
 }
 
-impl Row for Copy {
-    const KIND: u8 = 2;
-    const COLUMNS: usize = 15;
-
-    #[inline]
-    fn transfer<C: Codec>(&mut self, codec: &mut C) {
-        codec.raw(0, &mut self.stream);
-        codec.raw(1, &mut self.bytes);
-        codec.span(2, self.stream.0, None, &mut self.start, &mut self.end);
-        codec.step(4, &mut self.correlation);
-        codec.raw(5, &mut self.device);
-        codec.raw(6, &mut self.context);
-        codec.raw(7, &mut self.graph_id);
-        codec.step(8, &mut self.graph_node_id);
-        codec.raw(9, &mut self.kind);
-        codec.raw(10, &mut self.source);
-        codec.raw(11, &mut self.destination);
-        codec.raw(12, &mut self.is_async);
-        codec.relative(13, self.device, &mut self.peers[0]);
-        codec.relative(14, self.device, &mut self.peers[1]);
+// Number in the file, kind, variant of `Record`, number of columns, columns.
+rows! {
+    1 Kernel Kernel 9 |row, codec| {
+        codec.raw(0, &mut row.stream);
+        codec.raw(1, &mut row.config);
+        codec.span(2, row.stream.0, Some(row.config.0), &mut row.start, &mut row.end);
+        codec.step(4, &mut row.correlation);
+        codec.raw(5, &mut row.device);
+        codec.raw(6, &mut row.context);
+        codec.raw(7, &mut row.graph_id);
+        codec.step(8, &mut row.graph_node_id);
     }
-
-    fn times(&self) -> [Timestamp; 2] {
-        [self.start, self.end]
+    2 Copy Copy 15 |row, codec| {
+        codec.raw(0, &mut row.stream);
+        codec.raw(1, &mut row.bytes);
+        codec.span(2, row.stream.0, None, &mut row.start, &mut row.end);
+        codec.step(4, &mut row.correlation);
+        codec.raw(5, &mut row.device);
+        codec.raw(6, &mut row.context);
+        codec.raw(7, &mut row.graph_id);
+        codec.step(8, &mut row.graph_node_id);
+        codec.raw(9, &mut row.kind);
+        codec.raw(10, &mut row.source);
+        codec.raw(11, &mut row.destination);
+        codec.raw(12, &mut row.is_async);
+        codec.relative(13, row.device, &mut row.peers[0]);
+        codec.relative(14, row.device, &mut row.peers[1]);
     }
-}
-
-impl Row for Memset {
-    const KIND: u8 = 3;
-    const COLUMNS: usize = 12;
-
-    #[inline]
-    fn transfer<C: Codec>(&mut self, codec: &mut C) {
-        codec.raw(0, &mut self.stream);
-        codec.raw(1, &mut self.bytes);
-        codec.span(2, self.stream.0, None, &mut self.start, &mut self.end);
-        codec.step(4, &mut self.correlation);
-        codec.raw(5, &mut self.device);
-        codec.raw(6, &mut self.context);
-        codec.raw(7, &mut self.graph_id);
-        codec.step(8, &mut self.graph_node_id);
-        codec.raw(9, &mut self.memory);
-        codec.raw(10, &mut self.is_async);
-        codec.raw(11, &mut self.value);
+    3 Memset Memset 12 |row, codec| {
+        codec.raw(0, &mut row.stream);
+        codec.raw(1, &mut row.bytes);
+        codec.span(2, row.stream.0, None, &mut row.start, &mut row.end);
+        codec.step(4, &mut row.correlation);
+        codec.raw(5, &mut row.device);
+        codec.raw(6, &mut row.context);
+        codec.raw(7, &mut row.graph_id);
+        codec.step(8, &mut row.graph_node_id);
+        codec.raw(9, &mut row.memory);
+        codec.raw(10, &mut row.is_async);
+        codec.raw(11, &mut row.value);
     }
-
-    fn times(&self) -> [Timestamp; 2] {
-        [self.start, self.end]
+    4 ApiCall Api 6 |row, codec| {
+        codec.raw(0, &mut row.thread);
+        codec.raw(1, &mut row.function);
+        codec.span(2, row.thread.0, None, &mut row.start, &mut row.end);
+        codec.step(4, &mut row.correlation);
+        codec.raw(5, &mut row.return_value);
     }
-}
-
-impl Row for ApiCall {
-    const KIND: u8 = 4;
-    const COLUMNS: usize = 6;
-
-    #[inline]
-    fn transfer<C: Codec>(&mut self, codec: &mut C) {
-        codec.raw(0, &mut self.thread);
-        codec.raw(1, &mut self.function);
-        codec.span(2, self.thread.0, None, &mut self.start, &mut self.end);
-        codec.step(4, &mut self.correlation);
-        codec.raw(5, &mut self.return_value);
-    }
-
-    fn times(&self) -> [Timestamp; 2] {
-        [self.start, self.end]
-    }
-}
-
-impl Row for Sync {
-    const KIND: u8 = 5;
-    const COLUMNS: usize = 8;
-
-    #[inline]
-    fn transfer<C: Codec>(&mut self, codec: &mut C) {
-        codec.raw(0, &mut self.stream);
-        codec.raw(1, &mut self.kind);
+    5 Sync Sync 8 |row, codec| {
+        codec.raw(0, &mut row.stream);
+        codec.raw(1, &mut row.kind);
         // Host times, but the record does not name a thread: all rows are one lane.
-        codec.span(2, 0, None, &mut self.start, &mut self.end);
-        codec.step(4, &mut self.correlation);
-        codec.raw(5, &mut self.context);
-        codec.raw(6, &mut self.event_id);
-        codec.step(7, &mut self.event_sync_id);
+        codec.span(2, 0, None, &mut row.start, &mut row.end);
+        codec.step(4, &mut row.correlation);
+        codec.raw(5, &mut row.context);
+        codec.raw(6, &mut row.event_id);
+        codec.step(7, &mut row.event_sync_id);
     }
-
-    fn times(&self) -> [Timestamp; 2] {
-        [self.start, self.end]
+    6 CudaEvent Event 5 |row, codec| {
+        codec.raw(0, &mut row.stream);
+        codec.raw(1, &mut row.event_id);
+        codec.step(2, &mut row.correlation);
+        codec.raw(3, &mut row.context);
+        codec.step(4, &mut row.event_sync_id);
     }
-}
-
-impl Row for CudaEvent {
-    const KIND: u8 = 6;
-    const COLUMNS: usize = 5;
-
-    #[inline]
-    fn transfer<C: Codec>(&mut self, codec: &mut C) {
-        codec.raw(0, &mut self.stream);
-        codec.raw(1, &mut self.event_id);
-        codec.step(2, &mut self.correlation);
-        codec.raw(3, &mut self.context);
-        codec.step(4, &mut self.event_sync_id);
+    7 Overhead Overhead 5 |row, codec| {
+        codec.raw(0, &mut row.thread);
+        codec.raw(1, &mut row.kind);
+        codec.span(2, row.thread.0, None, &mut row.start, &mut row.end);
+        codec.step(4, &mut row.correlation);
     }
-
-    fn times(&self) -> [Timestamp; 2] {
-        [Timestamp::ZERO; 2]
-    }
-}
-
-impl Row for Overhead {
-    const KIND: u8 = 7;
-    const COLUMNS: usize = 5;
-
-    #[inline]
-    fn transfer<C: Codec>(&mut self, codec: &mut C) {
-        codec.raw(0, &mut self.thread);
-        codec.raw(1, &mut self.kind);
-        codec.span(2, self.thread.0, None, &mut self.start, &mut self.end);
-        codec.step(4, &mut self.correlation);
-    }
-
-    fn times(&self) -> [Timestamp; 2] {
-        [self.start, self.end]
-    }
-}
-
-impl Row for RangeEvent {
-    const KIND: u8 = 8;
-    const COLUMNS: usize = 11;
-
-    #[inline]
-    fn transfer<C: Codec>(&mut self, codec: &mut C) {
-        codec.raw(0, &mut self.thread);
-        codec.raw(1, &mut self.kind);
+    8 RangeEvent Range 11 |row, codec| {
+        codec.raw(0, &mut row.thread);
+        codec.raw(1, &mut row.kind);
         // A point in time: the length is 0 in every row and its column takes no byte.
-        let mut end = self.at;
-        codec.span(2, self.thread.0, None, &mut self.at, &mut end);
-        codec.raw(4, &mut self.domain);
-        codec.raw(5, &mut self.message);
-        codec.raw(6, &mut self.category);
-        codec.raw(7, &mut self.color);
-        codec.step(8, &mut self.range_id);
-        let (mut kind, mut bits) = payload_to_bits(self.payload);
+        let mut end = row.at;
+        codec.span(2, row.thread.0, None, &mut row.at, &mut end);
+        codec.raw(4, &mut row.domain);
+        codec.raw(5, &mut row.message);
+        codec.raw(6, &mut row.category);
+        codec.raw(7, &mut row.color);
+        codec.step(8, &mut row.range_id);
+        let (mut kind, mut bits) = payload_to_bits(row.payload);
         codec.raw(9, &mut kind);
         codec.raw(10, &mut bits);
-        self.payload = payload_from_bits(kind, bits);
+        row.payload = payload_from_bits(kind, bits);
     }
-
-    fn times(&self) -> [Timestamp; 2] {
-        [self.at; 2]
+    9 HostSample Sample 13 |row, codec| {
+        codec.raw(0, &mut row.thread);
+        codec.raw(1, &mut row.state);
+        codec.span(2, row.thread.0, None, &mut row.since, &mut row.at);
+        codec.raw(4, &mut row.on_cpu);
+        codec.raw(5, &mut row.runnable);
+        codec.raw(6, &mut row.stack);
+        codec.raw(7, &mut row.interpreter_lock);
+        codec.raw(8, &mut row.collecting_garbage);
+        codec.raw(9, &mut row.children);
+        codec.raw(10, &mut row.children_running);
+        codec.raw(11, &mut row.children_in_io);
+        // The id and 1: files without the column have none.
+        let mut earlier = row.earlier.map_or(0, |stack| stack.0.saturating_add(1));
+        codec.raw(12, &mut earlier);
+        row.earlier = earlier.checked_sub(1).map(StackId);
+    }
+    10 MemoryEvent Memory 15 |row, codec| {
+        codec.raw(0, &mut row.device);
+        codec.raw(1, &mut row.operation);
+        // A point in time, as a range event.
+        let mut end = row.at;
+        codec.span(2, row.device.0, None, &mut row.at, &mut end);
+        codec.step(4, &mut row.correlation);
+        codec.raw(5, &mut row.kind);
+        codec.raw(6, &mut row.context);
+        codec.raw(7, &mut row.stream);
+        codec.step(8, &mut row.address);
+        codec.raw(9, &mut row.bytes);
+        codec.raw(10, &mut row.name);
+        codec.step(11, &mut row.pool);
+        codec.step(12, &mut row.pool_bytes);
+        codec.step(13, &mut row.pool_used);
+        codec.raw(14, &mut row.pool_threshold);
+    }
+    11 ManagedEvent Managed 8 |row, codec| {
+        codec.raw(0, &mut row.source);
+        codec.raw(1, &mut row.kind);
+        codec.span(2, row.source.0, None, &mut row.start, &mut row.end);
+        codec.step(4, &mut row.address);
+        codec.raw(5, &mut row.destination);
+        codec.raw(6, &mut row.value);
+        codec.raw(7, &mut row.cause);
     }
 }
 
@@ -217,120 +196,23 @@ fn payload_from_bits(kind: u32, bits: u64) -> Payload {
     }
 }
 
-impl Row for HostSample {
-    const KIND: u8 = 9;
-    const COLUMNS: usize = 13;
+macro_rules! number_fields {
+    ($($type:ident)*) => {$(
+        impl Field for $type {
+            #[inline]
+            fn number(self) -> u64 {
+                self.into()
+            }
 
-    #[inline]
-    fn transfer<C: Codec>(&mut self, codec: &mut C) {
-        codec.raw(0, &mut self.thread);
-        codec.raw(1, &mut self.state);
-        codec.span(2, self.thread.0, None, &mut self.since, &mut self.at);
-        codec.raw(4, &mut self.on_cpu);
-        codec.raw(5, &mut self.runnable);
-        codec.raw(6, &mut self.stack);
-        codec.raw(7, &mut self.interpreter_lock);
-        codec.raw(8, &mut self.collecting_garbage);
-        codec.raw(9, &mut self.children);
-        codec.raw(10, &mut self.children_running);
-        codec.raw(11, &mut self.children_in_io);
-        // The id and 1: files without the column have none.
-        let mut earlier = self.earlier.map_or(0, |stack| stack.0.saturating_add(1));
-        codec.raw(12, &mut earlier);
-        self.earlier = earlier.checked_sub(1).map(StackId);
-    }
-
-    fn times(&self) -> [Timestamp; 2] {
-        [self.since, self.at]
-    }
-}
-
-impl Row for MemoryEvent {
-    const KIND: u8 = 10;
-    const COLUMNS: usize = 15;
-
-    #[inline]
-    fn transfer<C: Codec>(&mut self, codec: &mut C) {
-        codec.raw(0, &mut self.device);
-        codec.raw(1, &mut self.operation);
-        // A point in time, as a range event.
-        let mut end = self.at;
-        codec.span(2, self.device.0, None, &mut self.at, &mut end);
-        codec.step(4, &mut self.correlation);
-        codec.raw(5, &mut self.kind);
-        codec.raw(6, &mut self.context);
-        codec.raw(7, &mut self.stream);
-        codec.step(8, &mut self.address);
-        codec.raw(9, &mut self.bytes);
-        codec.raw(10, &mut self.name);
-        codec.step(11, &mut self.pool);
-        codec.step(12, &mut self.pool_bytes);
-        codec.step(13, &mut self.pool_used);
-        codec.raw(14, &mut self.pool_threshold);
-    }
-
-    fn times(&self) -> [Timestamp; 2] {
-        [self.at; 2]
-    }
-}
-
-impl Row for ManagedEvent {
-    const KIND: u8 = 11;
-    const COLUMNS: usize = 8;
-
-    #[inline]
-    fn transfer<C: Codec>(&mut self, codec: &mut C) {
-        codec.raw(0, &mut self.source);
-        codec.raw(1, &mut self.kind);
-        codec.span(2, self.source.0, None, &mut self.start, &mut self.end);
-        codec.step(4, &mut self.address);
-        codec.raw(5, &mut self.destination);
-        codec.raw(6, &mut self.value);
-        codec.raw(7, &mut self.cause);
-    }
-
-    fn times(&self) -> [Timestamp; 2] {
-        [self.start, self.end]
-    }
-}
-
-macro_rules! record_of {
-    ($($kind:ident => $variant:ident),*) => {$(
-        impl From<$kind> for Record {
-            fn from(row: $kind) -> Self {
-                Self::$variant(row)
+            #[inline]
+            fn from_number(number: u64) -> Option<Self> {
+                number.try_into().ok()
             }
         }
     )*};
 }
 
-record_of!(Kernel => Kernel, Copy => Copy, Memset => Memset, ApiCall => Api, Sync => Sync, CudaEvent => Event,
-    Overhead => Overhead, RangeEvent => Range, HostSample => Sample, MemoryEvent => Memory,
-    ManagedEvent => Managed);
-
-impl Field for u32 {
-    #[inline]
-    fn number(self) -> u64 {
-        self.into()
-    }
-
-    #[inline]
-    fn from_number(number: u64) -> Option<Self> {
-        number.try_into().ok()
-    }
-}
-
-impl Field for u64 {
-    #[inline]
-    fn number(self) -> u64 {
-        self
-    }
-
-    #[inline]
-    fn from_number(number: u64) -> Option<Self> {
-        Some(number)
-    }
-}
+number_fields!(u8 u16 u32 u64);
 
 impl Field for bool {
     #[inline]

@@ -17,7 +17,6 @@ const READ: usize = 64 << 10;
 /// Bytes of bad bodies that are checked before they are stepped over as a whole.
 const WASTE: u64 = 256 << 20;
 
-/// A source of blocks.
 pub(super) struct Source<R> {
     inner: R,
     buffer: Vec<u8>,
@@ -33,7 +32,6 @@ pub(super) struct Source<R> {
     wasted: u64,
     /// Whether the end of the file was met.
     at_end: bool,
-    /// What was met so far.
     pub(super) damage: Damage,
 }
 

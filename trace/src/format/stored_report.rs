@@ -37,7 +37,6 @@ impl StoredReport {
     /// through `printable_lines`.
     ///
     /// # Errors
-    ///
     /// When `source` cannot be read, is no trace, or is of a newer major version.
     pub fn read(source: impl Read) -> Result<Option<Self>, TraceError> {
         let mut source = Source::new(source)?;

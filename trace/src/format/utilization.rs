@@ -4,6 +4,7 @@
 //! mean of the run, and two of them differ by what lay between.
 
 use super::varint::{self, Cursor, Malformed};
+use super::wire::{Wire, wire};
 use crate::record::DeviceId;
 use crate::utilization::{Absence, Counter, DeviceUtilization, Total, UtilizationReading};
 
@@ -16,38 +17,35 @@ mod about {
 /// Counters that a reader accepts; those behind the ones it knows are stepped over.
 const MAX_COUNTERS: u64 = 256;
 
-/// 0 is no absence; numbers are never reused.
+wire! { Total { over_ns, sum } }
+
+/// By their numbers from 1 on, which are never reused; 0 is no absence. [`Absence::Refused`] has the one behind them.
+const ABSENCES: [Absence; 6] = [
+    Absence::Unknown,
+    Absence::NoLibrary,
+    Absence::NoDevice,
+    Absence::Divided,
+    Absence::NotSupported,
+    Absence::NoFunction,
+];
+const REFUSED: u64 = ABSENCES.len() as u64 + 1;
+
 fn put_absence(absence: Option<Absence>, body: &mut Vec<u8>) {
-    let number = match absence {
-        None => 0,
-        Some(Absence::Unknown) => 1,
-        Some(Absence::NoLibrary) => 2,
-        Some(Absence::NoDevice) => 3,
-        Some(Absence::Divided) => 4,
-        Some(Absence::NotSupported) => 5,
-        Some(Absence::NoFunction) => 6,
-        Some(Absence::Refused(_)) => 7,
-    };
-    varint::put(body, number);
-    if let Some(Absence::Refused(code)) = absence {
-        varint::put(body, code.into());
+    match absence {
+        None => varint::put(body, 0),
+        Some(Absence::Refused(code)) => varint::put_all(body, &[REFUSED, code.into()]),
+        Some(why) => varint::put(body, varint::place(&ABSENCES, why)),
     }
 }
 
 fn absence(cursor: &mut Cursor<'_>) -> Result<Option<Absence>, Malformed> {
     Ok(match cursor.varint()? {
         0 => None,
-        2 => Some(Absence::NoLibrary),
-        3 => Some(Absence::NoDevice),
-        4 => Some(Absence::Divided),
-        5 => Some(Absence::NotSupported),
-        6 => Some(Absence::NoFunction),
-        7 => Some(Absence::Refused(cursor.varint32()?)),
-        _ => Some(Absence::Unknown),
+        REFUSED => Some(Absence::Refused(cursor.varint32()?)),
+        number => Some(varint::at_place(&ABSENCES, number).unwrap_or(Absence::Unknown)),
     })
 }
 
-/// Appends `reading`.
 pub(super) fn encode(reading: &UtilizationReading, body: &mut Vec<u8>) {
     match reading {
         UtilizationReading::Absent(why) => {
@@ -62,8 +60,7 @@ pub(super) fn encode(reading: &UtilizationReading, body: &mut Vec<u8>) {
             varint::put(body, utilization.failed);
             varint::put(body, Counter::ALL.len() as u64);
             for total in [utilization.busy, utilization.memory].iter().chain(&utilization.counters) {
-                varint::put(body, total.over_ns);
-                varint::put(body, total.sum);
+                total.put(body);
             }
         }
     }
@@ -87,11 +84,10 @@ pub(super) fn decode(body: &[u8]) -> Result<UtilizationReading, Malformed> {
             if counters > MAX_COUNTERS {
                 return Err(Malformed);
             }
-            let mut total = || Ok(Total { over_ns: cursor.varint()?, sum: cursor.varint()? });
-            utilization.busy = total()?;
-            utilization.memory = total()?;
+            utilization.busy = Wire::get(&mut cursor)?;
+            utilization.memory = Wire::get(&mut cursor)?;
             for place in utilization.counters.iter_mut().take(counters as usize) {
-                *place = total()?;
+                *place = Wire::get(&mut cursor)?;
             }
             Ok(UtilizationReading::Device(utilization))
         }

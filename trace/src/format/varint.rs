@@ -11,12 +11,10 @@ pub(super) struct Malformed;
 /// Most bytes of a varint.
 const LONGEST: usize = 10;
 
-/// Appends `value`.
 pub(super) fn put(out: &mut Vec<u8>, value: u64) {
     put_all(out, &[value]);
 }
 
-/// Appends `values`.
 pub(super) fn put_all(out: &mut Vec<u8>, values: &[u64]) {
     // Room for all at once, instead of asking for each byte whether there is any.
     let mut at = out.len();
@@ -38,6 +36,16 @@ pub(super) fn put_all(out: &mut Vec<u8>, values: &[u64]) {
 pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
+}
+
+/// The number of `value` in a list that counts from 1.
+pub(super) fn place<T: PartialEq>(list: &[T], value: T) -> u64 {
+    list.iter().position(|known| *known == value).map_or(0, |place| place as u64 + 1)
+}
+
+/// The inverse of [`place`].
+pub(super) fn at_place<T: Copy>(list: &[T], number: u64) -> Option<T> {
+    list.get(usize::try_from(number).ok()?.checked_sub(1)?).copied()
 }
 
 /// Signed to unsigned such that small magnitudes stay small: 0, -1, 1, -2 become 0, 1, 2, 3.

@@ -44,7 +44,6 @@ const ZSTD_FLOOR: usize = 96;
 pub struct TraceWriter<W> {
     sink: W,
     rows: Rows,
-    /// Counter events that wait.
     counters: Vec<CounterEvent>,
     /// Events of communicators that wait.
     collectives: Vec<CollectiveEvent>,
@@ -53,7 +52,6 @@ pub struct TraceWriter<W> {
     /// What the sink is known to have. Dictionary rows that were in a failed write are written again.
     written: Written,
     written_loss: Loss,
-    /// The newest.
     loss: Loss,
     sequence: u32,
     bytes_written: u64,
@@ -74,7 +72,6 @@ impl<W: Write> TraceWriter<W> {
     /// Writes the file header and `session`.
     ///
     /// # Errors
-    ///
     /// What the sink answers; `InvalidInput` when the session is larger than a block may be (16 MiB); or out of
     /// memory for the compressor.
     pub fn new(sink: W, session: &ProcessInfo) -> io::Result<Self> {
@@ -87,7 +84,6 @@ impl<W: Write> TraceWriter<W> {
     /// end is of no use to anybody who wants to read along.
     ///
     /// # Errors
-    ///
     /// As [`new`](Self::new).
     pub fn compact(sink: W, session: &ProcessInfo) -> io::Result<Self> {
         let encoder = Encoder::thorough(Packer::new(COMPACT_LEVEL)?);
@@ -134,7 +130,6 @@ impl<W: Write> TraceWriter<W> {
     /// `dictionary` must hold what events refer to when they are written.
     ///
     /// # Errors
-    ///
     /// What the sink answers when something was written.
     #[inline]
     pub fn event(&mut self, event: &Event, dictionary: &Dictionary) -> io::Result<()> {
@@ -215,7 +210,6 @@ impl<W: Write> TraceWriter<W> {
     /// Writes everything that waits and what the run says at its end; nothing but the end is to come behind it.
     ///
     /// # Errors
-    ///
     /// What the sink answers.
     pub fn answer(&mut self, at: Timestamp, answer: &StoredReport, dictionary: &Dictionary) -> io::Result<()> {
         self.transaction(|writer| {
@@ -228,7 +222,6 @@ impl<W: Write> TraceWriter<W> {
     /// Takes the last losses and the end, writes everything that waits, and hands the sink back.
     ///
     /// # Errors
-    ///
     /// What the sink answers. The sink is gone then.
     pub fn finish(mut self, end: End, at: Timestamp, loss: &Loss, dictionary: &Dictionary) -> io::Result<W> {
         self.loss = *loss;
@@ -240,7 +233,6 @@ impl<W: Write> TraceWriter<W> {
     /// [end](Event::End) before, the trace ends [abruptly](End::Abrupt).
     ///
     /// # Errors
-    ///
     /// What the sink answers. The sink is gone then.
     pub fn close(mut self, dictionary: &Dictionary) -> io::Result<(u64, W)> {
         self.transaction(|writer| {
@@ -252,13 +244,11 @@ impl<W: Write> TraceWriter<W> {
     }
 
     /// Bytes that the sink took.
-    #[must_use]
     pub fn bytes_written(&self) -> u64 {
         self.bytes_written
     }
 
     /// Records that were pushed and went down with a write that failed.
-    #[must_use]
     pub fn rows_lost(&self) -> u64 {
         self.rows_lost
     }

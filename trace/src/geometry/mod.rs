@@ -11,31 +11,19 @@ mod multiprocessor;
 
 pub use multiprocessor::{Multiprocessors, PARTITIONS, REGISTER_UNIT, WARP_THREADS};
 
+use crate::named;
 use crate::record::LaunchConfig;
 
-/// What keeps more blocks from being resident on a multiprocessor. Where two do equally, the first of this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Limiter {
-    /// Resident threads, that is warps.
-    Threads,
-    /// Resident blocks.
-    Blocks,
-    /// Registers.
-    Registers,
-    /// Shared memory.
-    SharedMemory,
-}
-
-impl Limiter {
-    /// Stable name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Threads => "threads",
-            Self::Blocks => "blocks",
-            Self::Registers => "registers",
-            Self::SharedMemory => "shared_memory",
-        }
+named! {
+    /// What keeps more blocks from being resident on a multiprocessor. Where two do equally, the first of this order.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Limiter: name {
+        /// Resident threads, that is warps.
+        Threads "threads",
+        /// Resident blocks.
+        Blocks "blocks",
+        Registers "registers",
+        SharedMemory "shared_memory",
     }
 }
 
@@ -66,7 +54,6 @@ pub struct Geometry {
 
 impl Geometry {
     /// How `config` fills `device`; `None` when the record has no shape, or one that does not fit the device.
-    #[must_use]
     pub fn of(config: &LaunchConfig, device: &Multiprocessors) -> Option<Self> {
         let product = |of: [u32; 3]| of.into_iter().try_fold(1u64, |product, n| product.checked_mul(u64::from(n)));
         let blocks = product(config.grid).filter(|&blocks| blocks > 0)?;
@@ -98,7 +85,6 @@ impl Geometry {
     }
 
     /// Multiprocessors without a block, as a part of all.
-    #[must_use]
     pub fn empty_multiprocessors(&self) -> f64 {
         1.0 - self.sm_efficiency
     }

@@ -70,7 +70,6 @@ pub struct Multiprocessors {
 impl Multiprocessors {
     /// Those of `device`; `None` when neither its record nor the table says enough: no count of multiprocessors, a
     /// capability before 7.0, or one that the table lacks together with a record that lacks a limit.
-    #[must_use]
     pub fn of(device: &Device) -> Option<Self> {
         let major = device.compute_capability[0];
         if device.multiprocessors == 0 || major < OLDEST_MAJOR {

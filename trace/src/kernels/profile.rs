@@ -26,7 +26,6 @@ pub enum Outcome {
 
 impl Outcome {
     /// Stable name.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Measured => "measured",
@@ -72,14 +71,12 @@ pub struct KernelProfile {
 
 impl KernelProfile {
     /// The value of a metric; `None` when it was not measured or is no number.
-    #[must_use]
     pub fn value(&self, metric: &str) -> Option<f64> {
         let found = self.values.iter().find(|(name, _)| name == metric);
         found.map(|&(_, value)| value).filter(|value| value.is_finite())
     }
 
     /// The value of a metric in percent as a share, 0 to 1 and a little more where the hardware counts more.
-    #[must_use]
     pub fn share(&self, metric: &str) -> Option<f64> {
         Some(self.value(metric)? / 100.0)
     }

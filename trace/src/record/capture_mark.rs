@@ -1,49 +1,36 @@
 //! Where captures begin and end among the records.
 
 use super::Timestamp;
+use crate::named;
 
-/// Why a capture began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Trigger {
-    /// The program began: nobody chose.
-    #[default]
-    Start,
-    /// `cudaProfilerStart` or `cuProfilerStart`.
-    ProfilerApi,
-    /// A range of the program began.
-    Range,
-    /// A delay was over.
-    Delay,
-    /// The schedule of steps.
-    Steps,
-    /// A command came from outside.
-    Command,
-    /// Mode auto: samples left the bottleneck open.
-    Open,
-    /// Mode auto: the step time drifted.
-    Drift,
+named! {
+    /// Why a capture began.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Trigger: name {
+        /// The program began: nobody chose.
+        #[default]
+        Start "start",
+        /// `cudaProfilerStart` or `cuProfilerStart`.
+        ProfilerApi "cudaProfilerApi",
+        /// A range of the program began.
+        Range "nvtx",
+        /// A delay was over.
+        Delay "delay",
+        /// The schedule of steps.
+        Steps "steps",
+        /// A command came from outside.
+        Command "command",
+        /// Mode auto: samples left the bottleneck open.
+        Open "open",
+        /// Mode auto: the step time drifted.
+        Drift "drift",
+    }
 }
 
 impl Trigger {
     /// Whether mode auto began it: a burst.
-    #[must_use]
     pub const fn is_burst(self) -> bool {
         matches!(self, Self::Open | Self::Drift)
-    }
-
-    /// A name for the report.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::ProfilerApi => "cudaProfilerApi",
-            Self::Range => "nvtx",
-            Self::Delay => "delay",
-            Self::Steps => "steps",
-            Self::Command => "command",
-            Self::Open => "open",
-            Self::Drift => "drift",
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What ran on a device: kernels, copies, memsets.
 
 use super::{ContextId, CorrelationId, DeviceId, LaunchConfigId, NameId, StreamId, Timestamp};
+use crate::named;
 
 /// Everything about a kernel launch that repeats from launch to launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -50,69 +51,40 @@ pub struct Kernel {
     pub graph_node_id: u64,
 }
 
-/// Direction of a copy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CopyKind {
-    /// Not reported, or a value this version does not know.
-    #[default]
-    Unknown,
-    /// Host to device.
-    HostToDevice,
-    /// Device to host.
-    DeviceToHost,
-    /// Within one device.
-    DeviceToDevice,
-    /// Host to host.
-    HostToHost,
-    /// Between two devices.
-    PeerToPeer,
-}
-
-impl CopyKind {
-    /// Stable name in reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Unknown => "unknown",
-            Self::HostToDevice => "host_to_device",
-            Self::DeviceToHost => "device_to_host",
-            Self::DeviceToDevice => "device_to_device",
-            Self::HostToHost => "host_to_host",
-            Self::PeerToPeer => "peer_to_peer",
-        }
+named! {
+    /// Direction of a copy.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum CopyKind: name {
+        /// Not reported, or a value this version does not know.
+        #[default]
+        Unknown "unknown",
+        HostToDevice "host_to_device",
+        DeviceToHost "device_to_host",
+        /// Within one device.
+        DeviceToDevice "device_to_device",
+        HostToHost "host_to_host",
+        /// Between two devices.
+        PeerToPeer "peer_to_peer",
     }
 }
 
-/// What kind of memory one end of a copy is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum MemoryKind {
-    /// Not reported, or a value this version does not know.
-    #[default]
-    Unknown,
-    /// Ordinary host memory, staged by the driver.
-    Pageable,
-    /// Page-locked host memory.
-    Pinned,
-    /// Device memory.
-    Device,
-    /// CUDA array.
-    Array,
-    /// Managed (unified) memory.
-    Managed,
-}
-
-impl MemoryKind {
-    /// Stable name in reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Unknown => "unknown",
-            Self::Pageable => "pageable",
-            Self::Pinned => "pinned",
-            Self::Device => "device",
-            Self::Array => "array",
-            Self::Managed => "managed",
-        }
+named! {
+    /// What kind of memory one end of a copy is.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum MemoryKind: name {
+        /// Not reported, or a value this version does not know.
+        #[default]
+        Unknown "unknown",
+        /// Ordinary host memory, staged by the driver.
+        Pageable "pageable",
+        /// Page-locked host memory.
+        Pinned "pinned",
+        /// Device memory.
+        Device "device",
+        /// CUDA array.
+        Array "array",
+        /// Managed (unified) memory.
+        Managed "managed",
     }
 }
 

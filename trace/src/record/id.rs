@@ -12,19 +12,16 @@ impl Timestamp {
     pub const ZERO: Self = Self(0);
 
     /// From nanoseconds since the Unix epoch.
-    #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
     /// Nanoseconds since the Unix epoch.
-    #[must_use]
     pub const fn nanos(self) -> u64 {
         self.0
     }
 
     /// Nanoseconds from `earlier` to `self`, or 0 when `earlier` is later.
-    #[must_use]
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }

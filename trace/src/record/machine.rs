@@ -34,7 +34,6 @@ pub struct Device {
 impl Device {
     /// The UUID as NVML and `nvidia-smi -L` write it, such as `GPU-00010203-0405-0607-0809-0a0b0c0d0e0f`; `None` when
     /// it is unknown.
-    #[must_use]
     pub fn uuid_text(&self) -> Option<String> {
         let hex = |part: &[u8]| part.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let parts = [&self.uuid[..4], &self.uuid[4..6], &self.uuid[6..8], &self.uuid[8..10], &self.uuid[10..]];
@@ -60,7 +59,6 @@ impl PcieLink {
     /// of which the line code takes its part (8b/10b up to generation 2, 128b/130b up to 5, 242 of 256 bytes of a flit
     /// from 6 on; PCI Express Base Specification). Large copies reach 80 to 90 % of it: 55.5 of 63.0 GB/s from
     /// page-locked memory to an H200 (generation 5, 16 lanes).
-    #[must_use]
     pub fn bytes_per_second(&self) -> f64 {
         let code = match self.generation {
             0..=2 => 8.0 / 10.0,
@@ -73,7 +71,6 @@ impl PcieLink {
     /// The shortest time in which a copy of `bytes` from or to page-locked memory can be hoped to go over the link,
     /// nanoseconds: at 90 % of [`bytes_per_second`](Self::bytes_per_second), the upper end of what is usual. `None`
     /// when the link is not described.
-    #[must_use]
     pub fn shortest_copy_nanos(&self, bytes: u64) -> Option<u64> {
         let rate = 0.9 * self.bytes_per_second();
         (rate > 0.0).then(|| (bytes as f64 / rate * 1e9) as u64)

@@ -4,41 +4,30 @@
 //! accounting of a device's time: a kernel that waits for its pages is running all the while.
 
 use super::{DeviceId, Timestamp};
+use crate::named;
 
-/// What happened to pages of managed memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ManagedKind {
-    /// Not reported, or a value this version does not know.
-    #[default]
-    Unknown,
-    /// Pages moved from the host to a device.
-    HostToDevice,
-    /// Pages moved from a device to the host.
-    DeviceToHost,
-    /// Pages moved between two devices.
-    DeviceToDevice,
-    /// The host touched pages that were elsewhere.
-    HostFault,
-    /// A device touched pages that were elsewhere.
-    DeviceFault,
+named! {
+    /// What happened to pages of managed memory.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum ManagedKind: name {
+        /// Not reported, or a value this version does not know.
+        #[default]
+        Unknown "unknown",
+        /// Pages moved from the host to a device.
+        HostToDevice "host_to_device",
+        /// Pages moved from a device to the host.
+        DeviceToHost "device_to_host",
+        /// Pages moved between two devices.
+        DeviceToDevice "device_to_device",
+        /// The host touched pages that were elsewhere.
+        HostFault "host_fault",
+        /// A device touched pages that were elsewhere.
+        DeviceFault "device_fault",
+    }
 }
 
 impl ManagedKind {
-    /// Stable name in exports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Unknown => "unknown",
-            Self::HostToDevice => "host_to_device",
-            Self::DeviceToHost => "device_to_host",
-            Self::DeviceToDevice => "device_to_device",
-            Self::HostFault => "host_fault",
-            Self::DeviceFault => "device_fault",
-        }
-    }
-
     /// Whether pages moved.
-    #[must_use]
     pub const fn is_migration(self) -> bool {
         matches!(self, Self::HostToDevice | Self::DeviceToHost | Self::DeviceToDevice)
     }
@@ -71,7 +60,6 @@ impl ManagedEvent {
     pub const HOST: DeviceId = DeviceId(u32::MAX);
 
     /// The device that it is about: where pages went, unless to the host. `None` for a fault of the host.
-    #[must_use]
     pub fn device(&self) -> Option<DeviceId> {
         [self.destination, self.source].into_iter().find(|&device| device != Self::HOST)
     }

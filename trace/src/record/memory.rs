@@ -1,37 +1,25 @@
 //! Memory that the program took and gave back.
 
 use super::{ContextId, CorrelationId, DeviceId, MemoryKind, NameId, StreamId, Timestamp};
+use crate::named;
 
-/// What happened to memory, or to a pool of memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum MemoryOperation {
-    /// Not reported, or a value this version does not know.
-    #[default]
-    Unknown,
-    /// Memory was allocated.
-    Allocation,
-    /// Memory was released.
-    Release,
-    /// A pool was made.
-    PoolCreated,
-    /// A pool was destroyed.
-    PoolDestroyed,
-    /// A pool gave memory back.
-    PoolTrimmed,
-}
-
-impl MemoryOperation {
-    /// Stable name in exports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Unknown => "unknown",
-            Self::Allocation => "allocation",
-            Self::Release => "release",
-            Self::PoolCreated => "pool_created",
-            Self::PoolDestroyed => "pool_destroyed",
-            Self::PoolTrimmed => "pool_trimmed",
-        }
+named! {
+    /// What happened to memory, or to a pool of memory.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum MemoryOperation: name {
+        /// Not reported, or a value this version does not know.
+        #[default]
+        Unknown "unknown",
+        /// Memory was allocated.
+        Allocation "allocation",
+        /// Memory was released.
+        Release "release",
+        /// A pool was made.
+        PoolCreated "pool_created",
+        /// A pool was destroyed.
+        PoolDestroyed "pool_destroyed",
+        /// A pool gave memory back.
+        PoolTrimmed "pool_trimmed",
     }
 }
 

@@ -46,7 +46,6 @@ pub(crate) struct Dependencies {
 }
 
 impl Dependencies {
-    /// An event was recorded.
     pub(crate) fn recorded(&mut self, event: &CudaEvent) {
         if event.event_sync_id == 0 {
             return;

@@ -206,7 +206,6 @@ impl LaunchLines {
         }
     }
 
-    /// A graph ran a kernel.
     pub(crate) fn graph_kernel(&mut self, graph: u32, nanos: u64) {
         let full = self.graphs.len() >= GRAPH_LIMIT && !self.graphs.contains_key(&graph);
         if !full {
@@ -296,7 +295,6 @@ impl Places {
         Some(id)
     }
 
-    /// The place behind `id`.
     pub(crate) fn place(&self, id: PlaceId) -> Option<&LaunchPlace> {
         self.places.get(id.0 as usize)
     }

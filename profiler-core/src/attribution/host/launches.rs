@@ -117,7 +117,6 @@ impl LaunchQueue {
         self.waiting.get_mut(usize::try_from(sequence.checked_sub(self.base)?).ok()?)
     }
 
-    /// The sequence of what lies at a place of this queue.
     fn sequence(&self, place: QueueSlot) -> u64 {
         self.base + u64::from(place.sequence.wrapping_sub(self.base as u32))
     }

@@ -89,7 +89,6 @@ impl Memory {
         }
     }
 
-    /// What is held.
     pub(crate) fn holdings(&self) -> &Holdings {
         &self.holdings
     }

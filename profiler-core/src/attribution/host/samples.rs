@@ -106,7 +106,6 @@ impl SampleTotals {
     }
 }
 
-/// The samples of one thread.
 #[derive(Debug, Default)]
 pub(crate) struct HostSamples {
     samples: VecDeque<HostSampleView>,
@@ -186,7 +185,6 @@ impl SampleEvidence {
         }
     }
 
-    /// The stack of the sample.
     pub(crate) fn stack(&self) -> StackId {
         match self.source {
             Source::HostSampleView(sample) => sample.stack,

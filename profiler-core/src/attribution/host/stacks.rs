@@ -38,7 +38,6 @@ pub struct HostLine {
     pub within: Option<(NameId, NameId)>,
 }
 
-/// What is known of a stack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StackClass {
     pub(crate) stage: Option<Stage>,
@@ -103,7 +102,6 @@ impl Stacks {
         class
     }
 
-    /// The line behind `id`.
     pub(crate) fn line(&self, id: LineId) -> Option<&HostLine> {
         self.lines.get(id.0 as usize)
     }

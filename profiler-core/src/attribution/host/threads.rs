@@ -28,7 +28,6 @@ const FEWEST_CALLS: usize = 1_024;
 const OVERHEADS_OF_THREAD: usize = 16_384;
 const OVERHEAD_LIMIT: usize = 64 * OVERHEADS_OF_THREAD;
 
-/// An outermost call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
     pub(crate) start: u64,
@@ -48,10 +47,8 @@ pub(crate) enum Nesting {
     },
 }
 
-/// One host thread.
 #[derive(Debug, Default)]
 pub(crate) struct HostThread {
-    /// Calls that are not placed.
     pending: InOrder<ApiCall>,
     calls: Queue<Call>,
     /// Where the last search in `calls` ended: gaps come in order, so the next one ends near it.

@@ -33,7 +33,6 @@ const STEPS: [&str; 11] = [
 /// Begin of the ranges that PyTorch writes around fetching a batch (`torch/utils/data/dataloader.py`, `_utils`).
 const LOADERS: [&str; 2] = ["enumerate(DataLoader)#", "enumerate(DataPipe)#"];
 
-/// What a message means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MessageClass {
     /// The first message with the same template.

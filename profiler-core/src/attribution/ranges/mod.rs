@@ -86,7 +86,6 @@ pub(super) enum Finding {
     LoaderEnds { thread: u32, at: u64 },
 }
 
-/// All ranges of the process.
 #[derive(Debug, Default)]
 pub(super) struct Ranges {
     pending: Vec<Event>,

@@ -58,7 +58,6 @@ impl Spread {
     }
 
     /// Standard deviation of a sample, nanoseconds; 0 with fewer than two values.
-    #[must_use]
     pub fn deviation(&self) -> f64 {
         let count = self.durations.count() as f64;
         if count < 2.0 {
@@ -116,7 +115,6 @@ struct Slot {
     children: u32,
 }
 
-/// All accounts.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     names: Vec<RangeTally>,

@@ -96,7 +96,6 @@ pub struct BurstPlanner {
     price: f64,
     bursts: u32,
     burst_ns: u64,
-    /// Since when the verdict is open.
     open_since: Option<Timestamp>,
     drifts: bool,
     drift: Drift,
@@ -111,7 +110,6 @@ pub struct BurstPlanner {
 
 impl BurstPlanner {
     /// For a run that begins now.
-    #[must_use]
     pub fn new(limits: BurstLimits) -> Self {
         Self {
             limits,
@@ -193,7 +191,6 @@ impl BurstPlanner {
 
     /// Bursts so far, the time that was recorded in them in nanoseconds, and how much longer a step takes since the
     /// first one (1.02 is 2 %, an interval of 90 % or more); `None` where that is not known.
-    #[must_use]
     pub fn summary(&self) -> (u32, u64, Option<(f64, f64)>) {
         (self.bursts, self.burst_ns, self.slowed)
     }

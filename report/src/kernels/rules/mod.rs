@@ -13,13 +13,11 @@ mod rule;
 pub use rule::{Check, Evidence, Finding, Rule};
 
 /// All rules.
-#[must_use]
 pub fn all() -> Vec<Rule> {
     [roofs::RULES, fill::RULES, access::RULES].concat()
 }
 
 /// What rules say: those that apply first, the largest gain first; then those that cannot tell.
-#[must_use]
 pub fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
     let mut found: Vec<_> = all()
         .into_iter()

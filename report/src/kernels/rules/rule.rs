@@ -58,7 +58,6 @@ pub struct Rule {
 
 impl Rule {
     /// What it says about a kernel.
-    #[must_use]
     pub fn check(&self, evidence: &Evidence<'_>) -> Check {
         (self.check)(evidence, self.threshold)
     }
@@ -75,7 +74,6 @@ pub struct Finding {
 
 impl Finding {
     /// The local gain; 0 where it is not known.
-    #[must_use]
     pub fn gain(&self) -> f64 {
         match self.check {
             Check::Applies { local_gain, .. } => local_gain.unwrap_or(0.0),
@@ -93,7 +91,6 @@ impl Evidence<'_> {
     }
 }
 
-/// A share in percent.
 pub(super) fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }

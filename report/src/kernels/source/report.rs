@@ -53,7 +53,6 @@ pub struct SampledShare {
 }
 
 impl SampledShare {
-    /// `samples` of `all`.
     fn of(samples: u64, all: u64) -> Self {
         let (low, high) = share_interval(samples, all);
         Self { samples, share: samples as f64 / all.max(1) as f64, low, high }
@@ -120,14 +119,12 @@ pub struct FunctionSource {
 
 impl FunctionSource {
     /// The one line at which most of the waiting is, if there is one and the function matters.
-    #[must_use]
     pub fn hot_line(&self) -> Option<&LineSource> {
         let most = self.lines.iter().max_by_key(|line| line.waiting.samples)?;
         (self.share.share >= MATTERS && most.waiting.low >= MOST).then_some(most)
     }
 
     /// Samples whose line is known.
-    #[must_use]
     pub fn samples_with_a_line(&self) -> u64 {
         self.lines.iter().map(|line| line.share.samples).sum()
     }
@@ -161,7 +158,6 @@ type Reasons<'a> = BTreeMap<&'a str, u64>;
 
 impl SourceReport {
     /// What `windows` tell, with what `map` knows of their modules.
-    #[must_use]
     pub fn of<'a>(windows: impl Iterator<Item = &'a PcWindow> + Clone, map: &dyn SourceMap) -> Self {
         let mut found: BTreeMap<(&str, u64), BTreeMap<u64, Reasons<'_>>> = BTreeMap::new();
         for window in windows.clone() {

@@ -7,7 +7,6 @@ use crate::kernels::StallReason;
 use crate::text_format::{Page, Paint, Style, counted, duration, percent, printable, shortened, wrapped, wrapped_as};
 use crate::words;
 
-/// Functions that are shown.
 const FUNCTIONS: usize = 5;
 /// Lines, or instructions, of a function that are shown.
 const ROWS: usize = 10;
@@ -17,7 +16,6 @@ const STALLS: usize = 4;
 const PLACE: usize = 32;
 
 /// The page of `report`; `sass` tells whether instructions could be put into words.
-#[must_use]
 pub fn source_text(report: &SourceReport, sass: bool, style: Style) -> String {
     let mut out = Page::new(style);
     if report.outcomes.is_empty() {
@@ -131,7 +129,6 @@ fn one(out: &mut Page, number: usize, function: &FunctionSource) {
     }
 }
 
-/// What a reason means, for people.
 fn meaning(reason: &str) -> &'static str {
     let known = crate::kernels::sets::STALL_REASONS.iter().copied().find(|known| *known == reason);
     match (reason, known) {

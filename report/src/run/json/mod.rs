@@ -14,7 +14,6 @@ use gpuwhy_trace::process_info::ProcessInfo;
 use self::limits::LossOf;
 use super::{CaptureRow, DeviceReport, PlanStep, Report, StepBasis, Verdict};
 
-/// Version of the schema.
 const SCHEMA_VERSION: u32 = 1;
 
 struct Process<'a>(&'a ProcessInfo, &'a [DeviceReport]);

@@ -15,7 +15,6 @@ const ROWS: usize = 128;
 /// Kernels listed for a range, the largest.
 const KERNELS: usize = 16;
 
-/// A kernel of a range.
 struct KernelOf<'a>(&'a str, &'a Durations);
 
 document! {

@@ -43,14 +43,12 @@ pub struct BurstRow {
 
 impl BurstTable {
     /// The bottleneck of now, for displays of a run that is still going, and its share.
-    #[must_use]
     pub(crate) fn live(&self) -> (Group, f64) {
         self.changes.last().map_or((Group::CannotTell, 0.0), |change| (change.group, change.share))
     }
 
     /// The bottleneck that held longest in a run until `end`, the newest time of it, and how long it held in
     /// nanoseconds.
-    #[must_use]
     pub(crate) fn longest(&self, end: Timestamp) -> Option<(Change, u64)> {
         let ends = self.changes.iter().skip(1).map(|change| change.at).chain([end]);
         let spans: Vec<_> =

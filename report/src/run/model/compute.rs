@@ -1,40 +1,24 @@
 //! Computation of a device by how its grids fill it.
 
 use gpuwhy_trace::geometry::Limiter;
+use gpuwhy_trace::named;
 
-/// What a kernel's grid does with the device: the first of these that holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum GridClass {
-    /// The kernel is shorter than 10 us.
-    Tiny,
-    /// Fewer blocks than multiprocessors.
-    UnderFilled,
-    /// More than one wave, and the last one wastes [`TAIL_SHARE`](crate::run::compute::TAIL_SHARE) or more.
-    Tail,
-    /// Theoretical occupancy below [`LOW_OCCUPANCY`](crate::run::compute::LOW_OCCUPANCY).
-    LowOccupancy,
-    /// None of the above.
-    Full,
-    /// The record of the device or of the launch does not say.
-    Unknown,
-}
-
-impl GridClass {
-    /// All of them, in order.
-    pub const ALL: [Self; 6] =
-        [Self::Tiny, Self::UnderFilled, Self::Tail, Self::LowOccupancy, Self::Full, Self::Unknown];
-
-    /// Stable name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Tiny => "tiny",
-            Self::UnderFilled => "under_filled",
-            Self::Tail => "tail",
-            Self::LowOccupancy => "low_occupancy",
-            Self::Full => "full",
-            Self::Unknown => "unknown",
-        }
+named! {
+    /// What a kernel's grid does with the device: the first of these that holds.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum GridClass: name {
+        /// The kernel is shorter than 10 us.
+        Tiny "tiny",
+        /// Fewer blocks than multiprocessors.
+        UnderFilled "under_filled",
+        /// More than one wave, and the last one wastes [`TAIL_SHARE`](crate::run::compute::TAIL_SHARE) or more.
+        Tail "tail",
+        /// Theoretical occupancy below [`LOW_OCCUPANCY`](crate::run::compute::LOW_OCCUPANCY).
+        LowOccupancy "low_occupancy",
+        /// None of the above.
+        Full "full",
+        /// The record of the device or of the launch does not say.
+        Unknown "unknown",
     }
 }
 
@@ -76,19 +60,16 @@ pub struct ComputeSplit {
 
 impl ComputeSplit {
     /// Summed duration of one class, nanoseconds.
-    #[must_use]
     pub fn time(&self, class: GridClass) -> u64 {
         self.classes[class as usize]
     }
 
     /// Summed duration of all classes, nanoseconds.
-    #[must_use]
     pub fn total(&self) -> u64 {
         self.classes.iter().copied().fold(0, u64::saturating_add)
     }
 
     /// Part of the kernels' time that is of `class`, 0 to 1.
-    #[must_use]
     pub fn share(&self, class: GridClass) -> f64 {
         self.time(class) as f64 / self.total().max(1) as f64
     }

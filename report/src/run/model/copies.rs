@@ -1,5 +1,6 @@
 //! Copies of a device by direction and memory, and what limits them.
 
+use gpuwhy_trace::named;
 use profiler_core::attribution::statistics::{CopyPath, Durations};
 
 /// Copies of one kind on one device.
@@ -23,40 +24,27 @@ pub struct CopyRow {
 
 impl CopyRow {
     /// Bytes by summed duration, in 10^9 bytes per second; 0 without duration. Bytes per nanosecond are the same.
-    #[must_use]
     pub fn gigabytes_per_second(&self) -> f64 {
         if self.durations.total() == 0 { 0.0 } else { self.bytes as f64 / self.durations.total() as f64 }
     }
 }
 
-/// What limits the copies of one path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CopyClass {
-    /// They run at [`BANDWIDTH_SHARE`](crate::run::copies::BANDWIDTH_SHARE) or more of what the link reaches in this
-    /// direction.
-    Bandwidth,
-    /// Most of their time is a cost that each copy has whatever its size.
-    Latency,
-    /// One end is ordinary memory, which the driver copies through a buffer of its own; page-locked copies in this
-    /// direction are faster, or nothing shows how fast they would be.
-    Staging,
-    /// None of these dominates.
-    Mixed,
-    /// No large copy in this direction shows what the link can do.
-    Unknown,
-}
-
-impl CopyClass {
-    /// Stable name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Bandwidth => "bandwidth",
-            Self::Latency => "latency",
-            Self::Staging => "staging",
-            Self::Mixed => "mixed",
-            Self::Unknown => "unknown",
-        }
+named! {
+    /// What limits the copies of one path.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum CopyClass: name {
+        /// They run at [`BANDWIDTH_SHARE`](crate::run::copies::BANDWIDTH_SHARE) or more of what the link reaches in
+        /// this direction.
+        Bandwidth "bandwidth",
+        /// Most of their time is a cost that each copy has whatever its size.
+        Latency "latency",
+        /// One end is ordinary memory, which the driver copies through a buffer of its own; page-locked copies in this
+        /// direction are faster, or nothing shows how fast they would be.
+        Staging "staging",
+        /// None of these dominates.
+        Mixed "mixed",
+        /// No large copy in this direction shows what the link can do.
+        Unknown "unknown",
     }
 }
 

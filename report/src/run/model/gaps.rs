@@ -40,7 +40,6 @@ pub enum GapSubject {
 
 impl GapSubject {
     /// The word for what it is.
-    #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
             Self::None => "none",
@@ -54,7 +53,6 @@ impl GapSubject {
     }
 
     /// Its name, where it has one: function, kernel, work before the event, or what the host did.
-    #[must_use]
     pub fn name(&self) -> Option<&str> {
         match self {
             Self::Call(name) | Self::Kernel(name) => Some(name),

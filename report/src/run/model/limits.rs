@@ -37,20 +37,17 @@ pub struct ComputeLimits {
 
 impl ComputeLimits {
     /// The division that shares are said of: of a step, else of all steady time.
-    #[must_use]
     pub fn division(&self) -> &Division {
         self.step.as_ref().unwrap_or(&self.steady)
     }
 
     /// Part of the computation that `limit` takes, 0 to 1.
-    #[must_use]
     pub fn share(&self, limit: Limit) -> f64 {
         let times = &self.division().times;
         times[limit as usize] as f64 / times.iter().sum::<u64>().max(1) as f64
     }
 
     /// Limits by share, the largest first; what is not told apart is left out.
-    #[must_use]
     pub fn ranked(&self) -> Vec<(Limit, f64)> {
         let mut rows: Vec<_> = Limit::ALL.into_iter().map(|limit| (limit, self.share(limit))).collect();
         rows.retain(|&(limit, share)| limit != Limit::NotToldApart && share > 0.0);
@@ -59,7 +56,6 @@ impl ComputeLimits {
     }
 
     /// Whether the samples tell enough of the computation for a sentence.
-    #[must_use]
     pub fn tells(&self) -> bool {
         self.share(Limit::NotToldApart) < 0.5
     }
@@ -76,7 +72,6 @@ pub struct NamedLimits {
 }
 
 /// What was lost of a device's samples, with its sentence.
-#[must_use]
 pub(crate) fn loss_sentence(loss: &CounterLoss) -> Option<String> {
     let device = loss.device;
     if let Some(refused) = loss.refused {

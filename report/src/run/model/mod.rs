@@ -116,13 +116,11 @@ pub struct ApiRow {
 
 impl Report {
     /// Whether no device work was recorded on purpose: the verdict then rests on gauges and samples, and has no share.
-    #[must_use]
     pub fn is_watched(&self) -> bool {
         self.devices.is_empty() && self.cost.is_some_and(|cost| cost.mode.monitors())
     }
 
     /// How long the run was observed, nanoseconds: without records, for as long as tracing was on.
-    #[must_use]
     pub(crate) fn shown_ns(&self) -> u64 {
         let watched = self.cost.filter(|_| self.is_watched());
         watched.map_or(self.observed_ns, |cost| cost.observed_ns.max(self.observed_ns))

@@ -13,7 +13,6 @@ pub struct StepMeaning {
 }
 
 impl StepMeaning {
-    /// What one of them is called.
     pub(crate) const fn noun(self) -> &'static str {
         if self.told_by.is_some() { "step" } else { "repeating unit" }
     }
@@ -32,7 +31,6 @@ pub struct Sequence {
 
 impl Sequence {
     /// Name of a place.
-    #[must_use]
     pub fn name(&self, place: usize) -> &str {
         self.places.get(place).and_then(|(index, _)| self.names.get(*index as usize)).map_or("", String::as_str)
     }

@@ -1,5 +1,6 @@
 //! The verdict and what it rests on.
 
+use gpuwhy_trace::named;
 use profiler_core::attribution::leaf::Group;
 use profiler_core::steps::TimeShare;
 use profiler_core::whatif::ScenarioKind;
@@ -51,7 +52,6 @@ pub struct PlanStep {
 impl PlanStep {
     /// The gain in words: `about 4.1x faster (3.7x to 4.5x)`, or `more than 10x faster`; of later fixes than the first
     /// one `faster in all`.
-    #[must_use]
     pub fn gain(&self, is_first: bool) -> String {
         let gain = faster(self.speedup, Some(self.interval));
         if is_first { gain } else { gain.replacen(" faster", " faster in all", 1) }
@@ -69,23 +69,14 @@ pub struct StepBasis {
     pub share: TimeShare,
 }
 
-/// What a recoverable time rests on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecoverableBy {
-    /// The simulation without the group's cause, but never more than the group takes.
-    Simulation,
-    /// The group's time: the additive bound.
-    Additive,
-}
-
-impl RecoverableBy {
-    /// Stable name in reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Simulation => "simulation",
-            Self::Additive => "additive",
-        }
+named! {
+    /// What a recoverable time rests on.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum RecoverableBy: name {
+        /// The simulation without the group's cause, but never more than the group takes.
+        Simulation "simulation",
+        /// The group's time: the additive bound.
+        Additive "additive",
     }
 }
 

@@ -21,7 +21,6 @@ const STARTING_UP: u64 = 5_000_000_000;
 /// Time, step, verdict:
 /// `gpuwhy [12.4 s] step 4.9 ms | GPU busy 14 % | bottleneck: kernel launches (62 % of each step), about
 /// 4.1x faster without`.
-#[must_use]
 pub(in crate::run) fn live_line(report: &Report) -> String {
     let mut line = format!("gpuwhy [{}] ", seconds(report.shown_ns()));
     let (group, share) = report.verdict.live;

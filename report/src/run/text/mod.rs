@@ -31,7 +31,6 @@ const EVIDENCE_SHOWN: usize = 4;
 const DEVICES_SHOWN: usize = 8;
 
 /// The first screen.
-#[must_use]
 pub(super) fn short(report: &Report, style: Style) -> String {
     let mut out = Page::new(style);
     first_screen(&mut out, report);
@@ -39,7 +38,6 @@ pub(super) fn short(report: &Report, style: Style) -> String {
 }
 
 /// The first screen, what is behind it, and every table with at most `kernels` rows for the kernels of a device.
-#[must_use]
 pub(super) fn full(report: &Report, kernels: usize, style: Style) -> String {
     let mut page = Page::new(style);
     first_screen(&mut page, report);
@@ -197,7 +195,6 @@ fn inside(steps: &Steps, meaning: StepMeaning) -> String {
     format!(", {} x {} of them in a row", inside.times, inside.launches)
 }
 
-/// What tells that they are steps.
 const fn reason(meaning: StepMeaning) -> &'static str {
     match meaning.told_by {
         Some(ToldBy::Optimizer) => ", with an optimizer",

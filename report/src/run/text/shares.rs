@@ -42,14 +42,12 @@ fn shares(report: &Report, device: &DeviceReport) -> (&'static str, Vec<(Group, 
 
 impl Report {
     /// The time of `device` by cause, nanoseconds, that [`share_of`](Self::share_of) is a share of.
-    #[must_use]
     pub fn judged_leaves(&self, device: &DeviceReport) -> Leaves {
         judged(self, device).1
     }
 
     /// The share of `group` in the time of `device`, 0 to 1, as the first screen shows it: of a typical step, or of the
     /// time after warm-up where steps do not speak for it, or of the whole run where nothing is known to be warm.
-    #[must_use]
     pub fn share_of(&self, device: &DeviceReport, group: Group) -> f64 {
         shares(self, device).1.into_iter().find(|&(other, _)| other == group).map_or(0.0, |(_, share)| share)
     }

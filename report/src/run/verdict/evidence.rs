@@ -395,7 +395,6 @@ fn launch_sentences(devices: &[DeviceReport], whole: &Leaves) -> Vec<String> {
     evidence
 }
 
-/// The largest causes of a group.
 fn cause_sentences(group: Group, devices: &[DeviceReport]) -> Vec<String> {
     let mut rows: Vec<_> =
         devices.iter().flat_map(|device| &device.gaps).filter(|row| row.leaf.group() == group).collect();

@@ -38,7 +38,6 @@ pub const SHORTEST_WINDOW: u64 = 10_000_000;
 const TRACING_SHARE: f64 = 0.05;
 
 /// Judges the steady part of the windows of all devices together.
-#[must_use]
 pub fn verdict_of(
     attributor: &Attributor,
     devices: &[DeviceReport],
