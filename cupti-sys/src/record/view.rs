@@ -98,8 +98,8 @@ macro_rules! layout {
     (
         $(#[$doc:meta])*
         $view:ident, at least $least:literal bytes
-        always { $($(#[$always_doc:meta])* $always:ident: $always_type:ty = $always_name:literal @ $always_offset:literal;)* }
-        since { $($(#[$since_doc:meta])* $since:ident: $since_type:ty = $since_name:literal @ $since_offset:literal;)* }
+        always { $($always:ident: $always_type:ty = $always_name:literal @ $always_offset:literal, $always_doc:literal;)* }
+        since { $($since:ident: $since_type:ty = $since_name:literal @ $since_offset:literal, $since_doc:literal;)* }
     ) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
@@ -129,11 +129,11 @@ macro_rules! layout {
                 self.0
             }
 
-            $($(#[$always_doc])* #[must_use] #[inline] pub fn $always(&self) -> $always_type {
+            $(#[doc = $always_doc] #[must_use] #[inline] pub fn $always(&self) -> $always_type {
                 self.0.read($always_offset).unwrap_or_default()
             })*
 
-            $($(#[$since_doc])* #[must_use] #[inline] pub fn $since(&self) -> Option<$since_type> {
+            $(#[doc = $since_doc] #[must_use] #[inline] pub fn $since(&self) -> Option<$since_type> {
                 self.0.read($since_offset)
             })*
         }

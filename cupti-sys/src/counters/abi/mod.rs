@@ -30,7 +30,7 @@ pub struct Layout {
 /// Defines parameter structs. The first field of each is its size; the others are given with their C name and offset.
 macro_rules! parameters {
     ($list:ident: $($(#[$doc:meta])* $name:ident = $c:literal, $size:literal $(, $grows:ident)? {
-        $($(#[$field_doc:meta])* $field:ident: $type:ty = $c_field:literal @ $offset:literal;)*
+        $($field:ident: $type:ty = $c_field:literal @ $offset:literal, $field_doc:literal;)*
     })*) => {
         $(
             $(#[$doc])*
@@ -40,7 +40,7 @@ macro_rules! parameters {
             pub struct $name {
                 /// Bytes of this struct: [`Self::SIZE`].
                 pub struct_size: usize,
-                $($(#[$field_doc])* pub $field: $type,)*
+                $(#[doc = $field_doc] pub $field: $type,)*
             }
 
             impl $name {
