@@ -47,7 +47,6 @@ struct RuleJson<'a> {
 /// Prints what holds and what does not, and answers with the exit code.
 ///
 /// # Errors
-///
 /// When no limit is given, a folder has no traces, or stdout cannot be written. Traces that cannot be read are told on
 /// stderr.
 pub fn run(args: &CheckArgs) -> Result<u8> {

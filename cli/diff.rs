@@ -21,7 +21,6 @@ pub const UNREADABLE: u8 = 2;
 /// Prints the comparison and answers with the exit code.
 ///
 /// # Errors
-///
 /// When stdout cannot be written. Traces that cannot be read are told on stderr.
 pub fn run(args: &DiffArgs) -> Result<u8> {
     let opened = |file| progress::opened(file, Request::default());

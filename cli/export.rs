@@ -23,7 +23,6 @@ pub const FAILED: u8 = 2;
 /// Writes every trace and answers with the exit code: that of the worst.
 ///
 /// # Errors
-///
 /// When an output may not be written, such as a file that exists, or when a signal ends the work. Traces that
 /// cannot be read or written are told on stderr, and the others are written.
 pub fn run(args: &ExportArgs) -> Result<u8> {

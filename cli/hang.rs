@@ -41,7 +41,6 @@ const COMPLAINTS_TIMEOUT: Duration = Duration::from_secs(1);
 /// Asks and prints; gives the exit code.
 ///
 /// # Errors
-///
 /// When a file or a folder of sockets cannot be read, or standard output not be written.
 pub fn run(args: &HangArgs) -> Result<u8> {
     if args.answers {
@@ -149,7 +148,6 @@ fn ask_hosts(launchers: Vec<Launcher>, found: &mut Witnesses) -> Vec<String> {
 /// What `gpuwhy` with these arguments prints on a host.
 ///
 /// # Errors
-///
 /// When the launcher cannot be started, or prints nothing and does not end in time.
 fn output_of(launcher: &Launcher, arguments: &[&str]) -> Result<String> {
     output_and_status_of(launcher, arguments).map(|(text, _)| text)
@@ -158,7 +156,6 @@ fn output_of(launcher: &Launcher, arguments: &[&str]) -> Result<String> {
 /// What `gpuwhy` with these arguments prints on a host, and whether it says that it succeeded.
 ///
 /// # Errors
-///
 /// When the launcher cannot be started, or prints nothing and does not end in time.
 pub fn output_and_status_of(launcher: &Launcher, arguments: &[&str]) -> Result<(String, bool)> {
     let mut command = launcher.command(arguments);

@@ -15,7 +15,6 @@ use crate::{message, progress};
 /// a trace of the PyTorch profiler.
 ///
 /// # Errors
-///
 /// When it is none of them or cannot be read.
 pub fn open(path: &Path, pid: Option<u32>) -> Result<TraceFile, OpenError> {
     progress::shown(|progress| TraceFile::open_process(path, pid, progress))
@@ -25,7 +24,6 @@ pub fn open(path: &Path, pid: Option<u32>) -> Result<TraceFile, OpenError> {
 /// are not entered. What of a folder looks like a trace and is not read is told on stderr.
 ///
 /// # Errors
-///
 /// When a folder cannot be read or holds no trace.
 pub fn expanded(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();

@@ -25,7 +25,6 @@ static SIGNAL: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 /// inherited as ignored stays ignored (`nohup`).
 ///
 /// # Errors
-///
 /// When the system refuses.
 pub fn watch() -> io::Result<()> {
     let signal = Arc::clone(SIGNAL.get_or_init(Arc::default));

@@ -31,7 +31,6 @@ const UNREADABLE: u8 = 2;
 /// Runs the command if there is one, shows the kernels, and answers with the exit code.
 ///
 /// # Errors
-///
 /// When the command cannot be started, or stdout or the picture cannot be written. Traces that cannot be read are told
 /// on stderr.
 pub fn run(args: &KernelsArgs) -> Result<u8> {
@@ -97,7 +96,6 @@ fn start(args: &KernelsArgs, folder: &Path) -> Result<Result<u8, u8>> {
     }
 }
 
-/// The traces in a folder.
 fn traces(folder: &Path) -> Result<BTreeSet<PathBuf>> {
     let entries = fs::read_dir(folder).with_context(|| format!("{}: cannot read this folder", folder.display()))?;
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));

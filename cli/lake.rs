@@ -18,7 +18,6 @@ pub const FAILED: u8 = 2;
 /// Does it; gives the exit code.
 ///
 /// # Errors
-///
 /// When a trace or a file cannot be read or written, or the lake has a run and rank already.
 pub fn run(args: &LakeArgs) -> Result<u8> {
     match &args.verb {

@@ -23,7 +23,6 @@ const OPEN: usize = 256;
 /// Prints the comparison; gives the exit code.
 ///
 /// # Errors
-///
 /// When the traces are not of one job, a trace cannot be read, or the output may not or cannot be written.
 pub fn run(args: &MergeArgs) -> Result<u8> {
     let paths = inputs::expanded(&args.traces)?;

@@ -34,7 +34,6 @@ impl Target {
     /// The file in the cache for a page about these traces, which replaces that of an earlier call.
     ///
     /// # Errors
-    ///
     /// When there is no folder for it.
     pub fn cached(traces: &[PathBuf]) -> Result<Self> {
         let names: Vec<String> = traces.iter().map(|trace| stem(trace)).collect();
@@ -56,7 +55,6 @@ impl Target {
 /// Writes the page of one trace.
 ///
 /// # Errors
-///
 /// When the trace cannot be read or the page may not or cannot be written.
 pub fn report(trace: &Path, pid: Option<u32>, options: &Options, target: &Target) -> Result<Outcome> {
     let to = Destination::new(&target.path, Shape::Stream, target.force, &[trace.to_owned()])?;
@@ -82,7 +80,6 @@ pub fn report(trace: &Path, pid: Option<u32>, options: &Options, target: &Target
 /// Writes the page of a comparison; `inputs` are the files that it is about.
 ///
 /// # Errors
-///
 /// When the page may not or cannot be written.
 pub fn diff(
     diff: &Diff,
@@ -102,7 +99,6 @@ pub fn diff(
 /// Writes the page of the ranks of a job, whose traces are `files`, in the order of `compared`.
 ///
 /// # Errors
-///
 /// When a trace cannot be read or the page may not or cannot be written.
 pub fn ranks(
     compared: &RanksReport,

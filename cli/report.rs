@@ -52,7 +52,6 @@ fn kept(args: &ReportArgs, input: &Input) -> Option<String> {
 /// Prints the reports and answers with the exit code: that of the worst file.
 ///
 /// # Errors
-///
 /// When stdout cannot be written, or a folder has no traces. Files that cannot be read are told on stderr, and the
 /// others are printed.
 pub fn run(args: &ReportArgs) -> Result<u8> {

@@ -13,7 +13,6 @@ use crate::{inputs, progress};
 /// Prints the sizes of each trace, as the program wrote it and recompressed.
 ///
 /// # Errors
-///
 /// When a trace cannot be read or is damaged, or stdout cannot be written.
 pub fn print(traces: &[PathBuf], pid: Option<u32>) -> Result<()> {
     for trace in traces {

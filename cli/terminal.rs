@@ -37,7 +37,6 @@ pub fn style() -> Style {
 /// A line of JSON, in which no name can control the terminal that it is printed on.
 ///
 /// # Errors
-///
 /// When `document` cannot be JSON.
 pub fn json(document: &impl Serialize) -> Result<String> {
     Ok(printable_json(&serde_json::to_string(document)?).into_owned() + "\n")

@@ -31,7 +31,6 @@ impl ComparisonPageArgs {
     /// Where a page about these traces goes, if one is wanted.
     ///
     /// # Errors
-    ///
     /// When there is no place for it.
     pub fn target(&self, traces: &[PathBuf]) -> Result<Option<Target>> {
         target(self.html.as_deref(), self.open, self.force, traces)
@@ -94,7 +93,6 @@ impl PageArgs {
     /// Where a page about these traces goes, if one is wanted.
     ///
     /// # Errors
-    ///
     /// When there is no place for it.
     pub fn target(&self, traces: &[PathBuf]) -> Result<Option<Target>> {
         target(self.html.as_deref(), self.open, self.force, traces)

@@ -20,7 +20,6 @@ const ANSWER: usize = 400;
 /// with the process, or with the host.
 ///
 /// # Errors
-///
 /// When commands and hosts do not fit together, or stdout cannot be written.
 pub(super) fn tell(command: &str, arguments: &[&str], via: &[String], hosts: &[String]) -> Result<u8> {
     let launchers = Launcher::all(via, hosts)?;

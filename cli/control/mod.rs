@@ -26,7 +26,6 @@ const AT_STEP: &str = "start-at-step";
 /// Starts a capture, and answers with the exit code.
 ///
 /// # Errors
-///
 /// When a process does not answer, or stdout cannot be written.
 pub fn start(args: &StartArgs) -> Result<u8> {
     let Some(first) = args.at_step.map(|step| step.to_string()) else { return run(&args.whom, "start", &["start"]) };
@@ -43,7 +42,6 @@ pub fn start(args: &StartArgs) -> Result<u8> {
 /// Stops a capture, and answers with the exit code.
 ///
 /// # Errors
-///
 /// When a process does not answer, or stdout cannot be written.
 pub fn stop(args: &StopArgs) -> Result<u8> {
     match args.release {
@@ -67,7 +65,6 @@ fn processes() -> Vec<(Process, PathBuf)> {
     found
 }
 
-/// The socket of a process.
 fn socket(process: Process) -> Result<PathBuf> {
     match processes().into_iter().find(|(found, _)| *found == process) {
         Some((_, socket)) => Ok(socket),
@@ -83,7 +80,6 @@ pub fn nobody(process: Process) -> anyhow::Error {
 /// Sends a command of the protocol to a process, and prints its answer in words.
 ///
 /// # Errors
-///
 /// When the process does not answer, or stdout cannot be written.
 pub fn tell(process: Process, command: &str) -> Result<u8> {
     let answer = answered(process, &socket(process)?, command)?;
@@ -101,7 +97,6 @@ struct Answer {
 /// Sends a command of the protocol to a process, and gives its answer in words.
 ///
 /// # Errors
-///
 /// When the process does not answer.
 pub fn told(process: Process, socket: &Path, command: &str) -> Result<String> {
     answered(process, socket, command).map(|answer| answer.text)

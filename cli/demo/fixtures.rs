@@ -27,7 +27,6 @@ pub struct Fixture {
 /// The recordings in `from`, or in the first of the usual folders that has any.
 ///
 /// # Errors
-///
 /// When no folder has one: names the folders.
 pub fn find(from: Option<&Path>) -> Result<Vec<Fixture>> {
     let folders = from.map_or_else(folders, |folder| vec![folder.to_owned()]);

@@ -34,7 +34,6 @@ struct Answer<'a> {
 /// Runs all checks, prints them, and answers with the exit code.
 ///
 /// # Errors
-///
 /// When the answer cannot be written to stdout, or a calibration fails. A check never fails the program: its failure is
 /// its result.
 pub fn run(args: &DoctorArgs) -> Result<u8> {

@@ -45,7 +45,6 @@ impl ResourceHandler for Ignore {
 /// The child: loads the library, asks its version, takes the subscriber slot and gives it back.
 ///
 /// # Errors
-///
 /// When stdout is gone.
 pub fn run(libcupti: PathBuf) -> Result<u8> {
     let mut stdout = io::stdout();
@@ -146,7 +145,6 @@ pub struct Outcome {
 /// The parent: probes `libcupti` in a child process.
 ///
 /// # Errors
-///
 /// When the child cannot be started.
 pub fn probe(libcupti: &Path) -> Result<Outcome> {
     let program = env::current_exe().context("cannot find this program")?;

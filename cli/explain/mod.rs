@@ -21,7 +21,6 @@ const UNKNOWN: u8 = 2;
 /// with the exit code.
 ///
 /// # Errors
-///
 /// When stdout cannot be written.
 pub fn run(word: &str) -> Result<u8> {
     let entries = Entries::read();

@@ -60,7 +60,6 @@ impl Exporter {
 /// Does it until it is interrupted, and answers with the exit code.
 ///
 /// # Errors
-///
 /// When the address cannot be had, or the file not be written at the start.
 pub fn run(args: &ExporterArgs) -> Result<u8> {
     let node = Mutex::new(Node::new(!args.once));

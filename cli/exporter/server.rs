@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use super::families::CONTENT_TYPE;
 
-/// Where the metrics are.
 pub const PATH: &str = "/metrics";
 /// What is at `/`, for people.
 const WELCOME: &str = "<!DOCTYPE html><title>gpuwhy exporter</title><h1>gpuwhy exporter</h1>\

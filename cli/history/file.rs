@@ -18,7 +18,6 @@ use tracing::info;
 /// Where the history of this machine is.
 ///
 /// # Errors
-///
 /// When it is switched off, or there is no place for it.
 pub fn path() -> Result<PathBuf> {
     match env::var_os(config::HISTORY).filter(|value| !value.is_empty()) {
@@ -98,7 +97,6 @@ fn opened(path: &Path) -> io::Result<fs::File> {
 /// Adds a line, which ends with a line break.
 ///
 /// # Errors
-///
 /// When it cannot be written.
 pub fn append(path: &Path, line: &str) -> Result<()> {
     prepare(path)?;
@@ -116,7 +114,6 @@ pub fn append(path: &Path, line: &str) -> Result<()> {
 /// The runs, oldest first, each once, and what is wrong with lines that are passed over.
 ///
 /// # Errors
-///
 /// When there is no file, or it cannot be read.
 pub fn read(path: &Path) -> Result<(Vec<Run>, Vec<String>)> {
     let (mut runs, mut bad) = (BTreeMap::new(), Vec::new());

@@ -28,7 +28,6 @@ const SCHEMA: u32 = 2;
 /// Prints the history of programs, whose name has `program` in it, and answers with the exit code.
 ///
 /// # Errors
-///
 /// When there is no history, it cannot be read, or stdout cannot be written.
 pub fn run(program: Option<&str>, args: &HistoryArgs, json: bool) -> Result<u8> {
     let path = file::path()?;

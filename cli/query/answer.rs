@@ -21,7 +21,6 @@ use crate::{inputs, message, progress};
 /// anything.
 ///
 /// # Errors
-///
 /// When a trace or the lake cannot be read, the engine is not there or fails, or stdout cannot be written.
 pub fn run(args: &QueryArgs, recipe: Option<&str>, query: &Query, paths: &[PathBuf]) -> Result<bool> {
     let options = args.options();

@@ -39,7 +39,6 @@ const SUGGESTED: usize = 3;
 pub enum Choice {
     /// Reports and rules, in their order.
     Reports(Vec<NamedQuery>),
-    /// A recipe.
     Recipe(NamedQuery),
     /// A query by the user.
     Sql(String),
@@ -49,7 +48,6 @@ impl Choice {
     /// What is asked, and of which files.
     ///
     /// # Errors
-    ///
     /// When there is no such query or parameter, or an option is not for it.
     pub fn of(args: &QueryArgs) -> Result<(Self, Vec<PathBuf>)> {
         let (text, paths) = divided(args)?;
@@ -198,7 +196,6 @@ fn near(word: &str) -> Vec<&'static str> {
 /// All named queries by kind, or the chosen ones with their parameters.
 ///
 /// # Errors
-///
 /// When there is no such query.
 pub fn listed(args: &QueryArgs) -> Result<String> {
     let mut text = String::new();

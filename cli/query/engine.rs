@@ -20,7 +20,6 @@ use crate::interrupt;
 /// A question to another program.
 #[derive(Debug)]
 pub struct Question<'a> {
-    /// The SQL.
     pub sql: &'a str,
     /// The tables that it reads.
     pub tables: &'a [Table],
@@ -41,7 +40,6 @@ impl Question<'_> {
     /// Asks DuckDB about a lake.
     ///
     /// # Errors
-    ///
     /// When there is no DuckDB, or it fails.
     pub fn duckdb(&self, lake: &Lake) -> Result<Vec<Map<String, Value>>> {
         let views = named::duckdb(lake, self.tables)?;
@@ -63,7 +61,6 @@ impl Question<'_> {
     /// Asks Spark about a lake.
     ///
     /// # Errors
-    ///
     /// When there is no pyspark, or Spark fails.
     pub fn spark(&self, lake: &Lake) -> Result<Vec<Map<String, Value>>> {
         let mut tables = Vec::new();

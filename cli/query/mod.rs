@@ -25,7 +25,6 @@ pub const FAILED: u8 = 2;
 /// Prints the answer; gives the exit code.
 ///
 /// # Errors
-///
 /// When there is no such query or parameter, an option is not for it, a trace or lake cannot be read, the engine is not
 /// there or fails, or stdout cannot be written.
 pub fn run(args: &QueryArgs) -> Result<u8> {

@@ -17,7 +17,6 @@ use crate::{inputs, message, progress};
 /// Prints the reports, and answers whether nothing is missing. What is missing is told on stderr, each thing once.
 ///
 /// # Errors
-///
 /// When a trace cannot be read or has no such range, or stdout cannot be written.
 pub fn run(args: &QueryArgs, reports: &[NamedQuery], paths: &[PathBuf]) -> Result<bool> {
     if paths.is_empty() {

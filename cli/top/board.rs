@@ -201,7 +201,6 @@ impl Board {
         self.processes.is_empty()
     }
 
-    /// The chosen process.
     pub fn chosen(&self) -> Option<&Process> {
         self.visible().into_iter().find(|process| Some(&process.key) == self.selected.as_ref())
     }

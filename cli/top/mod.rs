@@ -40,7 +40,6 @@ const WIDTH: usize = 120;
 /// Shows it, and answers with the exit code.
 ///
 /// # Errors
-///
 /// When a trace cannot be read, options do not fit together, or the output cannot be written.
 pub fn run(args: &TopArgs) -> Result<u8> {
     let launchers = Launcher::all(&args.via, &args.hosts)?;

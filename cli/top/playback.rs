@@ -40,7 +40,6 @@ pub struct Steering {
 /// Plays a trace to its end.
 ///
 /// # Errors
-///
 /// When the file cannot be read.
 pub fn play(trace: &Path, speed: f64, interval: Duration, events: Sender<Event>, steering: &Steering) -> Result<()> {
     let file = TraceFile::open(trace)?;
@@ -73,7 +72,6 @@ pub fn play(trace: &Path, speed: f64, interval: Duration, events: Sender<Event>,
 /// What a trace says at its end, as [`play`] tells it last.
 ///
 /// # Errors
-///
 /// When the file cannot be read.
 pub fn end(trace: &Path) -> Result<Event> {
     let report = TraceFile::open(trace)?.report(None, &mut |_, _| interrupt::state())?;

@@ -67,7 +67,6 @@ struct Totals {
     tables: [Vec<Row>; 3],
 }
 
-/// One process.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
     pub key: Key,
@@ -84,7 +83,6 @@ impl Process {
         Self { key, ..Self::default() }
     }
 
-    /// Takes an answer.
     pub fn take(&mut self, answer: Answer) {
         self.presence = Presence::Here;
         self.status = answer.status;

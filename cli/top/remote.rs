@@ -39,7 +39,6 @@ impl Launcher {
     /// Words are separated by blanks; no shell reads them.
     ///
     /// # Errors
-    ///
     /// When commands and hosts do not fit together.
     pub fn all(via: &[String], hosts: &[String]) -> Result<Vec<Self>> {
         let mut launchers = Vec::new();

@@ -16,7 +16,6 @@ use gpuwhy_import::{Passed, Progress, TraceFile};
 /// Reads `trace` once and makes the report that `gpuwhy report` makes: of the newest capture, when there are several.
 ///
 /// # Errors
-///
 /// When the trace cannot be read at all.
 pub fn attributed(trace: &TraceFile, progress: &mut Progress<'_>) -> Result<(Report, Passed), ExportError> {
     read(trace, progress, &mut |_| {}, Wanted::default())
@@ -25,7 +24,6 @@ pub fn attributed(trace: &TraceFile, progress: &mut Progress<'_>) -> Result<(Rep
 /// As [`attributed`], with all steps of the devices: the report has the newest ones.
 ///
 /// # Errors
-///
 /// When the trace cannot be read at all, or the temporary file for the steps cannot be written.
 pub fn attributed_with_steps(
     trace: &TraceFile,
@@ -77,7 +75,6 @@ struct Wanted {
 /// As [`attributed`], with `beside` taking the records and what devices did.
 ///
 /// # Errors
-///
 /// When the trace cannot be read at all.
 pub fn attributed_beside(
     trace: &TraceFile,

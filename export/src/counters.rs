@@ -40,7 +40,6 @@ pub enum Gauge {
 }
 
 impl Gauge {
-    /// All of them.
     pub const ALL: [Self; 10] = [
         Self::Power,
         Self::Temperature,
@@ -122,12 +121,9 @@ impl Counter {
     }
 }
 
-/// A value of a counter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CounterValue {
-    /// The device.
     pub device: DeviceId,
-    /// Which.
     pub counter: Counter,
     /// From when on it holds.
     pub begin: Timestamp,

@@ -42,7 +42,6 @@ impl StepSpool {
     /// Takes steps, in the order in which the engine hands them out.
     ///
     /// # Errors
-    ///
     /// When the temporary file cannot be written.
     pub fn add(&mut self, steps: &[(u32, DeviceId, OverflowStep)]) -> Result<(), ExportError> {
         if steps.is_empty() {
@@ -69,7 +68,6 @@ impl StepSpool {
     /// Nothing more comes. The steps that are of `of_report` can be read.
     ///
     /// # Errors
-    ///
     /// When the temporary file cannot be written.
     pub fn finish(self, of_report: Option<SeriesOfReport>) -> Result<EarlierSteps, ExportError> {
         let file = self.file.map(|file| file.into_inner().map_err(io::IntoInnerError::into_error)).transpose();
@@ -93,7 +91,6 @@ impl EarlierSteps {
     /// Hands the earlier steps of a device to `visit` with their numbers, the oldest first.
     ///
     /// # Errors
-    ///
     /// When the temporary file cannot be read, or `visit` fails.
     pub fn of_device(
         &self,

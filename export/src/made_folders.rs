@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use crate::destination;
 use crate::error::ExportError;
 
-/// Folders that were made.
 #[derive(Debug)]
 pub struct MadeFolders {
     mode: u32,
@@ -24,7 +23,6 @@ impl MadeFolders {
     /// Makes a folder, unless it is there.
     ///
     /// # Errors
-    ///
     /// When it cannot be made, or the folder around it is missing.
     pub fn make(&mut self, folder: &Path) -> Result<(), ExportError> {
         match DirBuilder::new().mode(self.mode).create(folder) {
@@ -41,7 +39,6 @@ impl MadeFolders {
     /// Makes a folder and those around it, unless they are there.
     ///
     /// # Errors
-    ///
     /// When one cannot be made.
     pub fn make_all(&mut self, folder: &Path) -> Result<(), ExportError> {
         let missing: Vec<&Path> = folder.ancestors().take_while(|folder| !folder.is_dir()).collect();

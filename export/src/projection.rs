@@ -32,7 +32,6 @@ pub struct ProjectedRange {
 /// Every pushed range on every stream that it launched something on, and what could not be placed.
 ///
 /// # Errors
-///
 /// When the trace cannot be read at all.
 pub fn projected_ranges(
     trace: &TraceFile,

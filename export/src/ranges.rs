@@ -13,7 +13,6 @@ const OPEN_LIMIT: usize = 1 << 16;
 pub struct Range {
     /// The event that began it.
     pub begin: RangeEvent,
-    /// Its end.
     pub end: Timestamp,
     /// The thread that ended it.
     pub end_thread: ThreadId,

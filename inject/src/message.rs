@@ -46,7 +46,6 @@ pub enum Message {
     Graph {
         /// What its records call it.
         id: u32,
-        /// Nodes that it has.
         nodes: u32,
     },
     /// Ranges of the program wait to be fetched, more than usual.
@@ -253,7 +252,6 @@ pub enum SessionCommand {
 /// What the run came to.
 #[derive(Debug)]
 pub struct RunOutcome {
-    /// The report.
     pub report: Report,
     /// The trace file, if one was written.
     pub trace: Option<PathBuf>,

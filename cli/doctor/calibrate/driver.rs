@@ -83,7 +83,6 @@ impl Driver {
     /// The first visible device.
     ///
     /// # Errors
-    ///
     /// When there is no driver, no device, or a call fails.
     pub fn open() -> Result<Self> {
         let library = cupti_sys::load_driver()
@@ -180,7 +179,6 @@ impl Driver {
     /// Launches the empty kernel.
     ///
     /// # Errors
-    ///
     /// When the driver refuses; so it is with all that follow.
     pub fn empty(&self) -> Result<()> {
         self.kernel(self.empty, &mut [])
@@ -189,7 +187,6 @@ impl Driver {
     /// Launches a kernel that runs for about so many nanoseconds.
     ///
     /// # Errors
-    ///
     /// As above.
     pub fn spin(&self, nanos: u64) -> Result<()> {
         let mut cycles = nanos.saturating_mul(self.kilohertz) / 1_000_000;
@@ -207,7 +204,6 @@ impl Driver {
     /// Copies 4 bytes from page-locked memory.
     ///
     /// # Errors
-    ///
     /// As above.
     pub fn copy(&self) -> Result<()> {
         // SAFETY: both are of 4096 bytes and are never freed.
@@ -217,7 +213,6 @@ impl Driver {
     /// Sets 4 bytes.
     ///
     /// # Errors
-    ///
     /// As above.
     pub fn memset(&self) -> Result<()> {
         // SAFETY: as above.
@@ -227,7 +222,6 @@ impl Driver {
     /// Waits for everything.
     ///
     /// # Errors
-    ///
     /// As above.
     pub fn wait(&self) -> Result<()> {
         // SAFETY: the stream lives as long as the process.
@@ -237,7 +231,6 @@ impl Driver {
     /// A graph of what `work` launches.
     ///
     /// # Errors
-    ///
     /// As above.
     pub fn graph(&self, work: impl FnOnce(&Self) -> Result<()>) -> Result<Graph> {
         let (mut graph, mut executable) = (null_mut(), null_mut());
@@ -255,7 +248,6 @@ impl Driver {
     /// Launches a graph.
     ///
     /// # Errors
-    ///
     /// As above.
     pub fn launch(&self, graph: &Graph) -> Result<()> {
         // SAFETY: graphs are made by this only and are never destroyed.
@@ -264,7 +256,6 @@ impl Driver {
 }
 
 /// # Safety
-///
 /// `T` is the type of the function of this name, and the library stays loaded.
 unsafe fn function<T: Copy>(library: &Library, name: &str) -> Result<T> {
     // SAFETY: the caller vouches for the type.

@@ -48,7 +48,6 @@ const MEANINGS: [&str; NAMES.len()] = [
 /// Measures, keeps and prints the prices.
 ///
 /// # Errors
-///
 /// When there is no GPU, when the calibration file is none or cannot be written, or when a run fails.
 pub fn run(cupti: Option<&Path>, json: bool) -> Result<u8> {
     let path = file::path()?;

@@ -54,7 +54,6 @@ const HEAD: u64 = 4_000_000;
 /// The child: prints the GPU, a line for each repetition of each loop, and a last line.
 ///
 /// # Errors
-///
 /// When there is no driver or GPU, when a call fails, or when stdout is gone.
 pub fn run() -> Result<u8> {
     let driver = match Driver::open() {

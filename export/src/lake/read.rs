@@ -28,7 +28,6 @@ enum Typed {
 /// The names of a file's columns.
 ///
 /// # Errors
-///
 /// When the file cannot be read.
 pub fn columns(path: &Path) -> std::result::Result<Vec<String>, ExportError> {
     let file = File::open(path).map_err(|error| ExportError::io(path, error))?;
@@ -41,7 +40,6 @@ pub fn columns(path: &Path) -> std::result::Result<Vec<String>, ExportError> {
 /// an older version have fewer.
 ///
 /// # Errors
-///
 /// When the file cannot be read or has columns of other types, and when `row` fails.
 pub fn visit(
     path: &Path,

@@ -22,14 +22,12 @@ const MOVING_NS: u64 = 120_000;
 /// The most by which computation scatters.
 const JITTER_NS: u64 = 4_000;
 
-/// A job.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// Its name.
     pub run: String,
     /// Its ranks: a multiple of eight.
     pub ranks: u32,
-    /// Steps of each.
     pub steps: u32,
     /// Collectives of a step: all but the last are those of a group.
     pub collectives: u32,
@@ -61,7 +59,6 @@ impl Job {
     /// Writes the job, a part for each node.
     ///
     /// # Errors
-    ///
     /// When a file cannot be written.
     pub fn write(&self, lake: &Lake) -> Result<(Truth, Vec<PathBuf>), ExportError> {
         let mut truth = Truth::default();

@@ -47,7 +47,6 @@ impl Layout {
         }
     }
 
-    /// With columns in front.
     pub fn behind(mut self, front: &'static [Column]) -> Self {
         self.columns.splice(0..0, front);
         self

@@ -58,9 +58,7 @@ pub enum Arrow {
 /// Something beside the name of a slice.
 #[derive(Clone, Copy, Debug)]
 pub enum Note<'a> {
-    /// A number.
     Number(&'static str, u64),
-    /// A text.
     Text(&'static str, &'a str),
 }
 

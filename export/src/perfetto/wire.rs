@@ -73,7 +73,6 @@ impl Message {
         self
     }
 
-    /// A text.
     pub fn text(&mut self, field: u32, text: &str) -> &mut Self {
         self.bytes(field, text.as_bytes())
     }

@@ -19,7 +19,6 @@ pub enum Cell {
     Real(f64),
     /// A number with so many decimals.
     Decimal(f64, usize),
-    /// A text.
     Text(String),
 }
 
@@ -101,11 +100,9 @@ pub struct Heading {
     pub name: &'static str,
     /// What stands between title and table, for people only.
     pub note: Option<String>,
-    /// The columns.
     pub columns: Vec<Column>,
 }
 
-/// A column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
     /// With its unit, as nsys writes it.

@@ -64,9 +64,7 @@ pub enum GilPlace {
 pub struct ThreadLayout {
     /// The thread before it in its interpreter's list.
     pub previous: usize,
-    /// The next one.
     pub next: usize,
-    /// Its interpreter.
     pub interpreter: usize,
     /// `pthread_t`.
     pub pthread: usize,

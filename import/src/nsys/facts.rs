@@ -30,7 +30,6 @@ impl Process {
     /// Of those in the file the one of that number, else the first. Without any the file tells none apart.
     ///
     /// # Errors
-    ///
     /// When there is none of that number: which there are, for the user.
     pub(super) fn choose(mut found: Vec<Candidate>, pid: Option<u32>) -> Result<Self, String> {
         let place = match pid {

@@ -42,7 +42,6 @@ const FLUSH_NANOS: u64 = 100_000_000;
 /// one with most device work.
 ///
 /// # Errors
-///
 /// When it is no export of Nsight Systems, has no such process, cannot be read, or there is no room for the trace; and
 /// when `progress` ends the work.
 pub(crate) fn translate(database: &Database, pid: Option<u32>, progress: &mut Progress<'_>) -> Result<File, OpenError> {

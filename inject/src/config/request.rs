@@ -169,7 +169,6 @@ pub enum AtEnd {
 }
 
 impl AtEnd {
-    /// From its text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text {

@@ -49,7 +49,6 @@ pub enum ControlCommand {
 /// Lines that come again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lines {
-    /// The verdict.
     Verdict,
     /// All that a live display shows.
     Live,

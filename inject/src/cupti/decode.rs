@@ -87,7 +87,6 @@ impl Decoder {
         self.kernel_names.next_buffer();
     }
 
-    /// Decodes one record.
     pub fn decode(&mut self, record: cupti_sys::Record<'_>) -> Decoded {
         Decoded::Event(Event::Record(match record.activity() {
             Activity::Kernel(kernel) => Record::Kernel(self.kernel(&kernel)),

@@ -27,7 +27,6 @@ const HAS_SEQUENCE: u64 = 1 << 48;
 pub enum NcclEvent {
     /// A kernel is about to be launched.
     LaunchBegin(u32),
-    /// It was launched.
     LaunchEnd(u32),
     /// An operation was queued, or captured.
     Operation(u32, OperationWords),
@@ -44,7 +43,6 @@ pub struct OperationWords {
     pub data_type: DataType,
     /// How it is done.
     pub algorithm: Algorithm,
-    /// With which protocol.
     pub protocol: Protocol,
     /// With how many channels.
     pub channels: u8,
@@ -63,7 +61,6 @@ pub struct ReadEvent {
     pub at: Timestamp,
     /// Launches that the thread had told, this one included; wraps.
     pub launch: u16,
-    /// What.
     pub event: NcclEvent,
 }
 

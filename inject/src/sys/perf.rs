@@ -88,7 +88,6 @@ unsafe impl Send for ThreadSamples {}
 /// A thread at one moment.
 #[derive(Debug)]
 pub struct CopiedThread<'a> {
-    /// Its registers.
     pub registers: Registers,
     /// The newest part of its stack, from the stack pointer on.
     pub stack: &'a [u8],

@@ -24,7 +24,6 @@ static FORK: OnceLock<ForkHandlers> = OnceLock::new();
 /// What is called at a fork, on the thread that forks.
 #[derive(Clone, Copy, Debug)]
 pub struct ForkHandlers {
-    /// Before it.
     pub before: fn(),
     /// After it, in the parent.
     pub in_parent: fn(),

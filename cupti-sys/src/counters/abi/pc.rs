@@ -43,39 +43,32 @@ pub struct StallReason {
 parameters! {
     PC_LAYOUTS:
 
-    /// Of `cuptiPCSamplingEnable`.
     PcEnable = "CUpti_PCSamplingEnableParams", 24 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         context: Context = "ctx" @ 16, "Which context.";
     }
-    /// Of `cuptiPCSamplingDisable`.
     PcDisable = "CUpti_PCSamplingDisableParams", 24 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         context: Context = "ctx" @ 16, "Which context.";
     }
-    /// Of `cuptiPCSamplingStart`.
     PcStart = "CUpti_PCSamplingStartParams", 24 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         context: Context = "ctx" @ 16, "Which context.";
     }
-    /// Of `cuptiPCSamplingStop`.
     PcStop = "CUpti_PCSamplingStopParams", 24 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         context: Context = "ctx" @ 16, "Which context.";
     }
-    /// Of `cuptiPCSamplingGetData`.
     PcGetData = "CUpti_PCSamplingGetDataParams", 32 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         context: Context = "ctx" @ 16, "Which context.";
         data: *mut c_void = "pcSamplingData" @ 24, "A [`PcData`].";
     }
-    /// Of `cuptiPCSamplingGetNumStallReasons`.
     PcGetStallReasonCount = "CUpti_PCSamplingGetNumStallReasonsParams", 32 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         context: Context = "ctx" @ 16, "Which context.";
         count: *mut usize = "numStallReasons" @ 24, "Filled in.";
     }
-    /// Of `cuptiPCSamplingGetStallReasons`.
     PcGetStallReasons = "CUpti_PCSamplingGetStallReasonsParams", 48 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         context: Context = "ctx" @ 16, "Which context.";
@@ -83,7 +76,6 @@ parameters! {
         indices: *mut u32 = "stallReasonIndex" @ 32, "Filled in.";
         names: *mut *mut c_char = "stallReasons" @ 40, "Filled in: [`STALL_REASON_BYTES`] each.";
     }
-    /// Of `cuptiPCSamplingSetConfigurationAttribute` and `cuptiPCSamplingGetConfigurationAttribute`.
     PcConfiguration = "CUpti_PCSamplingConfigurationInfoParams", 40 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         context: Context = "ctx" @ 16, "Which context.";
@@ -113,7 +105,6 @@ parameters! {
         reasons: *mut StallReason = "stallReason" @ 48, "Room for them.";
         correlation: u32 = "correlationId" @ 56, "0 but where kernels are serialized.";
     }
-    /// Of `cuptiGetSassToSourceCorrelation`.
     GetSourceLine = "CUpti_GetSassToSourceCorrelationParams", 64 {
         cubin: *const c_void = "cubin" @ 8, "The module.";
         function: *const c_char = "functionName" @ 16, "The function.";
@@ -123,7 +114,6 @@ parameters! {
         file: *mut c_char = "fileName" @ 48, "Answer; to be freed with `free`.";
         folder: *mut c_char = "dirName" @ 56, "Answer; to be freed with `free`.";
     }
-    /// Of `cuptiGetCubinCrc`.
     GetCubinCrc = "CUpti_GetCubinCrcParams", 32 {
         cubin_size: usize = "cubinSize" @ 8, "Bytes of the module.";
         cubin: *const c_void = "cubin" @ 16, "The module.";

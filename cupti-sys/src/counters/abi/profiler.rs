@@ -35,24 +35,20 @@ pub const USER_REPLAY: u32 = 3;
 parameters! {
     PROFILER_LAYOUTS:
 
-    /// Of `cuptiProfilerInitialize`.
     ProfilerInitialize = "CUpti_Profiler_Initialize_Params", 16 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
     }
-    /// Of `cuptiDeviceGetChipName`.
     DeviceGetChipName = "CUpti_Device_GetChipName_Params", 32 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         device: usize = "deviceIndex" @ 16, "Which device.";
         chip: *const c_char = "pChipName" @ 24, "Answer: the library's own text.";
     }
-    /// Of `cuptiProfilerGetCounterAvailability`.
     ProfilerGetCounterAvailability = "CUpti_Profiler_GetCounterAvailability_Params", 40, grows {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         context: Context = "ctx" @ 16, "Which context; NULL is the current one.";
         size: usize = "counterAvailabilityImageSize" @ 24, "Bytes of the image; an answer while there is none.";
         image: *mut u8 = "pCounterAvailabilityImage" @ 32, "NULL to ask for its size.";
     }
-    /// Of `cuptiProfilerHostInitialize`.
     HostInitialize = "CUpti_Profiler_Host_Initialize_Params", 48, grows {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         kind: u32 = "profilerType" @ 16, "[`RANGE_PROFILER`] or [`PM_SAMPLING`].";
@@ -61,45 +57,38 @@ parameters! {
             "What the device allows; NULL: everything that the chip has.";
         object: Object = "pHostObject" @ 40, "Answer.";
     }
-    /// Of `cuptiProfilerHostDeinitialize`.
     HostDeinitialize = "CUpti_Profiler_Host_Deinitialize_Params", 24 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pHostObject" @ 16, "Which object.";
     }
-    /// Of `cuptiProfilerHostGetSupportedChips`.
     HostGetSupportedChips = "CUpti_Profiler_Host_GetSupportedChips_Params", 32 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         count: usize = "numChips" @ 16, "Answer.";
         chips: *const *const c_char = "ppChipNames" @ 24, "Answer: the library's own texts.";
     }
-    /// Of `cuptiProfilerHostConfigAddMetrics`.
     HostConfigAddMetrics = "CUpti_Profiler_Host_ConfigAddMetrics_Params", 40 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pHostObject" @ 16, "Which object.";
         names: *const *const c_char = "ppMetricNames" @ 24, "Names of metrics.";
         count: usize = "numMetrics" @ 32, "How many.";
     }
-    /// Of `cuptiProfilerHostGetConfigImageSize`.
     HostGetConfigImageSize = "CUpti_Profiler_Host_GetConfigImageSize_Params", 32 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pHostObject" @ 16, "Which object.";
         size: usize = "configImageSize" @ 24, "Answer, bytes.";
     }
-    /// Of `cuptiProfilerHostGetConfigImage`.
     HostGetConfigImage = "CUpti_Profiler_Host_GetConfigImage_Params", 40 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pHostObject" @ 16, "Which object.";
         size: usize = "configImageSize" @ 24, "Bytes of the image.";
         image: *mut u8 = "pConfigImage" @ 32, "Filled in.";
     }
-    /// Of `cuptiProfilerHostGetNumOfPasses`.
     HostGetNumOfPasses = "CUpti_Profiler_Host_GetNumOfPasses_Params", 40 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         size: usize = "configImageSize" @ 16, "Bytes of the configuration.";
         image: *mut u8 = "pConfigImage" @ 24, "The configuration.";
         passes: usize = "numOfPasses" @ 32, "Answer.";
     }
-    /// Of `cuptiProfilerHostEvaluateToGpuValues`.
     HostEvaluateToGpuValues = "CUpti_Profiler_Host_EvaluateToGpuValues_Params", 72 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pHostObject" @ 16, "Which object.";
@@ -110,7 +99,6 @@ parameters! {
         count: usize = "numMetrics" @ 56, "How many.";
         values: *mut f64 = "pMetricValues" @ 64, "Filled in.";
     }
-    /// Of `cuptiProfilerHostGetBaseMetrics`.
     HostGetBaseMetrics = "CUpti_Profiler_Host_GetBaseMetrics_Params", 48 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pHostObject" @ 16, "Which object.";
@@ -118,7 +106,6 @@ parameters! {
         names: *const *const c_char = "ppMetricNames" @ 32, "Answer: the library's own texts.";
         count: usize = "numMetrics" @ 40, "Answer.";
     }
-    /// Of `cuptiProfilerHostGetMetricProperties`.
     HostGetMetricProperties = "CUpti_Profiler_Host_GetMetricProperties_Params", 60, grows {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pHostObject" @ 16, "Which object.";
@@ -128,30 +115,25 @@ parameters! {
         dimension: *const c_char = "pDimUnit" @ 48, "Answer: the unit of measure.";
         kind: u32 = "metricType" @ 56, "Answer: 0 counter, 1 ratio, 2 throughput.";
     }
-    /// Of `cuptiPmSamplingGetCounterAvailability`.
     PmGetCounterAvailability = "CUpti_PmSampling_GetCounterAvailability_Params", 40 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         device: usize = "deviceIndex" @ 16, "Which device.";
         size: usize = "counterAvailabilityImageSize" @ 24, "Bytes of the image; an answer while there is none.";
         image: *mut u8 = "pCounterAvailabilityImage" @ 32, "NULL to ask for its size.";
     }
-    /// Of `cuptiPmSamplingEnable`.
     PmEnable = "CUpti_PmSampling_Enable_Params", 32 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         device: usize = "deviceIndex" @ 16, "Which device.";
         object: Object = "pPmSamplingObject" @ 24, "Answer.";
     }
-    /// Of `cuptiPmSamplingStart`.
     PmStart = "CUpti_PmSampling_Start_Params", 24 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pPmSamplingObject" @ 16, "Which object.";
     }
-    /// Of `cuptiPmSamplingStop`.
     PmStop = "CUpti_PmSampling_Stop_Params", 24 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pPmSamplingObject" @ 16, "Which object.";
     }
-    /// Of `cuptiPmSamplingDisable`.
     PmDisable = "CUpti_PmSampling_Disable_Params", 24 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pPmSamplingObject" @ 16, "Which object.";
@@ -167,7 +149,6 @@ parameters! {
         trigger: u32 = "triggerMode" @ 56, "[`TRIGGER_SYSCLK`] or [`TRIGGER_GPU_TIME`].";
         append: u32 = "hwBufferAppendMode" @ 60, "[`KEEP_LATEST`], or 0 to keep the oldest.";
     }
-    /// Of `cuptiPmSamplingGetCounterDataSize`.
     PmGetCounterDataSize = "CUpti_PmSampling_GetCounterDataSize_Params", 56 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pPmSamplingObject" @ 16, "Which object.";
@@ -176,14 +157,12 @@ parameters! {
         samples: u32 = "maxSamples" @ 40, "Samples that the image can hold.";
         size: usize = "counterDataSize" @ 48, "Answer, bytes.";
     }
-    /// Of `cuptiPmSamplingCounterDataImageInitialize`.
     PmImageInitialize = "CUpti_PmSampling_CounterDataImage_Initialize_Params", 40 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pPmSamplingObject" @ 16, "Which object.";
         size: usize = "counterDataSize" @ 24, "Bytes of the image.";
         image: *mut u8 = "pCounterData" @ 32, "The image.";
     }
-    /// Of `cuptiPmSamplingDecodeData`.
     PmDecodeData = "CUpti_PmSampling_DecodeData_Params", 45 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pPmSamplingObject" @ 16, "Which object.";
@@ -193,7 +172,6 @@ parameters! {
             "Answer: [`STOPPED_OTHER`], [`STOPPED_FULL`], or 2 at the end of records.";
         overflow: u8 = "overflow" @ 44, "Answer: not 0 if the hardware buffer overflowed.";
     }
-    /// Of `cuptiPmSamplingGetCounterDataInfo`.
     PmGetCounterDataInfo = "CUpti_PmSampling_GetCounterDataInfo_Params", 56 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         image: *const u8 = "pCounterDataImage" @ 16, "The image.";
@@ -202,7 +180,6 @@ parameters! {
         populated: usize = "numPopulatedSamples" @ 40, "Answer: samples that are begun.";
         completed: usize = "numCompletedSamples" @ 48, "Answer: samples that are complete, which come first.";
     }
-    /// Of `cuptiPmSamplingCounterDataGetSampleInfo`.
     PmGetSampleInfo = "CUpti_PmSampling_CounterData_GetSampleInfo_Params", 64 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pPmSamplingObject" @ 16, "Which object.";
@@ -212,23 +189,19 @@ parameters! {
         start: u64 = "startTimestamp" @ 48, "Answer, nanoseconds on the clock of activity records.";
         end: u64 = "endTimestamp" @ 56, "Answer.";
     }
-    /// Of `cuptiRangeProfilerEnable`.
     RangeEnable = "CUpti_RangeProfiler_Enable_Params", 32, grows {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         context: Context = "ctx" @ 16, "Which context; NULL is the current one.";
         object: Object = "pRangeProfilerObject" @ 24, "Answer.";
     }
-    /// Of `cuptiRangeProfilerDisable`.
     RangeDisable = "CUpti_RangeProfiler_Disable_Params", 24 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pRangeProfilerObject" @ 16, "Which object.";
     }
-    /// Of `cuptiRangeProfilerStart`.
     RangeStart = "CUpti_RangeProfiler_Start_Params", 24 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pRangeProfilerObject" @ 16, "Which object.";
     }
-    /// Of `cuptiRangeProfilerStop`.
     RangeStop = "CUpti_RangeProfiler_Stop_Params", 41 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pRangeProfilerObject" @ 16, "Which object.";
@@ -236,18 +209,15 @@ parameters! {
         level: usize = "targetNestingLevel" @ 32, "Answer: its nesting level.";
         all_submitted: u8 = "isAllPassSubmitted" @ 40, "Answer: not 0 once every pass has run.";
     }
-    /// Of `cuptiRangeProfilerPushRange`.
     RangePush = "CUpti_RangeProfiler_PushRange_Params", 32 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pRangeProfilerObject" @ 16, "Which object.";
         name: *const c_char = "pRangeName" @ 24, "Its name.";
     }
-    /// Of `cuptiRangeProfilerPopRange`.
     RangePop = "CUpti_RangeProfiler_PopRange_Params", 24 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pRangeProfilerObject" @ 16, "Which object.";
     }
-    /// Of `cuptiRangeProfilerSetConfig`.
     RangeSetConfig = "CUpti_RangeProfiler_SetConfig_Params", 90 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pRangeProfilerObject" @ 16, "Which object.";
@@ -263,13 +233,11 @@ parameters! {
         pass: usize = "passIndex" @ 80, "Which pass comes first.";
         target_level: u16 = "targetNestingLevel" @ 88, "Its nesting level.";
     }
-    /// Of `cuptiRangeProfilerDecodeData`.
     RangeDecodeData = "CUpti_RangeProfiler_DecodeData_Params", 32 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pRangeProfilerObject" @ 16, "Which object.";
         dropped: usize = "numOfRangeDropped" @ 24, "Answer: ranges that did not fit.";
     }
-    /// Of `cuptiRangeProfilerGetCounterDataSize`.
     RangeGetCounterDataSize = "CUpti_RangeProfiler_GetCounterDataSize_Params", 64 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pRangeProfilerObject" @ 16, "Which object.";
@@ -279,14 +247,12 @@ parameters! {
         nodes: u32 = "maxNumRangeTreeNodes" @ 48, "Nodes of their tree.";
         size: usize = "counterDataSize" @ 56, "Answer, bytes.";
     }
-    /// Of `cuptiRangeProfilerCounterDataImageInitialize`.
     RangeImageInitialize = "CUpti_RangeProfiler_CounterDataImage_Initialize_Params", 40 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pRangeProfilerObject" @ 16, "Which object.";
         size: usize = "counterDataSize" @ 24, "Bytes of the image.";
         image: *mut u8 = "pCounterData" @ 32, "The image.";
     }
-    /// Of `cuptiRangeProfilerGetCounterDataInfo`.
     RangeGetCounterDataInfo = "CUpti_RangeProfiler_GetCounterDataInfo_Params", 40 {
         private: *mut c_void = "pPriv" @ 8, "NULL.";
         image: *const u8 = "pCounterDataImage" @ 16, "The image.";

@@ -29,7 +29,6 @@ pub enum Event {
     ProfilerStop,
     /// The chosen range was opened: the program's range, or its step.
     RangeOpened,
-    /// It was closed.
     RangeClosed,
     /// So many steps were detected since the start.
     StepsDetected(u64),
@@ -64,10 +63,7 @@ pub enum Action {
         trigger: Trigger,
     },
     /// It ends.
-    End {
-        /// Its number.
-        number: u32,
-    },
+    End { number: u32 },
     /// A capture that waited for its step does not begin.
     Canceled,
 }

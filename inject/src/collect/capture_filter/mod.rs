@@ -30,7 +30,6 @@ pub enum Membership {
     Waits,
 }
 
-/// The filter of one capture.
 #[derive(Debug)]
 pub struct CaptureFilter {
     /// `None` for a run that is measured from its start: everything before the end belongs to it.

@@ -21,7 +21,6 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The gate.
 #[derive(Debug)]
 pub struct Gate {
     state: Mutex<State>,
