@@ -49,6 +49,7 @@ pub enum ControlCommand {
 /// Lines that come again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lines {
+    /// The verdict.
     Verdict,
     /// All that a live display shows.
     Live,
