@@ -102,27 +102,14 @@ layout! {
         copy_count: u64 = "copyCount" @ 88,
             "Copies that this record stands for: more than 1 for batched copies. Since 12.8.";
     }
+    as {
+        kind: MemcpyKind = copy_kind, "Direction.";
+        source: MemoryKind = source_kind, "Memory read from.";
+        destination: MemoryKind = destination_kind, "Memory written to.";
+    }
 }
 
 impl MemcpyRecord<'_> {
-    /// Direction.
-    #[must_use]
-    pub fn kind(&self) -> MemcpyKind {
-        MemcpyKind(self.copy_kind().into())
-    }
-
-    /// Memory read from.
-    #[must_use]
-    pub fn source(&self) -> MemoryKind {
-        MemoryKind(self.source_kind().into())
-    }
-
-    /// Memory written to.
-    #[must_use]
-    pub fn destination(&self) -> MemoryKind {
-        MemoryKind(self.destination_kind().into())
-    }
-
     /// Whether it was issued as asynchronous.
     #[must_use]
     pub fn is_async(&self) -> bool {
@@ -154,27 +141,14 @@ layout! {
         channel_id: u32 = "channelID" @ 84, "Hardware channel.";
     }
     since {}
+    as {
+        kind: MemcpyKind = copy_kind, "Direction.";
+        source: MemoryKind = source_kind, "Memory read from.";
+        destination: MemoryKind = destination_kind, "Memory written to.";
+    }
 }
 
 impl MemcpyP2pRecord<'_> {
-    /// Direction.
-    #[must_use]
-    pub fn kind(&self) -> MemcpyKind {
-        MemcpyKind(self.copy_kind().into())
-    }
-
-    /// Memory read from.
-    #[must_use]
-    pub fn source(&self) -> MemoryKind {
-        MemoryKind(self.source_kind().into())
-    }
-
-    /// Memory written to.
-    #[must_use]
-    pub fn destination(&self) -> MemoryKind {
-        MemoryKind(self.destination_kind().into())
-    }
-
     /// Whether it was issued as asynchronous.
     #[must_use]
     pub fn is_async(&self) -> bool {
@@ -201,15 +175,12 @@ layout! {
         channel_id: u32 = "channelID" @ 76, "Hardware channel.";
     }
     since {}
+    as {
+        memory: MemoryKind = memory_kind, "Memory written to.";
+    }
 }
 
 impl MemsetRecord<'_> {
-    /// Memory written to.
-    #[must_use]
-    pub fn memory(&self) -> MemoryKind {
-        MemoryKind(self.memory_kind().into())
-    }
-
     /// Whether it was issued as asynchronous.
     #[must_use]
     pub fn is_async(&self) -> bool {

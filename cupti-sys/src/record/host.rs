@@ -47,13 +47,8 @@ layout! {
         event_sync_id: u64 = "cudaEventSyncId" @ 40, "Pairs with [`CudaEventRecord::event_sync_id`]. Since 12.8.";
         return_value: u32 = "returnValue" @ 48, "What the call answered. Since 12.8.";
     }
-}
-
-impl SyncRecord<'_> {
-    /// What was waited for.
-    #[must_use]
-    pub fn kind(&self) -> SyncType {
-        SyncType(self.sync_type())
+    as {
+        kind: SyncType = sync_type, "What was waited for.";
     }
 }
 
@@ -89,15 +84,12 @@ layout! {
     since {
         correlation_id: u32 = "correlationId" @ 40, "The call during which it happened. Since 12.3.";
     }
+    as {
+        kind: OverheadKind = overhead_kind, "What the time was spent on.";
+    }
 }
 
 impl OverheadRecord<'_> {
-    /// What the time was spent on.
-    #[must_use]
-    pub fn kind(&self) -> OverheadKind {
-        OverheadKind(self.overhead_kind())
-    }
-
     /// The thread that paid, when the record is about a thread.
     #[must_use]
     pub fn thread_id(&self) -> Option<u32> {

@@ -33,34 +33,21 @@ layout! {
         pool_utilized: u64 = "memoryPoolConfig.utilizedSize" @ 112, "Bytes of the pool that are in use.";
     }
     since {}
+    as {
+        operation: MemoryOperation = operation_type, "Allocation or release.";
+        memory: MemoryKind = memory_kind, "What kind of memory.";
+        pool_type: MemoryPoolType = pool_type_number, "Whose pool it came from.";
+    }
 }
 
 impl<'a> MemoryRecord<'a> {
     /// Where the record holds the address of the name.
     pub const NAME_OFFSET: usize = 64;
 
-    /// Allocation or release.
-    #[must_use]
-    pub fn operation(&self) -> MemoryOperation {
-        MemoryOperation(self.operation_type())
-    }
-
-    /// What kind of memory.
-    #[must_use]
-    pub fn memory(&self) -> MemoryKind {
-        MemoryKind(self.memory_kind())
-    }
-
     /// Whether a stream orders it.
     #[must_use]
     pub fn is_async(&self) -> bool {
         self.async_flag() != 0
-    }
-
-    /// Whose pool it came from.
-    #[must_use]
-    pub fn pool_type(&self) -> MemoryPoolType {
-        MemoryPoolType(self.pool_type_number())
     }
 
     /// The variable, for static memory; see [`Record::string`](super::Record::string) for how long it lives.
@@ -87,18 +74,8 @@ layout! {
         utilized: u64 = "utilizedSize" @ 64, "Bytes of the pool that are in use; only of a local one.";
     }
     since {}
-}
-
-impl MemoryPoolRecord<'_> {
-    /// What happened to it.
-    #[must_use]
-    pub fn operation(&self) -> MemoryPoolOperation {
-        MemoryPoolOperation(self.operation_type())
-    }
-
-    /// Whose pool it is.
-    #[must_use]
-    pub fn pool_type(&self) -> MemoryPoolType {
-        MemoryPoolType(self.pool_type_number())
+    as {
+        operation: MemoryPoolOperation = operation_type, "What happened to it.";
+        pool_type: MemoryPoolType = pool_type_number, "Whose pool it is.";
     }
 }

@@ -92,7 +92,7 @@ impl<const N: usize> Number for [u8; N] {
 /// Defines a view of a record: its least size, its fields, and one accessor a field.
 ///
 /// Fields under `always` exist in every record of at least the least size, which is that of CUDA 11.7; fields under
-/// `since` answer `None` in records that end before them. All of it is inlined into the caller's crate, where the one
+/// `since` answer `None` in records that end before them; `as` gives numbers their type. All of it is inlined into the caller's crate, where the one
 /// comparison of the size then serves every field.
 macro_rules! layout {
     (
@@ -100,6 +100,7 @@ macro_rules! layout {
         $view:ident, at least $least:literal bytes
         always { $($always:ident: $always_type:ty = $always_name:literal @ $always_offset:literal, $always_doc:literal;)* }
         since { $($since:ident: $since_type:ty = $since_name:literal @ $since_offset:literal, $since_doc:literal;)* }
+        $(as { $($typed:ident: $typed_type:ident = $number:ident, $typed_doc:literal;)* })?
     ) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
@@ -136,6 +137,10 @@ macro_rules! layout {
             $(#[doc = $since_doc] #[must_use] #[inline] pub fn $since(&self) -> Option<$since_type> {
                 self.0.read($since_offset)
             })*
+
+            $($(#[doc = $typed_doc] #[must_use] pub fn $typed(&self) -> $typed_type {
+                $typed_type(self.$number().into())
+            })*)?
         }
     };
 }

@@ -23,11 +23,13 @@ const MOVING_NS: u64 = 120_000;
 const JITTER_NS: u64 = 4_000;
 
 #[derive(Clone, Debug)]
+/// A job.
 pub struct Job {
     /// Its name.
     pub run: String,
     /// Its ranks: a multiple of eight.
     pub ranks: u32,
+    /// Steps of each.
     pub steps: u32,
     /// Collectives of a step: all but the last are those of a group.
     pub collectives: u32,

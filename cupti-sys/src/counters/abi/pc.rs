@@ -26,8 +26,6 @@ pub mod attribute {
     pub const START_STOP: u32 = 6;
     /// Where samples go.
     pub const DATA_BUFFER: u32 = 8;
-    /// Milliseconds that CUPTI's worker sleeps.
-    pub const WORKER_SLEEP: u32 = 9;
 }
 
 /// `CUpti_PCSamplingStallReason`

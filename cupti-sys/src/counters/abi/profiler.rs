@@ -25,10 +25,6 @@ pub const STOPPED_OTHER: u32 = 0;
 pub const STOPPED_FULL: u32 = 1;
 /// `CUPTI_AutoRange`
 pub const AUTO_RANGE: u32 = 1;
-/// `CUPTI_UserRange`
-pub const USER_RANGE: u32 = 2;
-/// `CUPTI_KernelReplay`
-pub const KERNEL_REPLAY: u32 = 2;
 /// `CUPTI_UserReplay`
 pub const USER_REPLAY: u32 = 3;
 
@@ -225,8 +221,8 @@ parameters! {
         config: *const u8 = "pConfig" @ 32, "The configuration, which has to outlive the object.";
         image_size: usize = "counterDataImageSize" @ 40, "Bytes of the image.";
         image: *mut u8 = "pCounterDataImage" @ 48, "Where ranges go.";
-        range: u32 = "range" @ 56, "[`AUTO_RANGE`] or [`USER_RANGE`].";
-        replay: u32 = "replayMode" @ 60, "[`USER_REPLAY`] or [`KERNEL_REPLAY`].";
+        range: u32 = "range" @ 56, "[`AUTO_RANGE`] or `CUPTI_UserRange`, 2.";
+        replay: u32 = "replayMode" @ 60, "[`USER_REPLAY`] or `CUPTI_KernelReplay`, 2.";
         max_ranges: usize = "maxRangesPerPass" @ 64, "Ranges in a pass.";
         levels: u16 = "numNestingLevels" @ 72, "Levels of nesting.";
         min_level: u16 = "minNestingLevel" @ 74, "The first level that is measured.";
