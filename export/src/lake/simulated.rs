@@ -22,8 +22,8 @@ const MOVING_NS: u64 = 120_000;
 /// The most by which computation scatters.
 const JITTER_NS: u64 = 4_000;
 
-#[derive(Clone, Debug)]
 /// A job.
+#[derive(Clone, Debug)]
 pub struct Job {
     /// Its name.
     pub run: String,
