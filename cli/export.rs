@@ -109,7 +109,6 @@ fn described(format: TargetFormat, outcome: &ExportOutcome) -> String {
     text
 }
 
-/// Where each trace goes.
 fn destinations(args: &ExportArgs, format: TargetFormat, traces: &[PathBuf]) -> Result<Vec<Destination>> {
     let shape = format.shape();
     let places = places(args, format, traces)?;

@@ -22,7 +22,6 @@ use crate::{inputs, interrupt, message, progress};
 /// Where a page goes.
 #[derive(Clone, Debug, Default)]
 pub struct Target {
-    /// The file.
     pub path: PathBuf,
     /// Whether a file that exists is replaced.
     pub force: bool,

@@ -18,7 +18,6 @@ const SUFFIXES: [&str; 2] = [".cupti.zst", ".cupti"];
 pub struct Fixture {
     /// File name without its suffix.
     pub name: String,
-    /// The file.
     pub path: PathBuf,
     /// What the recorded program did; empty when the index does not say.
     pub description: String,

@@ -21,7 +21,6 @@ use crate::interrupt;
 #[derive(Debug)]
 pub struct Question<'a> {
     pub sql: &'a str,
-    /// The tables that it reads.
     pub tables: &'a [Table],
     /// The program, unless it is to be found.
     pub program: Option<&'a Path>,

@@ -17,7 +17,6 @@ const SCROLL: usize = 10;
 /// What a source tells.
 #[derive(Debug)]
 pub enum Update {
-    /// A process has answered.
     Answer(Key, Box<Answer>),
     /// A process does not answer, and why.
     Silent(Key, String),
@@ -216,7 +215,6 @@ impl Board {
         self.unreachable.iter().map(|(host, why)| (host.as_str(), why.as_str()))
     }
 
-    /// Takes a key.
     pub fn key(&mut self, key: KeyEvent) -> Option<Action> {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return (key.code == KeyCode::Char('c')).then_some(Action::Quit);

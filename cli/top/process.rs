@@ -31,7 +31,6 @@ impl fmt::Display for Key {
 /// Whether a process can still be talked to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Presence {
-    /// It answers.
     #[default]
     Here,
     /// It does not answer, and why that may be.

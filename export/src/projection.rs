@@ -23,7 +23,6 @@ pub struct ProjectedRange {
     pub device: DeviceId,
     /// Where its operations ran.
     pub stream: StreamId,
-    /// The begin of the first.
     pub first: Timestamp,
     /// The end of the last.
     pub last: Timestamp,

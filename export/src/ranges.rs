@@ -14,11 +14,9 @@ pub struct Range {
     /// The event that began it.
     pub begin: RangeEvent,
     pub end: Timestamp,
-    /// The thread that ended it.
     pub end_thread: ThreadId,
 }
 
-/// Ranges that have begun.
 #[derive(Debug, Default)]
 pub struct OpenRanges {
     stacks: FxHashMap<(ThreadId, NameId), Vec<RangeEvent>>,

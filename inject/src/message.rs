@@ -67,7 +67,6 @@ pub enum Message {
     Session(SessionCommand),
     /// The last one.
     Finish {
-        /// When.
         at: Timestamp,
         /// Whether everything was delivered.
         end: End,
@@ -80,9 +79,7 @@ pub enum Message {
 #[cfg(feature = "pc-sampling")]
 #[derive(Debug)]
 pub struct SampledWindow {
-    /// What was sampled.
     pub window: PcWindow,
-    /// Modules that are kept.
     pub modules: Vec<(u64, Vec<u8>)>,
 }
 
@@ -144,7 +141,6 @@ impl Shared {
         self.delivered.load(Ordering::Relaxed)
     }
 
-    /// Names the flushing thread.
     pub fn set_flusher(&self, thread: u32) {
         self.flusher.store(thread, Ordering::Relaxed);
     }
@@ -249,7 +245,6 @@ pub enum SessionCommand {
     End(Timestamp, Sender<Result<(), String>>),
 }
 
-/// What the run came to.
 #[derive(Debug)]
 pub struct RunOutcome {
     pub report: Report,

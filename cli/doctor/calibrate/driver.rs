@@ -72,7 +72,6 @@ pub struct Driver {
     memory: u64,
     host: *mut c_void,
     kilohertz: u64,
-    /// Name of the device.
     pub name: String,
 }
 
@@ -180,7 +179,6 @@ impl Driver {
         succeeded("cuMemsetD32Async", unsafe { (self.set)(self.memory, 0, 1, self.stream) })
     }
 
-    /// Waits for everything.
     pub fn wait(&self) -> Result<()> {
         // SAFETY: the stream lives as long as the process.
         succeeded("cuStreamSynchronize", unsafe { (self.synchronize)(self.stream) })

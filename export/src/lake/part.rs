@@ -76,7 +76,6 @@ impl Part {
         self.written
     }
 
-    /// The file of a table.
     fn path(&self, table: Table) -> PathBuf {
         self.lake.partition(table, &self.date, &self.run).join(format!("{}.parquet", self.name))
     }

@@ -27,7 +27,6 @@ pub struct PartFile {
     /// The day on which the run began, `YYYY-MM-DD`, UTC.
     pub date: String,
     pub run: String,
-    /// The file.
     pub path: PathBuf,
 }
 

@@ -93,7 +93,6 @@ impl TableFile {
         Ok(Self { path, writer, columns, rows: 0, layout })
     }
 
-    /// Takes a row.
     pub fn row<'c>(
         &mut self,
         cells: impl IntoIterator<Item = &'c Cell<'c>>,

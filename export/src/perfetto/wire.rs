@@ -82,7 +82,6 @@ impl Message {
         self.bytes(field, &inner.0)
     }
 
-    /// What was written.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }

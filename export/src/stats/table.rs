@@ -11,7 +11,6 @@ use std::str::FromStr;
 pub enum Cell {
     /// Not applicable or unknown.
     Empty,
-    /// A whole number.
     Number(u64),
     /// A number of no known meaning: printed without a mark between thousands.
     Signed(i64),

@@ -85,7 +85,6 @@ pub enum FramePointer {
     Through(usize, usize),
 }
 
-/// Fields of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameLayout {
     /// Bytes to read.

@@ -93,7 +93,6 @@ impl Walker {
         Self { layout, types, runtime, codes: Codes::default(), known: HashMap::default(), block: Vec::new() }
     }
 
-    /// Where fields are.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }

@@ -17,7 +17,6 @@ const START_UNKNOWN: u64 = 1_000_000_000;
 /// Other processes that a note names; the rest of them is a number.
 const NAMED: usize = 8;
 
-/// The process that is read.
 #[derive(Debug)]
 pub(super) struct Process {
     /// Hardware, virtual machine and process in one number; `None` when the file tells no processes apart.

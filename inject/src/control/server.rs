@@ -177,7 +177,6 @@ pub fn forked() {
     }
 }
 
-/// Answers commands.
 struct CommandHandler<'a> {
     controller: &'a CaptureController,
     /// What the collector said last, for when there is none any more.

@@ -26,7 +26,6 @@ struct State {
     waiting: u32,
 }
 
-/// The turns of this process.
 pub static TURNS: Turns = Turns::new();
 
 /// The right to use the counters, until it is dropped.

@@ -23,7 +23,6 @@ use crate::cupti::{convert, recorder};
 /// What a CUPTI record turned into.
 #[derive(Debug)]
 pub enum Decoded {
-    /// An event with a record.
     Event(Event),
     /// An entry of the dictionary.
     Description,
@@ -263,7 +262,6 @@ struct KernelNames {
     /// Places in `known`; what has no name is at address 0.
     places: HashMap<u64, usize, FxBuildHasher>,
     known: Vec<KnownKernel>,
-    /// Counts the buffers.
     buffer: u64,
 }
 

@@ -12,7 +12,6 @@ use gpuwhy_trace::record::Timestamp;
 use crate::nvtx::packed::NCCL;
 use crate::nvtx::ring::{Fill, Ring};
 
-/// What happened.
 mod what {
     pub(super) const LAUNCH_BEGIN: u64 = 1;
     pub(super) const LAUNCH_END: u64 = 2;
@@ -37,11 +36,9 @@ pub enum NcclEvent {
 pub struct OperationWords {
     /// What becomes of it.
     pub way: Way,
-    /// What is done.
     pub function: Function,
     /// Type of the elements.
     pub data_type: DataType,
-    /// How it is done.
     pub algorithm: Algorithm,
     pub protocol: Protocol,
     /// With how many channels.
@@ -57,7 +54,6 @@ pub struct OperationWords {
 /// An event with what its thread knew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadEvent {
-    /// When.
     pub at: Timestamp,
     /// Launches that the thread had told, this one included; wraps.
     pub launch: u16,

@@ -107,7 +107,6 @@ pub fn starting(range: u64, name: impl FnOnce(&RangeName) -> bool) {
     }
 }
 
-/// The range of this number has ended.
 pub fn ended(range: u64) {
     let closed = {
         let Some(mut followed) = followed() else { return };

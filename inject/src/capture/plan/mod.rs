@@ -48,10 +48,8 @@ pub enum Event {
     Regained,
 }
 
-/// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Nothing.
     None,
     /// ActivityRecorder tracing on; what it brings is thrown away.
     Warm,
@@ -59,11 +57,12 @@ pub enum Action {
     Begin {
         /// Its number, from 1.
         number: u32,
-        /// Why.
         trigger: Trigger,
     },
     /// It ends.
-    End { number: u32 },
+    End {
+        number: u32,
+    },
     /// A capture that waited for its step does not begin.
     Canceled,
 }
