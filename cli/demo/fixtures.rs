@@ -23,10 +23,8 @@ pub struct Fixture {
     pub description: String,
 }
 
-/// The recordings in `from`, or in the first of the usual folders that has any.
-///
-/// # Errors
-/// When no folder has one: names the folders.
+/// The recordings in `from`, or in the first of the usual folders that has any. Fails when no folder has one: names the
+/// folders.
 pub fn find(from: Option<&Path>) -> Result<Vec<Fixture>> {
     let folders = from.map_or_else(folders, |folder| vec![folder.to_owned()]);
     for folder in &folders {

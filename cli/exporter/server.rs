@@ -45,18 +45,12 @@ struct Response {
 }
 
 impl Server {
-    /// Listens on an address.
-    ///
-    /// # Errors
-    /// When the address is not to be had.
+    /// Listens on an address. Fails when the address is not to be had.
     pub fn open(address: SocketAddr) -> io::Result<Self> {
         Ok(Self { listener: TcpListener::bind(address)? })
     }
 
-    /// Where it listens: with port 0 the system has chosen one.
-    ///
-    /// # Errors
-    /// When the system does not say.
+    /// Where it listens: with port 0 the system has chosen one. Fails when the system does not say.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }

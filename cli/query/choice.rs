@@ -45,10 +45,7 @@ pub enum Choice {
 }
 
 impl Choice {
-    /// What is asked, and of which files.
-    ///
-    /// # Errors
-    /// When there is no such query or parameter, or an option is not for it.
+    /// What is asked, and of which files. Fails when there is no such query or parameter, or an option is not for it.
     pub fn of(args: &QueryArgs) -> Result<(Self, Vec<PathBuf>)> {
         let (text, paths) = divided(args)?;
         let choice = if is_sql(&text) {
@@ -193,10 +190,7 @@ fn near(word: &str) -> Vec<&'static str> {
     near.into_iter().map(|(_, name)| name).take(SUGGESTED).collect()
 }
 
-/// All named queries by kind, or the chosen ones with their parameters.
-///
-/// # Errors
-/// When there is no such query.
+/// All named queries by kind, or the chosen ones with their parameters. Fails when there is no such query.
 pub fn listed(args: &QueryArgs) -> Result<String> {
     let mut text = String::new();
     if args.query.is_some() {

@@ -58,7 +58,7 @@ pub struct Overlay {
 }
 
 /// See the [module](self).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Board {
     /// What is looked at, in the title.
     pub source: String,
@@ -104,21 +104,7 @@ records and range events that were dropped. `gpuwhy report --explain WORD` expla
 impl Board {
     /// With nothing yet.
     pub fn new(source: String, playback: bool) -> Self {
-        Self {
-            source,
-            playback,
-            played: None,
-            processes: BTreeMap::new(),
-            selected: None,
-            table: Table::Kernels,
-            device: 0,
-            filter: String::new(),
-            filtering: false,
-            paused: false,
-            overlay: None,
-            message: None,
-            unreachable: BTreeMap::new(),
-        }
+        Self { source, playback, ..Self::default() }
     }
 
     /// Takes what a source tells.

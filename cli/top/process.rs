@@ -40,8 +40,9 @@ pub enum Presence {
 }
 
 /// The tables of the last minute.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Table {
+    #[default]
     Kernels,
     Lines,
     Ranges,

@@ -28,10 +28,8 @@ pub struct ProjectedRange {
     pub last: Timestamp,
 }
 
-/// Every pushed range on every stream that it launched something on, and what could not be placed.
-///
-/// # Errors
-/// When the trace cannot be read at all.
+/// Every pushed range on every stream that it launched something on, and what could not be placed. Fails when the trace
+/// cannot be read at all.
 pub fn projected_ranges(
     trace: &TraceFile,
     progress: &mut Progress<'_>,

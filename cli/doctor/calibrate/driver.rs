@@ -79,10 +79,7 @@ pub struct Driver {
 pub struct Graph(Handle);
 
 impl Driver {
-    /// The first visible device.
-    ///
-    /// # Errors
-    /// When there is no driver, no device, or a call fails.
+    /// The first visible device. Fails when there is no driver, no device, or a call fails.
     pub fn open() -> Result<Self> {
         let library = cupti_sys::load_driver()
             .ok_or_else(|| anyhow!("libcuda.so.1 cannot be loaded: there is no NVIDIA driver"))?;
@@ -145,10 +142,7 @@ impl Driver {
         }
     }
 
-    /// Launches the empty kernel.
-    ///
-    /// # Errors
-    /// When the driver refuses; so it is with all that follow.
+    /// Launches the empty kernel. Fails when the driver refuses; so it is with all that follow.
     pub fn empty(&self) -> Result<()> {
         self.kernel(self.empty, &mut [])
     }

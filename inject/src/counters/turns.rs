@@ -76,10 +76,8 @@ impl Turns {
 }
 
 impl Turn<'_> {
-    /// Asks CUPTI whether the counters of a device are free of other tools and processes, and permitted.
-    ///
-    /// # Errors
-    /// When they are not, or CUPTI's profiler cannot be initialized.
+    /// Asks CUPTI whether the counters of a device are free of other tools and processes, and permitted. Fails when
+    /// they are not, or CUPTI's profiler cannot be initialized.
     pub fn ask(&self, counters: &Counters, device: u32) -> Result<(), Refusal> {
         let asked = counters.initialize().and_then(|()| counters.sampling_availability(device));
         asked.map_err(|error| Refusal::of(&error))

@@ -39,47 +39,36 @@ pub struct StallReason {
 }
 
 parameters! {
-    PC_LAYOUTS:
+    PC_LAYOUTS of functions:
 
-    PcEnable = "CUpti_PCSamplingEnableParams", 24 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
-        context: Context = "ctx" @ 16, "Which context.";
-    }
-    PcDisable = "CUpti_PCSamplingDisableParams", 24 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
-        context: Context = "ctx" @ 16, "Which context.";
-    }
-    PcStart = "CUpti_PCSamplingStartParams", 24 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
-        context: Context = "ctx" @ 16, "Which context.";
-    }
-    PcStop = "CUpti_PCSamplingStopParams", 24 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
-        context: Context = "ctx" @ 16, "Which context.";
-    }
+    PcEnable = "CUpti_PCSamplingEnableParams", 24 { context: Context = "ctx" @ 16, "Which context."; }
+    PcDisable = "CUpti_PCSamplingDisableParams", 24 { context: Context = "ctx" @ 16, "Which context."; }
+    PcStart = "CUpti_PCSamplingStartParams", 24 { context: Context = "ctx" @ 16, "Which context."; }
+    PcStop = "CUpti_PCSamplingStopParams", 24 { context: Context = "ctx" @ 16, "Which context."; }
     PcGetData = "CUpti_PCSamplingGetDataParams", 32 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         context: Context = "ctx" @ 16, "Which context.";
         data: *mut c_void = "pcSamplingData" @ 24, "A [`PcData`].";
     }
     PcGetStallReasonCount = "CUpti_PCSamplingGetNumStallReasonsParams", 32 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         context: Context = "ctx" @ 16, "Which context.";
         count: *mut usize = "numStallReasons" @ 24, "Filled in.";
     }
     PcGetStallReasons = "CUpti_PCSamplingGetStallReasonsParams", 48 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         context: Context = "ctx" @ 16, "Which context.";
         count: usize = "numStallReasons" @ 24, "How many there is room for.";
         indices: *mut u32 = "stallReasonIndex" @ 32, "Filled in.";
         names: *mut *mut c_char = "stallReasons" @ 40, "Filled in: [`STALL_REASON_BYTES`] each.";
     }
     PcConfiguration = "CUpti_PCSamplingConfigurationInfoParams", 40 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         context: Context = "ctx" @ 16, "Which context.";
         count: usize = "numAttributes" @ 24, "How many.";
         attributes: *mut PcAttribute = "pPCSamplingConfigurationInfo" @ 32, "What they are.";
     }
+}
+
+parameters! {
+    PC_DATA_LAYOUTS:
+
     /// What sampling counted, and where program counters go. Its size is that of C's `sizeof`.
     PcData = "CUpti_PCSamplingData", 80 {
         capacity: usize = "collectNumPcs" @ 8, "Room for so many program counters.";

@@ -29,24 +29,20 @@ pub const AUTO_RANGE: u32 = 1;
 pub const USER_REPLAY: u32 = 3;
 
 parameters! {
-    PROFILER_LAYOUTS:
+    PROFILER_LAYOUTS of functions:
 
     ProfilerInitialize = "CUpti_Profiler_Initialize_Params", 16 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
     }
     DeviceGetChipName = "CUpti_Device_GetChipName_Params", 32 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         device: usize = "deviceIndex" @ 16, "Which device.";
         chip: *const c_char = "pChipName" @ 24, "Answer: the library's own text.";
     }
     ProfilerGetCounterAvailability = "CUpti_Profiler_GetCounterAvailability_Params", 40, grows {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         context: Context = "ctx" @ 16, "Which context; NULL is the current one.";
         size: usize = "counterAvailabilityImageSize" @ 24, "Bytes of the image; an answer while there is none.";
         image: *mut u8 = "pCounterAvailabilityImage" @ 32, "NULL to ask for its size.";
     }
     HostInitialize = "CUpti_Profiler_Host_Initialize_Params", 48, grows {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         kind: u32 = "profilerType" @ 16, "[`RANGE_PROFILER`] or [`PM_SAMPLING`].";
         chip: *const c_char = "pChipName" @ 24, "Name of the chip.";
         availability: *const u8 = "pCounterAvailabilityImage" @ 32,
@@ -54,39 +50,32 @@ parameters! {
         object: Object = "pHostObject" @ 40, "Answer.";
     }
     HostDeinitialize = "CUpti_Profiler_Host_Deinitialize_Params", 24 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pHostObject" @ 16, "Which object.";
     }
     HostGetSupportedChips = "CUpti_Profiler_Host_GetSupportedChips_Params", 32 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         count: usize = "numChips" @ 16, "Answer.";
         chips: *const *const c_char = "ppChipNames" @ 24, "Answer: the library's own texts.";
     }
     HostConfigAddMetrics = "CUpti_Profiler_Host_ConfigAddMetrics_Params", 40 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pHostObject" @ 16, "Which object.";
         names: *const *const c_char = "ppMetricNames" @ 24, "Names of metrics.";
         count: usize = "numMetrics" @ 32, "How many.";
     }
     HostGetConfigImageSize = "CUpti_Profiler_Host_GetConfigImageSize_Params", 32 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pHostObject" @ 16, "Which object.";
         size: usize = "configImageSize" @ 24, "Answer, bytes.";
     }
     HostGetConfigImage = "CUpti_Profiler_Host_GetConfigImage_Params", 40 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pHostObject" @ 16, "Which object.";
         size: usize = "configImageSize" @ 24, "Bytes of the image.";
         image: *mut u8 = "pConfigImage" @ 32, "Filled in.";
     }
     HostGetNumOfPasses = "CUpti_Profiler_Host_GetNumOfPasses_Params", 40 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         size: usize = "configImageSize" @ 16, "Bytes of the configuration.";
         image: *mut u8 = "pConfigImage" @ 24, "The configuration.";
         passes: usize = "numOfPasses" @ 32, "Answer.";
     }
     HostEvaluateToGpuValues = "CUpti_Profiler_Host_EvaluateToGpuValues_Params", 72 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pHostObject" @ 16, "Which object.";
         image: *const u8 = "pCounterDataImage" @ 24, "Decoded counters.";
         size: usize = "counterDataImageSize" @ 32, "Bytes of them.";
@@ -96,14 +85,12 @@ parameters! {
         values: *mut f64 = "pMetricValues" @ 64, "Filled in.";
     }
     HostGetBaseMetrics = "CUpti_Profiler_Host_GetBaseMetrics_Params", 48 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pHostObject" @ 16, "Which object.";
         kind: u32 = "metricType" @ 24, "0 counters, 1 ratios, 2 throughputs.";
         names: *const *const c_char = "ppMetricNames" @ 32, "Answer: the library's own texts.";
         count: usize = "numMetrics" @ 40, "Answer.";
     }
     HostGetMetricProperties = "CUpti_Profiler_Host_GetMetricProperties_Params", 60, grows {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pHostObject" @ 16, "Which object.";
         name: *const c_char = "pMetricName" @ 24, "Which metric.";
         description: *const c_char = "pDescription" @ 32, "Answer.";
@@ -112,31 +99,19 @@ parameters! {
         kind: u32 = "metricType" @ 56, "Answer: 0 counter, 1 ratio, 2 throughput.";
     }
     PmGetCounterAvailability = "CUpti_PmSampling_GetCounterAvailability_Params", 40 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         device: usize = "deviceIndex" @ 16, "Which device.";
         size: usize = "counterAvailabilityImageSize" @ 24, "Bytes of the image; an answer while there is none.";
         image: *mut u8 = "pCounterAvailabilityImage" @ 32, "NULL to ask for its size.";
     }
     PmEnable = "CUpti_PmSampling_Enable_Params", 32 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         device: usize = "deviceIndex" @ 16, "Which device.";
         object: Object = "pPmSamplingObject" @ 24, "Answer.";
     }
-    PmStart = "CUpti_PmSampling_Start_Params", 24 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
-        object: Object = "pPmSamplingObject" @ 16, "Which object.";
-    }
-    PmStop = "CUpti_PmSampling_Stop_Params", 24 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
-        object: Object = "pPmSamplingObject" @ 16, "Which object.";
-    }
-    PmDisable = "CUpti_PmSampling_Disable_Params", 24 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
-        object: Object = "pPmSamplingObject" @ 16, "Which object.";
-    }
+    PmStart = "CUpti_PmSampling_Start_Params", 24 { object: Object = "pPmSamplingObject" @ 16, "Which object."; }
+    PmStop = "CUpti_PmSampling_Stop_Params", 24 { object: Object = "pPmSamplingObject" @ 16, "Which object."; }
+    PmDisable = "CUpti_PmSampling_Disable_Params", 24 { object: Object = "pPmSamplingObject" @ 16, "Which object."; }
     /// Of `cuptiPmSamplingSetConfig`. CUPTI 12.6 knows the first 60 bytes.
     PmSetConfig = "CUpti_PmSampling_SetConfig_Params", 64 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pPmSamplingObject" @ 16, "Which object.";
         config_size: usize = "configSize" @ 24, "Bytes of the configuration.";
         config: *const u8 = "pConfig" @ 32, "The configuration, which has to outlive the object.";
@@ -146,7 +121,6 @@ parameters! {
         append: u32 = "hwBufferAppendMode" @ 60, "[`KEEP_LATEST`], or 0 to keep the oldest.";
     }
     PmGetCounterDataSize = "CUpti_PmSampling_GetCounterDataSize_Params", 56 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pPmSamplingObject" @ 16, "Which object.";
         names: *const *const c_char = "pMetricNames" @ 24, "Names of metrics.";
         count: usize = "numMetrics" @ 32, "How many.";
@@ -154,13 +128,11 @@ parameters! {
         size: usize = "counterDataSize" @ 48, "Answer, bytes.";
     }
     PmImageInitialize = "CUpti_PmSampling_CounterDataImage_Initialize_Params", 40 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pPmSamplingObject" @ 16, "Which object.";
         size: usize = "counterDataSize" @ 24, "Bytes of the image.";
         image: *mut u8 = "pCounterData" @ 32, "The image.";
     }
     PmDecodeData = "CUpti_PmSampling_DecodeData_Params", 45 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pPmSamplingObject" @ 16, "Which object.";
         image: *mut u8 = "pCounterDataImage" @ 24, "Where samples go.";
         size: usize = "counterDataImageSize" @ 32, "Bytes of it.";
@@ -169,7 +141,6 @@ parameters! {
         overflow: u8 = "overflow" @ 44, "Answer: not 0 if the hardware buffer overflowed.";
     }
     PmGetCounterDataInfo = "CUpti_PmSampling_GetCounterDataInfo_Params", 56 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         image: *const u8 = "pCounterDataImage" @ 16, "The image.";
         size: usize = "counterDataImageSize" @ 24, "Bytes of it.";
         total: usize = "numTotalSamples" @ 32, "Answer: samples that fit.";
@@ -177,7 +148,6 @@ parameters! {
         completed: usize = "numCompletedSamples" @ 48, "Answer: samples that are complete, which come first.";
     }
     PmGetSampleInfo = "CUpti_PmSampling_CounterData_GetSampleInfo_Params", 64 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pPmSamplingObject" @ 16, "Which object.";
         image: *const u8 = "pCounterDataImage" @ 24, "The image.";
         size: usize = "counterDataImageSize" @ 32, "Bytes of it.";
@@ -186,36 +156,29 @@ parameters! {
         end: u64 = "endTimestamp" @ 56, "Answer.";
     }
     RangeEnable = "CUpti_RangeProfiler_Enable_Params", 32, grows {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         context: Context = "ctx" @ 16, "Which context; NULL is the current one.";
         object: Object = "pRangeProfilerObject" @ 24, "Answer.";
     }
     RangeDisable = "CUpti_RangeProfiler_Disable_Params", 24 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pRangeProfilerObject" @ 16, "Which object.";
     }
     RangeStart = "CUpti_RangeProfiler_Start_Params", 24 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pRangeProfilerObject" @ 16, "Which object.";
     }
     RangeStop = "CUpti_RangeProfiler_Stop_Params", 41 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pRangeProfilerObject" @ 16, "Which object.";
         pass: usize = "passIndex" @ 24, "Answer: the next pass.";
         level: usize = "targetNestingLevel" @ 32, "Answer: its nesting level.";
         all_submitted: u8 = "isAllPassSubmitted" @ 40, "Answer: not 0 once every pass has run.";
     }
     RangePush = "CUpti_RangeProfiler_PushRange_Params", 32 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pRangeProfilerObject" @ 16, "Which object.";
         name: *const c_char = "pRangeName" @ 24, "Its name.";
     }
     RangePop = "CUpti_RangeProfiler_PopRange_Params", 24 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pRangeProfilerObject" @ 16, "Which object.";
     }
     RangeSetConfig = "CUpti_RangeProfiler_SetConfig_Params", 90 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pRangeProfilerObject" @ 16, "Which object.";
         config_size: usize = "configSize" @ 24, "Bytes of the configuration.";
         config: *const u8 = "pConfig" @ 32, "The configuration, which has to outlive the object.";
@@ -230,12 +193,10 @@ parameters! {
         target_level: u16 = "targetNestingLevel" @ 88, "Its nesting level.";
     }
     RangeDecodeData = "CUpti_RangeProfiler_DecodeData_Params", 32 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pRangeProfilerObject" @ 16, "Which object.";
         dropped: usize = "numOfRangeDropped" @ 24, "Answer: ranges that did not fit.";
     }
     RangeGetCounterDataSize = "CUpti_RangeProfiler_GetCounterDataSize_Params", 64 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pRangeProfilerObject" @ 16, "Which object.";
         names: *const *const c_char = "pMetricNames" @ 24, "Names of metrics.";
         count: usize = "numMetrics" @ 32, "How many.";
@@ -244,13 +205,11 @@ parameters! {
         size: usize = "counterDataSize" @ 56, "Answer, bytes.";
     }
     RangeImageInitialize = "CUpti_RangeProfiler_CounterDataImage_Initialize_Params", 40 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         object: Object = "pRangeProfilerObject" @ 16, "Which object.";
         size: usize = "counterDataSize" @ 24, "Bytes of the image.";
         image: *mut u8 = "pCounterData" @ 32, "The image.";
     }
     RangeGetCounterDataInfo = "CUpti_RangeProfiler_GetCounterDataInfo_Params", 40 {
-        private: *mut c_void = "pPriv" @ 8, "NULL.";
         image: *const u8 = "pCounterDataImage" @ 16, "The image.";
         size: usize = "counterDataImageSize" @ 24, "Bytes of it.";
         ranges: usize = "numTotalRanges" @ 32, "Answer.";
