@@ -5,25 +5,13 @@ use std::path::Path;
 
 use parquet::basic::Type as Physical;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
-use parquet::data_type::{ByteArray, DataType};
+use parquet::data_type::DataType;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 
 use crate::error::ExportError;
+use crate::parquet::{Typed, Values};
 use crate::tables::Cell;
-
-/// The values of a column in a row group: those that there are, and for each row whether it has one (1).
-struct Values {
-    present: Vec<i16>,
-    values: Typed,
-}
-
-enum Typed {
-    Integers(Vec<i64>),
-    Reals(Vec<f64>),
-    Flags(Vec<bool>),
-    Texts(Vec<ByteArray>),
-}
 
 /// The names of a file's columns.
 ///
@@ -126,17 +114,6 @@ fn all<T: DataType>(mut reader: ColumnReaderImpl<T>, rows: usize, present: &mut 
         }
     }
     Ok(values)
-}
-
-impl Typed {
-    fn len(&self) -> usize {
-        match self {
-            Self::Integers(values) => values.len(),
-            Self::Reals(values) => values.len(),
-            Self::Flags(values) => values.len(),
-            Self::Texts(values) => values.len(),
-        }
-    }
 }
 
 fn texts(column: Option<&Values>) -> Result<Vec<&str>> {
