@@ -92,8 +92,8 @@ impl<const N: usize> Number for [u8; N] {
 /// Defines a view of a record: its least size, its fields, and one accessor a field.
 ///
 /// Fields under `always` exist in every record of at least the least size, which is that of CUDA 11.7; fields under
-/// `since` answer `None` in records that end before them; `as` gives numbers their type. All of it is inlined into the caller's crate, where the one
-/// comparison of the size then serves every field.
+/// `since` answer `None` in records that end before them; `as` gives numbers their type. All of it is inlined into the
+/// caller's crate, where the one comparison of the size then serves every field.
 macro_rules! layout {
     (
         $(#[$doc:meta])*
