@@ -44,12 +44,8 @@ struct RuleJson<'a> {
     inconclusive: Option<&'a str>,
 }
 
-/// Prints what holds and what does not, and answers with the exit code.
-///
-/// # Errors
-///
-/// When no limit is given, a folder has no traces, or stdout cannot be written. Traces that cannot be read are told on
-/// stderr.
+/// Prints what holds and what does not, and answers with the exit code. Fails when no limit is given, a folder has no
+/// traces, or stdout cannot be written. Traces that cannot be read are told on stderr.
 pub fn run(args: &CheckArgs) -> Result<u8> {
     if let Some(program) = &args.history.history {
         return history::run(program.as_deref(), &args.history, args.json);

@@ -18,11 +18,8 @@ const REFUSED: u8 = 1;
 /// Exit code when a trace could not be read.
 pub const UNREADABLE: u8 = 2;
 
-/// Prints the comparison and answers with the exit code.
-///
-/// # Errors
-///
-/// When stdout cannot be written. Traces that cannot be read are told on stderr.
+/// Prints the comparison and answers with the exit code. Fails when stdout cannot be written. Traces that cannot be
+/// read are told on stderr.
 pub fn run(args: &DiffArgs) -> Result<u8> {
     let opened = |file| progress::opened(file, Request::default());
     let (a, b) = match (opened(&args.a), opened(&args.b)) {

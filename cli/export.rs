@@ -20,12 +20,9 @@ const INCOMPLETE: u8 = 1;
 /// Exit code when a trace could not be read or written.
 pub const FAILED: u8 = 2;
 
-/// Writes every trace and answers with the exit code: that of the worst.
-///
-/// # Errors
-///
-/// When an output may not be written, such as a file that exists, or when a signal ends the work. Traces that
-/// cannot be read or written are told on stderr, and the others are written.
+/// Writes every trace and answers with the exit code: that of the worst. Fails when an output may not be written, such
+/// as a file that exists, or when a signal ends the work. Traces that cannot be read or written are told on stderr, and
+/// the others are written.
 pub fn run(args: &ExportArgs) -> Result<u8> {
     let traces = inputs::expanded(&args.traces)?;
     let Some(format) = args.to.map(TargetFormat::from) else { return sizes::print(&traces, args.pid).map(|()| 0) };
@@ -110,7 +107,6 @@ fn described(format: TargetFormat, outcome: &ExportOutcome) -> String {
     text
 }
 
-/// Where each trace goes.
 fn destinations(args: &ExportArgs, format: TargetFormat, traces: &[PathBuf]) -> Result<Vec<Destination>> {
     let shape = format.shape();
     let places = places(args, format, traces)?;

@@ -38,11 +38,8 @@ const COMPLAINTS: u64 = 20;
 const COMPLAINT: usize = 400;
 const COMPLAINTS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Asks and prints; gives the exit code.
-///
-/// # Errors
-///
-/// When a file or a folder of sockets cannot be read, or standard output not be written.
+/// Asks and prints; gives the exit code. Fails when a file or a folder of sockets cannot be read, or standard output
+/// not be written.
 pub fn run(args: &HangArgs) -> Result<u8> {
     if args.answers {
         return print_answers();
@@ -146,20 +143,14 @@ fn ask_hosts(launchers: Vec<Launcher>, found: &mut Witnesses) -> Vec<String> {
     unreachable
 }
 
-/// What `gpuwhy` with these arguments prints on a host.
-///
-/// # Errors
-///
-/// When the launcher cannot be started, or prints nothing and does not end in time.
+/// What `gpuwhy` with these arguments prints on a host. Fails when the launcher cannot be started, or prints nothing
+/// and does not end in time.
 fn output_of(launcher: &Launcher, arguments: &[&str]) -> Result<String> {
     output_and_status_of(launcher, arguments).map(|(text, _)| text)
 }
 
-/// What `gpuwhy` with these arguments prints on a host, and whether it says that it succeeded.
-///
-/// # Errors
-///
-/// When the launcher cannot be started, or prints nothing and does not end in time.
+/// What `gpuwhy` with these arguments prints on a host, and whether it says that it succeeded. Fails when the launcher
+/// cannot be started, or prints nothing and does not end in time.
 pub fn output_and_status_of(launcher: &Launcher, arguments: &[&str]) -> Result<(String, bool)> {
     let mut command = launcher.command(arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());

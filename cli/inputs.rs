@@ -12,21 +12,14 @@ use tracing::debug;
 use crate::{message, progress};
 
 /// Opens a trace, or what can be read as one: an SQLite file of Nsight Systems, of which `pid` chooses the process, or
-/// a trace of the PyTorch profiler.
-///
-/// # Errors
-///
-/// When it is none of them or cannot be read.
+/// a trace of the PyTorch profiler. Fails when it is none of them or cannot be read.
 pub fn open(path: &Path, pid: Option<u32>) -> Result<TraceFile, OpenError> {
     progress::shown(|progress| TraceFile::open_process(path, pid, progress))
 }
 
 /// The files of `paths`, those of a folder in the order of their names; `-` is standard input. Folders within a folder
-/// are not entered. What of a folder looks like a trace and is not read is told on stderr.
-///
-/// # Errors
-///
-/// When a folder cannot be read or holds no trace.
+/// are not entered. What of a folder looks like a trace and is not read is told on stderr. Fails when a folder cannot
+/// be read or holds no trace.
 pub fn expanded(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {

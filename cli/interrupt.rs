@@ -21,12 +21,8 @@ use signal_hook::{flag, low_level};
 /// The number of the signal that came, 0 before.
 static SIGNAL: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 
-/// Takes signals from now on. A verb calls this once, after its arguments are checked. What the command
-/// inherited as ignored stays ignored (`nohup`).
-///
-/// # Errors
-///
-/// When the system refuses.
+/// Takes signals from now on. A verb calls this once, after its arguments are checked. What the command inherited as
+/// ignored stays ignored (`nohup`). Fails when the system refuses.
 pub fn watch() -> io::Result<()> {
     let signal = Arc::clone(SIGNAL.get_or_init(Arc::default));
     let again = Arc::new(AtomicBool::new(false));

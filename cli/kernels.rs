@@ -28,12 +28,8 @@ const NO_TRACE: u8 = 1;
 /// Exit code when a trace could not be read.
 const UNREADABLE: u8 = 2;
 
-/// Runs the command if there is one, shows the kernels, and answers with the exit code.
-///
-/// # Errors
-///
-/// When the command cannot be started, or stdout or the picture cannot be written. Traces that cannot be read are told
-/// on stderr.
+/// Runs the command if there is one, shows the kernels, and answers with the exit code. Fails when the command cannot
+/// be started, or stdout or the picture cannot be written. Traces that cannot be read are told on stderr.
 pub fn run(args: &KernelsArgs) -> Result<u8> {
     if args.command.is_empty() {
         return show(args, &inputs::expanded(&args.files)?);
@@ -97,7 +93,6 @@ fn start(args: &KernelsArgs, folder: &Path) -> Result<Result<u8, u8>> {
     }
 }
 
-/// The traces in a folder.
 fn traces(folder: &Path) -> Result<BTreeSet<PathBuf>> {
     let entries = fs::read_dir(folder).with_context(|| format!("{}: cannot read this folder", folder.display()))?;
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));

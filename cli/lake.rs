@@ -15,11 +15,8 @@ const INCOMPLETE: u8 = 1;
 /// Exit code when something could not be read or written.
 pub const FAILED: u8 = 2;
 
-/// Does it; gives the exit code.
-///
-/// # Errors
-///
-/// When a trace or a file cannot be read or written, or the lake has a run and rank already.
+/// Does it; gives the exit code. Fails when a trace or a file cannot be read or written, or the lake has a run and rank
+/// already.
 pub fn run(args: &LakeArgs) -> Result<u8> {
     match &args.verb {
         Verb::Add(args) => add(args),

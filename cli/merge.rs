@@ -20,11 +20,8 @@ pub const FAILED: u8 = 2;
 /// Traces that are kept open; a process may have 1,024 open files by default.
 const OPEN: usize = 256;
 
-/// Prints the comparison; gives the exit code.
-///
-/// # Errors
-///
-/// When the traces are not of one job, a trace cannot be read, or the output may not or cannot be written.
+/// Prints the comparison; gives the exit code. Fails when the traces are not of one job, a trace cannot be read, or the
+/// output may not or cannot be written.
 pub fn run(args: &MergeArgs) -> Result<u8> {
     let paths = inputs::expanded(&args.traces)?;
     let shape = TargetFormat::Perfetto.shape();

@@ -22,7 +22,6 @@ use crate::{inputs, interrupt, message, progress};
 /// Where a page goes.
 #[derive(Clone, Debug, Default)]
 pub struct Target {
-    /// The file.
     pub path: PathBuf,
     /// Whether a file that exists is replaced.
     pub force: bool,
@@ -31,11 +30,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// The file in the cache for a page about these traces, which replaces that of an earlier call.
-    ///
-    /// # Errors
-    ///
-    /// When there is no folder for it.
+    /// The file in the cache for a page about these traces, which replaces that of an earlier call. Fails when there is
+    /// no folder for it.
     pub fn cached(traces: &[PathBuf]) -> Result<Self> {
         let names: Vec<String> = traces.iter().map(|trace| stem(trace)).collect();
         Ok(Self { path: folder()?.join(format!("{}.html", names.join("-"))), force: true, open: true })
@@ -53,11 +49,7 @@ impl Target {
     }
 }
 
-/// Writes the page of one trace.
-///
-/// # Errors
-///
-/// When the trace cannot be read or the page may not or cannot be written.
+/// Writes the page of one trace. Fails when the trace cannot be read or the page may not or cannot be written.
 pub fn report(trace: &Path, pid: Option<u32>, options: &Options, target: &Target) -> Result<Outcome> {
     let to = Destination::new(&target.path, Shape::Stream, target.force, &[trace.to_owned()])?;
     let trace = inputs::open(trace, pid)?;
@@ -79,11 +71,8 @@ pub fn report(trace: &Path, pid: Option<u32>, options: &Options, target: &Target
     Ok(outcome)
 }
 
-/// Writes the page of a comparison; `inputs` are the files that it is about.
-///
-/// # Errors
-///
-/// When the page may not or cannot be written.
+/// Writes the page of a comparison; `inputs` are the files that it is about. Fails when the page may not or cannot be
+/// written.
 pub fn diff(
     diff: &Diff,
     a: (&Report, &str),
@@ -99,11 +88,8 @@ pub fn diff(
     target.tell(is_named)
 }
 
-/// Writes the page of the ranks of a job, whose traces are `files`, in the order of `compared`.
-///
-/// # Errors
-///
-/// When a trace cannot be read or the page may not or cannot be written.
+/// Writes the page of the ranks of a job, whose traces are `files`, in the order of `compared`. Fails when a trace
+/// cannot be read or the page may not or cannot be written.
 pub fn ranks(
     compared: &RanksReport,
     files: &[&TraceFile],

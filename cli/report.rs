@@ -49,12 +49,8 @@ fn kept(args: &ReportArgs, input: &Input) -> Option<String> {
     Some(text.lines().flat_map(|line| [printable(line), "\n".into()]).collect())
 }
 
-/// Prints the reports and answers with the exit code: that of the worst file.
-///
-/// # Errors
-///
-/// When stdout cannot be written, or a folder has no traces. Files that cannot be read are told on stderr, and the
-/// others are printed.
+/// Prints the reports and answers with the exit code: that of the worst file. Fails when stdout cannot be written, or a
+/// folder has no traces. Files that cannot be read are told on stderr, and the others are printed.
 pub fn run(args: &ReportArgs) -> Result<u8> {
     if let Some(words) = &args.explain {
         return explain::run(&words.join(" "));

@@ -10,11 +10,8 @@ use gpuwhy_trace::format::compact::{self, Form, Sizes};
 
 use crate::{inputs, progress};
 
-/// Prints the sizes of each trace, as the program wrote it and recompressed.
-///
-/// # Errors
-///
-/// When a trace cannot be read or is damaged, or stdout cannot be written.
+/// Prints the sizes of each trace, as the program wrote it and recompressed. Fails when a trace cannot be read or is
+/// damaged, or stdout cannot be written.
 pub fn print(traces: &[PathBuf], pid: Option<u32>) -> Result<()> {
     for trace in traces {
         let trace = inputs::open(trace, pid)?;

@@ -34,11 +34,8 @@ pub fn style() -> Style {
     Style { width: columns().map_or(usual.width, usize::from), color: Term::stdout().is_term() && !no_color }
 }
 
-/// A line of JSON, in which no name can control the terminal that it is printed on.
-///
-/// # Errors
-///
-/// When `document` cannot be JSON.
+/// A line of JSON, in which no name can control the terminal that it is printed on. Fails when `document` cannot be
+/// JSON.
 pub fn json(document: &impl Serialize) -> Result<String> {
     Ok(printable_json(&serde_json::to_string(document)?).into_owned() + "\n")
 }

@@ -24,10 +24,7 @@ pub struct ManualArgs {
 }
 
 /// Writes `man1/gpuwhy.1`, a page for each verb, and `completions/gpuwhy.bash`, `_gpuwhy` (zsh) and `gpuwhy.fish`.
-///
-/// # Errors
-///
-/// When a file cannot be written.
+/// Fails when a file cannot be written.
 pub fn write(args: &ManualArgs) -> Result<u8> {
     let failed = || format!("cannot write to {}", args.folder.display());
     let pages = args.folder.join("man1");

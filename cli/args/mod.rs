@@ -121,11 +121,8 @@ pub enum Command {
     Probe(ProbeArgs),
 }
 
-/// What the command line says.
-///
-/// # Errors
-///
-/// When it is not understood; also when it asks for help or the version, which clap prints as errors.
+/// What the command line says. Fails when it is not understood; also when it asks for help or the version, which clap
+/// prints as errors.
 pub fn parsed() -> Result<Cli, clap::Error> {
     let texts = |command: clap::Command| match command.get_after_help().map(ToString::to_string) {
         Some(text) => command.after_help(prose::unwrapped(&text)),

@@ -28,11 +28,7 @@ pub struct ComparisonPageArgs {
 }
 
 impl ComparisonPageArgs {
-    /// Where a page about these traces goes, if one is wanted.
-    ///
-    /// # Errors
-    ///
-    /// When there is no place for it.
+    /// Where a page about these traces goes, if one is wanted. Fails when there is no place for it.
     pub fn target(&self, traces: &[PathBuf]) -> Result<Option<Target>> {
         target(self.html.as_deref(), self.open, self.force, traces)
     }
@@ -91,11 +87,7 @@ fn size(text: &str) -> Result<u64, String> {
 }
 
 impl PageArgs {
-    /// Where a page about these traces goes, if one is wanted.
-    ///
-    /// # Errors
-    ///
-    /// When there is no place for it.
+    /// Where a page about these traces goes, if one is wanted. Fails when there is no place for it.
     pub fn target(&self, traces: &[PathBuf]) -> Result<Option<Target>> {
         target(self.html.as_deref(), self.open, self.force, traces)
     }

@@ -17,11 +17,7 @@ const ANSWERS: usize = 10_000;
 const ANSWER: usize = 400;
 
 /// Sends `command` to all processes; on other hosts `gpuwhy` with `arguments` does. Every answer is a line that begins
-/// with the process, or with the host.
-///
-/// # Errors
-///
-/// When commands and hosts do not fit together, or stdout cannot be written.
+/// with the process, or with the host. Fails when commands and hosts do not fit together, or stdout cannot be written.
 pub(super) fn tell(command: &str, arguments: &[&str], via: &[String], hosts: &[String]) -> Result<u8> {
     let launchers = Launcher::all(via, hosts)?;
     let answers = if launchers.is_empty() { here(command) } else { elsewhere(&launchers, arguments) };

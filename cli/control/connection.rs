@@ -65,7 +65,6 @@ impl Connection {
         Ok(Some(connection))
     }
 
-    /// Sends a line.
     pub fn send(&mut self, line: &str) -> io::Result<()> {
         self.stream.write_all(format!("{line}\n").as_bytes())
     }

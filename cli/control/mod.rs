@@ -23,11 +23,7 @@ pub const NO_ANSWER: u8 = 1;
 /// The command of the protocol that begins a capture at a step, before its numbers.
 const AT_STEP: &str = "start-at-step";
 
-/// Starts a capture, and answers with the exit code.
-///
-/// # Errors
-///
-/// When a process does not answer, or stdout cannot be written.
+/// Starts a capture, and answers with the exit code. Fails when a process does not answer, or stdout cannot be written.
 pub fn start(args: &StartArgs) -> Result<u8> {
     let Some(first) = args.at_step.map(|step| step.to_string()) else { return run(&args.whom, "start", &["start"]) };
     let mut command = format!("{AT_STEP} {first}");
@@ -40,11 +36,7 @@ pub fn start(args: &StartArgs) -> Result<u8> {
     run(&args.whom, &command, &arguments)
 }
 
-/// Stops a capture, and answers with the exit code.
-///
-/// # Errors
-///
-/// When a process does not answer, or stdout cannot be written.
+/// Stops a capture, and answers with the exit code. Fails when a process does not answer, or stdout cannot be written.
 pub fn stop(args: &StopArgs) -> Result<u8> {
     match args.release {
         true => run(&args.whom, "release", &["stop", "--release"]),
@@ -67,7 +59,6 @@ fn processes() -> Vec<(Process, PathBuf)> {
     found
 }
 
-/// The socket of a process.
 fn socket(process: Process) -> Result<PathBuf> {
     match processes().into_iter().find(|(found, _)| *found == process) {
         Some((_, socket)) => Ok(socket),
@@ -80,11 +71,8 @@ pub fn nobody(process: Process) -> anyhow::Error {
     anyhow!("no process {process} of this user runs with gpuwhy; `gpuwhy top` lists those that do")
 }
 
-/// Sends a command of the protocol to a process, and prints its answer in words.
-///
-/// # Errors
-///
-/// When the process does not answer, or stdout cannot be written.
+/// Sends a command of the protocol to a process, and prints its answer in words. Fails when the process does not
+/// answer, or stdout cannot be written.
 pub fn tell(process: Process, command: &str) -> Result<u8> {
     let answer = answered(process, &socket(process)?, command)?;
     writeln!(io::stdout(), "{}", answer.text)?;
@@ -98,11 +86,7 @@ struct Answer {
     refused: bool,
 }
 
-/// Sends a command of the protocol to a process, and gives its answer in words.
-///
-/// # Errors
-///
-/// When the process does not answer.
+/// Sends a command of the protocol to a process, and gives its answer in words. Fails when the process does not answer.
 pub fn told(process: Process, socket: &Path, command: &str) -> Result<String> {
     answered(process, socket, command).map(|answer| answer.text)
 }

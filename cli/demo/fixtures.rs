@@ -18,17 +18,13 @@ const SUFFIXES: [&str; 2] = [".cupti.zst", ".cupti"];
 pub struct Fixture {
     /// File name without its suffix.
     pub name: String,
-    /// The file.
     pub path: PathBuf,
     /// What the recorded program did; empty when the index does not say.
     pub description: String,
 }
 
-/// The recordings in `from`, or in the first of the usual folders that has any.
-///
-/// # Errors
-///
-/// When no folder has one: names the folders.
+/// The recordings in `from`, or in the first of the usual folders that has any. Fails when no folder has one: names the
+/// folders.
 pub fn find(from: Option<&Path>) -> Result<Vec<Fixture>> {
     let folders = from.map_or_else(folders, |folder| vec![folder.to_owned()]);
     for folder in &folders {

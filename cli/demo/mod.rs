@@ -36,12 +36,9 @@ const DEFAULT_COUNT: usize = 2;
 const HOST: &str = "gpuwhy-replay-host";
 const REPLAY_LIBRARY: &str = "libcupti_replay.so";
 
-/// Plays the chosen recordings one after another and answers with the exit code.
-///
-/// # Errors
-///
-/// When there are no recordings, the libraries are neither there nor can be built, or a recording fails. For an unknown
-/// name the exit code is [`UNKNOWN`].
+/// Plays the chosen recordings one after another and answers with the exit code. Fails when there are no recordings,
+/// the libraries are neither there nor can be built, or a recording fails. For an unknown name the exit code is
+/// [`UNKNOWN`].
 pub fn run(args: &DemoArgs) -> Result<u8> {
     let all = fixtures::find(args.from.as_deref())?;
     if args.list {

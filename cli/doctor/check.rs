@@ -34,7 +34,6 @@ impl Status {
 pub struct Check {
     /// What was looked at; stable, for scripts.
     pub name: &'static str,
-    /// How it ended.
     pub status: Status,
     /// What was found and what it means.
     pub finding: String,

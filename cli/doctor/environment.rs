@@ -11,7 +11,6 @@ use std::process::{Command, Stdio};
 use super::check::Check;
 use crate::{install_paths, run};
 
-/// Adds the checks.
 pub fn check(checks: &mut Vec<Check>) {
     let library = install_paths::library();
     checks.push(match &library {

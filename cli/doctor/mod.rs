@@ -31,12 +31,8 @@ struct Answer<'a> {
     checks: &'a [Check],
 }
 
-/// Runs all checks, prints them, and answers with the exit code.
-///
-/// # Errors
-///
-/// When the answer cannot be written to stdout, or a calibration fails. A check never fails the program: its failure is
-/// its result.
+/// Runs all checks, prints them, and answers with the exit code. Fails when the answer cannot be written to stdout, or
+/// a calibration fails. A check never fails the program: its failure is its result.
 pub fn run(args: &DoctorArgs) -> Result<u8> {
     if args.calibrate {
         return calibrate::run(args.cupti.as_deref(), args.json);

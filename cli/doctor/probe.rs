@@ -42,11 +42,8 @@ impl ResourceHandler for Ignore {
     fn context_created() {}
 }
 
-/// The child: loads the library, asks its version, takes the subscriber slot and gives it back.
-///
-/// # Errors
-///
-/// When stdout is gone.
+/// The child: loads the library, asks its version, takes the subscriber slot and gives it back. Fails when stdout is
+/// gone.
 pub fn run(libcupti: PathBuf) -> Result<u8> {
     let mut stdout = io::stdout();
     let mut say = |step: &str, value: &str| -> io::Result<()> {
@@ -143,11 +140,7 @@ pub struct Outcome {
     pub error: Option<String>,
 }
 
-/// The parent: probes `libcupti` in a child process.
-///
-/// # Errors
-///
-/// When the child cannot be started.
+/// The parent: probes `libcupti` in a child process. Fails when the child cannot be started.
 pub fn probe(libcupti: &Path) -> Result<Outcome> {
     let program = env::current_exe().context("cannot find this program")?;
     let mut child = Command::new(&program)

@@ -12,7 +12,6 @@ use profiler_core::whatif::ScenarioKind;
 
 use crate::nearest::edits;
 
-/// The glossary.
 pub const FILE: &str = "docs/guide/glossary.md";
 const GLOSSARY: &str = include_str!("../../docs/guide/glossary.md");
 

@@ -18,11 +18,7 @@ use entries::{Entries, Entry, FILE};
 const UNKNOWN: u8 = 2;
 
 /// Prints the explanation of a word, or of several that are one term, or lists all words where there is none; answers
-/// with the exit code.
-///
-/// # Errors
-///
-/// When stdout cannot be written.
+/// with the exit code. Fails when stdout cannot be written.
 pub fn run(word: &str) -> Result<u8> {
     let entries = Entries::read();
     let text = if word.is_empty() {

@@ -68,7 +68,6 @@ const BUILD_INFO: Family = gauge("build_info", "1; the version of the exporter."
 const START_TIME: Family =
     gauge("exporter_start_time_seconds", "When the exporter was started, seconds since the Unix epoch.");
 
-/// All of them.
 #[cfg(test)]
 pub const FAMILIES: [&Family; 26] = [
     &DEVICE_SECONDS,

@@ -57,11 +57,8 @@ impl Exporter {
     }
 }
 
-/// Does it until it is interrupted, and answers with the exit code.
-///
-/// # Errors
-///
-/// When the address cannot be had, or the file not be written at the start.
+/// Does it until it is interrupted, and answers with the exit code. Fails when the address cannot be had, or the file
+/// not be written at the start.
 pub fn run(args: &ExporterArgs) -> Result<u8> {
     let node = Mutex::new(Node::new(!args.once));
     let exporter = Arc::new(Exporter { node, page: Mutex::default(), leaves: args.leaves });

@@ -35,7 +35,6 @@ pub enum ProcessState {
     Finished,
     /// It does not answer.
     Silent,
-    /// It has ended.
     Ended,
     /// It is gone without its last numbers: ended by a signal, crashed, or left by `_exit`, and only its parent learns
     /// which.
@@ -43,7 +42,6 @@ pub enum ProcessState {
 }
 
 impl ProcessState {
-    /// All of them.
     pub const ALL: [Self; 6] = [Self::Capturing, Self::Waiting, Self::Finished, Self::Silent, Self::Ended, Self::Lost];
 
     /// The value of the label.

@@ -9,7 +9,6 @@ use gpuwhy_trace::record::Loss;
 use profiler_core::attribution::leaf::{Group, LEAF_COUNT, Leaf, Leaves};
 use serde_json::Value;
 
-/// Devices of a process.
 const DEVICES: usize = 16;
 /// Letters of a label's value.
 const LABEL: usize = 64;
@@ -130,7 +129,6 @@ impl Numbers {
         (self.host.clone(), self.run_label(), self.rank)
     }
 
-    /// Its rank, or nothing.
     pub fn rank_label(&self) -> String {
         self.rank.map(|rank| rank.to_string()).unwrap_or_default()
     }

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use super::families::CONTENT_TYPE;
 
-/// Where the metrics are.
 pub const PATH: &str = "/metrics";
 /// What is at `/`, for people.
 const WELCOME: &str = "<!DOCTYPE html><title>gpuwhy exporter</title><h1>gpuwhy exporter</h1>\
@@ -46,18 +45,12 @@ struct Response {
 }
 
 impl Server {
-    /// Listens on an address.
-    ///
-    /// # Errors
-    /// When the address is not to be had.
+    /// Listens on an address. Fails when the address is not to be had.
     pub fn open(address: SocketAddr) -> io::Result<Self> {
         Ok(Self { listener: TcpListener::bind(address)? })
     }
 
-    /// Where it listens: with port 0 the system has chosen one.
-    ///
-    /// # Errors
-    /// When the system does not say.
+    /// Where it listens: with port 0 the system has chosen one. Fails when the system does not say.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }

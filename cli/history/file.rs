@@ -15,11 +15,7 @@ use gpuwhy_inject::config;
 use gpuwhy_report::history::{self, LARGEST_FILE, PUT_ASIDE_FROM, Run};
 use tracing::info;
 
-/// Where the history of this machine is.
-///
-/// # Errors
-///
-/// When it is switched off, or there is no place for it.
+/// Where the history of this machine is. Fails when it is switched off, or there is no place for it.
 pub fn path() -> Result<PathBuf> {
     match env::var_os(config::HISTORY).filter(|value| !value.is_empty()) {
         Some(value) if value.to_str().is_some_and(|text| config::expected(config::HISTORY, text).is_none()) => {
@@ -95,11 +91,7 @@ fn opened(path: &Path) -> io::Result<fs::File> {
     OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)
 }
 
-/// Adds a line, which ends with a line break.
-///
-/// # Errors
-///
-/// When it cannot be written.
+/// Adds a line, which ends with a line break. Fails when it cannot be written.
 pub fn append(path: &Path, line: &str) -> Result<()> {
     prepare(path)?;
     let failed = || format!("cannot write {}", path.display());
@@ -113,11 +105,8 @@ pub fn append(path: &Path, line: &str) -> Result<()> {
     file.write_all(format!("{start}{line}").as_bytes()).with_context(failed)
 }
 
-/// The runs, oldest first, each once, and what is wrong with lines that are passed over.
-///
-/// # Errors
-///
-/// When there is no file, or it cannot be read.
+/// The runs, oldest first, each once, and what is wrong with lines that are passed over. Fails when there is no file,
+/// or it cannot be read.
 pub fn read(path: &Path) -> Result<(Vec<Run>, Vec<String>)> {
     let (mut runs, mut bad) = (BTreeMap::new(), Vec::new());
     let mut found = false;

@@ -25,11 +25,8 @@ const SLOWER: u8 = 1;
 /// Version of the JSON.
 const SCHEMA: u32 = 2;
 
-/// Prints the history of programs, whose name has `program` in it, and answers with the exit code.
-///
-/// # Errors
-///
-/// When there is no history, it cannot be read, or stdout cannot be written.
+/// Prints the history of programs, whose name has `program` in it, and answers with the exit code. Fails when there is
+/// no history, it cannot be read, or stdout cannot be written.
 pub fn run(program: Option<&str>, args: &HistoryArgs, json: bool) -> Result<u8> {
     let path = file::path()?;
     let (runs, bad) = file::read(&path)?;

@@ -18,11 +18,8 @@ use crate::args::query::{Engine, OfRecipes, QueryArgs};
 use crate::{inputs, message, progress};
 
 /// Prints the answer of a query, which `recipe` names unless it is the user's, and answers whether no trace lacks
-/// anything.
-///
-/// # Errors
-///
-/// When a trace or the lake cannot be read, the engine is not there or fails, or stdout cannot be written.
+/// anything. Fails when a trace or the lake cannot be read, the engine is not there or fails, or stdout cannot be
+/// written.
 pub fn run(args: &QueryArgs, recipe: Option<&str>, query: &Query, paths: &[PathBuf]) -> Result<bool> {
     let options = args.options();
     let OfRecipes { engine, program, server } = &args.of_recipes;

@@ -39,18 +39,13 @@ const SUGGESTED: usize = 3;
 pub enum Choice {
     /// Reports and rules, in their order.
     Reports(Vec<NamedQuery>),
-    /// A recipe.
     Recipe(NamedQuery),
     /// A query by the user.
     Sql(String),
 }
 
 impl Choice {
-    /// What is asked, and of which files.
-    ///
-    /// # Errors
-    ///
-    /// When there is no such query or parameter, or an option is not for it.
+    /// What is asked, and of which files. Fails when there is no such query or parameter, or an option is not for it.
     pub fn of(args: &QueryArgs) -> Result<(Self, Vec<PathBuf>)> {
         let (text, paths) = divided(args)?;
         let choice = if is_sql(&text) {
@@ -195,11 +190,7 @@ fn near(word: &str) -> Vec<&'static str> {
     near.into_iter().map(|(_, name)| name).take(SUGGESTED).collect()
 }
 
-/// All named queries by kind, or the chosen ones with their parameters.
-///
-/// # Errors
-///
-/// When there is no such query.
+/// All named queries by kind, or the chosen ones with their parameters. Fails when there is no such query.
 pub fn listed(args: &QueryArgs) -> Result<String> {
     let mut text = String::new();
     if args.query.is_some() {

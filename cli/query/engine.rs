@@ -20,9 +20,7 @@ use crate::interrupt;
 /// A question to another program.
 #[derive(Debug)]
 pub struct Question<'a> {
-    /// The SQL.
     pub sql: &'a str,
-    /// The tables that it reads.
     pub tables: &'a [Table],
     /// The program, unless it is to be found.
     pub program: Option<&'a Path>,
@@ -38,11 +36,7 @@ const SHOWN_LINES: usize = 12;
 const POLL: Duration = Duration::from_millis(20);
 
 impl Question<'_> {
-    /// Asks DuckDB about a lake.
-    ///
-    /// # Errors
-    ///
-    /// When there is no DuckDB, or it fails.
+    /// Asks DuckDB about a lake. Fails when there is no DuckDB, or it fails.
     pub fn duckdb(&self, lake: &Lake) -> Result<Vec<Map<String, Value>>> {
         let views = named::duckdb(lake, self.tables)?;
         let program = match self.program {
@@ -60,11 +54,7 @@ impl Question<'_> {
         rows(command, &format!("{views}{};\n", self.sql), "is this the command of DuckDB?")
     }
 
-    /// Asks Spark about a lake.
-    ///
-    /// # Errors
-    ///
-    /// When there is no pyspark, or Spark fails.
+    /// Asks Spark about a lake. Fails when there is no pyspark, or Spark fails.
     pub fn spark(&self, lake: &Lake) -> Result<Vec<Map<String, Value>>> {
         let mut tables = Vec::new();
         for &table in self.tables {

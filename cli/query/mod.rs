@@ -22,12 +22,8 @@ const INCOMPLETE: u8 = 1;
 /// Exit code when there is no answer.
 pub const FAILED: u8 = 2;
 
-/// Prints the answer; gives the exit code.
-///
-/// # Errors
-///
-/// When there is no such query or parameter, an option is not for it, a trace or lake cannot be read, the engine is not
-/// there or fails, or stdout cannot be written.
+/// Prints the answer; gives the exit code. Fails when there is no such query or parameter, an option is not for it, a
+/// trace or lake cannot be read, the engine is not there or fails, or stdout cannot be written.
 pub fn run(args: &QueryArgs) -> Result<u8> {
     if args.tables || args.list {
         let text = if args.tables { query::described() } else { choice::listed(args)? };

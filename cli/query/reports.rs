@@ -15,10 +15,7 @@ use crate::args::query::QueryArgs;
 use crate::{inputs, message, progress};
 
 /// Prints the reports, and answers whether nothing is missing. What is missing is told on stderr, each thing once.
-///
-/// # Errors
-///
-/// When a trace cannot be read or has no such range, or stdout cannot be written.
+/// Fails when a trace cannot be read or has no such range, or stdout cannot be written.
 pub fn run(args: &QueryArgs, reports: &[NamedQuery], paths: &[PathBuf]) -> Result<bool> {
     if paths.is_empty() {
         bail!("{}: name traces, or folders of traces", reports[0].name);

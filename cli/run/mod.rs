@@ -37,12 +37,9 @@ pub const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
 /// The variable from which NCCL takes its profiler plugin.
 pub const NCCL_PLUGIN: &str = config::NCCL_PLUGIN;
 
-/// Becomes the command. Returns only when that failed or was refused, with the exit code to leave with.
-///
-/// # Errors
-///
-/// When `libprof.so` is not found, when another tool is to be injected already or will be, or when a path cannot be
-/// made absolute.
+/// Becomes the command. Returns only when that failed or was refused, with the exit code to leave with. Fails when
+/// `libprof.so` is not found, when another tool is to be injected already or will be, or when a path cannot be made
+/// absolute.
 pub fn run(args: &RunArgs) -> Result<u8> {
     let mut command = match prepare(args, &[])? {
         Ok(command) => command,
@@ -56,7 +53,6 @@ pub fn run(args: &RunArgs) -> Result<u8> {
 /// are refused.
 ///
 /// # Errors
-///
 /// As [`run`].
 pub fn prepare(args: &RunArgs, more: &[(&'static str, String)]) -> Result<Result<Command, u8>> {
     let Some((program, arguments)) = args.command.split_first() else {

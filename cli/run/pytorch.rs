@@ -20,10 +20,8 @@ const SITECUSTOMIZE: &str = include_str!("sitecustomize.py");
 /// Folders of other runs with the same process id that are stepped over; each is one that could not be removed.
 const ATTEMPTS: usize = 100;
 
-/// Unpacks the file for one of its modes, and gives the `PYTHONPATH` that has it imported.
-///
-/// # Errors
-/// When no folder for temporary files can be written to.
+/// Unpacks the file for one of its modes, and gives the `PYTHONPATH` that has it imported. Fails when no folder for
+/// temporary files can be written to.
 pub fn python_path(mode: &str) -> Result<OsString> {
     let folder = create_folder(&env::temp_dir()).context("cannot unpack the Python part of --pytorch")?;
     let file = folder.join("sitecustomize.py");

@@ -12,7 +12,6 @@ use serde_json::Value;
 const TEXT: usize = 600;
 /// Rows of a list.
 const ROWS: usize = 64;
-/// Number of causes.
 pub const CAUSES: usize = Group::ALL.len();
 
 /// What every answer says.
@@ -82,7 +81,6 @@ pub struct Steps {
     pub newest_ns: Vec<u64>,
 }
 
-/// A device of a process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Device {
     pub id: u64,
@@ -109,7 +107,6 @@ pub struct Row {
     pub total_ns: u64,
 }
 
-/// An answer of a process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
     pub status: Status,

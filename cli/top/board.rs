@@ -17,7 +17,6 @@ const SCROLL: usize = 10;
 /// What a source tells.
 #[derive(Debug)]
 pub enum Update {
-    /// A process has answered.
     Answer(Key, Box<Answer>),
     /// A process does not answer, and why.
     Silent(Key, String),
@@ -59,7 +58,7 @@ pub struct Overlay {
 }
 
 /// See the [module](self).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Board {
     /// What is looked at, in the title.
     pub source: String,
@@ -105,21 +104,7 @@ records and range events that were dropped. `gpuwhy report --explain WORD` expla
 impl Board {
     /// With nothing yet.
     pub fn new(source: String, playback: bool) -> Self {
-        Self {
-            source,
-            playback,
-            played: None,
-            processes: BTreeMap::new(),
-            selected: None,
-            table: Table::Kernels,
-            device: 0,
-            filter: String::new(),
-            filtering: false,
-            paused: false,
-            overlay: None,
-            message: None,
-            unreachable: BTreeMap::new(),
-        }
+        Self { source, playback, ..Self::default() }
     }
 
     /// Takes what a source tells.
@@ -201,7 +186,6 @@ impl Board {
         self.processes.is_empty()
     }
 
-    /// The chosen process.
     pub fn chosen(&self) -> Option<&Process> {
         self.visible().into_iter().find(|process| Some(&process.key) == self.selected.as_ref())
     }
@@ -217,7 +201,6 @@ impl Board {
         self.unreachable.iter().map(|(host, why)| (host.as_str(), why.as_str()))
     }
 
-    /// Takes a key.
     pub fn key(&mut self, key: KeyEvent) -> Option<Action> {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return (key.code == KeyCode::Char('c')).then_some(Action::Quit);

@@ -37,11 +37,8 @@ pub const FAILED: u8 = 1;
 /// Width of the table where standard output is no terminal.
 const WIDTH: usize = 120;
 
-/// Shows it, and answers with the exit code.
-///
-/// # Errors
-///
-/// When a trace cannot be read, options do not fit together, or the output cannot be written.
+/// Shows it, and answers with the exit code. Fails when a trace cannot be read, options do not fit together, or the
+/// output cannot be written.
 pub fn run(args: &TopArgs) -> Result<u8> {
     let launchers = Launcher::all(&args.via, &args.hosts)?;
     if let Some(trace) = args.trace() {

@@ -37,11 +37,7 @@ pub struct Steering {
     pub stopped: Arc<AtomicBool>,
 }
 
-/// Plays a trace to its end.
-///
-/// # Errors
-///
-/// When the file cannot be read.
+/// Plays a trace to its end. Fails when the file cannot be read.
 pub fn play(trace: &Path, speed: f64, interval: Duration, events: Sender<Event>, steering: &Steering) -> Result<()> {
     let file = TraceFile::open(trace)?;
     let run = length(&file)?;
@@ -70,11 +66,7 @@ pub fn play(trace: &Path, speed: f64, interval: Duration, events: Sender<Event>,
     }
 }
 
-/// What a trace says at its end, as [`play`] tells it last.
-///
-/// # Errors
-///
-/// When the file cannot be read.
+/// What a trace says at its end, as [`play`] tells it last. Fails when the file cannot be read.
 pub fn end(trace: &Path) -> Result<Event> {
     let report = TraceFile::open(trace)?.report(None, &mut |_, _| interrupt::state())?;
     let (key, line) = line(trace, &report, "finished");

@@ -31,7 +31,6 @@ impl fmt::Display for Key {
 /// Whether a process can still be talked to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Presence {
-    /// It answers.
     #[default]
     Here,
     /// It does not answer, and why that may be.
@@ -41,8 +40,9 @@ pub enum Presence {
 }
 
 /// The tables of the last minute.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Table {
+    #[default]
     Kernels,
     Lines,
     Ranges,
@@ -67,7 +67,6 @@ struct Totals {
     tables: [Vec<Row>; 3],
 }
 
-/// One process.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
     pub key: Key,
@@ -84,7 +83,6 @@ impl Process {
         Self { key, ..Self::default() }
     }
 
-    /// Takes an answer.
     pub fn take(&mut self, answer: Answer) {
         self.presence = Presence::Here;
         self.status = answer.status;

@@ -36,11 +36,7 @@ pub struct Launcher {
 
 impl Launcher {
     /// What `--via` and `--host` name: one launcher for each host, or for each command that names its host itself.
-    /// Words are separated by blanks; no shell reads them.
-    ///
-    /// # Errors
-    ///
-    /// When commands and hosts do not fit together.
+    /// Words are separated by blanks; no shell reads them. Fails when commands and hosts do not fit together.
     pub fn all(via: &[String], hosts: &[String]) -> Result<Vec<Self>> {
         let mut launchers = Vec::new();
         let ssh = [format!("ssh -o BatchMode=yes {PLACE}")];

@@ -119,11 +119,7 @@ impl Drop for Screen {
     }
 }
 
-/// Shows the board until it is left. `act` does what keys ask for.
-///
-/// # Errors
-///
-/// When the terminal cannot be read or written.
+/// Shows the board until it is left. `act` does what keys ask for. Fails when the terminal cannot be read or written.
 pub fn show(board: &mut Board, events: &Receiver<Event>, mut act: impl FnMut(Action)) -> Result<()> {
     interrupt::watch()?;
     let mut screen = Screen::new().context("this terminal cannot be used; try --once")?;

@@ -4,7 +4,7 @@
 //! lacks a function, the method answers [`CuptiResult::API_NOT_IMPLEMENTED`]. `cuptiFinalize` is left out on
 //! purpose: after it CUPTI is not reliably usable, and it has broken programs with CUDA graphs.
 
-use crate::abi::{self, Attribute, CuptiResult, Domain, Kind, ThreadIdType};
+use crate::abi::{self, CuptiResult, Domain, Kind, ThreadIdType};
 use crate::search::FoundBy;
 use crate::symbols::Symbols;
 use libloading::os::unix::Library;
@@ -153,29 +153,6 @@ impl Cupti {
     pub fn set_thread_id_type(&self, kind: ThreadIdType) -> Result<(), Error> {
         // SAFETY: takes a number.
         check("cuptiSetThreadIdType", unsafe { (self.symbols.set_thread_id_type)(kind) })
-    }
-
-    /// Sets an attribute whose C type is `size_t` or `uint64_t`.
-    ///
-    /// # Errors
-    /// [`CuptiResult::PARAMETER_SIZE_NOT_SUFFICIENT`] for an attribute of another width, and others.
-    pub fn set_attribute_usize(&self, attribute: Attribute, value: usize) -> Result<(), Error> {
-        self.set_attribute(attribute, value)
-    }
-
-    /// Sets an attribute whose C type is `uint8_t`: the switches.
-    ///
-    /// # Errors
-    /// [`CuptiResult::INVALID_PARAMETER`] when the library does not know the attribute, and others.
-    pub fn set_attribute_u8(&self, attribute: Attribute, value: u8) -> Result<(), Error> {
-        self.set_attribute(attribute, value)
-    }
-
-    fn set_attribute<T>(&self, attribute: Attribute, mut value: T) -> Result<(), Error> {
-        let mut size = size_of::<T>();
-        // SAFETY: both pointers are to live locals, and `size` says how many bytes of `value` may be read.
-        let code = unsafe { (self.symbols.set_attribute)(attribute, &raw mut size, (&raw mut value).cast()) };
-        check("cuptiActivitySetAttribute", code)
     }
 
     /// Has buffers handed over whose records are all complete; with `forced` also those with running kernels,

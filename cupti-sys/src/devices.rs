@@ -71,25 +71,19 @@ impl DeviceLink {
 
 /// Numbers of `CUdevice_attribute`.
 pub mod attribute {
-    /// `CLOCK_RATE`, kHz
+    #![expect(
+        missing_docs,
+        reason = "each is CU_DEVICE_ATTRIBUTE_... of its name: rates in kHz, widths in bits, memory in bytes"
+    )]
     pub const CLOCK_RATE: i32 = 13;
-    /// `MULTIPROCESSOR_COUNT`
     pub const MULTIPROCESSOR_COUNT: i32 = 16;
-    /// `MEMORY_CLOCK_RATE`, kHz
     pub const MEMORY_CLOCK_RATE: i32 = 36;
-    /// `GLOBAL_MEMORY_BUS_WIDTH`, bits
     pub const GLOBAL_MEMORY_BUS_WIDTH: i32 = 37;
-    /// `MAX_THREADS_PER_MULTIPROCESSOR`
     pub const MAX_THREADS_PER_MULTIPROCESSOR: i32 = 39;
-    /// `COMPUTE_CAPABILITY_MAJOR`
     pub const COMPUTE_CAPABILITY_MAJOR: i32 = 75;
-    /// `COMPUTE_CAPABILITY_MINOR`
     pub const COMPUTE_CAPABILITY_MINOR: i32 = 76;
-    /// `MAX_SHARED_MEMORY_PER_MULTIPROCESSOR`, bytes
     pub const MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: i32 = 81;
-    /// `MAX_REGISTERS_PER_MULTIPROCESSOR`
     pub const MAX_REGISTERS_PER_MULTIPROCESSOR: i32 = 82;
-    /// `MAX_BLOCKS_PER_MULTIPROCESSOR`
     pub const MAX_BLOCKS_PER_MULTIPROCESSOR: i32 = 106;
 }
 

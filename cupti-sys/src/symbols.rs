@@ -64,7 +64,6 @@ symbols! {
         flush_period: Flush = "cuptiActivityFlushPeriod";
         next_record: GetNextRecord = "cuptiActivityGetNextRecord";
         dropped_records: GetNumDroppedRecords = "cuptiActivityGetNumDroppedRecords";
-        set_attribute: SetAttribute = "cuptiActivitySetAttribute";
         set_thread_id_type: SetThreadIdType = "cuptiSetThreadIdType";
     }
     optional {

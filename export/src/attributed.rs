@@ -14,19 +14,13 @@ use crate::error::ExportError;
 use gpuwhy_import::{Passed, Progress, TraceFile};
 
 /// Reads `trace` once and makes the report that `gpuwhy report` makes: of the newest capture, when there are several.
-///
-/// # Errors
-///
-/// When the trace cannot be read at all.
+/// Fails when the trace cannot be read at all.
 pub fn attributed(trace: &TraceFile, progress: &mut Progress<'_>) -> Result<(Report, Passed), ExportError> {
     read(trace, progress, &mut |_| {}, Wanted::default())
 }
 
-/// As [`attributed`], with all steps of the devices: the report has the newest ones.
-///
-/// # Errors
-///
-/// When the trace cannot be read at all, or the temporary file for the steps cannot be written.
+/// As [`attributed`], with all steps of the devices: the report has the newest ones. Fails when the trace cannot be
+/// read at all, or the temporary file for the steps cannot be written.
 pub fn attributed_with_steps(
     trace: &TraceFile,
     progress: &mut Progress<'_>,
@@ -74,11 +68,8 @@ struct Wanted {
     steps: bool,
 }
 
-/// As [`attributed`], with `beside` taking the records and what devices did.
-///
-/// # Errors
-///
-/// When the trace cannot be read at all.
+/// As [`attributed`], with `beside` taking the records and what devices did. Fails when the trace cannot be read at
+/// all.
 pub fn attributed_beside(
     trace: &TraceFile,
     progress: &mut Progress<'_>,

@@ -14,61 +14,55 @@ pub enum Counter {
     Gauge(Gauge),
 }
 
-/// A gauge that a reading has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Gauge {
-    /// Power of the board, watts.
-    Power,
-    /// Temperature of the chip, degrees Celsius.
-    Temperature,
-    /// Clock of the multiprocessors, MHz.
-    Clock,
-    /// Clock of the memory, MHz.
-    MemoryClock,
-    /// Device memory in use by all processes, bytes.
-    MemoryUsed,
-    /// Why clocks are lowered: bits of `nvmlClocksEventReasons`.
-    Reasons,
-    /// Received over PCI Express, bytes a second.
-    PcieReceived,
-    /// Sent over PCI Express, bytes a second.
-    PcieSent,
-    /// Received over NVLink, bytes a second.
-    NvlinkReceived,
-    /// Sent over NVLink, bytes a second.
-    NvlinkSent,
+/// Defines the gauges. A row is: variant, name for people, unit, what a reading says of it, what it is.
+macro_rules! gauges {
+    ($($gauge:ident = $name:literal, $unit:literal, |$reading:ident| $value:expr, $doc:literal;)*) => {
+        /// A gauge that a reading has.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Gauge {
+            $(#[doc = $doc] $gauge,)*
+        }
+
+        impl Gauge {
+            pub const ALL: &[Self] = &[$(Self::$gauge),*];
+
+            const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$gauge => $name,)*
+                }
+            }
+
+            const fn unit(self) -> &'static str {
+                match self {
+                    $(Self::$gauge => $unit,)*
+                }
+            }
+
+            /// What `reading` says: a value, or of traffic the bytes so far.
+            fn of(self, reading: &GaugeReading) -> Option<f64> {
+                match self {
+                    $(Self::$gauge => { let $reading = reading; $value })*
+                }
+            }
+        }
+    };
 }
 
-impl Gauge {
-    /// All of them.
-    pub const ALL: [Self; 10] = [
-        Self::Power,
-        Self::Temperature,
-        Self::Clock,
-        Self::MemoryClock,
-        Self::MemoryUsed,
-        Self::Reasons,
-        Self::PcieReceived,
-        Self::PcieSent,
-        Self::NvlinkReceived,
-        Self::NvlinkSent,
-    ];
-
-    /// What `reading` says: a value, or of traffic the bytes so far.
-    fn of(self, reading: &GaugeReading) -> Option<f64> {
-        match self {
-            Self::Power => reading.power_mw.map(|power| f64::from(power) / 1e3),
-            Self::Temperature => reading.temperature_c.map(f64::from),
-            Self::Clock => reading.sm_clock_mhz.map(f64::from),
-            Self::MemoryClock => reading.memory_clock_mhz.map(f64::from),
-            Self::MemoryUsed => reading.memory_used_bytes.map(|bytes| bytes as f64),
-            Self::Reasons => reading.throttle.map(|reasons| reasons as f64),
-            Self::PcieReceived => reading.pcie_received_bytes.map(|bytes| bytes as f64),
-            Self::PcieSent => reading.pcie_sent_bytes.map(|bytes| bytes as f64),
-            Self::NvlinkReceived => reading.nvlink_received_bytes.map(|bytes| bytes as f64),
-            Self::NvlinkSent => reading.nvlink_sent_bytes.map(|bytes| bytes as f64),
-        }
-    }
+gauges! {
+    Power = "power", "W", |of| of.power_mw.map(|power| f64::from(power) / 1e3), "Power of the board.";
+    Temperature = "temperature", "C", |of| of.temperature_c.map(f64::from), "Temperature of the chip.";
+    Clock = "sm_clock", "MHz", |of| of.sm_clock_mhz.map(f64::from), "Clock of the multiprocessors.";
+    MemoryClock = "memory_clock", "MHz", |of| of.memory_clock_mhz.map(f64::from), "Clock of the memory.";
+    MemoryUsed = "memory_used", "bytes", |of| of.memory_used_bytes.map(|bytes| bytes as f64),
+        "Device memory in use by all processes.";
+    Reasons = "lowered_clock_reasons", "bits", |of| of.throttle.map(|reasons| reasons as f64),
+        "Why clocks are lowered: bits of `nvmlClocksEventReasons`.";
+    PcieReceived = "pcie_received", "bytes/s", |of| of.pcie_received_bytes.map(|bytes| bytes as f64),
+        "Received over PCI Express.";
+    PcieSent = "pcie_sent", "bytes/s", |of| of.pcie_sent_bytes.map(|bytes| bytes as f64), "Sent over PCI Express.";
+    NvlinkReceived = "nvlink_received", "bytes/s", |of| of.nvlink_received_bytes.map(|bytes| bytes as f64),
+        "Received over NVLink.";
+    NvlinkSent = "nvlink_sent", "bytes/s", |of| of.nvlink_sent_bytes.map(|bytes| bytes as f64), "Sent over NVLink.";
 }
 
 impl Gauge {
@@ -82,20 +76,10 @@ impl Counter {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Metric(metric) => metric.name(),
-            Self::Gauge(Gauge::Power) => "power",
-            Self::Gauge(Gauge::Temperature) => "temperature",
-            Self::Gauge(Gauge::Clock) => "sm_clock",
-            Self::Gauge(Gauge::MemoryClock) => "memory_clock",
-            Self::Gauge(Gauge::MemoryUsed) => "memory_used",
-            Self::Gauge(Gauge::Reasons) => "lowered_clock_reasons",
-            Self::Gauge(Gauge::PcieReceived) => "pcie_received",
-            Self::Gauge(Gauge::PcieSent) => "pcie_sent",
-            Self::Gauge(Gauge::NvlinkReceived) => "nvlink_received",
-            Self::Gauge(Gauge::NvlinkSent) => "nvlink_sent",
+            Self::Gauge(gauge) => gauge.name(),
         }
     }
 
-    /// Unit of the value.
     pub const fn unit(self) -> &'static str {
         match self {
             Self::Metric(Metric::Clock) => "Hz",
@@ -104,12 +88,7 @@ impl Counter {
                 Unit::PerSecond => "bytes/s",
                 Unit::Count => "",
             },
-            Self::Gauge(Gauge::Power) => "W",
-            Self::Gauge(Gauge::Temperature) => "C",
-            Self::Gauge(Gauge::Clock | Gauge::MemoryClock) => "MHz",
-            Self::Gauge(Gauge::MemoryUsed) => "bytes",
-            Self::Gauge(Gauge::Reasons) => "bits",
-            Self::Gauge(_) => "bytes/s",
+            Self::Gauge(gauge) => gauge.unit(),
         }
     }
 
@@ -122,12 +101,9 @@ impl Counter {
     }
 }
 
-/// A value of a counter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CounterValue {
-    /// The device.
     pub device: DeviceId,
-    /// Which.
     pub counter: Counter,
     /// From when on it holds.
     pub begin: Timestamp,
@@ -178,7 +154,7 @@ impl CounterValues {
                     }
                     Some(CounterValue { device, counter: Counter::Gauge(gauge), begin, end, value })
                 };
-                Gauge::ALL.into_iter().filter_map(value).collect()
+                Gauge::ALL.iter().copied().filter_map(value).collect()
             }
             CounterEvent::Set(_) | CounterEvent::Loss(_) => Vec::new(),
         }
@@ -227,7 +203,7 @@ mod tests {
         let all: Vec<_> = Metric::ALL
             .iter()
             .map(|&metric| Counter::Metric(metric))
-            .chain(Gauge::ALL.map(Counter::Gauge))
+            .chain(Gauge::ALL.iter().copied().map(Counter::Gauge))
             .map(Counter::number)
             .collect();
         let mut distinct = all.clone();

@@ -61,7 +61,6 @@ impl Destination {
     /// A pipe is opened here, which waits for its reader.
     ///
     /// # Errors
-    ///
     /// When nothing can or may be written there; the error says why.
     pub fn new(path: &Path, shape: Shape, replace: bool, inputs: &[PathBuf]) -> Result<Self, ExportError> {
         let refused = |why| Err(ExportError::foreign(path, why));

@@ -39,11 +39,7 @@ pub struct StepSpool {
 }
 
 impl StepSpool {
-    /// Takes steps, in the order in which the engine hands them out.
-    ///
-    /// # Errors
-    ///
-    /// When the temporary file cannot be written.
+    /// Takes steps, in the order in which the engine hands them out. Fails when the temporary file cannot be written.
     pub fn add(&mut self, steps: &[(u32, DeviceId, OverflowStep)]) -> Result<(), ExportError> {
         if steps.is_empty() {
             return Ok(());
@@ -66,11 +62,8 @@ impl StepSpool {
         Ok(())
     }
 
-    /// Nothing more comes. The steps that are of `of_report` can be read.
-    ///
-    /// # Errors
-    ///
-    /// When the temporary file cannot be written.
+    /// Nothing more comes. The steps that are of `of_report` can be read. Fails when the temporary file cannot be
+    /// written.
     pub fn finish(self, of_report: Option<SeriesOfReport>) -> Result<EarlierSteps, ExportError> {
         let file = self.file.map(|file| file.into_inner().map_err(io::IntoInnerError::into_error)).transpose();
         let (capture, series) = of_report.unwrap_or_default();
@@ -90,11 +83,8 @@ pub struct EarlierSteps {
 }
 
 impl EarlierSteps {
-    /// Hands the earlier steps of a device to `visit` with their numbers, the oldest first.
-    ///
-    /// # Errors
-    ///
-    /// When the temporary file cannot be read, or `visit` fails.
+    /// Hands the earlier steps of a device to `visit` with their numbers, the oldest first. Fails when the temporary
+    /// file cannot be read, or `visit` fails.
     pub fn of_device(
         &self,
         device: DeviceId,

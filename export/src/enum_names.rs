@@ -13,7 +13,6 @@ pub const fn sync(kind: SyncKind) -> &'static str {
     }
 }
 
-/// What happened to a range.
 pub const fn range(kind: RangeEventKind) -> &'static str {
     match kind {
         RangeEventKind::Unknown => "unknown",

@@ -66,12 +66,6 @@ impl ExportError {
         matches!(&self.cause, Cause::Input(error) if error.is_interrupted())
     }
 
-    /// Whether it is about a trace, and not about what is written.
-    #[must_use]
-    pub fn is_of_trace(&self) -> bool {
-        matches!(&self.cause, Cause::Input(_))
-    }
-
     /// `path` is something else; `what` is a sentence.
     pub fn foreign(path: &Path, what: &'static str) -> Self {
         Self { path: path.to_owned(), cause: Cause::Foreign(what) }

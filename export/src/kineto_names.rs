@@ -31,7 +31,6 @@ pub const fn sync(kind: SyncKind) -> &'static str {
     }
 }
 
-/// What an overhead is called.
 pub const fn overhead(kind: OverheadKind) -> &'static str {
     match kind {
         OverheadKind::Unknown => "Unknown Overhead",

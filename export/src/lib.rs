@@ -55,7 +55,6 @@ use gpuwhy_trace::format::compact::{self, CompactError};
 /// complete, a folder when all of its files are.
 ///
 /// # Errors
-///
 /// When the trace cannot be read or the output cannot be written, and when `progress` ends the work; the error names
 /// the file. A trace that is damaged is no error: what can be read is exported, and the [`ExportOutcome`] says what is
 /// missing.

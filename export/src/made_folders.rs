@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use crate::destination;
 use crate::error::ExportError;
 
-/// Folders that were made.
 #[derive(Debug)]
 pub struct MadeFolders {
     mode: u32,
@@ -21,11 +20,7 @@ impl MadeFolders {
         Self { mode, made: Vec::new() }
     }
 
-    /// Makes a folder, unless it is there.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be made, or the folder around it is missing.
+    /// Makes a folder, unless it is there. Fails when it cannot be made, or the folder around it is missing.
     pub fn make(&mut self, folder: &Path) -> Result<(), ExportError> {
         match DirBuilder::new().mode(self.mode).create(folder) {
             Ok(()) => self.made.push(folder.to_owned()),
@@ -38,11 +33,7 @@ impl MadeFolders {
         Ok(())
     }
 
-    /// Makes a folder and those around it, unless they are there.
-    ///
-    /// # Errors
-    ///
-    /// When one cannot be made.
+    /// Makes a folder and those around it, unless they are there. Fails when one cannot be made.
     pub fn make_all(&mut self, folder: &Path) -> Result<(), ExportError> {
         let missing: Vec<&Path> = folder.ancestors().take_while(|folder| !folder.is_dir()).collect();
         missing.iter().rev().filter(|folder| !folder.as_os_str().is_empty()).try_for_each(|folder| self.make(folder))

@@ -43,7 +43,6 @@ impl<'t> Reports<'t> {
     /// Reads what `reports` need.
     ///
     /// # Errors
-    ///
     /// When a trace cannot be read, or the temporary database cannot grow.
     pub fn load(
         subjects: Vec<Subject<'t>>,
@@ -74,7 +73,6 @@ impl<'t> Reports<'t> {
     /// for the user.
     ///
     /// # Errors
-    ///
     /// When the database cannot be read, or `output` cannot be written.
     pub fn write(
         &self,

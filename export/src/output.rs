@@ -18,11 +18,9 @@ use crate::error::ExportError;
 /// Mode of what is made of a trace, whatever the mask of the process is: as the trace, it is for its user alone. It has
 /// the command line, names of files, perhaps source text.
 pub const OWN_FILE: u32 = 0o600;
-/// That of a folder.
 pub const OWN_FOLDER: u32 = 0o700;
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Names of what is unfinished.
 pub fn unfinished_name() -> Builder<'static, 'static> {
     let mut builder = Builder::new();
     builder.prefix(".gpuwhy-").suffix(".partial").rand_bytes(12);
@@ -86,7 +84,6 @@ impl Output {
     /// Begins to write.
     ///
     /// # Errors
-    ///
     /// When no file can be made.
     pub fn create(to: Destination) -> Result<Self, ExportError> {
         let path = to.path().to_owned();
@@ -110,7 +107,6 @@ impl Output {
     /// Completes the file.
     ///
     /// # Errors
-    ///
     /// When the rest cannot be written, or the file cannot get its name.
     pub fn finish(self) -> Result<(), ExportError> {
         let Self { path, sink, place } = self;

@@ -24,7 +24,6 @@ pub struct Prescan {
     pub with_call: Correlations,
     /// Host threads.
     pub threads: BTreeSet<ThreadId>,
-    /// Devices and their streams.
     pub streams: BTreeMap<DeviceId, BTreeSet<StreamId>>,
     /// Devices and kinds of memory that was allocated.
     pub memory: BTreeSet<(DeviceId, MemoryKind)>,

@@ -23,17 +23,13 @@ pub struct ProjectedRange {
     pub device: DeviceId,
     /// Where its operations ran.
     pub stream: StreamId,
-    /// The begin of the first.
     pub first: Timestamp,
     /// The end of the last.
     pub last: Timestamp,
 }
 
-/// Every pushed range on every stream that it launched something on, and what could not be placed.
-///
-/// # Errors
-///
-/// When the trace cannot be read at all.
+/// Every pushed range on every stream that it launched something on, and what could not be placed. Fails when the trace
+/// cannot be read at all.
 pub fn projected_ranges(
     trace: &TraceFile,
     progress: &mut Progress<'_>,

@@ -13,13 +13,10 @@ const OPEN_LIMIT: usize = 1 << 16;
 pub struct Range {
     /// The event that began it.
     pub begin: RangeEvent,
-    /// Its end.
     pub end: Timestamp,
-    /// The thread that ended it.
     pub end_thread: ThreadId,
 }
 
-/// Ranges that have begun.
 #[derive(Debug, Default)]
 pub struct OpenRanges {
     stacks: FxHashMap<(ThreadId, NameId), Vec<RangeEvent>>,

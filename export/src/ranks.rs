@@ -16,7 +16,6 @@ use gpuwhy_import::{Progress, TraceFile};
 /// Compares the ranks. Beside the comparison: what the traces lack, sentences for the user.
 ///
 /// # Errors
-///
 /// When a trace cannot be read at all.
 pub fn compare(
     traces: &[(TraceFile, Label)],
@@ -53,7 +52,6 @@ pub fn compare(
 /// how much the others are shifted.
 ///
 /// # Errors
-///
 /// When a trace cannot be read, or the file cannot be written.
 pub fn merge(
     traces: &[(TraceFile, Label)],

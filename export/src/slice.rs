@@ -21,7 +21,6 @@ use gpuwhy_import::{Progress, TraceFile, scratch};
 /// Writes the part of `trace` that overlaps the window, and what it lacks: sentences for the user.
 ///
 /// # Errors
-///
 /// When the trace cannot be read, or there is no room for the part.
 pub fn slice(
     trace: &TraceFile,

@@ -14,7 +14,6 @@ const RATIO: u64 = 200;
 /// Bytes that may be unpacked at all.
 const AT_ALL: u64 = 256 << 30;
 
-/// Counts what is read.
 #[derive(Debug)]
 pub struct Counted<R> {
     source: R,

@@ -22,7 +22,6 @@ enum Cause {
     Kineto(KinetoError),
     /// A [`Progress`](crate::Progress) ended the work.
     Interrupted,
-    /// A sentence.
     Refused(Cow<'static, str>),
 }
 

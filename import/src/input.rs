@@ -46,7 +46,6 @@ impl Input {
     /// Opens a file or a pipe and looks at its first bytes.
     ///
     /// # Errors
-    ///
     /// When it cannot be opened or read, and for folders and devices.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = path.as_ref();

@@ -34,7 +34,6 @@ use crate::window::Window;
 /// be read, and its completeness says what is missing and where.
 ///
 /// # Errors
-///
 /// When the file cannot be opened, is no trace, was written in a format of the future, or ends before anything was
 /// recorded. The error names the file, and the offset where there is one.
 pub fn open(path: impl AsRef<Path>) -> Result<Report, OpenError> {
@@ -45,7 +44,6 @@ pub fn open(path: impl AsRef<Path>) -> Result<Report, OpenError> {
 /// exist gives an empty report whose [`captures`](Report::captures) say which there are.
 ///
 /// # Errors
-///
 /// As [`open`].
 pub fn open_capture(path: impl AsRef<Path>, capture: Option<u32>) -> Result<Report, OpenError> {
     open_watched(path, capture, &mut unwatched)
@@ -54,7 +52,6 @@ pub fn open_capture(path: impl AsRef<Path>, capture: Option<u32>) -> Result<Repo
 /// As [`open_capture`]; `progress` is told now and then how many bytes of the file are read, and how many it has.
 ///
 /// # Errors
-///
 /// As [`open`], and when `progress` ends the work.
 pub fn open_watched(
     path: impl AsRef<Path>,
@@ -70,7 +67,6 @@ pub fn open_watched(
 /// in part, and not from a pipe, as they are read twice.
 ///
 /// # Errors
-///
 /// As [`open`], when the file is of another kind, when the part ends before it begins, and when it lies behind the end
 /// of the trace.
 pub fn open_window(path: impl AsRef<Path>, from: Duration, to: Duration) -> Result<Report, OpenError> {
@@ -80,7 +76,6 @@ pub fn open_window(path: impl AsRef<Path>, from: Duration, to: Duration) -> Resu
 /// Makes the report of a trace that comes from anywhere, as [`open`] does for a file.
 ///
 /// # Errors
-///
 /// When `source` is no trace, was written in a format of the future, or ends before anything was recorded.
 pub fn read(source: impl Read) -> Result<Report, TraceError> {
     report_from(TraceReader::new(source)?, None)
@@ -101,7 +96,6 @@ impl Input {
     /// Makes the report that is asked for.
     ///
     /// # Errors
-    ///
     /// As [`open`] and [`open_window`], when there is no such process, and when `progress` ends the work.
     pub fn report(self, request: Request, progress: &mut Progress<'_>) -> Result<Report, OpenError> {
         let report = match request.window {

@@ -10,7 +10,6 @@ use crate::error::OpenError;
 /// An empty temporary file.
 ///
 /// # Errors
-///
 /// When the folder for temporary files takes none.
 pub fn create() -> Result<File, OpenError> {
     tempfile::tempfile().map_err(failed)

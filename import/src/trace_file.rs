@@ -108,7 +108,6 @@ impl TraceFile {
     /// temporary file.
     ///
     /// # Errors
-    ///
     /// When the file cannot be opened or is no trace.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         Self::open_process(path, None, &mut unwatched)
@@ -117,7 +116,6 @@ impl TraceFile {
     /// As [`open`](Self::open); of a file that holds several processes the one of the number `pid`.
     ///
     /// # Errors
-    ///
     /// As [`open`](Self::open); when a number is given and the file has no such process, or is none of the files that
     /// can hold several; and when `progress` ends the work.
     pub fn open_process(
@@ -194,7 +192,6 @@ impl TraceFile {
     /// The same file with the trace in `contents` for what it holds.
     ///
     /// # Errors
-    ///
     /// When the size of `contents` cannot be found out.
     pub fn with_contents(&self, contents: File) -> Result<Self, OpenError> {
         let bytes = contents.metadata().map_err(scratch::failed)?.len();
@@ -209,7 +206,6 @@ impl TraceFile {
     /// The report of the trace, about one capture of a run in pieces or the newest.
     ///
     /// # Errors
-    ///
     /// When the file cannot be read at all, and when `progress` ends the work.
     pub fn report(&self, capture: Option<u32>, progress: &mut Progress<'_>) -> Result<Report, OpenError> {
         self.reported(capture, None, progress)
@@ -218,7 +214,6 @@ impl TraceFile {
     /// As [`report`](Self::report); `observer` follows every record.
     ///
     /// # Errors
-    ///
     /// As [`report`](Self::report).
     pub fn observe(
         &self,
@@ -259,7 +254,6 @@ impl TraceFile {
     /// Hands every event to `visit`, in the order of the file.
     ///
     /// # Errors
-    ///
     /// When the file cannot be read at all, or `visit` fails.
     pub fn pass<E: From<OpenError>>(
         &self,
@@ -308,7 +302,6 @@ impl TraceFile {
     /// work.
     ///
     /// # Errors
-    ///
     /// When the file cannot be unpacked.
     pub fn bytes<'p>(&self, progress: &'p mut Progress<'_>) -> Result<impl Read + 'p, OpenError> {
         self.watched(progress, &Rc::default())

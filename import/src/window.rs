@@ -83,7 +83,6 @@ impl Window {
         start < self.to && end >= self.from
     }
 
-    /// What the part has of an event.
     pub(crate) fn part_of<'e>(&mut self, event: &'e Event) -> Option<Cow<'e, Event>> {
         let inside = match event {
             Event::Record(record) => self.holds(record),

@@ -66,7 +66,6 @@ pub fn keep(how: CommandLine) {
     });
 }
 
-/// What is kept.
 pub fn words() -> &'static [String] {
     KEPT.get().map_or(&[], Vec::as_slice)
 }
@@ -82,7 +81,6 @@ fn without_secrets(words: impl Iterator<Item = String>) -> Vec<String> {
 /// What the last piece of a command line says of the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Next {
-    /// Nothing.
     #[default]
     Plain,
     /// It is a secret, unless it is an option.

@@ -100,7 +100,6 @@ impl CostTracker {
         self.cost
     }
 
-    /// A record came.
     #[inline]
     pub fn record(&mut self, record: &Record) {
         let node = |graph: u32, alone| if graph == 0 { alone } else { GRAPH_NODE_NANOS };

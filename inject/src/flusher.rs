@@ -112,7 +112,6 @@ fn stop_measuring_devices(shared: &Shared) {
     }
 }
 
-/// The state of flushing.
 struct Flusher<'a> {
     cupti: &'static Cupti,
     shared: &'a Shared,

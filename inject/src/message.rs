@@ -46,7 +46,6 @@ pub enum Message {
     Graph {
         /// What its records call it.
         id: u32,
-        /// Nodes that it has.
         nodes: u32,
     },
     /// Ranges of the program wait to be fetched, more than usual.
@@ -68,7 +67,6 @@ pub enum Message {
     Session(SessionCommand),
     /// The last one.
     Finish {
-        /// When.
         at: Timestamp,
         /// Whether everything was delivered.
         end: End,
@@ -81,9 +79,7 @@ pub enum Message {
 #[cfg(feature = "pc-sampling")]
 #[derive(Debug)]
 pub struct SampledWindow {
-    /// What was sampled.
     pub window: PcWindow,
-    /// Modules that are kept.
     pub modules: Vec<(u64, Vec<u8>)>,
 }
 
@@ -145,7 +141,6 @@ impl Shared {
         self.delivered.load(Ordering::Relaxed)
     }
 
-    /// Names the flushing thread.
     pub fn set_flusher(&self, thread: u32) {
         self.flusher.store(thread, Ordering::Relaxed);
     }
@@ -250,10 +245,8 @@ pub enum SessionCommand {
     End(Timestamp, Sender<Result<(), String>>),
 }
 
-/// What the run came to.
 #[derive(Debug)]
 pub struct RunOutcome {
-    /// The report.
     pub report: Report,
     /// The trace file, if one was written.
     pub trace: Option<PathBuf>,

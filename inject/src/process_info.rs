@@ -40,7 +40,6 @@ const RANK_VARIABLES: &[&str] = &[
     "SLURM_RESTART_COUNT",
 ];
 
-/// Describes this process.
 pub fn describe(cupti: &Cupti, start: Timestamp, run: Option<&str>, notes: Vec<String>) -> ProcessInfo {
     let driver_version = cupti_sys::kernel_driver_version().unwrap_or_default();
     let cupti_version = cupti.version().unwrap_or(0);

@@ -42,7 +42,6 @@ pub enum State {
 }
 
 impl State {
-    /// The state of now.
     pub fn now() -> Self {
         let state = STATE.load(Ordering::Acquire);
         let all = [Self::Idle, Self::Starting, Self::Running, Self::Finishing, Self::Finished, Self::Forked];

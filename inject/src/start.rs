@@ -31,10 +31,8 @@ use crate::{command_line, flusher, nccl, process_info};
 const MARKS: usize = 4096;
 
 /// Starts measuring. `late`: CUDA has a context already. `over` is called when measuring ends before the program does.
-///
-/// # Errors
-/// When no usable libcupti is found, when another tool holds CUPTI, when the system refuses a thread, or when measuring
-/// was started before.
+/// Fails when no usable libcupti is found, when another tool holds CUPTI, when the system refuses a thread, or when
+/// measuring was started before.
 pub fn start(settings: &Settings, late: bool, over: fn()) -> Result<(), StartError> {
     command_line::keep(settings.command_line);
     // First of all: CUPTI brings threads.

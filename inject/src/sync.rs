@@ -8,7 +8,6 @@ pub use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 /// Words of a segment of an NVTX ring: 64 KiB.
 pub const RING_SEGMENT: u64 = 8192;
-/// Segments of a ring.
 pub const RING_SEGMENTS: usize = 32;
 
 /// How long a callback waits at most for a lock that another thread holds. What it gives up then is counted.

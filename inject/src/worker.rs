@@ -22,10 +22,8 @@ type Work = Box<dyn FnOnce() + Send>;
 pub struct Worker(Sender<Work>);
 
 impl Worker {
-    /// Starts a thread that takes no signal of the program's, and whose panic ends nothing but itself.
-    ///
-    /// # Errors
-    /// When the system refuses.
+    /// Starts a thread that takes no signal of the program's, and whose panic ends nothing but itself. Fails when the
+    /// system refuses.
     pub fn start(name: &str) -> io::Result<Self> {
         let (give, work) = bounded::<Work>(1);
         let run = move || {

@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
-use crate::abi::{self, Head, PluginV4, PluginV5, SUCCESS, event};
+use crate::abi::{self, Head, Plugin, PluginV4, PluginV5, SUCCESS, event};
 use crate::handler::{Communicator, Handler, Operation, OperationKind, Version};
 
 /// Longer texts are cut, bytes. NCCL's own names are shorter, names of communicators are not bounded.
@@ -19,43 +19,30 @@ const NAME: &CStr = c"gpuwhy";
 const LAUNCH: usize = 0x4c;
 const TAG_BITS: u32 = 8;
 
-/// The symbol `ncclProfiler_v4`.
-#[must_use]
-pub const fn plugin_v4<H: Handler>() -> PluginV4 {
-    PluginV4 {
-        name: NAME.as_ptr(),
-        init: init_v4::<H>,
-        start: start_v4::<H>,
-        stop: stop::<H>,
-        record,
-        finalize: finalize::<H>,
-    }
+macro_rules! plugins {
+    ($($(#[$doc:meta])* $name:ident: $type:ty = $init:ident, $start:ident;)*) => {$(
+        $(#[$doc])*
+        #[must_use]
+        pub const fn $name<H: Handler>() -> $type {
+            Plugin {
+                name: NAME.as_ptr(),
+                init: $init::<H>,
+                start: $start::<H>,
+                stop: stop::<H>,
+                record,
+                finalize: finalize::<H>,
+            }
+        }
+    )*};
 }
 
-/// The symbol `ncclProfiler_v5`.
-#[must_use]
-pub const fn plugin_v5<H: Handler>() -> PluginV5 {
-    PluginV5 {
-        name: NAME.as_ptr(),
-        init: init_v5::<H>,
-        start: start_v5::<H>,
-        stop: stop::<H>,
-        record,
-        finalize: finalize::<H>,
-    }
-}
-
-/// The symbol `ncclProfiler_v6`.
-#[must_use]
-pub const fn plugin_v6<H: Handler>() -> PluginV5 {
-    PluginV5 {
-        name: NAME.as_ptr(),
-        init: init_v6::<H>,
-        start: start_v6::<H>,
-        stop: stop::<H>,
-        record,
-        finalize: finalize::<H>,
-    }
+plugins! {
+    /// The symbol `ncclProfiler_v4`.
+    plugin_v4: PluginV4 = init_v4, start_v4;
+    /// The symbol `ncclProfiler_v5`.
+    plugin_v5: PluginV5 = init_v5, start_v5;
+    /// The symbol `ncclProfiler_v6`.
+    plugin_v6: PluginV5 = init_v6, start_v6;
 }
 
 /// A context or handle: the number itself, never followed.
@@ -114,74 +101,35 @@ unsafe fn init<H: Handler>(
     })
 }
 
-unsafe extern "C" fn init_v4<H: Handler>(
-    context: *mut *mut c_void,
-    mask: *mut c_int,
-    name: *const c_char,
-    id: u64,
-    nodes: c_int,
-    ranks: c_int,
-    rank: c_int,
-    _log: *const c_void,
-) -> c_int {
-    // SAFETY: NCCL passes places of its own and a text or NULL.
-    unsafe { init::<H>(Version::V4, (context, mask), (id, name), [nodes, ranks, rank]) }
+/// Defines what NCCL calls for one version: `init`, whose arguments changed their order once, and `startEvent`.
+macro_rules! entry {
+    ($version:ident, $start:ident, $init:ident($($argument:ident: $type:ty),*), $mask:ident $id:ident $name:ident) => {
+        unsafe extern "C" fn $init<H: Handler>(
+            context: *mut *mut c_void,
+            $($argument: $type,)*
+            nodes: c_int,
+            ranks: c_int,
+            rank: c_int,
+            _log: *const c_void,
+        ) -> c_int {
+            // SAFETY: NCCL passes places of its own and a text or NULL.
+            unsafe { init::<H>(Version::$version, (context, $mask), ($id, $name), [nodes, ranks, rank]) }
+        }
+
+        unsafe extern "C" fn $start<H: Handler>(
+            context: *mut c_void,
+            handle: *mut *mut c_void,
+            descriptor: *const c_void,
+        ) -> c_int {
+            // SAFETY: NCCL passes a place of its own and a descriptor of this version.
+            unsafe { start::<H>(Version::$version, context, handle, descriptor) }
+        }
+    };
 }
 
-unsafe extern "C" fn init_v5<H: Handler>(
-    context: *mut *mut c_void,
-    id: u64,
-    mask: *mut c_int,
-    name: *const c_char,
-    nodes: c_int,
-    ranks: c_int,
-    rank: c_int,
-    _log: *const c_void,
-) -> c_int {
-    // SAFETY: as in `init_v4`.
-    unsafe { init::<H>(Version::V5, (context, mask), (id, name), [nodes, ranks, rank]) }
-}
-
-unsafe extern "C" fn init_v6<H: Handler>(
-    context: *mut *mut c_void,
-    id: u64,
-    mask: *mut c_int,
-    name: *const c_char,
-    nodes: c_int,
-    ranks: c_int,
-    rank: c_int,
-    _log: *const c_void,
-) -> c_int {
-    // SAFETY: as in `init_v4`.
-    unsafe { init::<H>(Version::V6, (context, mask), (id, name), [nodes, ranks, rank]) }
-}
-
-unsafe extern "C" fn start_v4<H: Handler>(
-    context: *mut c_void,
-    handle: *mut *mut c_void,
-    descriptor: *const c_void,
-) -> c_int {
-    // SAFETY: NCCL passes a place of its own and a descriptor of version 4.
-    unsafe { start::<H>(Version::V4, context, handle, descriptor) }
-}
-
-unsafe extern "C" fn start_v5<H: Handler>(
-    context: *mut c_void,
-    handle: *mut *mut c_void,
-    descriptor: *const c_void,
-) -> c_int {
-    // SAFETY: NCCL passes a place of its own and a descriptor of version 5.
-    unsafe { start::<H>(Version::V5, context, handle, descriptor) }
-}
-
-unsafe extern "C" fn start_v6<H: Handler>(
-    context: *mut c_void,
-    handle: *mut *mut c_void,
-    descriptor: *const c_void,
-) -> c_int {
-    // SAFETY: NCCL passes a place of its own and a descriptor of version 6.
-    unsafe { start::<H>(Version::V6, context, handle, descriptor) }
-}
+entry!(V4, start_v4, init_v4(mask: *mut c_int, name: *const c_char, id: u64), mask id name);
+entry!(V5, start_v5, init_v5(id: u64, mask: *mut c_int, name: *const c_char), mask id name);
+entry!(V6, start_v6, init_v6(id: u64, mask: *mut c_int, name: *const c_char), mask id name);
 
 /// # Safety
 /// `handle` is NULL or writable; `descriptor` is NULL or a descriptor of `version`.

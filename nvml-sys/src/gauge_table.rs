@@ -4,7 +4,7 @@ use std::ffi::c_uint;
 
 use libloading::os::unix::Library;
 
-use crate::abi::{GetClock, GetFieldValues, GetLong, GetMemoryInfo, GetNumber, GetTemperature};
+use crate::abi::{GetFieldValues, GetLong, GetMemoryInfo, GetNumber, GetOfKind};
 use crate::loading::function;
 
 /// `UINT_MAX` as a scope: all NVLinks together (nvml.h, at `NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX`).
@@ -47,9 +47,9 @@ pub struct FieldReading {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Functions {
     pub power: Option<GetNumber>,
-    pub temperature: Option<GetTemperature>,
-    pub clock: Option<GetClock>,
-    pub highest_clock: Option<GetClock>,
+    pub temperature: Option<GetOfKind>,
+    pub clock: Option<GetOfKind>,
+    pub highest_clock: Option<GetOfKind>,
     pub reasons: Option<GetLong>,
     pub energy: Option<GetLong>,
     pub memory: Option<GetMemoryInfo>,
@@ -60,8 +60,8 @@ impl Functions {
     pub(crate) fn of(library: &Library) -> Self {
         Self {
             power: function(library, "nvmlDeviceGetPowerUsage"),
-            temperature: function(library, "nvmlDeviceGetTemperature"),
-            clock: function(library, "nvmlDeviceGetClockInfo"),
+            temperature: function(library, "nvmlDeviceGetOfKind"),
+            clock: function(library, "nvmlDeviceGetOfKindInfo"),
             highest_clock: function(library, "nvmlDeviceGetMaxClockInfo"),
             // The same function; its name until driver 535 comes second.
             reasons: function(library, "nvmlDeviceGetCurrentClocksEventReasons")

@@ -2,11 +2,12 @@
 //!
 //! Each is read by itself, and none excludes another tool or needs rights. What a reading takes is measured in
 //! `docs/design/overhead.md`: below a microsecond for those that the driver keeps, some 80 us for the counters of a
-//! link, and milliseconds for energy.
+//! link, and milliseconds for energy. A gauge that the device does not have is [`Status::NOT_SUPPORTED`]; any can fail
+//! otherwise.
 
 use std::ffi::{c_uint, c_void};
 
-use crate::abi::{FieldValue, GetClock, GetLong, GetNumber, Memory};
+use crate::abi::{FieldValue, GetOfKind, Memory};
 use crate::gauge_table::{Field, FieldReading};
 use crate::{Device, Status};
 
@@ -20,21 +21,17 @@ const MEMORY_CLOCK: c_uint = 2;
 const UNSIGNED_INT: c_uint = 1;
 
 impl Device {
-    fn number(&self, function: Option<GetNumber>) -> Result<u32, Status> {
-        let mut value = 0;
+    fn value<T: Default>(
+        &self,
+        function: Option<unsafe extern "C" fn(*mut c_void, *mut T) -> c_uint>,
+    ) -> Result<T, Status> {
+        let mut value = T::default();
         // SAFETY: a handle of this library, and a pointer to a local.
         Status::of(unsafe { function.ok_or(Status::FUNCTION_NOT_FOUND)?(self.handle, &raw mut value) })?;
         Ok(value)
     }
 
-    fn long(&self, function: Option<GetLong>) -> Result<u64, Status> {
-        let mut value = 0;
-        // SAFETY: as above.
-        Status::of(unsafe { function.ok_or(Status::FUNCTION_NOT_FOUND)?(self.handle, &raw mut value) })?;
-        Ok(value)
-    }
-
-    fn clock(&self, function: Option<GetClock>, which: c_uint) -> Result<u32, Status> {
+    fn of_kind(&self, function: Option<GetOfKind>, which: c_uint) -> Result<u32, Status> {
         let mut value = 0;
         // SAFETY: as above.
         Status::of(unsafe { function.ok_or(Status::FUNCTION_NOT_FOUND)?(self.handle, which, &raw mut value) })?;
@@ -42,69 +39,41 @@ impl Device {
     }
 
     /// Power of the board, milliwatts; since Ampere a mean over a second.
-    ///
-    /// # Errors
-    /// [`Status::NOT_SUPPORTED`] and others.
     pub fn power(&self) -> Result<u32, Status> {
-        self.number(self.nvml.gauges.power)
+        self.value(self.nvml.gauges.power)
     }
 
     /// Temperature of the chip, degrees Celsius.
-    ///
-    /// # Errors
-    /// [`Status::NOT_SUPPORTED`] and others.
     pub fn temperature(&self) -> Result<u32, Status> {
-        let mut value = 0;
-        let function = self.nvml.gauges.temperature.ok_or(Status::FUNCTION_NOT_FOUND)?;
-        // SAFETY: a handle of this library, and a pointer to a local.
-        Status::of(unsafe { function(self.handle, CHIP, &raw mut value) })?;
-        Ok(value)
+        self.of_kind(self.nvml.gauges.temperature, CHIP)
     }
 
     /// Clock of the multiprocessors, MHz.
-    ///
-    /// # Errors
-    /// [`Status::NOT_SUPPORTED`] and others.
     pub fn sm_clock(&self) -> Result<u32, Status> {
-        self.clock(self.nvml.gauges.clock, SM_CLOCK)
+        self.of_kind(self.nvml.gauges.clock, SM_CLOCK)
     }
 
     /// Clock of the memory, MHz.
-    ///
-    /// # Errors
-    /// [`Status::NOT_SUPPORTED`] and others.
     pub fn memory_clock(&self) -> Result<u32, Status> {
-        self.clock(self.nvml.gauges.clock, MEMORY_CLOCK)
+        self.of_kind(self.nvml.gauges.clock, MEMORY_CLOCK)
     }
 
     /// The highest clock of the multiprocessors, MHz. Takes about a millisecond.
-    ///
-    /// # Errors
-    /// [`Status::NOT_SUPPORTED`] and others.
     pub fn highest_sm_clock(&self) -> Result<u32, Status> {
-        self.clock(self.nvml.gauges.highest_clock, SM_CLOCK)
+        self.of_kind(self.nvml.gauges.highest_clock, SM_CLOCK)
     }
 
     /// Why clocks are lower than they could be: bits of `nvmlClocksEventReasons`.
-    ///
-    /// # Errors
-    /// [`Status::NOT_SUPPORTED`] and others.
     pub fn clock_reasons(&self) -> Result<u64, Status> {
-        self.long(self.nvml.gauges.reasons)
+        self.value(self.nvml.gauges.reasons)
     }
 
-    /// Energy since the driver was loaded, millijoules. Takes 2 to 18 ms.
-    ///
-    /// # Errors
-    /// [`Status::NOT_SUPPORTED`] before Volta, and others.
+    /// Energy since the driver was loaded, millijoules; from Volta on. Takes 2 to 18 ms.
     pub fn energy(&self) -> Result<u64, Status> {
-        self.long(self.nvml.gauges.energy)
+        self.value(self.nvml.gauges.energy)
     }
 
     /// Memory in use by all processes and the driver, bytes.
-    ///
-    /// # Errors
-    /// [`Status::NOT_SUPPORTED`] and others.
     pub fn memory_used(&self) -> Result<u64, Status> {
         let mut memory = Memory::default();
         let function = self.nvml.gauges.memory.ok_or(Status::FUNCTION_NOT_FOUND)?;

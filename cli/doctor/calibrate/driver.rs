@@ -72,7 +72,6 @@ pub struct Driver {
     memory: u64,
     host: *mut c_void,
     kilohertz: u64,
-    /// Name of the device.
     pub name: String,
 }
 
@@ -80,30 +79,16 @@ pub struct Driver {
 pub struct Graph(Handle);
 
 impl Driver {
-    /// The first visible device.
-    ///
-    /// # Errors
-    ///
-    /// When there is no driver, no device, or a call fails.
+    /// The first visible device. Fails when there is no driver, no device, or a call fails.
     pub fn open() -> Result<Self> {
         let library = cupti_sys::load_driver()
             .ok_or_else(|| anyhow!("libcuda.so.1 cannot be loaded: there is no NVIDIA driver"))?;
+        let (mut ordinal, mut clock, mut context, mut module) = (0, 0, null_mut(), null_mut());
+        let mut text: [c_char; 256] = [0; 256];
         // SAFETY: functions of these names have had the types that they are given here since CUDA 12.0 or before. The
-        // library stays loaded.
-        let (
-            initialize,
-            device,
-            name,
-            attribute,
-            retain,
-            make_current,
-            load,
-            kernel,
-            make_stream,
-            allocate,
-            allocate_host,
-            mut driver,
-        ) = unsafe {
+        // library stays loaded. All pointers are to live locals and fields of the sizes that are told; handles come
+        // from the calls before, each of which has succeeded.
+        unsafe {
             let initialize: unsafe extern "C" fn(c_uint) -> c_int = function(&library, "cuInit")?;
             let device: unsafe extern "C" fn(*mut c_int, c_int) -> c_int = function(&library, "cuDeviceGet")?;
             let name: unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int = function(&library, "cuDeviceGetName")?;
@@ -120,7 +105,7 @@ impl Driver {
             let allocate: unsafe extern "C" fn(*mut u64, usize) -> c_int = function(&library, "cuMemAlloc_v2")?;
             let allocate_host: unsafe extern "C" fn(*mut *mut c_void, usize, c_uint) -> c_int =
                 function(&library, "cuMemHostAlloc")?;
-            let driver = Self {
+            let mut driver = Self {
                 launch: function(&library, "cuLaunchKernel")?,
                 synchronize: function(&library, "cuStreamSynchronize")?,
                 copy: function(&library, "cuMemcpyHtoDAsync_v2")?,
@@ -137,26 +122,6 @@ impl Driver {
                 kilohertz: 0,
                 name: String::new(),
             };
-            (
-                initialize,
-                device,
-                name,
-                attribute,
-                retain,
-                make_current,
-                load,
-                kernel,
-                make_stream,
-                allocate,
-                allocate_host,
-                driver,
-            )
-        };
-        let (mut ordinal, mut clock, mut context, mut module) = (0, 0, null_mut(), null_mut());
-        let mut text: [c_char; 256] = [0; 256];
-        // SAFETY: all pointers are to live locals and fields of the sizes that are told; handles come from the calls
-        // before, each of which has succeeded.
-        unsafe {
             succeeded("cuInit", initialize(0))?;
             succeeded("cuDeviceGet", device(&raw mut ordinal, 0))?;
             succeeded("cuDeviceGetName", name(text.as_mut_ptr(), 255, ordinal))?;
@@ -172,25 +137,17 @@ impl Driver {
             succeeded("cuMemAlloc", allocate(&raw mut driver.memory, 4096))?;
             succeeded("cuMemHostAlloc", allocate_host(&raw mut driver.host, 4096, 0))?;
             driver.name = CStr::from_ptr(text.as_ptr()).to_string_lossy().into_owned();
+            driver.kilohertz = u64::try_from(clock).unwrap_or(1);
+            Ok(driver)
         }
-        driver.kilohertz = u64::try_from(clock).unwrap_or(1);
-        Ok(driver)
     }
 
-    /// Launches the empty kernel.
-    ///
-    /// # Errors
-    ///
-    /// When the driver refuses; so it is with all that follow.
+    /// Launches the empty kernel. Fails when the driver refuses; so it is with all that follow.
     pub fn empty(&self) -> Result<()> {
         self.kernel(self.empty, &mut [])
     }
 
     /// Launches a kernel that runs for about so many nanoseconds.
-    ///
-    /// # Errors
-    ///
-    /// As above.
     pub fn spin(&self, nanos: u64) -> Result<()> {
         let mut cycles = nanos.saturating_mul(self.kilohertz) / 1_000_000;
         self.kernel(self.spin, &mut [(&raw mut cycles).cast()])
@@ -205,40 +162,23 @@ impl Driver {
     }
 
     /// Copies 4 bytes from page-locked memory.
-    ///
-    /// # Errors
-    ///
-    /// As above.
     pub fn copy(&self) -> Result<()> {
         // SAFETY: both are of 4096 bytes and are never freed.
         succeeded("cuMemcpyHtoDAsync", unsafe { (self.copy)(self.memory, self.host, 4, self.stream) })
     }
 
     /// Sets 4 bytes.
-    ///
-    /// # Errors
-    ///
-    /// As above.
     pub fn memset(&self) -> Result<()> {
         // SAFETY: as above.
         succeeded("cuMemsetD32Async", unsafe { (self.set)(self.memory, 0, 1, self.stream) })
     }
 
-    /// Waits for everything.
-    ///
-    /// # Errors
-    ///
-    /// As above.
     pub fn wait(&self) -> Result<()> {
         // SAFETY: the stream lives as long as the process.
         succeeded("cuStreamSynchronize", unsafe { (self.synchronize)(self.stream) })
     }
 
     /// A graph of what `work` launches.
-    ///
-    /// # Errors
-    ///
-    /// As above.
     pub fn graph(&self, work: impl FnOnce(&Self) -> Result<()>) -> Result<Graph> {
         let (mut graph, mut executable) = (null_mut(), null_mut());
         // SAFETY: as above.
@@ -253,10 +193,6 @@ impl Driver {
     }
 
     /// Launches a graph.
-    ///
-    /// # Errors
-    ///
-    /// As above.
     pub fn launch(&self, graph: &Graph) -> Result<()> {
         // SAFETY: graphs are made by this only and are never destroyed.
         succeeded("cuGraphLaunch", unsafe { (self.launch_graph)(graph.0, self.stream) })
@@ -264,7 +200,6 @@ impl Driver {
 }
 
 /// # Safety
-///
 /// `T` is the type of the function of this name, and the library stays loaded.
 unsafe fn function<T: Copy>(library: &Library, name: &str) -> Result<T> {
     // SAFETY: the caller vouches for the type.

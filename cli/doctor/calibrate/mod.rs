@@ -45,11 +45,8 @@ const MEANINGS: [&str; NAMES.len()] = [
     "GPU, before a queued copy",
 ];
 
-/// Measures, keeps and prints the prices.
-///
-/// # Errors
-///
-/// When there is no GPU, when the calibration file is none or cannot be written, or when a run fails.
+/// Measures, keeps and prints the prices. Fails when there is no GPU, when the calibration file is none or cannot be
+/// written, or when a run fails.
 pub fn run(cupti: Option<&Path>, json: bool) -> Result<u8> {
     let path = file::path()?;
     // Before the time is spent.

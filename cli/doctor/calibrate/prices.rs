@@ -14,7 +14,6 @@ pub type Samples = BTreeMap<String, Vec<f64>>;
 pub struct Round {
     /// Without.
     pub bare: Samples,
-    /// With.
     pub traced: Samples,
 }
 

@@ -51,11 +51,8 @@ const NODE: u64 = 5_000;
 /// The kernel behind which operations are queued, nanoseconds: 10 us for each launch.
 const HEAD: u64 = 4_000_000;
 
-/// The child: prints the GPU, a line for each repetition of each loop, and a last line.
-///
-/// # Errors
-///
-/// When there is no driver or GPU, when a call fails, or when stdout is gone.
+/// The child: prints the GPU, a line for each repetition of each loop, and a last line. Fails when there is no driver
+/// or GPU, when a call fails, or when stdout is gone.
 pub fn run() -> Result<u8> {
     let driver = match Driver::open() {
         Ok(driver) => driver,

@@ -6,7 +6,6 @@ use profiler_core::attribution::leaf::Group;
 use crate::terminal::cut;
 use crate::top::process::{Presence, Process};
 
-/// A column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
     title: &'static str,
@@ -89,7 +88,6 @@ impl Columns {
         &self.0
     }
 
-    /// Their titles.
     pub fn titles(&self) -> Vec<String> {
         self.0.iter().map(|column| column.title.to_owned()).collect()
     }

@@ -21,7 +21,6 @@ const ROOMY: usize = 60;
 /// Columns before the chart: `GPU 0 `.
 const LABEL: u16 = 7;
 
-/// Draws the process.
 pub fn draw(buffer: &mut Buffer, area: Rect, board: &Board, process: &Process, look: Look) {
     let Some(live) = &process.live else {
         draw_short(buffer, area, process, look);

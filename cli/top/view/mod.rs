@@ -24,7 +24,6 @@ use crate::terminal::cut;
 const SMALLEST: (u16, u16) = (40, 10);
 const KEYS: &str = "s start/stop  n report  h page  p pause  / filter  tab table  ? help  q quit";
 
-/// Draws the board.
 pub fn draw(frame: &mut Frame<'_>, board: &Board, look: Look) {
     let area = frame.area();
     let buffer = frame.buffer_mut();

@@ -1,5 +1,10 @@
 //! Types of the functions that are called and that CUPTI calls, and what is passed by address.
 
+#![expect(
+    missing_docs,
+    reason = "a type without a comment is of the function cupti... or cuptiActivity... of its name"
+)]
+
 use std::ffi::{c_char, c_void};
 
 use super::{Attribute, CallbackSite, CuptiResult, Domain, Kind, ThreadIdType};
@@ -17,43 +22,27 @@ pub type BufferCompleted = unsafe extern "C" fn(Context, u32, *mut u8, usize, us
 /// A subscribed event: the client's pointer, domain, callback id, data of the callback.
 pub type Callback = unsafe extern "C" fn(*mut c_void, Domain, u32, *const c_void);
 
-/// `cuptiGetVersion`
 pub type GetVersion = unsafe extern "C" fn(*mut u32) -> CuptiResult;
-/// `cuptiGetTimestamp`
 pub type GetTimestamp = unsafe extern "C" fn(*mut u64) -> CuptiResult;
-/// `cuptiGetCallbackName`
 pub type GetCallbackName = unsafe extern "C" fn(Domain, u32, *mut *const c_char) -> CuptiResult;
-/// `cuptiSubscribe`
 pub type Subscribe = unsafe extern "C" fn(*mut SubscriberHandle, Option<Callback>, *mut c_void) -> CuptiResult;
-/// `cuptiUnsubscribe`
 pub type Unsubscribe = unsafe extern "C" fn(SubscriberHandle) -> CuptiResult;
-/// `cuptiEnableCallback`
 pub type EnableCallback = unsafe extern "C" fn(u32, SubscriberHandle, Domain, u32) -> CuptiResult;
-/// `cuptiEnableDomain`
 pub type EnableDomain = unsafe extern "C" fn(u32, SubscriberHandle, Domain) -> CuptiResult;
-/// `cuptiGetGraphExecId`
 pub type GetGraphExecId = unsafe extern "C" fn(GraphExec, *mut u32) -> CuptiResult;
-/// `cuptiActivityRegisterCallbacks`
 pub type RegisterCallbacks = unsafe extern "C" fn(Option<BufferRequested>, Option<BufferCompleted>) -> CuptiResult;
 /// `cuptiActivityEnable` and `cuptiActivityDisable`
 pub type SetKind = unsafe extern "C" fn(Kind) -> CuptiResult;
 /// `cuptiActivityEnableRuntimeApi` and `cuptiActivityEnableDriverApi`
 pub type EnableApi = unsafe extern "C" fn(u32, u8) -> CuptiResult;
-/// `cuptiActivityEnableAllSyncRecords`
 pub type EnableAllSyncRecords = unsafe extern "C" fn(u8) -> CuptiResult;
 /// `cuptiActivityFlushAll` and `cuptiActivityFlushPeriod`
 pub type Flush = unsafe extern "C" fn(u32) -> CuptiResult;
-/// `cuptiActivityGetNextRecord`
 pub type GetNextRecord = unsafe extern "C" fn(*mut u8, usize, *mut *mut u8) -> CuptiResult;
-/// `cuptiActivityGetNumDroppedRecords`
 pub type GetNumDroppedRecords = unsafe extern "C" fn(Context, u32, *mut usize) -> CuptiResult;
-/// `cuptiActivitySetAttribute`
 pub type SetAttribute = unsafe extern "C" fn(Attribute, *mut usize, *mut c_void) -> CuptiResult;
-/// `cuptiSetThreadIdType`
 pub type SetThreadIdType = unsafe extern "C" fn(ThreadIdType) -> CuptiResult;
-/// `cuptiGetDeviceId`
 pub type GetDeviceId = unsafe extern "C" fn(Context, *mut u32) -> CuptiResult;
-/// `cuptiActivityGetStructSize`
 pub type GetStructSize = unsafe extern "C" fn(Kind, u32, *mut usize) -> CuptiResult;
 /// `cuDriverGetVersion` of libcuda
 pub type DriverGetVersion = unsafe extern "C" fn(*mut i32) -> i32;

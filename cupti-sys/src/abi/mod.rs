@@ -12,14 +12,14 @@ pub use functions::*;
 
 /// Defines a `u32` newtype with named values, and a `Display` that prints the name, or the number when it has none.
 macro_rules! numbers {
-    ($(#[$doc:meta])* $name:ident { $($(#[$value_doc:meta])* $value:ident = $number:expr;)* }) => {
+    ($(#[$doc:meta])* $name:ident { $($value:ident = $number:expr, $value_doc:literal;)* }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(transparent)]
         pub struct $name(pub u32);
 
         impl $name {
-            $($(#[$value_doc])* pub const $value: Self = Self($number);)*
+            $(#[doc = $value_doc] pub const $value: Self = Self($number);)*
 
             /// Every value that has a name here.
             pub const ALL: &'static [Self] = &[$(Self::$value),*];
@@ -48,350 +48,224 @@ macro_rules! numbers {
 numbers! {
     /// What an activity record describes; the first four bytes of every record.
     Kind {
-        /// A copy within a device, or between device and host.
-        MEMCPY = 1;
-        /// A memset.
-        MEMSET = 2;
-        /// A kernel, traced one at a time: enabling this serializes the program. Named to be recognized, not to be
-        /// enabled.
-        KERNEL = 3;
-        /// A call of the driver API.
-        DRIVER = 4;
-        /// A call of the runtime API.
-        RUNTIME = 5;
-        /// A device's properties.
-        DEVICE = 8;
-        /// A context.
-        CONTEXT = 9;
-        /// A kernel, traced without changing how kernels overlap.
-        CONCURRENT_KERNEL = 10;
-        /// A name given to an object.
-        NAME = 11;
-        /// An NVTX mark or range end.
-        MARKER = 12;
-        /// Extra data of an NVTX marker.
-        MARKER_DATA = 13;
-        /// Time taken by CUPTI or the driver.
-        OVERHEAD = 17;
-        /// Clocks, temperature, power.
-        ENVIRONMENT = 20;
-        /// A copy between two devices.
-        MEMCPY2 = 22;
-        /// Unified-memory events.
-        UNIFIED_MEMORY_COUNTER = 25;
-        /// A loaded module.
-        MODULE = 27;
-        /// A CUDA event was recorded.
-        CUDA_EVENT = 36;
-        /// A stream.
-        STREAM = 37;
-        /// A synchronization.
-        SYNCHRONIZATION = 38;
-        /// An id that a client attached to API calls.
-        EXTERNAL_CORRELATION = 39;
-        /// NVLink topology; its layout is not append-only.
-        NVLINK = 40;
-        /// A device's or bridge's place on PCI Express.
-        PCIE = 46;
-        /// A launch call inside the driver that no API call of the program made.
-        INTERNAL_LAUNCH_API = 48;
-        /// An allocation or release.
-        MEMORY2 = 49;
-        /// A memory-pool operation.
-        MEMORY_POOL = 50;
-        /// One launch of a whole graph.
-        GRAPH_TRACE = 51;
-        /// Just-in-time compilation.
-        JIT = 52;
+        MEMCPY = 1, "A copy within a device, or between device and host.";
+        MEMSET = 2, "A memset.";
+        KERNEL = 3,
+            "A kernel, traced one at a time: enabling this serializes the program. Named to be recognized, not to be \
+             enabled.";
+        DRIVER = 4, "A call of the driver API.";
+        RUNTIME = 5, "A call of the runtime API.";
+        DEVICE = 8, "A device's properties.";
+        CONTEXT = 9, "A context.";
+        CONCURRENT_KERNEL = 10, "A kernel, traced without changing how kernels overlap.";
+        NAME = 11, "A name given to an object.";
+        MARKER = 12, "An NVTX mark or range end.";
+        MARKER_DATA = 13, "Extra data of an NVTX marker.";
+        OVERHEAD = 17, "Time taken by CUPTI or the driver.";
+        ENVIRONMENT = 20, "Clocks, temperature, power.";
+        MEMCPY2 = 22, "A copy between two devices.";
+        UNIFIED_MEMORY_COUNTER = 25, "Unified-memory events.";
+        MODULE = 27, "A loaded module.";
+        CUDA_EVENT = 36, "A CUDA event was recorded.";
+        STREAM = 37, "A stream.";
+        SYNCHRONIZATION = 38, "A synchronization.";
+        EXTERNAL_CORRELATION = 39, "An id that a client attached to API calls.";
+        NVLINK = 40, "NVLink topology; its layout is not append-only.";
+        PCIE = 46, "A device's or bridge's place on PCI Express.";
+        INTERNAL_LAUNCH_API = 48, "A launch call inside the driver that no API call of the program made.";
+        MEMORY2 = 49, "An allocation or release.";
+        MEMORY_POOL = 50, "A memory-pool operation.";
+        GRAPH_TRACE = 51, "One launch of a whole graph.";
+        JIT = 52, "Just-in-time compilation.";
     }
 }
 
 numbers! {
     /// `CUptiResult`: what a CUPTI function answers.
     CuptiResult {
-        /// Done.
-        SUCCESS = 0;
-        /// An argument was NULL or out of range.
-        INVALID_PARAMETER = 1;
-        /// No such device.
-        INVALID_DEVICE = 2;
-        /// No such context, or it is gone.
-        INVALID_CONTEXT = 3;
-        /// The call is not allowed now.
-        INVALID_OPERATION = 7;
-        /// No memory.
-        OUT_OF_MEMORY = 8;
-        /// Hardware error.
-        HARDWARE = 9;
-        /// The buffer for an answer is too small.
-        PARAMETER_SIZE_NOT_SUFFICIENT = 10;
-        /// The function does not exist in this library. This crate also answers it for a symbol that is missing.
-        API_NOT_IMPLEMENTED = 11;
-        /// End of the buffer, or a limit.
-        MAX_LIMIT_REACHED = 12;
-        /// Not ready.
-        NOT_READY = 13;
-        /// Not together with what is already on.
-        NOT_COMPATIBLE = 14;
-        /// CUPTI could not initialize: often a library newer than the driver, or no driver.
-        NOT_INITIALIZED = 15;
-        /// Nothing queued.
-        QUEUE_EMPTY = 18;
-        /// A bad handle.
-        INVALID_HANDLE = 19;
-        /// A bad stream.
-        INVALID_STREAM = 20;
-        /// Unknown record kind.
-        INVALID_KIND = 21;
-        /// Disabled.
-        DISABLED = 23;
-        /// A bad module.
-        INVALID_MODULE = 24;
-        /// Another tool holds the hardware.
-        HARDWARE_BUSY = 26;
-        /// Not on this system.
-        NOT_SUPPORTED = 27;
-        /// Not on this virtual device.
-        VIRTUALIZED_DEVICE_NOT_SUPPORTED = 33;
-        /// Administrator rights are needed.
-        INSUFFICIENT_PRIVILEGES = 35;
-        /// Conflicts with the old profiler API.
-        OLD_PROFILER_API_INITIALIZED = 36;
-        /// A kind that was removed.
-        LEGACY_PROFILER_NOT_SUPPORTED = 38;
-        /// Another profiler holds the one subscriber slot of this process.
-        MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED = 39;
-        /// The virtual machine does not allow it.
-        VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES = 40;
-        /// Not with confidential computing.
-        CONFIDENTIAL_COMPUTING_NOT_SUPPORTED = 41;
-        /// Not on a mining card.
-        CMP_DEVICE_NOT_SUPPORTED = 42;
-        /// Not on a MIG slice.
-        MIG_DEVICE_NOT_SUPPORTED = 43;
-        /// Not with SLI.
-        SLI_DEVICE_NOT_SUPPORTED = 44;
-        /// Not on WSL.
-        WSL_DEVICE_NOT_SUPPORTED = 45;
-        /// Anything else; since 13.0 also "there is no driver".
-        UNKNOWN = 999;
+        SUCCESS = 0, "Done.";
+        INVALID_PARAMETER = 1, "An argument was NULL or out of range.";
+        INVALID_DEVICE = 2, "No such device.";
+        INVALID_CONTEXT = 3, "No such context, or it is gone.";
+        INVALID_OPERATION = 7, "The call is not allowed now.";
+        OUT_OF_MEMORY = 8, "No memory.";
+        HARDWARE = 9, "Hardware error.";
+        PARAMETER_SIZE_NOT_SUFFICIENT = 10, "The buffer for an answer is too small.";
+        API_NOT_IMPLEMENTED = 11,
+            "The function does not exist in this library. This crate also answers it for a symbol that is missing.";
+        MAX_LIMIT_REACHED = 12, "End of the buffer, or a limit.";
+        NOT_READY = 13, "Not ready.";
+        NOT_COMPATIBLE = 14, "Not together with what is already on.";
+        NOT_INITIALIZED = 15, "CUPTI could not initialize: often a library newer than the driver, or no driver.";
+        QUEUE_EMPTY = 18, "Nothing queued.";
+        INVALID_HANDLE = 19, "A bad handle.";
+        INVALID_STREAM = 20, "A bad stream.";
+        INVALID_KIND = 21, "Unknown record kind.";
+        DISABLED = 23, "Disabled.";
+        INVALID_MODULE = 24, "A bad module.";
+        HARDWARE_BUSY = 26, "Another tool holds the hardware.";
+        NOT_SUPPORTED = 27, "Not on this system.";
+        VIRTUALIZED_DEVICE_NOT_SUPPORTED = 33, "Not on this virtual device.";
+        INSUFFICIENT_PRIVILEGES = 35, "Administrator rights are needed.";
+        OLD_PROFILER_API_INITIALIZED = 36, "Conflicts with the old profiler API.";
+        LEGACY_PROFILER_NOT_SUPPORTED = 38, "A kind that was removed.";
+        MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED = 39, "Another profiler holds the one subscriber slot of this process.";
+        VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES = 40, "The virtual machine does not allow it.";
+        CONFIDENTIAL_COMPUTING_NOT_SUPPORTED = 41, "Not with confidential computing.";
+        CMP_DEVICE_NOT_SUPPORTED = 42, "Not on a mining card.";
+        MIG_DEVICE_NOT_SUPPORTED = 43, "Not on a MIG slice.";
+        SLI_DEVICE_NOT_SUPPORTED = 44, "Not with SLI.";
+        WSL_DEVICE_NOT_SUPPORTED = 45, "Not on WSL.";
+        UNKNOWN = 999, "Anything else; since 13.0 also \"there is no driver\".";
     }
 }
 
 numbers! {
     /// What an overhead record's time was spent on.
     OverheadKind {
-        /// Not reported.
-        UNKNOWN = 0;
-        /// The driver's just-in-time compiler.
-        DRIVER_COMPILER = 1;
-        /// CUPTI flushed a buffer.
-        CUPTI_BUFFER_FLUSH = 65_536;
-        /// CUPTI instrumented code.
-        CUPTI_INSTRUMENTATION = 131_072;
-        /// CUPTI allocated or freed its own resources.
-        CUPTI_RESOURCE = 196_608;
-        /// The runtime loaded a module.
-        RUNTIME_TRIGGERED_MODULE_LOADING = 262_144;
-        /// The driver loaded a function at first use.
-        LAZY_FUNCTION_LOADING = 327_680;
-        /// A command buffer was full.
-        COMMAND_BUFFER_FULL = 393_216;
-        /// CUPTI asked its client for a buffer.
-        ACTIVITY_BUFFER_REQUEST = 458_752;
-        /// Unified-memory tracing was set up.
-        UVM_ACTIVITY_INIT = 524_288;
+        UNKNOWN = 0, "Not reported.";
+        DRIVER_COMPILER = 1, "The driver's just-in-time compiler.";
+        CUPTI_BUFFER_FLUSH = 65_536, "CUPTI flushed a buffer.";
+        CUPTI_INSTRUMENTATION = 131_072, "CUPTI instrumented code.";
+        CUPTI_RESOURCE = 196_608, "CUPTI allocated or freed its own resources.";
+        RUNTIME_TRIGGERED_MODULE_LOADING = 262_144, "The runtime loaded a module.";
+        LAZY_FUNCTION_LOADING = 327_680, "The driver loaded a function at first use.";
+        COMMAND_BUFFER_FULL = 393_216, "A command buffer was full.";
+        ACTIVITY_BUFFER_REQUEST = 458_752, "CUPTI asked its client for a buffer.";
+        UVM_ACTIVITY_INIT = 524_288, "Unified-memory tracing was set up.";
     }
 }
 
 numbers! {
     /// What a synchronization waited for.
     SyncType {
-        /// Not reported.
-        UNKNOWN = 0;
-        /// The host waited for an event.
-        EVENT_SYNCHRONIZE = 1;
-        /// A stream was told to wait for an event.
-        STREAM_WAIT_EVENT = 2;
-        /// The host waited for a stream.
-        STREAM_SYNCHRONIZE = 3;
-        /// The host waited for a context.
-        CONTEXT_SYNCHRONIZE = 4;
+        UNKNOWN = 0, "Not reported.";
+        EVENT_SYNCHRONIZE = 1, "The host waited for an event.";
+        STREAM_WAIT_EVENT = 2, "A stream was told to wait for an event.";
+        STREAM_SYNCHRONIZE = 3, "The host waited for a stream.";
+        CONTEXT_SYNCHRONIZE = 4, "The host waited for a context.";
     }
 }
 
 numbers! {
     /// Direction of a copy.
     MemcpyKind {
-        /// Not reported.
-        UNKNOWN = 0;
-        /// Host to device.
-        HTOD = 1;
-        /// Device to host.
-        DTOH = 2;
-        /// Host to array.
-        HTOA = 3;
-        /// Array to host.
-        ATOH = 4;
-        /// Array to array.
-        ATOA = 5;
-        /// Array to device.
-        ATOD = 6;
-        /// Device to array.
-        DTOA = 7;
-        /// Device to device.
-        DTOD = 8;
-        /// Host to host.
-        HTOH = 9;
-        /// Device to another device.
-        PTOP = 10;
+        UNKNOWN = 0, "Not reported.";
+        HTOD = 1, "Host to device.";
+        DTOH = 2, "Device to host.";
+        HTOA = 3, "Host to array.";
+        ATOH = 4, "Array to host.";
+        ATOA = 5, "Array to array.";
+        ATOD = 6, "Array to device.";
+        DTOA = 7, "Device to array.";
+        DTOD = 8, "Device to device.";
+        HTOH = 9, "Host to host.";
+        PTOP = 10, "Device to another device.";
     }
 }
 
 numbers! {
     /// What kind of memory one end of a copy is.
     MemoryKind {
-        /// Not reported.
-        UNKNOWN = 0;
-        /// Ordinary host memory.
-        PAGEABLE = 1;
-        /// Page-locked host memory.
-        PINNED = 2;
-        /// Device memory.
-        DEVICE = 3;
-        /// CUDA array.
-        ARRAY = 4;
-        /// Managed memory.
-        MANAGED = 5;
-        /// A `__device__` variable.
-        DEVICE_STATIC = 6;
-        /// A `__managed__` variable.
-        MANAGED_STATIC = 7;
+        UNKNOWN = 0, "Not reported.";
+        PAGEABLE = 1, "Ordinary host memory.";
+        PINNED = 2, "Page-locked host memory.";
+        DEVICE = 3, "Device memory.";
+        ARRAY = 4, "CUDA array.";
+        MANAGED = 5, "Managed memory.";
+        DEVICE_STATIC = 6, "A `__device__` variable.";
+        MANAGED_STATIC = 7, "A `__managed__` variable.";
     }
 }
 
 numbers! {
     /// `CUpti_ActivityMemoryOperationType`: what happened to memory.
     MemoryOperation {
-        /// It was allocated.
-        ALLOCATION = 1;
-        /// It was released.
-        RELEASE = 2;
+        ALLOCATION = 1, "It was allocated.";
+        RELEASE = 2, "It was released.";
     }
 }
 
 numbers! {
     /// `CUpti_ActivityMemoryPoolOperationType`: what happened to a pool.
     MemoryPoolOperation {
-        /// It was made.
-        CREATED = 1;
-        /// It was destroyed.
-        DESTROYED = 2;
-        /// It gave memory back.
-        TRIMMED = 3;
+        CREATED = 1, "It was made.";
+        DESTROYED = 2, "It was destroyed.";
+        TRIMMED = 3, "It gave memory back.";
     }
 }
 
 numbers! {
     /// `CUpti_ActivityMemoryPoolType`: whose pool memory came from.
     MemoryPoolType {
-        /// None.
-        INVALID = 0;
-        /// This process's.
-        LOCAL = 1;
-        /// Another process's.
-        IMPORTED = 2;
+        INVALID = 0, "None.";
+        LOCAL = 1, "This process's.";
+        IMPORTED = 2, "Another process's.";
     }
 }
 
 numbers! {
     /// What an overhead or marker record's object id names.
     ObjectKind {
-        /// Nothing.
-        UNKNOWN = 0;
-        /// A process.
-        PROCESS = 1;
-        /// A thread.
-        THREAD = 2;
-        /// A device.
-        DEVICE = 3;
-        /// A context.
-        CONTEXT = 4;
-        /// A stream.
-        STREAM = 5;
+        UNKNOWN = 0, "Nothing.";
+        PROCESS = 1, "A process.";
+        THREAD = 2, "A thread.";
+        DEVICE = 3, "A device.";
+        CONTEXT = 4, "A context.";
+        STREAM = 5, "A stream.";
     }
 }
 
 numbers! {
     /// Settings of the activity API. The value's width differs: see [`Cupti`](crate::Cupti)'s setters.
     Attribute {
-        /// Bytes of a device-side buffer (`usize`; default 3.2 MB, about 100,000 records).
-        DEVICE_BUFFER_SIZE = 0;
-        /// How many device-side buffers may exist (`usize`; default 250).
-        DEVICE_BUFFER_POOL_LIMIT = 2;
-        /// 1: the client zeroes buffers, CUPTI does not (`u8`).
-        ZEROED_OUT_ACTIVITY_BUFFER = 5;
-        /// How many device-side buffers exist from the start (`usize`; default 3).
-        DEVICE_BUFFER_PRE_ALLOCATE_VALUE = 6;
-        /// 1: device-side buffers live in pinned host memory (`u8`).
-        MEM_ALLOCATION_TYPE_HOST_PINNED = 8;
-        /// 1: one activity buffer a thread (`u8`; since 12.3, on by default since 13.0). Before the callbacks are
-        /// registered.
-        PER_THREAD_ACTIVITY_BUFFER = 9;
+        DEVICE_BUFFER_SIZE = 0, "Bytes of a device-side buffer (`usize`; default 3.2 MB, about 100,000 records).";
+        DEVICE_BUFFER_POOL_LIMIT = 2, "How many device-side buffers may exist (`usize`; default 250).";
+        ZEROED_OUT_ACTIVITY_BUFFER = 5, "1: the client zeroes buffers, CUPTI does not (`u8`).";
+        DEVICE_BUFFER_PRE_ALLOCATE_VALUE = 6, "How many device-side buffers exist from the start (`usize`; default 3).";
+        MEM_ALLOCATION_TYPE_HOST_PINNED = 8, "1: device-side buffers live in pinned host memory (`u8`).";
+        PER_THREAD_ACTIVITY_BUFFER = 9,
+            "1: one activity buffer a thread (`u8`; since 12.3, on by default since 13.0). Before the callbacks are \
+             registered.";
     }
 }
 
 numbers! {
     /// Which family a callback id belongs to.
     Domain {
-        /// The driver API.
-        DRIVER = 1;
-        /// The runtime API.
-        RUNTIME = 2;
-        /// Contexts, streams, modules, graphs.
-        RESOURCE = 3;
-        /// Synchronizations.
-        SYNCHRONIZE = 4;
-        /// NVTX.
-        NVTX = 5;
-        /// Errors of CUPTI itself.
-        STATE = 6;
+        DRIVER = 1, "The driver API.";
+        RUNTIME = 2, "The runtime API.";
+        RESOURCE = 3, "Contexts, streams, modules, graphs.";
+        SYNCHRONIZE = 4, "Synchronizations.";
+        NVTX = 5, "NVTX.";
+        STATE = 6, "Errors of CUPTI itself.";
     }
 }
 
 numbers! {
     /// Callback ids of [`Domain::RESOURCE`].
     ResourceCallback {
-        /// A context was created.
-        CONTEXT_CREATED = 1;
-        /// A context is about to go.
-        CONTEXT_DESTROY_STARTING = 2;
-        /// A module was loaded into a context.
-        MODULE_LOADED = 6;
-        /// A graph was made ready to run.
-        GRAPHEXEC_CREATED = 18;
-        /// A node of a graph was copied, which is how a graph that can run gets its own.
-        GRAPHNODE_CLONED = 20;
+        CONTEXT_CREATED = 1, "A context was created.";
+        CONTEXT_DESTROY_STARTING = 2, "A context is about to go.";
+        MODULE_LOADED = 6, "A module was loaded into a context.";
+        GRAPHEXEC_CREATED = 18, "A graph was made ready to run.";
+        GRAPHNODE_CLONED = 20, "A node of a graph was copied, which is how a graph that can run gets its own.";
     }
 }
 
 numbers! {
     /// On which side of an API call a callback comes.
     CallbackSite {
-        /// Before the call does anything.
-        ENTER = 0;
-        /// When the call is about to return.
-        EXIT = 1;
+        ENTER = 0, "Before the call does anything.";
+        EXIT = 1, "When the call is about to return.";
     }
 }
 
 numbers! {
     /// What the thread id of an API record is.
     ThreadIdType {
-        /// `pthread_self()` squeezed into 32 bits.
-        DEFAULT = 0;
-        /// The kernel's thread id.
-        SYSTEM = 1;
+        DEFAULT = 0, "`pthread_self()` squeezed into 32 bits.";
+        SYSTEM = 1, "The kernel's thread id.";
     }
 }
 

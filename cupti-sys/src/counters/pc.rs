@@ -380,12 +380,6 @@ impl Drop for CurrentContext {
 }
 
 impl Counters {
-    /// Whether the library has PC sampling: CUDA 11.3 and later.
-    #[must_use]
-    pub const fn can_sample_program_counters(&self) -> bool {
-        self.functions.pc_enable.exists() && self.functions.pc_get_data.exists()
-    }
-
     /// The checksum by which samples name a module (cubin). Needs no GPU.
     ///
     /// # Errors

@@ -10,66 +10,39 @@ layout! {
     /// A kernel that ran.
     KernelRecord, at least 176 bytes
     always {
-        /// Registers of one thread.
-        registers_per_thread: u16 = "registersPerThread" @ 6;
-        /// Begin on the device.
-        start: u64 = "start" @ 16;
-        /// End on the device.
-        end: u64 = "end" @ 24;
-        /// When all work that the kernel launched itself was done.
-        completed: u64 = "completed" @ 32;
-        /// Device ordinal.
-        device_id: u32 = "deviceId" @ 40;
-        /// Context.
-        context_id: u32 = "contextId" @ 44;
-        /// Stream.
-        stream_id: u32 = "streamId" @ 48;
-        /// Blocks in x.
-        grid_x: i32 = "gridX" @ 52;
-        /// Blocks in y.
-        grid_y: i32 = "gridY" @ 56;
-        /// Blocks in z.
-        grid_z: i32 = "gridZ" @ 60;
-        /// Threads of a block in x.
-        block_x: i32 = "blockX" @ 64;
-        /// Threads of a block in y.
-        block_y: i32 = "blockY" @ 68;
-        /// Threads of a block in z.
-        block_z: i32 = "blockZ" @ 72;
-        /// Static shared memory of a block, bytes.
-        static_shared_memory: i32 = "staticSharedMemory" @ 76;
-        /// Dynamic shared memory of a block, bytes.
-        dynamic_shared_memory: i32 = "dynamicSharedMemory" @ 80;
-        /// Local memory of one thread, bytes.
-        local_memory_per_thread: u32 = "localMemoryPerThread" @ 84;
-        /// Joins to the launching call.
-        correlation_id: u32 = "correlationId" @ 92;
-        /// Address of the mangled name in the traced process; 0 when there is none.
-        name_address: u64 = "name" @ 104;
-        /// When the command was queued; 0 unless latency timestamps are on.
-        queued: u64 = "queued" @ 120;
-        /// When the command was submitted; 0 unless latency timestamps are on.
-        submitted: u64 = "submitted" @ 128;
-        /// 0 regular, 1 cooperative, 2 cooperative on several devices, 3 command list.
-        launch_type: u8 = "launchType" @ 136;
-        /// Shared memory that the device set aside on a multiprocessor, bytes.
-        shared_memory_executed: u32 = "sharedMemoryExecuted" @ 140;
-        /// Node of the graph that launched it, or 0.
-        graph_node_id: u64 = "graphNodeId" @ 144;
-        /// Executable graph that launched it, or 0.
-        graph_id: u32 = "graphId" @ 156;
-        /// Hardware channel.
-        channel_id: u32 = "channelID" @ 168;
+        registers_per_thread: u16 = "registersPerThread" @ 6, "Registers of one thread.";
+        start: u64 = "start" @ 16, "Begin on the device.";
+        end: u64 = "end" @ 24, "End on the device.";
+        completed: u64 = "completed" @ 32, "When all work that the kernel launched itself was done.";
+        device_id: u32 = "deviceId" @ 40, "Device ordinal.";
+        context_id: u32 = "contextId" @ 44, "Context.";
+        stream_id: u32 = "streamId" @ 48, "Stream.";
+        grid_x: i32 = "gridX" @ 52, "Blocks in x.";
+        grid_y: i32 = "gridY" @ 56, "Blocks in y.";
+        grid_z: i32 = "gridZ" @ 60, "Blocks in z.";
+        block_x: i32 = "blockX" @ 64, "Threads of a block in x.";
+        block_y: i32 = "blockY" @ 68, "Threads of a block in y.";
+        block_z: i32 = "blockZ" @ 72, "Threads of a block in z.";
+        static_shared_memory: i32 = "staticSharedMemory" @ 76, "Static shared memory of a block, bytes.";
+        dynamic_shared_memory: i32 = "dynamicSharedMemory" @ 80, "Dynamic shared memory of a block, bytes.";
+        local_memory_per_thread: u32 = "localMemoryPerThread" @ 84, "Local memory of one thread, bytes.";
+        correlation_id: u32 = "correlationId" @ 92, "Joins to the launching call.";
+        name_address: u64 = "name" @ 104, "Address of the mangled name in the traced process; 0 when there is none.";
+        queued: u64 = "queued" @ 120, "When the command was queued; 0 unless latency timestamps are on.";
+        submitted: u64 = "submitted" @ 128, "When the command was submitted; 0 unless latency timestamps are on.";
+        launch_type: u8 = "launchType" @ 136,
+            "0 regular, 1 cooperative, 2 cooperative on several devices, 3 command list.";
+        shared_memory_executed: u32 = "sharedMemoryExecuted" @ 140,
+            "Shared memory that the device set aside on a multiprocessor, bytes.";
+        graph_node_id: u64 = "graphNodeId" @ 144, "Node of the graph that launched it, or 0.";
+        graph_id: u32 = "graphId" @ 156, "Executable graph that launched it, or 0.";
+        channel_id: u32 = "channelID" @ 168, "Hardware channel.";
     }
     since {
-        /// Blocks of a cluster in x; 0 without clusters. Since 11.8.
-        cluster_x: u32 = "clusterX" @ 176;
-        /// Blocks of a cluster in y. Since 11.8.
-        cluster_y: u32 = "clusterY" @ 180;
-        /// Blocks of a cluster in z. Since 11.8.
-        cluster_z: u32 = "clusterZ" @ 184;
-        /// Priority of the launch. Since 13.1.
-        priority: i32 = "priority" @ 216;
+        cluster_x: u32 = "clusterX" @ 176, "Blocks of a cluster in x; 0 without clusters. Since 11.8.";
+        cluster_y: u32 = "clusterY" @ 180, "Blocks of a cluster in y. Since 11.8.";
+        cluster_z: u32 = "clusterZ" @ 184, "Blocks of a cluster in z. Since 11.8.";
+        priority: i32 = "priority" @ 216, "Priority of the launch. Since 13.1.";
     }
 }
 
@@ -110,60 +83,33 @@ layout! {
     /// A copy that ran within a device, or between it and the host.
     MemcpyRecord, at least 88 bytes
     always {
-        /// Direction as a number; see [`kind`](Self::kind).
-        copy_kind: u8 = "copyKind" @ 4;
-        /// Memory read from, as a number; see [`source`](Self::source).
-        source_kind: u8 = "srcKind" @ 5;
-        /// Memory written to, as a number; see [`destination`](Self::destination).
-        destination_kind: u8 = "dstKind" @ 6;
-        /// Flags; see [`is_async`](Self::is_async).
-        flags: u8 = "flags" @ 7;
-        /// Bytes moved.
-        byte_count: u64 = "bytes" @ 8;
-        /// Begin on the device.
-        start: u64 = "start" @ 16;
-        /// End on the device.
-        end: u64 = "end" @ 24;
-        /// Device ordinal.
-        device_id: u32 = "deviceId" @ 32;
-        /// Context.
-        context_id: u32 = "contextId" @ 36;
-        /// Stream.
-        stream_id: u32 = "streamId" @ 40;
-        /// Joins to the issuing call.
-        correlation_id: u32 = "correlationId" @ 44;
-        /// Node of the graph that issued it, or 0.
-        graph_node_id: u64 = "graphNodeId" @ 64;
-        /// Executable graph that issued it, or 0.
-        graph_id: u32 = "graphId" @ 72;
-        /// Hardware channel.
-        channel_id: u32 = "channelID" @ 76;
+        copy_kind: u8 = "copyKind" @ 4, "Direction as a number; see [`kind`](Self::kind).";
+        source_kind: u8 = "srcKind" @ 5, "Memory read from, as a number; see [`source`](Self::source).";
+        destination_kind: u8 = "dstKind" @ 6, "Memory written to, as a number; see [`destination`](Self::destination).";
+        flags: u8 = "flags" @ 7, "Flags; see [`is_async`](Self::is_async).";
+        byte_count: u64 = "bytes" @ 8, "Bytes moved.";
+        start: u64 = "start" @ 16, "Begin on the device.";
+        end: u64 = "end" @ 24, "End on the device.";
+        device_id: u32 = "deviceId" @ 32, "Device ordinal.";
+        context_id: u32 = "contextId" @ 36, "Context.";
+        stream_id: u32 = "streamId" @ 40, "Stream.";
+        correlation_id: u32 = "correlationId" @ 44, "Joins to the issuing call.";
+        graph_node_id: u64 = "graphNodeId" @ 64, "Node of the graph that issued it, or 0.";
+        graph_id: u32 = "graphId" @ 72, "Executable graph that issued it, or 0.";
+        channel_id: u32 = "channelID" @ 76, "Hardware channel.";
     }
     since {
-        /// Copies that this record stands for: more than 1 for batched copies. Since 12.8.
-        copy_count: u64 = "copyCount" @ 88;
+        copy_count: u64 = "copyCount" @ 88,
+            "Copies that this record stands for: more than 1 for batched copies. Since 12.8.";
+    }
+    as {
+        kind: MemcpyKind = copy_kind, "Direction.";
+        source: MemoryKind = source_kind, "Memory read from.";
+        destination: MemoryKind = destination_kind, "Memory written to.";
     }
 }
 
 impl MemcpyRecord<'_> {
-    /// Direction.
-    #[must_use]
-    pub fn kind(&self) -> MemcpyKind {
-        MemcpyKind(self.copy_kind().into())
-    }
-
-    /// Memory read from.
-    #[must_use]
-    pub fn source(&self) -> MemoryKind {
-        MemoryKind(self.source_kind().into())
-    }
-
-    /// Memory written to.
-    #[must_use]
-    pub fn destination(&self) -> MemoryKind {
-        MemoryKind(self.destination_kind().into())
-    }
-
     /// Whether it was issued as asynchronous.
     #[must_use]
     pub fn is_async(&self) -> bool {
@@ -175,65 +121,34 @@ layout! {
     /// A copy that ran between two devices.
     MemcpyP2pRecord, at least 96 bytes
     always {
-        /// Direction as a number; see [`kind`](Self::kind).
-        copy_kind: u8 = "copyKind" @ 4;
-        /// Memory read from, as a number; see [`source`](Self::source).
-        source_kind: u8 = "srcKind" @ 5;
-        /// Memory written to, as a number; see [`destination`](Self::destination).
-        destination_kind: u8 = "dstKind" @ 6;
-        /// Flags; see [`is_async`](Self::is_async).
-        flags: u8 = "flags" @ 7;
-        /// Bytes moved.
-        byte_count: u64 = "bytes" @ 8;
-        /// Begin on the device.
-        start: u64 = "start" @ 16;
-        /// End on the device.
-        end: u64 = "end" @ 24;
-        /// Device whose copy engine did it.
-        device_id: u32 = "deviceId" @ 32;
-        /// Context.
-        context_id: u32 = "contextId" @ 36;
-        /// Stream.
-        stream_id: u32 = "streamId" @ 40;
-        /// Device read from.
-        source_device_id: u32 = "srcDeviceId" @ 44;
-        /// Context read from.
-        source_context_id: u32 = "srcContextId" @ 48;
-        /// Device written to.
-        destination_device_id: u32 = "dstDeviceId" @ 52;
-        /// Context written to.
-        destination_context_id: u32 = "dstContextId" @ 56;
-        /// Joins to the issuing call.
-        correlation_id: u32 = "correlationId" @ 60;
-        /// Node of the graph that issued it, or 0.
-        graph_node_id: u64 = "graphNodeId" @ 72;
-        /// Executable graph that issued it, or 0.
-        graph_id: u32 = "graphId" @ 80;
-        /// Hardware channel.
-        channel_id: u32 = "channelID" @ 84;
+        copy_kind: u8 = "copyKind" @ 4, "Direction as a number; see [`kind`](Self::kind).";
+        source_kind: u8 = "srcKind" @ 5, "Memory read from, as a number; see [`source`](Self::source).";
+        destination_kind: u8 = "dstKind" @ 6, "Memory written to, as a number; see [`destination`](Self::destination).";
+        flags: u8 = "flags" @ 7, "Flags; see [`is_async`](Self::is_async).";
+        byte_count: u64 = "bytes" @ 8, "Bytes moved.";
+        start: u64 = "start" @ 16, "Begin on the device.";
+        end: u64 = "end" @ 24, "End on the device.";
+        device_id: u32 = "deviceId" @ 32, "Device whose copy engine did it.";
+        context_id: u32 = "contextId" @ 36, "Context.";
+        stream_id: u32 = "streamId" @ 40, "Stream.";
+        source_device_id: u32 = "srcDeviceId" @ 44, "Device read from.";
+        source_context_id: u32 = "srcContextId" @ 48, "Context read from.";
+        destination_device_id: u32 = "dstDeviceId" @ 52, "Device written to.";
+        destination_context_id: u32 = "dstContextId" @ 56, "Context written to.";
+        correlation_id: u32 = "correlationId" @ 60, "Joins to the issuing call.";
+        graph_node_id: u64 = "graphNodeId" @ 72, "Node of the graph that issued it, or 0.";
+        graph_id: u32 = "graphId" @ 80, "Executable graph that issued it, or 0.";
+        channel_id: u32 = "channelID" @ 84, "Hardware channel.";
     }
     since {}
+    as {
+        kind: MemcpyKind = copy_kind, "Direction.";
+        source: MemoryKind = source_kind, "Memory read from.";
+        destination: MemoryKind = destination_kind, "Memory written to.";
+    }
 }
 
 impl MemcpyP2pRecord<'_> {
-    /// Direction.
-    #[must_use]
-    pub fn kind(&self) -> MemcpyKind {
-        MemcpyKind(self.copy_kind().into())
-    }
-
-    /// Memory read from.
-    #[must_use]
-    pub fn source(&self) -> MemoryKind {
-        MemoryKind(self.source_kind().into())
-    }
-
-    /// Memory written to.
-    #[must_use]
-    pub fn destination(&self) -> MemoryKind {
-        MemoryKind(self.destination_kind().into())
-    }
-
     /// Whether it was issued as asynchronous.
     #[must_use]
     pub fn is_async(&self) -> bool {
@@ -245,43 +160,27 @@ layout! {
     /// A memset that ran.
     MemsetRecord, at least 88 bytes
     always {
-        /// The value written.
-        value: u32 = "value" @ 4;
-        /// Bytes written.
-        byte_count: u64 = "bytes" @ 8;
-        /// Begin on the device.
-        start: u64 = "start" @ 16;
-        /// End on the device.
-        end: u64 = "end" @ 24;
-        /// Device ordinal.
-        device_id: u32 = "deviceId" @ 32;
-        /// Context.
-        context_id: u32 = "contextId" @ 36;
-        /// Stream.
-        stream_id: u32 = "streamId" @ 40;
-        /// Joins to the issuing call.
-        correlation_id: u32 = "correlationId" @ 44;
-        /// Flags; see [`is_async`](Self::is_async).
-        flags: u16 = "flags" @ 48;
-        /// Memory written to, as a number; see [`memory`](Self::memory).
-        memory_kind: u16 = "memoryKind" @ 50;
-        /// Node of the graph that issued it, or 0.
-        graph_node_id: u64 = "graphNodeId" @ 64;
-        /// Executable graph that issued it, or 0.
-        graph_id: u32 = "graphId" @ 72;
-        /// Hardware channel.
-        channel_id: u32 = "channelID" @ 76;
+        value: u32 = "value" @ 4, "The value written.";
+        byte_count: u64 = "bytes" @ 8, "Bytes written.";
+        start: u64 = "start" @ 16, "Begin on the device.";
+        end: u64 = "end" @ 24, "End on the device.";
+        device_id: u32 = "deviceId" @ 32, "Device ordinal.";
+        context_id: u32 = "contextId" @ 36, "Context.";
+        stream_id: u32 = "streamId" @ 40, "Stream.";
+        correlation_id: u32 = "correlationId" @ 44, "Joins to the issuing call.";
+        flags: u16 = "flags" @ 48, "Flags; see [`is_async`](Self::is_async).";
+        memory_kind: u16 = "memoryKind" @ 50, "Memory written to, as a number; see [`memory`](Self::memory).";
+        graph_node_id: u64 = "graphNodeId" @ 64, "Node of the graph that issued it, or 0.";
+        graph_id: u32 = "graphId" @ 72, "Executable graph that issued it, or 0.";
+        channel_id: u32 = "channelID" @ 76, "Hardware channel.";
     }
     since {}
+    as {
+        memory: MemoryKind = memory_kind, "Memory written to.";
+    }
 }
 
 impl MemsetRecord<'_> {
-    /// Memory written to.
-    #[must_use]
-    pub fn memory(&self) -> MemoryKind {
-        MemoryKind(self.memory_kind().into())
-    }
-
     /// Whether it was issued as asynchronous.
     #[must_use]
     pub fn is_async(&self) -> bool {
@@ -293,23 +192,15 @@ layout! {
     /// One launch of a whole graph, recorded instead of its nodes.
     GraphTraceRecord, at least 48 bytes
     always {
-        /// Joins to the launching call.
-        correlation_id: u32 = "correlationId" @ 4;
-        /// Begin of the first node.
-        start: u64 = "start" @ 8;
-        /// End of the last node.
-        end: u64 = "end" @ 16;
-        /// Device of the first node.
-        device_id: u32 = "deviceId" @ 24;
-        /// Executable graph.
-        graph_id: u32 = "graphId" @ 28;
-        /// Context of the first node.
-        context_id: u32 = "contextId" @ 32;
-        /// Stream it was launched on.
-        stream_id: u32 = "streamId" @ 36;
+        correlation_id: u32 = "correlationId" @ 4, "Joins to the launching call.";
+        start: u64 = "start" @ 8, "Begin of the first node.";
+        end: u64 = "end" @ 16, "End of the last node.";
+        device_id: u32 = "deviceId" @ 24, "Device of the first node.";
+        graph_id: u32 = "graphId" @ 28, "Executable graph.";
+        context_id: u32 = "contextId" @ 32, "Context of the first node.";
+        stream_id: u32 = "streamId" @ 36, "Stream it was launched on.";
     }
     since {
-        /// Device of the last node. Since 12.3.
-        end_device_id: u32 = "endDeviceId" @ 48;
+        end_device_id: u32 = "endDeviceId" @ 48, "Device of the last node. Since 12.3.";
     }
 }

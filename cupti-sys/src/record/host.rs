@@ -9,21 +9,14 @@ layout! {
     /// A call of the driver or runtime API.
     ApiRecord, at least 40 bytes
     always {
-        /// Which function, within its domain.
-        callback_id: u32 = "cbid" @ 4;
-        /// Entry.
-        start: u64 = "start" @ 8;
-        /// Return.
-        end: u64 = "end" @ 16;
-        /// Calling process.
-        process_id: u32 = "processId" @ 24;
-        /// Calling thread: the kernel's id only after
-        /// [`set_thread_id_type`](crate::Cupti::set_thread_id_type).
-        thread_id: u32 = "threadId" @ 28;
-        /// Joins to the device work.
-        correlation_id: u32 = "correlationId" @ 32;
-        /// `CUresult` or `cudaError_t`.
-        return_value: u32 = "returnValue" @ 36;
+        callback_id: u32 = "cbid" @ 4, "Which function, within its domain.";
+        start: u64 = "start" @ 8, "Entry.";
+        end: u64 = "end" @ 16, "Return.";
+        process_id: u32 = "processId" @ 24, "Calling process.";
+        thread_id: u32 = "threadId" @ 28,
+            "Calling thread: the kernel's id only after [`set_thread_id_type`](crate::Cupti::set_thread_id_type).";
+        correlation_id: u32 = "correlationId" @ 32, "Joins to the device work.";
+        return_value: u32 = "returnValue" @ 36, "`CUresult` or `cudaError_t`.";
     }
     since {}
 }
@@ -42,34 +35,20 @@ layout! {
     /// A synchronization.
     SyncRecord, at least 40 bytes
     always {
-        /// What was waited for, as a number; see [`kind`](Self::kind).
-        sync_type: u32 = "type" @ 4;
-        /// Begin on the host.
-        start: u64 = "start" @ 8;
-        /// End on the host.
-        end: u64 = "end" @ 16;
-        /// Joins to the call.
-        correlation_id: u32 = "correlationId" @ 24;
-        /// Context.
-        context_id: u32 = "contextId" @ 28;
-        /// Stream, or `u32::MAX`.
-        stream_id: u32 = "streamId" @ 32;
-        /// Event, or `u32::MAX`. Ids are reused.
-        event_id: u32 = "cudaEventId" @ 36;
+        sync_type: u32 = "type" @ 4, "What was waited for, as a number; see [`kind`](Self::kind).";
+        start: u64 = "start" @ 8, "Begin on the host.";
+        end: u64 = "end" @ 16, "End on the host.";
+        correlation_id: u32 = "correlationId" @ 24, "Joins to the call.";
+        context_id: u32 = "contextId" @ 28, "Context.";
+        stream_id: u32 = "streamId" @ 32, "Stream, or `u32::MAX`.";
+        event_id: u32 = "cudaEventId" @ 36, "Event, or `u32::MAX`. Ids are reused.";
     }
     since {
-        /// Pairs with [`CudaEventRecord::event_sync_id`]. Since 12.8.
-        event_sync_id: u64 = "cudaEventSyncId" @ 40;
-        /// What the call answered. Since 12.8.
-        return_value: u32 = "returnValue" @ 48;
+        event_sync_id: u64 = "cudaEventSyncId" @ 40, "Pairs with [`CudaEventRecord::event_sync_id`]. Since 12.8.";
+        return_value: u32 = "returnValue" @ 48, "What the call answered. Since 12.8.";
     }
-}
-
-impl SyncRecord<'_> {
-    /// What was waited for.
-    #[must_use]
-    pub fn kind(&self) -> SyncType {
-        SyncType(self.sync_type())
+    as {
+        kind: SyncType = sync_type, "What was waited for.";
     }
 }
 
@@ -77,22 +56,16 @@ layout! {
     /// A CUDA event was recorded on a stream.
     CudaEventRecord, at least 24 bytes
     always {
-        /// Joins to the call.
-        correlation_id: u32 = "correlationId" @ 4;
-        /// Context.
-        context_id: u32 = "contextId" @ 8;
-        /// Stream.
-        stream_id: u32 = "streamId" @ 12;
-        /// Event. Ids are reused.
-        event_id: u32 = "eventId" @ 16;
+        correlation_id: u32 = "correlationId" @ 4, "Joins to the call.";
+        context_id: u32 = "contextId" @ 8, "Context.";
+        stream_id: u32 = "streamId" @ 12, "Stream.";
+        event_id: u32 = "eventId" @ 16, "Event. Ids are reused.";
     }
     since {
-        /// Device. Since 12.8.
-        device_id: u32 = "deviceId" @ 24;
-        /// When the device passed the event; 0 unless device timestamps are on. Since 12.8.
-        device_timestamp: u64 = "deviceTimestamp" @ 40;
-        /// Unique id of this recording. Since 12.8.
-        event_sync_id: u64 = "cudaEventSyncId" @ 48;
+        device_id: u32 = "deviceId" @ 24, "Device. Since 12.8.";
+        device_timestamp: u64 = "deviceTimestamp" @ 40,
+            "When the device passed the event; 0 unless device timestamps are on. Since 12.8.";
+        event_sync_id: u64 = "cudaEventSyncId" @ 48, "Unique id of this recording. Since 12.8.";
     }
 }
 
@@ -100,30 +73,23 @@ layout! {
     /// Time taken by CUPTI or the driver.
     OverheadRecord, at least 40 bytes
     always {
-        /// What on, as a number; see [`kind`](Self::kind).
-        overhead_kind: u32 = "overheadKind" @ 4;
-        /// What the object id names, as a number; see [`thread_id`](Self::thread_id).
-        object_kind: u32 = "objectKind" @ 8;
-        /// Three words whose meaning depends on the object kind; see [`thread_id`](Self::thread_id).
-        object_id: [u8; 12] = "objectId" @ 12;
-        /// Begin.
-        start: u64 = "start" @ 24;
-        /// End.
-        end: u64 = "end" @ 32;
+        overhead_kind: u32 = "overheadKind" @ 4, "What on, as a number; see [`kind`](Self::kind).";
+        object_kind: u32 = "objectKind" @ 8,
+            "What the object id names, as a number; see [`thread_id`](Self::thread_id).";
+        object_id: [u8; 12] = "objectId" @ 12,
+            "Three words whose meaning depends on the object kind; see [`thread_id`](Self::thread_id).";
+        start: u64 = "start" @ 24, "Begin.";
+        end: u64 = "end" @ 32, "End.";
     }
     since {
-        /// The call during which it happened. Since 12.3.
-        correlation_id: u32 = "correlationId" @ 40;
+        correlation_id: u32 = "correlationId" @ 40, "The call during which it happened. Since 12.3.";
+    }
+    as {
+        kind: OverheadKind = overhead_kind, "What the time was spent on.";
     }
 }
 
 impl OverheadRecord<'_> {
-    /// What the time was spent on.
-    #[must_use]
-    pub fn kind(&self) -> OverheadKind {
-        OverheadKind(self.overhead_kind())
-    }
-
     /// The thread that paid, when the record is about a thread.
     #[must_use]
     pub fn thread_id(&self) -> Option<u32> {

@@ -92,14 +92,15 @@ impl<const N: usize> Number for [u8; N] {
 /// Defines a view of a record: its least size, its fields, and one accessor a field.
 ///
 /// Fields under `always` exist in every record of at least the least size, which is that of CUDA 11.7; fields under
-/// `since` answer `None` in records that end before them. All of it is inlined into the caller's crate, where the one
-/// comparison of the size then serves every field.
+/// `since` answer `None` in records that end before them; `as` gives numbers their type. All of it is inlined into the
+/// caller's crate, where the one comparison of the size then serves every field.
 macro_rules! layout {
     (
         $(#[$doc:meta])*
         $view:ident, at least $least:literal bytes
-        always { $($(#[$always_doc:meta])* $always:ident: $always_type:ty = $always_name:literal @ $always_offset:literal;)* }
-        since { $($(#[$since_doc:meta])* $since:ident: $since_type:ty = $since_name:literal @ $since_offset:literal;)* }
+        always { $($always:ident: $always_type:ty = $always_name:literal @ $always_offset:literal, $always_doc:literal;)* }
+        since { $($since:ident: $since_type:ty = $since_name:literal @ $since_offset:literal, $since_doc:literal;)* }
+        $(as { $($typed:ident: $typed_type:ident = $number:ident, $typed_doc:literal;)* })?
     ) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
@@ -129,13 +130,17 @@ macro_rules! layout {
                 self.0
             }
 
-            $($(#[$always_doc])* #[must_use] #[inline] pub fn $always(&self) -> $always_type {
+            $(#[doc = $always_doc] #[must_use] #[inline] pub fn $always(&self) -> $always_type {
                 self.0.read($always_offset).unwrap_or_default()
             })*
 
-            $($(#[$since_doc])* #[must_use] #[inline] pub fn $since(&self) -> Option<$since_type> {
+            $(#[doc = $since_doc] #[must_use] #[inline] pub fn $since(&self) -> Option<$since_type> {
                 self.0.read($since_offset)
             })*
+
+            $($(#[doc = $typed_doc] #[must_use] pub fn $typed(&self) -> $typed_type {
+                $typed_type(self.$number().into())
+            })*)?
         }
     };
 }

@@ -33,7 +33,6 @@ const EVENTS_LIMIT: usize = 1 << 16;
 /// Between the numbers of a stream's lines. Streams are numbered by the context, from 7 on.
 const NEXT_LINE: u32 = 1_000_000;
 
-/// Writes rows.
 pub struct Rows<'a> {
     prescan: &'a Prescan,
     session: &'a ProcessInfo,

@@ -19,7 +19,6 @@ const STEP: &str = "ProfilerStep#";
 /// Steps of one series that are collected; further ones get no row (16 bytes each).
 const STEP_LIMIT: usize = 1 << 22;
 
-/// A step on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostStep {
     /// The thread that launched its first operation.

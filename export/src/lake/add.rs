@@ -58,7 +58,6 @@ pub struct LakeOutcome {
 /// Adds `traces`: a part for each run. Nothing of a run is in the lake before all of it is complete.
 ///
 /// # Errors
-///
 /// When a trace cannot be read at all, a file cannot be written, the lake has the run and rank already, and when
 /// `progress` ends the work.
 pub fn add(

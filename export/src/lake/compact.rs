@@ -49,7 +49,6 @@ pub struct Compacted {
 /// process that was killed there left is completed by the next one, from a list that lies beside the files.
 ///
 /// # Errors
-///
 /// When a file cannot be read or written, and when `progress` ends the work.
 pub fn compact(lake: &Lake, options: CompactOptions, progress: &mut Progress<'_>) -> Result<Compacted, ExportError> {
     let mut compacted = Compacted::default();

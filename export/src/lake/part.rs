@@ -60,7 +60,6 @@ impl Part {
     /// Takes a row: the rank, and the columns of the table.
     ///
     /// # Errors
-    ///
     /// When a file cannot be made or written.
     pub fn row(&mut self, table: Table, rank: u32, cells: &[Cell<'_>]) -> Result<(), ExportError> {
         if self.files[table as usize].is_none() {
@@ -77,7 +76,6 @@ impl Part {
         self.written
     }
 
-    /// The file of a table.
     fn path(&self, table: Table) -> PathBuf {
         self.lake.partition(table, &self.date, &self.run).join(format!("{}.parquet", self.name))
     }
@@ -100,7 +98,6 @@ impl Part {
     /// a rank is in the lake once it has a row there.
     ///
     /// # Errors
-    ///
     /// When a file cannot be written. Then none has a name.
     pub fn finish(mut self) -> Result<Vec<PathBuf>, ExportError> {
         let mut complete = Vec::new();

@@ -26,9 +26,7 @@ pub struct Lake {
 pub struct PartFile {
     /// The day on which the run began, `YYYY-MM-DD`, UTC.
     pub date: String,
-    /// The run.
     pub run: String,
-    /// The file.
     pub path: PathBuf,
 }
 
@@ -42,7 +40,6 @@ impl Lake {
     /// The lake in the folder `root`.
     ///
     /// # Errors
-    ///
     /// When there is none.
     pub fn open(root: &Path) -> Result<Self, ExportError> {
         let lake = Self::new(root);
@@ -68,7 +65,6 @@ impl Lake {
     /// Whether a table has files; in an object store it is taken to have some.
     ///
     /// # Errors
-    ///
     /// When a folder cannot be read.
     pub fn has(&self, table: Table) -> Result<bool, ExportError> {
         Ok(self.is_remote() || !self.files(table)?.is_empty())
@@ -95,7 +91,6 @@ impl Lake {
     /// The files of a table, in the order of date, run and name.
     ///
     /// # Errors
-    ///
     /// When a folder cannot be read.
     pub fn files(&self, table: Table) -> Result<Vec<PartFile>, ExportError> {
         if self.is_remote() {
@@ -120,7 +115,6 @@ impl Lake {
     /// The ranks that the run has already.
     ///
     /// # Errors
-    ///
     /// When its files cannot be read.
     pub fn ranks(&self, run: &str) -> Result<BTreeSet<i64>, ExportError> {
         let mut ranks = BTreeSet::new();

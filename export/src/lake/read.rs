@@ -5,30 +5,17 @@ use std::path::Path;
 
 use parquet::basic::Type as Physical;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
-use parquet::data_type::{ByteArray, DataType};
+use parquet::data_type::DataType;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 
 use crate::error::ExportError;
+use crate::parquet::{Typed, Values};
 use crate::tables::Cell;
-
-/// The values of a column in a row group: those that there are, and for each row whether it has one (1).
-struct Values {
-    present: Vec<i16>,
-    values: Typed,
-}
-
-enum Typed {
-    Integers(Vec<i64>),
-    Reals(Vec<f64>),
-    Flags(Vec<bool>),
-    Texts(Vec<ByteArray>),
-}
 
 /// The names of a file's columns.
 ///
 /// # Errors
-///
 /// When the file cannot be read.
 pub fn columns(path: &Path) -> std::result::Result<Vec<String>, ExportError> {
     let file = File::open(path).map_err(|error| ExportError::io(path, error))?;
@@ -41,7 +28,6 @@ pub fn columns(path: &Path) -> std::result::Result<Vec<String>, ExportError> {
 /// an older version have fewer.
 ///
 /// # Errors
-///
 /// When the file cannot be read or has columns of other types, and when `row` fails.
 pub fn visit(
     path: &Path,
@@ -128,17 +114,6 @@ fn all<T: DataType>(mut reader: ColumnReaderImpl<T>, rows: usize, present: &mut 
         }
     }
     Ok(values)
-}
-
-impl Typed {
-    fn len(&self) -> usize {
-        match self {
-            Self::Integers(values) => values.len(),
-            Self::Reals(values) => values.len(),
-            Self::Flags(values) => values.len(),
-            Self::Texts(values) => values.len(),
-        }
-    }
 }
 
 fn texts(column: Option<&Values>) -> Result<Vec<&str>> {

@@ -61,7 +61,6 @@ impl Job {
     /// Writes the job, a part for each node.
     ///
     /// # Errors
-    ///
     /// When a file cannot be written.
     pub fn write(&self, lake: &Lake) -> Result<(Truth, Vec<PathBuf>), ExportError> {
         let mut truth = Truth::default();

@@ -10,7 +10,6 @@ use crate::stats::{Cell, Column, Heading, Printer, RowSink as _, StatsOptions, T
 /// Prints rows, objects by the name of a column, in the forms of `gpuwhy query`.
 ///
 /// # Errors
-///
 /// When `output` cannot be written.
 pub fn print(
     columns: &[String],

@@ -208,7 +208,6 @@ impl NamedQuery {
     /// Sets a parameter.
     ///
     /// # Errors
-    ///
     /// When there is no such parameter, or the value is none that it can have.
     pub fn set(&mut self, parameter: &str, value: &str) -> Result<(), ExportError> {
         let names: Vec<&str> = self.parameters.iter().map(|of| of.name).collect();
@@ -240,7 +239,6 @@ impl NamedQuery {
     /// The query, checked.
     ///
     /// # Errors
-    ///
     /// As [`Query::new`].
     pub fn query(&self) -> Result<Query, ExportError> {
         Query::new(&self.sql())

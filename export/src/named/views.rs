@@ -18,7 +18,6 @@ fn columns(table: Table) -> impl Iterator<Item = &'static Column> {
 /// Statements that make a view of each table, for DuckDB.
 ///
 /// # Errors
-///
 /// When a folder of the lake cannot be read.
 pub fn duckdb(lake: &Lake, tables: &[Table]) -> Result<String, ExportError> {
     let mut statements = String::new();

@@ -47,7 +47,6 @@ impl Layout {
         }
     }
 
-    /// With columns in front.
     pub fn behind(mut self, front: &'static [Column]) -> Self {
         self.columns.splice(0..0, front);
         self
@@ -71,13 +70,25 @@ pub struct TableFile {
     layout: Layout,
 }
 
-/// The values of a column that wait, and for each row whether it has one (1) or not (0).
-struct Values {
-    present: Vec<i16>,
-    values: Typed,
+/// Does the same with the values of a column, whichever type they have.
+macro_rules! each {
+    ($typed:expr, $values:ident => $work:expr) => {
+        match $typed {
+            Typed::Integers($values) => $work,
+            Typed::Reals($values) => $work,
+            Typed::Flags($values) => $work,
+            Typed::Texts($values) => $work,
+        }
+    };
 }
 
-enum Typed {
+/// The values of a column, those that there are, and for each row whether it has one (1) or not (0).
+pub struct Values {
+    pub present: Vec<i16>,
+    pub values: Typed,
+}
+
+pub enum Typed {
     Integers(Vec<i64>),
     Reals(Vec<f64>),
     Flags(Vec<bool>),
@@ -94,7 +105,6 @@ impl TableFile {
         Ok(Self { path, writer, columns, rows: 0, layout })
     }
 
-    /// Takes a row.
     pub fn row<'c>(
         &mut self,
         cells: impl IntoIterator<Item = &'c Cell<'c>>,
@@ -134,6 +144,12 @@ impl TableFile {
             column.write(writer.ok_or_else(|| ParquetError::General("a column has no writer".to_owned()))?)?;
         }
         group.close().map(|_| ())
+    }
+}
+
+impl Typed {
+    pub fn len(&self) -> usize {
+        each!(self, values => values.len())
     }
 }
 
@@ -189,38 +205,26 @@ impl Values {
     fn permute(&mut self, rows: &[usize]) {
         let places = self.places();
         let order = || rows.iter().filter_map(|&row| places[row]);
-        match &mut self.values {
-            Typed::Integers(values) => *values = order().map(|place| values[place]).collect(),
-            Typed::Reals(values) => *values = order().map(|place| values[place]).collect(),
-            Typed::Flags(values) => *values = order().map(|place| values[place]).collect(),
-            Typed::Texts(values) => *values = order().map(|place| values[place].clone()).collect(),
-        }
+        each!(&mut self.values, values => *values = picked(values, order()));
         self.present = rows.iter().map(|&row| i16::from(places[row].is_some())).collect();
     }
 
     fn write(&mut self, mut writer: SerializedColumnWriter<'_>) -> Result<()> {
         let present = Some(self.present.as_slice());
         match &mut self.values {
-            Typed::Integers(values) => {
-                writer.typed::<Int64Type>().write_batch(values, present, None)?;
-                values.clear();
-            }
-            Typed::Reals(values) => {
-                writer.typed::<DoubleType>().write_batch(values, present, None)?;
-                values.clear();
-            }
-            Typed::Flags(values) => {
-                writer.typed::<BoolType>().write_batch(values, present, None)?;
-                values.clear();
-            }
-            Typed::Texts(values) => {
-                writer.typed::<ByteArrayType>().write_batch(values, present, None)?;
-                values.clear();
-            }
-        }
+            Typed::Integers(values) => writer.typed::<Int64Type>().write_batch(values, present, None)?,
+            Typed::Reals(values) => writer.typed::<DoubleType>().write_batch(values, present, None)?,
+            Typed::Flags(values) => writer.typed::<BoolType>().write_batch(values, present, None)?,
+            Typed::Texts(values) => writer.typed::<ByteArrayType>().write_batch(values, present, None)?,
+        };
+        each!(&mut self.values, values => values.clear());
         self.present.clear();
         writer.close()
     }
+}
+
+fn picked<T: Clone>(values: &[T], places: impl Iterator<Item = usize>) -> Vec<T> {
+    places.map(|place| values[place].clone()).collect()
 }
 
 /// The rows in the order of these columns.

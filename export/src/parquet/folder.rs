@@ -98,7 +98,6 @@ fn check(place: &Path, replace: bool) -> Result<(), ExportError> {
     Ok(())
 }
 
-/// The file of a table.
 fn file_name(table: Table) -> String {
     format!("{}.parquet", table.name())
 }

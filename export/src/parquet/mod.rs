@@ -14,7 +14,7 @@ use crate::options::ExportOutcome;
 use crate::tables::{Cell, Label, Sink, Table, produce};
 use gpuwhy_import::{Progress, TraceFile};
 
-pub use self::file::{GROUP_ROWS, Layout, TableFile};
+pub use self::file::{GROUP_ROWS, Layout, TableFile, Typed, Values};
 use self::folder::RankFolder;
 pub use self::texts::Texts;
 

@@ -45,7 +45,6 @@ pub(super) fn track(kind: u64, first: u32, second: u32) -> Track {
     Track(kind << 56 | (u64::from(first) & 0xff_ffff) << 32 | u64::from(second))
 }
 
-/// Writes events.
 pub struct Events<'a, W> {
     pub(super) packets: Packets<'a, W>,
     place: TrackOrigin<'a>,

@@ -34,7 +34,6 @@ pub fn write(trace: &TraceFile, to: Destination, progress: &mut Progress<'_>) ->
 
 /// A trace on a timeline.
 pub struct Part<'a> {
-    /// The trace.
     pub trace: &'a TraceFile,
     /// What is added to its times, nanoseconds.
     pub shift: i64,

@@ -47,7 +47,6 @@ pub struct Track(pub u64);
 /// What a slice leads to or comes from.
 #[derive(Clone, Copy, Debug)]
 pub enum Arrow {
-    /// Neither.
     None,
     /// An arrow begins here.
     From(u64),
@@ -58,9 +57,7 @@ pub enum Arrow {
 /// Something beside the name of a slice.
 #[derive(Clone, Copy, Debug)]
 pub enum Note<'a> {
-    /// A number.
     Number(&'static str, u64),
-    /// A text.
     Text(&'static str, &'a str),
 }
 
@@ -70,7 +67,6 @@ struct Interned {
     ids: FxHashMap<(u32, String), u64>,
 }
 
-/// Writes packets.
 #[derive(Debug)]
 pub struct Packets<'a, W> {
     output: W,

@@ -73,7 +73,6 @@ impl Message {
         self
     }
 
-    /// A text.
     pub fn text(&mut self, field: u32, text: &str) -> &mut Self {
         self.bytes(field, text.as_bytes())
     }
@@ -83,7 +82,6 @@ impl Message {
         self.bytes(field, &inner.0)
     }
 
-    /// What was written.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }

@@ -52,7 +52,6 @@ impl Query {
     /// Checks `sql`, which must be one `SELECT`.
     ///
     /// # Errors
-    ///
     /// When it is no SQL, asks for tables or columns that do not exist, or would do anything but read.
     pub fn new(sql: &str) -> Result<Self, ExportError> {
         let (used, columns) = plan::used(sql)?;
@@ -88,7 +87,6 @@ impl Query {
     /// Writes the answer over the tables of a lake.
     ///
     /// # Errors
-    ///
     /// As [`answer`](Self::answer).
     pub fn answer_lake(
         &self,
@@ -105,7 +103,6 @@ impl Query {
     /// Writes the answer over `traces`.
     ///
     /// # Errors
-    ///
     /// When a trace cannot be read, the temporary database cannot grow, or `output` cannot be written.
     pub fn answer(
         &self,

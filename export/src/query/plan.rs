@@ -21,7 +21,6 @@ const PLACE: [Column; 2] = [
     Column { name: "rank", kind: Kind::Integer, about: "of the process in its job; 0 when it is in none" },
 ];
 
-/// Their number.
 pub const PLACE_COLUMNS: usize = PLACE.len();
 
 /// All columns of a table in a query.

@@ -46,7 +46,6 @@ pub struct Inserts<'c> {
 }
 
 impl<'c> Inserts<'c> {
-    /// Prepares them.
     pub fn new(connection: &'c Connection) -> Result<Self> {
         Ok(Self {
             value: insert(connection, "GPU_METRICS", "rawTimestamp, timestamp, typeId, metricId, value")?,

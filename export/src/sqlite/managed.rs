@@ -27,7 +27,6 @@ pub struct Inserts<'c> {
 }
 
 impl<'c> Inserts<'c> {
-    /// Prepares them.
     pub fn new(connection: &'c Connection) -> Result<Self> {
         Ok(Self {
             migration: insert(

@@ -54,7 +54,6 @@ pub struct Inserts<'c> {
 const OPERATION: &str = "start, end, deviceId, contextId, streamId, correlationId, globalPid";
 
 impl<'c> Inserts<'c> {
-    /// Prepares them.
     pub fn new(connection: &'c Connection) -> Result<Self> {
         let insert = |table: &str, columns: &str| insert(connection, table, columns);
         Ok(Self {

@@ -29,7 +29,6 @@ impl<W: Write> Document<W> {
     /// What comes now belongs to the next table.
     ///
     /// # Errors
-    ///
     /// When the output cannot be written.
     pub fn next_table(&mut self) -> io::Result<()> {
         self.close()?;
@@ -51,7 +50,6 @@ impl<W: Write> Document<W> {
     /// Ends the text.
     ///
     /// # Errors
-    ///
     /// When the output cannot be written.
     pub fn finish(mut self) -> io::Result<()> {
         self.close()?;

@@ -87,7 +87,6 @@ impl RangeFilter {
     /// The stretch of the range in `trace`; `None` when it has no such range.
     ///
     /// # Errors
-    ///
     /// When the trace cannot be read.
     pub fn stretch(&self, trace: &TraceFile, progress: &mut Progress<'_>) -> Result<Option<TimeFilter>, ExportError> {
         let mut open = OpenRanges::default();

@@ -11,7 +11,6 @@ use std::str::FromStr;
 pub enum Cell {
     /// Not applicable or unknown.
     Empty,
-    /// A whole number.
     Number(u64),
     /// A number of no known meaning: printed without a mark between thousands.
     Signed(i64),
@@ -19,7 +18,6 @@ pub enum Cell {
     Real(f64),
     /// A number with so many decimals.
     Decimal(f64, usize),
-    /// A text.
     Text(String),
 }
 
@@ -101,11 +99,9 @@ pub struct Heading {
     pub name: &'static str,
     /// What stands between title and table, for people only.
     pub note: Option<String>,
-    /// The columns.
     pub columns: Vec<Column>,
 }
 
-/// A column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
     /// With its unit, as nsys writes it.

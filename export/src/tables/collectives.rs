@@ -10,7 +10,7 @@ use super::cell::{Cell, Column, Kind};
 use super::records::table;
 
 table! {
-    /// A row of [`COLLECTIVES`]. `communicator` is its id as text.
+    /// `communicator` is its id as text.
     COLLECTIVES, collective(row: &Collective, communicator: Option<&'a str>) {
         "communicator" Text "16 hexadecimal digits, equal on all ranks; empty if NCCL did not tell it" = communicator;
         "ranks" Integer "of the communicator; empty if not known" = known(u64::from(row.ranks));
@@ -38,7 +38,7 @@ table! {
 }
 
 table! {
-    /// A row of [`COMMUNICATORS`]. `id` is its id as text.
+    /// `id` is its id as text.
     COMMUNICATORS, communicator(row: &Communicator, id: &'a str, dictionary: &'a Dictionary) {
         "communicator" Text "16 hexadecimal digits, equal on all ranks" = id;
         "name" Text "what the program calls it; empty without" = told(!dictionary.name(row.name).is_empty(), dictionary.name(row.name));

@@ -20,6 +20,7 @@ const NONE: u32 = u32::MAX;
 /// Stacks whose text is kept.
 const STACKS_LIMIT: usize = 1 << 16;
 
+/// Defines the columns of a table, and the function that fills a row of it.
 macro_rules! table {
     (
         $(#[$doc:meta])*
@@ -38,7 +39,7 @@ macro_rules! table {
 pub(super) use table;
 
 table! {
-    /// A row of [`KERNELS`]. `name` is that of `config`.
+    /// `name` is that of `config`.
     KERNELS, kernel(row: &Kernel, config: &LaunchConfig, name: &'a KernelName, dictionary: &'a Dictionary) {
         "start_ns" Integer "begin on the device" = row.start.nanos();
         "end_ns" Integer "end on the device" = row.end.nanos();
@@ -72,7 +73,6 @@ table! {
 }
 
 table! {
-    /// A row of [`COPIES`].
     COPIES, copy(row: &Copy) {
         "start_ns" Integer "begin on the device" = row.start.nanos();
         "end_ns" Integer "end on the device" = row.end.nanos();
@@ -95,7 +95,6 @@ table! {
 }
 
 table! {
-    /// A row of [`MEMSETS`].
     MEMSETS, memset(row: &Memset) {
         "start_ns" Integer "begin on the device" = row.start.nanos();
         "end_ns" Integer "end on the device" = row.end.nanos();
@@ -114,7 +113,7 @@ table! {
 }
 
 table! {
-    /// A row of [`API`]. `name` is that of `function` without its version suffix.
+    /// `name` is that of `function` without its version suffix.
     API, api(row: &ApiCall, function: Option<ApiFunction>, name: Option<&'a str>, dictionary: &'a Dictionary) {
         "start_ns" Integer "entry" = row.start.nanos();
         "end_ns" Integer "return" = row.end.nanos();
@@ -134,7 +133,6 @@ table! {
 }
 
 table! {
-    /// A row of [`SYNCS`].
     SYNCS, sync(row: &Sync, dictionary: &Dictionary) {
         "start_ns" Integer "begin on the host" = row.start.nanos();
         "end_ns" Integer "end on the host" = row.end.nanos();
@@ -151,7 +149,6 @@ table! {
 }
 
 table! {
-    /// A row of [`EVENTS`].
     EVENTS, event(row: &CudaEvent) {
         "context" Integer "context" = row.context.0;
         "stream" Integer "stream it was recorded on" = row.stream.0;
@@ -162,7 +159,6 @@ table! {
 }
 
 table! {
-    /// A row of [`OVERHEADS`].
     OVERHEADS, overhead(row: &Overhead) {
         "start_ns" Integer "begin on the host" = row.start.nanos();
         "end_ns" Integer "end on the host" = row.end.nanos();
@@ -174,7 +170,7 @@ table! {
 }
 
 table! {
-    /// A row of [`NVTX`]: a range with its end, the thread that ended it and whether the program ended it, or a mark.
+    /// A range with its end, the thread that ended it and whether the program ended it, or a mark.
     NVTX, range(row: &RangeEvent, end: Option<(Timestamp, ThreadId, bool)>, dictionary: &'a Dictionary) {
         "start_ns" Integer "begin, or time of the mark" = row.at.nanos();
         "end_ns" Integer "end; that of the trace for a range that never ended; empty for a mark"
@@ -202,7 +198,7 @@ table! {
 }
 
 table! {
-    /// A row of [`HOST_SAMPLES`]. `stack` is the text of its stack.
+    /// `stack` is the text of its stack.
     HOST_SAMPLES, look(row: &HostSample, dictionary: &'a Dictionary, stack: Option<&'a str>) {
         "since_ns" Integer "the look before at this thread" = row.since.nanos();
         "at_ns" Integer "when it was looked at" = row.at.nanos();
@@ -225,7 +221,6 @@ table! {
 }
 
 table! {
-    /// A row of [`MEMORY`].
     MEMORY, memory(row: &MemoryEvent, dictionary: &'a Dictionary) {
         "at_ns" Integer "when" = row.at.nanos();
         "operation" Text "allocation, release, pool_created, pool_destroyed, pool_trimmed, unknown"
@@ -248,7 +243,6 @@ table! {
 }
 
 table! {
-    /// A row of [`MANAGED`].
     MANAGED, managed(row: &ManagedEvent) {
         "start_ns" Integer "begin of a migration, or when a fault was seen" = row.start.nanos();
         "end_ns" Integer "end of a migration, or when a device's fault was answered" = row.end.nanos();
@@ -269,7 +263,6 @@ table! {
 }
 
 table! {
-    /// A row of [`GPU_METRICS`].
     GPU_METRICS, gpu_metric(row: &CounterValue) {
         "start_ns" Integer "begin of the time that the value is about" = row.begin.nanos();
         "end_ns" Integer "its end; the same for a reading of a gauge" = row.end.nanos();

@@ -20,7 +20,6 @@ use crate::error::ExportError;
 use crate::process_names;
 
 table! {
-    /// A row of [`PROCESSES`].
     PROCESSES, process(session: &'a ProcessInfo, report: &'a Report, file: &'a str, command: &'a str) {
         "file" Text "the trace" = file;
         "process" Integer "process id" = session.process_id;
@@ -48,7 +47,6 @@ table! {
 }
 
 table! {
-    /// A row of [`THREADS`].
     THREADS, thread(row: &ThreadName, dictionary: &'a Dictionary) {
         "thread" Integer "kernel id; joins with api.thread, nvtx.thread, host_samples.thread" = row.thread.0;
         "name" Text "as the program named it" = dictionary.name(row.name);
@@ -56,7 +54,6 @@ table! {
 }
 
 table! {
-    /// A row of [`DEVICES`].
     DEVICES, device(row: &'a Device, link: Option<&'a PcieLink>) {
         "device" Integer "ordinal in the process" = row.id.0;
         "name" Text "product name" = row.name.as_str();
@@ -76,7 +73,6 @@ table! {
 }
 
 table! {
-    /// A row of [`LEAVES`].
     LEAVES, leaf(row: &DeviceReport, leaf: Leaf) {
         "device" Integer "ordinal of the device" = row.device.id.0;
         "leaf" Text "cause, as docs/reference/report.md defines it" = leaf.name();
@@ -88,7 +84,6 @@ table! {
 }
 
 table! {
-    /// A row of [`STEPS`].
     STEPS, step(device: u32, number: u64, source: StepSource, row: &Step) {
         "device" Integer "ordinal of the device" = device;
         "step" Integer "from 0" = number;
@@ -101,7 +96,6 @@ table! {
 }
 
 table! {
-    /// A row of [`STEP_LEAVES`].
     STEP_LEAVES, step_leaf(device: u32, number: u64, leaf: Leaf, leaves: &Leaves) {
         "device" Integer "ordinal of the device" = device;
         "step" Integer "joins with steps.step" = number;
@@ -111,7 +105,6 @@ table! {
 }
 
 table! {
-    /// A row of [`KERNEL_LIBRARIES`].
     KERNEL_LIBRARIES, kernel_library(row: &'a LibraryRow) {
         "library" Text "by kernel name or samples; empty for the program's own kernels and unknown ones"
             = row.library.as_deref();
@@ -124,7 +117,6 @@ table! {
 }
 
 table! {
-    /// A row of [`KERNEL_LINES`].
     KERNEL_LINES, kernel_line(row: &'a KernelLineRow) {
         "kernel" Text "demangled, without parameters; CUDA graph with its number" = row.kernel.as_str();
         "graph" Integer "id of the graph; empty for kernels launched outside graphs" = row.graph;
@@ -147,7 +139,6 @@ table! {
 }
 
 table! {
-    /// A row of [`COMPUTE_LIMITS`].
     COMPUTE_LIMITS, compute_limit(device: u32, limit: Limit, limits: &ComputeLimits) {
         "device" Integer "joins with devices.device" = device;
         "limited_by" Text "tensor, memory, issue, latency, occupancy, idle_multiprocessors, lowered_clock, not_told_apart"
@@ -159,7 +150,6 @@ table! {
 }
 
 table! {
-    /// A row of [`KERNEL_LIMITS`].
     KERNEL_LIMITS, kernel_limit(device: u32, row: &'a KernelRow, limits: &NamedLimits) {
         "device" Integer "joins with devices.device" = device;
         "name" Text "demangled, with parameters" = row.name.as_str();
@@ -187,7 +177,6 @@ table! {
 }
 
 table! {
-    /// A row of [`COMPLETENESS`].
     COMPLETENESS, counter(name: &'a str, value: i64) {
         "counter" Text "as `gpuwhy report --json` names it, with a dot where it nests; `steps_left_out`: steps without a row; `kernel_lines_left_out`: the same of kernels at lines" = name;
         "value" Integer "its value" = value;

@@ -71,7 +71,6 @@ pub struct DynamicSymbols {
     pub table: u64,
     /// How many there are.
     pub count: u64,
-    /// Where their names are.
     pub names: u64,
     /// Bytes of names.
     pub names_size: u64,

@@ -18,7 +18,6 @@ const MAX_KEPT: usize = 4096;
 pub struct Code {
     /// Function, qualified by its class from 3.11 on.
     pub function: Arc<str>,
-    /// File.
     pub file: Arc<str>,
     first_line: u32,
     lines: Lines,

@@ -64,9 +64,7 @@ pub enum GilPlace {
 pub struct ThreadLayout {
     /// The thread before it in its interpreter's list.
     pub previous: usize,
-    /// The next one.
     pub next: usize,
-    /// Its interpreter.
     pub interpreter: usize,
     /// `pthread_t`.
     pub pthread: usize,
@@ -87,7 +85,6 @@ pub enum FramePointer {
     Through(usize, usize),
 }
 
-/// Fields of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameLayout {
     /// Bytes to read.
@@ -181,8 +178,7 @@ pub struct BytesLayout {
 }
 
 const BYTES: BytesLayout = BytesLayout { length: 16, data: 32 };
-const OLD_TEXT: TextLayout = TextLayout { length: 16, state: 32, interned_bits: 2, ascii: 48, compact: 72 };
-const TEXT: TextLayout = TextLayout { length: 16, state: 32, interned_bits: 2, ascii: 40, compact: 56 };
+const TEXT: TextLayout = TextLayout { length: 16, state: 32, interned_bits: 2, ascii: 48, compact: 72 };
 
 impl Layout {
     /// The table of 3.`minor`, for the versions that do not describe themselves.
@@ -227,7 +223,7 @@ impl Layout {
                 line_format: if is_9 { LineFormat::Lnotab } else { LineFormat::Ranges },
                 instructions: 0,
             },
-            text: OLD_TEXT,
+            text: TEXT,
             bytes: BYTES,
             object_type: 8,
         }
@@ -263,45 +259,28 @@ impl Layout {
                 line_format: LineFormat::Locations,
                 instructions: 184,
             },
-            text: OLD_TEXT,
+            text: TEXT,
             bytes: BYTES,
             object_type: 8,
         }
     }
 
     fn v3_12() -> Self {
+        let before = Self::v3_11();
         Self {
-            interpreters_head: 40,
             interpreter: InterpreterLayout { next: 0, threads_head: 72, collecting: 312 },
             gil: GilLayout { place: GilPlace::Interpreter(384), locked: 16, last_holder: 8 },
             thread: ThreadLayout {
-                previous: 0,
-                next: 8,
-                interpreter: 16,
                 pthread: 136,
                 native_id: Some(144),
                 frame: FramePointer::Through(56, 0),
                 chunk: Some(232),
+                ..before.thread
             },
-            frame: FrameLayout {
-                size: 80,
-                previous: 8,
-                code: 0,
-                instruction: Instruction::Pointer(56),
-                kind: KindField::Owner(70),
-            },
-            code: CodeLayout {
-                size: 200,
-                file: 112,
-                name: 128,
-                first_line: 68,
-                lines: 136,
-                line_format: LineFormat::Locations,
-                instructions: 192,
-            },
-            text: TEXT,
-            bytes: BYTES,
-            object_type: 8,
+            frame: FrameLayout { previous: 8, code: 0, kind: KindField::Owner(70), ..before.frame },
+            code: CodeLayout { size: 200, first_line: 68, instructions: 192, ..before.code },
+            text: TextLayout { ascii: 40, compact: 56, ..TEXT },
+            ..before
         }
     }
 }

@@ -65,7 +65,6 @@ struct RawFrame {
 enum Place {
     /// So many bytes behind the first instruction.
     Offset(u32),
-    /// At this address.
     Address(u64),
     /// Before the first instruction.
     Begin,
@@ -80,7 +79,6 @@ struct Known {
     frames: Vec<(RawFrame, Arc<Code>)>,
 }
 
-/// One walk.
 #[derive(Debug)]
 struct Walk {
     /// Innermost first.
@@ -95,7 +93,6 @@ impl Walker {
         Self { layout, types, runtime, codes: Codes::default(), known: HashMap::default(), block: Vec::new() }
     }
 
-    /// Where fields are.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }

@@ -44,10 +44,12 @@ pub struct Threads {
 /// Where a thread's kernel id is.
 #[derive(Clone, Copy, Debug)]
 enum IdField {
-    /// In the thread state.
     State(usize),
     /// In the C library's structure that the thread state points to.
-    Structure { pointer: usize, id: usize },
+    Structure {
+        pointer: usize,
+        id: usize,
+    },
 }
 
 impl Threads {

@@ -51,7 +51,6 @@ pub(super) struct Builder {
     pub(super) ranges: Vec<Range>,
     /// Whether an array of rows was seen at all.
     pub(super) found_rows: bool,
-    /// All rows.
     pub(super) rows: u64,
     /// Rows about device work among them, usable or not.
     pub(super) device_rows: u64,

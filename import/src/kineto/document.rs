@@ -82,7 +82,6 @@ enum Key {
     Other,
 }
 
-/// The rows.
 struct Rows<'a>(&'a mut Builder);
 
 impl<'de> DeserializeSeed<'de> for Rows<'_> {

@@ -17,7 +17,6 @@ const START_UNKNOWN: u64 = 1_000_000_000;
 /// Other processes that a note names; the rest of them is a number.
 const NAMED: usize = 8;
 
-/// The process that is read.
 #[derive(Debug)]
 pub(super) struct Process {
     /// Hardware, virtual machine and process in one number; `None` when the file tells no processes apart.
@@ -27,11 +26,8 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Of those in the file the one of that number, else the first. Without any the file tells none apart.
-    ///
-    /// # Errors
-    ///
-    /// When there is none of that number: which there are, for the user.
+    /// Of those in the file the one of that number, else the first. Without any the file tells none apart. Fails when
+    /// there is none of that number: which there are, for the user.
     pub(super) fn choose(mut found: Vec<Candidate>, pid: Option<u32>) -> Result<Self, String> {
         let place = match pid {
             None if found.is_empty() => return Ok(Self { global_pid: None, others: Vec::new() }),

@@ -38,12 +38,8 @@ use crate::scratch;
 /// A mark is written for so much time of the trace: the period with which libprof.so flushes.
 const FLUSH_NANOS: u64 = 100_000_000;
 
-/// Translates the database into a trace in a temporary file: the process `pid`, or the
-/// one with most device work.
-///
-/// # Errors
-///
-/// When it is no export of Nsight Systems, has no such process, cannot be read, or there is no room for the trace; and
+/// Translates the database into a trace in a temporary file: the process `pid`, or the one with most device work. Fails
+/// when it is no export of Nsight Systems, has no such process, cannot be read, or there is no room for the trace; and
 /// when `progress` ends the work.
 pub(crate) fn translate(database: &Database, pid: Option<u32>, progress: &mut Progress<'_>) -> Result<File, OpenError> {
     let path = &*database.path;

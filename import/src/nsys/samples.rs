@@ -86,7 +86,6 @@ pub(super) struct Sampled {
 }
 
 struct SampledDevice {
-    /// Its number in the file.
     number: i64,
     set: MetricSet,
     /// End of the sample before; the first one has no begin.
@@ -145,7 +144,6 @@ impl Sampled {
         Ok(found)
     }
 
-    /// What is sampled.
     pub(super) fn sets(&self) -> impl Iterator<Item = CounterEvent> {
         self.devices.iter().map(|device| CounterEvent::Set(device.set))
     }

@@ -42,7 +42,6 @@ impl Witnesses {
     /// Reads a file.
     ///
     /// # Errors
-    ///
     /// When it cannot be read, is too large, or is neither.
     pub fn open(path: &Path) -> Result<Self, WitnessError> {
         let failed = |error: io::Error| WitnessError(format!("{}: {error}", path.display()));
@@ -55,7 +54,6 @@ impl Witnesses {
     /// Reads what `name` holds. A dump of the flight recorder does not say whose it is: `rank` does.
     ///
     /// # Errors
-    ///
     /// As [`open`](Self::open).
     pub fn read(bytes: &[u8], name: &str, rank: Option<u32>) -> Result<Self, WitnessError> {
         let refused = |why: String| WitnessError(format!("{name}: {why}"));

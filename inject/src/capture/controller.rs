@@ -87,10 +87,7 @@ impl CaptureController {
     }
 
     /// Begins what begins with the program: the whole run, or the detection of steps. Answers with notes for the
-    /// report.
-    ///
-    /// # Errors
-    /// When kernels cannot be recorded.
+    /// report. Fails when kernels cannot be recorded.
     pub fn start(&self) -> Result<Vec<String>, Error> {
         let (wants_records, at_once) = {
             let plan = &mut self.state().plan;

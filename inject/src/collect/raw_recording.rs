@@ -65,7 +65,6 @@ impl RawRecording {
         }
     }
 
-    /// Adds a buffer.
     pub fn buffer(&mut self, buffer: &CompletedBuffer, sizes: &RecordSizes, at: Timestamp) {
         self.written += buffer.bytes().len() as u64;
         if self.written > LIMIT && self.writer.is_some() {

@@ -63,10 +63,8 @@ impl std::fmt::Debug for SessionTrace {
 }
 
 impl SessionTrace {
-    /// A session that begins at `at`; `late` says that CUDA had a context before measuring began.
-    ///
-    /// # Errors
-    /// When the header cannot be written.
+    /// A session that begins at `at`; `late` says that CUDA had a context before measuring began. Fails when the header
+    /// cannot be written.
     pub fn new(file: File, session: &ProcessInfo, at: Timestamp, late: bool) -> io::Result<Self> {
         let mut attributor = Attributor::new();
         attributor.stop_what_if();

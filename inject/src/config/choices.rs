@@ -1,6 +1,6 @@
 //! Settings that are one of a few words.
 
-use crate::config::value::{is_off, on_or_off};
+use crate::config::value::{is_off, on_or_off, one_of};
 
 /// What a record of a CUDA graph is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,12 +17,7 @@ impl Graphs {
     /// From its text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "node" => Some(Self::Nodes),
-            "graph" => Some(Self::Whole),
-            "auto" => Some(Self::Auto),
-            _ => None,
-        }
+        one_of(text, &[("node", Self::Nodes), ("graph", Self::Whole), ("auto", Self::Auto)])
     }
 }
 
@@ -39,11 +34,7 @@ impl CuptiSharing {
     /// From its text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "exclusive" => Some(Self::Exclusive),
-            "yield" => Some(Self::Yield),
-            _ => None,
-        }
+        one_of(text, &[("exclusive", Self::Exclusive), ("yield", Self::Yield)])
     }
 }
 
@@ -72,7 +63,7 @@ pub enum NativeStacks {
 /// What is read of the devices themselves: `GPUWHY_GPU_METRICS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GpuMetrics {
-    /// Nothing.
+    /// Python functions alone.
     Off,
     /// Gauges: power, temperature, clocks, memory, traffic.
     Gauges,
@@ -137,10 +128,7 @@ impl NativeStacks {
     /// From its text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "auto" => Some(Self::Auto),
-            _ => is_off(text).then_some(Self::Off),
-        }
+        one_of(text, &[("auto", Self::Auto)]).or_else(|| is_off(text).then_some(Self::Off))
     }
 }
 
@@ -148,11 +136,8 @@ impl ReportStyle {
     /// From its text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "summary" | "1" | "on" => Some(Self::Summary),
-            "full" => Some(Self::Full),
-            _ => is_off(text).then_some(Self::Off),
-        }
+        one_of(text, &[("summary", Self::Summary), ("1", Self::Summary), ("on", Self::Summary), ("full", Self::Full)])
+            .or_else(|| is_off(text).then_some(Self::Off))
     }
 }
 
@@ -160,11 +145,7 @@ impl CommandLine {
     /// From its text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "full" => Some(Self::Full),
-            "name" => Some(Self::Name),
-            _ => is_off(text).then_some(Self::Off),
-        }
+        one_of(text, &[("full", Self::Full), ("name", Self::Name)]).or_else(|| is_off(text).then_some(Self::Off))
     }
 }
 

@@ -1,8 +1,8 @@
 //! What the user can set, and nothing else: environment variables and what they say.
 //!
 //! A value that cannot be understood never stops the host program: it is replaced by the default, and one line on
-//! stderr names the variable. The variables themselves are in `variable`, the ways to write a value in `value`, and
-//! what is wrong with one, and in which words, in `error`.
+//! stderr names the variable. The settings are in `table`, the ways to write a value in `value`, and what is wrong with
+//! one, and in which words, in `error`.
 
 mod choices;
 mod error;
@@ -30,6 +30,7 @@ pub use choices::{CommandLine, CuptiSharing, GpuMetrics, Graphs, NativeStacks, R
 pub use error::{SettingsError, warned};
 pub use kernels::KernelRequest;
 pub use request::MAX_STEPS;
+pub use table::names::*;
 pub use table::{FOR_TESTS, VARIABLES, Variable, markdown};
 pub use value::{parse_bytes, parse_duration};
 pub use variable::*;
@@ -234,8 +235,8 @@ impl Reader<'_> {
 
 /// All variables are read, so that every one that is wrong is told.
 fn read_kernels(reader: &mut Reader<'_>) -> Option<KernelRequest> {
-    let chosen = reader.get(&kernels::KERNELS);
-    let mut source = reader.get(&kernels::KERNEL_SOURCE);
+    let chosen = reader.get(&table::KERNELS);
+    let mut source = reader.get(&table::KERNEL_SOURCE);
     if source.is_some() && !cfg!(feature = "pc-sampling") {
         reader.errors.push(SettingsError::NoPcSampling);
         source = None;

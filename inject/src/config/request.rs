@@ -81,7 +81,6 @@ pub enum Range {
     Whole,
     /// `cudaProfilerStart` and `cudaProfilerStop`.
     ProfilerApi,
-    /// A range of the program.
     Named(RangeName),
     /// Steps: those with this name, or those that are detected.
     Steps(Schedule, Option<RangeName>),
@@ -169,7 +168,6 @@ pub enum AtEnd {
 }
 
 impl AtEnd {
-    /// From its text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text {

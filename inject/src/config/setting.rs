@@ -31,7 +31,6 @@ impl<T> Setting<T> {
         Variable { name: self.name, default: self.default, meaning: self.meaning }
     }
 
-    /// The value of its default.
     #[expect(clippy::expect_used, reason = "a test reads every default")]
     pub fn default_value(&self) -> T {
         (self.parse)(self.default).expect("the default is understood")

@@ -15,6 +15,11 @@ pub fn on_or_off(text: &str) -> Option<bool> {
     }
 }
 
+/// What the word `text` stands for.
+pub fn one_of<T: Copy>(text: &str, words: &[(&str, T)]) -> Option<T> {
+    words.iter().find(|(word, _)| *word == text).map(|&(_, choice)| choice)
+}
+
 /// Off, or what `parse` reads.
 pub fn or_off<T>(text: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<Option<T>> {
     if is_off(text) { Some(None) } else { parse(text).map(Some) }

@@ -15,7 +15,6 @@ use crate::control::address::{self, Process};
 
 /// File by which an exporter says that it looks into the folder.
 const ANNOUNCEMENT: &str = "exporter";
-/// Ending of the files.
 const ENDING: &str = "last";
 /// An exporter that announced itself longer ago is gone.
 pub const FRESH: Duration = Duration::from_secs(300);

@@ -63,10 +63,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Opens the socket of this process.
-    ///
-    /// # Errors
-    /// When no folder can be this user's alone, or the system refuses.
+    /// Opens the socket of this process. Fails when no folder can be this user's alone, or the system refuses.
     pub fn open() -> io::Result<Self> {
         let (listener, place) = address::listen(address::user(), process::id())?;
         let listener = Own::new(listener, descriptors::identity_of)?;
@@ -177,7 +174,6 @@ pub fn forked() {
     }
 }
 
-/// Answers commands.
 struct CommandHandler<'a> {
     controller: &'a CaptureController,
     /// What the collector said last, for when there is none any more.

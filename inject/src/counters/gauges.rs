@@ -66,7 +66,6 @@ impl Total {
     }
 }
 
-/// The gauges of one device.
 #[derive(Debug)]
 pub struct DeviceGauges {
     id: DeviceId,

@@ -33,10 +33,8 @@ impl Devices {
         found.as_mut()
     }
 
-    /// The handle of a device. The first call for each takes milliseconds.
-    ///
-    /// # Errors
-    /// When there is no library, or it refuses.
+    /// The handle of a device. The first call for each takes milliseconds. Fails when there is no library, or it
+    /// refuses.
     pub fn handle(&mut self, device: &DriverDevice) -> Result<Device, Absence> {
         let id = DeviceId(device.ordinal);
         if let Some(&(_, handle)) = self.handles.iter().find(|&&(known, _)| known == id) {

@@ -63,7 +63,6 @@ impl SampledDevice {
         }
     }
 
-    /// Its number.
     pub fn id(&self) -> DeviceId {
         self.loss.device
     }

@@ -26,7 +26,6 @@ struct State {
     waiting: u32,
 }
 
-/// The turns of this process.
 pub static TURNS: Turns = Turns::new();
 
 /// The right to use the counters, until it is dropped.
@@ -77,10 +76,8 @@ impl Turns {
 }
 
 impl Turn<'_> {
-    /// Asks CUPTI whether the counters of a device are free of other tools and processes, and permitted.
-    ///
-    /// # Errors
-    /// When they are not, or CUPTI's profiler cannot be initialized.
+    /// Asks CUPTI whether the counters of a device are free of other tools and processes, and permitted. Fails when
+    /// they are not, or CUPTI's profiler cannot be initialized.
     pub fn ask(&self, counters: &Counters, device: u32) -> Result<(), Refusal> {
         let asked = counters.initialize().and_then(|()| counters.sampling_availability(device));
         asked.map_err(|error| Refusal::of(&error))

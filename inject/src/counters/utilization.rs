@@ -55,7 +55,6 @@ enum State {
     Absent,
 }
 
-/// What is read.
 #[derive(Debug, Default)]
 struct Open {
     /// The contexts that the meters were opened for.
@@ -63,7 +62,6 @@ struct Open {
     meters: Vec<Meter>,
 }
 
-/// One device.
 #[derive(Debug)]
 struct Meter {
     device: Device,

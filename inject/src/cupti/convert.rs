@@ -11,43 +11,34 @@ use gpuwhy_trace::record::{
     MemoryOperation, Memset, Overhead, OverheadKind, StreamId, Sync, SyncKind, ThreadId, Timestamp,
 };
 
+/// A copy out of either record of copies, which have these fields in common.
+macro_rules! copy {
+    ($copy:ident, $peers:expr) => {
+        Copy {
+            start: Timestamp::from_nanos($copy.start()),
+            end: Timestamp::from_nanos($copy.end()),
+            device: DeviceId($copy.device_id()),
+            context: ContextId($copy.context_id()),
+            stream: StreamId($copy.stream_id()),
+            correlation: CorrelationId($copy.correlation_id()),
+            kind: copy_kind($copy.kind()),
+            source: memory_kind($copy.source()),
+            destination: memory_kind($copy.destination()),
+            is_async: $copy.is_async(),
+            bytes: $copy.byte_count(),
+            peers: $peers.map(DeviceId),
+            graph_id: $copy.graph_id(),
+            graph_node_id: $copy.graph_node_id(),
+        }
+    };
+}
+
 pub(super) fn memcpy(copy: &MemcpyRecord<'_>) -> Copy {
-    let device = DeviceId(copy.device_id());
-    Copy {
-        start: Timestamp::from_nanos(copy.start()),
-        end: Timestamp::from_nanos(copy.end()),
-        device,
-        context: ContextId(copy.context_id()),
-        stream: StreamId(copy.stream_id()),
-        correlation: CorrelationId(copy.correlation_id()),
-        kind: copy_kind(copy.kind()),
-        source: memory_kind(copy.source()),
-        destination: memory_kind(copy.destination()),
-        is_async: copy.is_async(),
-        bytes: copy.byte_count(),
-        peers: [device; 2],
-        graph_id: copy.graph_id(),
-        graph_node_id: copy.graph_node_id(),
-    }
+    copy!(copy, [copy.device_id(); 2])
 }
 
 pub(super) fn peer_memcpy(copy: &MemcpyP2pRecord<'_>) -> Copy {
-    Copy {
-        start: Timestamp::from_nanos(copy.start()),
-        end: Timestamp::from_nanos(copy.end()),
-        device: DeviceId(copy.device_id()),
-        context: ContextId(copy.context_id()),
-        stream: StreamId(copy.stream_id()),
-        correlation: CorrelationId(copy.correlation_id()),
-        kind: copy_kind(copy.kind()),
-        source: memory_kind(copy.source()),
-        destination: memory_kind(copy.destination()),
-        is_async: copy.is_async(),
-        bytes: copy.byte_count(),
-        peers: [DeviceId(copy.source_device_id()), DeviceId(copy.destination_device_id())],
-        graph_id: copy.graph_id(),
-        graph_node_id: copy.graph_node_id(),
-    }
+    copy!(copy, [copy.source_device_id(), copy.destination_device_id()])
 }
 
 pub(super) fn memset(memset: &MemsetRecord<'_>) -> Memset {

@@ -23,7 +23,6 @@ use crate::cupti::{convert, recorder};
 /// What a CUPTI record turned into.
 #[derive(Debug)]
 pub enum Decoded {
-    /// An event with a record.
     Event(Event),
     /// An entry of the dictionary.
     Description,
@@ -87,7 +86,6 @@ impl Decoder {
         self.kernel_names.next_buffer();
     }
 
-    /// Decodes one record.
     pub fn decode(&mut self, record: cupti_sys::Record<'_>) -> Decoded {
         Decoded::Event(Event::Record(match record.activity() {
             Activity::Kernel(kernel) => Record::Kernel(self.kernel(&kernel)),
@@ -264,7 +262,6 @@ struct KernelNames {
     /// Places in `known`; what has no name is at address 0.
     places: HashMap<u64, usize, FxBuildHasher>,
     known: Vec<KnownKernel>,
-    /// Counts the buffers.
     buffer: u64,
 }
 

@@ -62,10 +62,8 @@ impl fmt::Debug for CuptiOwnership {
 }
 
 impl CuptiOwnership {
-    /// Takes it, and lets go of it again if it is left to others.
-    ///
-    /// # Errors
-    /// When another tool has it, or CUPTI cannot initialize.
+    /// Takes it, and lets go of it again if it is left to others. Fails when another tool has it, or CUPTI cannot
+    /// initialize.
     pub fn open<H: ActivityHandler + ResourceHandler>(
         cupti: &'static Cupti,
         sharing: CuptiSharing,
@@ -93,10 +91,7 @@ impl CuptiOwnership {
         }
     }
 
-    /// Becomes the owner of all buffers for the first time.
-    ///
-    /// # Errors
-    /// When CUPTI refuses.
+    /// Becomes the owner of all buffers for the first time. Fails when CUPTI refuses.
     pub fn register(&self) -> Result<(), Error> {
         (self.register)(self.cupti)?;
         self.ours.store(true, Ordering::Relaxed);

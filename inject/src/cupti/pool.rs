@@ -104,7 +104,6 @@ impl FlushBacklog {
         self.0.store(DUE_BYTES, Ordering::Relaxed);
     }
 
-    /// It has ended.
     pub fn end_flush(&self) {
         self.0.store(0, Ordering::Relaxed);
     }

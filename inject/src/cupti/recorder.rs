@@ -168,18 +168,14 @@ impl ActivityRecorder {
         self.turn.is_off()
     }
 
-    /// Switches on, with notes for the report; also when it is just being switched off. From any thread.
-    ///
-    /// # Errors
-    /// When kernels cannot be recorded. Then it is off.
+    /// Switches on, with notes for the report; also when it is just being switched off. From any thread. Fails when
+    /// kernels cannot be recorded. Then it is off.
     pub fn on(&self) -> Result<SwitchOutcome<Vec<String>>, Error> {
         self.turn.on(|| self.enable())
     }
 
-    /// Records again after another tool has had the buffers. Only from the flushing thread, while it is on.
-    ///
-    /// # Errors
-    /// When another tool records, or kernels cannot be recorded.
+    /// Records again after another tool has had the buffers. Only from the flushing thread, while it is on. Fails when
+    /// another tool records, or kernels cannot be recorded.
     pub fn regain(&self) -> Result<(), Error> {
         self.ownership.claim()?;
         // A buffer that the other tool has lent in the meantime would take what is recorded first.
@@ -320,10 +316,8 @@ impl ActivityRecorder {
     }
 
     /// Switches off what [`leave`](Self::leave) has left; only from the flushing thread. A capture that begins
-    /// meanwhile has it switched on again. Answers whether it is on.
-    ///
-    /// # Errors
-    /// When it was to be switched on again and kernels cannot be recorded.
+    /// meanwhile has it switched on again. Answers whether it is on. Fails when it was to be switched on again and
+    /// kernels cannot be recorded.
     pub fn off(&self) -> Result<bool, Error> {
         let yielded = self.ownership.is_yielded();
         let lost = yielded && (self.ownership.is_taken() || self.ownership.answers() == Some(false));

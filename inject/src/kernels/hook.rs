@@ -17,7 +17,6 @@ use crate::kernels::thread::KernelProfiler;
 thread_local! {
     /// The call whose launch is measured on this thread.
     static PASS: Cell<Option<(Domain, u32)>> = const { Cell::new(None) };
-    /// The latest launches of this thread.
     static LATEST: RefCell<Latest> = const { RefCell::new(Latest { launches: [0; Latest::LAUNCHES], next: 0 }) };
 }
 

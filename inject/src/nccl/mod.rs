@@ -30,7 +30,6 @@ use crate::nvtx::writer;
 pub use operations::Operations;
 pub use variable::other_plugin;
 
-/// A communicator that was made.
 #[derive(Debug)]
 pub struct CommunicatorRow {
     /// What NCCL said, but for the name.

@@ -12,7 +12,6 @@ use gpuwhy_trace::record::{RangeEventKind, ThreadId, Timestamp};
 use nvtx_sys::Extended;
 use rustc_hash::FxBuildHasher;
 
-/// The domain.
 pub const DOMAIN: &str = "NCCL";
 /// Names of ranges.
 const GROUP_START: &str = "ncclGroupStart";
@@ -39,7 +38,6 @@ enum Open {
     Other,
 }
 
-/// Where a thread is.
 #[derive(Debug, Default)]
 struct Thread {
     open: Vec<(Timestamp, Open)>,

@@ -12,7 +12,6 @@ use gpuwhy_trace::record::Timestamp;
 use crate::nvtx::packed::NCCL;
 use crate::nvtx::ring::{Fill, Ring};
 
-/// What happened.
 mod what {
     pub(super) const LAUNCH_BEGIN: u64 = 1;
     pub(super) const LAUNCH_END: u64 = 2;
@@ -27,7 +26,6 @@ const HAS_SEQUENCE: u64 = 1 << 48;
 pub enum NcclEvent {
     /// A kernel is about to be launched.
     LaunchBegin(u32),
-    /// It was launched.
     LaunchEnd(u32),
     /// An operation was queued, or captured.
     Operation(u32, OperationWords),
@@ -38,13 +36,10 @@ pub enum NcclEvent {
 pub struct OperationWords {
     /// What becomes of it.
     pub way: Way,
-    /// What is done.
     pub function: Function,
     /// Type of the elements.
     pub data_type: DataType,
-    /// How it is done.
     pub algorithm: Algorithm,
-    /// With which protocol.
     pub protocol: Protocol,
     /// With how many channels.
     pub channels: u8,
@@ -59,11 +54,9 @@ pub struct OperationWords {
 /// An event with what its thread knew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadEvent {
-    /// When.
     pub at: Timestamp,
     /// Launches that the thread had told, this one included; wraps.
     pub launch: u16,
-    /// What.
     pub event: NcclEvent,
 }
 

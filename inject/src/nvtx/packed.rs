@@ -29,11 +29,8 @@ pub const NCCL: u64 = 14;
 /// An event, but for its text.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Packed {
-    /// What happened.
     pub kind: RangeEventKind,
-    /// When.
     pub at: Timestamp,
-    /// Number of the domain.
     pub domain: u32,
     /// Number of the category, 0 without.
     pub category: u32,

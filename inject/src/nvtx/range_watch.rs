@@ -50,80 +50,54 @@ pub fn is_armed() -> bool {
 /// A range is about to be pushed by this thread; `name` gives its message and domain.
 pub fn pushing(domain: u32, name: impl FnOnce(&RangeName) -> bool) {
     let thread = threads::thread_id();
-    let opened = {
-        let Some(mut followed) = followed() else { return };
-        match &mut *followed {
-            Some(Followed::Pushed { thread: by, domain: within, above }) if (*by, *within) == (thread, domain) => {
-                *above += 1;
-                false
-            }
-            Some(_) => false,
-            None if WANTED.get().is_some_and(name) => {
-                *followed = Some(Followed::Pushed { thread, domain, above: 0 });
-                true
-            }
-            None => false,
+    tell_if(Event::RangeOpened, |followed| match followed {
+        Some(Followed::Pushed { thread: by, domain: within, above }) if (*by, *within) == (thread, domain) => {
+            *above += 1;
+            false
         }
-    };
-    if opened {
-        tell(Event::RangeOpened);
-    }
+        Some(_) => false,
+        None => open(followed, Followed::Pushed { thread, domain, above: 0 }, name),
+    });
 }
 
 /// This thread has popped a range.
 pub fn popped(domain: u32) {
     let thread = threads::thread_id();
-    let closed = {
-        let Some(mut followed) = followed() else { return };
-        match &mut *followed {
-            Some(Followed::Pushed { thread: by, domain: within, above }) if (*by, *within) == (thread, domain) => {
-                let closed = *above == 0;
-                *above = above.saturating_sub(1);
-                if closed {
-                    *followed = None;
-                }
-                closed
+    tell_if(Event::RangeClosed, |followed| match followed {
+        Some(Followed::Pushed { thread: by, domain: within, above }) if (*by, *within) == (thread, domain) => {
+            let closed = *above == 0;
+            *above = above.saturating_sub(1);
+            if closed {
+                *followed = None;
             }
-            _ => false,
+            closed
         }
-    };
-    if closed {
-        tell(Event::RangeClosed);
-    }
+        _ => false,
+    });
 }
 
 /// A range is about to be started under this number.
 pub fn starting(range: u64, name: impl FnOnce(&RangeName) -> bool) {
-    let opened = {
-        let Some(mut followed) = followed() else { return };
-        let wanted = followed.is_none() && WANTED.get().is_some_and(name);
-        if wanted {
-            *followed = Some(Followed::Started { range });
-        }
-        wanted
-    };
-    if opened {
-        tell(Event::RangeOpened);
-    }
+    tell_if(Event::RangeOpened, |followed| followed.is_none() && open(followed, Followed::Started { range }, name));
 }
 
-/// The range of this number has ended.
 pub fn ended(range: u64) {
-    let closed = {
-        let Some(mut followed) = followed() else { return };
-        let same = *followed == Some(Followed::Started { range });
-        if same {
-            *followed = None;
-        }
-        same
-    };
-    if closed {
-        tell(Event::RangeClosed);
-    }
+    tell_if(Event::RangeClosed, |followed| followed.take_if(|open| *open == Followed::Started { range }).is_some());
 }
 
-fn tell(event: Event) {
-    if let Some(profiler) = Profiler::running() {
+/// Follows the range if it is the wanted one.
+fn open(followed: &mut Option<Followed>, range: Followed, name: impl FnOnce(&RangeName) -> bool) -> bool {
+    let wanted = WANTED.get().is_some_and(name);
+    if wanted {
+        *followed = Some(range);
+    }
+    wanted
+}
+
+/// Tells the plan of `event` if `change` says so; without the lock.
+fn tell_if(event: Event, change: impl FnOnce(&mut Option<Followed>) -> bool) {
+    let Some(changed) = followed().map(|mut followed| change(&mut followed)) else { return };
+    if changed && let Some(profiler) = Profiler::running() {
         profiler.controller().event(event);
     }
 }

@@ -20,7 +20,6 @@ pub struct Table<T, const SEGMENTS: usize> {
 }
 
 impl<T, const SEGMENTS: usize> Table<T, SEGMENTS> {
-    /// An empty one.
     pub const fn new() -> Self {
         Self { router: [const { OnceLock::new() }; SEGMENTS], used: AtomicUsize::new(0) }
     }

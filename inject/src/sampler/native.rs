@@ -43,7 +43,6 @@ impl Budget {
     }
 }
 
-/// Reads native stacks.
 #[derive(Debug)]
 pub struct NativeStackReader {
     unwinder: Native,

@@ -25,10 +25,8 @@ pub struct QueuedSample {
     pub earlier: Arc<[Frame]>,
 }
 
-/// Samples on their way.
 #[derive(Debug, Default)]
 pub struct SampleBatch {
-    /// What was seen.
     pub samples: Vec<QueuedSample>,
     /// Samples that gave nothing or came too late.
     pub failed: u64,

@@ -33,7 +33,6 @@ pub fn after(time: Timestamp, interval: Duration) -> Timestamp {
     Timestamp::from_nanos(time.nanos().saturating_add(nanos(interval)))
 }
 
-/// The nanoseconds of a duration.
 pub fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

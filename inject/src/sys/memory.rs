@@ -53,7 +53,6 @@ pub fn memory_limits() -> [Option<u64>; 2] {
     })
 }
 
-/// Bytes of a page.
 pub fn page_bytes() -> u64 {
     // SAFETY: takes a number and answers with one.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)

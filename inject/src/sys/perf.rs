@@ -88,7 +88,6 @@ unsafe impl Send for ThreadSamples {}
 /// A thread at one moment.
 #[derive(Debug)]
 pub struct CopiedThread<'a> {
-    /// Its registers.
     pub registers: Registers,
     /// The newest part of its stack, from the stack pointer on.
     pub stack: &'a [u8],
@@ -129,10 +128,8 @@ impl EventClock {
 
 impl ThreadSamples {
     /// Begins to sample a thread of this process by its kernel id, whenever it has been on a core for another `period`;
-    /// 0 is the calling one.
-    ///
-    /// # Errors
-    /// When the kernel or a filter of system calls does not allow it, or there is no such thread.
+    /// 0 is the calling one. Fails when the kernel or a filter of system calls does not allow it, or there is no such
+    /// thread.
     pub fn start(thread: u32, period: Duration) -> io::Result<Self> {
         if !cfg!(target_arch = "x86_64") {
             return Err(io::Error::from(io::ErrorKind::Unsupported));

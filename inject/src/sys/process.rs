@@ -24,7 +24,6 @@ static FORK: OnceLock<ForkHandlers> = OnceLock::new();
 /// What is called at a fork, on the thread that forks.
 #[derive(Clone, Copy, Debug)]
 pub struct ForkHandlers {
-    /// Before it.
     pub before: fn(),
     /// After it, in the parent.
     pub in_parent: fn(),
@@ -86,10 +85,7 @@ fn stay_mapped() {
     }
 }
 
-/// Has `handler` called when the process exits normally.
-///
-/// # Errors
-/// When the C library has no room for it.
+/// Has `handler` called when the process exits normally. Fails when the C library has no room for it.
 pub fn at_exit(handler: fn()) -> io::Result<()> {
     let _ = EXIT.set(handler);
     stay_mapped();
@@ -137,10 +133,7 @@ pub fn before_exit(handler: fn()) {
     }
 }
 
-/// Has handlers called at every fork. A second call changes nothing.
-///
-/// # Errors
-/// When the C library has no room for them.
+/// Has handlers called at every fork. A second call changes nothing. Fails when the C library has no room for them.
 pub fn at_fork(handlers: ForkHandlers) -> io::Result<()> {
     if FORK.set(handlers).is_err() {
         return Ok(());

@@ -27,10 +27,19 @@ pub struct Layout {
     pub fields: &'static [(&'static str, usize)],
 }
 
-/// Defines parameter structs. The first field of each is its size; the others are given with their C name and offset.
+/// Defines structs whose first field is their size; the others are given with their C name and offset. Those of
+/// functions have a `pPriv` after the size.
 macro_rules! parameters {
+    ($list:ident of functions: $($(#[$doc:meta])* $name:ident = $c:literal, $size:literal $(, $grows:ident)? { $($field:tt)* })*) => {
+        parameters! {
+            $list: $(
+                $(#[$doc])*
+                $name = $c, $size $(, $grows)? { private: *mut c_void = "pPriv" @ 8, "NULL."; $($field)* }
+            )*
+        }
+    };
     ($list:ident: $($(#[$doc:meta])* $name:ident = $c:literal, $size:literal $(, $grows:ident)? {
-        $($(#[$field_doc:meta])* $field:ident: $type:ty = $c_field:literal @ $offset:literal;)*
+        $($field:ident: $type:ty = $c_field:literal @ $offset:literal, $field_doc:literal;)*
     })*) => {
         $(
             $(#[$doc])*
@@ -40,7 +49,7 @@ macro_rules! parameters {
             pub struct $name {
                 /// Bytes of this struct: [`Self::SIZE`].
                 pub struct_size: usize,
-                $($(#[$field_doc])* pub $field: $type,)*
+                $(#[doc = $field_doc] pub $field: $type,)*
             }
 
             impl $name {
@@ -85,5 +94,5 @@ pub(crate) use parameters;
 
 /// Every parameter struct.
 pub fn layouts() -> impl Iterator<Item = Layout> {
-    PROFILER_LAYOUTS.iter().chain(PC_LAYOUTS).copied()
+    PROFILER_LAYOUTS.iter().chain(PC_LAYOUTS).chain(PC_DATA_LAYOUTS).copied()
 }

@@ -26,8 +26,6 @@ pub mod attribute {
     pub const START_STOP: u32 = 6;
     /// Where samples go.
     pub const DATA_BUFFER: u32 = 8;
-    /// Milliseconds that CUPTI's worker sleeps.
-    pub const WORKER_SLEEP: u32 = 9;
 }
 
 /// `CUpti_PCSamplingStallReason`
@@ -41,141 +39,72 @@ pub struct StallReason {
 }
 
 parameters! {
-    PC_LAYOUTS:
+    PC_LAYOUTS of functions:
 
-    /// Of `cuptiPCSamplingEnable`.
-    PcEnable = "CUpti_PCSamplingEnableParams", 24 {
-        /// NULL.
-        private: *mut c_void = "pPriv" @ 8;
-        /// Which context.
-        context: Context = "ctx" @ 16;
-    }
-    /// Of `cuptiPCSamplingDisable`.
-    PcDisable = "CUpti_PCSamplingDisableParams", 24 {
-        /// NULL.
-        private: *mut c_void = "pPriv" @ 8;
-        /// Which context.
-        context: Context = "ctx" @ 16;
-    }
-    /// Of `cuptiPCSamplingStart`.
-    PcStart = "CUpti_PCSamplingStartParams", 24 {
-        /// NULL.
-        private: *mut c_void = "pPriv" @ 8;
-        /// Which context.
-        context: Context = "ctx" @ 16;
-    }
-    /// Of `cuptiPCSamplingStop`.
-    PcStop = "CUpti_PCSamplingStopParams", 24 {
-        /// NULL.
-        private: *mut c_void = "pPriv" @ 8;
-        /// Which context.
-        context: Context = "ctx" @ 16;
-    }
-    /// Of `cuptiPCSamplingGetData`.
+    PcEnable = "CUpti_PCSamplingEnableParams", 24 { context: Context = "ctx" @ 16, "Which context."; }
+    PcDisable = "CUpti_PCSamplingDisableParams", 24 { context: Context = "ctx" @ 16, "Which context."; }
+    PcStart = "CUpti_PCSamplingStartParams", 24 { context: Context = "ctx" @ 16, "Which context."; }
+    PcStop = "CUpti_PCSamplingStopParams", 24 { context: Context = "ctx" @ 16, "Which context."; }
     PcGetData = "CUpti_PCSamplingGetDataParams", 32 {
-        /// NULL.
-        private: *mut c_void = "pPriv" @ 8;
-        /// Which context.
-        context: Context = "ctx" @ 16;
-        /// A [`PcData`].
-        data: *mut c_void = "pcSamplingData" @ 24;
+        context: Context = "ctx" @ 16, "Which context.";
+        data: *mut c_void = "pcSamplingData" @ 24, "A [`PcData`].";
     }
-    /// Of `cuptiPCSamplingGetNumStallReasons`.
     PcGetStallReasonCount = "CUpti_PCSamplingGetNumStallReasonsParams", 32 {
-        /// NULL.
-        private: *mut c_void = "pPriv" @ 8;
-        /// Which context.
-        context: Context = "ctx" @ 16;
-        /// Filled in.
-        count: *mut usize = "numStallReasons" @ 24;
+        context: Context = "ctx" @ 16, "Which context.";
+        count: *mut usize = "numStallReasons" @ 24, "Filled in.";
     }
-    /// Of `cuptiPCSamplingGetStallReasons`.
     PcGetStallReasons = "CUpti_PCSamplingGetStallReasonsParams", 48 {
-        /// NULL.
-        private: *mut c_void = "pPriv" @ 8;
-        /// Which context.
-        context: Context = "ctx" @ 16;
-        /// How many there is room for.
-        count: usize = "numStallReasons" @ 24;
-        /// Filled in.
-        indices: *mut u32 = "stallReasonIndex" @ 32;
-        /// Filled in: [`STALL_REASON_BYTES`] each.
-        names: *mut *mut c_char = "stallReasons" @ 40;
+        context: Context = "ctx" @ 16, "Which context.";
+        count: usize = "numStallReasons" @ 24, "How many there is room for.";
+        indices: *mut u32 = "stallReasonIndex" @ 32, "Filled in.";
+        names: *mut *mut c_char = "stallReasons" @ 40, "Filled in: [`STALL_REASON_BYTES`] each.";
     }
-    /// Of `cuptiPCSamplingSetConfigurationAttribute` and `cuptiPCSamplingGetConfigurationAttribute`.
     PcConfiguration = "CUpti_PCSamplingConfigurationInfoParams", 40 {
-        /// NULL.
-        private: *mut c_void = "pPriv" @ 8;
-        /// Which context.
-        context: Context = "ctx" @ 16;
-        /// How many.
-        count: usize = "numAttributes" @ 24;
-        /// What they are.
-        attributes: *mut PcAttribute = "pPCSamplingConfigurationInfo" @ 32;
+        context: Context = "ctx" @ 16, "Which context.";
+        count: usize = "numAttributes" @ 24, "How many.";
+        attributes: *mut PcAttribute = "pPCSamplingConfigurationInfo" @ 32, "What they are.";
     }
+}
+
+parameters! {
+    PC_DATA_LAYOUTS:
+
     /// What sampling counted, and where program counters go. Its size is that of C's `sizeof`.
     PcData = "CUpti_PCSamplingData", 80 {
-        /// Room for so many program counters.
-        capacity: usize = "collectNumPcs" @ 8;
-        /// Answer.
-        samples: u64 = "totalSamples" @ 16;
-        /// Answer: samples that the hardware dropped.
-        dropped: u64 = "droppedSamples" @ 24;
-        /// Answer: program counters that were stored.
-        count: usize = "totalNumPcs" @ 32;
-        /// Answer: program counters that are left.
-        remaining: usize = "remainingNumPcs" @ 40;
-        /// Answer.
-        range: u64 = "rangeId" @ 48;
-        /// Room for them.
-        counters: *mut PcCounter = "pPcData" @ 56;
-        /// Answer: samples in kernels of others.
-        not_of_program: u64 = "nonUsrKernelsTotalSamples" @ 64;
-        /// Answer: not 0 if it overflowed.
-        buffer_full: u8 = "hardwareBufferFull" @ 72;
+        capacity: usize = "collectNumPcs" @ 8, "Room for so many program counters.";
+        samples: u64 = "totalSamples" @ 16, "Answer.";
+        dropped: u64 = "droppedSamples" @ 24, "Answer: samples that the hardware dropped.";
+        count: usize = "totalNumPcs" @ 32, "Answer: program counters that were stored.";
+        remaining: usize = "remainingNumPcs" @ 40, "Answer: program counters that are left.";
+        range: u64 = "rangeId" @ 48, "Answer.";
+        counters: *mut PcCounter = "pPcData" @ 56, "Room for them.";
+        not_of_program: u64 = "nonUsrKernelsTotalSamples" @ 64, "Answer: samples in kernels of others.";
+        buffer_full: u8 = "hardwareBufferFull" @ 72, "Answer: not 0 if it overflowed.";
     }
     /// A program counter. Its size is that of C's `sizeof`.
     PcCounter = "CUpti_PCSamplingPCData", 64 {
-        /// Checksum of the module.
-        cubin_crc: u64 = "cubinCrc" @ 8;
-        /// Bytes from the start of the function.
-        offset: u64 = "pcOffset" @ 16;
-        /// Which function of the module.
-        function_index: u32 = "functionIndex" @ 24;
-        /// Its name, shared by all program counters of the function and by activity records.
-        function: *mut c_char = "functionName" @ 32;
-        /// Stall reasons that were stored.
-        reason_count: usize = "stallReasonCount" @ 40;
-        /// Room for them.
-        reasons: *mut StallReason = "stallReason" @ 48;
-        /// 0 but where kernels are serialized.
-        correlation: u32 = "correlationId" @ 56;
+        cubin_crc: u64 = "cubinCrc" @ 8, "Checksum of the module.";
+        offset: u64 = "pcOffset" @ 16, "Bytes from the start of the function.";
+        function_index: u32 = "functionIndex" @ 24, "Which function of the module.";
+        function: *mut c_char = "functionName" @ 32,
+            "Its name, shared by all program counters of the function and by activity records.";
+        reason_count: usize = "stallReasonCount" @ 40, "Stall reasons that were stored.";
+        reasons: *mut StallReason = "stallReason" @ 48, "Room for them.";
+        correlation: u32 = "correlationId" @ 56, "0 but where kernels are serialized.";
     }
-    /// Of `cuptiGetSassToSourceCorrelation`.
     GetSourceLine = "CUpti_GetSassToSourceCorrelationParams", 64 {
-        /// The module.
-        cubin: *const c_void = "cubin" @ 8;
-        /// The function.
-        function: *const c_char = "functionName" @ 16;
-        /// Bytes of the module.
-        cubin_size: usize = "cubinSize" @ 24;
-        /// Answer.
-        line: u32 = "lineNumber" @ 32;
-        /// Bytes from the start of the function.
-        offset: u64 = "pcOffset" @ 40;
-        /// Answer; to be freed with `free`.
-        file: *mut c_char = "fileName" @ 48;
-        /// Answer; to be freed with `free`.
-        folder: *mut c_char = "dirName" @ 56;
+        cubin: *const c_void = "cubin" @ 8, "The module.";
+        function: *const c_char = "functionName" @ 16, "The function.";
+        cubin_size: usize = "cubinSize" @ 24, "Bytes of the module.";
+        line: u32 = "lineNumber" @ 32, "Answer.";
+        offset: u64 = "pcOffset" @ 40, "Bytes from the start of the function.";
+        file: *mut c_char = "fileName" @ 48, "Answer; to be freed with `free`.";
+        folder: *mut c_char = "dirName" @ 56, "Answer; to be freed with `free`.";
     }
-    /// Of `cuptiGetCubinCrc`.
     GetCubinCrc = "CUpti_GetCubinCrcParams", 32 {
-        /// Bytes of the module.
-        cubin_size: usize = "cubinSize" @ 8;
-        /// The module.
-        cubin: *const c_void = "cubin" @ 16;
-        /// Answer.
-        crc: u64 = "cubinCrc" @ 24;
+        cubin_size: usize = "cubinSize" @ 8, "Bytes of the module.";
+        cubin: *const c_void = "cubin" @ 16, "The module.";
+        crc: u64 = "cubinCrc" @ 24, "Answer.";
     }
 }
 

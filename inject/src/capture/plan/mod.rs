@@ -29,7 +29,6 @@ pub enum Event {
     ProfilerStop,
     /// The chosen range was opened: the program's range, or its step.
     RangeOpened,
-    /// It was closed.
     RangeClosed,
     /// So many steps were detected since the start.
     StepsDetected(u64),
@@ -49,10 +48,8 @@ pub enum Event {
     Regained,
 }
 
-/// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Nothing.
     None,
     /// ActivityRecorder tracing on; what it brings is thrown away.
     Warm,
@@ -60,12 +57,10 @@ pub enum Action {
     Begin {
         /// Its number, from 1.
         number: u32,
-        /// Why.
         trigger: Trigger,
     },
     /// It ends.
     End {
-        /// Its number.
         number: u32,
     },
     /// A capture that waited for its step does not begin.

@@ -30,8 +30,7 @@ pub enum Membership {
     Waits,
 }
 
-/// The filter of one capture.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct CaptureFilter {
     /// `None` for a run that is measured from its start: everything before the end belongs to it.
     begin: Option<u64>,
@@ -52,16 +51,7 @@ impl CaptureFilter {
     /// Open from `begin`, or for everything.
     #[must_use]
     pub fn new(begin: Option<Timestamp>) -> Self {
-        Self {
-            begin: begin.map(Timestamp::nanos),
-            end: None,
-            first: None,
-            last: None,
-            beyond: None,
-            waiting: Vec::new(),
-            waited: Vec::new(),
-            without_calls: false,
-        }
+        Self { begin: begin.map(Timestamp::nanos), ..Self::default() }
     }
 
     /// Calls may not be recorded at all.

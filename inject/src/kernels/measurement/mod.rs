@@ -49,7 +49,6 @@ pub trait Counter {
 pub struct Launch<'a> {
     /// Mangled name.
     pub symbol: &'a [u8],
-    /// Number of the context.
     pub context: u32,
     /// Blocks.
     pub grid: [u32; 3],
@@ -80,7 +79,6 @@ struct Target {
     grid: [u32; 3],
     block: [u32; 3],
     shared_bytes: u32,
-    /// Contexts on its device.
     contexts: Vec<u32>,
     /// The group that is next.
     group: usize,
@@ -99,7 +97,6 @@ struct Target {
     mean_ns: f64,
     /// Launches of the group so far.
     of_group: u32,
-    /// Since when it is waited for.
     waits_since: Option<u64>,
     profile: KernelProfile,
 }

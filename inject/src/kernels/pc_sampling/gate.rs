@@ -13,7 +13,6 @@ use parking_lot::{Condvar, Mutex};
 /// long goes on, because a program that stands still is the worse end.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// The gate of this process.
 pub static GATE: Gate = Gate::new();
 
 thread_local! {
@@ -21,7 +20,6 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The gate.
 #[derive(Debug)]
 pub struct Gate {
     state: Mutex<State>,

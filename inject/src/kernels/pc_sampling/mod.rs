@@ -90,7 +90,6 @@ struct State {
     /// Devices that are to be sampled.
     waiting: Vec<(u32, ContextHandle)>,
     open: Option<OpenWindow>,
-    /// What is to be told.
     done: Vec<PcWindow>,
     attempts: Attempts,
     /// The window ends at the next launch.
@@ -169,7 +168,6 @@ impl State {
         }
     }
 
-    /// What is to be sent.
     fn take_done(&mut self) -> Vec<PcWindow> {
         self.has_told |= !self.done.is_empty();
         std::mem::take(&mut self.done)

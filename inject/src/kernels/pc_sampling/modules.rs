@@ -65,7 +65,6 @@ impl Modules {
         }
     }
 
-    /// A context goes.
     pub fn context_ends(&self, context: ContextHandle) {
         self.0.lock().contexts.retain(|known| *known != context);
     }
