@@ -60,8 +60,8 @@ impl Functions {
     pub(crate) fn of(library: &Library) -> Self {
         Self {
             power: function(library, "nvmlDeviceGetPowerUsage"),
-            temperature: function(library, "nvmlDeviceGetOfKind"),
-            clock: function(library, "nvmlDeviceGetOfKindInfo"),
+            temperature: function(library, "nvmlDeviceGetTemperature"),
+            clock: function(library, "nvmlDeviceGetClockInfo"),
             highest_clock: function(library, "nvmlDeviceGetMaxClockInfo"),
             // The same function; its name until driver 535 comes second.
             reasons: function(library, "nvmlDeviceGetCurrentClocksEventReasons")
