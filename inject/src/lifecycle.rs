@@ -25,7 +25,7 @@ use crate::nvtx::{self, range_watch};
 use crate::runtime::{NO_EXIT_HANDLER, Profiler, Start, StartError, State};
 use crate::sys::{clock, process};
 use crate::worker::Worker;
-use crate::{history, log, start as steps};
+use crate::{history, log};
 
 /// Starts measuring as the environment says; what is wrong with it is said, and the default holds.
 ///
@@ -87,7 +87,7 @@ fn start(settings: &Settings, late: bool) -> Result<(), StartError> {
     if !State::Idle.advance(State::Starting) {
         return Err(StartError::AlreadyStarted);
     }
-    let started = steps::start(settings, late, measured).map(|()| watch_the_end());
+    let started = crate::start::start(settings, late, measured).map(|()| watch_the_end());
     let state = if started.is_ok() { State::Running } else { State::Finished };
     if let Err(error) = &started {
         nvtx::stop();
