@@ -1,7 +1,8 @@
-//! The accounts of one device: every nanosecond of its window entered once.
+//! Accounting for one device: every nanosecond of its window is recorded exactly once.
 //!
-//! The timeline hands over segments that touch; each goes to one leaf, to the phase and the step it falls in, and, when
-//! idle, to a short log, so that an operation that arrives too late can still take the idle time it fills.
+//! The timeline hands over contiguous segments. Each is added to one leaf and to the phase and step that
+//! contain it. Idle segments also go to a short log, so that an operation that arrives too late can still
+//! claim the idle time it fills.
 
 use gpuwhy_trace::record::{DeviceId, StackId, ThreadId, Timestamp};
 
@@ -15,10 +16,10 @@ use super::statistics::DeviceStatistics;
 use crate::steps::ledger::StepLedger;
 use crate::steps::{Boundary, Cut, Steady, Step, StepSeries, StepSource, Steps};
 
-/// Names whose first appearance is noticed, one bit each (128 KiB); a damaged id must not cost more.
+/// Names tracked for their first appearance, one bit each (128 KiB); a damaged id must not cost more.
 const KNOWN_LIMIT: u32 = 1 << 20;
 
-/// The accounts of one device.
+/// Time of one device by cause.
 #[derive(Debug)]
 pub struct DeviceAccount {
     id: DeviceId,
@@ -32,20 +33,21 @@ pub struct DeviceAccount {
     log: IdleLog,
     pub(super) statistics: DeviceStatistics,
     pub(super) operations: u64,
-    /// Of them, those of CUDA graphs.
+    /// Operations launched by CUDA graphs, included in `operations`.
     pub(super) graph_operations: u64,
-    /// How long those ran, nanoseconds, each for itself.
+    /// Sum of their durations in nanoseconds; overlapping ones count separately.
     pub(super) graph_ns: u64,
-    /// Bit by name id: kernels that ran before the current position.
+    /// Bitmap by name id: kernels that ran before the current position.
     known_kernels: Vec<u64>,
-    /// Begins of steps since they were last taken. Once the program names its steps, only those.
+    /// Step starts since they were last taken. Once the program names its steps, only named ones.
     pub(super) boundaries: Vec<(u64, StepSeries)>,
-    /// Where steps broke off since these were last taken: the device had no work any more, or it was no step.
+    /// Times since these were last taken at which steps broke off: the device ran out of work, or it was not
+    /// a step.
     pub(super) breaks: Vec<u64>,
     named_steps: bool,
-    /// When the profiler itself held the program up.
+    /// Intervals in which the profiler itself held up the program.
     disturbed: Vec<(Timestamp, Timestamp)>,
-    /// What is entered, for who asked for it.
+    /// Log of recorded segments, if requested.
     segments: Option<Box<SegmentLog>>,
 }
 
@@ -73,7 +75,7 @@ impl DeviceAccount {
         }
     }
 
-    /// The profiler itself held the program up in this time: what ran then is not typical.
+    /// Marks an interval in which the profiler itself held up the program: its steps are not typical.
     pub(super) fn disturb(&mut self, from: Timestamp, to: Timestamp) {
         self.disturbed.push((from, to));
     }
@@ -83,41 +85,41 @@ impl DeviceAccount {
         self.id
     }
 
-    /// Notes what is entered from here on.
+    /// Starts logging the recorded segments.
     pub(super) fn log_segments(&mut self) {
         self.segments.get_or_insert_default();
     }
 
-    /// What was entered since this was last taken; empty unless it is noted.
+    /// Segments recorded since the last call; empty unless logging is on.
     pub(super) fn take_segments(&mut self) -> Vec<Segment> {
         self.segments.as_mut().map_or_else(Vec::new, |log| log.take())
     }
 
-    /// Which steps speak for the device.
+    /// Series of steps that represents the device.
     pub fn step_series(&self) -> StepSeries {
         self.steps.speaking_series()
     }
 
-    /// From the begin of the first operation to the point up to which the timeline is final, which after
-    /// `Attributor::finish` is the end of the last operation. Nanoseconds.
+    /// Nanoseconds from the start of the first operation to the point up to which the timeline is final.
+    /// After `Attributor::finish`, that is the end of the last operation.
     pub fn window_ns(&self) -> u64 {
         self.position - self.start
     }
 
-    /// The window by cause. Sums to [`window_ns`](Self::window_ns) exactly.
+    /// Window by cause. Sums to [`window_ns`](Self::window_ns) exactly.
     pub fn leaves(&self) -> &Leaves {
         &self.leaves
     }
 
-    /// The window without start-up, by cause.
+    /// Window without start-up, by cause.
     pub fn steady_leaves(&self) -> Leaves {
         self.phases.steady_leaves(&self.leaves)
     }
 
-    /// How long the link to the host needs at least for the copies after start-up, nanoseconds: the busier direction at
-    /// 90 % of what the link carries
-    /// ([`PcieLink::shortest_copy_nanos`](gpuwhy_trace::record::PcieLink::shortest_copy_nanos)). 0 when the link is not
-    /// known.
+    /// Minimum time that the link to the host needs for the copies after start-up, nanoseconds: the busier
+    /// direction at 90 % of the link's bandwidth
+    /// ([`PcieLink::shortest_copy_nanos`](gpuwhy_trace::record::PcieLink::shortest_copy_nanos)). 0 if the
+    /// link is unknown.
     pub fn steady_link_ns(&self) -> u64 {
         self.phases.steady_link_nanos()
     }
@@ -127,45 +129,45 @@ impl DeviceAccount {
         self.phases.steady_lead()
     }
 
-    /// How much of the window is start-up, nanoseconds.
+    /// Length of start-up within the window, nanoseconds.
     pub fn start_up_ns(&self) -> u64 {
         self.phases.steady_start().saturating_sub(self.start)
     }
 
-    /// The time after which the verdict samples: the end of start-up, on the clock of the trace.
+    /// End of start-up on the clock of the trace. The bottleneck is judged from here on.
     pub fn steady_start(&self) -> Timestamp {
         Timestamp::from_nanos(self.phases.steady_start())
     }
 
-    /// The steps that are remembered, found in the most trustworthy way that covers a fair part of the window.
+    /// Remembered steps, from the most reliable source that covers a fair part of the window.
     pub fn steps(&self) -> Steps {
         self.steps.steps()
     }
 
-    /// The steady steps, where they speak for all of the steady time: there are enough, and the unusual ones take
-    /// little.
+    /// Steady steps, if they represent all of the steady time: there are enough of them, and unusual ones
+    /// take little time.
     pub fn typical_steps(&self) -> Option<Steady> {
         let steady = self.steps.steps().steady(self.steady_start()).without(&self.disturbed);
         steady.if_typical(self.steady_leaves().iter().sum())
     }
 
-    /// The newest windows of at least [`WINDOW_NANOS`](crate::steps::WINDOW_NANOS), whatever steps there are.
+    /// Newest windows of at least [`WINDOW_NANOS`](crate::steps::WINDOW_NANOS), independent of the steps.
     pub fn windows(&self) -> Vec<Step> {
         self.steps.windows()
     }
 
-    /// The newest of these, at most `count`, oldest first.
+    /// Newest `count` windows at most, oldest first.
     pub fn newest_windows(&self, count: usize) -> Vec<Step> {
         self.steps.newest_windows(count)
     }
 
-    /// Share of launches that did the same (kernel and grid) as the one a period before, 0 to 1; when steps were
-    /// found by their period.
+    /// Fraction of launches (0 to 1) with the same kernel and grid as the launch one period before; `None`
+    /// unless steps were found by their period.
     pub fn match_rate(&self) -> Option<f64> {
         self.steps.match_rate()
     }
 
-    /// What ran beneath what, nanoseconds.
+    /// Nanoseconds of work hidden beneath other work.
     pub fn overlap(&self) -> &Overlap {
         &self.overlap
     }
@@ -175,27 +177,28 @@ impl DeviceAccount {
         self.operations
     }
 
-    /// Operations that a CUDA graph launched.
+    /// Operations that CUDA graphs launched.
     pub fn graph_operations(&self) -> u64 {
         self.graph_operations
     }
 
-    /// How long the operations that a CUDA graph launched ran, nanoseconds, each for itself.
+    /// Sum of the durations of operations that CUDA graphs launched, nanoseconds; overlapping ones count
+    /// separately.
     pub fn graph_ns(&self) -> u64 {
         self.graph_ns
     }
 
-    /// What ran, by name.
+    /// Statistics by operation name.
     pub fn statistics(&self) -> &DeviceStatistics {
         &self.statistics
     }
 
-    /// What `leaf` was blamed on after start-up, the largest first.
+    /// Subjects of `leaf` after start-up, largest first.
     pub fn causes(&self, leaf: Leaf) -> Vec<(Subject, GapTotals)> {
         self.causes_of(|of| of == leaf).into_iter().map(|(_, subject, tally)| (subject, tally)).collect()
     }
 
-    /// What all leaves were blamed on after start-up, the largest first.
+    /// Subjects of all leaves after start-up, largest first.
     pub fn all_causes(&self) -> Vec<(Leaf, Subject, GapTotals)> {
         self.causes_of(|_| true)
     }
@@ -218,7 +221,7 @@ impl DeviceAccount {
         self.phases = Phases::new(start);
     }
 
-    /// An operation begins at the current position. A kernel's first appearance is part of start-up.
+    /// An operation starts at the current position. A kernel's first appearance is part of start-up.
     pub(super) fn begin(&mut self, operation: &Operation, cut: Option<Cut>) {
         let marked = operation.status.marked;
         let mut novel = false;
@@ -242,7 +245,7 @@ impl DeviceAccount {
         }
     }
 
-    /// A step begins or breaks off at the current position.
+    /// A step starts or breaks off at the current position.
     #[inline(never)]
     fn cut(&mut self, marked: bool, cut: Option<Cut>) {
         self.named_steps |= marked;
@@ -260,7 +263,7 @@ impl DeviceAccount {
         self.boundaries.extend(series.map(|series| (self.position, series)));
     }
 
-    /// The operation that began last is the first of `launch`; see [`HostLead`].
+    /// The operation that started last is the first of `launch`; see [`HostLead`].
     pub(super) fn launched(&mut self, launch: &Launch, busy_until: u64) {
         self.phases.launched(launch, busy_until);
     }
@@ -273,7 +276,7 @@ impl DeviceAccount {
         self.position
     }
 
-    /// Enters the busy time up to `to`; `running` has a bit for each running leaf.
+    /// Records busy time up to `to`; `running` has a bit for each running leaf.
     pub(super) fn busy(&mut self, running: u32, to: u64) {
         let top = Leaf::ALL[running.trailing_zeros() as usize];
         if running & (running - 1) != 0 {
@@ -285,8 +288,8 @@ impl DeviceAccount {
         self.enter(top, to);
     }
 
-    /// For `nanos` all leaves of which `beneath` has a bit ran beneath `top`. Only other kinds of work count: two
-    /// kernels at once are one computing device.
+    /// For `nanos`, the leaves set in `beneath` ran beneath `top`. Only different kinds of work count: two
+    /// concurrent kernels are one computing device.
     #[inline(never)]
     fn overlaps(&mut self, top: Leaf, mut beneath: u32, nanos: u64) {
         let Some(work) = top.work() else { return };
@@ -302,13 +305,13 @@ impl DeviceAccount {
         }
     }
 
-    /// A gap begins at the current position.
+    /// A gap starts at the current position.
     #[inline]
     pub(super) fn begin_gap(&mut self) {
         self.phases.begin_gap();
     }
 
-    /// A host sample with this stack speaks for the idle time that is entered next.
+    /// The next idle time to be recorded is explained by a host sample with this stack.
     #[inline]
     pub(super) fn sampled(&mut self, stack: StackId) {
         if let Some(log) = &mut self.segments {
@@ -316,7 +319,8 @@ impl DeviceAccount {
         }
     }
 
-    /// The gap that began at `from` is over: `operation` begins at the current position. It was launched by `thread`.
+    /// Closes the gap that started at `from`: `operation`, launched by `thread`, starts at the current
+    /// position.
     #[inline]
     pub(super) fn end_gap(&mut self, from: u64, operation: &Operation, thread: Option<ThreadId>) {
         let Some(log) = &mut self.segments else { return };
@@ -331,7 +335,7 @@ impl DeviceAccount {
         }));
     }
 
-    /// Enters idle time from the current position to `to`.
+    /// Records idle time from the current position to `to`.
     #[inline]
     pub(super) fn idle(&mut self, leaf: Leaf, to: u64, subject: Subject) {
         // Most pieces of a gap are empty.
@@ -353,7 +357,7 @@ impl DeviceAccount {
         }
     }
 
-    /// What most idle time does not need, apart from what all does.
+    /// Part of recording idle time that most idle time does not need.
     #[inline(never)]
     fn note_idle(&mut self, piece: Idle, subject: Subject, logged: bool) {
         if !logged {
@@ -367,7 +371,7 @@ impl DeviceAccount {
         }
     }
 
-    /// Idle time from `from` to the current position, in pieces, the newest first; as far as the log reaches.
+    /// Idle time from `from` to the current position, newest piece first, as far back as the log reaches.
     pub(super) fn idle_since(&self, from: u64) -> impl Iterator<Item = Idle> {
         self.log.since(from)
     }
@@ -378,8 +382,8 @@ impl DeviceAccount {
         self.position = to;
     }
 
-    /// An operation arrived for `from..to`, which is entered already: it takes the idle time in it that the log
-    /// still knows. Returns how much that was.
+    /// Handles an operation that arrived for the already recorded `from..to`: it claims the idle time in that
+    /// range that is still in the log. Returns the amount claimed.
     pub(super) fn patch(&mut self, leaf: Leaf, from: u64, to: u64) -> u64 {
         let mut patched = 0;
         for Idle { leaf: was, from, to } in self.log.take_within(from, to) {

@@ -1,29 +1,29 @@
-//! What a CUDA function does, judged by its name.
+//! Classifies CUDA functions by name.
 //!
-//! Names are used rather than callback numbers because a recorded name stays readable when a newer CUDA adds a
-//! variant (`cudaLaunchKernelExC`), and most variants differ only in a suffix. A function that no rule knows is
-//! [`ApiClass::Other`]: it still counts as time inside CUDA. The answer is cached by function id, so the string
-//! work happens once per function and not once per call.
+//! Names are used rather than callback numbers because a recorded name stays readable when a newer CUDA adds
+//! a variant (`cudaLaunchKernelExC`), and most variants differ only in a suffix. A function that no rule
+//! knows is [`ApiClass::Other`]: it still counts as time inside CUDA. The class is cached by function id, so
+//! the string work happens once per function and not once per call.
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::ApiFunctionId;
 
-/// What a call is for.
+/// Purpose of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ApiClass {
-    /// Launches a kernel; exactly one kernel record follows, or more for a launch on several devices.
+    /// Launches a kernel. Exactly one kernel record follows, or more for a launch on several devices.
     KernelLaunch,
-    /// Launches a graph; any number of records follows.
+    /// Launches a graph. Any number of records follows.
     GraphLaunch,
-    /// Issues a copy and may return before it is done. A copy of nothing leaves no record.
+    /// Issues a copy and may return before it is done. A zero-byte copy leaves no record.
     Copy,
-    /// Copies, and in general returns when the copy is done.
+    /// Copies, and generally returns when the copy is done.
     BlockingCopy,
-    /// Issues a memset. A memset of nothing leaves no record.
+    /// Issues a memset. A zero-byte memset leaves no record.
     Memset,
     /// Waits for device work.
     Synchronize,
-    /// Asks whether device work is done, without waiting: a polling loop is a wait all the same.
+    /// Checks whether device work is done, without waiting. A polling loop is a wait all the same.
     Query,
     /// Allocates, frees, maps or registers memory.
     Memory,
@@ -31,7 +31,7 @@ pub enum ApiClass {
     Load,
     /// Builds, instantiates or uploads a graph.
     GraphBuild,
-    /// Starts to capture launches into a graph: from here on, they run nothing.
+    /// Starts capturing launches into a graph: from here on, launches run nothing.
     CaptureBegin,
     /// Ends a capture.
     CaptureEnd,
@@ -40,11 +40,12 @@ pub enum ApiClass {
 }
 
 impl ApiClass {
-    /// Judges a function by its name, with or without version suffix.
+    /// Classifies a function by its name, with or without version suffix.
     pub fn of(name: &str) -> Self {
         let name = without_suffix(name);
         let stem = name.strip_prefix("cuda").or_else(|| name.strip_prefix("cu")).unwrap_or(name);
-        // Order matters: `GraphAddMemcpyNode` copies nothing and `MemcpyAsync` is asynchronous only by its end.
+        // Order matters: `GraphAddMemcpyNode` copies nothing, and only the suffix of `MemcpyAsync` makes it
+        // asynchronous.
         if stem == "GraphLaunch" {
             Self::GraphLaunch
         } else if stem.starts_with("Graph") {
@@ -74,15 +75,15 @@ impl ApiClass {
         }
     }
 
-    /// Whether device work comes out of such a call.
+    /// True if such a call launches device work.
     pub const fn launches(self) -> bool {
         matches!(self, Self::KernelLaunch | Self::GraphLaunch | Self::Copy | Self::BlockingCopy | Self::Memset)
     }
 
-    /// Whether such a call, having lasted `nanos`, kept the host waiting for the device.
+    /// True if such a call, having taken `nanos`, kept the host waiting for the device.
     ///
-    /// An asynchronous copy blocks when one end is pageable. The record of the call does not say so, its duration
-    /// does: issuing takes 2 to 10 us, so [`BLOCKING_COPY_NANOS`] separates the two.
+    /// An asynchronous copy blocks if one end is pageable. The call's record does not show this, but its
+    /// duration does: issuing takes 2 to 10 us, so [`BLOCKING_COPY_NANOS`] separates the two.
     pub const fn waits(self, nanos: u64) -> bool {
         match self {
             Self::Synchronize | Self::Query | Self::BlockingCopy => true,
@@ -122,7 +123,7 @@ fn starts_with_any(stem: &str, prefixes: &[&str]) -> bool {
     prefixes.iter().any(|prefix| stem.starts_with(prefix))
 }
 
-/// `cudaLaunchKernel_ptsz_v7000` -> `cudaLaunchKernel`: versions and per-thread-stream variants do the same thing.
+/// `cudaLaunchKernel_ptsz_v7000` -> `cudaLaunchKernel`: versions and per-thread-stream variants behave alike.
 #[must_use]
 pub fn without_suffix(name: &str) -> &str {
     let mut name = name;
@@ -143,7 +144,7 @@ pub fn without_suffix(name: &str) -> &str {
 pub(super) struct ApiClasses(Vec<Option<ApiClass>>);
 
 impl ApiClasses {
-    /// The class of `function`. A function that the dictionary does not know yet is not cached.
+    /// Class of `function`. A function that is not in the dictionary yet is not cached.
     pub(super) fn get(&mut self, function: ApiFunctionId, dictionary: &Dictionary) -> ApiClass {
         let index = function.0 as usize;
         if let Some(&Some(class)) = self.0.get(index) {
@@ -153,7 +154,7 @@ impl ApiClasses {
             return ApiClass::Other;
         };
         let class = ApiClass::of(dictionary.name(known.name));
-        // The id is an index into the dictionary, so this never grows beyond the dictionary itself.
+        // The id is an index into the dictionary, so this never outgrows the dictionary.
         if self.0.len() <= index {
             self.0.resize(index + 1, None);
         }

@@ -1,8 +1,8 @@
-//! Records of device work on their way in: what each operation is, and who launched it.
+//! Incoming records of device work: identifies each operation and its launching thread.
 //!
-//! They are counted in the statistics at once, since that needs no order, and put aside until the next flush joins them
-//! to their calls and hands them to their timeline. An operation without times, or on a device that cannot be, still
-//! answers its launch; it only has no place on a timeline.
+//! Operations are counted in the statistics immediately, since that needs no order. They are then set aside
+//! until the next flush joins them to their calls and hands them to their timeline. An operation without
+//! times, or on an impossible device, still resolves its launch; it only has no place on a timeline.
 
 use gpuwhy_trace::completeness::Completeness;
 use gpuwhy_trace::dictionary::Dictionary;
@@ -16,19 +16,19 @@ use super::statistics::CopyPath;
 use crate::counters::estimate::Activity;
 use crate::thresholds::FUTURE_NANOS;
 
-/// An operation waits for its launching call for as long as a launch waits for its operation.
+/// How long an operation waits for its launching call; as long as a launch waits for its operation.
 const JOIN_TIMEOUT_NANOS: u64 = 2_000_000_000;
 const JOIN_TIMEOUT_FLUSHES: u64 = 3;
-/// Operations that came since the last flush before those whose launch is known go on to their timeline.
+/// Operations that may arrive after a flush before those with a known launch move to their timeline.
 const ARRIVALS: usize = 1 << 14;
 
-/// Operations whose launch is not known yet.
+/// Operations with an unknown launch.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
     kernel_classes: KernelClasses,
-    /// Where they lie in [`Devices::operations`].
+    /// Their indices in [`Devices::operations`].
     pub(super) places: Vec<u32>,
-    /// So many are looked through for those whose launch is known by now.
+    /// Number of waiting operations at which they are scanned for launches known by now.
     due: usize,
 }
 
@@ -89,7 +89,7 @@ impl Arrivals {
         }
     }
 
-    /// Puts an operation aside; gives the index of its timeline and its duration when it has times.
+    /// Sets an operation aside. Returns the index of its timeline and its duration if it has times.
     fn arrive(
         &mut self,
         mut operation: Operation,
@@ -101,7 +101,7 @@ impl Arrivals {
         let index = devices.index(operation.device);
         let timed = !is_no_time(operation.start) && !is_no_time(operation.end) && index.is_some();
         if !timed {
-            // It still answers its launch, but has no place on a timeline.
+            // It still resolves its launch, but has no place on a timeline.
             delivery.completeness.bad_timestamps += 1;
             operation.start = 0;
         } else if operation.end < operation.start {
@@ -115,8 +115,8 @@ impl Arrivals {
         timed.then(|| (index.unwrap_or_default(), operation.end - operation.start))
     }
 
-    /// After a flush mark at `at`: hands operations to their timelines; those whose call is not there yet stay. Gives
-    /// the earliest of these.
+    /// After a flush mark at `at`: hands operations to their timelines and keeps those whose call has not
+    /// arrived. Returns the earliest start among the kept ones.
     pub(super) fn join_flushed(
         &mut self,
         at: u64,
@@ -145,7 +145,7 @@ impl Arrivals {
         oldest
     }
 
-    /// Hands the operations that begin before `until` to their timelines, whether their call is known or not.
+    /// Hands the operations that start before `until` to their timelines, with or without a known call.
     pub(super) fn join_begun(&mut self, until: u64, host: &mut Host, devices: &mut Devices, delivery: &mut Delivery) {
         self.places.retain(|&place| {
             let operation = &mut devices.operations[place];
@@ -159,8 +159,8 @@ impl Arrivals {
         self.looked_through();
     }
 
-    /// Between two flushes, when many operations came: hands those over whose call is known. The rest, and what a flush
-    /// must confirm the time of, stays.
+    /// Between two flushes, when many operations have arrived: hands over those with a known call. The rest
+    /// stays, including operations whose time a flush must confirm.
     fn join_known(&mut self, host: &mut Host, devices: &mut Devices, delivery: &mut Delivery) {
         let confirmed = delivery.newest_flush.saturating_add(FUTURE_NANOS);
         self.places.retain(|&place| {
@@ -178,7 +178,7 @@ impl Arrivals {
         self.looked_through();
     }
 
-    /// What is left is looked at again when as much has come.
+    /// Schedules the next scan for when as many operations have arrived as are left.
     fn looked_through(&mut self) {
         self.due = ARRIVALS.max(self.places.len() * 2);
         if self.places.capacity() > 4 * self.due {
@@ -187,7 +187,7 @@ impl Arrivals {
     }
 }
 
-/// Hands an operation to its timeline, or frees its place if it has none there.
+/// Hands an operation to its timeline, or frees its slot if it belongs to none.
 fn enter(place: u32, host: &mut Host, devices: &mut Devices, delivery: &mut Delivery) {
     let operation = &mut devices.operations[place];
     match operation.launch {

@@ -1,7 +1,7 @@
-//! What runs on the devices of the process: operations in order of begin, turned into segments that touch.
+//! Work on the devices of the process: operations in order of their start, turned into contiguous segments.
 //!
-//! Operations wait until the watermark passes their begin; then nothing earlier can come any more and each takes
-//! its place once, so that no memory grows with the run.
+//! Operations wait until the watermark passes their start. After that, nothing earlier can arrive, so each is
+//! processed exactly once and memory does not grow with the run.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -26,46 +26,46 @@ use crate::counters::estimate::Activity;
 use crate::steps::{Cut, PeriodFacts};
 use crate::thresholds::CLOCK_SLACK_NANOS;
 
-/// Devices of one process; ordinals beyond are damage.
+/// Maximum devices of one process; higher ordinals are damage.
 const DEVICE_LIMIT: usize = 256;
-/// Operations of the busiest device that are entered, and simulated, at a time: they stay in the processor's caches
-/// meanwhile.
+/// Operations of the busiest device that are processed and simulated at a time, so that they stay in the CPU
+/// caches.
 const SLICE: usize = 512;
 
-/// The timelines of all devices, and what they feed.
+/// Timelines of all devices, and their consumers.
 #[derive(Debug, Default)]
 pub(super) struct Devices {
     /// By ordinal.
     pub(super) timelines: Vec<Timeline>,
-    /// All operations that wait: for their launch, then for the watermark.
+    /// All waiting operations: for their launch, then for the watermark.
     pub(super) operations: Slab<Operation>,
     pub(super) simulation: SimulationFeed,
     pub(super) counters: Counters,
     segments_logged: bool,
-    /// Whether forgotten steps are kept until they are taken.
+    /// True if forgotten steps are kept until they are taken.
     step_overflow_kept: bool,
 }
 
 impl Devices {
-    /// The accounts of every device on which something ran.
+    /// Accounts of every device on which something ran.
     pub(super) fn accounts(&self) -> impl Iterator<Item = &DeviceAccount> {
         self.timelines.iter().map(|timeline| &timeline.account)
     }
 
-    /// As [`accounts`](Self::accounts).
+    /// Mutable [`accounts`](Self::accounts).
     pub(super) fn accounts_mut(&mut self) -> impl Iterator<Item = &mut DeviceAccount> {
         self.timelines.iter_mut().map(|timeline| &mut timeline.account)
     }
 
-    /// The timeline of a device on which something ran.
+    /// Timeline of a device on which something ran.
     pub(super) fn timeline(&self, device: DeviceId) -> Option<&Timeline> {
         self.timelines.iter().find(|timeline| timeline.account.id() == device)
     }
 
-    /// Where the timeline of a device is; it gets one if there is room.
+    /// Index of a device's timeline, which is created if there is room.
     #[inline]
     pub(super) fn index(&mut self, device: DeviceId) -> Option<usize> {
-        // Nearly always the ordinals are 0, 1 and so on.
+        // The ordinals are nearly always 0, 1, and so on.
         let usual = device.0 as usize;
         if self.timelines.get(usual).is_some_and(|timeline| timeline.account.id() == device) {
             return Some(usual);
@@ -92,7 +92,7 @@ impl Devices {
         }
     }
 
-    /// Notes what the timelines are given from here on.
+    /// Starts logging the segments of all timelines.
     pub(super) fn log_segments(&mut self) {
         self.segments_logged = true;
         self.accounts_mut().for_each(DeviceAccount::log_segments);
@@ -104,7 +104,7 @@ impl Devices {
         self.accounts_mut().for_each(|account| account.steps.keep_overflow());
     }
 
-    /// Tells the counters what ran, where there are any.
+    /// Passes an operation to the counters, if any are sampled.
     #[inline]
     pub(super) fn sampled(&mut self, operation: &Operation, activity: Activity) {
         if self.counters.is_sampled() {
@@ -117,8 +117,8 @@ impl Devices {
         self.timelines.iter().map(Timeline::pending).sum()
     }
 
-    /// Enters everything before `watermark`. Where a flush falls does not matter, so it is done in slices of time.
-    /// Gives the number of operations that were refused.
+    /// Processes everything before `watermark`, in slices of time, so that flush boundaries do not matter.
+    /// Returns the number of rejected operations.
     pub(super) fn advance(&mut self, watermark: u64, host: &Host, ranges: &mut Ranges) -> u64 {
         for timeline in &mut self.timelines {
             timeline.sort(&self.operations);
@@ -139,18 +139,18 @@ impl Devices {
         refused
     }
 
-    /// The earliest point up to which a timeline is final. A device on which nothing runs yet has no gap that could
+    /// Earliest point up to which a timeline is final. A device that runs nothing yet has no gap that could
     /// need old calls.
     pub(super) fn oldest_position(&self) -> Option<u64> {
         self.accounts().map(DeviceAccount::position).filter(|&position| position != 0).min()
     }
 }
 
-/// One device's timeline and its accounts.
+/// Timeline of one device with its accounts.
 #[derive(Debug)]
 pub(super) struct Timeline {
     pub(super) account: DeviceAccount,
-    /// Operations that the watermark has not passed: begins, and places in the slab.
+    /// Operations that the watermark has not passed: start and slab index.
     pending: InOrder<(u64, u32)>,
     launch_order: LaunchOrder,
     running: Running,
@@ -158,7 +158,7 @@ pub(super) struct Timeline {
     pub(super) inputs: InputGaps,
 }
 
-/// What came too late, nanoseconds.
+/// Time that arrived too late, nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Late {
     pub(super) total: u64,
@@ -176,12 +176,12 @@ impl Timeline {
         }
     }
 
-    /// What the steps of the device launch.
+    /// Launch sequence of the device's steps.
     pub(super) fn sequence(&self) -> &StepSequence {
         self.launch_order.sequence()
     }
 
-    /// What is known of steps of so many launches.
+    /// Known facts about steps of `period` launches.
     pub(super) fn facts(&self, period: u32) -> PeriodFacts {
         self.launch_order.facts(period)
     }
@@ -191,8 +191,8 @@ impl Timeline {
         self.pending.waiting().len()
     }
 
-    /// Adds the operation that lies at `place`, which is freed once it is entered. If its time is entered already, it
-    /// takes what idle time it can; the rest goes on.
+    /// Adds the operation at `place`, which is freed once it is processed. If its time is already accounted
+    /// for, it claims the available idle time in it, and its remainder continues normally.
     #[inline]
     pub(super) fn push(
         &mut self,
@@ -227,7 +227,7 @@ impl Timeline {
             operations.remove(place);
         } else {
             operation.start = position;
-            // Its place in launch order has gone by.
+            // Its position in launch order has passed.
             operation.status.shown = true;
             operation.late = true;
             self.pending.push((position, place));
@@ -235,10 +235,10 @@ impl Timeline {
         Late { total, patched }
     }
 
-    /// Puts what was pushed in order: before the first advance behind it.
+    /// Sorts the pushed operations; to be called before the next advance.
     pub(super) fn sort(&mut self, operations: &Slab<Operation>) {
-        // Operations that begin together get an order of their own, so that the one which ends a gap does not depend on
-        // the order of delivery.
+        // Operations that start together get a fixed order, so that the one that ends a gap does not depend
+        // on the order of delivery.
         self.pending.sort(|a, b| match a.0.cmp(&b.0) {
             Ordering::Equal => {
                 let (a, b) = (&operations[a.1], &operations[b.1]);
@@ -249,18 +249,18 @@ impl Timeline {
         self.launch_order.sort(operations);
     }
 
-    /// The begins of the operations that wait.
+    /// Start times of the waiting operations.
     pub(super) fn begins(&self) -> impl Iterator<Item = u64> {
         self.pending.waiting().iter().map(|&(start, _)| start)
     }
 
-    /// The begins of every so manyth of the operations that wait.
+    /// Start times of every `step`-th waiting operation.
     pub(super) fn every(&self, step: usize) -> impl Iterator<Item = u64> {
         self.begins().skip(step).step_by(step)
     }
 
-    /// Enters everything before `watermark`, and tells the simulation of it. Gives the number of operations that cannot
-    /// be part of any window, or of what a device can run at once.
+    /// Processes everything before `watermark` and passes it to the simulation. Returns the number of
+    /// operations that cannot be part of any window or exceed the number that a device can run at once.
     pub(super) fn advance(
         &mut self,
         watermark: u64,
@@ -302,8 +302,8 @@ impl Timeline {
         refused
     }
 
-    /// The begin of the first operation before `watermark` that was not shown. None begins more than the clock slack
-    /// before its place in launch order.
+    /// Start of the first operation before `watermark` that was not shown. None starts more than the clock
+    /// slack before its position in launch order.
     fn first_hidden(&self, operations: &Slab<Operation>, watermark: u64) -> Option<u64> {
         let waiting = self.pending.waiting();
         let from = waiting.partition_point(|&(start, _)| start < watermark.saturating_sub(CLOCK_SLACK_NANOS));
@@ -311,7 +311,7 @@ impl Timeline {
         near.find(|&&(_, place)| !operations[place].status.shown).map(|&(start, _)| start)
     }
 
-    /// Enters busy time up to the last end that is not after `limit`.
+    /// Records busy time up to the last end that is not after `limit`.
     #[inline]
     fn enter_ends(&mut self, limit: u64) {
         while let Some(end) = self.running.next_end()
@@ -361,18 +361,18 @@ impl Timeline {
     }
 }
 
-/// Operations that may run at once (16 bytes each): five hundred times as many as a device runs kernels.
+/// Operations that may run at once (16 bytes each): 500 times as many as a device can run kernels.
 const RUNNING_LIMIT: usize = 1 << 16;
 
-/// The operations that run on a device at one instant: how many of each leaf, and which ends first. Mostly there is
-/// one, so that the one which ends first lies apart and the heap of the others is left alone.
+/// Operations that run on a device at one instant: their number by leaf, and the one that ends first. There
+/// is mostly just one, so the earliest end is stored separately and the heap stays untouched.
 #[derive(Debug, Default)]
 struct Running {
-    /// End and leaf of the one that ends first.
+    /// End and leaf of the operation that ends first.
     first: Option<(u64, u8)>,
     others: BinaryHeap<Reverse<(u64, u8)>>,
     counts: [u32; BUSY_COUNT],
-    /// Bit by leaf: whether its counter is not zero.
+    /// Bit by leaf: set if its counter is not zero.
     mask: u32,
 }
 
@@ -383,19 +383,19 @@ impl Running {
         self.mask
     }
 
-    /// When the first of them ends.
+    /// Earliest end of a running operation.
     #[inline]
     fn next_end(&self) -> Option<u64> {
         self.first.map(|(end, _)| end)
     }
 
-    /// Whether no more can run at once.
+    /// True if no more can run at once.
     #[inline]
     fn is_full(&self) -> bool {
         self.others.len() >= RUNNING_LIMIT
     }
 
-    /// An operation begins that ends at `end`.
+    /// Adds an operation that ends at `end`.
     #[inline]
     fn begin(&mut self, leaf: Leaf, end: u64) {
         self.counts[leaf as usize] += 1;
@@ -410,7 +410,7 @@ impl Running {
         }
     }
 
-    /// The one that ends first ends.
+    /// Removes the operation that ends first.
     #[inline]
     fn end(&mut self) {
         let Some((_, leaf)) = self.first else { return };

@@ -1,14 +1,15 @@
 //! Why the device was idle: the rule that explains one gap.
 //!
-//! A gap is judged by the operation that ends it, because that is the one that should have come sooner. Its launching
-//! call splits the gap into three: before the call the host was late, during the call it was launching, after the
-//! call the device was slow to start or waited for something else. The host's part is then told apart by what the
-//! launching thread did in it. Pieces come in order and touch, so their sum is the gap.
+//! A gap is judged by the operation that ends it, because that is the one that should have come sooner. Its
+//! launching call splits the gap into three parts: before the call the host was late, during the call it was
+//! launching, and after the call the device was slow to start or waited for something else. The host's part
+//! is split further by the activity of the launching thread. Pieces are ordered and contiguous, so they sum
+//! to the gap.
 //!
-//! What a thread did between two calls is told by the samples of it, where there are any (`host::samples`); other time
-//! goes by how long it was and by what came next.
+//! Host samples show what a thread did between two calls, where there are any (`host::samples`). Other time
+//! is classified by its length and by the operation that follows.
 //!
-//! Not here: what a queued operation waited for, which `host::dependencies` tells where events do.
+//! Dependencies of a queued operation are resolved in `host::dependencies`, where events show them.
 
 use super::account::DeviceAccount;
 use super::api::ApiClass;
@@ -25,40 +26,41 @@ use crate::thresholds::{
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Next<'a> {
     pub(super) operation: &'a Operation,
-    /// What an event made it wait for.
+    /// Operation that an event made it wait for.
     pub(super) producer: Option<Producer>,
 }
 
 impl Next<'_> {
-    /// What a wait of the queued operation is blamed on: what an event names, else the operation itself.
+    /// Subject of a wait of the queued operation: the one that an event names, else the operation itself.
     fn awaited(&self) -> Subject {
         self.producer.map_or(self.operation.subject, Subject::Awaited)
     }
 }
 
-/// What is known of the host gaps of one device that an input batch ended.
+/// Host gaps of one device that an input batch ended.
 ///
-/// Samples are too sparse for short gaps: a gap without a sample is split like the ones with samples. A sample falls
-/// anywhere in a gap, so the part of the samples that saw the data loader is the part of such gaps that is loading.
+/// Samples are too sparse for short gaps, so a gap without a sample is split like the ones with samples. A
+/// sample falls anywhere in a gap, so the fraction of samples that saw the data loader is the fraction of
+/// such gaps spent loading.
 #[derive(Debug, Default)]
 pub(super) struct InputGaps {
-    /// For the last eight gaps with a host gap of more than 1 ms, the newest in the lowest bit: whether an input
-    /// copy ended it. The second number says how many bits are filled.
+    /// History of the last eight gaps with a host gap of more than 1 ms, newest in the lowest bit: set if an
+    /// input copy ended it. The second number is the count of filled bits.
     long: (u8, u8),
-    /// The newest that a sample fell into.
+    /// Recent gaps that contain a sample.
     gaps: u64,
-    /// How many of them a sample saw in a data loader.
+    /// Number of these in which a sample saw a data loader.
     loading: u64,
     /// Input waits explained since they were last taken.
     pub(super) waits: Vec<InputWait>,
 }
 
 impl InputGaps {
-    /// Gaps that count: from twice as many on, the older half is forgotten.
+    /// Gaps that count: at twice this number, the older half is forgotten.
     const NEWEST: u64 = 64;
 
-    /// A host gap of more than 1 ms ended, with an input copy or without: whether such copies end them so often that it
-    /// is a wait for one.
+    /// Records that a host gap of more than 1 ms ended with an input copy or without one. True if such copies
+    /// end gaps so frequently that this one is a wait for input.
     fn recurs(&mut self, input: bool) -> bool {
         let (bits, filled) = &mut self.long;
         *bits = (*bits << 1) | u8::from(input);
@@ -75,13 +77,13 @@ impl InputGaps {
         }
     }
 
-    /// How much of `nanos` in such a gap is loading; `None` until three were seen.
+    /// Part of `nanos` in such a gap that is loading; `None` until three gaps were seen.
     fn part_of(&self, nanos: u64) -> Option<u64> {
         (self.gaps >= 3).then(|| (u128::from(nanos) * u128::from(self.loading) / u128::from(self.gaps)) as u64)
     }
 }
 
-/// A host thread waited for an input batch, nanoseconds on the clock of the trace.
+/// Wait of a host thread for an input batch, in nanoseconds on the clock of the trace.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InputWait {
     /// Index of the thread.
@@ -90,9 +92,10 @@ pub(super) struct InputWait {
     pub(super) end: u64,
 }
 
-/// Enters the gap from the account's position to the begin of `next`.
+/// Records the gap from the account's position to the start of `next`.
 ///
-/// `thread` is the launching thread; `lost_end` the return of an earlier launch in the gap whose record is missing.
+/// `thread` is the launching thread; `lost_end` is the return of an earlier launch in the gap whose record is
+/// missing.
 pub(super) fn explain(
     account: &mut DeviceAccount,
     inputs: &mut InputGaps,
@@ -108,7 +111,8 @@ pub(super) fn explain(
     };
     let waiting = if next.operation.graph { Leaf::GraphWait } else { Leaf::DependencyWait };
     if launch.start <= from {
-        // Issued before the gap opened. A copy that begins inside its own call was submitted early in it.
+        // Issued before the gap opened. A copy that starts inside its own call was submitted early in that
+        // call.
         let submitted = if to < launch.end && launch.class != ApiClass::KernelLaunch {
             launch.start.saturating_add(LAUNCH_LATENCY_NANOS).min(launch.end)
         } else {
@@ -128,7 +132,7 @@ pub(super) fn explain(
     let mut slack = host_part(account, inputs, next, launch.start.min(to), thread, lost_end);
     let launched = launch.end.clamp(account.position(), to);
     let latency = to.min(launched.saturating_add(LAUNCH_LATENCY_NANOS));
-    // A host that had run ahead would have launched while the device was busy.
+    // A host that ran ahead would have launched while the device was busy.
     for (leaf, end) in [(Leaf::LaunchApi, launched), (Leaf::LaunchLatency, latency)] {
         if slack.nanos > 0 {
             account.idle(Leaf::SyncDrain, slack.take(account.position(), end), slack.subject);
@@ -138,8 +142,8 @@ pub(super) fn explain(
     account.idle(waiting, to, next.awaited());
 }
 
-/// Enters the part of a gap in which the launching thread had not come to its launch yet. What it does not charge of
-/// the run-ahead lost is left for the launch.
+/// Records the part of a gap before the thread entered its launching call. Returns the lost run-ahead that
+/// was not charged, for the launch to use.
 fn host_part(
     account: &mut DeviceAccount,
     inputs: &mut InputGaps,
@@ -152,7 +156,7 @@ fn host_part(
     let (before, after) = thread.calls_after(from);
     let calls = &after[..after.iter().take_while(|call| call.start < to).count()];
 
-    // Run-ahead lost: had the host not waited while the device was busy, it would have been that much further on.
+    // Lost run-ahead: without waiting while the device was busy, the host would have been this much further.
     let spanning = calls.first().filter(|call| call.start < from);
     let just_ended = before.filter(|call| call.end + SYNC_SLACK_NANOS >= from);
     let wait = spanning.or(just_ended).filter(|call| call.class.waits(call.end - call.start));
@@ -163,12 +167,12 @@ fn host_part(
 
     let whole = lost_end.is_none() && !thread.has_overheads();
     let mut previous_end = before.map_or(from, |call| call.end);
-    // Mostly the thread was between two calls, and briefly: that is one piece.
+    // Common case: the thread was briefly between two calls, which is one piece.
     if calls.is_empty() && whole && slack.nanos == 0 && to - previous_end <= DISPATCH_NANOS {
         account.idle(Leaf::Dispatch, to, Subject::None);
         return slack;
     }
-    // No host gap is longer than all of the time since the call before.
+    // No host gap is longer than the time since the previous call.
     let long = to - previous_end > INPUT_GAP_NANOS;
     let input_wait = long && recurring_input(inputs, next, (from, to), previous_end, calls);
     let lost_end = lost_end.unwrap_or(u64::MAX);
@@ -190,7 +194,7 @@ fn leaf_of_call(call: &Call) -> (Leaf, Subject) {
         class if class.waits(lasted) => (Leaf::SyncDrain, subject),
         ApiClass::Memory => (Leaf::Allocator, subject),
         class if class.launches() => (Leaf::LaunchApi, Subject::None),
-        // Short calls (event record, attribute queries) are part of what the framework does for one operation.
+        // Short calls (event record, attribute queries) are part of the framework's work for one operation.
         ApiClass::Other | ApiClass::CaptureBegin | ApiClass::CaptureEnd if lasted <= DISPATCH_NANOS => {
             (Leaf::Dispatch, Subject::None)
         }
@@ -198,9 +202,10 @@ fn leaf_of_call(call: &Call) -> (Leaf, Subject) {
     }
 }
 
-/// Whether this gap is a wait for an input batch, inferred from a pattern: the thread stayed away from CUDA for more
-/// than 1 ms, came back with a copy of at least 4 KiB from the host, and so did at least three, and at least half, of
-/// the last eight such absences. A single one proves nothing, so the first two are plain host time.
+/// True if this gap is a wait for an input batch, inferred from a pattern: the thread made no CUDA call for
+/// more than 1 ms and came back with a copy of at least 4 KiB from the host, and so did at least three, and
+/// at least half, of the last eight such absences. A single one proves nothing, so the first two are plain
+/// host time.
 fn recurring_input(
     inputs: &mut InputGaps,
     next: &Next<'_>,
@@ -220,30 +225,31 @@ fn recurring_input(
     longest > INPUT_GAP_NANOS && inputs.recurs(next.operation.input)
 }
 
-/// Enters the pieces of a gap, with what the tracing library took and what is unknowable carved out.
+/// Records the pieces of a gap, with the tracing overhead and the unobserved time carved out.
 struct Writer<'a> {
     account: &'a mut DeviceAccount,
     inputs: &'a mut InputGaps,
     thread: &'a HostThread,
     next: &'a Next<'a>,
-    /// Where the host's part of the gap ends.
+    /// End of the host's part of the gap.
     to: u64,
-    /// There is nothing to carve out.
+    /// True if there is no time to carve out.
     whole: bool,
     lost_end: u64,
-    /// Host gaps that are long enough are waits for an input batch, should samples not know better.
+    /// True if host gaps that are long enough count as waits for an input batch, unless samples show
+    /// otherwise.
     input_wait: bool,
     slack: Slack,
 }
 
-/// Run-ahead that a wait had cost before the gap opened and that is not charged to it yet.
+/// Run-ahead that a wait cost before the gap opened and that is not charged to the wait yet.
 struct Slack {
     nanos: u64,
     subject: Subject,
 }
 
 impl Slack {
-    /// Charges the time from `from` on, at most to `to`: up to where.
+    /// Charges the time from `from`, at most up to `to`. Returns the end of the charged time.
     fn take(&mut self, from: u64, to: u64) -> u64 {
         let taken = to.min(from.saturating_add(self.nanos));
         self.nanos -= taken.saturating_sub(from);
@@ -252,14 +258,14 @@ impl Slack {
 }
 
 impl Writer<'_> {
-    /// Enters the time between two calls, of which the first returned at `start` and the second was entered at
+    /// Records the time between two calls: the first returned at `start`, the second was entered at
     /// `gap_end`.
     #[inline]
     fn host_gap(&mut self, start: u64, gap_end: u64) {
         let host_gap = gap_end.saturating_sub(start);
         let end = gap_end.clamp(self.account.position(), self.to);
         if host_gap <= DISPATCH_NANOS {
-            // Shorter than what samples resolve.
+            // Too short for samples to resolve.
             self.drain(end);
             self.write(Leaf::Dispatch, end, Subject::None);
         } else {
@@ -267,7 +273,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Enters up to `end` the time between two calls that is more than the framework's cost of one operation.
+    /// Records, up to `end`, time between two calls that exceeds the framework's cost per operation.
     fn long_host_gap(&mut self, start: u64, gap_end: u64, end: u64) {
         let (host_gap, next) = (gap_end - start, self.next);
         let claims = self.thread.samples.claims(start, gap_end);
@@ -289,7 +295,7 @@ impl Writer<'_> {
                 let loaded = self.account.position() + loading;
                 self.load(loaded, next.operation.subject);
                 if let Some(launch) = next.operation.launch {
-                    // Also what the device hid of it.
+                    // Includes the part that ran while the device was busy.
                     let wait = InputWait { thread: launch.thread, start, end: gap_end - (end - loaded) };
                     self.inputs.waits.push(wait);
                 }
@@ -298,14 +304,14 @@ impl Writer<'_> {
         }
     }
 
-    /// Enters what is left of the host gap up to `end`, as far as samples speak for it by what they saw.
+    /// Records the rest of the host gap up to `end`, as far as host samples explain it.
     fn seen(&mut self, claims: &[SampleEvidence], end: u64, parked: bool) {
         let unseen = if parked { Leaf::NoWork } else { Leaf::HostCpu };
         for claim in claims {
             if claim.is_loader()
                 && let Some(launch) = self.next.operation.launch
             {
-                // Also what the device hid of it.
+                // Includes the part that ran while the device was busy.
                 let wait = InputWait { thread: launch.thread, start: claim.from, end: claim.to };
                 self.inputs.waits.push(wait);
             }
@@ -318,7 +324,7 @@ impl Writer<'_> {
                 let subject = Subject::Host(cause, claim.line());
                 match cause.leaf() {
                     Leaf::DataLoading => self.load(to, subject),
-                    // Off the cores for so long outside a loader, it waits to be asked.
+                    // Off the cores this long outside a loader: the thread is waiting for a request.
                     Leaf::HostBlocked if parked => self.write(Leaf::NoWork, to, subject),
                     leaf => self.late(leaf, to, subject),
                 }
@@ -327,7 +333,7 @@ impl Writer<'_> {
         self.late(unseen, end, self.next.operation.subject);
     }
 
-    /// Enters time in which the host was late, the run-ahead that a wait had cost it first.
+    /// Records time in which the host was late. Run-ahead that a wait cost comes first.
     fn late(&mut self, leaf: Leaf, to: u64, subject: Subject) {
         if leaf != Leaf::NoWork {
             self.drain(to);
@@ -335,8 +341,9 @@ impl Writer<'_> {
         self.write(leaf, to, subject);
     }
 
-    /// Enters time in a data loader. That is what the user can name, so it goes before the wait that exposed it;
-    /// running ahead would have hidden it first, so that nothing more is charged to the wait for as long.
+    /// Records time in a data loader. The user can name it, so it takes precedence over the wait that exposed
+    /// it. Running ahead would have hidden the loading first, so the same time is not charged to the wait
+    /// again.
     fn load(&mut self, to: u64, subject: Subject) {
         self.slack.take(self.account.position(), to);
         self.write(Leaf::DataLoading, to, subject);
@@ -359,12 +366,12 @@ impl Writer<'_> {
         }
     }
 
-    /// Enters time up to `to`, but for what tracing took of it and what is unknowable.
+    /// Records time up to `to`, except for tracing overhead and unobserved time in it.
     #[inline(never)]
     fn carve(&mut self, leaf: Leaf, to: u64, subject: Subject) {
         let known = to.min(self.lost_end);
         let from = self.account.position();
-        // In a wait the thread had nothing else to do, so tracing cost nothing.
+        // During a wait the thread had no other work, so tracing cost no time.
         if leaf != Leaf::SyncDrain {
             for (start, end) in self.thread.overheads_within(from, known) {
                 self.account.idle(leaf, start, subject);
@@ -392,7 +399,7 @@ mod tests {
         assert_eq!(see(97, true), Some(1_280_000));
         // 100 of 127.
         assert_eq!(see(27, false), Some(1_280_000 * 100 / 127));
-        // One more makes twice as many as count: half of them are forgotten, and the part stays.
+        // One more reaches twice the limit: half are forgotten, and the fraction stays.
         assert_eq!(see(1, false), Some(1_000_000));
         // 50 of 127, then 25 of 64.
         assert_eq!(see(63, false), Some(1_280_000 * 50 / 127));

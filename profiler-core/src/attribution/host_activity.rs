@@ -1,5 +1,5 @@
-//! What a host sample says of a thread by itself, where no CUDA call was recorded: the parts of its time by cause, and
-//! the CUDA call that its native stack shows.
+//! Evidence from a single host sample where no CUDA call was recorded: the parts of the thread's time by
+//! cause, and the CUDA call that its native stack shows.
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{HostSample, StackId};
@@ -10,34 +10,35 @@ use super::host::samples::HostSampleView;
 use super::host::stacks::{Stacks, is_native};
 use super::host_cause::HostCause;
 
-/// Stacks whose call is remembered (12 bytes each); further ones are looked through each time.
+/// Stacks with a cached call (12 bytes each); further ones are searched each time.
 const STACK_LIMIT: usize = 65_536;
-/// Native frames of a stack that are looked at, from the innermost.
+/// Maximum native frames examined per stack, starting at the innermost.
 const DEPTH_LIMIT: usize = 256;
 
-/// Whether a stack shows a CUDA call.
+/// CUDA call shown by a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallSeen {
-    /// The sample has no native functions, so a call would not show.
+    /// The sample has no native functions, so a call would not be visible.
     Unseen,
-    /// Native functions, and none of CUDA's.
+    /// Native functions, but none of CUDA's.
     Outside,
     /// Within a call of this class.
     Inside(ApiClass),
-    /// Within CUDA's libraries; by which function does not show.
+    /// Within CUDA's libraries, in an unknown function.
     InsideUnknown,
 }
 
-/// One sample, judged.
+/// A classified sample.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostActivity {
-    /// The time since the sample before by cause: on a core, ready for one, off. Sums to it, nanoseconds.
+    /// Time since the previous sample by cause: on a core, ready for one, off. Sums to that time,
+    /// nanoseconds.
     pub parts: [(HostCause, u64); 3],
-    /// What the stack shows.
+    /// CUDA call shown by the stack.
     pub call: CallSeen,
 }
 
-/// Judges samples, and remembers stacks.
+/// Classifies samples and caches stacks.
 #[derive(Debug, Default)]
 pub(crate) struct HostActivities {
     stacks: Stacks,
@@ -60,7 +61,7 @@ impl HostActivities {
             return seen;
         }
         let mut seen = CallSeen::Unseen;
-        // The outermost function of CUDA's is the one that the program called.
+        // The outermost CUDA function is the one that the program called.
         let native = dictionary.stack(stack).take(DEPTH_LIMIT);
         for frame in native.take_while(|frame| frame.line == 0 && is_native(dictionary.name(frame.file))) {
             let (function, file) = (dictionary.name(frame.function), dictionary.name(frame.file));
@@ -78,7 +79,7 @@ impl HostActivities {
     }
 }
 
-/// `cuLaunchKernel`, `cudaMemcpy`: a prefix of CUDA's, and then a capital letter.
+/// `cuLaunchKernel`, `cudaMemcpy`: a CUDA prefix followed by a capital letter.
 fn is_cuda_function(name: &str) -> bool {
     let stem = name.strip_prefix("cuda").or_else(|| name.strip_prefix("cu"));
     stem.is_some_and(|stem| stem.starts_with(|first: char| first.is_ascii_uppercase()))

@@ -1,8 +1,9 @@
-//! What idle time is blamed on, and what a host thread was seen to do while it kept the device waiting: the words of
+//! Subjects of idle time, and activities of a host thread while it kept the device waiting: the vocabulary of
 //! the evidence.
 //!
-//! A cause is decided when the sample arrives, from the state of the thread, the interpreter and the stack, so that the
-//! gap rule only compares times. Each cause belongs to one leaf. Time that no sample speaks for has no cause.
+//! A cause is decided when the sample arrives, from the state of the thread, the interpreter and the stack,
+//! so that the gap rule only compares times. Each cause belongs to one leaf. Time without a sample has no
+//! cause.
 
 use gpuwhy_trace::named;
 use gpuwhy_trace::record::{ApiFunctionId, NameId, ThreadState};
@@ -11,21 +12,21 @@ use super::host::stacks::LineId;
 use super::leaf::{Leaf, Work};
 
 named! {
-    /// A cause seen by looking at the launching thread.
+    /// A cause seen by sampling the launching thread.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     #[repr(u8)]
     pub enum HostCause: name {
         /// On a core, running the program's code or a library's.
         Code "code",
-        /// On a core, collecting garbage.
+        /// On a core, in garbage collection.
         GarbageCollection "garbage_collection",
-        /// Waiting for the lock of the Python interpreter, which another thread held.
+        /// Waiting for the Python interpreter lock, which another thread held.
         InterpreterLock "interpreter_lock",
         /// Waiting for a lock, a condition or a queue of this process.
         Lock "lock",
         /// Waiting for a file, pipe or socket to become ready.
         Poll "poll",
-        /// In input or output of a file, pipe or socket.
+        /// In I/O on a file, pipe or socket.
         Io "io",
         /// Waiting for storage.
         Disk "disk",
@@ -37,21 +38,21 @@ named! {
         Memory "memory",
         /// In a kernel driver.
         Driver "driver",
-        /// Ready to run, and no core was free.
+        /// Ready to run with no core free.
         Preempted "preempted",
-        /// Off the cores for another reason, or for one that the sample came too late to see.
+        /// Off the cores for another reason, or for one that had passed when the sample was taken.
         OtherWait "other_wait",
         /// In a data loader that prepares the batch on the launching thread.
         LoaderInline "loader_inline",
-        /// Joining samples to a batch, or copying it to page-locked memory, on the launching thread.
+        /// Joining samples to a batch, or copying it to pinned memory, on the launching thread.
         LoaderCollate "loader_collate",
-        /// On a core, taking a finished batch over from the loader's workers.
+        /// On a core, receiving a finished batch from the loader's workers.
         LoaderReceive "loader_receive",
-        /// Waiting in a data loader; what its workers did is not known.
+        /// Waiting in a data loader; the activity of its workers is unknown.
         LoaderWait "loader_wait",
         /// Waiting in a data loader while a worker process was on a core or ready for one.
         LoaderWaitBusy "loader_wait_busy",
-        /// Waiting in a data loader while worker processes waited for input, output or storage, and none ran.
+        /// Waiting in a data loader while worker processes waited for I/O or storage, and none ran.
         LoaderWaitIo "loader_wait_io",
         /// Waiting in a data loader while all child processes were idle.
         LoaderWaitIdle "loader_wait_idle",
@@ -59,7 +60,7 @@ named! {
 }
 
 impl HostCause {
-    /// Why a thread in this state is off the cores, as far as the state alone tells.
+    /// Reason that a thread in this state is off the cores, as far as the state alone shows it.
     pub const fn of(state: ThreadState) -> Self {
         match state {
             ThreadState::Futex => Self::Lock,
@@ -74,7 +75,7 @@ impl HostCause {
         }
     }
 
-    /// The leaf of idle device time with this cause.
+    /// Leaf of idle device time with this cause.
     pub const fn leaf(self) -> Leaf {
         match self {
             Self::Code | Self::GarbageCollection => Leaf::HostCpu,
@@ -90,35 +91,35 @@ impl HostCause {
     }
 }
 
-/// What an idle segment is blamed on, where that says more than the leaf.
+/// Subject of an idle segment, where that is more specific than the leaf.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Subject {
-    /// Nothing in particular.
+    /// No particular subject.
     #[default]
     None,
     /// The call that the host was in.
     Call(ApiFunctionId),
-    /// The kernel that came next.
+    /// The next kernel.
     Kernel(NameId),
-    /// A copy from host to device came next.
+    /// The next operation was a copy from host to device.
     HostToDevice,
-    /// Another copy or a memset came next.
+    /// The next operation was another copy or a memset.
     OtherTransfer,
-    /// The operation that an event made the stream wait for.
+    /// The operation that the stream waited for because of an event.
     Awaited(Producer),
-    /// What the launching thread was seen to do, and at which line.
+    /// Observed activity of the launching thread, and its source line.
     Host(HostCause, LineId),
 }
 
-/// How often and how long a cause kept the device idle.
+/// Number and duration of the gaps with one cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct GapTotals {
-    /// Gaps of the device that it had a part in.
+    /// Gaps of the device in which it had a part.
     pub count: u64,
     /// Their sum, nanoseconds.
     pub total_ns: u64,
-    /// The most that it had of one gap, nanoseconds.
+    /// Its largest part of one gap, nanoseconds.
     pub longest_ns: u64,
 }
 
@@ -131,13 +132,13 @@ impl GapTotals {
     }
 }
 
-/// What a gap waited for.
+/// Operation that a gap waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Producer {
-    /// What it did.
+    /// Kind of its work.
     pub work: Work,
-    /// It ran on another device than the one that waited.
+    /// True if it ran on another device than the one that waited.
     pub other_device: bool,
 }
 

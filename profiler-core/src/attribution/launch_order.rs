@@ -1,9 +1,9 @@
-//! Shows the operations of one device to the step detector, in the order in which the host launched them.
+//! Passes the operations of one device to the step detector in the order in which the host launched them.
 //!
-//! Operations become final in the order in which they begin, which on several streams is not the order of their
-//! launches, and records of launches come when the call is over. So each operation has a place in launch order (the
-//! end of its call) and is shown once the watermark has passed it; the timeline takes no operation that was not
-//! shown. Nothing here depends on where a flush falls.
+//! Operations become final in the order of their start, which on several streams is not the order of their
+//! launches, and a launch record arrives only when the call is over. So each operation has a position in
+//! launch order (the end of its call) and is shown once the watermark has passed that position; the timeline
+//! takes no operation that was not shown. None of this depends on flush boundaries.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -19,13 +19,14 @@ use crate::collections::sorted_runs::InOrder;
 use crate::steps::{Cut, LaunchKind, PeriodFacts, StepDetector};
 use crate::thresholds::CLOCK_SLACK_NANOS;
 
-/// Marks that are remembered: steps that a program can be ahead of its device by.
+/// Marks that are remembered: number of steps that a program can be ahead of its device.
 const MARK_LIMIT: usize = 65_536;
 
-/// Host times at which named steps begin, in order.
+/// Host times at which named steps start, in order.
 #[derive(Debug, Default)]
 pub(super) struct StepMarks {
-    /// One thread marks the steps of a process: the first that did. Others would cut its steps in pieces.
+    /// The thread that marks the steps of the process: the first one that did. Marks of others would split
+    /// its steps.
     thread: Option<ThreadId>,
     times: VecDeque<u64>,
     pub(super) waits: HostWaits,
@@ -54,35 +55,36 @@ impl StepMarks {
     }
 }
 
-/// Where the host has got to on one device.
+/// Position of the host in launch order for one device.
 #[derive(Debug, Default)]
 pub(super) struct LaunchOrder {
     detector: StepDetector,
-    /// The newest mark that a step began for.
+    /// Newest mark that started a step.
     mark: u64,
-    /// Begin and thread of the newest graph launch: its operations are one launch.
+    /// Start and thread of the newest graph launch: its operations are one launch.
     graph: Option<(u64, u32)>,
     sequence: StepSequence,
-    /// Steps are those that the program names.
+    /// True if steps are those that the program names.
     named: bool,
-    /// When the newest launch returned.
+    /// Return time of the newest launch.
     returned: u64,
-    /// Up to where the host's waits were looked at, and the end of the next one.
+    /// Time up to which the host's waits were examined, and the end of the next one.
     waited: u64,
     next_wait: u64,
-    /// Those that were not shown: place in launch order, and in the slab.
+    /// Operations that were not shown: position in launch order, and index in the slab.
     hidden: InOrder<(u64, u32)>,
-    /// What those mean for the steps that were shown and do not run yet, by their place in the slab. Few do anything.
+    /// Step cuts of the operations that were shown but do not run yet, by slab index. Few operations cause
+    /// one.
     cuts: FxHashMap<u32, Cut>,
 }
 
 impl LaunchOrder {
-    /// An operation that lies at `index` waits to be shown.
+    /// Adds an operation at slab index `index` that waits to be shown.
     pub(super) fn push(&mut self, operation: &Operation, index: u32) {
         self.hidden.push((place(operation), index));
     }
 
-    /// Puts what was pushed in launch order.
+    /// Sorts the pushed operations by launch order.
     pub(super) fn sort(&mut self, pending: &Slab<Operation>) {
         self.hidden.sort(|a, b| match a.0.cmp(&b.0) {
             Ordering::Equal => between_equals(&pending[a.1]).cmp(&between_equals(&pending[b.1])),
@@ -90,7 +92,7 @@ impl LaunchOrder {
         });
     }
 
-    /// Shows those that come before `watermark` in launch order.
+    /// Shows the operations before `watermark` in launch order.
     pub(super) fn show(&mut self, pending: &mut Slab<Operation>, watermark: u64, marks: &StepMarks) {
         self.next_wait = marks.waits.next_after(self.waited);
         let mut hidden = std::mem::take(&mut self.hidden);
@@ -105,13 +107,14 @@ impl LaunchOrder {
         self.hidden = hidden;
     }
 
-    /// What the operation at `place` of the slab means for the steps; to be asked before the place is used again.
+    /// Removes the step cut caused by the operation at slab index `place`; to be called before the index is
+    /// reused.
     #[inline]
     pub(super) fn take_cut(&mut self, place: u32, status: &LaunchStatus) -> Option<Cut> {
         if status.cuts { self.cuts.remove(&place) } else { None }
     }
 
-    /// What steps launch; see [`StepSequence`].
+    /// Launch sequence of the steps; see [`StepSequence`].
     pub(super) fn sequence(&self) -> &StepSequence {
         &self.sequence
     }
@@ -154,7 +157,8 @@ impl LaunchOrder {
         (LaunchStatus { shown: true, marked, first: true, cuts: cut.is_some() }, cut)
     }
 
-    /// Tells the detector in which function the launching thread waited last before its call at `called`.
+    /// Passes to the detector the function in which the launching thread waited last before its call at
+    /// `called`.
     #[inline(never)]
     fn look_at_waits(&mut self, operation: &Operation, called: u64, waits: &HostWaits) {
         let newest = operation.launch.and_then(|launch| waits.newest(launch.thread, self.waited, called));
@@ -164,28 +168,28 @@ impl LaunchOrder {
         (self.waited, self.next_wait) = (called, waits.next_after(called));
     }
 
-    /// What is known of steps of so many launches.
+    /// Known facts about steps of `period` launches.
     pub(super) fn facts(&self, period: u32) -> PeriodFacts {
         self.detector.facts(period)
     }
 }
 
-/// Place in launch order: whatever is not known at a watermark comes after it, because a call that is not known has
-/// not returned and what it launches has not begun.
+/// Position in launch order. Operations unknown at a watermark come after it, because an unknown call has not
+/// returned and its work has not started.
 fn place(operation: &Operation) -> u64 {
     let latest = operation.start.saturating_add(CLOCK_SLACK_NANOS);
     operation.launch.map_or(operation.start, |launch| launch.end.min(latest))
 }
 
-/// Order of operations that have one place in launch order.
+/// Order of operations that share a position in launch order.
 fn between_equals(operation: &Operation) -> (u64, CorrelationId, u64, StreamId, u64) {
     let called = operation.launch.map_or(operation.start, |launch| launch.start);
     (called, operation.correlation, operation.start, operation.stream, operation.end)
 }
 
-/// Waits that are remembered: launches that a program can be ahead of its device by, and more.
+/// Waits that are remembered: number of launches that a program can be ahead of its device, and more.
 const WAIT_LIMIT: usize = 65_536;
-/// Waits that are looked at for one launch.
+/// Maximum waits examined per launch.
 const NEAR: usize = 8;
 
 #[derive(Clone, Copy, Debug)]
@@ -195,13 +199,14 @@ struct Wait {
     function: ApiFunctionId,
 }
 
-/// When host threads waited for a device, the newest in the order of their ends: a program that synchronizes once a
-/// step says so where one begins. Only calls that do nothing else count. A copy that waits is a launch itself.
+/// Times at which host threads waited for a device, the newest ones, ordered by end. A program that
+/// synchronizes once per step thereby shows where a step starts. Only calls that only wait count. A copy that
+/// waits is a launch itself.
 #[derive(Debug, Default)]
 pub(super) struct HostWaits(VecDeque<Wait>);
 
 impl HostWaits {
-    /// The thread of this index waited in `function` up to `end`.
+    /// The thread with this index waited in `function` up to `end`.
     pub(super) fn push(&mut self, thread: u32, function: ApiFunctionId, end: u64) {
         let index = match self.0.back() {
             Some(newest) if newest.end > end => self.0.partition_point(|wait| wait.end <= end),
@@ -213,7 +218,7 @@ impl HostWaits {
         }
     }
 
-    /// The end of the first wait after `at`; the end of time when none is known.
+    /// End of the first wait after `at`; the end of time if none is known.
     pub(super) fn next_after(&self, at: u64) -> u64 {
         let newest = self.0.back().map_or(0, |wait| wait.end);
         if newest <= at {
@@ -222,7 +227,7 @@ impl HostWaits {
         self.0.get(self.0.partition_point(|wait| wait.end <= at)).map_or(u64::MAX, |wait| wait.end)
     }
 
-    /// In which function `thread` waited last after `from` and up to `to`.
+    /// Function in which `thread` waited last after `from` and up to `to`.
     pub(super) fn newest(&self, thread: u32, from: u64, to: u64) -> Option<ApiFunctionId> {
         let until = self.0.partition_point(|wait| wait.end <= to);
         let near = self.0.range(until.saturating_sub(NEAR)..until).rev().take_while(|wait| wait.end > from);

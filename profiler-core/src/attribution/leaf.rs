@@ -1,8 +1,9 @@
-//! The causes that device time is divided into.
+//! Causes that device time is divided into.
 //!
-//! Every nanosecond of a device's window has exactly one leaf. While something runs, the leaf is the most valuable
-//! running thing (the order of the first twelve variants); while nothing runs, it is the reason the next operation
-//! came no earlier. Leaves are mechanisms that can be observed; [`Group`] is the question a user asks.
+//! Every nanosecond of a device's window has exactly one leaf. While an operation runs, the leaf is the most
+//! valuable running kind (the order of the first twelve variants); while the device is idle, it is the reason
+//! that the next operation came no earlier. Leaves are observable mechanisms; a [`Group`] is a cause in the
+//! terms of a user.
 
 use gpuwhy_trace::named;
 
@@ -17,13 +18,13 @@ named! {
         Communication "communication",
         /// Only copies were running: host to device from pageable memory.
         CopyH2dPageable "copy_h2d_pageable",
-        /// Host to device from page-locked memory.
+        /// Host to device from pinned memory.
         CopyH2dPinned "copy_h2d_pinned",
         /// Host to device from managed or unreported memory.
         CopyH2dOther "copy_h2d_other",
         /// Device to host into pageable memory.
         CopyD2hPageable "copy_d2h_pageable",
-        /// Device to host into page-locked memory.
+        /// Device to host into pinned memory.
         CopyD2hPinned "copy_d2h_pinned",
         /// Device to host into managed or unreported memory.
         CopyD2hOther "copy_d2h_other",
@@ -35,7 +36,7 @@ named! {
         CopyOther "copy_other",
         /// Only memsets were running.
         Memset "memset",
-        /// The host waited for the device, so nothing was queued when the device ran dry.
+        /// The host waited for the device, so the queue was empty when the device ran dry.
         SyncDrain "sync_drain",
         /// The host was in a CUDA call that neither launches, waits nor allocates: module load, graph instantiation.
         RuntimeApi "runtime_api",
@@ -43,13 +44,13 @@ named! {
         Allocator "allocator",
         /// The host was between CUDA calls, each time briefly: the framework's cost per operation.
         Dispatch "dispatch",
-        /// The host was busy outside CUDA for long, or nobody saw what it did.
+        /// The host was busy outside CUDA for a long time, or its activity was not observed.
         HostCpu "host_cpu",
-        /// The host was outside CUDA for long and was seen to be off the cores: waiting for a lock, a file, a child, a
-        /// core.
+        /// The host was outside CUDA for a long time and was observed off the cores: waiting for a lock, a
+        /// file, a child, a core.
         HostBlocked "host_blocked",
-        /// The host was outside CUDA for long in a data loader: seen there, or inferred from the recurring pattern of a
-        /// loop that waits for its next input batch.
+        /// The host was outside CUDA for a long time in a data loader: observed there, or inferred from the
+        /// recurring pattern of a loop that waits for its next input batch.
         DataLoading "data_loading",
         /// The host was inside the launching call.
         LaunchApi "launch_api",
@@ -59,13 +60,13 @@ named! {
         InterKernel "inter_kernel",
         /// The next operation was queued and waited for longer than the device needs: an event, another device.
         DependencyWait "dependency_wait",
-        /// As [`Leaf::DependencyWait`], for a node of a CUDA graph.
+        /// Like [`Leaf::DependencyWait`], for a node of a CUDA graph.
         GraphWait "graph_wait",
         /// The tracing library kept the launching thread busy.
         Profiler "profiler",
         /// The cause cannot be known: a launch or an activity record is missing.
         Unobserved "unobserved",
-        /// The host asked for nothing for so long that it is more likely parked than slow.
+        /// The host was inactive long enough to be more likely parked than slow.
         NoWork "no_work",
     }
 }
@@ -73,14 +74,14 @@ named! {
 /// Number of leaves.
 pub const LEAF_COUNT: usize = Leaf::ALL.len();
 
-/// Number of leaves that mean the device was doing something. They come first, in order of priority.
+/// Number of leaves in which the device was busy. They come first, in order of priority.
 pub const BUSY_COUNT: usize = Leaf::Memset as usize + 1;
 
 /// Nanoseconds by leaf, indexed by `Leaf as usize`.
 pub type Leaves = [u64; LEAF_COUNT];
 
 impl Leaf {
-    /// The question this leaf belongs to.
+    /// Group that this leaf belongs to.
     pub const fn group(self) -> Group {
         match self {
             Self::Compute => Group::GpuCompute,
@@ -105,22 +106,22 @@ impl Leaf {
         }
     }
 
-    /// Whether something was running on the device.
+    /// True if the device was running an operation.
     pub const fn is_busy(self) -> bool {
         (self as usize) < BUSY_COUNT
     }
 
-    /// Whether it is a copy from or to ordinary host memory.
+    /// True for a copy from or to pageable host memory.
     pub fn is_pageable(self) -> bool {
         matches!(self, Self::CopyH2dPageable | Self::CopyD2hPageable)
     }
 
-    /// Whether it is a copy from or to the host.
+    /// True for a copy from or to the host.
     pub fn is_host_copy(self) -> bool {
         self.work() == Some(Work::Copy) && !matches!(self, Self::CopyP2p | Self::CopyD2d | Self::CopyOther)
     }
 
-    /// What kind of work this is, for the overlap matrix; `None` for the idle leaves.
+    /// Kind of work for the overlap matrix; `None` for idle leaves.
     pub const fn work(self) -> Option<Work> {
         match self {
             Self::Compute => Some(Work::Compute),
@@ -153,7 +154,7 @@ named! {
 pub type Overlap = [[u64; 4]; 4];
 
 named! {
-    /// What a user can ask about. A verdict names one.
+    /// Cause in the terms of a user. The bottleneck is one of these.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Group: name {
         /// The device waits for input batches.
@@ -172,15 +173,15 @@ named! {
         Communication "communication",
         /// The device waits for memory to be allocated or freed.
         Allocator "allocator",
-        /// Nothing was asked of the device.
+        /// The device had no work.
         NoWork "no_work",
-        /// The records do not say.
+        /// The records do not show the cause.
         CannotTell "cannot_tell",
     }
 }
 
 impl Group {
-    /// Nanoseconds of this group in `leaves`.
+    /// Nanoseconds of this cause in `leaves`.
     pub fn total(self, leaves: &Leaves) -> u64 {
         Leaf::ALL.iter().filter(|leaf| leaf.group() == self).map(|&leaf| leaves[leaf as usize]).sum()
     }

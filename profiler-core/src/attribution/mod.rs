@@ -1,18 +1,19 @@
-//! Where the device's time went: an accounting that runs while the program does.
+//! Accounting of the device's time, computed while the program runs.
 //!
-//! Records come in any order within a flush. [`Attributor::push`] counts them at once and puts them aside;
-//! [`Attributor::flushed`] joins operations to their launching calls, works out the watermark before which nothing
-//! can change any more, and enters everything before it into the accounts of each device. The work is O(1) amortized a
-//! record (a sort of nearly sorted runs, a hash join, a sweep), and the state is bounded by what is in flight.
-//! Nothing depends on where a flush falls, so a live run and its trace file give the same report.
+//! Records come in any order within a flush. [`Attributor::push`] counts them immediately and sets them
+//! aside; [`Attributor::flushed`] joins operations to their launching calls, computes the watermark before
+//! which the result is final, and adds everything before it to the accounts of each device. The work is O(1)
+//! amortized per record (a sort of nearly sorted runs, a hash join, a sweep), and the state is bounded by
+//! what is in flight. The result does not depend on flush boundaries, so a live run and its trace file
+//! produce the same report.
 //!
-//! Reading order, which is the way of a kernel record: `operation` (what its record says), `arrival` (it waits for its
-//! launch), `host` (calls and launches), `devices` (the timeline), `launch_order` (where steps begin),
-//! `gap` (why nothing ran), `account` and `phases` (the time by cause), `simulation_feed` (the same records drive the
-//! what-if simulation, [`crate::whatif`]). The words on the way are in [`leaf`] (the causes), [`host_cause`] (what idle
-//! time is blamed on) and [`api`] (what a call is for).
+//! Reading order, which follows a kernel record: `operation` (contents of its record), `arrival` (it waits
+//! for its launch), `host` (calls and launches), `devices` (the timeline), `launch_order` (where steps
+//! start), `gap` (why the device was idle), `account` and `phases` (the time by cause), `simulation_feed`
+//! (the same records drive the simulation, [`crate::whatif`]). The vocabulary is in [`leaf`] (causes),
+//! [`host_cause`] (subjects of idle time) and [`api`] (purposes of calls).
 //!
-//! Not here: how steps are found ([`crate::steps`]).
+//! Step detection is in [`crate::steps`].
 
 mod account;
 pub mod api;
@@ -66,7 +67,7 @@ use crate::steps::{LoggedStep, OverflowSeries, OverflowStep, PeriodFacts};
 use crate::thresholds::{CLOCK_SLACK_NANOS, SYNC_SLACK_NANOS};
 use crate::whatif::{Ceiling, ReplayedOperation, WhatIf};
 
-/// The online attributor. See the [module](self).
+/// Online attributor. See the [module](self).
 #[derive(Debug, Default)]
 pub struct Attributor {
     delivery: Delivery,
@@ -74,18 +75,18 @@ pub struct Attributor {
     host: Host,
     ranges: Ranges,
     devices: Devices,
-    /// Records pushed that may wait; see [`waits`](Self::waits).
+    /// Number of pushed records that may wait; see [`waits`](Self::waits).
     waiting: usize,
     awaits_work: bool,
 }
 
 impl Attributor {
-    /// Knows nothing yet.
+    /// Creates an empty attributor.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes a record. Order does not matter between two calls of [`flushed`](Self::flushed).
+    /// Adds a record. Order does not matter between two calls of [`flushed`](Self::flushed).
     pub fn push(&mut self, record: &Record, dictionary: &Dictionary) {
         let Self { delivery, arrivals, host, devices, .. } = self;
         match record {
@@ -96,7 +97,8 @@ impl Attributor {
         self.waits(dictionary);
     }
 
-    /// As [`push`](Self::push), apart from it since nearly all records are kernels and the calls that launch them.
+    /// Rest of [`push`](Self::push). It is separate because nearly all records are kernels and the calls that
+    /// launch them.
     #[inline(never)]
     fn push_rarer(&mut self, record: &Record, dictionary: &Dictionary) {
         let Self { delivery, arrivals, host, devices, .. } = self;
@@ -120,28 +122,28 @@ impl Attributor {
         }
     }
 
-    /// A step that the program or its framework named begins on the host at `at`: on each device, the first operation
-    /// launched at or after it, by whichever thread, begins the step. Marks must come before the flush that passes
-    /// them, else the step begins with a later operation. A mark at the end of the last step closes it. Marks of
-    /// other threads than the first one's are left out.
+    /// A step named by the program or its framework starts on the host at `at`. On each device, the first
+    /// operation launched at or after `at`, by any thread, starts the step. Marks must come before the flush
+    /// that passes them, otherwise the step starts with a later operation. A mark at the end of the last step
+    /// closes it. Only marks of the first marking thread count.
     pub fn step_mark(&mut self, thread: ThreadId, at: Timestamp) {
         self.host.marks.push(thread, at);
     }
 
-    /// The steps that are over since this was last asked, by device: all that were found, unlike those that are
-    /// remembered. They are noted from the first time on, so ask when a device is known and then after each flush.
+    /// Steps that ended since the last call, by device: all that were found, unlike the remembered ones. They
+    /// are logged from the first call on, so call this when a device is known and then after each flush.
     pub fn take_step_log(&mut self) -> Vec<(DeviceId, LoggedStep)> {
         let accounts = self.devices.accounts_mut();
         accounts.flat_map(|account| account.steps.take_log().into_iter().map(|step| (account.id(), step))).collect()
     }
 
-    /// Keeps steps that are not remembered any more, until they are [taken](Self::take_step_overflow).
+    /// Keeps steps that are no longer remembered, until they are [taken](Self::take_step_overflow).
     pub fn keep_step_overflow(&mut self) {
         self.devices.keep_step_overflow();
     }
 
-    /// The steps that were forgotten since this was last asked, by device, of every series. Ask often: they are kept
-    /// until then.
+    /// Steps of every series that were forgotten since the last call, by device. They are kept until taken,
+    /// so call this frequently.
     pub fn take_step_overflow(&mut self) -> Vec<(DeviceId, OverflowStep)> {
         let accounts = self.devices.accounts_mut();
         accounts
@@ -149,50 +151,50 @@ impl Attributor {
             .collect()
     }
 
-    /// The series of each device that its steps are from.
+    /// Series that each device's steps come from.
     pub fn step_overflow_series(&self) -> Vec<OverflowSeries> {
         self.devices.accounts().map(|account| account.steps.overflow_series(account.id())).collect()
     }
 
-    /// What is measured begins at `at`: samples of counters from before are left out.
+    /// The measurement starts at `at`: earlier counter samples are left out.
     pub fn begin(&mut self, at: Timestamp) {
         self.devices.counters.begin(at);
     }
 
-    /// Takes a sample of hardware counters, a reading of gauges, or what is known of them. Samples come in the order of
-    /// their times, before the flush that passes them or some flushes later.
+    /// Adds a sample of hardware counters, a utilization reading, or a description of their source. Samples
+    /// come in order of time, before the flush that passes them or some flushes later.
     pub fn push_counters(&mut self, event: &CounterEvent) {
         if matches!(event, CounterEvent::Set(_)) {
-            // Roofs will be known, and what nearer ones bring will be asked.
+            // Rooflines will be known, and the gain of getting closer to them will be requested.
             self.devices.simulation.whatif.keep_events();
         }
         self.devices.counters.take(event);
     }
 
-    /// The profiler itself held the program up in this time: steps of then are not typical ones, on any device.
+    /// The profiler itself held up the program in this interval: steps in it are not typical, on any device.
     pub fn disturbed(&mut self, from: Timestamp, to: Timestamp) {
         self.devices.accounts_mut().for_each(|account| account.disturb(from, to));
     }
 
-    /// Notes what the timeline of each device is given from here on: before the first record, or it is not whole.
+    /// Starts logging the timeline of each device. It is complete only if called before the first record.
     pub fn log_segments(&mut self) {
         self.devices.log_segments();
     }
 
-    /// What was noted since this was last asked, by device; see [`segments`].
+    /// Segments logged since the last call, by device; see [`segments`].
     pub fn take_segments(&mut self) -> Vec<(DeviceId, Vec<Segment>)> {
         let accounts = self.devices.accounts_mut();
         accounts.map(|account| (account.id(), account.take_segments())).collect()
     }
 
-    /// Notes what the simulation makes of operations in these parts of the run; see [`Simulation::log`].
+    /// Logs the simulation of operations in these parts of the run; see [`Simulation::log`].
     ///
     /// [`Simulation::log`]: crate::whatif::Simulation::log
     pub fn log_replay(&mut self, parts: Vec<(u64, u64)>) {
         self.devices.simulation.whatif.log(parts);
     }
 
-    /// Keeps the newest events of the simulation, so that it can be asked what shorter kernels bring; see
+    /// Keeps the newest events of the simulation, so that it can compute the gain of shorter kernels; see
     /// [`Simulation::keep_events`].
     ///
     /// [`Simulation::keep_events`]: crate::whatif::Simulation::keep_events
@@ -200,12 +202,12 @@ impl Attributor {
         self.devices.simulation.whatif.keep_events();
     }
 
-    /// What was noted since this was last asked.
+    /// Operations logged since the last call.
     pub fn take_replay(&mut self) -> Vec<ReplayedOperation> {
         self.devices.simulation.whatif.take_log()
     }
 
-    /// Everything that completed before `at` and could be delivered has been pushed: enters what is final.
+    /// All deliverable records of work that completed before `at` have been pushed: processes the final part.
     pub fn flushed(&mut self, at: Timestamp, dictionary: &Dictionary) {
         let at = self.delivery.mark(at);
         let horizon = at.saturating_sub(CLOCK_SLACK_NANOS);
@@ -226,35 +228,38 @@ impl Attributor {
         self.count_waiting();
     }
 
-    /// Whether, as of the last flush, a launch was known whose device work has neither come nor been given up.
+    /// True if, as of the last flush, there was a launch whose device work has neither arrived nor been
+    /// abandoned.
     pub fn awaits_work(&self) -> bool {
         self.awaits_work
     }
 
-    /// No more records will come: enters everything. `at` is when the trace ended, or the last flush when unknown.
+    /// No more records will come: processes the rest. `at` is the end of the trace, or the last flush if the
+    /// end is unknown.
     pub fn finish(&mut self, at: Timestamp, dictionary: &Dictionary) {
         self.delivery.newest_flush = at.nanos().max(self.delivery.newest_flush);
         self.place(u64::MAX, u64::MAX, dictionary);
         self.arrivals.join_begun(u64::MAX, &mut self.host, &mut self.devices, &mut self.delivery);
         self.host.launches.give_up_all();
-        // A sample behind the end has none of what ran then.
+        // A counter sample after the end contains no work of the run.
         self.devices.counters.advance(at.nanos());
         self.advance(u64::MAX);
     }
 
-    /// What tracing adds to calls and gaps of which the records come from here on, and where those prices are from.
-    /// Without this no cost of tracing is known, and nothing is said of the program without it.
+    /// Sets the overhead that tracing adds to calls and gaps whose records come from here on, and the source
+    /// of that overhead table. Without it no cost of tracing is known, and no prediction is made for the
+    /// program without tracing.
     pub fn set_prices(&mut self, prices: Prices, source: PriceSource) {
         self.devices.simulation.set_prices(prices, source);
     }
 
-    /// Gives the what-if simulation up, which costs up to half as much as everything else here: for a client that falls
-    /// behind. The accounts go on; there are no ceilings from then on.
+    /// Stops the simulation, which costs up to half as much as everything else here: for a client that cannot
+    /// keep up. The accounting continues, but there are no best cases from then on.
     pub fn stop_what_if(&mut self) {
         self.devices.simulation.whatif.stop();
     }
 
-    /// The accounts of every device on which something ran, by ordinal.
+    /// Accounts of every device on which something ran, by ordinal.
     pub fn devices(&self) -> impl Iterator<Item = &DeviceAccount> {
         self.devices.accounts()
     }
@@ -264,60 +269,61 @@ impl Attributor {
         self.host.api_table.rows()
     }
 
-    /// Memory that was allocated while measuring and how much of it is held; empty unless it was recorded.
+    /// Memory allocated while measuring and the part still in use; empty unless it was recorded.
     pub fn holdings(&self) -> &Holdings {
         self.host.memory.holdings()
     }
 
-    /// Memory by device and kind, with who took it to its peak, where that is known.
+    /// Memory by device and kind, with the caller that took it to its peak, if known.
     pub fn memory(&self) -> impl Iterator<Item = (MemoryOwner, &Holding, Option<PeakCaller>)> {
         self.host.memory.rows()
     }
 
-    /// Host samples at the threads that launched, summed.
+    /// Sum of the host samples of launching threads.
     pub fn sample_totals(&self) -> SampleTotals {
         self.host.threads.sample_totals()
     }
 
-    /// The line that a [`Subject::Host`] names.
+    /// The line of a [`Subject::Host`].
     pub fn host_line(&self, id: LineId) -> Option<&HostLine> {
         self.host.stacks.line(id)
     }
 
-    /// How often launches of a kernel or graph were seen at a place.
+    /// Number of samples in launches of each kernel or graph, by place.
     pub fn launch_lines(&self) -> impl Iterator<Item = (LaunchedWork, &LaunchPlace, u64)> {
         self.host.launch_lines.rows()
     }
 
-    /// The kernels of each graph that ran, by CUPTI's id of the graph.
+    /// Kernels of each graph that ran, by CUPTI's graph id.
     pub fn graph_kernels(&self) -> impl Iterator<Item = (u32, GraphKernels)> {
         self.host.launch_lines.graphs()
     }
 
-    /// Where the samples of all threads went.
+    /// Launch sample counts of all threads.
     pub fn launch_sample_counts(&self) -> LaunchSampleCounts {
         self.host.launch_sample_counts()
     }
 
-    /// Ranges by name, with what ran and idled in them.
+    /// Ranges by name, with the device work and idle time in them.
     pub fn ranges(&self) -> Vec<(RangeTally, RangeInside)> {
         self.ranges.rows()
     }
 
-    /// What of the ranges could not be placed, and how many are open.
+    /// Counts of range events that could not be placed, and number of open ranges.
     pub fn range_counts(&self) -> (RangeCounts, u64) {
         (self.ranges.counts(), self.ranges.open())
     }
 
-    /// What the program could gain at most, by the simulation where it can be believed, else by the accounts of
-    /// `device` after start-up. `None` for a device on which nothing ran.
+    /// Best case for the program: from the simulation if it is reliable, else from the accounts of `device`
+    /// after start-up. `None` for a device on which nothing ran.
     pub fn what_if(&self, device: DeviceId) -> Option<WhatIf> {
         let account = &self.devices.timeline(device)?.account;
         self.devices.simulation.what_if(account)
     }
 
-    /// What a step of `device` becomes where of each kernel the part `remains` of its time is left, 0 to 1, given its
-    /// device and launch configuration. `None` where that is not simulated or not believed. Takes some milliseconds.
+    /// Simulated step of `device` if each kernel keeps the fraction `remains` (0 to 1) of its time, given its
+    /// device and launch configuration. `None` if that is not simulated or not reliable. Takes some
+    /// milliseconds.
     #[must_use]
     pub fn with_shorter_kernels(
         &self,
@@ -330,37 +336,39 @@ impl Attributor {
         believed.then(|| self.devices.simulation.with_shorter_kernels(account, &remains)).flatten()
     }
 
-    /// Hardware counters and gauges.
+    /// Hardware counters and utilization readings.
     pub fn counters(&self) -> &Counters {
         &self.devices.counters
     }
 
-    /// Where the prices of tracing are from that [`what_if`](Self::what_if) takes off.
+    /// Source of the overhead table that [`what_if`](Self::what_if) subtracts.
     pub fn price_source(&self) -> PriceSource {
         self.devices.simulation.source
     }
 
-    /// What the steps of `device` launch in order, and how many steps launched just that. Empty without steps.
+    /// Launches of a step of `device`, in order, and the number of steps with exactly these launches. Empty
+    /// without steps.
     pub fn step_sequence(&self, device: DeviceId) -> (&[StepOperation], u64) {
         self.devices.timeline(device).map_or((&[], 0), |timeline| timeline.sequence().places())
     }
 
-    /// What the launches on `device` say of steps of so many launches; `None` for a device on which nothing ran.
+    /// Facts about steps of `period` launches on `device`; `None` for a device on which nothing ran.
     pub fn step_facts(&self, device: DeviceId, period: u32) -> Option<PeriodFacts> {
         self.devices.timeline(device).map(|timeline| timeline.facts(period))
     }
 
-    /// From the first begin to the last end of any record with times, nanoseconds.
+    /// Nanoseconds from the first start to the last end of any record with times.
     pub fn observed_ns(&self) -> u64 {
         self.delivery.observed_ns()
     }
 
-    /// The newest flush mark, and the nanoseconds from the one before it: 0 before there are two.
+    /// Newest flush mark, and the nanoseconds since the previous one; 0 before there are two.
     pub fn last_flush(&self) -> Option<(Timestamp, u64)> {
         self.delivery.last_flush
     }
 
-    /// Counts of what came and what is doubtful. Loss, end and damage are not known here and stay empty.
+    /// Counts of records received and of doubtful ones. Loss, end and damage are not known here and stay
+    /// empty.
     pub fn completeness(&self) -> Completeness {
         let beyond = self.devices().map(|account| account.statistics.kernel_table_overflow()).sum();
         Completeness {
@@ -370,12 +378,13 @@ impl Attributor {
         }
     }
 
-    /// A record was pushed, which may wait: for a flush mark, for an earlier record, or for the watermark.
+    /// Counts a pushed record, which may wait: for a flush mark, for an earlier record, or for the watermark.
     ///
-    /// A flush mark says that nothing earlier will come. A trace may lack them (damage, or CUPTI does not return from a
-    /// flush), and rows of constant columns take no bytes in a file, so the number of records is no limit either. When
-    /// too many wait, the older half is entered as if a mark had come: bounded memory goes before exact order. What
-    /// comes too late for it is counted as late, what was launched by a call that has not come as launched by none.
+    /// A flush mark means that no earlier record will come. A trace may lack marks (damage, or CUPTI does not
+    /// return from a flush), and rows of constant columns take no bytes in a file, so the number of records
+    /// is unlimited too. When too many wait, the older half is processed as if a mark had come: bounded
+    /// memory takes precedence over exact order. Records that then come too late are counted as late, and
+    /// operations whose launching call has not arrived are counted as having none.
     #[inline]
     fn waits(&mut self, dictionary: &Dictionary) {
         self.waiting += 1;
@@ -387,12 +396,12 @@ impl Attributor {
         }
     }
 
-    /// Counts what still waits: records that never do have been counted as well.
+    /// Recounts the waiting records: the number includes records that never wait.
     fn count_waiting(&mut self) {
         self.waiting = self.waiting_begins().count();
     }
 
-    /// When everything that waits begins. Events of memory have a limit of their own.
+    /// Start times of all waiting records. Memory events have their own limit.
     fn waiting_begins(&self) -> impl Iterator<Item = u64> {
         let arrivals = self.arrivals.places.iter().map(|&place| self.devices.operations[place].start);
         let operations = self.devices.timelines.iter().flat_map(Timeline::begins);
@@ -400,7 +409,7 @@ impl Attributor {
         arrivals.chain(operations).chain(calls).chain(self.ranges.waiting())
     }
 
-    /// Enters the older half of what waits, complete or not.
+    /// Processes the older half of the waiting records, complete or not.
     #[cold]
     #[inline(never)]
     fn enter_older_half(&mut self, dictionary: &Dictionary) {
@@ -408,7 +417,7 @@ impl Attributor {
         let middle = begins.len() / 2;
         if middle > 0 {
             let (_, &mut at, _) = begins.select_nth_unstable(middle);
-            // An operation may be shown so much later than it begins; see `launch_order`.
+            // An operation may be shown this much later than it starts; see `launch_order`.
             let until = at.saturating_add(CLOCK_SLACK_NANOS + 1);
             self.delivery.newest_flush = self.delivery.newest_flush.max(until);
             self.place(until, until, dictionary);
@@ -419,14 +428,14 @@ impl Attributor {
         self.count_waiting();
     }
 
-    /// Places what the host did up to `horizon`, and the calls that began up to `begun`, complete or not.
+    /// Places host activity up to `horizon`, and the calls that started up to `begun`, complete or not.
     fn place(&mut self, horizon: u64, begun: u64, dictionary: &Dictionary) {
         let Self { delivery, host, ranges, devices, .. } = self;
         host.place_calls(horizon, begun, &mut devices.simulation, delivery, dictionary);
         host.place_ranges(horizon, ranges);
     }
 
-    /// Enters everything before `watermark`; the next flush begins.
+    /// Processes everything before `watermark` and starts the next flush.
     fn advance(&mut self, watermark: u64) {
         self.delivery.completeness.bad_timestamps += self.devices.advance(watermark, &self.host, &mut self.ranges);
         if let Some(oldest) = self.devices.oldest_position() {

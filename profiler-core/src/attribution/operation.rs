@@ -1,5 +1,5 @@
-//! What the stages of the engine hand to each other: an operation of a device, what its record says of it, and what is
-//! found out about it on the way; and what is known of the delivery.
+//! Data passed between the stages of the engine: a device operation, with the contents of its record and the
+//! facts derived along the way; and the state of delivery.
 
 use std::hash::{Hash, Hasher};
 
@@ -17,19 +17,21 @@ use super::leaf::Leaf;
 use crate::thresholds::{FUTURE_NANOS, INPUT_BYTES};
 use crate::whatif::{MOST_BYTES, SmallGrid};
 
-/// Operations that may wait for the watermark (some 112 bytes each). When there are more, the flush mark alone decides:
-/// bounded memory goes before exact order, and what then comes late is counted. Only programs that launch large graphs
-/// far ahead get here: a graph does not say how many records it will leave, so all that ran since the launch of the
-/// oldest unfinished one would wait, a million operations a second.
+/// Operations that may wait for the watermark (some 112 bytes each). Beyond that, the flush mark alone
+/// decides: bounded memory takes precedence over exact order, and operations that then come late are counted.
+/// Only programs that launch large graphs far ahead reach this limit. A graph does not say how many records
+/// it will leave, so everything since the launch of the oldest unfinished one would wait, a million
+/// operations per second.
 pub(super) const PENDING_LIMIT: usize = 1 << 17;
 
-/// Records that may wait: operations for the watermark, and as many records of each of two flushes.
+/// Records that may wait: operations for the watermark, and as many records for each of two flushes.
 pub(super) const WAITING_LIMIT: usize = 3 * PENDING_LIMIT;
 
-/// Longest window, nanoseconds (208 days): a time farther off is damage, and sums over all devices stay within 64 bits.
+/// Longest window, nanoseconds (208 days): a time farther away is damage, and sums over all devices fit into
+/// 64 bits.
 pub(super) const LONGEST_WINDOW: u64 = 1 << 54;
 
-/// Whether this stands where no time is known: the end of the range of values is as impossible as its begin.
+/// True if this value means an unknown time: the end of the value range is as impossible as its start.
 pub(super) fn is_no_time(nanos: u64) -> bool {
     matches!(nanos, 0 | u64::MAX)
 }
@@ -46,34 +48,35 @@ pub(super) struct Operation {
     pub(super) subject: Subject,
     pub(super) leaf: Leaf,
     pub(super) graph: bool,
-    /// A copy from the host that is large enough to be an input batch.
+    /// True for a copy from the host that is large enough to be an input batch.
     pub(super) input: bool,
-    /// An optimizer's kernel, by its name.
+    /// True for an optimizer's kernel, by its name.
     pub(super) optimizer: bool,
-    /// CUPTI's id of the graph that it is a node of; 0 outside graphs, or when the record does not say.
+    /// CUPTI's id of the graph that contains it; 0 outside graphs, or if the record does not have it.
     pub(super) graph_id: u32,
-    /// Number of the flush during which it came.
+    /// Number of the flush during which it arrived.
     pub(super) flush: u64,
-    /// Equal for operations that do the same: kernel and grid, direction of a copy, graph.
+    /// Equal for equivalent operations: kernel and grid, direction of a copy, graph.
     pub(super) symbol: u32,
     pub(super) status: LaunchStatus,
-    /// It came when its begin was entered already.
+    /// True if its start was already accounted for when it arrived.
     pub(super) late: bool,
-    /// How many kernels with its grid run at once with a block to each multiprocessor; 0 for less than two.
+    /// Number of kernels with its grid that can run at once with one block per multiprocessor; 0 for less
+    /// than two.
     pub(super) fit: u16,
-    /// How long a copy between host and device needs the link at least, nanoseconds, at most what it took; 0 when that
-    /// is not known.
+    /// Minimum time that a copy between host and device needs the link, nanoseconds, capped at its duration;
+    /// 0 if unknown.
     pub(super) link: u32,
-    /// How long a kernel takes at what can be reached of its nearest roof, nanoseconds; 0 when that is not known.
+    /// Duration of a kernel at the achievable peak of its nearest roofline, nanoseconds; 0 if unknown.
     pub(super) at_roof: u32,
     /// The number of a kernel's launch configuration.
     pub(super) kernel: u32,
-    /// How much a copy moves, bytes, at most [`MOST_BYTES`]; 0 for what is no copy.
+    /// Size of a copy in bytes, at most [`MOST_BYTES`]; 0 for other operations.
     pub(super) bytes: u16,
 }
 
 impl Operation {
-    /// An operation of which no more is known than when and where it ran.
+    /// An operation for which only its time and place are known.
     #[inline]
     pub(super) fn new(
         start: Timestamp,
@@ -107,7 +110,7 @@ impl Operation {
         }
     }
 
-    /// A kernel. How long it takes at its nearest roof is not known here.
+    /// A kernel. Its duration at the nearest roofline is not known here.
     #[inline]
     pub(super) fn of_kernel(kernel: &Kernel, class: &KernelClass, dictionary: &Dictionary) -> Self {
         let &KernelClass { name, communication, optimizer, symbol, blocks } = class;
@@ -150,10 +153,9 @@ impl Operation {
         }
     }
 
-    /// What a copy from or to ordinary memory takes longer than it would from page-locked memory, nanoseconds; 0 when
-    /// that is not known.
+    /// Extra time of a copy from or to pageable memory compared to pinned memory, nanoseconds; 0 if unknown.
     ///
-    /// For a kernel, what it takes longer than at its nearest roof.
+    /// For a kernel, the extra time compared to its nearest roofline.
     pub(super) fn excess(&self) -> u32 {
         if self.leaf == Leaf::Compute && self.at_roof != 0 {
             return u32::try_from((self.end - self.start).saturating_sub(self.at_roof.into())).unwrap_or(u32::MAX);
@@ -165,25 +167,25 @@ impl Operation {
     }
 }
 
-/// What was delivered: counts of records, and the flush marks between them.
+/// State of delivery: counts of records, and the flush marks between them.
 #[derive(Debug, Default)]
 pub(super) struct Delivery {
     pub(super) completeness: Completeness,
-    /// First begin and last end of what has times.
+    /// First start and last end of records with times.
     observed: Option<(u64, u64)>,
-    /// Number of the flush that comes next.
+    /// Number of the next flush.
     pub(super) flush: u64,
-    /// The time that records are known to have come up to.
+    /// Time up to which records are known to have arrived.
     pub(super) newest_flush: u64,
-    /// The newest flush mark, and the nanoseconds from the one before it.
+    /// Newest flush mark, and the nanoseconds since the previous one.
     pub(super) last_flush: Option<(Timestamp, u64)>,
 }
 
 impl Delivery {
-    /// Takes a flush mark, and gives its time: never less than that of the one before.
+    /// Processes a flush mark and returns its time, which is never less than that of the previous mark.
     pub(super) fn mark(&mut self, at: Timestamp) -> u64 {
         let at = at.nanos().max(self.newest_flush);
-        // A mark that comes again says that nothing more is vouched for, not that flushes are closer.
+        // A repeated mark only means that no later time is confirmed, not that flushes are closer.
         if self.last_flush.is_none_or(|(before, _)| before.nanos() < at) {
             let interval = self.last_flush.map_or(0, |(before, _)| at - before.nanos());
             self.last_flush = Some((Timestamp::from_nanos(at), interval));
@@ -192,42 +194,42 @@ impl Delivery {
         at
     }
 
-    /// Whether a record cannot have been delivered by now, or only by a process that ran for the longest window.
-    /// Without any flush there is nothing to compare with.
+    /// True if a record cannot have been delivered by now, or only by a process that ran for longer than the
+    /// longest window. Without any flush there is no reference.
     #[inline]
     pub(super) fn is_damaged(&self, start: u64, end: u64) -> bool {
         let newest = self.newest_flush;
         newest != 0 && (end > newest.saturating_add(FUTURE_NANOS) || start < newest.saturating_sub(LONGEST_WINDOW))
     }
 
-    /// Something ran from `start` to `end`.
+    /// Extends the observed time by an operation from `start` to `end`.
     pub(super) fn observe(&mut self, start: u64, end: u64) {
         let (first, last) = self.observed.get_or_insert((start, end));
         *first = (*first).min(start);
         *last = (*last).max(end);
     }
 
-    /// From the first begin to the last end of what has times, nanoseconds.
+    /// Nanoseconds from the first start to the last end of records with times.
     pub(super) fn observed_ns(&self) -> u64 {
         self.observed.map_or(0, |(first, last)| last - first)
     }
 }
 
-/// Whether and how an operation begins a step.
+/// Relation of an operation to the start of a step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LaunchStatus {
-    /// It was shown to the detector, or is past it.
+    /// True if it was shown to the detector, or is past it.
     pub(super) shown: bool,
-    /// It is the first that was launched in a named step.
+    /// True if it is the first operation launched in a named step.
     pub(super) marked: bool,
-    /// It is the first operation of its launch; those behind it in a graph are not.
+    /// True if it is the first operation of its launch; later nodes of a graph are not.
     pub(super) first: bool,
-    /// A step begins with it or breaks off: `LaunchOrder::take_cut` knows which.
+    /// True if a step starts with it or breaks off: `LaunchOrder::take_cut` returns which.
     pub(super) cuts: bool,
 }
 
-/// Parts of kernel names, in lower case, that mean communication between devices. Not NCCL alone: MoE and inference
-/// engines bring their own collectives.
+/// Substrings of kernel names, in lower case, that indicate communication between devices. Not only NCCL: MoE
+/// and inference engines have their own collectives.
 const COMMUNICATION: [&str; 12] = [
     "nccl",
     "nvshmem",
@@ -243,24 +245,24 @@ const COMMUNICATION: [&str; 12] = [
     "all_to_all",
 ];
 
-/// Parts of kernel names, in lower case, that mean an optimizer's step: PyTorch's fused and foreach ones, Apex, 8-bit
-/// ones.
+/// Substrings of kernel names, in lower case, that indicate an optimizer's step: PyTorch's fused and foreach
+/// ones, Apex, 8-bit ones.
 const OPTIMIZER: [&str; 6] = ["multi_tensor_apply", "multitensorapply", "adam", "_sgd", "optimizer", "kernel_lamb"];
 
-/// Whether a kernel of this name (mangled or not) belongs to an optimizer.
+/// True if a kernel of this name (mangled or not) belongs to an optimizer.
 pub fn is_optimizer(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     OPTIMIZER.iter().any(|part| name.contains(part))
 }
 
-/// Whether a kernel of this name (mangled or not) communicates.
+/// True if a kernel of this name (mangled or not) communicates.
 pub fn is_communication(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     COMMUNICATION.iter().any(|part| name.contains(part))
 }
 
-/// The leaf of a copy while nothing of more value runs. A host end that is neither pageable nor pinned (managed
-/// memory, not reported) is kept apart: it supports no advice.
+/// Leaf of a copy while no more valuable operation runs. A host end that is neither pageable nor pinned
+/// (managed memory, not reported) has a separate leaf: it supports no advice.
 fn leaf_of_copy(copy: &Copy) -> Leaf {
     match (copy.kind, copy.source, copy.destination) {
         (CopyKind::HostToDevice, MemoryKind::Pageable, _) => Leaf::CopyH2dPageable,
@@ -275,7 +277,7 @@ fn leaf_of_copy(copy: &Copy) -> Leaf {
     }
 }
 
-/// A number for what an operation does. Chance makes one in four billion pairs equal.
+/// Hash that identifies equivalent operations. One in four billion pairs collides.
 fn symbol(what: &impl Hash) -> u32 {
     let mut hasher = FxHasher::default();
     what.hash(&mut hasher);
@@ -283,7 +285,7 @@ fn symbol(what: &impl Hash) -> u32 {
     (hash ^ (hash >> 32)) as u32
 }
 
-/// What is known of a kernel by its launch configuration.
+/// Facts about a kernel by its launch configuration.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KernelClass {
     pub(super) name: NameId,
@@ -291,11 +293,11 @@ pub(super) struct KernelClass {
     optimizer: bool,
     /// Equal for the same name and grid.
     symbol: u32,
-    /// Blocks of the grid; 0 when they are not known, or so many that they fill any device.
+    /// Blocks of the grid; 0 if they are unknown, or enough to fill any device.
     blocks: u16,
 }
 
-/// Classes by launch configuration, so that names are looked at once.
+/// Classes by launch configuration, so that each name is examined once.
 #[derive(Debug, Default)]
 pub(super) struct KernelClasses(Vec<Option<KernelClass>>);
 
@@ -322,26 +324,26 @@ impl KernelClasses {
     }
 }
 
-/// All operations of a graph are one launch, whichever of them begins first.
+/// All operations of a graph are one launch, no matter which starts first.
 fn symbol_of_graph(graph_id: u32) -> u32 {
     symbol(&("graph", graph_id))
 }
 
-/// How many grids of so many blocks run at once with a block to each multiprocessor of the device; 0 for less than two,
-/// or when it has not described itself yet.
+/// Number of grids of `blocks` blocks that run at once with one block per multiprocessor of the device; 0 for
+/// less than two, or if the device is not described yet.
 fn fit(blocks: u16, device: DeviceId, dictionary: &Dictionary) -> u16 {
     let multiprocessors = dictionary.device(device).map_or(0, |device| device.multiprocessors);
     let fit = SmallGrid::fit(blocks.into(), multiprocessors).unwrap_or(0);
     u16::try_from(fit).unwrap_or(u16::MAX)
 }
 
-/// How long a copy between host and device needs the link at least, no longer than it took; 0 where the link is not
-/// known.
+/// Minimum time that a copy between host and device needs the link, capped at its duration; 0 if the link is
+/// unknown.
 fn link_nanos(copy: &Copy, dictionary: &Dictionary) -> u32 {
     let over_link = matches!(copy.kind, CopyKind::HostToDevice | CopyKind::DeviceToHost);
     let link = dictionary.link(copy.device).filter(|_| over_link);
     let shortest = link.and_then(|link| link.shortest_copy_nanos(copy.bytes));
-    // A few bytes take no time by their number, which is known all the same.
+    // A few bytes round to no time; at least 1 keeps them distinct from unknown.
     let nanos = shortest.map_or(0, |shortest| shortest.max(1).min(copy.end.since(copy.start)));
     u32::try_from(nanos).unwrap_or(u32::MAX)
 }

@@ -1,12 +1,14 @@
-//! The window cut where something new begins, so that the verdict can leave out start-up.
+//! Splits the window into phases that start with a new kernel, so that the bottleneck can be judged without
+//! start-up.
 //!
-//! A kernel that runs for the first time means that the program is still warming up: code is loaded, libraries choose
-//! their algorithms, caches are filled. So a new phase begins with each such kernel. Start-up ends with the last of
-//! them within the first half of all operations: half the operations rather than half the time, because start-up is
-//! long and does little, and what is new in the second half (another phase, a last evaluation) is not start-up.
+//! A kernel that runs for the first time means that the program is still starting up: code is loaded,
+//! libraries choose their algorithms, caches are filled. So a new phase starts with each such kernel.
+//! Start-up ends with the last of them within the first half of all operations. Half the operations rather
+//! than half the time, because start-up is long and has few operations, and new kernels in the second half
+//! (another phase, a last evaluation) are not start-up.
 //!
-//! The time of the newest phase is what the accounts of the device gained since it began, so that entering time costs
-//! it nothing.
+//! The time of the newest phase is the growth of the device's accounts since the phase started, so recording
+//! time costs it no work.
 
 use rustc_hash::FxHashMap;
 
@@ -16,24 +18,24 @@ use super::host_cause::{GapTotals, Subject};
 use super::leaf::{LEAF_COUNT, Leaf, Leaves};
 use super::quantile::Durations;
 
-/// Phases that are told apart; beyond, the two neighbors with the fewest operations are joined.
+/// Maximum number of phases; beyond that, the two adjacent ones with the fewest operations are joined.
 const LIMIT: usize = 64;
-/// Distinct causes of a phase with a row of their own; further ones go to the row without subject.
+/// Distinct causes of a phase with separate rows; further ones go to the row without subject.
 const CAUSE_LIMIT: usize = 1_024;
 
-/// Distinct causes of one gap that are told apart; each piece of a further one counts as a gap.
+/// Distinct causes tracked per gap; each piece of a further one counts as a gap.
 const GAP_CAUSES: usize = 64;
 
-/// Idle time by leaf and by what it is blamed on.
+/// Idle time by leaf and subject.
 pub(super) type Causes = FxHashMap<(Leaf, Subject), GapTotals>;
 
-/// From one new kernel to the next.
+/// Interval from one new kernel to the next.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Phase {
-    /// When it began, nanoseconds on the clock of the trace.
+    /// Start, nanoseconds on the clock of the trace.
     start: u64,
     operations_before: u64,
-    /// Its time by cause, once it is over.
+    /// Time by cause, once the phase is over.
     leaves: Leaves,
     pub(super) causes: Causes,
     lead: HostLead,
@@ -45,19 +47,19 @@ pub(super) struct Phase {
 pub(super) struct Phases {
     rows: Vec<Phase>,
     operations: u64,
-    /// What stood in the accounts of the device when the newest began.
+    /// Accounts of the device at the start of the newest phase.
     leaves_at_begin: Leaves,
-    /// What the newest gap was blamed on so far: a gap in several pieces counts once for each cause.
+    /// Causes of the newest gap up to now: a gap in several pieces counts once for each cause.
     of_gap: Vec<((Leaf, Subject), u64)>,
 }
 
 impl Phases {
-    /// The first phase, from `start`, at which nothing is in the accounts.
+    /// The first phase, from `start`, when the accounts are empty.
     pub(super) fn new(start: u64) -> Self {
         Self { rows: vec![Phase::new(start, 0)], operations: 0, leaves_at_begin: [0; LEAF_COUNT], of_gap: Vec::new() }
     }
 
-    /// An operation begins at `at`, up to which everything is entered in `leaves`, the accounts of the device; `novel`:
+    /// An operation starts at `at`, up to which `leaves`, the accounts of the device, are complete; `novel`:
     /// for the first time.
     pub(super) fn operation(&mut self, at: u64, novel: bool, leaves: &Leaves) {
         if novel {
@@ -80,15 +82,16 @@ impl Phases {
         }
     }
 
-    /// What is blamed from here on is in another gap than what was before.
+    /// Idle time from here on belongs to another gap than before.
     #[inline]
     pub(super) fn begin_gap(&mut self) {
         self.of_gap.clear();
     }
 
-    /// Adds a piece to what the newest gap has of a cause: how many gaps more have it, and all that this one has.
+    /// Adds a piece to a cause of the newest gap. Returns the number of additional gaps with this cause (0 or
+    /// 1), and its total in this gap.
     fn in_gap(&mut self, cause: (Leaf, Subject), nanos: u64) -> (u64, u64) {
-        // What the host did is one cause, at whichever of its lines: the lines are parts of one row.
+        // A host activity is one cause, regardless of its line: the lines are parts of one row.
         let same = |known: (Leaf, Subject)| match (known, cause) {
             ((a, Subject::Host(did, _)), (b, Subject::Host(does, _))) => (a, did) == (b, does),
             (known, cause) => known == cause,
@@ -103,7 +106,7 @@ impl Phases {
         (1, nanos)
     }
 
-    /// Blames `nanos` of idle time in the newest phase on `subject`.
+    /// Assigns `nanos` of idle time in the newest phase to `subject`.
     #[inline(never)]
     pub(super) fn blame(&mut self, leaf: Leaf, subject: Subject, nanos: u64) {
         let (count, longest_ns) = self.in_gap((leaf, subject), nanos);
@@ -127,30 +130,30 @@ impl Phases {
         }
     }
 
-    /// How long the copies after start-up need the host link at least.
+    /// Minimum time that the copies after start-up need the host link.
     pub(super) fn steady_link_nanos(&self) -> u64 {
         let mut link = LinkTime::default();
         self.steady().iter().for_each(|row| link.merge(&row.link));
         link.nanos()
     }
 
-    /// Leads after start-up.
+    /// Launch leads after start-up.
     pub(super) fn steady_lead(&self) -> HostLead {
         let mut lead = HostLead::default();
         self.steady().iter().for_each(|row| lead.merge(&row.lead));
         lead
     }
 
-    /// Takes `from..to` from one leaf and gives it to another. `leaves`: the accounts before.
+    /// Moves `from..to` from one leaf to another. `leaves`: the accounts before the move.
     pub(super) fn transfer(&mut self, was: Leaf, is: Leaf, from: u64, to: u64, leaves: &Leaves) {
         let (was, is) = (was as usize, is as usize);
         let Some((newest, over)) = self.rows.split_last_mut() else { return };
-        // A joined neighbor may have moved a boundary: what is not there cannot be taken.
+        // Joining an adjacent phase may have moved a boundary: only time that is present can be taken.
         let has = leaves[was].wrapping_sub(self.leaves_at_begin[was]);
         let mut end = to;
         let taken = end.saturating_sub(newest.start.max(from)).min(has);
         end = end.min(newest.start);
-        // The rest moves in the accounts that the newest began with.
+        // The rest moves in the accounts at the start of the newest phase.
         let rest = to - from - taken;
         self.leaves_at_begin[was] = self.leaves_at_begin[was].wrapping_sub(rest);
         self.leaves_at_begin[is] = self.leaves_at_begin[is].wrapping_add(rest);
@@ -176,7 +179,7 @@ impl Phases {
         self.steady().first().map_or(0, |row| row.start)
     }
 
-    /// Time after start-up, of what is in `leaves`, the accounts of the device.
+    /// Time after start-up of `leaves`, the accounts of the device.
     pub(super) fn steady_leaves(&self, leaves: &Leaves) -> Leaves {
         let over = self.steady().split_last().map_or(&[][..], |(_, over)| over);
         over.iter().fold(difference(leaves, &self.leaves_at_begin), |sum, row| total(&sum, &row.leaves))
@@ -190,7 +193,7 @@ impl Phases {
         let newest = index + 1 == self.rows.len();
         let row = &mut self.rows[index];
         if newest {
-            // Now it began when the one before it did.
+            // The newest phase now starts where the previous one did.
             self.leaves_at_begin = difference(&self.leaves_at_begin, &row.leaves);
         } else {
             row.leaves = total(&row.leaves, &leaves);
@@ -203,7 +206,7 @@ impl Phases {
     }
 }
 
-/// Modulo 2^64, so that moving time about in the past never underflows in between.
+/// Modulo 2^64, so that moving past time about never underflows in between.
 fn difference(a: &Leaves, b: &Leaves) -> Leaves {
     std::array::from_fn(|leaf| a[leaf].wrapping_sub(b[leaf]))
 }
@@ -218,12 +221,13 @@ impl Phase {
     }
 }
 
-/// How long the host link needs at least for what was copied over it, nanoseconds by direction.
+/// Minimum time that the host link needs for the copies over it, nanoseconds by direction.
 ///
-/// However well copies are hidden, their bytes must still cross the link, and so long the program takes. Directions are
-/// kept apart because the link carries both at once. What is unknown (no description of the link, operations that came
-/// when their begin was entered already) is left out, so the time is a lower bound. Traffic that is no copy (kernels
-/// that read page-locked memory, pages of managed memory) is not seen here.
+/// However well copies are hidden, their bytes must still cross the link, and the program takes at least that
+/// long. Directions are separate because the link carries both at once. Unknown traffic (no description of
+/// the link, operations that arrived after their start was accounted for) is left out, so the time is a lower
+/// bound. Traffic other than copies (kernels that read pinned memory, pages of managed memory) is not visible
+/// here.
 #[derive(Clone, Copy, Debug, Default)]
 struct LinkTime {
     to_device: u64,
@@ -236,31 +240,32 @@ impl LinkTime {
         match leaf {
             Leaf::CopyH2dPageable | Leaf::CopyH2dPinned | Leaf::CopyH2dOther => self.to_device += nanos,
             Leaf::CopyD2hPageable | Leaf::CopyD2hPinned | Leaf::CopyD2hOther => self.to_host += nanos,
-            // Nothing else has an end on the host.
+            // No other leaf has an end on the host.
             _ => {}
         }
     }
 
-    /// Takes in what another phase of the run needed.
+    /// Adds the link time of another phase.
     fn merge(&mut self, other: &Self) {
         self.to_device += other.to_device;
         self.to_host += other.to_host;
     }
 
-    /// The shortest time in which all of it can cross.
+    /// Shortest time in which everything can cross.
     fn nanos(&self) -> u64 {
         self.to_device.max(self.to_host)
     }
 }
 
-/// How far the launching threads run ahead of a device over some time, and how often they are held back by it.
+/// How far the launching threads run ahead of a device over some time, and how frequently it holds them back.
 ///
-/// The lead of a launch is how long its operation was queued behind work that ran: from the return of the launching
-/// call to the begin of the operation, or to where the device ran dry before it. It is the one figure that tells a
-/// device that is kept busy (its host is ahead) from one that is fed late (no lead), and a long launching call that
-/// waited for room in the queue from one that costs what it lasts: the former leaves the device with work.
+/// The lead of a launch is the time that its operation was queued after running work: from the return of the
+/// launching call to the start of the operation, or to the point before it where the device ran dry. This one
+/// number separates a device that is kept busy (its host is ahead) from one that is fed late (no lead). It
+/// also separates a long launching call that waited for room in the queue from one that really costs its
+/// duration: the former leaves the device with work.
 ///
-/// Operations behind the first of a graph, late ones and those without a known launch are not counted.
+/// Operations of a graph after its first, late ones and those without a known launch are not counted.
 #[derive(Clone, Debug, Default)]
 pub struct HostLead {
     leads: Durations,
@@ -270,8 +275,8 @@ pub struct HostLead {
 }
 
 impl HostLead {
-    /// An operation launched by `launch` begins; `busy_until` is the end of what ran before it, or its begin when that
-    /// still runs.
+    /// An operation launched by `launch` starts; `busy_until` is the end of the work before it, or its own
+    /// start if that work is still running.
     fn add(&mut self, launch: &Launch, busy_until: u64) {
         let lead = busy_until.saturating_sub(launch.end);
         self.leads.add(lead);
@@ -290,12 +295,12 @@ impl HostLead {
         self.held_back_ns += other.held_back_ns;
     }
 
-    /// Launches that were looked at.
+    /// Number of launches measured.
     pub fn launches(&self) -> u64 {
         self.leads.count()
     }
 
-    /// Of them, those that returned when the device had run dry: their lead is 0.
+    /// Number of these that returned after the device had run dry: their lead is 0.
     pub fn late(&self) -> u64 {
         self.late
     }
@@ -305,18 +310,18 @@ impl HostLead {
         self.leads.median()
     }
 
-    /// The least lead, nanoseconds.
+    /// Smallest lead, nanoseconds.
     pub fn min_ns(&self) -> u64 {
         self.leads.min()
     }
 
-    /// Calls launching one kernel that lasted over 50 us and left the device with work for longer than that: the queue
-    /// was full. Launching takes 2 to 10 us.
+    /// Calls launching one kernel that took over 50 us and left the device with work for at least their
+    /// duration: the queue was full. Launching takes 2 to 10 us.
     pub fn held_back(&self) -> u64 {
         self.held_back
     }
 
-    /// Their time, nanoseconds. It is back-pressure of a busy device, not a cost of launching.
+    /// Their total time, nanoseconds. It is back-pressure of a busy device, not a cost of launching.
     pub fn held_back_ns(&self) -> u64 {
         self.held_back_ns
     }
@@ -326,7 +331,7 @@ impl HostLead {
 mod tests {
     use super::*;
 
-    /// Phases beside the accounts of their device.
+    /// Phases with the accounts of their device.
     struct Device {
         phases: Phases,
         leaves: Leaves,
@@ -346,7 +351,7 @@ mod tests {
             device.operation(9_000, true);
             for step in 0..100 {
                 device.add(Leaf::Compute, 10);
-                // Something new shortly before the end, too.
+                // A new kernel shortly before the end, too.
                 device.operation(9_010 + 10 * step, step == 90);
             }
             device
@@ -360,7 +365,7 @@ mod tests {
             self.leaves[leaf as usize] += nanos;
         }
 
-        /// Of each phase.
+        /// Times of each phase.
         fn times(&self) -> Vec<Leaves> {
             let (newest, over) =
                 (difference(&self.leaves, &self.phases.leaves_at_begin), self.phases.rows.split_last());
@@ -403,8 +408,8 @@ mod tests {
         let mut whole = LinkTime::default();
         device.phases.rows.iter().for_each(|row| whole.merge(&row.link));
         assert_eq!(whole.nanos(), 3_000);
-        // A phase begins with each operation, so start-up ends with the first half of them, as far as joining leaves
-        // that cut.
+        // A phase starts with each operation, so start-up ends with the first half of the operations, as far
+        // as joining preserves that cut.
         let steady = device.phases.steady_link_nanos();
         assert!((1_500..3_000).contains(&steady), "{steady}");
     }
@@ -437,9 +442,9 @@ mod tests {
         assert_eq!((lead.held_back(), lead.held_back_ns()), (1, 100_000));
         // A graph of many nodes takes long to launch.
         lead.add(&launch(200_000, 300_000, ApiClass::GraphLaunch), 920_000);
-        // The device had run dry: this one is what it waited for.
+        // The device had run dry: it waited for this one.
         lead.add(&launch(1_000_000, 1_200_000, ApiClass::KernelLaunch), 950_000);
-        // A copy from ordinary memory waits for its own data.
+        // A copy from pageable memory waits for its own data.
         lead.add(&launch(2_000_000, 2_200_000, ApiClass::Copy), 2_300_000);
         assert_eq!((lead.held_back(), lead.late(), lead.launches()), (1, 1, 5));
         assert_eq!((lead.min_ns(), lead.median_ns()), (0, 620_000));

@@ -1,13 +1,13 @@
 //! Durations of one kind in bounded memory: exact while they are few, a logarithmic histogram afterwards.
 //!
 //! A histogram rather than P-squared or a sketch: it is independent of the order of the values, so a shuffled
-//! delivery gives the same report, and its error has a plain bound.
+//! delivery produces the same report, and its error has a simple bound.
 
-/// Up to this many values are kept as they are, and the median is exact.
+/// Up to this many values are stored individually, and the median is exact.
 const EXACT: usize = 32;
-/// Buckets per power of two. A bucket spans 1/32 of its lower end, and its middle is reported, so the relative error of
-/// a quantile is at most 1/64 (1.6 %). A median that creeps over a border jumps by twice that, which a test that allows
-/// five per cent must not take for a regression.
+/// Buckets per power of two. A bucket spans 1/32 of its lower end, and its middle is reported, so the
+/// relative error of a quantile is at most 1/64 (1.6 %). A median that crosses a bucket border jumps by twice
+/// that, which a test that allows five percent must not take for a regression.
 const BUCKETS_PER_OCTAVE_LOG2: u32 = 5;
 
 /// A distribution of nanoseconds.
@@ -19,7 +19,7 @@ pub struct Durations {
     max: u64,
     exact: Vec<u64>,
     first_bucket: usize,
-    /// Half the memory of the other counters, as every kernel name has them; one that is full stays as it is.
+    /// Half the size of the other counters, as every kernel name has buckets; a full counter saturates.
     buckets: Vec<u32>,
 }
 
@@ -37,7 +37,7 @@ impl Durations {
         self.min = self.min.min(nanos);
         self.max = self.max.max(nanos);
         let bucket = bucket(nanos);
-        // Nearly always the bucket is there.
+        // The bucket nearly always exists.
         match bucket.checked_sub(self.first_bucket).and_then(|index| self.buckets.get_mut(index)) {
             Some(count) => *count = count.saturating_add(1),
             None => self.add_first(nanos, bucket),
@@ -140,7 +140,7 @@ impl Durations {
     }
 }
 
-/// Values below 32 have a bucket each; above, the five bits behind the leading one choose the bucket.
+/// Values below 32 have a bucket each; above, the five bits after the leading one choose the bucket.
 fn bucket(nanos: u64) -> usize {
     let base = 1u64 << BUCKETS_PER_OCTAVE_LOG2;
     if nanos < base {
@@ -161,7 +161,7 @@ fn middle(bucket: usize) -> u64 {
     low + ((1u64 << shift) >> 1)
 }
 
-/// Of sorted values: the lower one of two.
+/// Lower median of sorted values.
 pub fn lower_median<T: Copy>(sorted: &[T]) -> Option<T> {
     sorted.get(sorted.len().saturating_sub(1) / 2).copied()
 }

@@ -1,8 +1,10 @@
-//! The timeline of a device segment by segment: all of it for whoever draws it, the newest idle time for the engine.
+//! Timeline of a device segment by segment: all of it for a client that draws it, the newest idle time for
+//! the engine.
 //!
-//! The accounts keep sums; here is what they were given, in order, if somebody asked for it. Segments of a device
-//! touch, so they sum to its window by construction. A gap is followed by what ended it. Time that a late operation
-//! takes back is told as a correction: it concerns one of the newest 4,096 idle segments, as no older one can change.
+//! The accounts keep sums; this log keeps the individual segments in order, on request. Segments of a device
+//! are contiguous, so they sum to its window by construction. A gap is followed by the operation that ended
+//! it. Time that a late operation claims is reported as a correction: it affects one of the newest 4,096 idle
+//! segments, as older ones cannot change.
 
 use gpuwhy_trace::record::{CorrelationId, StackId, StreamId, ThreadId, Timestamp};
 
@@ -10,59 +12,59 @@ use super::host::launches::Launch;
 use super::host_cause::Subject;
 use super::leaf::Leaf;
 
-/// What a device did, or why it did nothing.
+/// Activity of a device, or the reason that it was idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Segment {
-    /// The device spent this time with one cause. It begins where the segment before it ended.
+    /// Time with one cause. It starts where the previous segment ended.
     Time(TimeSegment),
-    /// The idle time that was told last is a gap, and it is over.
+    /// The idle time reported last is a gap that is now over.
     Gap(GapEnd),
-    /// An operation that came late takes this time, which was told as `was`.
+    /// A late operation claims this time, which was reported as `was`.
     Moved {
-        /// The cause so far.
+        /// Previous cause.
         was: Leaf,
-        /// The cause from now on.
+        /// New cause.
         leaf: Leaf,
-        /// Begin of the time.
+        /// Start of the time.
         from: Timestamp,
-        /// Its end.
+        /// End of the time.
         to: Timestamp,
     },
 }
 
-/// Time of one cause.
+/// Time with one cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeSegment {
     /// The cause.
     pub leaf: Leaf,
-    /// Begin, on the clock of the trace.
+    /// Start, on the clock of the trace.
     pub from: Timestamp,
-    /// End, behind the begin.
+    /// End, after the start.
     pub to: Timestamp,
-    /// What idle time is blamed on.
+    /// Subject of idle time.
     pub subject: Subject,
-    /// The stack of the host sample that told the cause; [`StackId::NONE`] when none did.
+    /// Stack of the host sample that showed the cause; [`StackId::NONE`] without one.
     pub stack: StackId,
 }
 
 /// The end of a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GapEnd {
-    /// Begin of the gap.
+    /// Start of the gap.
     pub from: Timestamp,
-    /// End of the gap: begin of the operation.
+    /// End of the gap: start of the operation.
     pub to: Timestamp,
-    /// The stream of the operation that ended it.
+    /// Stream of the operation that ended it.
     pub stream: StreamId,
-    /// The correlation id of that operation.
+    /// Correlation id of that operation.
     pub correlation: CorrelationId,
-    /// What the operation is.
+    /// Subject of the operation.
     pub subject: Subject,
-    /// The call that launched it, where that is known.
+    /// The call that launched it, if known.
     pub launch: Option<GapLaunch>,
 }
 
-/// The call that launched the operation behind a gap.
+/// The call that launched the operation after a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GapLaunch {
     /// The calling thread.
@@ -80,16 +82,16 @@ impl GapLaunch {
     }
 }
 
-/// Segments since they were last taken. Whoever asks for them takes them after each flush.
+/// Segments since they were last taken. The client that requested them takes them after each flush.
 #[derive(Debug, Default)]
 pub(super) struct SegmentLog {
     segments: Vec<Segment>,
-    /// Of the host sample that speaks for the idle time that is entered now.
+    /// Stack of the host sample that explains the idle time being recorded.
     pub(super) stack: StackId,
 }
 
 impl SegmentLog {
-    /// Takes busy time, or idle time that is blamed on `subject`.
+    /// Adds busy time, or idle time with `subject`.
     pub(super) fn time(&mut self, leaf: Leaf, (from, to): (u64, u64), subject: Subject) {
         let (from, to) = (Timestamp::from_nanos(from), Timestamp::from_nanos(to));
         let stack = if matches!(subject, Subject::Host(..)) { self.stack } else { StackId::NONE };
@@ -107,11 +109,11 @@ impl SegmentLog {
     }
 }
 
-/// Pieces that are kept (24 bytes each). At 10,000 gaps a second this reaches back 0.4 s, and far further where a long
-/// kernel leaves few gaps beside it.
+/// Number of pieces kept (24 bytes each). At 10,000 gaps per second this reaches back 0.4 s, and far further
+/// where long kernels leave few gaps.
 const IDLE_LIMIT: usize = 4_096;
 
-/// Idle time of one cause, nanoseconds on the clock of the trace.
+/// Idle time with one cause, nanoseconds on the clock of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Idle {
     pub(super) leaf: Leaf,
@@ -119,12 +121,12 @@ pub(super) struct Idle {
     pub(super) to: u64,
 }
 
-/// The newest idle time of a device, piece by piece. Two ask for it: an operation that arrives too late takes the idle
-/// time that it fills, and ranges get what came to pass while they were open. Bounded: what is older than the log can
-/// be given to nobody any more. Pieces are disjoint and in order.
+/// Newest idle time of a device, piece by piece. It has two uses: an operation that arrives too late claims
+/// the idle time that it fills, and ranges receive the idle time while they were open. Bounded: idle time
+/// older than the log can no longer be reassigned. Pieces are disjoint and in order.
 #[derive(Debug, Default)]
 pub(super) struct IdleLog {
-    /// Piece `number` lies at `number % IDLE_LIMIT`.
+    /// Piece `number` is at `number % IDLE_LIMIT`.
     ring: Vec<Idle>,
     /// Number of the oldest piece, and of the next one.
     oldest: usize,
@@ -132,8 +134,8 @@ pub(super) struct IdleLog {
 }
 
 impl IdleLog {
-    /// Adds idle time behind all that is known; it goes on the newest piece where it continues that. Without room for
-    /// it answers false: then [`push_first`](Self::push_first) makes some.
+    /// Appends idle time, extending the newest piece if it continues that one. Returns false if there is no
+    /// room: [`push_first`](Self::push_first) then grows the ring.
     #[inline]
     #[must_use]
     pub(super) fn push(&mut self, piece: Idle) -> bool {
@@ -151,20 +153,20 @@ impl IdleLog {
         true
     }
 
-    /// As [`push`](Self::push), where there was no room.
+    /// Like [`push`](Self::push), when there was no room.
     #[cold]
     pub(super) fn push_first(&mut self, piece: Idle) {
         self.ring.push(piece);
         self.next += 1;
     }
 
-    /// What is known from `from` on, the newest first.
+    /// Idle time from `from` on, newest first.
     pub(super) fn since(&self, from: u64) -> impl Iterator<Item = Idle> {
         let newest = (self.oldest..self.next).rev().map(|number| self.ring[number % IDLE_LIMIT]);
         newest.take_while(move |piece| piece.to > from).map(move |piece| Idle { from: piece.from.max(from), ..piece })
     }
 
-    /// Takes out what is known within `from..to`, the oldest first.
+    /// Removes the idle time within `from..to`, oldest first.
     pub(super) fn take_within(&mut self, from: u64, to: u64) -> Vec<Idle> {
         let mut newer = Vec::new();
         while self.oldest != self.next
@@ -181,7 +183,7 @@ impl IdleLog {
                 self.put_back(piece);
                 continue;
             }
-            // What of it lies outside stays.
+            // The parts outside stay.
             taken.push(within);
             self.put_back(Idle { to: within.from, ..piece });
             self.put_back(Idle { from: within.to, ..piece });

@@ -1,6 +1,6 @@
-//! What the what-if simulation is told, and when: the one place where the attributor knows of it.
+//! Input of the simulation: the only place where the attributor refers to it.
 //!
-//! The accounts never depend on the simulation, so all calls go this way only.
+//! The accounts never depend on the simulation, so all calls go in this direction.
 
 use gpuwhy_trace::cost::prices::COLD_NANOS;
 use gpuwhy_trace::cost::{PriceSource, Prices};
@@ -15,27 +15,27 @@ use crate::whatif::{
     self, CallClass, Ceiling, Launched, LaunchedBy, MOST_BYTES, OperationClass, Simulation, SmallGrid, Transfer, WhatIf,
 };
 
-/// Tells the simulation what it needs of calls, operations and steps.
+/// Passes the required calls, operations and steps to the simulation.
 #[derive(Debug, Default)]
 pub(super) struct SimulationFeed {
-    /// Whoever asks it for what needs no device asks it directly.
+    /// Queries that need no device use it directly.
     pub(super) whatif: Simulation,
-    /// What tracing adds to what is told from here on.
+    /// Tracing overhead of the records from here on.
     prices: Prices,
     pub(super) source: PriceSource,
-    /// The stream of the newest operation, if that was a memset of a graph.
+    /// Stream of the newest operation, if that was a memset of a graph.
     memset: Option<(DeviceId, StreamId)>,
-    /// When the newest call of each thread returned, by the index of the thread.
+    /// Return time of the newest call, by thread index.
     returned: Vec<u64>,
 }
 
 impl SimulationFeed {
-    /// What tracing adds to what comes from here on, and where that is from.
+    /// Sets the tracing overhead of the records from here on, and its source.
     pub(super) fn set_prices(&mut self, prices: Prices, source: PriceSource) {
         (self.prices, self.source) = (prices, source);
     }
 
-    /// What steps of a device become with shorter kernels, by the steps that speak for it: see
+    /// Steps of a device with shorter kernels, for the steps that represent the device: see
     /// [`Simulation::with_shorter_kernels`].
     pub(super) fn with_shorter_kernels(
         &self,
@@ -45,11 +45,11 @@ impl SimulationFeed {
         self.whatif.with_shorter_kernels(account.id(), account.step_series(), remains)
     }
 
-    /// What the simulation says about a device, its ceilings additive where it is not believed.
+    /// Simulation result for a device; its best cases are additive if the simulation is not reliable.
     pub(super) fn what_if(&self, account: &DeviceAccount) -> Option<WhatIf> {
         let answer = self.whatif.what_if(account.id(), account.step_series(), account.steady_start().nanos())?;
         let leaves = account.steady_leaves();
-        // What is said of a step and what it could become must be of the same steps.
+        // The measured and the simulated steps must be the same ones.
         let answer = match account.typical_steps() {
             Some(_) => answer,
             None => answer.only_if_it_covers(leaves.iter().sum()),
@@ -57,8 +57,8 @@ impl SimulationFeed {
         Some(answer.or_additive(&leaves, account.steady_link_ns()))
     }
 
-    /// A call of the thread with this index was placed. `launches`: device work comes out of it; one that launches by
-    /// its class and does not (it failed, or a capture took it) costs its time and nothing else.
+    /// A call of the thread with this index was placed. `launches`: it launches device work. A call that
+    /// launches by its class but did not (it failed, or was captured) costs only its time.
     pub(super) fn call(&mut self, thread: usize, call: &ApiCall, class: ApiClass, launches: bool) {
         if self.whatif.skips(call.start.nanos()) {
             return;
@@ -109,7 +109,7 @@ impl SimulationFeed {
     /// An operation is on its way to its timeline.
     #[inline]
     pub(super) fn operation(&mut self, operation: &Operation) {
-        // Mostly a long run is not simulated: nothing is worked out then.
+        // Most of a long run is not simulated: skip the computation then.
         let begin = operation.launch.map_or(operation.start, |launch| launch.start.max(operation.start));
         if self.whatif.skips(begin) {
             return;
@@ -132,7 +132,7 @@ impl SimulationFeed {
         });
     }
 
-    /// What tracing adds to the gap before an operation that was queued, nanoseconds.
+    /// Tracing overhead in the gap before an operation that was queued, nanoseconds.
     fn before(&mut self, operation: &Operation, class: OperationClass) -> u16 {
         let Prices { kernel_gap, node_gap, memset_node_gap, copy_gap, .. } = self.prices;
         let stream = Some((operation.device, operation.stream));
@@ -147,7 +147,7 @@ impl SimulationFeed {
         u16::try_from(price).unwrap_or(u16::MAX)
     }
 
-    /// A timeline has advanced: takes the input waits, the begins of steps and where one broke off.
+    /// A timeline has advanced: takes the input waits, the starts of steps and where steps broke off.
     pub(super) fn take_findings(&mut self, account: &mut DeviceAccount, input_waits: &mut Vec<InputWait>) {
         for InputWait { thread, start, end } in input_waits.drain(..) {
             self.whatif.input_wait(simulated_thread(thread as usize), start, end);
@@ -161,15 +161,16 @@ impl SimulationFeed {
         }
     }
 
-    /// All timelines have advanced to `watermark`; each may have stopped short of it by the clock slack.
+    /// All timelines have advanced to `watermark`; each may have stopped up to the clock slack before it.
     pub(super) fn advance(&mut self, watermark: u64) {
         let simulated = if watermark == u64::MAX { watermark } else { watermark.saturating_sub(CLOCK_SLACK_NANOS) };
         self.whatif.advance(simulated);
     }
 }
 
-/// What tracing adds to a call of this class that waits for nothing, without the operations of a graph, nanoseconds.
-/// `launches`: device work comes out of it. `host_gap`: since its thread returned from the call before, nanoseconds.
+/// Tracing overhead of a call of this class that does not wait, without the nodes of a graph, nanoseconds.
+/// `launches`: it launches device work. `host_gap`: nanoseconds since its thread returned from the previous
+/// call.
 const fn price_of(prices: &Prices, class: ApiClass, launches: bool, host_gap: u64) -> u32 {
     match class {
         ApiClass::KernelLaunch if launches && host_gap >= COLD_NANOS => prices.kernel_launch_cold,
@@ -180,7 +181,7 @@ const fn price_of(prices: &Prices, class: ApiClass, launches: bool, host_gap: u6
     }
 }
 
-/// The simulation needs to tell threads apart, not to know them.
+/// The simulation must distinguish threads but needs no real ids.
 fn simulated_thread(index: usize) -> ThreadId {
     ThreadId(u32::try_from(index).unwrap_or(u32::MAX))
 }

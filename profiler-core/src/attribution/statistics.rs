@@ -1,30 +1,30 @@
 //! Counts and durations by kernel name, launch configuration, copy path and API function, in bounded memory.
 //!
-//! These describe what ran, whether or not anything else ran at the same time; they do not sum to the window. They
-//! are updated as records arrive, so they need no order and are complete even when the timeline is not.
+//! These describe each operation independently of concurrent ones; they do not sum to the window. They are
+//! updated as records arrive, so they need no order and are complete even when the timeline is not.
 //!
-//! What a launch configuration means on a device (occupancy, waves) is not worked out here: the device's description
-//! may come after its first kernels, and a tally of integers is the same in every order of delivery.
+//! The effect of a launch configuration on a device (occupancy, waves) is not computed here: the device's
+//! description may come after its first kernels, and integer counts are the same in every order of delivery.
 
 use gpuwhy_trace::record::{ApiFunctionId, CopyKind, LaunchConfigId, MemoryKind, NameId};
 use rustc_hash::FxHashMap;
 
 pub use super::quantile::Durations;
 
-/// Distinct kernel names kept for one device. Large programs have hundreds, just-in-time compilers thousands;
-/// beyond this, kernels share one row. At 1 KiB a row (durations that spread over 14 powers of two; 4 KiB for all 64)
-/// this bounds the table to 16 MiB.
+/// Distinct kernel names kept per device. Large programs have hundreds, just-in-time compilers thousands;
+/// beyond this, kernels share one row. At 1 KiB per row (durations that spread over 14 powers of two; 4 KiB
+/// for all 64) this bounds the table to 16 MiB.
 const KERNEL_LIMIT: usize = 16_384;
 
-/// Launch configurations tallied for one device, by id (32 bytes each, 2 MiB). Dynamic shapes make many; kernels
+/// Launch configurations counted per device, by id (32 bytes each, 2 MiB). Dynamic shapes make many; kernels
 /// whose configuration has a higher id are of unknown geometry.
 const CONFIG_LIMIT: usize = 65_536;
 
-/// API functions whose ids are indices; CUDA has some 1,500 in all.
+/// API functions with an id used as index; CUDA has some 1,500 in total.
 const FUNCTIONS: usize = 4_096;
 
-/// A kernel shorter than this is tiny: launching it costs the host 5 to 10 us, so a stream of them runs at the pace
-/// of the host, and start and end of the grid are a large part of it.
+/// A kernel shorter than this is tiny: launching one costs the host 5 to 10 us, so a stream of tiny kernels
+/// runs at the rate of the host, and the start and end of the grid are a large part of each.
 pub const TINY_NANOS: u64 = 10_000;
 
 /// Direction and memory of a copy.
@@ -38,14 +38,14 @@ pub struct CopyPath {
     pub destination: MemoryKind,
 }
 
-/// Kernels of one name.
+/// Statistics of the kernels of one name.
 #[derive(Clone, Debug, Default)]
 pub struct KernelStatistics {
-    /// Whether the name says that it communicates.
+    /// True if the name is that of a communication kernel.
     pub communication: bool,
     /// Durations.
     pub durations: Durations,
-    /// Of their time, nanoseconds: launched by CUDA graphs.
+    /// Part of their time in kernels launched by CUDA graphs, nanoseconds.
     pub graph_ns: u64,
 }
 
@@ -59,33 +59,33 @@ impl KernelStatistics {
     }
 }
 
-/// Kernels of one launch configuration.
+/// Counts of the kernels of one launch configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConfigTally {
-    /// Launches.
+    /// Number of launches.
     pub count: u64,
     /// Sum of their durations, nanoseconds.
     pub total_ns: u64,
-    /// The part of it in kernels shorter than [`TINY_NANOS`].
+    /// Part of it in kernels shorter than [`TINY_NANOS`].
     pub tiny_ns: u64,
 }
 
-/// Copies of one path.
+/// Statistics of the copies of one path.
 #[derive(Clone, Debug, Default)]
 pub struct CopyStatistics {
     /// Bytes moved.
     pub bytes: u64,
     /// Durations.
     pub durations: Durations,
-    /// By size: row `i` has copies of `2^i` bytes and more, less than twice that. At most 64 rows; empty copies are
-    /// in none.
+    /// By size: row `i` has copies of at least `2^i` bytes and less than twice that. At most 64 rows; empty
+    /// copies are in none.
     pub octaves: Vec<OctaveTally>,
 }
 
-/// Copies of similar size.
+/// Counts of copies of similar size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OctaveTally {
-    /// Copies.
+    /// Number of copies.
     pub count: u64,
     /// Bytes moved.
     pub bytes: u64,
@@ -93,7 +93,7 @@ pub struct OctaveTally {
     pub total_ns: u64,
 }
 
-/// Calls of one API function.
+/// Statistics of the calls of one API function.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ApiStatistics {
     /// Calls not made by another API call.
@@ -102,7 +102,7 @@ pub struct ApiStatistics {
     pub failed: u64,
     /// Time in them, nanoseconds.
     pub total_ns: u64,
-    /// The longest, nanoseconds.
+    /// Longest call, nanoseconds.
     pub max_ns: u64,
 }
 
@@ -116,20 +116,20 @@ impl ApiStatistics {
     }
 }
 
-/// What ran on one device.
+/// Statistics of one device.
 #[derive(Debug, Default)]
 pub struct DeviceStatistics {
     kernels: Vec<(NameId, KernelStatistics)>,
     places: FxHashMap<NameId, u32>,
     other_kernels: KernelStatistics,
     kernel_table_overflow: u64,
-    /// With the place in `kernels` of the newest kernel of each.
+    /// Each with the index in `kernels` of its newest kernel.
     configs: Vec<(ConfigTally, u32)>,
     copies: FxHashMap<CopyPath, CopyStatistics>,
 }
 
 impl DeviceStatistics {
-    /// Kernels by name; `None` is the row of those beyond the table.
+    /// Kernels by name; `None` is the shared row of kernels beyond the table.
     pub fn kernels(&self) -> impl Iterator<Item = (Option<NameId>, &KernelStatistics)> {
         let other = (self.other_kernels.durations.count() > 0).then_some((None, &self.other_kernels));
         self.kernels.iter().map(|(name, row)| (Some(*name), row)).chain(other)
@@ -146,7 +146,7 @@ impl DeviceStatistics {
         self.copies.iter().map(|(&path, row)| (path, row))
     }
 
-    /// Kernels (not names) in the shared row.
+    /// Number of kernels (not names) in the shared row.
     pub fn kernel_table_overflow(&self) -> u64 {
         self.kernel_table_overflow
     }
@@ -171,7 +171,7 @@ impl DeviceStatistics {
             }
             newest = *place;
         }
-        // Nearly always a configuration stands for the same name as before.
+        // A configuration nearly always has the same name as before.
         if let Some((known, row)) = self.kernels.get_mut(newest as usize)
             && *known == name
         {
@@ -202,7 +202,7 @@ impl DeviceStatistics {
         Some(place)
     }
 
-    /// Counts a copy. Paths are pairs of small enumerations, so the table bounds itself.
+    /// Counts a copy. Paths are pairs of small enumerations, so the table is bounded.
     pub(super) fn add_copy(&mut self, path: CopyPath, bytes: u64, nanos: u64) {
         let row = self.copies.entry(path).or_default();
         row.bytes = row.bytes.saturating_add(bytes);
@@ -221,9 +221,9 @@ impl DeviceStatistics {
 /// API calls by function.
 #[derive(Debug, Default)]
 pub(super) struct ApiTable {
-    /// Indexed by id, which counts the functions of a program.
+    /// Indexed by id; ids are assigned to the functions of a program in order.
     rows: Vec<ApiStatistics>,
-    /// Those with ids that no program comes to.
+    /// Functions with ids beyond those of any real program.
     beyond: FxHashMap<ApiFunctionId, ApiStatistics>,
 }
 
@@ -237,7 +237,7 @@ impl ApiTable {
         self.rows[index].add(nanos, succeeded);
     }
 
-    /// Adds a call of a function that has no row yet, or none in the table.
+    /// Adds a call of a function that has no row yet, or whose id is beyond the table.
     #[cold]
     fn add_first(&mut self, function: ApiFunctionId, nanos: u64, succeeded: bool) {
         let index = function.0 as usize;

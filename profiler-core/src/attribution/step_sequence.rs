@@ -1,30 +1,30 @@
-//! What the steps of a device launch, one after the other, and how long each place of that sequence takes.
+//! Sequence of operations that the steps of a device launch, with the duration at each position.
 //!
-//! One sequence is kept: that of the steps as they are now. A step that launches the same adds its durations to it;
-//! three in a row that launch something else replace it, so an evaluation in between changes nothing and a new phase
-//! does. Operations come in launch order, which is the same for equal steps whatever the streams do. Memory is bounded
-//! by [`PLACE_LIMIT`]; a longer step has no sequence.
+//! One sequence is kept: that of the current steps. A step that launches the same adds its durations to it;
+//! three in a row that launch something else replace it, so an evaluation in between changes nothing, but a
+//! new phase does. Operations come in launch order, which is the same for equal steps regardless of stream
+//! scheduling. Memory is bounded by [`PLACE_LIMIT`]; a longer step has no sequence.
 
 use super::host_cause::Subject;
 use super::leaf::Leaf;
 
-/// Places of a sequence (56 bytes each). The longest period that is found has fewer launches.
+/// Maximum length of a sequence (56 bytes each). The longest detectable period has fewer launches.
 pub const PLACE_LIMIT: usize = 65_536;
-/// Steps in a row that differ from the kept sequence before they replace it.
+/// Consecutive steps that must differ from the kept sequence to replace it.
 const CONSECUTIVE_DIFFERENT: u32 = 3;
 
-/// One operation of a step, over the steps that launched the same.
+/// One operation of a step, over all steps with the same launches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepOperation {
-    /// What it does.
+    /// Kind of operation.
     pub leaf: Leaf,
-    /// Which kernel it is.
+    /// Kernel, or the subject of another operation.
     pub subject: Subject,
     /// Sum of its durations, nanoseconds.
     pub total_ns: u64,
-    /// The shortest, nanoseconds.
+    /// Shortest duration, nanoseconds.
     pub min_ns: u64,
-    /// The longest, nanoseconds.
+    /// Longest duration, nanoseconds.
     pub max_ns: u64,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct StepSequence {
 }
 
 impl StepSequence {
-    /// A step begins with the next operation; the open one is complete.
+    /// A step starts with the next operation; the open one is complete.
     pub(super) fn begin(&mut self) {
         let Some(step) = self.open.replace(Vec::with_capacity(self.kept.len())) else { return };
         let same = step.len() == self.kept.len()
@@ -78,12 +78,12 @@ impl StepSequence {
         }
     }
 
-    /// The open step is not one after all.
+    /// Discards the open step, which turned out not to be one.
     pub(super) fn lose(&mut self) {
         self.open = None;
     }
 
-    /// The next operation in launch order.
+    /// Adds the next operation in launch order.
     pub(super) fn push(&mut self, leaf: Leaf, subject: Subject, nanos: u64) {
         let Some(open) = &mut self.open else { return };
         if open.len() < PLACE_LIMIT {
@@ -93,7 +93,7 @@ impl StepSequence {
         }
     }
 
-    /// The places of a step, and how many steps launched just these. Empty without steps.
+    /// Operations of a step, and the number of steps with exactly these launches. Empty without steps.
     pub(super) fn places(&self) -> (&[StepOperation], u64) {
         (&self.kept, self.steps)
     }

@@ -1,12 +1,13 @@
-//! What a stream waited for, where the program says so with events.
+//! Dependencies between streams, where the program expresses them with events.
 //!
-//! An event record and a wait for it carry the same id when the tracing library reports it (CUDA 12.8 and later, with
-//! synchronization records on). The producer is the last operation launched on the recording stream before the event
-//! was; "before" is by correlation id, which grows with each call. A wait explains a gap only if its producer ended in
-//! it, or just before: else the stream went on for another reason.
+//! An event record and a wait for it carry the same id if the tracing library reports it (CUDA 12.8 and
+//! later, with synchronization records on). The producer is the last operation that was launched on the
+//! recording stream before the event was recorded; "before" is by correlation id, which grows with each call.
+//! A wait explains a gap only if its producer ended in the gap or just before; otherwise the stream continued
+//! for another reason.
 //!
-//! Nothing is kept until the first such record comes. Waits for host functions leave no record, and events without
-//! that id (their handles are reused) are not resolved.
+//! No state is kept until the first such record arrives. Waits for host functions leave no record, and events
+//! without that id (their handles are reused) are not resolved.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,13 +18,13 @@ use crate::attribution::host_cause::Producer;
 use crate::attribution::leaf::Work;
 use crate::attribution::operation::Operation;
 
-/// Event records and waits that are remembered, the newest.
+/// Number of event records and waits that are remembered (the newest).
 const REMEMBERED: usize = 65_536;
-/// Operations of a stream that are remembered, the newest by launch.
+/// Operations remembered per stream, the newest by launch.
 const OPERATIONS: usize = 1_024;
-/// Streams whose operations are remembered.
+/// Number of streams with remembered operations.
 const STREAMS: usize = 256;
-/// A stream goes on this much after the operation that it waited for: as in the simulation.
+/// Delay between the end of an operation and the start of a stream that waited for it; as in the simulation.
 const EVENT_NANOS: u64 = 15_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -33,13 +34,13 @@ struct Ran {
     end: u64,
 }
 
-/// Events, waits for them, and operations that may be behind them.
+/// Events, waits for them, and the operations that they may depend on.
 #[derive(Debug, Default)]
 pub(crate) struct Dependencies {
     /// Stream and call of an event record, by its id.
     events: FxHashMap<u64, (StreamId, u32)>,
     event_order: VecDeque<u64>,
-    /// Ids of the events that a stream was told to wait for, by the call.
+    /// Ids of the events that a stream waits for, by the call.
     waits: FxHashMap<StreamId, BTreeMap<u32, u64>>,
     wait_order: VecDeque<(StreamId, u32)>,
     ran: FxHashMap<StreamId, BTreeMap<u32, Ran>>,
@@ -61,7 +62,7 @@ impl Dependencies {
         }
     }
 
-    /// A stream was told to wait; other synchronizations make no stream wait.
+    /// Records that a stream waits for an event; other synchronizations make no stream wait.
     pub(crate) fn waited(&mut self, sync: &Sync) {
         if sync.kind != SyncKind::StreamWaitEvent || sync.event_sync_id == 0 {
             return;
@@ -79,7 +80,7 @@ impl Dependencies {
         }
     }
 
-    /// An operation is known with its launch.
+    /// Records an operation with a known launch.
     pub(crate) fn ran(&mut self, device: DeviceId, stream: StreamId, correlation: u32, work: Work, end: u64) {
         if self.events.is_empty() && self.waits.is_empty() {
             return;
@@ -88,7 +89,7 @@ impl Dependencies {
             return;
         }
         let of_stream = self.ran.entry(stream).or_default();
-        // The nodes of a graph have one call; the last to end is the one that is waited for.
+        // All nodes of a graph share one call; the wait is for the last one to end.
         let ran = of_stream.entry(correlation).or_insert(Ran { device, work, end });
         if end > ran.end {
             *ran = Ran { device, work, end };
@@ -98,8 +99,8 @@ impl Dependencies {
         }
     }
 
-    /// What the operation waited for that ends a gap from `from` on, when an event says so: of several, the one that
-    /// ended last.
+    /// Producer for which the operation that ends a gap from `from` waited, if an event names one; of
+    /// several, the one that ended last.
     #[inline]
     pub(crate) fn producer(&self, next: &Operation, from: u64) -> Option<Producer> {
         if self.waits.is_empty() { None } else { self.newest_producer(next, from) }

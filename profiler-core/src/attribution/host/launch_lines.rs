@@ -1,13 +1,13 @@
-//! Which line launched a kernel, from samples of the launching threads that fell into its launches.
+//! Source lines of kernel launches, from samples of the launching threads that fell into their launches.
 //!
-//! A sample tells the line of a launch when it lies within the launching call of its thread, or in the host gap
-//! directly before that call when the gap is at most [`DISPATCH_NANOS`] long: there the framework prepares the launch.
-//! The launch is then marked, and the operation that joins it brings the kernel's name, or the graph. What is kept are
-//! tallies by work and place: how often launches of this kernel were seen at this line. A launch that no sample fell
-//! into keeps nothing.
+//! A sample shows the line of a launch if it lies within the launching call of its thread, or in the host gap
+//! directly before that call and the gap is at most [`DISPATCH_NANOS`] long: there the framework prepares the
+//! launch. The launch is then marked, and the operation that joins it supplies the kernel's name, or the
+//! graph. The result is a set of counts by work and place: how many samples saw a launch of this kernel at
+//! this line. A launch without samples uses no memory.
 //!
-//! Samples and calls of the time before a flush mark come in any order. By the flush that places a call, all samples up
-//! to its end have come.
+//! Samples and calls from before a flush mark come in any order. By the flush that places a call, all samples
+//! up to its end have arrived.
 
 use std::collections::VecDeque;
 
@@ -22,19 +22,19 @@ use crate::attribution::host_cause::Subject;
 use crate::attribution::operation::Operation;
 use crate::thresholds::DISPATCH_NANOS;
 
-/// Samples of all threads together that wait for the call they fall into (16 bytes each), in equal parts, but at least
-/// [`FEWEST_SAMPLES`] of each.
+/// Total samples of all threads that wait for their call (16 bytes each), split equally, but at least
+/// [`FEWEST_SAMPLES`] per thread.
 const SAMPLES_TOGETHER: usize = 1 << 16;
 const FEWEST_SAMPLES: usize = 64;
-/// Sampled launches that wait for their operation, and samples that one of them may have.
+/// Sampled launches that wait for their operation, and the maximum number of samples per launch.
 const AWAITED_LIMIT: usize = 16_384;
 const SAMPLES_OF_LAUNCH: usize = 64;
-/// Rows of work and place, 24 bytes each with their index.
+/// Rows by work and place, 24 bytes each with their index.
 const TALLY_LIMIT: usize = 65_536;
 /// Graphs whose kernels are summed.
 const GRAPH_LIMIT: usize = 4_096;
 
-/// What a launch launched.
+/// Work started by a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LaunchedWork {
     /// A kernel of this name.
@@ -43,41 +43,41 @@ pub enum LaunchedWork {
     Graph(u32),
 }
 
-/// Where the samples of launching threads went.
+/// Counts of launching threads' samples by where they fell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaunchSampleCounts {
-    /// Samples that fell into the launch of a kernel or a graph, or into the host gap directly before it.
+    /// Samples in the launch of a kernel or a graph, or in the host gap directly before it.
     pub in_launches: u64,
     /// Samples in launches of copies and memsets.
     pub in_copies: u64,
     /// Samples between launches, or in other calls.
     pub elsewhere: u64,
-    /// Of those in launches: without a row, since a table is full.
+    /// Samples in launches that got no row because a table is full.
     pub overflow: u64,
-    /// Of those in launches: the launch left no record, or none yet.
+    /// Samples in launches that left no record, or none yet.
     pub without_record: u64,
 }
 
 /// Kernels that one graph ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GraphKernels {
-    /// Kernels.
+    /// Number of kernels.
     pub count: u64,
     /// Sum of their durations, nanoseconds.
     pub total_ns: u64,
 }
 
-/// Samples of one thread that wait for the call they fall into, in order.
+/// Samples of one thread that wait for their call, in time order.
 #[derive(Debug, Default)]
 pub(crate) struct LaunchSamples {
     waiting: VecDeque<(u64, StackId)>,
-    /// Dropped, since no call came for long.
+    /// Samples dropped because no call arrived for too long.
     dropped: u64,
 }
 
 impl LaunchSamples {
     pub(crate) fn push(&mut self, at: u64, stack: StackId) {
-        // Almost every sample is the newest one.
+        // A sample is almost always the newest one.
         let index = match self.waiting.back() {
             Some(&(last, _)) if last > at => self.waiting.partition_point(|&(known, _)| known <= at),
             _ => self.waiting.len(),
@@ -85,18 +85,18 @@ impl LaunchSamples {
         self.waiting.insert(index, (at, stack));
     }
 
-    /// Whether a sample waits that was taken up to `end`.
+    /// True if a sample taken up to `end` is waiting.
     #[inline]
     pub(crate) fn any_until(&self, end: u64) -> bool {
         self.waiting.front().is_some_and(|&(at, _)| at <= end)
     }
 
-    /// Takes the oldest sample that was taken up to `end`.
+    /// Removes the oldest sample if it was taken up to `end`.
     fn take_until(&mut self, end: u64) -> Option<(u64, StackId)> {
         if self.any_until(end) { self.waiting.pop_front() } else { None }
     }
 
-    /// Keeps no more than this thread's part, there being `threads`.
+    /// Limits the samples to this thread's share among `threads`.
     pub(crate) fn limit(&mut self, threads: usize) {
         let limit = (SAMPLES_TOGETHER / threads.max(1)).max(FEWEST_SAMPLES);
         if self.waiting.len() > limit {
@@ -113,21 +113,21 @@ impl LaunchSamples {
 pub(crate) struct SampledCall {
     /// Index of the thread.
     pub(crate) thread: u32,
-    /// End of the call before it on that thread; 0 for the first.
+    /// End of the previous call on that thread; 0 for the first.
     pub(crate) before: u64,
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// What it launches; `None` when it launches nothing.
+    /// Kind of launch; `None` if the call launches no work.
     pub(crate) launches: Option<ApiClass>,
 }
 
-/// Tallies of sampled launches. See the [module](self).
+/// Counts of sampled launches. See the [module](self).
 #[derive(Debug, Default)]
 pub(crate) struct LaunchLines {
     places: Places,
-    /// Places of the samples in a launch, by its thread and begin, until its operation comes.
+    /// Places of the samples in a launch, by its thread and start, until its operation arrives.
     awaited: FxHashMap<(u32, u64), Vec<PlaceId>>,
-    /// The same launches in the order of placing; some have been joined meanwhile.
+    /// The same launches in order of placement; some have been joined since.
     order: VecDeque<(u32, u64)>,
     tallies: FxHashMap<(LaunchedWork, PlaceId), u64>,
     graphs: FxHashMap<u32, GraphKernels>,
@@ -135,7 +135,8 @@ pub(crate) struct LaunchLines {
 }
 
 impl LaunchLines {
-    /// Gives the samples up to the end of a call to it, or to none. Answers whether the launch is to be joined.
+    /// Assigns the samples up to the end of a call to that call, or to none. Returns true if the launch is to
+    /// be joined.
     #[cold]
     #[inline(never)]
     pub(crate) fn placed(&mut self, call: SampledCall, samples: &mut LaunchSamples, dictionary: &Dictionary) -> bool {
@@ -164,8 +165,8 @@ impl LaunchLines {
         if samples.is_empty() {
             self.order.push_back(launch);
         } else if samples.len() >= SAMPLES_OF_LAUNCH {
-            // All samples of one call in which the thread is held up: the line is known, and one launch is not to
-            // outweigh all others.
+            // All samples come from one call that holds up the thread. The line is known, and one launch must
+            // not outweigh all others.
             self.counts.overflow += 1;
             return true;
         }
@@ -186,10 +187,10 @@ impl LaunchLines {
         let work = match (launch.class, operation.subject) {
             (ApiClass::GraphLaunch, _) => LaunchedWork::Graph(operation.graph_id),
             (_, Subject::Kernel(name)) => LaunchedWork::Kernel(name),
-            // A launch of a kernel that left another record: nothing that could be told.
+            // A kernel launch that left another kind of record identifies no kernel.
             _ => return,
         };
-        // Nodes of a graph behind its first find nothing any more.
+        // The first node of a graph takes the samples; later nodes find none.
         let Some(samples) = self.awaited.remove(&(launch.thread, launch.start)) else { return };
         for place in samples {
             let full = self.tallies.len() >= TALLY_LIMIT;
@@ -215,19 +216,19 @@ impl LaunchLines {
         }
     }
 
-    /// How often launches of a kernel or graph were seen at a place.
+    /// Number of samples in launches of each kernel or graph, by place.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (LaunchedWork, &LaunchPlace, u64)> {
         let row =
             |(&(work, place), &count): (&(LaunchedWork, PlaceId), &u64)| Some((work, self.places.place(place)?, count));
         self.tallies.iter().filter_map(row)
     }
 
-    /// The kernels of each graph, by CUPTI's id of the graph.
+    /// Kernels of each graph, by CUPTI's graph id.
     pub(crate) fn graphs(&self) -> impl Iterator<Item = (u32, GraphKernels)> {
         self.graphs.iter().map(|(&graph, &kernels)| (graph, kernels))
     }
 
-    /// Where the samples went, with those of `threads` that belong to no call yet.
+    /// Sample counts, including those of `threads` that belong to no call yet.
     pub(crate) fn counts<'a>(&self, threads: impl Iterator<Item = &'a LaunchSamples>) -> LaunchSampleCounts {
         let awaited: usize = self.awaited.values().map(Vec::len).sum();
         let rest: u64 = threads.map(|samples| samples.dropped + samples.waiting.len() as u64).sum();
@@ -239,41 +240,43 @@ impl LaunchLines {
     }
 }
 
-/// Distinct places (56 bytes each, twice with their index); samples at further ones are counted.
+/// Maximum distinct places (56 bytes each, twice that with their index); samples at further ones are only
+/// counted.
 const PLACE_LIMIT: usize = 16_384;
-/// Stacks whose place is remembered (12 bytes each); further ones are looked through each time.
+/// Stacks with a cached place (12 bytes each); further ones are searched each time.
 const STACK_LIMIT: usize = 65_536;
-/// Frames of a stack that are looked at, from the innermost.
+/// Maximum frames examined per stack, starting at the innermost.
 const DEPTH_LIMIT: usize = 256;
 
 /// Index of a [`LaunchPlace`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PlaceId(u32);
 
-/// Where a launch was made.
+/// Code location of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LaunchPlace {
-    /// Function of the innermost frame that is the program's own; without any, that of the innermost one.
+    /// Function of the innermost frame in the program's own code, or of the innermost frame if there is none.
     pub function: NameId,
     /// Its file.
     pub file: NameId,
-    /// Its line, from 1; 0 when unknown, as for native frames.
+    /// Its line, starting at 1; 0 if unknown, as for native frames.
     pub line: u32,
-    /// Function and file of the innermost frame of the interpreter, when that is another one.
+    /// Function and file of the innermost frame of the interpreter, if it is a different one.
     pub within: Option<(NameId, NameId)>,
     /// Function of the innermost frame that is the `forward` of a class: `Linear.forward`.
     pub module: Option<NameId>,
     /// Symbol of the innermost native frame that is one of PyTorch's operators.
     pub operator: Option<NameId>,
-    /// Loaded file of the innermost native frame that belongs neither to CUDA's runtime and driver nor to the system.
+    /// Loaded file of the innermost native frame that belongs neither to CUDA's runtime and driver nor to the
+    /// system.
     pub binary: Option<NameId>,
 }
 
-/// Places by stack: the line, the module and the operator that a launch belongs to, and the library that made the call.
-/// Found once for each stack.
+/// Places by stack: line, module and operator of a launch, and the library that made the call. Found once per
+/// stack.
 ///
-/// Stacks may hold frames of an interpreter, native frames, or both, the native ones innermost. A native frame has the
-/// symbol as its function, the name of the loaded file as its file, and no line.
+/// Stacks may hold frames of an interpreter, native frames, or both, with the native ones innermost. A native
+/// frame has the symbol as its function, the name of the loaded file as its file, and no line.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     stacks: FxHashMap<StackId, PlaceId>,
@@ -282,7 +285,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// The place that `stack` tells; `None` when the stack is unknown or the table is full.
+    /// Place of `stack`; `None` if the stack is unknown or the table is full.
     pub(crate) fn get(&mut self, stack: StackId, dictionary: &Dictionary) -> Option<PlaceId> {
         if let Some(&place) = self.stacks.get(&stack) {
             return Some(place);
@@ -313,7 +316,7 @@ impl Places {
     }
 }
 
-/// What the frames say, innermost first.
+/// Derives the place from the frames, innermost first.
 fn place_of(frames: &[Frame], dictionary: &Dictionary) -> Option<LaunchPlace> {
     let file = |frame: &Frame| dictionary.name(frame.file);
     let function = |frame: &Frame| dictionary.name(frame.function);
@@ -323,7 +326,8 @@ fn place_of(frames: &[Frame], dictionary: &Dictionary) -> Option<LaunchPlace> {
     let operator = native.iter().find(|frame| is_operator(function(frame)));
     let line = match python.first() {
         Some(innermost) => python.iter().find(|frame| !is_library(file(frame))).unwrap_or(innermost),
-        // A thread without an interpreter: the program's own code, else the operator, else what called CUDA.
+        // A thread without an interpreter: the program's own code, else the operator, else the caller of
+        // CUDA.
         None => {
             let of_program = native.iter().find(|frame| !is_shared_library(file(frame)) && !file(frame).is_empty());
             of_program.or(operator).or(own).or(native.first())?
@@ -342,18 +346,18 @@ fn place_of(frames: &[Frame], dictionary: &Dictionary) -> Option<LaunchPlace> {
     })
 }
 
-/// Whether a frame is native: those of an interpreter have a line, or a file that is source.
+/// True if a frame is native: interpreter frames have a line, or a file that is source.
 fn is_native(file: &str, line: u32) -> bool {
     line == 0 && (file.is_empty() || stacks::is_native(file))
 }
 
 fn is_shared_library(file: &str) -> bool {
-    // Behind the name of a file without symbols stands its build id.
+    // For a file without symbols, its name is followed by its build id.
     let name = file.split(' ').next().unwrap_or(file);
     name.ends_with(".so") || name.contains(".so.")
 }
 
-/// Files that every launch goes through, and those of the system.
+/// System files, and files that every launch passes through.
 const RUNTIME: [&str; 12] = [
     "libcuda.",
     "libcudart",
@@ -369,14 +373,14 @@ const RUNTIME: [&str; 12] = [
     "[",
 ];
 
-/// Whether a loaded file belongs to CUDA's runtime and driver, to the profiler or to the system.
+/// True if a loaded file belongs to CUDA's runtime or driver, to the profiler or to the system.
 fn is_runtime(file: &str) -> bool {
     let name = file.rsplit('/').next().unwrap_or(file);
     name.is_empty() || RUNTIME.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Whether a symbol is an operator of PyTorch: `at::_ops::addmm::call`, mangled or not. Source: PyTorch generates these
-/// with `torchgen/gen.py` (`Operators.h`), one for each operator.
+/// True if a symbol is a PyTorch operator: `at::_ops::addmm::call`, mangled or not. Source: PyTorch generates
+/// one for each operator with `torchgen/gen.py` (`Operators.h`).
 fn is_operator(symbol: &str) -> bool {
     symbol.contains("at::_ops::") || symbol.starts_with("_ZN2at4_ops")
 }

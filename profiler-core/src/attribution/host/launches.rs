@@ -1,14 +1,15 @@
-//! Which call launched which device operation, and from when on the timeline can be final.
+//! Joins device operations to the calls that launched them, and determines up to when the timeline can be
+//! final.
 //!
-//! An undelivered operation cannot begin before the call that launches it. So nothing before the oldest launch that
-//! still waits for its record can change any more: that time, less the clock slack, is the watermark. Most launches
-//! resolve exactly (one kernel, one record). Three kinds do not: a copy or memset of nothing leaves no record, a
-//! graph leaves an unknown number, and a record can be lost. Each has a rule below that lets the watermark go on,
-//! and what arrives afterwards is counted as late by the timeline.
+//! An undelivered operation cannot start before the call that launches it. So nothing can change before the
+//! oldest launch that still waits for its record: that time, less the clock slack, is the watermark. Most
+//! launches resolve exactly (one kernel, one record). Three kinds do not: a zero-byte copy or memset leaves
+//! no record, a graph leaves an unknown number of them, and a record can be lost. Each has a rule below that
+//! lets the watermark advance; records that arrive afterwards are counted as late by the timeline.
 //!
-//! A launch lies in the queue of its thread as long as something waits for it, and the map by correlation id holds
-//! places there: small ones, since all launches of a flush go through it. Few are looked for after they have left the
-//! queue, and those lie apart.
+//! A launch stays in its thread's queue as long as a record is outstanding. The map by correlation id holds
+//! only queue positions: small ones, since all launches of a flush go through it. Few launches are needed
+//! after they leave the queue, and those are stored separately.
 
 use std::collections::VecDeque;
 
@@ -19,29 +20,30 @@ use crate::attribution::api::ApiClass;
 use crate::collections::correlation_map::Correlated;
 use crate::collections::queue::Queue;
 
-/// A launch without record is given up when it is older than this and [`GIVE_UP_FLUSHES`] have passed: longer than
-/// almost every kernel and every delivery delay, and short enough for a live display. A longer kernel is late.
+/// A launch without record is abandoned once it is older than this and [`GIVE_UP_FLUSHES`] have passed:
+/// longer than almost every kernel and every delivery delay, and short enough for a live display. A longer
+/// kernel is late.
 const GIVE_UP_NANOS: u64 = 2_000_000_000;
 const GIVE_UP_FLUSHES: u64 = 3;
-/// A blocking copy had ended when its call returned (small pageable ones: shortly afterwards), so its record comes
-/// with the first or second flush or never.
+/// A blocking copy has ended when its call returns (small pageable ones: shortly afterwards), so its record
+/// comes with the first or second flush, or never.
 const BLOCKING_GIVE_UP_NANOS: u64 = 100_000_000;
-/// A graph is taken to be complete when nothing of it came for this long and in this many flushes.
+/// A graph is considered complete when no record has arrived for this long and in this many flushes.
 const GRAPH_QUIET_NANOS: u64 = 200_000_000;
 const GRAPH_QUIET_FLUSHES: u64 = 2;
-/// Launches that are remembered though nothing waits for them, so that a late record still finds its call.
+/// Resolved launches that are remembered, so that a late record still finds its call.
 const REMEMBERED: usize = 65_536;
-/// Launches that may wait (32 bytes each): a second of the densest programs measured. When there are more, each thread
-/// keeps an equal part.
+/// Launches that may wait (32 bytes each): one second of the densest programs measured. Beyond that, each
+/// thread keeps an equal share.
 const WAITING_LIMIT: usize = 1 << 20;
-/// Launches that memory is kept for, of each thread.
+/// Launches per thread for which memory stays allocated.
 const FEWEST_WAITING: usize = 1_024;
 /// Lost launches that gaps are checked against.
 const LOST_LIMIT: usize = 1_024;
 /// Streams whose newest graph is remembered.
 const GRAPH_STREAM_LIMIT: usize = 4_096;
 
-/// A launching call: the outermost one.
+/// The outermost call of a launch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Launch {
     pub(crate) start: u64,
@@ -49,7 +51,7 @@ pub(crate) struct Launch {
     /// Index of the calling thread.
     pub(crate) thread: u32,
     pub(crate) class: ApiClass,
-    /// Host samples fell into it; see [`launch_lines`](super::launch_lines).
+    /// True if host samples fell into it; see [`launch_lines`](super::launch_lines).
     pub(crate) sampled: bool,
 }
 
@@ -60,7 +62,8 @@ pub(crate) struct LostLaunch {
     pub(crate) end: u64,
 }
 
-/// Where a launch waits: the lower half of its sequence number says it all, as fewer than that many wait.
+/// Queue position of a waiting launch. The lower half of its sequence number is enough, as fewer launches
+/// wait than it can count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct QueueSlot {
     thread: u32,
@@ -73,13 +76,13 @@ impl QueueSlot {
     }
 }
 
-/// A launch that has left its queue, or that a call inside it leads to by an id of its own.
+/// A launch that has left its queue, or that a call inside it refers to by a separate id.
 #[derive(Clone, Copy, Debug)]
 struct DequeuedLaunch {
     launch: Launch,
-    /// Place in the thread's queue, in which it may be no more.
+    /// Sequence number in the thread's queue, which may have dropped it.
     sequence: u64,
-    /// Counted as a launch without activity.
+    /// True if counted as a launch without activity.
     lost: bool,
 }
 
@@ -90,11 +93,11 @@ struct QueuedCall {
     correlation: u32,
     class: ApiClass,
     resolved: bool,
-    /// Number of the newest flush that concerned it: its own, or that of a graph's newest record. Its lower half, as
-    /// nothing waits for so many flushes.
+    /// Lower half of the number of the newest flush that concerned it: its own, or that of a graph's newest
+    /// record. No launch waits long enough for this to wrap.
     flush: u32,
     has_record: bool,
-    /// It is to be found when it has left the queue, too.
+    /// True if it must stay available after it leaves the queue.
     remembered: bool,
     sampled: bool,
 }
@@ -121,14 +124,14 @@ impl LaunchQueue {
         self.base + u64::from(place.sequence.wrapping_sub(self.base as u32))
     }
 
-    /// Gives memory back that is far more than for `count` launches, unless more wait.
+    /// Releases memory far beyond that for `count` launches, unless more wait.
     fn keep_room_for(&mut self, count: usize) {
         if self.waiting.capacity() / 4 > count.max(self.waiting.len()) {
             self.waiting.shrink_to(count);
         }
     }
 
-    /// Drops what nothing waits for in front of what still waits, up to what is to be remembered.
+    /// Drops resolved launches from the front of the queue, up to one that waits or is to be remembered.
     fn drop_resolved(&mut self) {
         let done = |waiting: &&QueuedCall| waiting.resolved && !waiting.remembered;
         let count = self.waiting.iter().take_while(done).count();
@@ -137,25 +140,26 @@ impl LaunchQueue {
     }
 }
 
-/// Launches by correlation id, and the queue of those that wait, by thread.
+/// Launches by correlation id, and the queues of waiting ones by thread.
 #[derive(Debug, Default)]
 pub(crate) struct Launches {
     places: Correlated<QueueSlot>,
     queues: Vec<LaunchQueue>,
-    /// By correlation id, which is in no place then.
+    /// By correlation id, which then has no queue position.
     kept: FxHashMap<u32, DequeuedLaunch>,
-    /// Those that are kept, or will be: id, thread and sequence, the oldest first.
+    /// Launches that are or will be in `kept`: id, thread and sequence, oldest first.
     remembered: VecDeque<(u32, u32, u64)>,
     newest_graph: FxHashMap<(DeviceId, StreamId), (u32, u64)>,
     lost: VecDeque<LostLaunch>,
     flush: u64,
-    /// The newest node of a graph that was joined during this flush: the ones behind it need no more than its launch.
+    /// The newest graph node joined during this flush: later nodes need only its launch.
     newest_node: Option<(CorrelationId, DeviceId, StreamId, Launch)>,
     pub(crate) without_activity: u64,
 }
 
 impl Launches {
-    /// A successful launching call. `captured`: into a graph, so that nothing need follow. Returns its sequence.
+    /// Adds a successful launching call. `captured` means into a graph, so no record has to follow. Returns
+    /// its sequence number.
     #[inline]
     pub(crate) fn insert(&mut self, correlation: CorrelationId, launch: Launch, captured: bool) -> u64 {
         self.newest_node = None;
@@ -186,7 +190,7 @@ impl Launches {
         sequence
     }
 
-    /// The id wrapped round: whatever it stood for four billion calls ago is over.
+    /// The id wrapped around: the call that used it four billion calls ago is over.
     #[cold]
     fn replaced(&mut self, correlation: u32, before: Option<QueueSlot>) {
         if let Some(before) = before {
@@ -198,7 +202,7 @@ impl Launches {
         }
     }
 
-    /// A launching call inside the launch `sequence`: its own id, should it have one, leads to the same launch.
+    /// A launching call inside the launch `sequence`: its own id, if any, maps to the same launch.
     pub(crate) fn alias(&mut self, correlation: CorrelationId, launch: Launch, sequence: u64) {
         if self.places.get(correlation.0).is_none() && !self.kept.contains_key(&correlation.0) {
             self.kept.insert(correlation.0, DequeuedLaunch { launch, sequence, lost: false });
@@ -206,10 +210,11 @@ impl Launches {
         }
     }
 
-    /// The launch behind an operation on `stream`. Each kernel launch is found once; graphs any number of times.
+    /// Finds the launch of an operation on `stream`. A kernel launch is found once; a graph launch any number
+    /// of times.
     #[inline]
     pub(crate) fn join(&mut self, correlation: CorrelationId, device: DeviceId, stream: StreamId) -> Option<Launch> {
-        // Of the nodes of a graph, those behind the first need no more.
+        // Fast path for all nodes of a graph after the first.
         if let Some((newest, on, of, launch)) = self.newest_node
             && (newest, on, of) == (correlation, device, stream)
         {
@@ -292,7 +297,7 @@ impl Launches {
         }
     }
 
-    /// Lets a launch be found that nothing waits for, until enough newer ones are remembered.
+    /// Keeps a resolved launch available until enough newer ones are remembered.
     fn remember(&mut self, correlation: u32, thread: u32, sequence: u64) {
         if let Some(waiting) = self.queues[thread as usize].get_mut(sequence) {
             waiting.remembered = true;
@@ -311,7 +316,7 @@ impl Launches {
         }
     }
 
-    /// After the records of a flush at `at` were joined: the begin of the oldest launch that still waits.
+    /// After the records of a flush at `at` were joined: start of the oldest waiting launch.
     pub(crate) fn oldest_waiting(&mut self, at: u64) -> Option<u64> {
         self.flush += 1;
         self.newest_node = None;
@@ -334,12 +339,12 @@ impl Launches {
         oldest
     }
 
-    /// Whether no launch of `thread` waits.
+    /// True if no launch of `thread` waits.
     pub(crate) fn is_idle(&self, thread: usize) -> bool {
         self.queues.get(thread).is_none_or(|queue| queue.waiting.is_empty())
     }
 
-    /// No more records will come: whatever still waits is lost.
+    /// No more records will come: all waiting launches are lost.
     pub(crate) fn give_up_all(&mut self) {
         for thread in 0..self.queues.len() {
             while !self.queues[thread].waiting.is_empty() {
@@ -373,7 +378,7 @@ impl Launches {
         }
     }
 
-    /// The end of the first lost launch by `thread` that returned within `from..to`.
+    /// End of the first lost launch by `thread` that returned within `from..to`.
     pub(crate) fn lost_within(&self, thread: u32, from: u64, to: u64) -> Option<u64> {
         if self.lost.is_empty() {
             return None;

@@ -1,8 +1,8 @@
-//! Memory that the program holds, and who took it to its peak.
+//! Memory that the program holds, and the call that took it to its peak.
 //!
-//! Events come in any order within a flush and are put in order here. They name no thread: the call with the same
-//! correlation does, and it is known by the flush that passes its end. So a new peak stays open until its call has
-//! come.
+//! Events come in any order within a flush and are sorted here. They carry no thread; the call with the same
+//! correlation id does, and it is known by the flush that passes its end. So a new peak stays open until its
+//! call has arrived.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use gpuwhy_trace::record::{ApiCall, ApiFunctionId, MemoryEvent, NameId, ThreadId
 
 use crate::allocations::{Holding, Holdings, MemoryOwner};
 
-/// Events that wait for a flush (112 bytes each); beyond that the older half is taken in as it is.
+/// Maximum events that wait for a flush (112 bytes each); beyond that the older half is processed as it is.
 const PENDING_LIMIT: usize = 1 << 16;
 
-/// Who took memory to its peak, as far as it is known.
+/// Caller that took memory to its peak, as far as known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeakCaller {
     /// The thread.
@@ -22,15 +22,15 @@ pub struct PeakCaller {
     pub function: ApiFunctionId,
     /// The innermost range that was open on that thread.
     pub range: Option<NameId>,
-    /// The moment of the call, nanoseconds.
+    /// Time of the call, nanoseconds.
     start: u64,
     /// Index of the thread.
     index: u32,
-    /// The range has been looked for.
+    /// True once the range has been looked up.
     placed: bool,
 }
 
-/// What is held, and by whom.
+/// Memory in use, with its peak callers.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     pending: Vec<MemoryEvent>,
@@ -48,12 +48,12 @@ impl Memory {
         }
     }
 
-    /// Takes in the events up to `horizon`. To be called before the calls up to there are placed.
+    /// Processes the events up to `horizon`. To be called before the calls up to there are placed.
     pub(crate) fn advance(&mut self, horizon: u64) {
         if self.pending.is_empty() {
             return;
         }
-        // Stable: a release and an allocation of the same moment stay as they came.
+        // Stable: a release and an allocation at the same time keep their order of arrival.
         self.pending.sort_by_key(|event| event.at);
         let count = self.pending.partition_point(|event| event.at.nanos() <= horizon);
         for event in self.pending.drain(..count) {
@@ -81,7 +81,7 @@ impl Memory {
         }
     }
 
-    /// Asks for the ranges of new callers; `range_of` knows which was open on a thread at a time.
+    /// Finds the ranges of new callers; `range_of` returns the one that was open on a thread at a time.
     pub(crate) fn place(&mut self, range_of: impl Fn(u32, u64) -> Option<NameId>) {
         for caller in self.callers.values_mut().flatten().filter(|caller| !caller.placed) {
             caller.range = range_of(caller.index, caller.start);
@@ -93,7 +93,7 @@ impl Memory {
         &self.holdings
     }
 
-    /// Each place, with who took it to its peak.
+    /// Each owner, with the caller that took it to its peak.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (MemoryOwner, &Holding, Option<PeakCaller>)> {
         self.holdings.rows().map(|(place, holding)| (place, holding, self.callers.get(&place).copied().flatten()))
     }

@@ -1,13 +1,14 @@
-//! What the host did: its threads with their calls and samples, what those launched, and the memory that they took.
+//! Host activity: threads with their calls and samples, the work they launched, and the memory they
+//! allocated.
 //!
-//! Calls come in any order within a flush. They are put in order by thread, told apart from those made inside others,
-//! and known to the rest of the engine as launches, as time in a function, and as what ends a host gap of their thread.
-//! A call is placed by the first flush that passes its end: until then one around it may be missing. Host samples are
-//! judged at once, because their stacks are in the dictionary.
+//! Calls come in any order within a flush. They are sorted by thread, separated from calls made inside other
+//! calls, and passed to the rest of the engine as launches, as time in a function, and as the end of a host
+//! gap of their thread. A call is placed by the first flush that passes its end: until then an enclosing one
+//! may be missing. Host samples are judged immediately, because their stacks are in the dictionary.
 //!
-//! Reading order: [`threads`] (calls in order), [`launches`] (which call launched what), [`dependencies`] (what a
-//! stream waited for), [`samples`] with [`stacks`] (what a thread did between calls), [`launch_lines`] (which line
-//! launched a kernel), [`memory`].
+//! Reading order: [`threads`] (calls in order), [`launches`] (which call launched what), [`dependencies`]
+//! (which operation a stream waited for), [`samples`] with [`stacks`] (what a thread did between calls),
+//! [`launch_lines`] (which line launched a kernel), [`memory`].
 
 pub(super) mod dependencies;
 pub(super) mod launch_lines;
@@ -63,7 +64,7 @@ impl Host {
         self.thread(call.thread, delivery).push(call);
     }
 
-    /// Only what tracing itself costs a thread is kept: module loading and the like are the program's own doing and
+    /// Only the tracing cost of a thread is kept: module loading and the like are the program's own doing and
     /// show as API time.
     pub(super) fn push_overhead(&mut self, overhead: &Overhead, delivery: &mut Delivery) {
         delivery.completeness.overheads += 1;
@@ -103,7 +104,8 @@ impl Host {
         self.memory.push(event);
     }
 
-    /// Ranges have to be in order before they mean anything, so they are put aside until the flush that passes them.
+    /// Ranges have no meaning until they are in order, so they are set aside until the flush that passes
+    /// them.
     pub(super) fn push_range(
         &mut self,
         event: &RangeEvent,
@@ -126,7 +128,7 @@ impl Host {
         &mut self.threads.rows[place as usize]
     }
 
-    /// Places the calls that ended up to `horizon`, and all that began up to `begun`, complete or not.
+    /// Places the calls that ended up to `horizon`, and all that started up to `begun`, complete or not.
     pub(super) fn place_calls(
         &mut self,
         horizon: u64,
@@ -154,7 +156,7 @@ impl Host {
         }
     }
 
-    /// `newest_launch` is the launch of the newest outermost call, when it launches: its bounds and sequence.
+    /// `newest_launch` is the launch of the newest outermost call if it launches: its bounds and sequence.
     fn place_call(
         &mut self,
         index: usize,
@@ -234,17 +236,17 @@ impl Host {
         self.memory.place(|thread, at| ranges.innermost(thread, at));
     }
 
-    /// When the oldest call began that is not placed.
+    /// Start of the oldest call that is not placed.
     pub(super) fn oldest_pending(&self) -> Option<u64> {
         self.threads.rows.iter().filter_map(HostThread::earliest_pending).min()
     }
 
-    /// Forgets what no gap from `keep_from` on can need.
+    /// Drops data that no gap from `keep_from` on can need.
     pub(super) fn forget_before(&mut self, keep_from: u64) {
         self.threads.rows.iter_mut().for_each(|thread| thread.forget_before(keep_from));
     }
 
-    /// Where the samples of all threads went.
+    /// Sample counts of all threads.
     pub(super) fn launch_sample_counts(&self) -> LaunchSampleCounts {
         self.launch_lines.counts(self.threads.rows.iter().map(|thread| &thread.launch_samples))
     }

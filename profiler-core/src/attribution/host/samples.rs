@@ -1,11 +1,11 @@
-//! Samples of one host thread, and what they say about a host gap in which it made no CUDA call. Beside them stand the
-//! ranges that the program put around its data loader.
+//! Samples of one host thread and the evidence they provide for a host gap in which it made no CUDA call,
+//! along with the ranges that the program put around its data loader.
 //!
-//! A sample says where the thread was at one moment, and how long it was on a core, ready, or off since the sample
-//! before. Samples are sparse and may be absent. So a sample speaks only for the host gap it falls in: back to the
-//! sample before it, and ahead, until the next sample or the end of the host gap, for as long as it reaches back. Other
-//! time has no evidence, and a sample that is lost takes its evidence with it. What samples claim is disjoint, so the
-//! parts of a host gap sum to it.
+//! A sample shows where the thread was at one moment, and for how long it was on a core, ready, or off since
+//! the previous sample. Samples are sparse and may be absent. So a sample covers only the host gap it falls
+//! in: back to the previous sample, and ahead, until the next sample or the end of the host gap, for as long
+//! as it reaches back. Other time has no evidence, and a lost sample takes its evidence with it. The claims
+//! of samples are disjoint, so the parts of a host gap sum to it.
 
 use std::collections::VecDeque;
 
@@ -15,36 +15,36 @@ use super::stacks::{LineId, StackClass, Stage};
 use crate::attribution::host_cause::HostCause;
 use crate::attribution::leaf::Leaf;
 
-/// Samples kept of one thread (48 bytes each, 1.5 MiB): 109 s at 300 samples a second. What is older than an open gap
-/// is dropped sooner.
+/// Samples kept per thread (48 bytes each, 1.5 MiB): 109 s at 300 samples per second. Samples older than an
+/// open gap are dropped sooner.
 const SAMPLE_LIMIT: usize = 32_768;
 
-/// Samples kept of all threads together, in equal parts, but at least [`FEWEST_SAMPLES`] of each.
+/// Total samples kept for all threads, split equally, but at least [`FEWEST_SAMPLES`] per thread.
 const SAMPLES_TOGETHER: usize = 32 * SAMPLE_LIMIT;
 const FEWEST_SAMPLES: usize = 256;
 
-/// Ranges around data loaders kept of one thread (24 bytes each).
+/// Data loader ranges kept per thread (24 bytes each).
 const LOADER_LIMIT: usize = 16_384;
 
-/// A sample of the thread, judged.
+/// A classified sample of the thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostSampleView {
     since: u64,
     at: u64,
-    /// Of the time since `since`, nanoseconds; together at most that.
+    /// Part of the time since `since`, nanoseconds. The parts sum to at most that time.
     on_cpu: u64,
     runnable: u64,
     line: LineId,
     stack: StackId,
-    /// The thread was on a core or ready for one.
+    /// True if the thread was on a core or ready for one.
     ran: bool,
-    /// Cause of the time on a core, ready for one, and off.
+    /// Causes of the time on a core, ready for one, and off.
     causes: [HostCause; 3],
-    /// The worker processes that it waited for; 0 if it did not.
+    /// Number of worker processes that it waited for; 0 if it did not wait.
     workers: u16,
 }
 
-/// Time for which one sample speaks, or a range that the program put around its data loader.
+/// Time covered by one sample, or by a range that the program put around its data loader.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SampleEvidence {
     pub(crate) from: u64,
@@ -58,35 +58,36 @@ enum Source {
     Range(HostCause),
 }
 
-/// The thread was in its data loader, as the program says.
+/// Time in the data loader according to the program's ranges.
 #[derive(Clone, Copy, Debug)]
 struct InLoader {
     start: u64,
-    /// The far future while it is.
+    /// The far future while the range is open.
     end: u64,
     cause: HostCause,
 }
 
-/// Sums over the samples of a thread, nanoseconds unless it says otherwise.
+/// Sums over the samples of a thread, in nanoseconds unless stated otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleTotals {
-    /// Host samples.
+    /// Number of host samples.
     pub samples: u64,
-    /// Host samples at which the interpreter was collecting garbage.
+    /// Number of host samples during garbage collection by the interpreter.
     pub collecting: u64,
-    /// Time that they cover.
+    /// Time covered by the samples.
     pub covered_ns: u64,
-    /// Of it, on a core.
+    /// Part of it on a core.
     pub on_cpu_ns: u64,
-    /// Of it, ready and waiting for one.
+    /// Part of it ready and waiting for a core.
     pub runnable_ns: u64,
-    /// Of it, in a data loader, on a core or off.
+    /// Part of it in a data loader, on a core or off.
     pub data_loading_ns: u64,
-    /// What it was neither on a core nor ready, by the cause seen at the sample; indexed by `HostCause as usize`.
+    /// Part of it neither on a core nor ready, by the cause seen at the sample; indexed by `HostCause as
+    /// usize`.
     pub off_cpu_ns: [u64; HostCause::ALL.len()],
-    /// Host samples at which it waited for worker processes of a data loader.
+    /// Number of host samples in which it waited for worker processes of a data loader.
     pub waits_for_workers: u64,
-    /// How many of these there were, summed over those samples.
+    /// Number of these workers, summed over those samples.
     pub workers: u64,
 }
 
@@ -109,22 +110,22 @@ impl SampleTotals {
 #[derive(Debug, Default)]
 pub(crate) struct HostSamples {
     samples: VecDeque<HostSampleView>,
-    /// Disjoint, in order.
+    /// Disjoint and in order.
     loaders: VecDeque<InLoader>,
-    /// Loaders that were entered within the newest.
+    /// Number of loaders entered within the newest one.
     within: u32,
-    /// When the program first named its loader.
+    /// When the program first reported its loader.
     named_from: Option<u64>,
     totals: SampleTotals,
 }
 
 impl HostSampleView {
-    /// Judges a sample of a thread with the stack `class`.
+    /// Classifies a sample of a thread with the stack `class`.
     pub(crate) fn new(sample: &HostSample, class: StackClass) -> Self {
         let (since, at) = (sample.since.min(sample.at).nanos(), sample.at.nanos());
         let length = at - since;
         let ran = sample.state == ThreadState::Running;
-        // Without a clock there is only what the sample saw.
+        // Without CPU times, only the state at the sample is known.
         let clocked = sample.on_cpu > 0 || sample.runnable > 0;
         let on_cpu = if ran && !clocked { length } else { sample.on_cpu.min(length) };
         let off = off_cause(sample, class);
@@ -152,8 +153,8 @@ impl HostSampleView {
         self.causes[0].leaf() == Leaf::DataLoading
     }
 
-    /// `nanos` of the time that it speaks for, by cause. When that is not all of the time since the sample before, what
-    /// the sample saw the thread do comes first: the rest was outside the host gap as likely as in it.
+    /// `nanos` of the time that it covers, by cause. If that is less than the time since the previous sample,
+    /// the activity seen at the sample comes first: the rest is as likely to have been outside the host gap.
     pub(crate) fn split(&self, nanos: u64) -> [(HostCause, u64); 3] {
         let off = self.length() - self.on_cpu - self.runnable;
         let [on_cause, ready_cause, off_cause] = self.causes;
@@ -170,14 +171,14 @@ impl HostSampleView {
             let (away, ready) = (take(off), take(self.runnable));
             (take(self.on_cpu), ready, away)
         };
-        // A claim is at most as long as the time since the sample before, so nothing is left over.
+        // A claim is at most as long as the time since the previous sample, so it is used up.
         debug_assert_eq!(rest, 0);
         [(on_cause, on), (ready_cause, ready), (off_cause, away)]
     }
 }
 
 impl SampleEvidence {
-    /// The line that the sample names.
+    /// Source line of the sample.
     pub(crate) fn line(&self) -> LineId {
         match self.source {
             Source::HostSampleView(sample) => sample.line,
@@ -192,7 +193,7 @@ impl SampleEvidence {
         }
     }
 
-    /// Whether the thread was in a data loader.
+    /// True if the thread was in a data loader.
     pub(crate) fn is_loader(&self) -> bool {
         match self.source {
             Source::HostSampleView(sample) => sample.is_loader(),
@@ -200,7 +201,7 @@ impl SampleEvidence {
         }
     }
 
-    /// The part between `from` and `to`, by cause; sums to it.
+    /// The part between `from` and `to`, by cause; sums to that time.
     pub(crate) fn parts(&self, from: u64, to: u64) -> [(HostCause, u64); 3] {
         let nanos = self.to.min(to).saturating_sub(self.from.max(from));
         match self.source {
@@ -226,7 +227,7 @@ impl HostSamples {
         }
         let sum = &mut totals.off_cpu_ns[sample.causes[2] as usize];
         *sum = sum.saturating_add(off);
-        // Almost every sample is the newest one.
+        // A sample is almost always the newest one.
         let index = match self.samples.back() {
             Some(last) if last.at > sample.at => self.samples.partition_point(|known| known.at <= sample.at),
             _ => self.samples.len(),
@@ -237,7 +238,7 @@ impl HostSamples {
         }
     }
 
-    /// Keeps no more samples than this thread's part, there being `threads`.
+    /// Limits the samples to this thread's share among `threads`.
     pub(crate) fn limit(&mut self, threads: usize) {
         let limit = (SAMPLES_TOGETHER / threads.max(1)).max(FEWEST_SAMPLES);
         if self.samples.len() > limit {
@@ -251,7 +252,7 @@ impl HostSamples {
         &self.totals
     }
 
-    /// The thread enters a data loader at `at`, as the program says.
+    /// The thread enters a data loader at `at`, according to the program.
     pub(crate) fn enter_loader(&mut self, at: u64, cause: HostCause) {
         if self.loaders.back().is_some_and(|newest| newest.end == u64::MAX) {
             self.within += 1;
@@ -264,7 +265,7 @@ impl HostSamples {
         }
     }
 
-    /// It leaves the one entered last.
+    /// The thread leaves the loader that it entered last.
     pub(crate) fn leave_loader(&mut self, at: u64) {
         if self.within > 0 {
             self.within -= 1;
@@ -273,13 +274,14 @@ impl HostSamples {
         }
     }
 
-    /// Whether the program named its data loader before `time`: what it did not name then, is none.
+    /// True if the program reported its data loader before `time`: time that it did not report later is not
+    /// loading.
     pub(crate) fn loader_named_before(&self, time: u64) -> bool {
         self.named_from.is_some_and(|from| from < time)
     }
 
-    /// What is claimed of the host gap from `from` to `to`: disjoint, in order, within it. A range around the data
-    /// loader goes before what samples saw, unless they saw the loader too: they know more of it.
+    /// Claims on the host gap from `from` to `to`: disjoint, in order, within it. A range around the data
+    /// loader takes precedence over samples, unless they saw the loader too: those have more detail.
     pub(crate) fn claims(&self, from: u64, to: u64) -> Vec<SampleEvidence> {
         let samples = self.claims_of_samples(from, to);
         let first = self.loaders.partition_point(|loader| loader.end <= from);
@@ -323,7 +325,7 @@ impl HostSamples {
         claims
     }
 
-    /// Forgets samples that no host gap from `keep_from` on can need.
+    /// Drops samples that no host gap from `keep_from` on can need.
     pub(crate) fn forget_before(&mut self, keep_from: u64) {
         while self.samples.front().is_some_and(|sample| sample.at < keep_from) {
             self.samples.pop_front();
@@ -334,7 +336,7 @@ impl HostSamples {
     }
 }
 
-/// The parts of a time that are in none of `others`, which are disjoint and in order.
+/// Parts of a time span outside all of `others`, which are disjoint and in order.
 fn without((from, to): (u64, u64), others: &[(u64, u64)]) -> impl Iterator<Item = (u64, u64)> {
     let first = others.partition_point(|&(_, end)| end <= from);
     let inside = others[first..].iter().take_while(move |&&(start, _)| start < to).copied();
@@ -346,9 +348,9 @@ fn without((from, to): (u64, u64), others: &[(u64, u64)]) -> impl Iterator<Item 
     })
 }
 
-/// Why a thread outside a data loader was off the cores.
+/// Reason that a thread outside a data loader was off the cores.
 fn off_cause(sample: &HostSample, class: StackClass) -> HostCause {
-    // A thread that asks for a lock of its own waits for that, whatever the interpreter does meanwhile. Without a
+    // A thread that takes a lock of the program waits for that lock, regardless of the interpreter. Without a
     // Python stack the lock cannot be the interpreter's.
     let for_interpreter = sample.state == ThreadState::Futex
         && sample.interpreter_lock == InterpreterLock::OtherThread
@@ -357,8 +359,8 @@ fn off_cause(sample: &HostSample, class: StackClass) -> HostCause {
     if for_interpreter { HostCause::InterpreterLock } else { HostCause::of(sample.state) }
 }
 
-/// What the workers did while a thread waited in a data loader. One that runs is enough: batches come in order, so the
-/// one that is waited for may be the only one not done.
+/// Activity of the workers while a thread waited in a data loader. One running worker is enough: batches come
+/// in order, so the awaited batch may be the only unfinished one.
 fn wait_cause(sample: &HostSample) -> HostCause {
     match sample {
         _ if sample.children_running > 0 => HostCause::LoaderWaitBusy,
@@ -398,7 +400,7 @@ mod tests {
         assert_eq!(claimed(&[at(55, 60)], 50, 90), [(55, 60), (60, 65)]);
         assert_eq!(claimed(&[at(70, 80), at(55, 60)], 50, 90), [(55, 60), (60, 65), (70, 80), (80, 90)]);
         assert_eq!(claimed(&[at(60, 80), at(50, 60)], 50, 90), [(50, 60), (60, 80), (80, 90)]);
-        // Damage: overlapping samples, and one that ends before it begins.
+        // Damage: overlapping samples, and one that ends before it starts.
         assert_eq!(claimed(&[at(50, 70), at(55, 60)], 50, 90), [(55, 60), (60, 70), (70, 90)]);
         assert_eq!(claimed(&[at(70, 60)], 50, 90), []);
     }
@@ -410,7 +412,7 @@ mod tests {
         let class = StackClass { stage: Some(Stage::Collate), ..PLAIN };
         let time = Timestamp::from_nanos;
         all.push(HostSampleView::new(&HostSample { since: time(50), at: time(60), ..HostSample::default() }, class));
-        // A loader within a loader is that loader.
+        // A loader within a loader counts as the outer one.
         for (at, enters) in [(20, true), (25, true), (26, false), (80, false), (95, true)] {
             if enters { all.enter_loader(at, HostCause::LoaderInline) } else { all.leave_loader(at) }
         }

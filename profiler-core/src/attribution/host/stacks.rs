@@ -1,19 +1,19 @@
-//! What a stack says, found once for each stack: the stage of a data loader, and the line to name.
+//! Classification of stacks, done once per stack: the stage of a data loader, and the source line to show.
 //!
-//! The line is the innermost one of the user's own Python code, because that is what can be changed; where it called
-//! into a library, that function stands beside it: the innermost native one, if there is one outside of the C library
-//! and the interpreter, else the innermost Python one. For a wait in a data loader it is the line that asked for the
-//! batch. A stack without Python names its innermost function.
+//! The line is the innermost one in the user's own Python code, because that is what the user can change. If
+//! it called into a library, that function is shown next to it: the innermost native one, if there is one
+//! outside of the C library and the interpreter, else the innermost Python one. For a wait in a data loader
+//! it is the line that requested the batch. A stack without Python names its innermost function.
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{Frame, NameId, StackId};
 use rustc_hash::FxHashMap;
 
-/// Distinct lines that are told apart (32 bytes each with their index); samples at further ones name none.
+/// Maximum distinct lines (32 bytes each with their index); samples at further ones get no line.
 const LINE_LIMIT: usize = 16_384;
-/// Stacks whose class is remembered (16 bytes each); further ones are looked through each time.
+/// Stacks with a cached class (16 bytes each); further ones are searched each time.
 const STACK_LIMIT: usize = 65_536;
-/// Frames of a stack that are looked at, from the innermost.
+/// Maximum frames examined per stack, starting at the innermost.
 const DEPTH_LIMIT: usize = 256;
 
 /// Index of a [`HostLine`].
@@ -21,20 +21,21 @@ const DEPTH_LIMIT: usize = 256;
 pub struct LineId(u32);
 
 impl LineId {
-    /// No line is known.
+    /// Unknown line.
     pub const NONE: Self = Self(u32::MAX);
 }
 
-/// A line of the program, as evidence.
+/// A line of the program that serves as evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostLine {
     /// Qualified name of the function.
     pub function: NameId,
     /// File.
     pub file: NameId,
-    /// Line number, from 1; 0 when unknown, and for a native function.
+    /// Line number, starting at 1; 0 if unknown, and for a native function.
     pub line: u32,
-    /// Function and file of what it called: the innermost frame, or the innermost native one that is not of the system.
+    /// Function and file that the line called: the innermost frame, or the innermost native one outside of
+    /// the system.
     pub within: Option<(NameId, NameId)>,
 }
 
@@ -42,11 +43,11 @@ pub struct HostLine {
 pub(crate) struct StackClass {
     pub(crate) stage: Option<Stage>,
     pub(crate) line: LineId,
-    /// The innermost frame waits for another thread or process on purpose.
+    /// True if the innermost frame deliberately waits for another thread or process.
     pub(crate) waits: bool,
 }
 
-/// Classes by stack, and the lines they name.
+/// Classes by stack, and their lines.
 #[derive(Debug, Default)]
 pub(crate) struct Stacks {
     classes: FxHashMap<StackId, StackClass>,
@@ -55,13 +56,13 @@ pub(crate) struct Stacks {
 }
 
 impl Stacks {
-    /// The class of `stack`. One that the dictionary does not know says nothing and is not remembered.
+    /// Class of `stack`. A stack that the dictionary does not know gets an empty class that is not cached.
     pub(crate) fn get(&mut self, stack: StackId, dictionary: &Dictionary) -> StackClass {
         if let Some(&class) = self.classes.get(&stack) {
             return class;
         }
         let frames: Vec<Frame> = dictionary.stack(stack).take(DEPTH_LIMIT).collect();
-        // Native functions lie above Python's.
+        // Native functions come before Python's.
         let native =
             frames.iter().take_while(|frame| frame.line == 0 && is_native(dictionary.name(frame.file))).count();
         let (native, python) = frames.split_at(native);
@@ -75,7 +76,7 @@ impl Stacks {
         });
         let users = |frames: &[Frame]| frames.iter().find(|frame| !is_library(dictionary.name(frame.file))).copied();
         let named = match loader {
-            // Work on this thread: the user's line inside the loader, else the one that asked for the batch.
+            // Work on this thread: the user's line inside the loader, else the one that requested the batch.
             Some((index, Stage::Inline | Stage::Collate)) => {
                 users(&frames[..index]).or_else(|| users(&frames[index..]))
             }
@@ -120,29 +121,29 @@ impl Stacks {
     }
 }
 
-/// The line that a stack stands for; `None` when nothing is known of it.
+/// Source line that represents a stack; `None` if its frames are unknown.
 pub fn line_of(stack: StackId, dictionary: &Dictionary) -> Option<HostLine> {
     let mut stacks = Stacks::default();
     let class = stacks.get(stack, dictionary);
     stacks.line(class.line).copied()
 }
 
-/// What a data loader does on the thread whose stack this is.
+/// Activity of a data loader on the thread with this stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Asks for the next batch; how it is made cannot be told from the stack.
+    /// Requests the next batch; the stack does not show how it is made.
     Next,
     /// Prepares samples on this thread.
     Inline,
-    /// Joins samples to a batch, or copies it to page-locked memory, on this thread.
+    /// Joins samples to a batch, or copies it to pinned memory, on this thread.
     Collate,
-    /// Takes a batch over from workers.
+    /// Receives a batch from workers.
     Receive,
 }
 
-/// Where a stage is.
+/// Path pattern of a stage.
 enum PathPattern {
-    /// A file whose path ends so.
+    /// A file whose path ends with this.
     File(&'static str),
     /// Any file with this in its path.
     Within(&'static str),
@@ -150,7 +151,7 @@ enum PathPattern {
 
 struct Entry {
     place: PathPattern,
-    /// Last parts of qualified function names; empty for any.
+    /// Last components of qualified function names; empty for any.
     functions: &'static [&'static str],
     stage: Stage,
 }
@@ -159,14 +160,16 @@ const fn entry(place: PathPattern, functions: &'static [&'static str], stage: St
     Entry { place, functions, stage }
 }
 
-/// Data loaders as they show in a Python stack. The first entry that fits a frame counts. The table names places, not
-/// versions: each entry held over the releases of its library that were looked at, and an entry that no longer fits
-/// costs evidence, never a wrong name. A program's own iterator is in no table; its line is the evidence then.
+/// Data loaders as they appear in a Python stack. The first entry that matches a frame counts. The table
+/// lists places, not versions: each entry was valid in every examined release of its library, and an entry
+/// that no longer matches costs evidence but never produces a wrong name. A program's own iterator is in no
+/// table; its line is the evidence then.
 ///
 /// Sources: the modules of these names in PyTorch 1.9 to 2.9 (`torch/utils/data/dataloader.py` and `_utils`),
 /// `torchdata` (`nodes`, `stateful_dataloader`), `webdataset`, Hugging Face `datasets` (`arrow_dataset.py`,
-/// `iterable_dataset.py`), NVIDIA DALI (`plugin/base_iterator.py`, `plugin/pytorch`), FFCV (`loader/`), `MosaicML`
-/// Streaming (`base/dataset.py`), Grain and TensorFlow's `tf.data` (`python/data/ops/iterator_ops.py`).
+/// `iterable_dataset.py`), NVIDIA DALI (`plugin/base_iterator.py`, `plugin/pytorch`), FFCV (`loader/`),
+/// `MosaicML` Streaming (`base/dataset.py`), Grain and TensorFlow's `tf.data`
+/// (`python/data/ops/iterator_ops.py`).
 const LOADERS: [Entry; 14] = [
     entry(PathPattern::File("torch/utils/data/_utils/pin_memory.py"), &[], Stage::Collate),
     entry(PathPattern::File("torch/utils/data/_utils/collate.py"), &[], Stage::Collate),
@@ -188,10 +191,10 @@ const LOADERS: [Entry; 14] = [
     entry(PathPattern::Within("/site-packages/grain/"), &["__next__"], Stage::Next),
 ];
 
-/// `tf.data` has wrappers whose names change; the file has not.
+/// The wrappers of `tf.data` change their names; the file has kept its name.
 const TENSORFLOW: &str = "tensorflow/python/data/ops/iterator_ops.py";
 
-/// The stage that a frame stands for, if it is a data loader's.
+/// Stage that a frame represents, if it belongs to a data loader.
 fn stage_of(file: &str, function: &str) -> Option<Stage> {
     let (class, last) = function.rsplit_once('.').unwrap_or(("", function));
     let fits = |entry: &&Entry| {
@@ -205,40 +208,41 @@ fn stage_of(file: &str, function: &str) -> Option<Stage> {
         return Some(Stage::Next);
     }
     let stage = LOADERS.iter().find(fits)?.stage;
-    // Whatever this class does on the launching thread, workers have made the batch.
+    // In any frame of this class on the launching thread, workers have made the batch.
     let by_workers = stage == Stage::Next && class.ends_with("MultiProcessingDataLoaderIter");
     Some(if by_workers { Stage::Receive } else { stage })
 }
 
-/// Files in which a thread waits for another one on purpose, whoever holds the interpreter's lock meanwhile.
+/// Files in which a thread deliberately waits for another one, regardless of who holds the interpreter's
+/// lock.
 const WAITING: [&str; 6] =
     ["/threading.py", "/queue.py", "/selectors.py", "/asyncio/", "/concurrent/futures/", "/multiprocessing/"];
 
-/// Whether code of this file waits on purpose.
+/// True if code of this file waits deliberately.
 fn waits(file: &str) -> bool {
     WAITING.iter().any(|part| file.contains(part))
 }
 
-/// Where libraries are installed. What is elsewhere is the user's own.
+/// Install locations of libraries. Code elsewhere is the user's own.
 const LIBRARIES: [&str; 4] = ["/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3"];
 
-/// Whether a file belongs to an installed library or to the interpreter.
+/// True if a file belongs to an installed library or to the interpreter.
 pub(crate) fn is_library(file: &str) -> bool {
     file.starts_with("<frozen") || LIBRARIES.iter().any(|part| file.contains(part))
 }
 
-/// Whether this is the file of a native function: a library or program by its name alone. Python names its files with
-/// their folders, with `.py`, or as `<string>`.
+/// True if this is the file of a native function: a bare library or program name. Python files have a folder,
+/// end in `.py`, or look like `<string>`.
 pub fn is_native(file: &str) -> bool {
     !file.is_empty() && !file.contains('/') && !file.starts_with('<') && !file.ends_with(".py")
 }
 
-/// Beginnings of the names of libraries whose functions say little about who called them: the C library and its like,
-/// and the interpreter. `[` is code without a file.
+/// Name prefixes of libraries whose functions reveal little about their callers: the C library and similar
+/// ones, and the interpreter. `[` is code without a file.
 const SYSTEM: [&str; 11] =
     ["libc.", "libc-", "libpthread", "libm.", "libm-", "ld-", "libstdc++", "libgcc_s", "libpython", "python", "["];
 
-/// Whether a native function of this file is passed over for the one that called it.
+/// True if native functions of this file are skipped in favor of their caller.
 pub(crate) fn is_system(file: &str) -> bool {
     SYSTEM.iter().any(|begin| file.starts_with(begin))
 }
@@ -254,7 +258,7 @@ mod tests {
         })
     }
 
-    /// Stage, file of the named line, and the line.
+    /// Stage, file of the reported line, and the line.
     fn judged(frames: &[(&str, &str, u32)]) -> (Option<Stage>, String, u32) {
         let mut dictionary = Dictionary::new();
         let id = stack(&mut dictionary, frames);
@@ -283,7 +287,7 @@ mod tests {
         assert_eq!(judged(&[queue]), (None, "/lib/python3.12/queue.py".to_owned(), 180));
     }
 
-    /// Line and what it called.
+    /// Line and the function that it called.
     fn named(frames: &[(&str, &str, u32)]) -> (String, Option<String>) {
         let mut dictionary = Dictionary::new();
         let id = stack(&mut dictionary, frames);

@@ -1,9 +1,9 @@
-//! What each host thread did: its outermost API calls in order, and the time that tracing took from it.
+//! Activity of each host thread: its outermost API calls in order, and the time that tracing took from it.
 //!
-//! Records of one thread arrive in any order within a flush. A call is placed only when it ended before the horizon
-//! and no unfinished call began before it, because an enclosing call ends (and is delivered) after those inside it.
-//! Nested calls are recognized by containment, not by correlation id: the tracing library gives a runtime call and
-//! the driver call inside it the same id in some versions only.
+//! Records of one thread arrive in any order within a flush. A call is placed only once it ended before the
+//! horizon and no unfinished call started before it, because an enclosing call ends (and is delivered) after
+//! those inside it. Nested calls are recognized by containment, not by correlation id: only in some versions
+//! does the tracing library assign the same id to a runtime call and the driver call inside it.
 
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -20,11 +20,12 @@ use crate::attribution::operation::WAITING_LIMIT;
 use crate::collections::queue::Queue;
 use crate::collections::sorted_runs::InOrder;
 
-/// Calls kept of all threads together (24 bytes each, 24 MiB), in equal parts, but at least [`FEWEST_CALLS`] of each.
-/// What is older than an open gap is dropped sooner; only a device that went idle keeps a gap open for so many.
+/// Total calls kept for all threads (24 bytes each, 24 MiB), split equally, but at least [`FEWEST_CALLS`] per
+/// thread. Calls older than an open gap are dropped sooner; only a device that went idle keeps a gap open for
+/// that many.
 const CALL_LIMIT: usize = 1_048_576;
 const FEWEST_CALLS: usize = 1_024;
-/// Overhead intervals kept of one thread (16 bytes each), and of all together, as calls are.
+/// Overhead intervals kept per thread (16 bytes each), and for all together, as for calls.
 const OVERHEADS_OF_THREAD: usize = 16_384;
 const OVERHEAD_LIMIT: usize = 64 * OVERHEADS_OF_THREAD;
 
@@ -36,7 +37,7 @@ pub(crate) struct Call {
     pub(crate) class: ApiClass,
 }
 
-/// How a call relates to the ones before it on its thread.
+/// Relation of a call to the previous ones on its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Nesting {
     Outermost,
@@ -51,12 +52,12 @@ pub(crate) enum Nesting {
 pub(crate) struct HostThread {
     pending: InOrder<ApiCall>,
     calls: Queue<Call>,
-    /// Where the last search in `calls` ended: gaps come in order, so the next one ends near it.
+    /// Where the last search in `calls` ended: gaps come in order, so the next search ends nearby.
     searched: Cell<usize>,
     overheads: VecDeque<(u64, u64)>,
-    /// Between the begin and the end of a stream capture.
+    /// True between the start and the end of a stream capture.
     pub(crate) capturing: bool,
-    /// Whether it made a launching call.
+    /// True if the thread made a launching call.
     pub(crate) launches: bool,
     pub(crate) samples: HostSamples,
     pub(crate) launch_samples: LaunchSamples,
@@ -67,7 +68,7 @@ impl HostThread {
         self.pending.push(call);
     }
 
-    /// Tracing took this thread's time. Kept sorted and disjoint.
+    /// Adds time that tracing took from this thread. Kept sorted and disjoint.
     pub(crate) fn push_overhead(&mut self, start: u64, end: u64) {
         let index = self.overheads.partition_point(|&(begin, _)| begin < start);
         let start = index.checked_sub(1).and_then(|i| self.overheads.get(i)).map_or(start, |&(_, e)| start.max(e));
@@ -80,42 +81,42 @@ impl HostThread {
         }
     }
 
-    /// Puts what is pending in order of begin, enclosing before enclosed.
+    /// Sorts pending calls by start, enclosing before enclosed.
     pub(crate) fn sort_pending(&mut self) {
         self.pending.sort(|a, b| (a.start, Reverse(a.end)).cmp(&(b.start, Reverse(b.end))));
     }
 
-    /// Takes the next of what is pending, if it can be placed. A call that ends after `latest` is damaged and must not
-    /// hold up the others; it goes with them.
+    /// Takes the next pending call if it can be placed. A call that ends after `latest` is damaged and must
+    /// not hold up the others; it is passed along with them.
     #[inline]
     pub(crate) fn take_ready(&mut self, horizon: u64, latest: u64) -> Option<ApiCall> {
         let end = self.pending.waiting().first()?.end.nanos();
         if end > horizon && end <= latest { None } else { self.pending.take().copied() }
     }
 
-    /// As [`take_ready`](Self::take_ready), but a call that began up to `begun` is not waited for.
+    /// Like [`take_ready`](Self::take_ready), but does not wait for calls that started up to `begun`.
     #[inline]
     pub(crate) fn take_next(&mut self, horizon: u64, latest: u64, begun: u64) -> Option<ApiCall> {
         if self.earliest_pending()? <= begun { self.pending.take().copied() } else { self.take_ready(horizon, latest) }
     }
 
-    /// When the calls began that are not placed yet.
+    /// Start times of the calls that are not placed yet.
     pub(crate) fn pending_begins(&self) -> impl Iterator<Item = u64> {
         self.pending.waiting().iter().map(|call| call.start.nanos())
     }
 
-    /// The begin of the earliest call that is not placed yet; they are in order.
+    /// Start of the earliest call that is not placed yet; the calls are in order.
     pub(crate) fn earliest_pending(&self) -> Option<u64> {
         self.pending.waiting().first().map(|call| call.start.nanos())
     }
 
     /// Places a call; calls come in the order of [`take_ready`](Self::take_ready).
     pub(crate) fn place(&mut self, start: u64, end: u64, function: ApiFunctionId, class: ApiClass) -> Nesting {
-        // An enclosing call that came a flush late: what it encloses was taken for outermost until now.
+        // An enclosing call arrived a flush late: the calls inside it counted as outermost until now.
         while self.calls.last().is_some_and(|last| start < last.start && last.end <= end) {
             self.calls.pop();
         }
-        // Almost every call is the newest one; a search through all that are kept is for the late ones.
+        // A call is almost always the newest one; the full search is for late ones.
         let newest = self.calls.last().is_none_or(|last| last.start <= start);
         let index = if newest { self.calls.len() } else { self.calls.partition_point(|call| call.start <= start) };
         if let Some(before) = index.checked_sub(1).and_then(|i| self.calls.get(i))
@@ -133,7 +134,7 @@ impl HostThread {
         Nesting::Outermost
     }
 
-    /// Keeps no more of anything than this thread's part, there being `threads`.
+    /// Limits all records to this thread's share among `threads`.
     pub(crate) fn limit(&mut self, threads: usize) {
         self.limit_calls(threads);
         self.samples.limit(threads);
@@ -147,7 +148,7 @@ impl HostThread {
         }
     }
 
-    /// Keeps no more calls than this thread's part, there being `threads`.
+    /// Limits the calls to this thread's share among `threads`.
     pub(crate) fn limit_calls(&mut self, threads: usize) {
         let limit = (CALL_LIMIT / threads.max(1)).max(FEWEST_CALLS);
         if self.calls.len() > limit {
@@ -157,12 +158,12 @@ impl HostThread {
         }
     }
 
-    /// End of the newest call that was placed, 0 without any.
+    /// End of the newest placed call; 0 without any.
     pub(crate) fn newest_end(&self) -> u64 {
         self.calls.last().map_or(0, |call| call.end)
     }
 
-    /// Whether every call that was delivered is placed.
+    /// True if every delivered call is placed.
     pub(crate) fn is_placed(&self) -> bool {
         self.pending.waiting().is_empty()
     }
@@ -173,11 +174,11 @@ impl HostThread {
         (before.last(), after)
     }
 
-    /// Index of the first call that ends after `at`: by steps that double, from where the last search ended.
+    /// Index of the first call that ends after `at`, found by galloping from where the last search ended.
     fn first_ending_after(&self, at: u64) -> usize {
         let ended = |index: usize| self.calls[index].end <= at;
         let hint = self.searched.get().min(self.calls.len());
-        // Mostly the next gap is behind the next call.
+        // The next gap mostly follows the next call.
         if let Some(next) = self.calls.get(hint + 1)
             && next.end > at
             && ended(hint)
@@ -185,7 +186,7 @@ impl HostThread {
             self.searched.set(hint + 1);
             return hint + 1;
         }
-        // All before `low` have ended, none from `high` on.
+        // All calls before `low` have ended; none from `high` on has.
         let (mut low, mut high) = (0, self.calls.len());
         let mut step = 1;
         if hint < high && ended(hint) {
@@ -221,13 +222,13 @@ impl HostThread {
         low
     }
 
-    /// Whether tracing is known to have taken any of the time that gaps still need.
+    /// True if tracing is known to have taken any of the time that gaps still need.
     #[inline]
     pub(crate) fn has_overheads(&self) -> bool {
         !self.overheads.is_empty()
     }
 
-    /// Time that tracing took between `from` and `to`, as intervals clipped to it.
+    /// Time that tracing took between `from` and `to`, as intervals clipped to that range.
     pub(crate) fn overheads_within(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, u64)> {
         let index = self.overheads.partition_point(|&(_, end)| end <= from);
         self.overheads
@@ -236,7 +237,7 @@ impl HostThread {
             .map(move |&(start, end)| (start.max(from), end.min(to)))
     }
 
-    /// Forgets what no gap can need: everything that ended before `keep_from`, except the last such call.
+    /// Drops calls that no gap can need: all that ended before `keep_from`, except the last one.
     pub(crate) fn forget_before(&mut self, keep_from: u64) {
         let old = self.calls.iter().skip(1).take_while(|second| second.end < keep_from).count();
         self.calls.skip_first(old);
@@ -244,47 +245,47 @@ impl HostThread {
         while self.overheads.front().is_some_and(|&(_, end)| end < keep_from) {
             self.overheads.pop_front();
         }
-        // A host gap may have begun before the gap that needs it.
+        // A host gap may have started before the gap that needs it.
         let gap_from = self.calls.first().map_or(keep_from, |call| call.end.min(keep_from));
         self.samples.forget_before(gap_from);
     }
 }
 
-/// Threads that are told apart. Programs have tens that use CUDA; servers start a new one for every request.
+/// Maximum number of threads. Programs have tens that use CUDA; servers start a new one for every request.
 pub(crate) const THREAD_LIMIT: usize = 4_096;
 
-/// The host threads that are told apart, by their ids: a bounded number, however many a program starts and ends.
+/// Host threads by id: a bounded number, regardless of how many a program starts and ends.
 ///
-/// A place is an index that launches, operations and the simulation refer to. When all are taken, a new thread gets
-/// that of the thread that called last the longest time ago and for which nothing waits; should something wait for
-/// every one, it shares a place until the next flush, and its calls are told from the other thread's by their times
-/// only.
+/// A place is an index that launches, operations and the simulation refer to. When all are taken, a new
+/// thread reuses the place of the thread with the oldest last call that has no pending work. If every thread
+/// has pending work, the new thread shares a place until the next flush, and its calls can be separated from
+/// the other thread's only by their times.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadTable {
     /// By place.
     pub(crate) rows: Vec<HostThread>,
     ids: Vec<ThreadId>,
     places: FxHashMap<ThreadId, u32>,
-    /// The place that was asked for last.
+    /// The place that was requested last.
     asked: u32,
-    /// Places of the threads for which nothing waited when a place was first wanted during the flush `quiet_at`, the
-    /// one that called longest ago last.
+    /// Places of the threads that had no pending work when a place was first needed during the flush
+    /// `quiet_at`; the thread with the oldest call comes last.
     quiet: Vec<u32>,
     quiet_at: Option<u64>,
-    /// Of launching threads that are forgotten.
+    /// Samples of launching threads that are forgotten.
     forgotten_samples: SampleTotals,
 }
 
 impl ThreadTable {
-    /// The ids of the threads, by place.
+    /// Thread ids by place.
     pub(crate) fn ids(&self) -> &[ThreadId] {
         &self.ids
     }
 
-    /// Where the thread is, during flush number `flush`.
+    /// Place of the thread during flush number `flush`.
     #[inline]
     pub(crate) fn place(&mut self, id: ThreadId, launches: &Launches, flush: u64) -> u32 {
-        // Records of a thread come together.
+        // Records of a thread come in runs.
         if self.ids.get(self.asked as usize) != Some(&id) {
             self.asked = match self.places.get(&id) {
                 Some(&place) => place,
@@ -315,10 +316,10 @@ impl ThreadTable {
         place
     }
 
-    /// Host samples at the threads that launched, summed.
+    /// Sum of the host samples of launching threads.
     pub(crate) fn sample_totals(&self) -> SampleTotals {
         let mut sum = self.forgotten_samples;
-        // Where no launch was recorded, all that were looked at: the sampler chose them.
+        // If no launch was recorded, all sampled threads: the sampler chose them.
         let any = self.rows.iter().any(|thread| thread.launches);
         for thread in self.rows.iter().filter(|thread| thread.launches || !any) {
             sum.add(thread.samples.totals());
@@ -326,7 +327,8 @@ impl ThreadTable {
         sum
     }
 
-    /// The thread for which nothing waits that called last the longest time ago. All are looked at once a flush only.
+    /// Takes the thread with the oldest last call among those without pending work. All threads are scanned
+    /// at most once per flush.
     fn take_quiet(&mut self, launches: &Launches, flush: u64) -> Option<usize> {
         let Self { rows, ids, quiet, .. } = self;
         let is_quiet = |place: u32| rows[place as usize].is_placed() && launches.is_idle(place as usize);

@@ -1,7 +1,8 @@
-//! What the text of a range means: a step, a wait in a data loader, or one of a family that differs in a number.
+//! Meaning of a range's text: a step, a wait in a data loader, or one of a family that differs in a number.
 //!
-//! Programs put counters into names (`ProfilerStep#12`, `aten::add, op_id = 345`), and each would be a row of its own.
-//! Such names share one row under a template with `*` for the number. Texts are looked at once for each distinct name.
+//! Programs put counters into names (`ProfilerStep#12`, `aten::add, op_id = 345`), and each would get a
+//! separate row. Such names share one row under a template with `*` for the number. Each distinct text is
+//! examined once.
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::NameId;
@@ -9,13 +10,13 @@ use rustc_hash::FxHashMap;
 
 use crate::attribution::host_cause::HostCause;
 
-/// Distinct messages whose class is remembered; further ones are looked at each time.
+/// Distinct messages with a cached class; further ones are examined each time.
 const MESSAGE_LIMIT: usize = 65_536;
-/// Distinct templates; names of further ones stand for themselves.
+/// Maximum distinct templates; names of further ones are used unchanged.
 const TEMPLATE_LIMIT: usize = 1_024;
 
-/// Names of a training step, in lower case and without their number: the PyTorch profiler's, and what training loops
-/// and frameworks (Lightning, DeepSpeed, Megatron) call it.
+/// Names of a training step, in lower case and without their number: the PyTorch profiler's, and those of
+/// training loops and frameworks (Lightning, DeepSpeed, Megatron).
 const STEPS: [&str; 11] = [
     "profilerstep",
     "step",
@@ -30,16 +31,17 @@ const STEPS: [&str; 11] = [
     "[pl][profile]run_training_batch",
 ];
 
-/// Begin of the ranges that PyTorch writes around fetching a batch (`torch/utils/data/dataloader.py`, `_utils`).
+/// Prefixes of the ranges that PyTorch writes around fetching a batch (`torch/utils/data/dataloader.py`,
+/// `_utils`).
 const LOADERS: [&str; 2] = ["enumerate(DataLoader)#", "enumerate(DataPipe)#"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MessageClass {
     /// The first message with the same template.
     pub(super) name: NameId,
-    /// Whether such a range is a step.
+    /// True if such a range is a step.
     pub(super) step: bool,
-    /// What a thread does in such a range, when it is a data loader's.
+    /// Activity of a thread in such a range, if it belongs to a data loader.
     pub(super) loader: Option<HostCause>,
 }
 
@@ -69,8 +71,8 @@ impl Messages {
     }
 }
 
-/// `text` with `*` for its counters; `None` when it has none. A counter follows `#` or `= `, or is the end of the name
-/// of a step.
+/// `text` with `*` for its counters; `None` if it has none. A counter follows `#` or `= `, or is the end of
+/// the name of a step.
 pub fn template(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -89,7 +91,7 @@ pub fn template(text: &str) -> Option<String> {
     found.then_some(out)
 }
 
-/// Whether a range of this text is a step by its name, as `train step 7` is.
+/// True if a range of this text is a step by its name, such as `train step 7`.
 pub fn is_step(text: &str) -> bool {
     let stem = text.trim_end_matches(|c: char| c.is_ascii_digit());
     let stem = stem.trim_end_matches(['#', ' ', '_', ':', '-', '=']).to_ascii_lowercase();

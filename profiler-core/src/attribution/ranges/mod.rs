@@ -1,12 +1,13 @@
-//! Ranges that the program named: which were open when something was launched, and what they cost.
+//! Ranges named by the program: which were open at a launch, and how much time they cost.
 //!
-//! A device operation belongs to the ranges that were open on its launching thread when it was launched: in each domain
-//! the innermost one and all around it. Idle time up to that launch belongs to the ranges in which the thread spent it,
-//! so a range is charged for what the host did in it and not for what came before; idle time after the launch belongs
-//! to the ranges of the launch. Events are put in order at each flush, hence nothing depends on the order of delivery.
+//! A device operation belongs to the ranges that were open on its launching thread when it was launched: in
+//! each domain the innermost one and all enclosing ones. Idle time up to that launch belongs to the ranges in
+//! which the thread spent it, so a range is charged for the host's activity in it and not for earlier
+//! activity; idle time after the launch belongs to the ranges of the launch. Events are sorted at each flush,
+//! so the result does not depend on the order of delivery.
 //!
-//! Here too: ranges that name steps, and those in which a data loader is at work. Late operations and what they take
-//! from idle time are not entered again.
+//! This module also finds ranges that name steps, and those in which a data loader is at work. Late
+//! operations, and the idle time they claim, are not recorded again.
 
 mod messages;
 mod table;
@@ -25,34 +26,35 @@ use super::host_cause::HostCause;
 use super::leaf::{LEAF_COUNT, Leaf, Leaves};
 use super::statistics::Durations;
 
-/// Ranges within each other on one thread and domain.
+/// Maximum nesting depth of ranges on one thread and domain.
 const DEPTH_LIMIT: usize = 64;
-/// Threads times domains, and places for started ranges.
+/// Threads times domains, and lanes for started ranges.
 const LANE_LIMIT: usize = 64;
-/// Started ranges that are open at once on one thread and domain.
+/// Maximum started ranges open at once on one thread and domain.
 const STARTED_LIMIT: u8 = 8;
-/// Started ranges that are open at once in the process.
+/// Maximum started ranges open at once in the process.
 const OPEN_LIMIT: usize = 4_096;
-/// A range that names steps is believed from this occurrence on: one around the whole training is none.
+/// A range name is accepted as the step from this occurrence on: a single range around the entire training is
+/// not a step.
 const BELIEVED: u64 = 3;
-/// Changes remembered of one lane (24 bytes each, 768 KiB): far more than the device lags the host by.
+/// Changes remembered per lane (24 bytes each, 768 KiB): far more than the device lags the host by.
 const CHANGE_LIMIT: usize = 32_768;
 
-/// Counts of what came and what could not be placed.
+/// Counts of events that arrived and that could not be placed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct RangeCounts {
-    /// Ends without a begin that was seen.
+    /// Ends without an observed start.
     pub unmatched: u64,
-    /// Ranges without a row of their own: beyond 1,024 names, 4,096 paths, 64 lanes, 64 levels or 8 started at once.
+    /// Ranges without a row: beyond 1,024 names, 4,096 paths, 64 lanes, 64 levels or 8 started at once.
     pub table_overflow: u64,
     /// Kernels beyond the 4,096 rows of kernels by path.
     pub kernel_overflow: u64,
-    /// Operations whose ranges had been forgotten.
+    /// Operations whose ranges were forgotten already.
     pub evicted: u64,
 }
 
-/// What ran and idled in ranges of one name, in ranges within them too.
+/// Device work and idle time in ranges of one name, including nested ranges.
 #[derive(Clone, Debug)]
 pub struct RangeInside {
     /// Sum of the durations of operations, nanoseconds.
@@ -67,7 +69,7 @@ pub struct RangeInside {
 struct Event {
     at: u64,
     id: ThreadId,
-    /// Its index.
+    /// Index of the thread.
     thread: u32,
     kind: RangeEventKind,
     domain: NameId,
@@ -75,14 +77,14 @@ struct Event {
     class: MessageClass,
 }
 
-/// Something that a range says to the rest of the engine; times on the clock of the trace.
+/// Fact derived from a range for the rest of the engine; times on the clock of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Finding {
-    /// A step begins on this thread.
+    /// A step starts on this thread.
     Step { thread: ThreadId, at: u64 },
     /// This thread enters a data loader.
     LoaderBegins { thread: u32, at: u64, cause: HostCause },
-    /// It leaves the one entered last.
+    /// This thread leaves the data loader that it entered last.
     LoaderEnds { thread: u32, at: u64 },
 }
 
@@ -91,26 +93,26 @@ pub(super) struct Ranges {
     pending: Vec<Event>,
     messages: Messages,
     lanes: Vec<OpenRangeStack>,
-    /// By thread and domain; place 0 is the stack.
+    /// By thread and domain; lane 0 is the stack.
     lane_ids: FxHashMap<(u32, NameId, u8), usize>,
     of_thread: FxHashMap<u32, Vec<usize>>,
-    /// Stack of each open started range; `None` when it has none.
+    /// Stack of each open started range; `None` if it has none.
     started: FxHashMap<u64, Option<usize>>,
-    /// For each thread its open ranges in stacks: whether they are loaders'. Only threads with loaders have entries.
+    /// Stacks of open ranges per thread: true for ranges of loaders. Only threads with loaders have entries.
     loaders: FxHashMap<(u32, NameId), Vec<bool>>,
-    /// The name that is taken for the step, with its domain, and how often it came.
+    /// Name and domain accepted as the step, and its number of occurrences.
     step: Option<(NameId, NameId, u64)>,
     table: Table,
     counts: RangeCounts,
 }
 
 impl Ranges {
-    /// Whether any range was placed; there is nothing to enter otherwise.
+    /// True if any range was placed; otherwise no time needs recording.
     pub(super) fn any(&self) -> bool {
         !self.lanes.is_empty()
     }
 
-    /// Puts an event of a thread, given by its index, aside.
+    /// Sets aside an event of the thread with this index.
     pub(super) fn push(&mut self, event: &RangeEvent, thread: u32, dictionary: &Dictionary) {
         if matches!(event.kind, RangeEventKind::Unknown | RangeEventKind::Mark) {
             return;
@@ -121,14 +123,15 @@ impl Ranges {
         self.pending.push(Event { at, id, thread, kind, domain, range_id, class });
     }
 
-    /// When the events are that wait for a flush.
+    /// Times of the events that wait for a flush.
     pub(super) fn waiting(&self) -> impl Iterator<Item = u64> {
         self.pending.iter().map(|event| event.at)
     }
 
-    /// Places the events up to `horizon`; no earlier ones will come. Gives what they mean for others, in order.
+    /// Places the events up to `horizon`; no earlier ones will come. Returns the findings for the rest of the
+    /// engine, in order.
     pub(super) fn advance(&mut self, horizon: u64) -> Vec<Finding> {
-        // Stable: events of one thread and instant stay in the order in which they were made.
+        // Stable: events of one thread and time keep the order in which they were made.
         self.pending.sort_by_key(|event| (event.at, event.id));
         let count = self.pending.partition_point(|event| event.at <= horizon);
         let mut findings = Vec::new();
@@ -221,7 +224,7 @@ impl Ranges {
         }
     }
 
-    /// Loaders are told apart from other ranges of their stack by position, so that a pop is known to end one.
+    /// Loaders are identified among the ranges of their stack by position, so that a pop is known to end one.
     fn begin_loader(&mut self, event: &Event, findings: &mut Vec<Finding>) {
         let key = (event.thread, event.domain);
         if let Some(cause) = event.class.loader {
@@ -233,7 +236,7 @@ impl Ranges {
             findings.push(Finding::LoaderBegins { thread: event.thread, at: event.at, cause });
         } else if let Some(open) = self.loaders.get_mut(&key).filter(|open| !open.is_empty()) {
             open.push(false);
-            // Ranges that are never popped: which of them are loaders' is not known any more.
+            // Ranges that are never popped: it is no longer known which of these are loaders.
             if open.len() > OPEN_LIMIT {
                 open.clear();
             }
@@ -261,7 +264,8 @@ impl Ranges {
         Some(lane)
     }
 
-    /// The message of the range that was open on `thread` at a time; of several domains the one that opened last.
+    /// Message of the range that was open on `thread` at a time; with several domains, the one that opened
+    /// last.
     pub(super) fn innermost(&self, thread: u32, at: u64) -> Option<NameId> {
         let lanes = self.of_thread.get(&thread)?.iter();
         let open = lanes.filter_map(|&lane| self.lanes[lane].at(at).ok().flatten());
@@ -269,7 +273,8 @@ impl Ranges {
         self.table.message(newest.node)
     }
 
-    /// Something ran from `start` to `end` that `thread` launched at `launched`; `kernel` is its name if it is one.
+    /// Records an operation from `start` to `end` that `thread` launched at `launched`; `kernel` is its name
+    /// if it is a kernel.
     pub(super) fn operation(&mut self, thread: u32, launched: u64, (start, end): (u64, u64), kernel: Option<NameId>) {
         for &lane in self.of_thread.get(&thread).into_iter().flatten() {
             match self.lanes[lane].at(launched) {
@@ -280,7 +285,7 @@ impl Ranges {
         }
     }
 
-    /// The device idled from `from` to `to`, before something that `thread` launched at `launched`.
+    /// Records idle time from `from` to `to`, before an operation that `thread` launched at `launched`.
     pub(super) fn idle(&mut self, thread: u32, launched: u64, leaf: Leaf, from: u64, to: u64) {
         for &lane in self.of_thread.get(&thread).into_iter().flatten() {
             let lane = &self.lanes[lane];
@@ -295,7 +300,7 @@ impl Ranges {
         }
     }
 
-    /// What came and could not be placed.
+    /// Counts of events that could not be placed.
     pub(super) fn counts(&self) -> RangeCounts {
         RangeCounts {
             table_overflow: self.counts.table_overflow + self.table.beyond,
@@ -304,12 +309,12 @@ impl Ranges {
         }
     }
 
-    /// Ranges that began and have not ended.
+    /// Ranges that started and have not ended.
     pub(super) fn open(&self) -> u64 {
         self.lanes.iter().map(|lane| lane.stack.len() as u64 + lane.too_deep).sum()
     }
 
-    /// Ranges by name, with what ran and idled in them.
+    /// Ranges by name, with the device work and idle time in them.
     pub(super) fn rows(&self) -> Vec<(RangeTally, RangeInside)> {
         let inside = || RangeInside { device_ns: 0, idle: [0; LEAF_COUNT], kernels: FxHashMap::default() };
         let mut rows: Vec<_> = self.table.tallies().into_iter().map(|tally| (tally, inside())).collect();
@@ -330,7 +335,7 @@ impl Ranges {
         rows
     }
 
-    /// The names of a path, each once.
+    /// Names on a path, each once.
     fn names_around(&self, node: u32) -> Vec<u32> {
         let mut names = Vec::new();
         let mut around = Some(node);
@@ -351,34 +356,34 @@ struct Open {
     instance: Instance,
 }
 
-/// From `at` on `open` is the innermost range.
+/// From `at` on, `open` is the innermost range.
 #[derive(Clone, Copy, Debug)]
 struct Change {
     at: u64,
     open: Option<Open>,
 }
 
-/// The stack of one thread and domain, or one place for a range that is started and ended. Device work comes long
-/// after its launch, and idle time is explained later still, so each change of the innermost range is remembered with
-/// its time.
+/// The stack of one thread and domain, or one lane for a range that is started and ended. Device work comes
+/// long after its launch, and idle time is explained later still, so each change of the innermost range is
+/// remembered with its time.
 #[derive(Debug, Default)]
 struct OpenRangeStack {
-    /// Open ranges, the innermost last; `None` for one without a row.
+    /// Open ranges, innermost last; `None` for one without a row.
     stack: Vec<Option<Open>>,
-    /// Pushes beyond the deepest that is kept.
+    /// Number of pushes beyond the maximum depth.
     too_deep: u64,
     changes: VecDeque<Change>,
-    /// Changes were forgotten.
+    /// True if changes were forgotten.
     forgot: bool,
 }
 
 impl OpenRangeStack {
-    /// The innermost open range that has a row.
+    /// Innermost open range with a row.
     fn innermost(&self) -> Option<Open> {
         self.stack.iter().rev().find_map(|open| *open)
     }
 
-    /// The stack changed at `at`, which is not before the change before.
+    /// The stack changed at `at`, which is not before the previous change.
     fn changed(&mut self, at: u64) {
         let open = self.innermost();
         self.changes.push_back(Change { at, open });
@@ -388,7 +393,7 @@ impl OpenRangeStack {
         }
     }
 
-    /// The innermost range at `time`; an error when that was forgotten.
+    /// Innermost range at `time`; an error if that was forgotten.
     fn at(&self, time: u64) -> Result<Option<Open>, Forgotten> {
         let index = self.changes.partition_point(|change| change.at <= time);
         match index.checked_sub(1).and_then(|index| self.changes.get(index)) {
@@ -398,7 +403,7 @@ impl OpenRangeStack {
         }
     }
 
-    /// The innermost ranges from `from` to `to`, with when they were it; only where there is one.
+    /// Innermost ranges between `from` and `to` with their times; intervals without one are left out.
     fn between(&self, from: u64, to: u64) -> impl Iterator<Item = (Open, u64, u64)> {
         let index = self.changes.partition_point(|change| change.at <= from).saturating_sub(1);
         let ends = self
@@ -414,6 +419,6 @@ impl OpenRangeStack {
     }
 }
 
-/// What was open then is no longer known.
+/// The ranges open at that time are no longer known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Forgotten;

@@ -1,8 +1,9 @@
-//! The accounts of ranges: by name what they took on the host and on the devices, by path what ran and idled in them.
+//! Accounts of ranges: by name, the time on the host and on the devices; by path, the device work and idle
+//! time in them.
 //!
-//! What adds up (operations, device time, idle time, kernels) is entered once, for the innermost range; the ranges
-//! around it are summed when a report is made, along the tree of paths. What does not (from the first operation of an
-//! instance to its last) is kept for each instance, for as long as operations of it may still come.
+//! Additive values (operations, device time, idle time, kernels) are recorded once, for the innermost range;
+//! a report sums them for the enclosing ranges along the tree of paths. Other values (from the first
+//! operation of an instance to its last) are kept per instance, for as long as its operations may still come.
 
 use std::collections::VecDeque;
 
@@ -12,14 +13,14 @@ use rustc_hash::FxHashMap;
 use crate::attribution::leaf::{LEAF_COUNT, Leaf, Leaves};
 use crate::attribution::statistics::Durations;
 
-/// Distinct ranges (style, domain and message) with a row of their own, at up to 2 KiB each.
+/// Distinct ranges (style, domain and message) with a row, at up to 2 KiB each.
 const NAME_LIMIT: usize = 1_024;
-/// Distinct paths of ranges, 256 bytes each.
+/// Maximum distinct paths of ranges, 256 bytes each.
 const NODE_LIMIT: usize = 4_096;
 /// Rows of kernels by path, at up to 1 KiB each.
 const KERNEL_LIMIT: usize = 4_096;
-/// Instances that are over and still take operations, 64 bytes each. The device lags the host by at most some thousand
-/// launches.
+/// Ended instances that still accept operations, 64 bytes each. The device lags the host by at most some
+/// thousand launches.
 const CLOSED_LIMIT: usize = 32_768;
 
 /// How a range is delimited.
@@ -28,22 +29,22 @@ const CLOSED_LIMIT: usize = 32_768;
 pub enum RangeStyle {
     /// Pushed on and popped from the stack of its thread and domain.
     PushPop,
-    /// Started and ended, on any thread, beside others.
+    /// Started and ended, on any thread, in parallel with others.
     StartEnd,
 }
 
-/// What tells ranges apart.
+/// Identity of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RangeKey {
     /// Style.
     pub style: RangeStyle,
     /// Domain.
     pub domain: NameId,
-    /// A message, standing for all that differ from it in a counter only.
+    /// A message, representing all that differ from it only in a counter.
     pub message: NameId,
 }
 
-/// Durations and their scatter.
+/// Durations and their deviation.
 #[derive(Clone, Debug, Default)]
 pub struct Spread {
     /// Durations.
@@ -68,24 +69,24 @@ impl Spread {
     }
 }
 
-/// Ranges of one name.
+/// Statistics of the ranges of one name.
 #[derive(Clone, Debug)]
 pub struct RangeTally {
-    /// Which.
+    /// Identity of the ranges.
     pub key: RangeKey,
-    /// Instances that are over, on the host.
+    /// Ended instances, on the host.
     pub host: Spread,
-    /// Instances in which something ran: from the begin of the first operation to the end of the last.
+    /// Instances with device work: from the start of the first operation to the end of the last.
     pub projected: Spread,
-    /// Operations launched in those, in ranges within them too.
+    /// Operations launched in those instances, including nested ranges.
     pub operations: u64,
-    /// Sum over those of how many ranges were around them.
+    /// Sum over those instances of the number of enclosing ranges.
     pub levels: u64,
-    /// Sum over those of ranges directly within them.
+    /// Sum over those instances of the number of ranges directly within them.
     pub children: u64,
 }
 
-/// What was entered for the innermost range of a path.
+/// Values recorded for the innermost range of a path.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) parent: Option<u32>,
@@ -95,7 +96,7 @@ pub(super) struct Node {
     pub(super) idle: Leaves,
 }
 
-/// An instance of a range, as long as its place was not given to another.
+/// An instance of a range, valid until its slot is reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Instance {
     place: u32,
@@ -125,14 +126,14 @@ pub(super) struct Table {
     free: Vec<u32>,
     closed: VecDeque<u32>,
     pub(super) kernels: FxHashMap<(u32, NameId), Durations>,
-    /// Ranges that have no row because a table is full.
+    /// Ranges without a row because a table is full.
     pub(super) beyond: u64,
-    /// Kernels that have none.
+    /// Kernels without a row because a table is full.
     pub(super) kernel_overflow: u64,
 }
 
 impl Table {
-    /// The path of a range within `parent`; `None` when the tables are full.
+    /// Path of a range within `parent`; `None` if the tables are full.
     pub(super) fn node(&mut self, parent: Option<u32>, key: RangeKey) -> Option<u32> {
         let Some(name) = self.name(key) else {
             self.beyond += 1;
@@ -165,7 +166,7 @@ impl Table {
         Some(id)
     }
 
-    /// A range of the path `node` begins on the host at `start`.
+    /// A range of the path `node` starts on the host at `start`.
     pub(super) fn open(&mut self, node: u32, parent: Option<Instance>, start: u64) -> Instance {
         let around = parent.and_then(|parent| self.slot(parent));
         let level = around.map_or(0, |slot| {
@@ -188,19 +189,19 @@ impl Table {
         }
     }
 
-    /// The message of a path's innermost range.
+    /// Message of a path's innermost range.
     pub(super) fn message(&self, node: u32) -> Option<NameId> {
         let node = self.nodes.get(node as usize)?;
         self.names.get(node.name as usize).map(|row| row.key.message)
     }
 
-    /// When an instance began; 0 once its place was given to another.
+    /// Start of an instance; 0 once its slot was reused.
     pub(super) fn begin(&self, instance: Instance) -> u64 {
         let slot = self.slots.get(instance.place as usize).filter(|slot| slot.generation == instance.generation);
         slot.map_or(0, |slot| slot.start)
     }
 
-    /// An open range ends on the host at `end`. Gives how long it lasted.
+    /// An open range ends on the host at `end`.
     pub(super) fn close(&mut self, instance: Instance, end: u64) {
         let Some(&mut Slot { name, start, .. }) = self.slot(instance) else { return };
         self.names[name as usize].host.add(end.saturating_sub(start));
@@ -210,13 +211,13 @@ impl Table {
         {
             let slot = self.slots[oldest as usize];
             slot.enter(&mut self.names);
-            // No longer that of any instance.
+            // The slot belongs to no instance any more.
             self.slots[oldest as usize] = Slot { generation: slot.generation.wrapping_add(1), operations: 0, ..slot };
             self.free.push(oldest);
         }
     }
 
-    /// Something ran that was launched in `instance` of the path `node`.
+    /// Records an operation launched in `instance` of the path `node`.
     pub(super) fn operation(
         &mut self,
         node: u32,
@@ -243,12 +244,12 @@ impl Table {
         }
     }
 
-    /// The device idled for `nanos` in a range of the path `node`.
+    /// Records `nanos` of idle time in a range of the path `node`.
     pub(super) fn idle(&mut self, node: u32, leaf: Leaf, nanos: u64) {
         self.nodes[node as usize].idle[leaf as usize] += nanos;
     }
 
-    /// Ranges by name, those that still take operations included.
+    /// Ranges by name, including those that still accept operations.
     pub(super) fn tallies(&self) -> Vec<RangeTally> {
         let mut names = self.names.clone();
         for slot in &self.slots {
