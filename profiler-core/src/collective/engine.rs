@@ -1,4 +1,4 @@
-//! Collectives of one capture: rows from events and records, added up.
+//! Collectives of one capture: rows from events and records, summed.
 
 use std::collections::BTreeMap;
 
@@ -8,29 +8,29 @@ use gpuwhy_trace::record::{DeviceId, Record, Timestamp};
 
 use super::{CollectiveRow, CollectiveTable, FunctionTotal, Joiner, Pending, Unjoined};
 
-/// What collectives of a run came to.
+/// Collectives of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectivesReport {
-    /// By communicator, function and algorithm, those with the most time first.
+    /// By communicator, function and algorithm, most time first.
     pub rows: Vec<NamedRow>,
-    /// Kernels that found no row.
+    /// Kernels that did not fit into a row.
     pub beyond: u64,
-    /// Communicators that NCCL told; 0 when its profiler plugin was not heard.
+    /// Communicators reported by NCCL; 0 if its profiler plugin reported none.
     pub communicators: u64,
-    /// What did not become a row, or only half of one.
+    /// Operations and kernels that did not become a complete row.
     pub unjoined: Unjoined,
 }
 
 /// A row with the name of its communicator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedRow {
-    /// What the program calls the communicator; empty without a name.
+    /// The program's name for the communicator; empty without a name.
     pub name: String,
-    /// Numbers.
+    /// Totals of the row.
     pub row: CollectiveRow,
 }
 
-/// Takes the events and records of one capture.
+/// Processes the events and records of one capture.
 #[derive(Debug, Default)]
 pub struct CollectiveEngine {
     joiner: Joiner,
@@ -40,12 +40,12 @@ pub struct CollectiveEngine {
 }
 
 impl CollectiveEngine {
-    /// Of a capture that begins at `begin`; zero when it begins with the run.
+    /// For a capture that starts at `begin`; zero if it starts with the run.
     pub fn new(begin: Timestamp) -> Self {
         Self { begin, ..Self::default() }
     }
 
-    /// Takes an event. Operations from before the capture are none of it.
+    /// Processes an event. Operations from before the capture are ignored.
     pub fn event(&mut self, event: &CollectiveEvent) {
         if !matches!(event, CollectiveEvent::Operation(operation) if operation.at < self.begin) {
             self.joiner.event(event);
@@ -53,12 +53,12 @@ impl CollectiveEngine {
         }
     }
 
-    /// So many events of communicators were lost before they came here.
+    /// Counts `events` events of communicators that were lost before they arrived here.
     pub fn add_dropped(&mut self, events: u64) {
         self.joiner.add_dropped(events);
     }
 
-    /// Takes a record.
+    /// Processes a record.
     #[inline]
     pub fn push(&mut self, record: &Record, dictionary: &Dictionary) {
         self.joiner.push(record, dictionary);
@@ -74,23 +74,23 @@ impl CollectiveEngine {
         });
     }
 
-    /// Nothing more will come of the capture, which ended at `end`.
+    /// The capture ended at `end`; no more records will come.
     pub fn finish(&mut self, end: Timestamp) {
         let Self { joiner, table, .. } = self;
         joiner.finish(end, |row| table.add(row));
     }
 
-    /// What was queued and is not finished.
+    /// Operations that are queued and not finished.
     pub fn pending(&self) -> &Pending {
         &self.pending
     }
 
-    /// Totals of each device and function so far.
+    /// Current totals of each device and function.
     pub fn totals(&self) -> BTreeMap<(DeviceId, Function), FunctionTotal> {
         self.table.totals()
     }
 
-    /// What it came to; `None` when nothing communicated.
+    /// Summary of the capture; `None` without communication.
     pub fn report(&self, dictionary: &Dictionary) -> Option<CollectivesReport> {
         if !self.joiner.is_active() {
             return None;

@@ -1,17 +1,18 @@
-//! Brings queued operations and kernels together.
+//! Joins queued operations with their kernels.
 //!
-//! On the thread that queues, NCCL tells the launch of a kernel, launches it, and then tells the operations that the
-//! kernel does. So the call that launched it lies in the launch; the call has the correlation, and that the kernel.
-//! Version 4 of the plugin tells no launches: then the last launch of the thread before the operation is the one. What
-//! is told by a thread that launched nothing (host functions of CUDA) joins by order: the first operation of a function
-//! that waits goes to the next kernel of that function without operations.
+//! On the queuing thread, NCCL reports the launch of a kernel, launches it, and then reports the operations
+//! that the kernel performs. So the launching call lies within the reported launch, and the call and the
+//! kernel share a correlation id. Version 4 of the plugin reports no launches: then the last launch of the
+//! thread before the operation is used. Operations reported by a thread that launched no kernel (host
+//! functions of CUDA) join by order: the first waiting operation of a function goes to the next kernel of
+//! that function without operations.
 //!
-//! Without the plugin, NCCL's NVTX ranges tell operations. A range is taken for a launch only if one kernel was
-//! launched within it; another operation is never guessed.
+//! Without the plugin, NCCL's NVTX ranges report operations. A range is taken for a launch only if exactly
+//! one kernel was launched within it; other operations are never guessed.
 //!
-//! Records come in any order up to a flush mark. So everything waits for one, and kernels a little longer
-//! ([`HOLD_NANOS`]): kernels that computed beside them may end later. Memory is bounded; what is thrown away is
-//! counted.
+//! Records come in any order up to a flush mark. So all records wait for one, and kernels a little longer
+//! ([`HOLD_NANOS`]): kernels that computed in parallel with them may end later. Memory is bounded; discarded
+//! items are counted.
 
 use std::collections::VecDeque;
 
@@ -24,34 +25,34 @@ use super::{Basis, Collective, Overlap, arithmetic};
 use crate::attribution::is_communication;
 use crate::thresholds::CLOCK_SLACK_NANOS;
 
-/// How long after its end a kernel waits for others that computed beside it, nanoseconds. One that computes longer is
-/// not seen, and the exposed time is too large then.
+/// How long after its end a kernel waits for computing kernels that ran in parallel, nanoseconds. A computing
+/// kernel that runs longer is missed, and the exposed time is then too large.
 pub const HOLD_NANOS: u64 = 1_000_000_000;
-/// How long an operation waits for its kernel, nanoseconds: hosts are seconds ahead of devices at most.
+/// How long an operation waits for its kernel, nanoseconds: hosts are at most seconds ahead of devices.
 const PATIENCE_NANOS: u64 = 60_000_000_000;
-/// Calls are kept so long after a flush mark, nanoseconds.
+/// How long calls are kept after a flush mark, nanoseconds.
 const CALLS_NANOS: u64 = 1_000_000_000;
-/// Operations, kernels and calls that wait, of each at most.
+/// Maximum number of waiting operations, kernels and calls, each.
 const WAITING_LIMIT: usize = 1 << 17;
-/// Communicators that are known at once.
+/// Maximum number of communicators known at once.
 const COMMUNICATOR_LIMIT: usize = 1 << 12;
-/// Functions of communicators that are counted apart.
+/// Maximum number of (communicator, function) pairs with separate counts.
 const COUNTED_LIMIT: usize = 1 << 12;
 
-/// What did not become a row, or only half of one. Counters only grow.
+/// Operations and kernels that did not become a complete row. Counters only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unjoined {
     /// Operations whose kernel was not found.
     pub operations: u64,
-    /// Operations that went into CUDA graphs; their kernels are known by name.
+    /// Operations captured into CUDA graphs; their kernels are known by name.
     pub captured: u64,
-    /// Operations of copy engines, which no kernel does.
+    /// Operations of copy engines, which use no kernel.
     pub copy_engine: u64,
-    /// Communication kernels of which nothing but the name is known, while the plugin told operations.
+    /// Communication kernels known only by name although the plugin reported operations.
     pub kernels: u64,
-    /// Of these, kernels of CUDA graphs.
+    /// Part of these that are kernels of CUDA graphs.
     pub graph_kernels: u64,
-    /// Operations, kernels and calls that were thrown away because too many waited.
+    /// Operations, kernels and calls that were discarded because too many waited.
     pub dropped: u64,
 }
 
@@ -64,24 +65,24 @@ struct Launch {
     correlation: CorrelationId,
 }
 
-/// What a kernel with this launch configuration is.
+/// Class of kernel with this launch configuration.
 #[derive(Clone, Copy, Debug)]
 enum Class {
     Computes,
     Communicates(Function),
 }
 
-/// Takes records and events, and gives rows.
+/// Turns records and events into rows.
 #[derive(Debug, Default)]
 pub struct Joiner {
     communicators: FxHashMap<u32, Communicator>,
     classes: FxHashMap<LaunchConfigId, Class>,
-    /// By number of the function: whether it launches a kernel.
+    /// By function id: true if the function launches a kernel.
     launching: Vec<Option<bool>>,
     launches: Vec<Launch>,
     /// Operations that wait for a flush mark.
     told: Vec<QueuedOperation>,
-    /// Operations whose kernel is known by its call.
+    /// Operations whose kernel is known from its call.
     placed: FxHashMap<CorrelationId, Vec<(QueuedOperation, Basis)>>,
     /// Operations that join by order.
     unplaced: VecDeque<QueuedOperation>,
@@ -89,12 +90,12 @@ pub struct Joiner {
     compute: FxHashMap<u32, Overlap>,
     counted: FxHashMap<(u64, Function), u64>,
     unjoined: Unjoined,
-    /// Whether anything communicates: nothing is kept before.
+    /// True once there is communication: nothing is stored before.
     active: bool,
 }
 
 impl Joiner {
-    /// Takes an event of the plugin.
+    /// Processes an event of the plugin.
     pub fn event(&mut self, event: &CollectiveEvent) {
         self.active = true;
         match *event {
@@ -114,7 +115,7 @@ impl Joiner {
         }
     }
 
-    /// Takes a record. Most are passed over.
+    /// Processes a record. Most are ignored.
     #[inline]
     pub fn push(&mut self, record: &Record, dictionary: &Dictionary) {
         match record {
@@ -155,13 +156,13 @@ impl Joiner {
     }
 
     fn call(&mut self, call: &ApiCall, dictionary: &Dictionary) {
-        // Without the plugin no call is asked for.
+        // Without the plugin, calls are not needed.
         if self.communicators.is_empty() {
             return;
         }
         let index = call.function.0 as usize;
         if self.launching.len() <= index {
-            // As many as the dictionary has at most.
+            // Bounded by the number of functions in the dictionary.
             self.launching.resize(index.min(dictionary.api_functions().len()) + 1, None);
         }
         let Some(place) = self.launching.get_mut(index) else { return };
@@ -180,8 +181,7 @@ impl Joiner {
         }
     }
 
-    /// Everything that completed before `at` has been pushed: gives the rows that are complete, in the order of their
-    /// begins.
+    /// Everything that completed before `at` has been pushed: emits the complete rows, ordered by start.
     pub fn flushed(&mut self, at: Timestamp, mut row: impl FnMut(&Collective)) {
         if self.active {
             self.place(at.nanos());
@@ -192,7 +192,8 @@ impl Joiner {
         }
     }
 
-    /// Nothing more will come: gives all other rows. Operations that were queued after `end` are not missed.
+    /// No more records will come: emits all other rows. Operations queued after `end` do not count as
+    /// missing.
     pub fn finish(&mut self, end: Timestamp, mut row: impl FnMut(&Collective)) {
         if self.active {
             self.place(u64::MAX);
@@ -205,7 +206,7 @@ impl Joiner {
         }
     }
 
-    /// Finds the calls of the operations that were told before `before`.
+    /// Finds the calls of the operations that were reported before `before`.
     fn place(&mut self, before: u64) {
         if self.told.is_empty() {
             return;
@@ -233,15 +234,16 @@ impl Joiner {
         self.unplaced.make_contiguous().sort_by_key(|operation| operation.at);
     }
 
-    /// The call that launched the kernel of an operation. With its launch: of the thread's calls the one that lies in
-    /// it, or nearest to it within the error of the clocks. Without: the last one before it was told.
+    /// The call that launched the kernel of an operation. If the launch was reported: the call of the thread
+    /// that lies in it, or the nearest one within the clock error. Otherwise: the last call before the
+    /// operation was reported.
     fn launch_of(&self, operation: &QueuedOperation) -> Option<(Launch, Basis)> {
         let of_thread = |launch: &&Launch| launch.thread == operation.thread;
         let key = |time: u64| {
             self.launches.partition_point(|launch| (launch.thread, launch.start) < (operation.thread, time))
         };
         if operation.launch_begin == Timestamp::ZERO {
-            // Of several kernels of a group nobody tells which is its own.
+            // With several kernels in a group, the kernel of this operation cannot be identified.
             if operation.by_range {
                 return None;
             }
@@ -254,7 +256,7 @@ impl Joiner {
         let near = self.launches.get(key(begin.saturating_sub(CLOCK_SLACK_NANOS))..)?.iter();
         let near = near.take_while(of_thread).take_while(|launch| launch.start <= end + CLOCK_SLACK_NANOS);
         if operation.by_range {
-            // The only one; where clocks are apart by an error, the only one near it.
+            // The only call in the range; if the clocks disagree, the only one near it.
             let only = |slack: u64| {
                 let inside = |launch: &&Launch| launch.start + slack >= begin && launch.end <= end + slack;
                 let mut inside = near.clone().filter(inside);
@@ -267,7 +269,7 @@ impl Joiner {
         near.min_by_key(outside).map(|launch| (*launch, Basis::Plugin))
     }
 
-    /// Gives the rows of kernels that ended before `until`.
+    /// Emits the rows of kernels that ended before `until`.
     fn take(&mut self, until: u64, row: &mut impl FnMut(&Collective)) {
         for compute in self.compute.values_mut() {
             compute.merge();
@@ -283,7 +285,7 @@ impl Joiner {
         });
         self.kernels = kernels;
         let first = self.kernels.iter().map(|(kernel, _)| kernel.start.nanos()).min();
-        // A kernel that is not there yet ends after the mark, and began at most that much before it.
+        // A kernel that has not arrived ends after the mark, and started at most this much before it.
         let needed = Timestamp::from_nanos(first.unwrap_or(until).min(until.saturating_sub(HOLD_NANOS)));
         for compute in self.compute.values_mut() {
             compute.forget(needed);
@@ -371,7 +373,7 @@ impl Joiner {
         }
     }
 
-    /// Gives up operations that were told before `before`.
+    /// Abandons operations that were reported before `before`.
     fn give_up(&mut self, before: u64) {
         let Self { placed, unplaced, unjoined, .. } = self;
         let old = |operation: &QueuedOperation| operation.at.nanos() < before;
@@ -393,30 +395,30 @@ impl Joiner {
         }
     }
 
-    /// So many events were thrown away before they came here.
+    /// Counts `events` events that were lost before they arrived here.
     pub fn add_dropped(&mut self, events: u64) {
         self.unjoined.dropped += events;
     }
 
-    /// The communicators that are known, by number.
+    /// Known communicators by number.
     pub fn communicators(&self) -> Vec<Communicator> {
         let mut all: Vec<_> = self.communicators.values().copied().collect();
         all.sort_unstable_by_key(|communicator| communicator.number);
         all
     }
 
-    /// What did not become a row, or only half of one.
+    /// Operations and kernels that did not become a complete row.
     pub const fn unjoined(&self) -> Unjoined {
         self.unjoined
     }
 
-    /// Whether anything communicated, or the plugin said so.
+    /// True if there was communication, or an event of the plugin.
     pub const fn is_active(&self) -> bool {
         self.active
     }
 }
 
-/// When an operation was queued, nanoseconds: the launch, or when it was told.
+/// Time at which an operation was queued, nanoseconds: its launch, or when it was reported.
 fn queued(operation: &QueuedOperation) -> u64 {
     match operation.launch_begin {
         Timestamp::ZERO => operation.at.nanos(),

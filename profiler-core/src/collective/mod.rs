@@ -1,11 +1,12 @@
-//! Collective operations: what a program asked of a communicator, and the kernel that did it.
+//! Collective operations: requests of the program to a communicator, and the kernels that performed them.
 //!
-//! NCCL's profiler plugin says what was queued ([`gpuwhy_trace::collective`]): communicator, function, bytes,
-//! algorithm; without it NCCL's NVTX ranges say some of this. CUPTI says when a kernel ran. [`Joiner`] brings the two
-//! together, and says of each row what it rests on ([`Basis`]). [`CollectiveTable`] adds up the rows of a run, with
-//! bandwidths.
+//! NCCL's profiler plugin reports the queued operations ([`gpuwhy_trace::collective`]): communicator,
+//! function, bytes, algorithm. Without the plugin, NCCL's NVTX ranges report some of this. CUPTI reports when
+//! a kernel ran. [`Joiner`] joins the two and records the basis of each row ([`Basis`]). [`CollectiveTable`]
+//! sums the rows of a run, with bandwidths.
 //!
-//! Reading order: here, `arithmetic`, `overlap`, `join`, `table`, `engine` (all of it, of one capture).
+//! Reading order: this file, `arithmetic`, `overlap`, `join`, `table`, `engine` (all of these for one
+//! capture).
 
 pub mod arithmetic;
 mod engine;
@@ -27,59 +28,59 @@ pub use pending::Pending;
 pub use table::{CollectiveRow, CollectiveTable, FunctionTotal, ROW_LIMIT};
 
 named! {
-    /// What a row of [`Collective`] rests on, the best first.
+    /// Basis of a row of [`Collective`], best first.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Basis: name {
-        /// The profiler plugin: the launch of the kernel lay in the launch that NCCL told.
+        /// The profiler plugin: the launch of the kernel was within the launch reported by NCCL.
         Plugin "plugin",
-        /// The profiler plugin, without the launch: the last launch of the thread before the operation was told, or the
-        /// order of operations and kernels.
+        /// The profiler plugin without the launch: the last launch of the thread before the operation was
+        /// reported, or the order of operations and kernels.
         Order "order",
-        /// An NVTX range of NCCL: the one launch of the thread within it. Or what PyTorch's profiler says of the
-        /// kernel. Communicator and bytes, no algorithm.
+        /// An NVTX range of NCCL: the only launch of the thread within it. Or the kernel's metadata from
+        /// PyTorch's profiler. Communicator and bytes, no algorithm.
         Range "nvtx",
-        /// The name of the kernel alone: no communicator, bytes or algorithm.
+        /// Only the name of the kernel: no communicator, bytes or algorithm.
         #[default]
         KernelName "kernel_name",
     }
 }
 
-/// One operation and the kernel that did it.
+/// One operation and the kernel that performed it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Collective {
-    /// [`Communicator::id`](gpuwhy_trace::collective::Communicator::id), equal on all ranks; 0 when it is not known.
+    /// [`Communicator::id`](gpuwhy_trace::collective::Communicator::id), equal on all ranks; 0 if unknown.
     pub communicator: u64,
-    /// Ranks of the communicator; 0 when they are not known.
+    /// Number of ranks of the communicator; 0 if unknown.
     pub ranks: u32,
-    /// What was done.
+    /// Operation performed.
     pub function: Function,
-    /// As NCCL counts, equal on all ranks; `None` where it does not.
+    /// NCCL's sequence number, equal on all ranks; `None` if NCCL does not count this operation.
     pub sequence: Option<u64>,
-    /// Rows of this communicator and function before it in this trace.
+    /// Number of previous rows of this communicator and function in this trace.
     pub ordinal: u64,
-    /// Size as nccl-tests counts it (`PERFORMANCE.md` there), bytes; 0 when it is not known.
+    /// Size as nccl-tests counts it (`PERFORMANCE.md` there), bytes; 0 if unknown.
     pub bytes: u64,
     /// Type of the elements.
     pub data_type: DataType,
-    /// How it was done.
+    /// Algorithm used.
     pub algorithm: Algorithm,
-    /// With which protocol.
+    /// Protocol used.
     pub protocol: Protocol,
-    /// With how many channels; 0 when that is not known.
+    /// Number of channels; 0 if unknown.
     pub channels: u8,
     /// Root, or the other rank of a send or receive.
     pub root_or_peer: i32,
-    /// Operations that the same kernel did, this one included; 0 when that is not known.
+    /// Number of operations performed by the same kernel, including this one; 0 if unknown.
     pub operations_in_kernel: u32,
-    /// When the program queued it; zero when that is not known.
+    /// Time at which the program queued it; zero if unknown.
     pub queued: Timestamp,
-    /// Begin of its kernel.
+    /// Start of its kernel.
     pub start: Timestamp,
     /// End of its kernel.
     pub end: Timestamp,
-    /// The part of the kernel's time in which no other kernel computed on the device, nanoseconds.
+    /// Part of the kernel's time in which no other kernel computed on the device, nanoseconds.
     pub exposed_ns: u64,
-    /// Where it ran.
+    /// Device that ran it.
     pub device: DeviceId,
     /// Stream of the kernel.
     pub stream: StreamId,
@@ -87,14 +88,15 @@ pub struct Collective {
     pub correlation: CorrelationId,
     /// The executable graph that launched the kernel, or 0.
     pub graph: u32,
-    /// The node of that graph, or 0.
+    /// Node in that graph, or 0.
     pub graph_node: u64,
-    /// What all this rests on.
+    /// Basis of all these values.
     pub basis: Basis,
 }
 
 impl Collective {
-    /// How long its kernel ran, nanoseconds. With one rank alone: waiting for other ranks and moving data.
+    /// Duration of its kernel, nanoseconds. On a single rank this includes waiting for other ranks as well as
+    /// moving data.
     pub const fn duration_ns(&self) -> u64 {
         self.end.since(self.start)
     }

@@ -1,16 +1,17 @@
-//! When any kernel computed on a device, for as long as somebody may still ask.
+//! Times at which any kernel computed on a device, for as long as they may still be needed.
 
 use gpuwhy_trace::record::Timestamp;
 
-/// Intervals that are kept; the oldest go first. A device runs some hundred thousand kernels a second at most.
+/// Maximum number of intervals; the oldest are dropped first. A device runs at most some hundred thousand
+/// kernels per second.
 const LIMIT: usize = 1 << 18;
 
-/// Time in which kernels computed on one device: intervals that do not touch, in order, and those that came since.
+/// Time in which kernels computed on one device: ordered intervals that do not touch, and those added since.
 #[derive(Clone, Debug, Default)]
 pub struct Overlap {
     merged: Vec<(u64, u64)>,
     new: Vec<(u64, u64)>,
-    /// Intervals that were thrown away to bound memory.
+    /// Intervals dropped to bound memory.
     lost: u64,
 }
 
@@ -25,10 +26,10 @@ impl Overlap {
         }
     }
 
-    /// Brings what came into order. To be called before [`covered`](Self::covered).
+    /// Merges the added intervals. To be called before [`covered`](Self::covered).
     pub fn merge(&mut self) {
         let Some(first) = self.new.iter().map(|interval| interval.0).min() else { return };
-        // What ended before stays as it is.
+        // Intervals that ended before stay unchanged.
         let untouched = self.merged.partition_point(|interval| interval.1 < first);
         self.new.extend(self.merged.drain(untouched..));
         self.new.sort_unstable();
@@ -51,13 +52,13 @@ impl Overlap {
         inside.map(|interval| interval.1.min(end).saturating_sub(interval.0.max(start))).sum()
     }
 
-    /// Nobody will ask for times before `until` any more.
+    /// Drops intervals before `until`, which are no longer needed.
     pub fn forget(&mut self, until: Timestamp) {
         let gone = self.merged.partition_point(|interval| interval.1 <= until.nanos());
         self.merged.drain(..gone);
     }
 
-    /// Intervals that were thrown away to bound memory.
+    /// Intervals dropped to bound memory.
     pub const fn lost(&self) -> u64 {
         self.lost
     }

@@ -1,7 +1,7 @@
-//! What was queued and is not finished, for whoever asks while the program stands still.
+//! Operations that are queued and not finished, for queries while the program hangs.
 //!
-//! Operations of a communicator are done in the order in which they were queued. So one that is done says that those
-//! before it are, also if their kernels were not found.
+//! Operations of a communicator finish in the order in which they were queued. So a finished operation means
+//! that the previous ones are finished too, even if their kernels were not found.
 
 use std::collections::VecDeque;
 
@@ -13,12 +13,12 @@ use gpuwhy_trace::record::{HostSample, NameId, Record, Timestamp};
 use super::Collective;
 use crate::attribution::line_of;
 
-/// Operations of a communicator that are kept, the newest.
+/// Maximum operations kept per communicator, the newest.
 const KEPT: usize = 1_024;
-/// Communicators that are kept, and threads whose newest sample is.
+/// Maximum number of communicators, and of threads with a stored newest sample.
 const COMMUNICATORS: usize = 1_024;
 const THREADS: usize = 64;
-/// Communicators and operations of an answer.
+/// Maximum number of communicators, and of operations of each, in a reply.
 const TOLD_COMMUNICATORS: usize = 64;
 const TOLD_OPERATIONS: usize = 16;
 
@@ -30,7 +30,7 @@ struct Tracked {
     outstanding: VecDeque<(u64, QueuedOperation)>,
 }
 
-/// Follows what was queued and what has ended, while a program runs.
+/// Tracks queued and finished operations while a program runs.
 #[derive(Clone, Debug, Default)]
 pub struct Pending {
     communicators: Vec<Tracked>,
@@ -40,7 +40,7 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Takes an event.
+    /// Processes an event.
     pub fn event(&mut self, event: &CollectiveEvent) {
         match *event {
             CollectiveEvent::Communicator(known) if self.communicators.len() < COMMUNICATORS => {
@@ -63,7 +63,7 @@ impl Pending {
         }
     }
 
-    /// Takes a record; samples of threads say where they are.
+    /// Processes a record; host samples show the locations of threads.
     #[inline]
     pub fn push(&mut self, record: &Record) {
         if let Record::Sample(sample) = record {
@@ -75,7 +75,7 @@ impl Pending {
         }
     }
 
-    /// An operation is done.
+    /// Marks an operation as finished.
     pub fn done(&mut self, row: &Collective) {
         let mut known = self.communicators.iter_mut();
         let Some(tracked) = known.find(|tracked| tracked.known.id == row.communicator) else { return };
@@ -87,7 +87,7 @@ impl Pending {
         }
     }
 
-    /// The fields of an answer to `hang`. `docs/guide/control.md` defines them.
+    /// Fields of the reply to `hang`. `docs/guide/control.md` defines them.
     pub fn state(&self, now: Timestamp, dictionary: &Dictionary) -> Object {
         let mut told: Vec<&Tracked> = self.communicators.iter().collect();
         told.sort_by_key(|tracked| tracked.outstanding.is_empty());
@@ -96,7 +96,7 @@ impl Pending {
             .objects("communicators", told.into_iter().take(TOLD_COMMUNICATORS).map(|one| one.state(now, dictionary)))
     }
 
-    /// Where the thread is that queued last.
+    /// Location of the thread that queued last.
     fn line(&self, dictionary: &Dictionary) -> Option<String> {
         let thread = self.newest_caller.map(|operation| operation.thread);
         let of_caller = self.samples.iter().find(|sample| Some(sample.thread) == thread);
@@ -159,7 +159,7 @@ mod tests {
         (0..5).for_each(|sequence| queue(&mut pending, 1, sequence, Way::Kernel));
         queue(&mut pending, 1, 9, Way::Captured);
         queue(&mut pending, 2, 0, Way::CopyEngine);
-        // Of a communicator that nobody told.
+        // Of an unknown communicator.
         queue(&mut pending, 7, 0, Way::Kernel);
         let row = Collective {
             communicator: 0xab,
@@ -169,7 +169,7 @@ mod tests {
             ..Collective::default()
         };
         pending.done(&row);
-        // Once more, and one that was never queued: nothing changes.
+        // The same row again, and one that was never queued: no change.
         pending.done(&row);
         pending.done(&Collective { communicator: 0xab, function: Function::Broadcast, ..row });
         let [function, file] = ["step", "/home/user/train.py"].map(|name| dictionary.intern_name(name));

@@ -1,4 +1,4 @@
-//! Collectives added up by communicator, function and algorithm.
+//! Totals of collectives by communicator, function and algorithm.
 
 use std::collections::BTreeMap;
 
@@ -8,57 +8,58 @@ use rustc_hash::FxHashMap;
 
 use super::{Basis, Collective, arithmetic};
 
-/// Rows of a table; kernels beyond are counted.
+/// Maximum rows of a table; kernels beyond are counted.
 pub const ROW_LIMIT: usize = 256;
 
-/// Kernels of one communicator, function and algorithm.
+/// Totals of the kernels of one communicator, function and algorithm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CollectiveRow {
     /// [`Collective::communicator`].
     pub communicator: u64,
-    /// Ranks of the communicator; 0 when they are not known.
+    /// Number of ranks of the communicator; 0 if unknown.
     pub ranks: u32,
-    /// What was done; of kernels that send and receive, both.
+    /// Operation performed; for kernels that send and receive, both.
     pub function: Function,
-    /// How it was done.
+    /// Algorithm used.
     pub algorithm: Algorithm,
-    /// Kernels.
+    /// Number of kernels.
     pub kernels: u64,
-    /// Kernels that did several operations at once. Their size is that of all of them.
+    /// Number of kernels that performed several operations at once. Their size is the sum of all their
+    /// operations.
     pub grouped: u64,
-    /// Operations in kernels of which they are known.
+    /// Number of operations in kernels for which that is known.
     pub operations: u64,
     /// Their size as nccl-tests counts it, bytes.
     pub bytes: u64,
-    /// The smallest kernel of known size, bytes.
+    /// Smallest kernel of known size, bytes.
     pub min_bytes: u64,
-    /// The largest, bytes.
+    /// Largest kernel of known size, bytes.
     pub max_bytes: u64,
     /// Time in the kernels, nanoseconds: waiting for other ranks and moving data.
     pub time_ns: u64,
-    /// Of this, in kernels of known size, nanoseconds.
+    /// Part of this in kernels of known size, nanoseconds.
     pub sized_ns: u64,
-    /// Time in the kernels in which nothing computed on the device, nanoseconds.
+    /// Time in the kernels during which no kernel computed on the device, nanoseconds.
     pub exposed_ns: u64,
-    /// The longest kernel, nanoseconds.
+    /// Longest kernel, nanoseconds.
     pub longest_ns: u64,
-    /// Kernels by what they rest on, in the order of [`Basis`].
+    /// Number of kernels by their basis, in the order of [`Basis`].
     pub bases: [u64; Basis::ALL.len()],
 }
 
 impl CollectiveRow {
-    /// Size by time, bytes a second, of this rank alone: a lower bound, since waiting for other ranks is in the time.
-    /// `None` without sizes.
+    /// Bytes per second on this rank: a lower bound, since the time includes waiting for other ranks. `None`
+    /// without sizes.
     pub fn algorithm_bandwidth(&self) -> Option<f64> {
         arithmetic::algorithm_bandwidth(self.bytes, self.sized_ns)
     }
 
-    /// As [`algorithm_bandwidth`](Self::algorithm_bandwidth), as the links see it.
+    /// [`algorithm_bandwidth`](Self::algorithm_bandwidth) as bandwidth on the links.
     pub fn bus_bandwidth(&self) -> Option<f64> {
         arithmetic::bus_bandwidth(self.function, self.ranks, self.bytes, self.sized_ns)
     }
 
-    /// Time in which computation ran beside it, nanoseconds.
+    /// Time in which computation ran in parallel, nanoseconds.
     pub const fn hidden_ns(&self) -> u64 {
         self.time_ns.saturating_sub(self.exposed_ns)
     }
@@ -82,30 +83,31 @@ impl CollectiveRow {
     }
 }
 
-/// Operations of one function on one device, of all communicators.
+/// Totals of one function on one device, over all communicators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FunctionTotal {
-    /// Operations that NCCL told and whose kernel has run.
+    /// Operations reported by NCCL whose kernel has run.
     pub operations: u64,
     /// Their size as nccl-tests counts it, bytes.
     pub bytes: u64,
-    /// Time in kernels in which nothing computed on the device, nanoseconds; also of kernels that rest on their names.
+    /// Time in kernels during which no kernel computed on the device, nanoseconds; includes kernels known
+    /// only by name.
     pub exposed_ns: u64,
 }
 
-/// Takes rows of one process in the order in which a [`Joiner`](super::Joiner) gives them.
+/// Sums rows of one process in the order in which a [`Joiner`](super::Joiner) emits them.
 #[derive(Clone, Debug, Default)]
 pub struct CollectiveTable {
     rows: FxHashMap<(u64, Function, Algorithm), CollectiveRow>,
     /// Rows of the newest kernel.
     newest: Vec<Collective>,
     beyond: u64,
-    /// At most one for each device and function, whatever the number of rows.
+    /// At most one per device and function, regardless of the number of rows.
     totals: BTreeMap<(DeviceId, Function), FunctionTotal>,
 }
 
 impl CollectiveTable {
-    /// Takes a row. Rows of one kernel come one after the other.
+    /// Adds a row. Rows of one kernel must be consecutive.
     pub fn add(&mut self, row: &Collective) {
         let kernel = |row: &Collective| -> (DeviceId, StreamId, Timestamp, Timestamp, u64) {
             (row.device, row.stream, row.start, row.end, row.graph_node)
@@ -126,10 +128,10 @@ impl CollectiveTable {
         let (function, bytes) = if rows.iter().all(|row| row.function == first.function) {
             (first.function, of(first.function))
         } else if rows.iter().all(|row| is_one_sided(row.function)) {
-            // Both directions at once: the size is that of the larger one.
+            // Both directions run at once: the size is that of the larger one.
             (Function::SendReceive, of(Function::Send).max(of(Function::Receive)))
         } else {
-            // Different functions in one kernel: a time, and no size that would mean anything.
+            // Different functions in one kernel: only the time is meaningful, not the size.
             (Function::Unknown, 0)
         };
         let total = self.totals.entry((first.device, function)).or_default();
@@ -152,7 +154,7 @@ impl CollectiveTable {
         row.add(bytes, &rows);
     }
 
-    /// Rows, those with the most time first.
+    /// Rows, most time first.
     pub fn rows(&self) -> Vec<CollectiveRow> {
         let mut all = self.clone();
         all.complete_newest();
@@ -168,7 +170,7 @@ impl CollectiveTable {
         all.totals
     }
 
-    /// Kernels that found no row.
+    /// Kernels that did not fit into a row.
     pub const fn beyond(&self) -> u64 {
         self.beyond
     }

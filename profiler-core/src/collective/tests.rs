@@ -1,4 +1,4 @@
-//! Joins, sizes and times of constructed programs.
+//! Joins, sizes and times of synthetic programs.
 
 use gpuwhy_trace::collective::{
     Algorithm, CollectiveEvent, Communicator, DataType, Function, Protocol, QueuedOperation, Way,
@@ -96,7 +96,7 @@ impl Program {
         }));
     }
 
-    /// An all-reduce of 4,096 bytes, as an NVTX range tells it.
+    /// An all-reduce of 4,096 bytes, as an NVTX range reports it.
     fn range(&mut self, thread: u32, launch: Option<(u64, u64)>) {
         let (begin, end) = launch.map_or_else(Default::default, |(begin, end)| (at(begin), at(end)));
         self.joiner.event(&CollectiveEvent::Operation(QueuedOperation {
@@ -171,12 +171,12 @@ fn an_operation_of_a_range_has_the_only_launch_in_it_and_is_guessed_nowhere_else
     let mut program = Program::new();
     program.joiner.event(&CollectiveEvent::Communicator(Communicator { number: 1, id: 0xabc, ..Default::default() }));
     let (launch, nccl) = (program.launch, program.nccl);
-    // One launch, told twice as runtime and driver are; a launch of the thread behind it.
+    // One launch, reported twice (runtime and driver), followed by another launch of the thread.
     program.call(launch, 5, 110_000, 1);
     program.call(launch, 5, 110_500, 1);
     program.call(launch, 5, 200_000, 2);
     program.range(5, Some((100_000, 120_000)));
-    // Two launches; none; the launch of another thread; a range without a launch of its own.
+    // Two launches; none; the launch of another thread; a range without a launch.
     program.call(launch, 5, MS + 10_000, 3);
     program.call(launch, 5, MS + 20_000, 4);
     program.range(5, Some((MS, MS + 50_000)));
@@ -229,7 +229,7 @@ fn operations_of_one_launch_are_one_kernel_and_its_time_counts_once() {
     let [row] = table.rows()[..] else { panic!("{:?}", table.rows()) };
     assert_eq!((row.kernels, row.grouped, row.operations, row.bytes), (1, 1, 3, 12 << 20));
     assert_eq!((row.time_ns, row.exposed_ns, row.hidden_ns(), row.bases), (600_000, 600_000, 0, [1, 0, 0, 0]));
-    // 12 MiB in 600 us, of which a ring of four moves one and a half times as much over each link.
+    // 12 MiB in 600 us; a ring of four moves 1.5 times that over each link.
     let (algorithm, bus) = (row.algorithm_bandwidth().unwrap(), row.bus_bandwidth().unwrap());
     assert!((algorithm - f64::from(12 << 20) / 600e-6).abs() < 1.0, "{algorithm}");
     assert!((bus / algorithm - 1.5).abs() < 1e-9, "{bus}");
@@ -239,7 +239,7 @@ fn operations_of_one_launch_are_one_kernel_and_its_time_counts_once() {
 fn host_functions_join_by_order_and_graphs_are_told_by_name() {
     let mut program = Program::new();
     let nccl = program.nccl;
-    // Told on a thread that launches nothing.
+    // Reported on a thread that launches nothing.
     program.operation(3, 9, MS, None);
     program.kernel(nccl, (2 * MS, 3 * MS), 40, 8);
     program.kernel(nccl, (4 * MS, 5 * MS), 40, 8);
@@ -363,7 +363,7 @@ fn computing_time_is_a_union_and_what_nobody_asks_for_goes() {
     assert_eq!(overlap.covered(at(0), at(100)), 30);
     assert_eq!(overlap.covered(at(18), at(42)), 14);
     assert_eq!(overlap.covered(at(30), at(40)), 0);
-    // What comes later may lie before, in between and behind, and join what was apart.
+    // Later intervals may lie before, between and after the known ones, and join separate ones.
     for (start, end) in [(1, 3), (30, 40), (55, 58)] {
         overlap.push(at(start), at(end));
     }
