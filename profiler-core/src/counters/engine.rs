@@ -1,4 +1,4 @@
-//! The counters of one capture: samples joined with what ran, and what gauges add up to, by device.
+//! Counters of one capture by device: samples joined with the operations that ran, and totals of readings.
 
 use gpuwhy_trace::counters::{CounterEvent, MetricSet};
 use gpuwhy_trace::record::{DeviceId, LaunchConfigId, Timestamp};
@@ -9,25 +9,27 @@ use super::estimate::{Activity, Estimator};
 use super::power::GaugeSums;
 use super::roofs::{KernelLimits, REACHABLE};
 
-/// Estimates for the simulation are made anew when there are so many samples, and then a half more each time.
+/// Number of samples at which estimates for the simulation are made first; then each time at half as many
+/// more.
 const FIRST_ESTIMATE: u64 = 40;
 
-/// What is known of one device.
+/// Counters of one device.
 #[derive(Clone, Debug)]
 pub struct DeviceCounters {
     /// The device.
     pub device: DeviceId,
-    /// What its gauges add up to.
+    /// Totals of its readings.
     pub gauges: GaugeSums,
     estimator: Option<Estimator>,
-    /// What remains of a kernel's time at its roof, 0 to 1, by the newest estimates: for the simulation.
+    /// Fraction of a kernel's time (0 to 1) that remains at its roofline, by the newest estimates; for the
+    /// simulation.
     at_roof: FxHashMap<LaunchConfigId, f32>,
-    /// The number of samples after which the next estimates are made.
+    /// Number of samples at which the next estimates are made.
     due: u64,
 }
 
 impl DeviceCounters {
-    /// Its samples; `None` when it is not sampled.
+    /// Its samples; `None` if it is not sampled.
     pub fn estimator(&self) -> Option<&Estimator> {
         self.estimator.as_ref()
     }
@@ -47,22 +49,22 @@ impl DeviceCounters {
     }
 }
 
-/// Those of all devices.
+/// Counters of all devices.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
     devices: Vec<DeviceCounters>,
-    /// Samples before this are not of the capture, nanoseconds.
+    /// Start of the capture, nanoseconds; earlier samples are ignored.
     from: u64,
     sampled: bool,
 }
 
 impl Counters {
-    /// The capture begins at `at`.
+    /// The capture starts at `at`.
     pub fn begin(&mut self, at: Timestamp) {
         self.from = at.nanos();
     }
 
-    /// Takes an event.
+    /// Processes an event.
     pub fn take(&mut self, event: &CounterEvent) {
         match event {
             CounterEvent::Set(set) => self.set(set),
@@ -81,7 +83,7 @@ impl Counters {
         }
     }
 
-    /// Samples of the same metrics go on; those of others begin anew.
+    /// Samples of the same metrics continue; for other metrics they start over.
     fn set(&mut self, set: &MetricSet) {
         let from = self.from;
         let Some(device) = self.device_mut(set.device) else { return };
@@ -96,13 +98,13 @@ impl Counters {
         self.sampled = true;
     }
 
-    /// Whether anything is sampled: else what runs need not be told.
+    /// True if any device is sampled; otherwise operations need not be reported.
     #[inline]
     pub fn is_sampled(&self) -> bool {
         self.sampled
     }
 
-    /// Something ran on `device` from `start` to `end`.
+    /// Records that `device` ran an operation from `start` to `end`.
     pub fn ran(&mut self, device: DeviceId, activity: Activity, start: u64, end: u64) {
         let known = self.devices.iter_mut().find(|known| known.device == device);
         if let Some(estimator) = known.and_then(|device| device.estimator.as_mut()) {
@@ -110,21 +112,21 @@ impl Counters {
         }
     }
 
-    /// How long a kernel of `nanos` would take at what the best kernels reach of its nearest roof, by the samples
-    /// so far; 0 when that is not known.
+    /// Duration of a kernel of `nanos` at the achievable peak of its nearest roofline, by the samples up to
+    /// now; 0 if unknown.
     pub fn at_roof(&self, device: DeviceId, config: LaunchConfigId, nanos: u64) -> u32 {
         let remains = self.device(device).and_then(|known| known.at_roof.get(&config));
         remains.map_or(0, |part| u32::try_from((nanos as f64 * f64::from(*part)) as u64).unwrap_or(u32::MAX).max(1))
     }
 
-    /// All that ended before `watermark` has been told.
+    /// All operations that ended before `watermark` have been reported.
     pub fn advance(&mut self, watermark: u64) {
         if self.sampled {
             self.devices.iter_mut().for_each(|device| device.advance(watermark));
         }
     }
 
-    /// What is known of `device`.
+    /// Counters of `device`.
     pub fn device(&self, device: DeviceId) -> Option<&DeviceCounters> {
         self.devices.iter().find(|known| known.device == device)
     }

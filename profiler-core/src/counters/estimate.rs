@@ -1,12 +1,12 @@
-//! Counters of kernels from samples of the whole device.
+//! Counters of individual kernels, estimated from samples of the entire device.
 //!
-//! A sample is the sum over what ran of the part of the sample in which it ran, times its mean. Some hundred samples
-//! and the records of what ran give the means by least squares, of kernels shorter than a sample too. Kernels are told
-//! apart by launch configuration; those with little of the time are one unknown together, and so are copies, memsets,
-//! and the time in which nothing ran. Kernels that run at once share a row.
+//! A sample is the sum over all operations of the fraction of the sample in which each ran, times its mean.
+//! Some hundred samples and the records of the operations yield the means by least squares, even for kernels
+//! shorter than a sample. Kernels are separated by launch configuration. Those with little of the time share
+//! one unknown, and copies, memsets and idle time are one unknown each. Kernels that run at once share a row.
 //!
-//! Samples and records come in any order: each waits for the other, within limits. Memory is bounded: 12 MiB a device,
-//! and 2 MiB with some ten kernels.
+//! Samples and records come in any order: each waits for the other, within limits. Memory is bounded: 12 MiB
+//! per device, and 2 MiB with some ten kernels.
 
 use std::collections::VecDeque;
 
@@ -17,32 +17,32 @@ use rustc_hash::FxHashMap;
 use super::grouped::{GROUPS, Grouped, Sums};
 use super::regression::{Solution, Values};
 
-/// Samples that wait for records at most, 84 bytes each: 40 s at 200 Hz.
+/// Maximum samples that wait for records, 84 bytes each: 40 s at 200 Hz.
 const SAMPLE_LIMIT: usize = 1 << 13;
-/// Operations that wait for samples at most, 24 bytes each.
+/// Maximum operations that wait for samples, 24 bytes each.
 const RUN_LIMIT: usize = 1 << 17;
-/// Unknowns told apart while samples come; when there are more, those with the least time become one.
+/// Maximum separate unknowns while samples arrive; beyond that, those with the least time are joined.
 const UNKNOWN_LIMIT: usize = 144;
-/// Of these, so many remain then.
+/// Number of unknowns left after joining.
 const UNKNOWNS_KEPT: usize = 112;
-/// Unknowns that one sample may bring beyond.
+/// Additional unknowns that one sample may add.
 const UNKNOWNS_OF_A_SAMPLE: usize = 48;
-/// Launch configurations whose unknown is remembered; others belong to the joined ones.
+/// Launch configurations with a stored unknown; others belong to the joined ones.
 const CONFIG_LIMIT: usize = 1 << 16;
-/// Unknowns that are solved for at most: what a live report has time for (some milliseconds).
+/// Maximum unknowns in a solution: limited by the time of a live report (some milliseconds).
 const SOLVED_LIMIT: usize = 96;
-/// A kernel with less than this part of the time in which something ran is not told apart: its value would be lost in
-/// the noise of the others (measured on a GPT training on an H200 with 680 kernels a step).
+/// A kernel with less than this fraction of the busy time is not estimated separately: its value would be
+/// lost in the noise of the others (measured on a GPT training on an H200 with 680 kernels per step).
 const LEAST_SHARE: f64 = 0.004;
-/// So many samples are needed for each unknown.
+/// Samples needed per unknown.
 const ROWS_EACH: u64 = 3;
 
-/// What a device did during a part of a sample.
+/// Activity of a device during a part of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Activity {
-    /// Nothing that was recorded.
+    /// No recorded operation.
     Idle,
-    /// Kernels that are not told apart.
+    /// Kernels that are not estimated separately.
     Joined,
     /// Copies.
     Copy,
@@ -52,7 +52,7 @@ pub enum Activity {
     Kernel(LaunchConfigId),
 }
 
-/// Unknowns that are always there, in this order.
+/// Unknowns that are always present, in this order.
 const FIXED: [Activity; 4] = [Activity::Idle, Activity::Joined, Activity::Copy, Activity::Memset];
 const IDLE: usize = 0;
 const JOINED: usize = 1;
@@ -64,7 +64,7 @@ struct Run {
     activity: Activity,
 }
 
-/// What became of the samples of a device.
+/// Counts of a device's samples by their use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct SampleUse {
@@ -72,9 +72,9 @@ pub struct SampleUse {
     pub used: u64,
     /// Samples with a value missing, out of order, or without a length.
     pub unusable: u64,
-    /// Samples whose records are not there: from before the capture, or longer ago than is kept.
+    /// Samples without records: from before the capture, or older than the records kept.
     pub unplaced: u64,
-    /// Time of the samples in the equations, nanoseconds.
+    /// Total time of the samples in the equations, nanoseconds.
     pub used_ns: u64,
 }
 
@@ -85,33 +85,33 @@ impl SampleUse {
     }
 }
 
-/// The samples of one device and what they say.
+/// Samples of one device and their equations.
 #[derive(Clone, Debug)]
 pub struct Estimator {
     set: MetricSet,
     samples: VecDeque<Sample>,
     runs: Vec<Run>,
-    /// Operations that ended by then may be missing.
+    /// Operations that ended by this time may be missing.
     complete_from: u64,
-    /// End of the newest sample that was entered.
+    /// End of the newest sample in the equations.
     position: u64,
     equations: Grouped,
     unknowns: Vec<Activity>,
     places: FxHashMap<LaunchConfigId, u32>,
     counts: SampleUse,
-    /// What one row is made of; kept for its memory.
+    /// Coefficients of one row; kept to reuse the memory.
     parts: Vec<f64>,
 }
 
-/// Counters of what a device did, with standard errors, in the units of the metrics.
+/// Estimated counters by activity, with standard errors, in the units of the metrics.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Estimates {
     rows: FxHashMap<Activity, (Values, Values)>,
 }
 
 impl Estimates {
-    /// Value and standard error of a metric while `activity` ran; those of the joined kernels for one that is not told
-    /// apart.
+    /// Value and standard error of a metric while `activity` ran; those of the joined kernels for one that is
+    /// not estimated separately.
     pub fn get(&self, set: &MetricSet, activity: Activity, metric: Metric) -> Option<(f64, f64)> {
         let column = set.metrics.position(metric)?;
         let row = self.rows.get(&activity);
@@ -120,21 +120,21 @@ impl Estimates {
         Some((values[column], errors[column]))
     }
 
-    /// The kernels that are told apart.
+    /// Kernels that are estimated separately.
     pub fn told(&self) -> impl Iterator<Item = LaunchConfigId> {
         self.rows
             .keys()
             .filter_map(|activity| if let Activity::Kernel(config) = activity { Some(*config) } else { None })
     }
 
-    /// Whether a kernel is told apart from all others.
+    /// True if a kernel is estimated separately.
     pub fn tells(&self, config: LaunchConfigId) -> bool {
         self.rows.contains_key(&Activity::Kernel(config))
     }
 }
 
-/// The group of samples that `activity` is cut by. Which kernels are together does not matter, only that a kernel is
-/// always in the same group.
+/// Group of samples whose boundary falls into `activity`. Which kernels share a group does not matter, only
+/// that a kernel is always in the same one.
 fn group_of(activity: Activity) -> usize {
     match activity {
         Activity::Kernel(config) => 1 + config.0 as usize % (GROUPS - 1),
@@ -143,7 +143,7 @@ fn group_of(activity: Activity) -> usize {
 }
 
 impl Estimator {
-    /// For samples of `set` that begin at `from` or later, nanoseconds.
+    /// For samples of `set` that start at `from` or later, nanoseconds.
     pub fn new(set: MetricSet, from: u64) -> Self {
         let mut equations = Grouped::default();
         FIXED.iter().for_each(|_| {
@@ -163,22 +163,22 @@ impl Estimator {
         }
     }
 
-    /// What is sampled.
+    /// The sampled metrics.
     pub fn set(&self) -> &MetricSet {
         &self.set
     }
 
-    /// Samples of the same metrics go on, in another interval.
+    /// Continues with samples of the same metrics at another interval.
     pub(super) fn change_set(&mut self, set: MetricSet) {
         self.set = set;
     }
 
-    /// What became of the samples.
+    /// Counts of the samples by their use.
     pub fn counts(&self) -> SampleUse {
         self.counts
     }
 
-    /// A sample came.
+    /// Adds a sample.
     pub fn sample(&mut self, sample: Sample) {
         if self.samples.len() >= SAMPLE_LIMIT {
             self.samples.pop_front();
@@ -187,7 +187,7 @@ impl Estimator {
         self.samples.push_back(sample);
     }
 
-    /// Something ran from `start` to `end`.
+    /// Records an operation from `start` to `end`.
     #[inline]
     pub fn ran(&mut self, activity: Activity, start: u64, end: u64) {
         if end <= self.position || end <= start {
@@ -208,7 +208,7 @@ impl Estimator {
         }
     }
 
-    /// All that ended before `watermark` has been told: enters the samples up to there.
+    /// All operations that ended before `watermark` have been reported: adds the samples up to there.
     pub fn advance(&mut self, watermark: u64) {
         if self.samples.front().is_none_or(|sample| sample.end.nanos() > watermark) {
             return;
@@ -249,7 +249,7 @@ impl Estimator {
         let length = (end - begin) as f64;
         self.parts.clear();
         let (mut busy_until, mut idle, mut sum) = (begin, 0, 0.0);
-        // What runs at the begin and at the end, and is cut there.
+        // Activities at the start and at the end of the sample, which its boundaries cut.
         let (mut first, mut last) = (Activity::Idle, Activity::Idle);
         for run in runs {
             let (from, to) = (run.start.max(begin), run.end.min(end));
@@ -282,7 +282,7 @@ impl Estimator {
         let mut sums = Sums { nanos: length, busy: length - idle as f64, ..Sums::default() };
         for (column, metric) in self.set.metrics.as_slice().iter().enumerate() {
             let value = f64::from(sample.values[column]);
-            // A clock does not add up over what runs at once: each has all of it.
+            // A clock does not add up over concurrent operations: each has the full value.
             values[column] = if *metric == Metric::Clock { value * sum } else { value };
             sums.values[column] = value * length;
         }
@@ -297,7 +297,7 @@ impl Estimator {
         self.counts.used_ns = self.counts.used_ns.saturating_add(end - begin);
     }
 
-    /// The unknown of an activity; a new one if there is room.
+    /// Unknown of an activity; a new one if there is room.
     fn place(&mut self, activity: Activity) -> usize {
         let config = match activity {
             Activity::Kernel(config) => config,
@@ -318,7 +318,7 @@ impl Estimator {
         place
     }
 
-    /// Makes room: the kernels with the least weight become one.
+    /// Makes room: joins the kernels with the least weight.
     fn join_smallest(&mut self) {
         let joined = self.grouping(UNKNOWNS_KEPT, 0.0);
         let count = joined.iter().max().map_or(0, |most| most + 1);
@@ -336,8 +336,8 @@ impl Estimator {
         }
     }
 
-    /// The number of each unknown when at most `most` are told apart, and none with less than the part `share` of the
-    /// time. Those that always are keep their numbers.
+    /// Number of each unknown if at most `most` stay separate, and none with less than the fraction `share`
+    /// of the time. Fixed unknowns keep their numbers.
     fn grouping(&self, most: usize, share: f64) -> Vec<usize> {
         let times: Vec<f64> = (0..self.unknowns.len()).map(|place| self.equations.time(place)).collect();
         let least = share * self.equations.busy_time();
@@ -353,7 +353,7 @@ impl Estimator {
         joined
     }
 
-    /// The counters of what ran. Nothing while there are too few samples.
+    /// Solves for the counters of each activity. Empty while there are too few samples.
     pub fn solve(&self) -> Estimates {
         let most = usize::try_from(self.equations.rows() / ROWS_EACH).unwrap_or(usize::MAX).min(SOLVED_LIMIT);
         if most < FIXED.len() + 1 {
@@ -365,7 +365,7 @@ impl Estimator {
         present.dedup();
         let groups = present.last().map_or(0, |last| last + 1);
         let equations = self.equations.joined(&joined, groups);
-        // What never occurred is no unknown.
+        // An activity that never occurred is not an unknown.
         let occurring: Vec<usize> = (0..groups).filter(|&group| equations.time(group) > 0.0).collect();
         let numbers: Vec<usize> = (0..groups).map(|group| occurring.binary_search(&group).unwrap_or(0)).collect();
         let equations = equations.joined(&numbers, occurring.len());
@@ -384,7 +384,7 @@ impl Estimator {
         Estimates { rows }
     }
 
-    /// The largest value that a metric can have.
+    /// Maximum possible value of each metric.
     fn upper(&self) -> Values {
         let mut upper = [f64::INFINITY; METRIC_LIMIT];
         for (limit, metric) in upper.iter_mut().zip(self.set.metrics.as_slice()) {
@@ -402,14 +402,15 @@ impl Estimator {
         (sums.nanos > 0.0).then(|| sums.values[column] / sums.nanos)
     }
 
-    /// The standard error of [`mean`](Self::mean), from how stretches of the run differ; `None` with few samples.
+    /// Standard error of [`mean`](Self::mean), from the differences between intervals of the run; `None` with
+    /// few samples.
     pub fn mean_error(&self, metric: Metric) -> Option<f64> {
         let column = self.set.metrics.position(metric)?;
         self.equations.error_of_mean(|sums| sums.values[column])
     }
 
-    /// Mean use of the tensor pipes, as a part of what they do at the highest clock, 0 to 1, with its standard error
-    /// where there are samples enough.
+    /// Mean use of the tensor pipes as a fraction (0 to 1) of their peak at the highest clock, with its
+    /// standard error if there are enough samples.
     pub fn tensor_of_peak(&self) -> Option<(f64, Option<f64>)> {
         let known = self.set.metrics.position(Metric::Tensor).and(self.set.metrics.position(Metric::Clock));
         let sums = self.equations.sums();

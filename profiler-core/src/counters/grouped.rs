@@ -1,40 +1,42 @@
-//! How far counters of kernels may be off: least squares without one group of samples after the other.
+//! Errors of estimated counters: least squares, leaving out one group of samples at a time.
 //!
-//! The residual variance alone says too little. Samples that follow each other are alike, and a sample cuts the kernels
-//! at its two ends: what a kernel does in its first part is not what it does in its last one (tails of grids, ramps of
-//! memory traffic), and all samples that cut it are off in the same way, however many there are. So samples are grouped
-//! three times: by time, by the kernel that runs at their begin, and by the one at their end. The variance of a value
-//! is found by leaving out one group after the other (delete-a-group jackknife: Kott, Journal of Official Statistics
-//! 17, 2001; by two groupings at once as in Cameron, Gelbach, Miller, Journal of Business and Economic Statistics 29,
-//! 2011: the sum of both less what both count). The largest of what residuals, time and ends say counts, widened as
-//! Student's t, so that two errors are 95 %. Measured on made programs: docs/design/counters.md.
+//! The residual variance alone is not enough. Consecutive samples are similar, and a sample cuts the kernels
+//! at its two ends: the first part of a kernel differs from its last one (tails of grids, ramps of memory
+//! traffic), and all samples that cut it are off in the same way, however many there are. So samples are
+//! grouped three times: by time, by the kernel that runs at their start, and by the one at their end. The
+//! variance of a value is found by leaving out one group at a time (delete-a-group jackknife: Kott, Journal
+//! of Official Statistics 17, 2001; by two groupings at once as in Cameron, Gelbach, Miller, Journal of
+//! Business and Economic Statistics 29, 2011: the sum of both less what both count). The largest of the
+//! errors by residuals, time and ends counts, widened as Student's t, so that two errors are 95 %. Measured
+//! on synthetic programs: docs/design/counters.md.
 
 use gpuwhy_trace::counters::METRIC_LIMIT;
 
 use super::regression::{Equations, Solution, Values};
 
 pub(super) const GROUPS: usize = 12;
-/// Samples of a group of time at first. When all groups are full, each two in a row become one.
+/// Initial number of samples per time group. When all groups are full, each two adjacent ones become one.
 const FIRST_GROUP: u64 = 4;
-/// Fewer groups say nothing of how they differ.
+/// Fewer groups are too few to estimate their differences.
 const FEWEST_GROUPS: usize = 3;
-/// Where leaving out a group leaves less than this part of an unknown's time, it says nothing of that unknown.
+/// If leaving out a group leaves less than this fraction of an unknown's time, the result is not used for
+/// that unknown.
 const LEAST_LEFT: f64 = 0.2;
 
-/// Running sums, in all and by group.
+/// Running sums, total and by group.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Grouped {
     all: Equations,
-    /// In the order of time; each holds `in_time` samples but for the last.
+    /// In time order; each has `in_time` samples except for the last.
     times: Vec<Block>,
     in_time: u64,
-    /// Rows in which nothing ran.
+    /// Number of idle rows.
     idle: u64,
     begins: Vec<Equations>,
     ends: Vec<Equations>,
 }
 
-/// Samples that follow each other.
+/// Consecutive samples.
 #[derive(Clone, Debug, Default)]
 struct Block {
     equations: Equations,
@@ -42,7 +44,7 @@ struct Block {
     samples: u64,
 }
 
-/// Sums over samples, each weighted with its length.
+/// Sums over samples, each weighted by its length.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sums {
     /// Values times nanoseconds.
@@ -51,7 +53,7 @@ pub(super) struct Sums {
     pub(super) tensor_clock: f64,
     /// Nanoseconds.
     pub(super) nanos: f64,
-    /// Of these, nanoseconds in which something ran.
+    /// Busy part of these nanoseconds.
     pub(super) busy: f64,
 }
 
@@ -74,31 +76,31 @@ impl Grouped {
         self.all.time(unknown)
     }
 
-    /// One unknown more; gives its number.
+    /// Adds an unknown and returns its number.
     pub(super) fn grow(&mut self) -> usize {
         self.all.grow()
     }
 
-    /// Whether a sample in which nothing ran is to be a row: as many as there are others. More would say nothing but
-    /// how idle the device was, and dilute the residuals of those that say something.
+    /// True if an idle sample should become a row: at most as many as there are others. More would only show
+    /// how idle the device was, and dilute the residuals of the informative ones.
     pub(super) fn wants_idle(&self) -> bool {
         self.idle <= self.all.rows() / 2
     }
 
-    /// Counts a sample that is no row.
+    /// Counts a sample that is not a row.
     pub(super) fn add_to_sums(&mut self, sums: &Sums) {
         let block = self.block();
         block.sums.add(sums);
         block.samples += 1;
     }
 
-    /// The time of all unknowns but the first, which is that in which nothing ran: see [`Equations::time`].
+    /// Time of all unknowns except the first, which is idle time: see [`Equations::time`].
     pub(super) fn busy_time(&self) -> f64 {
         (1..self.all.len()).map(|unknown| self.all.time(unknown)).sum()
     }
 
-    /// Enters a sample: how much of each unknown is in it, its values, what it adds to the sums, and the groups of what
-    /// runs at its begin and at its end.
+    /// Adds a sample: the fraction of each unknown in it, its values, its contribution to the sums, and the
+    /// groups of the activities at its start and at its end.
     pub(super) fn add(&mut self, row: &[(usize, f64)], values: &Values, sums: &Sums, (begin, end): (usize, usize)) {
         self.idle += u64::from(row.iter().all(|&(unknown, _)| unknown == 0));
         self.all.add(row, values);
@@ -112,7 +114,7 @@ impl Grouped {
         block.samples += 1;
     }
 
-    /// The group of time that the next sample belongs to.
+    /// Time group of the next sample.
     fn block(&mut self) -> &mut Block {
         self.in_time = self.in_time.max(FIRST_GROUP);
         let full = self.times.last().is_none_or(|block| block.samples >= self.in_time);
@@ -171,7 +173,7 @@ impl Grouped {
         Some(solution)
     }
 
-    /// Variances of the values by leaving out each group; 0 where that says nothing.
+    /// Variances of the values by leaving out each group; 0 where that yields no estimate.
     fn variances(&self, groups: &[&Equations], free: &[Values]) -> Vec<Values> {
         let mut squares = vec![[0.0; METRIC_LIMIT]; free.len()];
         let mut counts = vec![0usize; free.len()];
@@ -204,9 +206,9 @@ impl Grouped {
         all
     }
 
-    /// The standard error of the mean over time of what `of` gives of sums, given how much of the time the device was
-    /// busy: by groups of time (batch means; Law, Simulation Modeling and Analysis, section 9.5.3), as a ratio to their
-    /// busy time. `None` with fewer than three of them.
+    /// Standard error of the time mean of `of` applied to the sums, given the busy fraction of the device: by
+    /// time groups (batch means; Law, Simulation Modeling and Analysis, section 9.5.3), as a ratio to their
+    /// busy time. `None` with fewer than three groups.
     pub(super) fn error_of_mean(&self, of: impl Fn(&Sums) -> f64) -> Option<f64> {
         let all = self.sums();
         let busy: Vec<&Sums> = self.times.iter().map(|block| &block.sums).filter(|sums| sums.busy > 0.0).collect();
@@ -220,14 +222,14 @@ impl Grouped {
     }
 }
 
-/// By how much the sum of squared differences of `groups` is multiplied.
+/// Factor on the sum of squared differences of `groups`.
 fn jackknife_factor(groups: usize) -> f64 {
     let freedom = (groups - 1) as f64;
     freedom / groups as f64 * widening(freedom).powi(2)
 }
 
-/// By how much an error is widened that is known with so many degrees of freedom: the 97.5 % quantile of Student's t by
-/// that of the normal distribution, within 1 % from two degrees on.
+/// Factor that widens an error with `freedom` degrees of freedom: the 97.5 % quantile of Student's t divided
+/// by that of the normal distribution, within 1 % from two degrees on.
 fn widening(freedom: f64) -> f64 {
     (1.96 + 2.5 / (freedom - 0.95)) / 1.96
 }
@@ -282,7 +284,7 @@ mod tests {
             (solution.errors[0][0], grouped.error_of_mean(|sums| sums.values[0]).unwrap())
         };
         let (apart, together) = (error(1), error(40));
-        // 960 and 24 values that differ by a standard deviation of 2.9.
+        // 960 and 24 values with a standard deviation of 2.9.
         assert!((0.05..0.2).contains(&apart.0) && (0.05..0.2).contains(&apart.1), "{apart:?}");
         assert!((0.3..1.2).contains(&together.0) && (0.3..1.2).contains(&together.1), "{together:?}");
     }

@@ -1,12 +1,12 @@
-//! Hardware counters and gauges of devices, on the clock of the trace.
+//! Hardware counters and utilization readings of devices, on the clock of the trace.
 //!
-//! Samples of hardware counters are means over short intervals of a whole device. They say nothing of kernels by
-//! themselves; together with the records of the kernels that ran they do. Gauges (power, temperature, clocks) are
-//! readings at moments. Nothing here knows where either comes from.
+//! Samples of hardware counters are means of an entire device over short intervals. Alone they cannot be
+//! assigned to kernels, but together with the records of the kernels that ran they can. Readings (power,
+//! temperature, clocks) are values at single moments. This module is independent of the source of either.
 //!
-//! What is sampled is in [`gpuwhy_trace::counters`], here what follows from it. Reading order: [`engine`] (what comes
-//! in, and all of one capture), [`estimate`] (counters of kernels) with `regression` (least squares) and `grouped` (how
-//! far that may be off), [`roofs`] (what limits kernels), [`power`] (what gauges add up to).
+//! The sampled data is defined in [`gpuwhy_trace::counters`]; this module derives results from it. Reading
+//! order: [`engine`] (all input of one capture), [`estimate`] (counters of kernels) with `regression` (least
+//! squares) and `grouped` (its errors), [`roofs`] (limits of kernels), [`power`] (totals of readings).
 
 pub mod engine;
 pub mod estimate;

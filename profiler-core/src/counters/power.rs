@@ -1,20 +1,20 @@
-//! What the gauges of a device add up to: power, energy, clocks and why they were lowered, traffic.
+//! Totals of a device's readings: power, energy, clocks and the reasons for lowering them, traffic.
 
 use gpuwhy_trace::counters::{GaugeReading, Throttle};
 
-/// A reading speaks for the time since the one before, but for no longer than this, nanoseconds: twenty intervals.
+/// A reading covers the time since the previous one, but no more than this, nanoseconds: twenty intervals.
 const LONGEST: u64 = 2_000_000_000;
-/// Reasons that are no limit: an idle device lowers its clock by itself.
+/// Reasons that do not count as a limit: an idle device lowers its own clock.
 const NO_LIMIT: u64 = Throttle::Idle.bit();
 
-/// Mean and extremes of a gauge, weighted by time.
+/// Mean and extremes of a reading, weighted by time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GaugeMean {
     sum: f64,
     over_ns: u64,
-    /// The least value.
+    /// Smallest value.
     pub least: f64,
-    /// The largest value.
+    /// Largest value.
     pub most: f64,
 }
 
@@ -27,26 +27,26 @@ impl GaugeMean {
         self.over_ns = self.over_ns.saturating_add(nanos);
     }
 
-    /// The mean; `None` before there were two readings.
+    /// Time-weighted mean; `None` before there were two readings.
     pub fn mean(&self) -> Option<f64> {
         (self.over_ns > 0).then(|| self.sum / self.over_ns as f64)
     }
 }
 
-/// A total that a device counts, as differences of readings.
+/// Total of a device counter, as the sum of differences between readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CountedTotal {
     newest: Option<(u64, u64)>,
-    /// How much it grew.
+    /// Increase of the counter.
     pub sum: u64,
-    /// In how much time, nanoseconds.
+    /// Time of that increase, nanoseconds.
     pub over_ns: u64,
 }
 
 impl CountedTotal {
     fn add(&mut self, at: u64, value: Option<u64>) {
         let Some(value) = value else { return };
-        // One that went back was reset.
+        // A counter that went back was reset.
         if let Some((before, last)) =
             self.newest.replace((at, value)).filter(|&(before, last)| at > before && value >= last)
         {
@@ -55,18 +55,18 @@ impl CountedTotal {
         }
     }
 
-    /// How much a second; `None` before there were two readings.
+    /// Increase per second; `None` before there were two readings.
     pub fn per_second(&self) -> Option<f64> {
         (self.over_ns > 0).then(|| self.sum as f64 / self.over_ns as f64 * 1e9)
     }
 }
 
-/// What the gauges of one device add up to.
+/// Totals of the readings of one device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GaugeSums {
-    /// Readings.
+    /// Number of readings.
     pub readings: u64,
-    /// Time that they speak for, nanoseconds.
+    /// Time covered by them, nanoseconds.
     pub covered_ns: u64,
     /// Power, watts.
     pub power_w: GaugeMean,
@@ -78,12 +78,12 @@ pub struct GaugeSums {
     pub memory_clock_mhz: GaugeMean,
     /// Memory in use by all processes, bytes.
     pub memory_used_bytes: GaugeMean,
-    /// Time in which clocks were lowered for a reason, nanoseconds, by [`Throttle::ALL`]. Several reasons may hold at
-    /// once.
+    /// Time in which clocks were lowered for a reason, nanoseconds, by [`Throttle::ALL`]. Several reasons may
+    /// hold at once.
     pub throttled_ns: [u64; Throttle::ALL.len()],
-    /// Time in which there was any reason but idleness, nanoseconds.
+    /// Time with any reason other than idleness, nanoseconds.
     pub limited_ns: u64,
-    /// Time for which reasons were read, nanoseconds.
+    /// Time with known reasons, nanoseconds.
     pub reasons_over_ns: u64,
     /// Bytes received over PCI Express.
     pub pcie_received: CountedTotal,
@@ -99,7 +99,7 @@ pub struct GaugeSums {
 }
 
 impl GaugeSums {
-    /// A reading came. One that is not later than the one before is left out.
+    /// Adds a reading. One that is not later than the previous one is ignored.
     pub fn add(&mut self, reading: &GaugeReading) {
         let at = reading.at.nanos();
         let nanos = match self.newest {
@@ -140,12 +140,12 @@ impl GaugeSums {
         self.energy_mj.add(at, reading.energy_mj);
     }
 
-    /// Mean power, watts: by the energy counter where there is one, else by readings of the power.
+    /// Mean power, watts: from the energy counter if there is one, else from readings of the power.
     pub fn watts(&self) -> Option<f64> {
         self.energy_mj.per_second().map(|millijoules| millijoules / 1e3).or_else(|| self.power_w.mean())
     }
 
-    /// The reason, other than idleness, for which clocks were lowered longest, and its part of the time, 0 to 1.
+    /// Reason, other than idleness, that lowered clocks the longest, and its fraction of the time, 0 to 1.
     pub fn main_reason(&self) -> Option<(Throttle, f64)> {
         let reasons = Throttle::ALL.into_iter().zip(self.throttled_ns).filter(|(reason, _)| *reason != Throttle::Idle);
         let (reason, nanos) = reasons.max_by_key(|&(reason, nanos)| (nanos, std::cmp::Reverse(reason)))?;

@@ -1,19 +1,20 @@
-//! Least squares on running sums: X'X and X'y, for several left sides at once.
+//! Least squares on running sums: X'X and X'y, for several right-hand sides at once.
 //!
-//! Rows are entered once and forgotten, so memory does not grow with the run. Unknowns can be joined afterwards without
-//! an error: the column of the joined unknown would have been the sum of theirs, so its sums are sums of theirs.
+//! Rows are added once and not stored, so memory does not grow with the run. Unknowns can be joined
+//! afterwards without an error: the column of the joined unknown would have been the sum of theirs, so its
+//! sums are sums of theirs.
 //!
-//! Method: Lawson and Hanson, "Solving Least Squares Problems", 1974, chapter 23 (bounds by active sets); the standard
-//! errors are those of the unbounded problem, s^2 (X'X)^-1 with s^2 the residual variance.
+//! Method: Lawson and Hanson, "Solving Least Squares Problems", 1974, chapter 23 (bounds by active sets); the
+//! standard errors are those of the unbounded problem, s^2 (X'X)^-1 with s^2 the residual variance.
 
 use gpuwhy_trace::counters::METRIC_LIMIT;
 
 pub(crate) type Values = [f64; METRIC_LIMIT];
 
-/// Added to each diagonal element of X'X, relative to it: what cannot be told apart gets a large error instead of a
+/// Added to each diagonal element of X'X, relative to it: unresolved unknowns get a large error instead of a
 /// division by zero.
 const RIDGE: f64 = 1e-9;
-/// Rounds in which unknowns are moved to a bound or off it. Two or three are usual.
+/// Maximum rounds that move unknowns to a bound or off it. Two or three are usual.
 const ROUNDS: usize = 12;
 
 /// Running sums. See the [module](self).
@@ -26,12 +27,12 @@ pub(crate) struct Equations {
     rows: u64,
 }
 
-/// What solves the equations.
+/// Solution of the equations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Solution {
     /// By unknown.
     pub(crate) values: Vec<Values>,
-    /// Their standard errors.
+    /// Standard errors by unknown.
     pub(crate) errors: Vec<Values>,
 }
 
@@ -48,20 +49,20 @@ impl Equations {
         self.rows
     }
 
-    /// The sum of the parts of an unknown over all rows, where the parts of a row sum to 1 (those that sum to more
-    /// count more): 0 when it never occurred.
+    /// Sum of the fractions of an unknown over all rows, where the fractions of a row sum to 1 (rows that sum
+    /// to more count more): 0 if it never occurred.
     pub(crate) fn time(&self, unknown: usize) -> f64 {
         (0..self.len()).map(|other| self.xx[at(unknown, other)]).sum()
     }
 
-    /// One unknown more; gives its number.
+    /// Adds an unknown and returns its number.
     pub(crate) fn grow(&mut self) -> usize {
         self.xy.push([0.0; METRIC_LIMIT]);
         self.xx.resize(at(self.len() - 1, self.len() - 1) + 1, 0.0);
         self.len() - 1
     }
 
-    /// Enters a row: how much of each unknown is in it (each once), and the values on its left side.
+    /// Adds a row: the fraction of each unknown in it (each once), and its measured values.
     pub(crate) fn add(&mut self, row: &[(usize, f64)], values: &Values) {
         for (place, &(unknown, part)) in row.iter().enumerate() {
             for &(other, of_other) in &row[..=place] {
@@ -77,7 +78,7 @@ impl Equations {
         self.rows += 1;
     }
 
-    /// Enters a row whose unknowns may be new.
+    /// Adds a row whose unknowns may be new.
     pub(crate) fn add_growing(&mut self, row: &[(usize, f64)], values: &Values) {
         let most = row.iter().map(|&(unknown, _)| unknown + 1).max().unwrap_or(0);
         while self.len() < most {
@@ -86,7 +87,7 @@ impl Equations {
         self.add(row, values);
     }
 
-    /// Adds the rows of others, with the same unknowns.
+    /// Adds the rows of `others`, which must have the same unknowns.
     pub(crate) fn append(&mut self, others: &Self) {
         while self.len() < others.len() {
             self.grow();
@@ -99,7 +100,7 @@ impl Equations {
         self.rows += others.rows;
     }
 
-    /// These without some of their rows.
+    /// These equations without the rows of `part`.
     pub(crate) fn without(&self, part: &Self) -> Self {
         let mut rest = self.clone();
         rest.xx.iter_mut().zip(&part.xx).for_each(|(sum, other)| *sum -= other);
@@ -111,7 +112,7 @@ impl Equations {
         rest
     }
 
-    /// The values with the least sum of squares, whatever they are.
+    /// Values with the least sum of squares, without bounds.
     pub(crate) fn unbounded(&self) -> Vec<Values> {
         let all: Vec<usize> = (0..self.len()).collect();
         let factor = self.factor(&all);
@@ -120,7 +121,7 @@ impl Equations {
         values
     }
 
-    /// The equations in which unknown `i` is part of unknown `joined[i]` of `len`.
+    /// Equations in which unknown `i` is part of unknown `joined[i]` of `len`.
     pub(crate) fn joined(&self, joined: &[usize], len: usize) -> Self {
         let mut equations = Self { yy: self.yy, rows: self.rows, ..Self::default() };
         for _ in 0..len {
@@ -132,7 +133,7 @@ impl Equations {
             }
             for column in 0..=row {
                 let (to, value) = (at(joined[row], joined[column]), self.xx[at(row, column)]);
-                // Off the diagonal both halves come to the same place on it.
+                // Both halves of an off-diagonal pair end up on the same diagonal element.
                 let twice = row != column && joined[row] == joined[column];
                 equations.xx[to] += if twice { 2.0 * value } else { value };
             }
@@ -140,8 +141,8 @@ impl Equations {
         equations
     }
 
-    /// The values with the least sum of squares among those between 0 and `upper`, by metric. `None` unless there are
-    /// more rows than unknowns.
+    /// Values with the least sum of squares among those between 0 and `upper`, by metric. `None` unless there
+    /// are more rows than unknowns.
     pub(crate) fn solve(&self, upper: &Values) -> Option<Solution> {
         let (count, rows) = (self.len(), self.rows as f64);
         if count == 0 || rows <= count as f64 {
@@ -163,7 +164,7 @@ impl Equations {
         Some(solution)
     }
 
-    /// Sum of the squares of what `values` leave of the left sides.
+    /// Sum of squared residuals of `values`.
     fn squares(&self, metric: usize, values: &[f64]) -> f64 {
         let mut sum = self.yy[metric];
         for (row, &value) in values.iter().enumerate() {
@@ -178,7 +179,7 @@ impl Equations {
         let right: Vec<f64> = self.xy.iter().map(|sums| sums[metric]).collect();
         let mut values = right.clone();
         substitute(factor, &mut values);
-        // Which bound an unknown is at.
+        // Bound at which each unknown is fixed.
         let mut fixed: Vec<Option<f64>> = vec![None; count];
         for _ in 0..ROUNDS {
             let mut changed = false;
@@ -190,7 +191,7 @@ impl Equations {
                 }
             }
             if !changed {
-                // One at a bound that pulls inwards is let go.
+                // Releases an unknown whose gradient points inward from its bound.
                 let scale = right.iter().fold(0.0f64, |most, value| most.max(value.abs()));
                 for unknown in 0..count {
                     let Some(bound) = fixed[unknown] else { continue };
@@ -210,7 +211,7 @@ impl Equations {
         values.iter().map(|value| value.clamp(0.0, upper)).collect()
     }
 
-    /// The values of all unknowns where some are known.
+    /// Solves for all unknowns with some of them fixed.
     fn with_fixed(&self, right: &[f64], fixed: &[Option<f64>]) -> Vec<f64> {
         let free: Vec<usize> = (0..fixed.len()).filter(|&unknown| fixed[unknown].is_none()).collect();
         let mut values: Vec<f64> = fixed.iter().map(|bound| bound.unwrap_or(0.0)).collect();
@@ -226,7 +227,7 @@ impl Equations {
         values
     }
 
-    /// The Cholesky factor of X'X over these unknowns, its lower triangle row by row.
+    /// Cholesky factor of X'X over these unknowns, lower triangle row by row.
     fn factor(&self, of: &[usize]) -> Vec<f64> {
         let mut factor = vec![0.0; of.len() * (of.len() + 1) / 2];
         for row in 0..of.len() {
@@ -276,7 +277,7 @@ fn substitute_all(factor: &[f64], values: &mut [Values]) {
     }
 }
 
-/// The diagonal of (L L')^-1.
+/// Diagonal of (L L')^-1.
 fn inverse_diagonal(factor: &[f64], count: usize) -> Vec<f64> {
     let mut column = vec![0.0; count];
     (0..count)
@@ -352,7 +353,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
-        /// Joining afterwards is as good as never having told apart.
+        /// Joining afterwards is equivalent to never having separated them.
         #[test]
         fn joined_equations_are_those_of_the_joined_rows(
             rows in prop::collection::vec(([0.0..1.0f64, 0.0..1.0, 0.0..1.0, 0.0..1.0], 0.0..100.0f64), 1..40),
@@ -373,7 +374,7 @@ mod tests {
             }
         }
 
-        /// Whatever was measured: within the bounds, and nothing near it is better.
+        /// For any measurement, the values are within the bounds and no close values are better.
         #[test]
         fn bounded_values_are_within_and_the_best(
             rows in prop::collection::vec(([0.0..1.0f64, 0.0..1.0, 0.0..1.0], -50.0..150.0f64), 12..40),

@@ -1,11 +1,13 @@
-//! What limits computation: the time of a kernel, and of a device, divided by its nearest roof.
+//! Limits of computation: divides the time of a kernel, and of a device, by its nearest roofline.
 //!
-//! Of a kernel, `u` is the largest of its units' use, as a part of their peak. That part of its time is at a roof; the
-//! part in which multiprocessors had no warp is idle; in the rest no unit was near its peak: warps waited (latency).
-//! Where the clock is lowered, the part at a roof would be shorter at the highest clock by as much: that is the
-//! clock's, except for device memory, which has a clock of its own. The parts sum to the time to the nanosecond.
+//! For a kernel, `u` is the largest utilization of its units, as a fraction of their peak. That fraction of
+//! its time is at the roofline; the fraction in which multiprocessors had no warp is idle; in the rest no
+//! unit was near its peak: warps waited (latency). At a lowered clock, the time at the roofline would be
+//! proportionally shorter at the highest clock: that difference belongs to the clock, except for device
+//! memory, which has a separate clock. The parts sum to the time to the nanosecond.
 //!
-//! Source: docs/design/counters.md, with the measurements on an H200 against 10 kHz samples and the range profiler.
+//! Source: docs/design/counters.md, with the measurements on an H200 against 10 kHz samples and the range
+//! profiler.
 
 use gpuwhy_trace::counters::Metric;
 use gpuwhy_trace::counters::MetricSet;
@@ -15,25 +17,25 @@ use gpuwhy_trace::named;
 use super::estimate::{Activity, Estimates};
 
 named! {
-    /// What limits a part of the time of kernels.
+    /// Limit of a part of the kernel time.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     #[repr(usize)]
     pub enum Limit: name {
         /// Tensor cores.
         Tensor "tensor",
-        /// Memory: the device's, the L2 cache, or the L1 cache and shared memory.
+        /// Memory: device memory, the L2 cache, or the L1 cache and shared memory.
         Memory "memory",
-        /// Issue of instructions other than to tensor cores.
+        /// Instruction issue other than to tensor cores.
         Issue "issue",
         /// Latency: no unit near its peak.
         Latency "latency",
-        /// Latency, where fewer warps than half of what fits were resident to hide it.
+        /// Latency, with fewer resident warps to hide it than half of the maximum.
         Occupancy "occupancy",
         /// Multiprocessors without a warp.
         IdleMultiprocessors "idle_multiprocessors",
         /// A core clock below the highest.
         LoweredClock "lowered_clock",
-        /// Not sampled, or the samples do not tell.
+        /// Not sampled, or unresolved by the samples.
         NotToldApart "not_told_apart",
     }
 }
@@ -53,13 +55,13 @@ named! {
         L2 "l2",
         /// The L1 cache and shared memory.
         L1 "l1",
-        /// Issue of instructions.
+        /// Instruction issue.
         Issue "issue",
     }
 }
 
 impl Roof {
-    /// The metric that says how near it is.
+    /// Metric with its utilization.
     pub const fn metric(self) -> Metric {
         match self {
             Self::Tensor => Metric::Tensor,
@@ -79,40 +81,41 @@ impl Roof {
     }
 }
 
-/// Beyond this standard error of the nearest roof's use, percent points, nothing is said of a kernel.
+/// Maximum standard error of the nearest roofline's utilization, percentage points; above it, a kernel gets
+/// no result.
 pub const LARGEST_ERROR: f64 = 10.0;
-/// With fewer resident warps than this part of what fits, latency counts as [`Limit::Occupancy`]. NVIDIA's
-/// best-practices guide ("Occupancy") puts the end of the benefit there.
+/// With fewer resident warps than this fraction of the maximum, latency counts as [`Limit::Occupancy`].
+/// NVIDIA's best-practices guide ("Occupancy") puts the end of the benefit there.
 pub const FEW_WARPS: f64 = 0.5;
-/// From this use of tensor cores on, percent, few warps are no fault: such kernels keep tiles in registers.
+/// Tensor core utilization, percent, from which few warps are normal: such kernels keep tiles in registers.
 const TENSOR_KERNEL: f64 = 10.0;
-/// A clock lower by less than this part is not lowered: the samples' own error on an H200.
+/// A clock lower by less than this fraction does not count as lowered: the samples' own error on an H200.
 const CLOCK_ERROR: f64 = 0.01;
-/// What the best kernels reach of a roof: 90 % was the best of cuBLAS' on an H200.
+/// Fraction of the peak that the best kernels achieve: 90 % was the best of cuBLAS on an H200.
 pub const REACHABLE: f64 = 0.9;
 
-/// What limits one kernel.
+/// Limits of one kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KernelLimits {
-    /// Parts of its time, 0 to 1, indexed by [`Limit`]; they sum to 1.
+    /// Fractions of its time, 0 to 1, indexed by [`Limit`]; they sum to 1.
     pub parts: [f64; Limit::ALL.len()],
-    /// Its nearest roof, how much of it is used (0 to 1), and the standard error of that; `None` where the samples do
-    /// not tell.
+    /// Its nearest roofline, utilization (0 to 1), and standard error; `None` if the samples do not resolve
+    /// it.
     pub roof: Option<(Roof, f64, f64)>,
-    /// Multiprocessors with a warp, 0 to 1, if that is known.
+    /// Fraction of multiprocessors with a warp, 0 to 1, if known.
     pub active: Option<f64>,
-    /// Core clock while it ran, Hz, if that is known.
+    /// Core clock while it ran, Hz, if known.
     pub clock_hz: Option<f64>,
-    /// It has a row of its own; else its values are the means of kernels that are not told apart.
+    /// True if it is estimated separately; otherwise its values are the means of the joined kernels.
     pub own: bool,
 }
 
 impl KernelLimits {
-    /// Nothing is known.
+    /// Unknown limits.
     pub const UNKNOWN: Self =
         Self { parts: [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0], roof: None, active: None, clock_hz: None, own: false };
 
-    /// Of a kernel whose counters are in `estimates`, as [`Activity::Kernel`].
+    /// Limits of a kernel whose counters are in `estimates`, as [`Activity::Kernel`].
     pub fn of(activity: Activity, estimates: &Estimates, set: &MetricSet) -> Self {
         let value = |metric| estimates.get(set, activity, metric);
         let own = matches!(activity, Activity::Kernel(config) if estimates.tells(config));
@@ -150,7 +153,8 @@ impl KernelLimits {
         Self { parts, roof: Some((roof, used, error / 100.0)), active, clock_hz: clock, own }
     }
 
-    /// How much of its time remains if it ran at [`REACHABLE`] of its nearest roof, at the same clock, 0 to 1.
+    /// Fraction (0 to 1) of its time that remains if it runs at [`REACHABLE`] of its nearest roofline, at the
+    /// same clock.
     pub fn at_roof(&self, reachable: f64) -> f64 {
         self.roof.map_or(1.0, |(_, used, _)| (used / reachable).clamp(0.0, 1.0))
     }
@@ -159,16 +163,16 @@ impl KernelLimits {
 /// Kernels of one launch configuration, for [`divide`].
 #[derive(Clone, Copy, Debug)]
 pub struct Weighed {
-    /// What limits them.
+    /// Their limits.
     pub limits: KernelLimits,
-    /// Their summed durations, nanoseconds.
+    /// Sum of their durations, nanoseconds.
     pub nanos: u64,
-    /// What their grids leave empty: [`Geometry::tail_loss`] and [`Geometry::empty_multiprocessors`], where known.
+    /// Unused part of their grids: [`Geometry::tail_loss`] and [`Geometry::empty_multiprocessors`], if known.
     pub grid: Option<(f64, f64)>,
 }
 
 impl Weighed {
-    /// With what `geometry` says.
+    /// Combines the limits with the losses in `geometry`.
     pub fn new(limits: KernelLimits, nanos: u64, geometry: Option<&Geometry>) -> Self {
         Self { limits, nanos, grid: geometry.map(|of| (of.tail_loss, of.empty_multiprocessors())) }
     }
@@ -179,15 +183,15 @@ impl Weighed {
 pub struct Division {
     /// By limit. Sums to the time that was divided.
     pub times: LimitTimes,
-    /// Of the time of idle multiprocessors, what grids explain: the last blocks of a grid (tail), fewer blocks than
-    /// multiprocessors (small grids), nanoseconds.
+    /// Part of the time of idle multiprocessors that grids explain: the last blocks of a grid (tail), fewer
+    /// blocks than multiprocessors (small grids), nanoseconds.
     pub tail_ns: u64,
     /// See [`tail_ns`](Self::tail_ns).
     pub small_grids_ns: u64,
 }
 
 impl Division {
-    /// The same proportions of `total` nanoseconds.
+    /// Scales the same proportions to `total` nanoseconds.
     pub fn of(&self, total: u64) -> Self {
         let times = whole(total, &self.times.map(|nanos| nanos as f64));
         let idle = |of: &LimitTimes| of[Limit::IdleMultiprocessors as usize];
@@ -196,10 +200,10 @@ impl Division {
     }
 }
 
-/// Divides the `total` nanoseconds in which any of these kernels ran by limit.
+/// Divides by limit the `total` nanoseconds in which any of these kernels ran.
 ///
-/// Use of units adds up over kernels that run at once, so the parts at a roof keep their length, and what is left of
-/// `total` is idle or latency.
+/// Utilization adds up over kernels that run at once, so the parts at a roofline keep their length, and the
+/// rest of `total` is idle or latency.
 pub fn divide(total: u64, kernels: &[Weighed]) -> Division {
     let all: f64 = kernels.iter().map(|kernel| kernel.nanos as f64).sum();
     if all <= 0.0 {
@@ -220,7 +224,7 @@ pub fn divide(total: u64, kernels: &[Weighed]) -> Division {
             tail += kernel.nanos as f64 * tail_loss.min(idle - explained);
         }
     }
-    // What runs at once shrinks to the time that there was: first what is no work, then all alike.
+    // Concurrent kernels shrink to the available time: first the parts without work, then all parts equally.
     let total_f = total as f64;
     let untold = sums[Limit::NotToldApart as usize] * (total_f / all).min(1.0);
     let waits = [Limit::Latency as usize, Limit::Occupancy as usize, Limit::IdleMultiprocessors as usize];
@@ -240,7 +244,7 @@ pub fn divide(total: u64, kernels: &[Weighed]) -> Division {
             _ => scale(at_roofs, work),
         };
     }
-    // Where there is no wait to take it, it is latency.
+    // Missing time counts as latency if there is no wait to absorb it.
     let missing = total_f - sums.iter().sum::<f64>();
     if missing > 0.0 {
         sums[Limit::Latency as usize] += missing;
@@ -250,7 +254,7 @@ pub fn divide(total: u64, kernels: &[Weighed]) -> Division {
     Division { times, tail_ns: (tail * shrunk) as u64, small_grids_ns: (small * shrunk) as u64 }
 }
 
-/// `total` in the proportions of `sums`, to the nanosecond (largest remainders).
+/// Splits `total` in the proportions of `sums`, to the nanosecond (largest remainders).
 pub fn whole(total: u64, sums: &[f64; Limit::ALL.len()]) -> LimitTimes {
     let all: f64 = sums.iter().sum();
     let mut times = LimitTimes::default();
@@ -266,7 +270,7 @@ pub fn whole(total: u64, sums: &[f64; Limit::ALL.len()]) -> LimitTimes {
     }
     let mut order: Vec<usize> = (0..times.len()).filter(|&limit| sums[limit] > 0.0).collect();
     order.sort_by(|&a, &b| exact[b].fract().total_cmp(&exact[a].fract()).then(a.cmp(&b)));
-    // Beyond 2^53 ns the floor is coarse: then more than one each is left.
+    // Above 2^53 ns, rounding down is coarse: then more than one per limit is left.
     if let (Some(&largest), true) = (order.first(), left > order.len() as u64) {
         times[largest] += left - order.len() as u64;
         left = order.len() as u64;
