@@ -1,54 +1,55 @@
-//! Which bottleneck a monitored run had when.
+//! Bottlenecks of a monitored run over time.
 //!
-//! The samples of the last 20 s name one, or leave it open; a burst names the one of its time. Where samples name one,
-//! it holds once they have named it for three seconds: while the bottleneck changes they see some of both.
+//! The samples of the last 20 s determine one, or leave it unknown; a burst determines the one of its time. A
+//! bottleneck by samples counts once it has been the same for three seconds: while the bottleneck changes,
+//! samples contain some of both.
 
 use gpuwhy_trace::record::Timestamp;
 
 use crate::attribution::leaf::Group;
 use crate::monitoring::MonitoredTime;
 
-/// Between two looks at the samples, nanoseconds.
+/// Interval between two evaluations of the samples, nanoseconds.
 const EVERY: u64 = 1_000_000_000;
-/// Looks in a row that have to name the same bottleneck.
+/// Consecutive evaluations that must find the same bottleneck.
 const CONFIRMED: u32 = 3;
-/// Changes that are kept, the newest.
+/// Maximum number of changes kept, the newest.
 const KEPT: usize = 64;
 
-/// A bottleneck, from a moment on.
+/// A bottleneck and when it started.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Change {
-    /// Since when, as far as is known.
+    /// Start, as far as known.
     #[cfg_attr(feature = "serde", serde(rename = "at_unix_ns"))]
     pub at: Timestamp,
     /// The bottleneck.
     pub group: Group,
-    /// Its share of the time, 0 to 1: the smallest by samples, or that of the burst.
+    /// Its share of the time, 0 to 1: the lower bound from samples, or the share in the burst.
     pub share: f64,
-    /// The burst that tells; `None` for samples.
+    /// Burst that determined it; `None` for samples.
     #[cfg_attr(feature = "serde", serde(rename = "capture"))]
     pub burst: Option<u32>,
 }
 
-/// The bottlenecks of a run in their order.
+/// Bottlenecks of a run in order of time.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     rows: Vec<Change>,
     forgotten: u64,
     due: u64,
     names_one: bool,
-    /// What samples name, since when, and how often in a row.
+    /// Bottleneck by samples, since when, and the number of consecutive evaluations that found it.
     named: Option<(Change, u32)>,
 }
 
 impl Changes {
-    /// Whether it is time to look at the samples.
+    /// True if the samples should be evaluated now.
     pub fn is_due(&self, at: Timestamp) -> bool {
         at.nanos() >= self.due
     }
 
-    /// What the samples of the last 20 s before `at` say.
+    /// Adds the result of the samples of the last 20 s before `at`.
     pub fn sampled(&mut self, at: Timestamp, recent: Option<&MonitoredTime>) {
         self.due = at.nanos().saturating_add(EVERY);
         let bottleneck = recent.map_or(Group::CannotTell, |recent| recent.bottleneck);
@@ -69,7 +70,7 @@ impl Changes {
         }
     }
 
-    /// What a burst came to.
+    /// Adds the result of a burst.
     pub fn recorded(&mut self, change: Change) {
         if !matches!(change.group, Group::CannotTell | Group::NoWork) {
             self.enter(change);
@@ -89,17 +90,17 @@ impl Changes {
         }
     }
 
-    /// Whether samples name a bottleneck now.
+    /// True if samples determine a bottleneck now.
     pub fn names_one(&self) -> bool {
         self.names_one
     }
 
-    /// The newest ones, in order.
+    /// Newest changes, in order.
     pub fn rows(&self) -> &[Change] {
         &self.rows
     }
 
-    /// How many are not kept.
+    /// Number of changes that are not kept.
     pub fn forgotten(&self) -> u64 {
         self.forgotten
     }

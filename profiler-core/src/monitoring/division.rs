@@ -1,71 +1,75 @@
-//! How a monitored time divides, and the bottleneck that follows where the intervals allow to name one.
+//! Division of a monitored time by cause, and the resulting bottleneck if the intervals allow one.
 
 use super::sums::{Between, GROUPS, IDLE, Shares, Sums};
 use crate::attribution::leaf::Group;
 use crate::thresholds::WORTH_SHARE;
 
-/// Groups of blocks of which one is left out at a time (jackknife): times near each other are alike, so they are few
-/// and long.
+/// Number of groups of blocks; one is left out at a time (jackknife). Adjacent times are similar, so the
+/// groups are few and long.
 const PARTS: usize = 12;
-/// With fewer parts than this nothing is known of chance.
+/// With fewer parts the random error is unknown.
 const FEWEST_PARTS: usize = 6;
 /// 97.5 % quantile of Student's t with 11 degrees of freedom: intervals of 95 %.
 const QUANTILE: f64 = 2.2;
-/// Error of a sample's busy part beyond its bounds: values are rounded, and edges of samples cut launches.
+/// Error of a sample's busy fraction in addition to its bounds: values are rounded, and edges of samples cut
+/// launches.
 const DEVICE_ERROR: f64 = 0.002;
-/// A bottleneck needs so much device time in samples, nanoseconds, and so much of it with the thread seen.
+/// Device time in samples that a bottleneck requires, nanoseconds, and the fraction of it in which the thread
+/// was seen.
 const SHORTEST: f64 = 2_500_000_000.0;
 const SEEN_SHARE: f64 = 0.5;
-/// Computation is the bottleneck only where it takes this part of the time at least.
+/// Computation is the bottleneck only if it takes at least this fraction of the time.
 const MOSTLY: f64 = 0.5;
-/// Start-up is over with the first block that is busy for this part of what is usual in the second half, and lasts for
-/// this part of the run at most.
+/// Start-up ends with the first block that is busy for this fraction of the usual value in the second half,
+/// and takes at most this fraction of the run.
 const WARM: f64 = 0.5;
 const LONGEST_START_UP: f64 = 0.75;
-/// The last idle blocks belong to the end of the program, up to this time: records end with the last work as well.
+/// Idle blocks up to this time at the end belong to the end of the program: records also end with the last
+/// work.
 const WIND_DOWN: f64 = 2e9;
 
-/// A part of a monitored time.
+/// Part of a monitored time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct MonitoredPart {
     /// Its cause.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub group: Group,
-    /// Time that belongs to it for certain, but for chance; nanoseconds of device time.
+    /// Time that certainly belongs to the cause, except for random error; nanoseconds of device time.
     #[cfg_attr(feature = "serde", serde(rename = "ns"))]
     pub nanos: u64,
-    /// Smallest and largest share of the time with this cause, 0 to 1: what cannot be told apart, and an interval of
-    /// 95 % for chance.
+    /// Smallest and largest share of the time with this cause, 0 to 1: accounts for unresolved time, and for
+    /// random error with a 95 % interval.
     pub low: f64,
     /// See [`low`](Self::low).
     pub high: f64,
 }
 
-/// How a monitored time divides: the parts and [`not_told_ns`](Self::not_told_ns) sum to
+/// Division of a monitored time: the parts and [`not_told_ns`](Self::not_told_ns) sum to
 /// [`window_ns`](Self::window_ns).
 #[derive(Clone, Debug, PartialEq)]
 pub struct MonitoredTime {
-    /// Device time that is divided, nanoseconds; of several devices together.
+    /// Device time that is divided, nanoseconds; the sum over all devices.
     pub window_ns: u64,
     /// Device time before it that counts as start-up, nanoseconds.
     pub start_up_ns: u64,
-    /// The parts.
+    /// Parts by cause.
     pub parts: Vec<MonitoredPart>,
-    /// Time of which the cause cannot be told.
+    /// Time with an unresolved cause.
     pub not_told_ns: u64,
-    /// Share of the time in which kernels ran: smallest and largest, by the device's counters.
+    /// Fraction of the time in which kernels ran: smallest and largest, by the device's counters.
     pub busy: (f64, f64),
-    /// Part of the time for which host samples speak.
+    /// Fraction of the time covered by host samples.
     pub covered: f64,
-    /// Samples of devices, and of the launching thread, that it rests on.
+    /// Number of samples of devices, and of the launching thread, that it is based on.
     pub samples: (u64, u64),
-    /// The bottleneck, where the intervals leave one; else [`Group::CannotTell`].
+    /// The bottleneck, if the intervals leave exactly one; else [`Group::CannotTell`].
     pub bottleneck: Group,
 }
 
 impl MonitoredTime {
-    /// From the blocks of a time; without start-up when `warm_up` is asked for. `None` without samples of a device.
+    /// Divides the blocks of a time, without start-up if `warm_up` is set. `None` without samples of a
+    /// device.
     pub(super) fn of<'a>(blocks: impl Iterator<Item = &'a Sums>, warm_up: bool) -> Option<Self> {
         let mut blocks: Vec<&Sums> = blocks.collect();
         if warm_up {
@@ -110,12 +114,12 @@ impl MonitoredTime {
         Some(time)
     }
 
-    /// The part of a group.
+    /// Part of one cause.
     pub fn part(&self, group: Group) -> Option<&MonitoredPart> {
         self.parts.iter().find(|part| part.group == group)
     }
 
-    /// The groups that may be the bottleneck, the one that may have the largest share first.
+    /// Causes that may be the bottleneck, the one with the largest possible share first.
     pub fn possible(&self) -> Vec<&MonitoredPart> {
         let others = self.parts.iter().filter(|part| part.group != Group::GpuCompute);
         let surest = others.clone().map(|part| part.low).fold(0.0, f64::max);
@@ -124,7 +128,7 @@ impl MonitoredTime {
         possible
     }
 
-    /// As the verdict of recorded runs: a group other than computation that is worth it, else computation.
+    /// Same rule as for recorded runs: a cause other than computation that is worth fixing, else computation.
     fn named(&self) -> Group {
         let computing = self.part(Group::GpuCompute).map_or(0.0, |part| part.low);
         match self.possible()[..] {
@@ -135,8 +139,8 @@ impl MonitoredTime {
     }
 }
 
-/// How many blocks at the end are idle, as far as the end of the program explains them, with the block before them, in
-/// which the work ends. None where nothing has worked yet.
+/// Number of idle blocks at the end that the end of the program explains, plus the block before them in which
+/// the work ends. 0 if there was no work yet.
 fn winding_down(blocks: &[&Sums]) -> usize {
     let mut nanos = 0.0;
     let idle = blocks.iter().rev().take_while(|block| {
@@ -150,7 +154,7 @@ fn winding_down(blocks: &[&Sums]) -> usize {
     }
 }
 
-/// Where start-up is over. The block in which it ends is part of it.
+/// Index of the first block after start-up. The block in which start-up ends is part of it.
 fn warm_from(blocks: &[&Sums]) -> usize {
     let busy = |block: &Sums| block.busy().low.midpoint(block.busy().high);
     let half = blocks.len() / 2;
@@ -166,7 +170,7 @@ fn warm_from(blocks: &[&Sums]) -> usize {
     }
 }
 
-/// The blocks in at most [`PARTS`] parts of about the same number of blocks.
+/// Joins the blocks to at most [`PARTS`] parts of about the same number of blocks.
 fn joined(blocks: &[&Sums]) -> Vec<Sums> {
     let filled: Vec<&Sums> = blocks.iter().copied().filter(|block| block.nanos() > 0.0).collect();
     let parts = filled.len().min(PARTS);
@@ -186,7 +190,7 @@ fn sum(parts: &[Sums]) -> Sums {
     total
 }
 
-/// The shares widened by chance. What the device did is known without it, as its samples leave nothing out.
+/// Shares widened by random error. The device's activity has none, as its samples are complete.
 fn intervals(parts: &[Sums], total: &Sums, shares: &Shares) -> Shares {
     let count = parts.len() as f64;
     let without: Vec<Shares> = parts.iter().map(|part| total.without(part).shares()).collect();

@@ -1,32 +1,33 @@
-//! Whether a value that was steady has changed: the two-sided cumulative sum test.
+//! Detects a change of a steady value: the two-sided cumulative sum test.
 //!
-//! E. S. Page, "Continuous Inspection Schemes", Biometrika 41 (1954), 100-115. Values are compared with the mean and
-//! the deviation of the first ones. With an allowance of 1 and a limit of 5 deviations a steady normal value gives an
-//! alarm once in 56,000 values on average, were its mean known, and a shift of two deviations is found after 6 (D.
-//! Siegmund, "Sequential Analysis", 1985, section 2.6: the limit counts 1.166 more, for the overshoot). The mean is
-//! known to a quarter of a deviation.
+//! E. S. Page, "Continuous Inspection Schemes", Biometrika 41 (1954), 100-115. Values are compared with the
+//! mean and the deviation of the first ones. With an allowance of 1 and a limit of 5 deviations, a steady
+//! normal value raises a false alarm once in 56,000 values on average, if its mean is known, and a shift of
+//! two deviations is found after 6 (D. Siegmund, "Sequential Analysis", 1985, section 2.6: the limit counts
+//! 1.166 more, for the overshoot). The mean is known to a quarter of a deviation.
 
-/// Values that say what is steady.
+/// Number of values that define the steady state.
 const REFERENCE: u32 = 16;
-/// Deviations that a sum allows for each value (half of the shift that is looked for).
+/// Allowance per value in deviations (half of the shift to detect).
 const ALLOWANCE: f64 = 1.0;
-/// Deviations at which a sum gives the alarm.
+/// Deviations at which a sum raises the alarm.
 const LIMIT: f64 = 5.0;
-/// No value adds more deviations than this to a sum: a single one gives no alarm.
+/// Maximum deviations that one value adds to a sum: a single one raises no alarm.
 const MOST_OF_ONE: f64 = 3.0;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Drift {
     count: u32,
     mean: f64,
-    /// Sum of the squared distances from the mean.
+    /// Sum of the squared differences from the mean.
     squares: f64,
     above: f64,
     below: f64,
 }
 
 impl Drift {
-    /// Takes a value; smaller deviations than `smallest` are taken for chance. Answers whether it has drifted.
+    /// Adds a value; deviations smaller than `smallest` count as chance. Returns true if the value has
+    /// drifted.
     pub(super) fn push(&mut self, value: f64, smallest: f64) -> bool {
         if !value.is_finite() {
             return false;
@@ -45,7 +46,7 @@ impl Drift {
         self.above.max(self.below) > LIMIT
     }
 
-    /// What comes from here on is steady until it drifts.
+    /// Starts over: the values from here on define the steady state.
     pub(super) fn restart(&mut self) {
         *self = Self::default();
     }
@@ -69,7 +70,8 @@ mod tests {
         }
     }
 
-    /// Values until the alarm, of at most `most`, with a shift by `shift` deviations from value 100 on.
+    /// Number of values until the alarm, at most `most`, with a shift by `shift` deviations from value 100
+    /// on.
     fn alarm(seed: u64, shift: f64, most: u32) -> Option<u32> {
         let (mut drift, mut next) = (Drift::default(), normal(seed));
         (0..most).find(|&index| {

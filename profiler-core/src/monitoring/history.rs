@@ -1,30 +1,30 @@
-//! Sums by time: of the whole run in few blocks that grow with it, and of its newest part.
+//! Sums by time: of the complete run in a fixed number of growing blocks, and of its newest part.
 
 use std::collections::VecDeque;
 
 use super::sums::Sums;
 
-/// Blocks of the whole run; with one more, each two become one (1.2 kB each).
+/// Maximum number of blocks for the complete run; beyond that, each two become one (1.2 kB each).
 const BLOCKS: usize = 64;
 /// Length of the first blocks, nanoseconds.
 const FIRST_LENGTH: u64 = 100_000_000;
-/// Length of the blocks of the newest part, nanoseconds, and how many are kept: the last 20 s.
+/// Length of the blocks of the newest part, nanoseconds, and their number: the last 20 s.
 const RECENT_LENGTH: u64 = 1_000_000_000;
 const RECENT: usize = 20;
 
 /// Sums of a run by time.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// Begin of the first block; `None` before anything came.
+    /// Start of the first block; `None` before any data.
     begin: Option<u64>,
     length: u64,
     blocks: Vec<Sums>,
-    /// Blocks of the newest part, by their number.
+    /// Blocks of the newest part by number.
     recent: VecDeque<(u64, Sums)>,
 }
 
 impl History {
-    /// Adds to the blocks of `at`. What lies before the first block belongs to it.
+    /// Adds to the blocks of `at`. Data from before the first block is added to it.
     pub(super) fn add(&mut self, at: u64, mut add: impl FnMut(&mut Sums)) {
         if self.blocks.is_empty() {
             self.length = FIRST_LENGTH;
@@ -45,13 +45,13 @@ impl History {
         while self.recent.front().is_some_and(|(oldest, _)| oldest + (RECENT as u64) <= number) {
             self.recent.pop_front();
         }
-        // Host samples come a little after the device samples beside them.
+        // Host samples arrive a little after the device samples of the same time.
         if let Some((_, sums)) = self.recent.iter_mut().rev().find(|(known, _)| *known == number) {
             add(sums);
         }
     }
 
-    /// Each two blocks become one.
+    /// Joins each two blocks to one.
     fn merge(&mut self) {
         let pairs = self.blocks.chunks(2).map(|pair| {
             let mut sums = Sums::default();
@@ -62,12 +62,12 @@ impl History {
         self.length = self.length.saturating_mul(2);
     }
 
-    /// Blocks of the whole run, in order.
+    /// Blocks of the complete run, in order.
     pub(super) fn whole(&self) -> impl Iterator<Item = &Sums> {
         self.blocks.iter()
     }
 
-    /// The newest block of a second to which no device sample comes any more, with its begin.
+    /// Newest one-second block that gets no more device samples, with its start.
     pub(super) fn newest_whole(&self) -> Option<(u64, &Sums)> {
         let (number, sums) = self.recent.iter().rev().nth(1)?;
         Some((self.begin?.saturating_add(number * RECENT_LENGTH), sums))

@@ -1,10 +1,11 @@
-//! Causes of idle device time without a record of device work: samples of hardware counters say how long the device was
-//! busy, host samples say what the launching thread did, and both together bound what each cause has of the time.
+//! Causes of idle device time without a record of device work: samples of hardware counters show how long the
+//! device was busy, host samples show the activity of the launching thread, and together they bound the share
+//! of each cause.
 //!
-//! Reading order: `seen` (what a thread was seen to do, and the causes that this leaves), `sums` (shares and their
-//! bounds), `history` (sums by time), [`division`](MonitoredTime) (intervals, and the bottleneck), `changes` (which
-//! bottleneck when), `bursts` (when mode auto records; `drift` and `named_steps` are its parts). Here is what brings
-//! samples of both kinds together. docs/design/monitoring.md has the reasoning, and what was measured.
+//! Reading order: `seen` (activity of a thread, and the possible causes), `sums` (shares and their bounds),
+//! `history` (sums by time), [`division`](MonitoredTime) (intervals, and the bottleneck), `changes`
+//! (bottleneck over time), `bursts` (when mode auto records; `drift` and `named_steps` are its parts). This
+//! file joins the samples of both kinds. docs/design/monitoring.md has the reasoning and the measurements.
 
 mod bursts;
 mod changes;
@@ -31,44 +32,47 @@ use self::seen::SeenParts;
 use self::sums::{Between, DeviceSpan, IDLE, Sums};
 use crate::attribution::host_activity::HostActivities;
 
-/// Devices that are divided; samples of further ones are counted.
+/// Maximum number of devices; samples of further ones are counted.
 const DEVICE_LIMIT: usize = 16;
-/// Samples of a device that wait for host samples of their time (48 bytes each): three seconds at 5,000 a second.
+/// Device samples that wait for host samples of the same time (48 bytes each): three seconds at 5,000 per
+/// second.
 const SPAN_LIMIT: usize = 16_384;
-/// Host samples that wait for a device sample of their time.
+/// Host samples that wait for a device sample of the same time.
 const HOST_LIMIT: usize = 4_096;
-/// Traffic readings of a device that are kept: they come ten times a second, and samples are at most a second late.
+/// Traffic readings kept per device: they come ten times per second, and samples are at most one second late.
 const TRAFFIC_LIMIT: usize = 64;
 
-/// Bytes a nanosecond that no link to the host exceeds: PCI Express 5.0 with 16 lanes moves 63.
+/// Upper limit of the link to the host, bytes per nanosecond: PCI Express 5.0 with 16 lanes moves 63.
 const FASTEST_LINK: f64 = 64.0;
-/// Bytes a nanosecond that copies from page-locked memory move at least: 12 to 55 were measured
-/// (docs/design/overhead.md). For those from pageable memory a thread is in the call all the time.
+/// Minimum rate of copies from pinned memory, bytes per nanosecond: 12 to 55 were measured
+/// (docs/design/overhead.md). For copies from pageable memory, a thread is in the call the entire time.
 const SLOWEST_COPY: f64 = 12.0;
-/// The same for copies of whatever kind: 3 were measured.
+/// Minimum rate of any copy: 3 was measured.
 const SLOWEST_STAGED: f64 = 1.0;
-/// Bytes a nanosecond over that link without any copy, at most: a loop of empty launches alone causes so many.
+/// Maximum traffic over that link without any copy, bytes per nanosecond: caused by a loop of empty launches
+/// alone.
 const LAUNCHING_TRAFFIC: f64 = 0.5;
-/// A device without a sample for so long is no longer sampled, nanoseconds.
+/// Time without a sample after which a device no longer counts as sampled, nanoseconds.
 const OVERDUE: u64 = 5_000_000_000;
-/// Part of the multiprocessors below which no kernel runs: samples are rounded.
+/// Fraction of active multiprocessors below which no kernel runs: samples are rounded.
 const NO_KERNEL: f64 = 0.002;
-/// How far the counter of the engine may be off.
+/// Maximum error of the engine counter.
 const ENGINE_ERROR: f64 = 0.01;
 
-/// Brings samples of devices and of the launching thread together. Memory is bounded.
+/// Joins samples of devices and of the launching thread. Memory is bounded.
 #[derive(Debug, Default)]
 pub struct Monitoring {
     devices: Vec<Device>,
-    /// The launching thread, as far as is known: the first one of the process.
+    /// The launching thread, as far as known: the first one of the process.
     thread: Option<ThreadId>,
     activities: HostActivities,
     /// Samples of the thread that wait for device samples, in order.
     waiting: VecDeque<(HostSample, SeenParts)>,
     history: History,
-    /// Host samples without a device sample beside them, and device samples that came too late or were too many.
+    /// Host samples without a device sample of the same time, and device samples that came too late or were
+    /// too many.
     unmatched: u64,
-    /// Device work is recorded, which says more.
+    /// True if device work is recorded, which has more detail.
     has_records: bool,
 }
 
@@ -83,7 +87,7 @@ struct Device {
     last_reading: Option<GaugeReading>,
 }
 
-/// Traffic over the link to the host between two readings, bytes a nanosecond.
+/// Traffic over the link to the host between two readings, bytes per nanosecond.
 #[derive(Clone, Copy, Debug)]
 struct Traffic {
     from: u64,
@@ -92,7 +96,7 @@ struct Traffic {
 }
 
 impl Monitoring {
-    /// Takes a record: host samples until device work comes, which says more than they do.
+    /// Processes a record: host samples until records of device work come, which have more detail.
     #[inline]
     pub fn push(&mut self, record: &Record, dictionary: &Dictionary) {
         match record {
@@ -105,7 +109,7 @@ impl Monitoring {
         }
     }
 
-    /// Takes what is known of hardware counters.
+    /// Processes an event of hardware counters.
     pub fn counters(&mut self, event: &CounterEvent) {
         if self.has_records {
             return;
@@ -155,12 +159,12 @@ impl Monitoring {
         self.join();
     }
 
-    /// Takes a host sample. Those of other threads than the launching one are passed over.
+    /// Processes a host sample. Those of threads other than the launching one are ignored.
     pub fn host(&mut self, sample: &HostSample, dictionary: &Dictionary) {
         if sample.since.nanos() == 0 || sample.at <= sample.since {
             return;
         }
-        // The first thread of a process has the smallest number, and it is the one that launches, as a rule.
+        // The first thread of a process has the smallest id, and is usually the one that launches.
         if self.thread.is_none_or(|known| sample.thread < known) {
             self.thread = Some(sample.thread);
             self.waiting.clear();
@@ -178,7 +182,7 @@ impl Monitoring {
         self.join();
     }
 
-    /// Enters host samples for whose time device samples have come.
+    /// Adds host samples whose device samples have arrived.
     fn join(&mut self) {
         let newest = self.devices.iter().map(|device| device.newest);
         let limit = newest.clone().max().unwrap_or(0).saturating_sub(OVERDUE);
@@ -200,39 +204,40 @@ impl Monitoring {
         }
     }
 
-    /// How the run divides so far, without its start-up; `None` without samples of a device.
+    /// Division of the run up to now, without its start-up; `None` without samples of a device.
     pub fn time(&self) -> Option<MonitoredTime> {
         MonitoredTime::of(self.history.whole(), true)
     }
 
-    /// How all of the run divides so far, start-up included.
+    /// Division of the complete run up to now, including start-up.
     pub fn whole_time(&self) -> Option<MonitoredTime> {
         MonitoredTime::of(self.history.whole(), false)
     }
 
-    /// How the last 20 s divide.
+    /// Division of the last 20 s.
     pub fn recent_time(&self) -> Option<MonitoredTime> {
         MonitoredTime::of(self.history.recent(), false)
     }
 
-    /// The newest second that is over: its begin in nanoseconds, and the part of it in which devices were busy.
+    /// Newest completed second: its start in nanoseconds, and the fraction of it in which devices were busy.
     pub fn busy_second(&self) -> Option<(u64, f64)> {
         self.history.newest_whole().map(|(begin, sums)| (begin, sums.busy().low.midpoint(sums.busy().high)))
     }
 
-    /// Samples that could not be used: host samples without a device sample beside them, and device samples out of
-    /// order, without values or of unknown devices.
+    /// Number of unusable samples: host samples without a device sample of the same time, and device samples
+    /// out of order, without values or of unknown devices.
     pub fn unmatched(&self) -> u64 {
         self.unmatched
     }
 }
 
 impl Device {
-    /// What a sample says; `None` when it says nothing of what was busy.
+    /// Bounds derived from a sample; `None` if it has no value for the busy time.
     fn span(&self, sample: &Sample) -> Option<DeviceSpan> {
         let (begin, end) = (sample.begin.nanos(), sample.end.nanos());
         let part = |metric| sample.value(&self.set, metric).map(|percent| f64::from(percent) / 100.0);
-        // Multiprocessors in the mean: at least for this part, and at most all the time, a kernel ran.
+        // Mean fraction of active multiprocessors: a kernel ran for at least this fraction of the time, and
+        // at most all of it.
         let filled = part(Metric::MultiprocessorsActive);
         let busy = match (part(Metric::EngineActive), filled) {
             (Some(active), filled) => {
@@ -252,7 +257,7 @@ impl Device {
         let moved = traffic.map_or(f64::INFINITY, |rate| (rate - LAUNCHING_TRAFFIC).max(0.0));
         let staged = (moved / SLOWEST_STAGED).min(idle.high);
         let copying = match traffic {
-            // Readings of gauges are too coarse to say that these bytes were moved within this sample.
+            // Traffic readings are too coarse to prove that these bytes were moved within this sample.
             Some(rate) => {
                 let least = if sampled.is_some() { rate / FASTEST_LINK - busy.high } else { 0.0 };
                 Between::new(least.min(idle.low), (moved / SLOWEST_COPY).min(idle.high))
@@ -284,12 +289,12 @@ impl Device {
         }
     }
 
-    /// Enters what a thread was seen to do, where there are samples of the device for that time. A thread that was off
-    /// the cores in one place was there all the time; else a sample speaks for its moment, with the time that it
-    /// covers as its weight.
+    /// Adds the activity of a thread, where there are device samples of that time. A thread that was off the
+    /// cores in one place was there the entire time; otherwise a sample represents its moment, weighted with
+    /// the time that it covers.
     fn enter(&mut self, since: u64, at: u64, parts: &SeenParts, history: &mut History) -> bool {
         let keep = if parts.is_still { since } else { at };
-        // The next sample begins where this one was taken.
+        // The next sample starts where this one was taken.
         let passed = self.spans.partition_point(|span| span.end <= keep);
         self.spans.drain(..passed);
         if !parts.is_still {

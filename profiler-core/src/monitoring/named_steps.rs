@@ -1,4 +1,5 @@
-//! Durations of the steps that a program names, without a record of device work: from the begin of one to the next.
+//! Durations of the steps that a program names, without a record of device work: from the start of one to the
+//! next.
 
 use std::collections::VecDeque;
 
@@ -7,25 +8,25 @@ use gpuwhy_trace::record::{NameId, RangeEvent, RangeEventKind, ThreadId};
 
 use crate::attribution::is_step;
 
-/// Steps that are remembered, the newest.
+/// Number of steps that are remembered (the newest).
 const KEPT: usize = 64;
-/// Names that are remembered not to be steps; then they are looked at again.
+/// Maximum number of names remembered as not being steps; after that, names are examined again.
 const NAMES: usize = 4_096;
-/// Seconds of which steps count together, nanoseconds.
+/// Interval over which steps are combined, nanoseconds.
 const SECOND: u64 = 1_000_000_000;
-/// A step of a second is the median of at most so many.
+/// Maximum number of steps in the median of one second.
 const OF_A_SECOND: usize = 1_024;
 
 /// A step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NamedStep {
-    /// Its begin, nanoseconds.
+    /// Start, nanoseconds.
     pub(super) begin: u64,
-    /// Until the next one, nanoseconds.
+    /// Time until the next one, nanoseconds.
     pub(super) nanos: u64,
 }
 
-/// The steps of one thread: the first that named some.
+/// Steps of one thread: the first one that named some.
 #[derive(Debug, Default)]
 pub(super) struct NamedSteps {
     thread: Option<ThreadId>,
@@ -38,7 +39,7 @@ pub(super) struct NamedSteps {
 }
 
 impl NamedSteps {
-    /// Takes an event of a range.
+    /// Processes a range event.
     pub(super) fn push(&mut self, event: &RangeEvent, dictionary: &Dictionary) {
         if !matches!(event.kind, RangeEventKind::Push | RangeEventKind::Start)
             || self.thread.is_some_and(|thread| thread != event.thread)
@@ -80,17 +81,17 @@ impl NamedSteps {
         }
     }
 
-    /// Whether the program names steps.
+    /// True if the program names steps.
     pub(super) fn any(&self) -> bool {
         !self.newest.is_empty()
     }
 
-    /// The newest steps, in order.
+    /// Newest steps, in order.
     pub(super) fn newest(&self) -> impl DoubleEndedIterator<Item = &NamedStep> {
         self.newest.iter()
     }
 
-    /// The median step of the next second that had steps and is over.
+    /// Median step of the next completed second that had steps.
     pub(super) fn next_second(&mut self) -> Option<NamedStep> {
         self.medians.pop_front()
     }

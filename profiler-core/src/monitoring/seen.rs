@@ -1,24 +1,24 @@
-//! What a launching thread was seen to do, as far as it tells why its device was idle, and the causes that this leaves.
+//! Observed activity of a launching thread as far as it explains idle device time, and the possible causes.
 
 use crate::attribution::api::ApiClass;
 use crate::attribution::host_activity::{CallSeen, HostActivity};
 use crate::attribution::host_cause::HostCause;
 use crate::attribution::leaf::{Group, Leaf};
 
-/// What a thread was seen to do. The discriminant indexes [`SeenTimes`].
+/// Observed activity of a thread. The discriminant indexes [`SeenTimes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Seen {
     /// In a data loader.
     Loader,
-    /// Outside CUDA for certain, and for long: asleep, in input or output, waiting for a child or a core, collecting
+    /// Certainly outside CUDA, and for a long time: asleep, in I/O, waiting for a child or a core, collecting
     /// garbage; or in a call that loads code or builds a graph.
     HostOnly,
     /// In a call that launches.
     Launching,
     /// In a call that waits for the device.
     Waiting,
-    /// In a call that copies; whether bytes crossed the link meanwhile is not known.
+    /// In a call that copies; it is unknown whether bytes crossed the link at that time.
     Copying,
     /// In a call that copies, while bytes crossed the link to the host.
     Moving,
@@ -26,17 +26,17 @@ pub(super) enum Seen {
     Allocating,
     /// On a core, outside CUDA.
     Code,
-    /// On a core; whether within CUDA is not known, as the sample has no native functions.
+    /// On a core; unknown if within CUDA, as the sample has no native functions.
     Unseen,
-    /// Waiting for what may be the device, another thread or something else.
+    /// Waiting, possibly for the device, for another thread or for something else.
     Unclear,
 }
 
 /// Number of states.
 pub(super) const SEEN_COUNT: usize = Seen::Unclear as usize + 1;
 
-/// Bytes a nanosecond over the link to the host, with which a call that copies is taken to move them: twice what
-/// launches alone cause. Copies from pageable memory move 3 to 12 (docs/design/monitoring.md).
+/// Traffic over the link to the host, bytes per nanosecond, above which a copying call counts as moving data:
+/// twice that of launches alone. Copies from pageable memory move 3 to 12 (docs/design/monitoring.md).
 const MOVING_TRAFFIC: f64 = 1.0;
 
 /// Times by `Seen as usize`.
@@ -56,19 +56,19 @@ impl Groups {
         Self(self.0 | Self::of(group).0)
     }
 
-    /// Whether `group` is one of them.
+    /// True if `group` is in the set.
     pub(super) const fn has(self, group: Group) -> bool {
         self.0 & Self::of(group).0 != 0
     }
 
-    /// Whether there is no other one than `group`.
+    /// True if the set contains only `group`.
     pub(super) const fn is_only(self, group: Group) -> bool {
         self.0 == Self::of(group).0
     }
 }
 
 impl Seen {
-    /// All, in the order of their discriminants.
+    /// All states, in the order of their discriminants.
     pub(super) const ALL: [Self; SEEN_COUNT] = [
         Self::Loader,
         Self::HostOnly,
@@ -82,8 +82,8 @@ impl Seen {
         Self::Unclear,
     ];
 
-    /// The groups that idle time of the device may belong to meanwhile. While the device is `partly` busy, any idle
-    /// time may be the moments that it needs between queued operations, which belong to launches.
+    /// Possible causes of idle device time during this state. While the device is `partly` busy, any idle
+    /// time may be the short gaps between queued operations, which belong to launches.
     pub(super) const fn groups(self, partly: bool) -> Groups {
         let own = match self {
             Self::Loader => Groups::of(Group::DataLoading),
@@ -100,8 +100,8 @@ impl Seen {
         if partly { own.with(Group::Launch) } else { own }
     }
 
-    /// What a call that copies was, by the bytes that crossed the link to the host (a nanosecond): with none it waits
-    /// for the device, as `.item()` does.
+    /// State of a copying call, given the traffic on the link to the host (bytes per nanosecond): without
+    /// any, it waits for the device, like `.item()`.
     pub(super) fn with_traffic(self, traffic: Option<f64>) -> Self {
         match (self, traffic) {
             (Self::Copying, Some(rate)) if rate >= MOVING_TRAFFIC => Self::Moving,
@@ -110,7 +110,7 @@ impl Seen {
         }
     }
 
-    /// Whether the thread may have waited for the device.
+    /// True if the thread may have waited for the device.
     pub(super) const fn may_wait(self) -> bool {
         matches!(self, Self::Waiting | Self::Copying | Self::Unseen | Self::Unclear)
     }
@@ -126,23 +126,23 @@ impl Seen {
                 ApiClass::Synchronize | ApiClass::Query => Self::Waiting,
                 ApiClass::Memory => Self::Allocating,
                 ApiClass::Load | ApiClass::GraphBuild => Self::HostOnly,
-                // Part of what a framework does for each operation.
+                // Part of a framework's work per operation.
                 ApiClass::CaptureBegin | ApiClass::CaptureEnd | ApiClass::Other => Self::Unseen,
             },
         }
     }
 }
 
-/// The time since the sample before by what was seen, nanoseconds. `moment` is the part that the sample saw itself.
+/// Time since the previous sample by observed state, nanoseconds. `moment` is the state at the sample itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SeenParts {
     pub(super) parts: [(Seen, u64); 3],
-    /// The thread was off the cores, in the same place, all the time.
+    /// True if the thread was off the cores, in the same place, the entire time.
     pub(super) is_still: bool,
 }
 
 impl SeenParts {
-    /// What `activity` says; `ran`: the thread was on a core, or ready for one, at the sample.
+    /// States of `activity`; `ran`: the thread was on a core, or ready for one, at the sample.
     pub(super) fn new(activity: &HostActivity, ran: bool) -> Self {
         let [on, ready, off] = activity.parts;
         let by_cause = |cause: HostCause| match cause {
@@ -156,7 +156,7 @@ impl SeenParts {
             HostCause::Code => Seen::Unseen,
             _ => Seen::Unclear,
         };
-        // The stack is that of the moment: the rest of the time goes by the thread's clocks alone.
+        // The stack is from that moment: the rest of the time is classified by the thread's CPU times alone.
         let by_stack = |cause: HostCause| match by_cause(cause) {
             Seen::Loader => Seen::Loader,
             seen => match activity.call {

@@ -1,43 +1,45 @@
-//! Sums of a time, and the shares that follow from them.
+//! Sums over a time, and the shares derived from them.
 //!
-//! A sample of the device says how long it was busy within some milliseconds, not when. A sample of the thread says
-//! what it did at a moment. Both marginals are known, and what they have in common is not: of idle time `d` and of a
-//! state with share `h`, at least `d + h - 1` and at most the smaller one coincide (Fréchet's bounds). These hold for
-//! any set of moments. Here the sets are device samples that were busy for about the same part (strata): where the
-//! device was idle all the time, or not at all, the bounds meet.
+//! A device sample shows how long the device was busy within some milliseconds, not when. A sample of the
+//! thread shows its activity at one moment. So both marginals are known, but not their intersection: for idle
+//! time `d` and a state with share `h`, at least `d + h - 1` and at most the smaller one coincide (Fréchet's
+//! bounds). These hold for any set of moments. Here the sets are device samples with about the same busy
+//! fraction (strata): where the device was idle the entire time, or never, the bounds meet.
 
 use super::seen::{SEEN_COUNT, Seen, SeenTimes};
 use crate::attribution::leaf::Group;
 
-/// Strata: idle all the time, and by the part in which the device was busy for certain.
+/// Strata: one for idle the entire time, the others by the fraction in which the device was certainly busy.
 const STRATA: usize = EDGES.len() + 2;
 const EDGES: [f64; 7] = [0.1, 0.25, 0.4, 0.6, 0.75, 0.9, 0.98];
-/// A sample is idle all the time when it may be busy for this part of it: launches take some microseconds to begin.
+/// A sample counts as idle the entire time up to this busy fraction: launches take some microseconds to
+/// start.
 pub(super) const IDLE: f64 = 0.02;
 
-/// A thread that launches without pause is in launching calls for a part of its time between these, or for more: eager
-/// PyTorch for 0.1 to 0.5 of it, loops of C++ for 0.9.
+/// Fraction of its time that a thread that launches without pause spends in launching calls, lower and upper
+/// limit; more is possible. Eager PyTorch: 0.1 to 0.5, loops of C++: 0.9.
 const CALLS_OF_LAUNCHING: [f64; 2] = [0.1, 0.3];
-/// Below this part there are at least some 200 us between two launching calls of 2 us, which is no dispatch.
+/// Below this fraction there are at least some 200 us between two launching calls of 2 us, which is not
+/// dispatch.
 const NO_LAUNCHING: f64 = 0.01;
 
-/// While a thread waits for the device, the device is idle for this part of the time at most: it takes some 10 us until
-/// the thread goes on.
+/// Maximum idle fraction of the device while a thread waits for it: it takes some 10 us until the thread
+/// continues.
 const LATE_WAIT: f64 = 0.15;
-/// Of the smaller one of waiting and of idle time in samples of the same kind, this part is idle time after waits at
-/// least. Steps are not alike.
+/// Idle time after waits is at least this fraction of the smaller one of waiting and idle time in samples of
+/// the same kind. Steps differ.
 const ALTERNATING: f64 = 0.7;
-/// The engine works for so much longer than kernels, as a part of the time in launching calls, at most: 1.4 us a kernel
-/// (H100), of calls of 3 us.
+/// Maximum time that the engine works longer than kernels, as a fraction of the time in launching calls: 1.4
+/// us per kernel (H100), for calls of 3 us.
 const AROUND_LAUNCHES: f64 = 0.5;
-/// Above this, kernels do not wait for their launches.
+/// Busy fraction above which kernels do not wait for their launches.
 const BUSY: f64 = 0.98;
 
-/// The groups that a share is told of, and their order.
+/// Causes with a share, in this order.
 pub(super) const GROUPS: [Group; 7] =
     [Group::GpuCompute, Group::Copy, Group::DataLoading, Group::HostCpu, Group::Launch, Group::Sync, Group::Allocator];
 
-/// Smallest and largest part of a time, 0 to 1.
+/// Smallest and largest fraction of a time, 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Between {
     pub(super) low: f64,
@@ -45,7 +47,7 @@ pub(super) struct Between {
 }
 
 impl Between {
-    /// Within 0 and 1; damage becomes everything.
+    /// Clamps to 0 and 1; damaged values become the full range.
     pub(super) fn new(low: f64, high: f64) -> Self {
         let low = if low.is_finite() { low.clamp(0.0, 1.0) } else { 0.0 };
         let high = if high.is_finite() { high.clamp(low, 1.0) } else { 1.0 };
@@ -57,19 +59,19 @@ impl Between {
     }
 }
 
-/// A sample of a device: the parts of its time with kernels, and with copies alone.
+/// A device sample: the fractions of its time with kernels, and with only copies.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeviceSpan {
     pub(super) begin: u64,
     pub(super) end: u64,
     pub(super) busy: Between,
-    /// By calls that no thread is held up in.
+    /// Copies by calls that hold up no thread.
     pub(super) copying: Between,
-    /// At most this part with copies by a thread in its call.
+    /// Maximum fraction with copies by a thread in its call.
     pub(super) staged: f64,
-    /// Bytes a nanosecond over the link to the host, where they are known.
+    /// Traffic over the link to the host, bytes per nanosecond, if known.
     pub(super) traffic: Option<f64>,
-    /// `busy` is the counter of the engine, which also works between queued kernels.
+    /// True if `busy` is the engine counter, which also counts work between queued kernels.
     pub(super) has_engine: bool,
 }
 
@@ -89,7 +91,7 @@ struct Stratum {
     seen: SeenTimes,
 }
 
-/// What was sampled in a time.
+/// Sums of the samples in a time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sums {
     strata: [Stratum; STRATA],
@@ -97,11 +99,11 @@ pub(super) struct Sums {
     pub(super) host_samples: u64,
 }
 
-/// Shares of a time by group, in the order of [`GROUPS`].
+/// Shares of a time by cause, in the order of [`GROUPS`].
 pub(super) type Shares = [Between; GROUPS.len()];
 
 impl Sums {
-    /// Adds a sample of the device.
+    /// Adds a device sample.
     pub(super) fn device(&mut self, span: &DeviceSpan) {
         let nanos = span.end.saturating_sub(span.begin) as f64;
         let stratum = &mut self.strata[span.stratum()];
@@ -115,7 +117,7 @@ impl Sums {
         self.device_samples += 1;
     }
 
-    /// Adds time that a thread was seen in a state, within `span`.
+    /// Adds time of a thread in a state, within `span`.
     pub(super) fn host(&mut self, span: &DeviceSpan, seen: Seen, nanos: f64) {
         self.strata[span.stratum()].seen[seen as usize] += nanos;
     }
@@ -127,7 +129,7 @@ impl Sums {
         self.host_samples += other.host_samples;
     }
 
-    /// Takes away sums that were added.
+    /// Subtracts sums that were added.
     pub(super) fn without(&self, other: &Self) -> Self {
         let mut rest = self.clone();
         rest.add_scaled(other, -1.0);
@@ -155,19 +157,19 @@ impl Sums {
         self.strata.iter().map(|stratum| stratum.nanos).sum()
     }
 
-    /// Part of that with kernels.
+    /// Fraction of that time with kernels.
     pub(super) fn busy(&self) -> Between {
         let nanos = self.nanos().max(1.0);
         let sum = |bound: fn(&Stratum) -> f64| self.strata.iter().map(bound).sum::<f64>() / nanos;
         Between::new(sum(|stratum| stratum.busy.low), sum(|stratum| stratum.busy.high))
     }
 
-    /// Part of the time of the device samples for which the thread was seen.
+    /// Fraction of the time of the device samples that host samples cover.
     pub(super) fn covered(&self) -> f64 {
         self.strata.iter().flat_map(|stratum| stratum.seen).sum::<f64>() / self.nanos().max(1.0)
     }
 
-    /// The shares, without what chance adds to them.
+    /// Shares without their random error.
     pub(super) fn shares(&self) -> Shares {
         let total = self.nanos();
         let mut shares = Shares::default();
@@ -186,9 +188,10 @@ impl Sums {
                 share.high += weight * found.high;
             }
         }
-        // A host that waited while the device was busy would have been that much further on: the idle time after it
-        // belongs to the wait, whatever the host did then (attribution, `Leaf::SyncDrain`). A wait may be in a sample
-        // before, so at most all of them count.
+        // Without the wait, the host would have been that much further while the device was busy: the idle
+        // time after a wait belongs to it, regardless of the host's later activity (attribution,
+        // `Leaf::SyncDrain`). A wait may be in the previous sample, so the sum of all waits is the upper
+        // limit.
         let [_, _, _, host, launch, sync, _] = &mut shares;
         sync.high = (sync.high + waited.min(host.high + launch.high)).min(after_waits);
         host.low = (host.low - waited).max(0.0);
@@ -196,8 +199,8 @@ impl Sums {
         shares
     }
 
-    /// Part of the time in launching calls, of that in calls and in code, while the device is partly busy. `None`
-    /// where neither was seen.
+    /// Fraction of launching calls in the time of launching calls and code, while the device is partly busy.
+    /// `None` if neither was seen.
     fn launching(&self) -> Option<f64> {
         let sum = |seen: Seen| self.strata[1..].iter().map(|stratum| stratum.seen[seen as usize]).sum::<f64>();
         let (calls, code) = (sum(Seen::Launching), sum(Seen::Code));
@@ -205,19 +208,19 @@ impl Sums {
     }
 }
 
-/// What a stratum divides into.
+/// Division of a stratum.
 struct Part {
-    /// In the order of [`GROUPS`]; what follows waits is still with the groups of what the host did.
+    /// In the order of [`GROUPS`]; idle time after waits is still assigned by the host's activity.
     shares: Shares,
     /// Busy time in which the thread may have waited for the device.
     waited: f64,
-    /// Idle time that may come after a wait, or be in one.
+    /// Idle time that may follow a wait, or be in one.
     after_waits: f64,
 }
 
 impl Stratum {
-    /// Divides it. `partly`: the device may have been busy in it; `covered`: the part of the whole time for which the
-    /// thread was seen.
+    /// Divides the stratum. `partly`: the device may have been busy in it; `covered`: the fraction of the
+    /// total time covered by host samples.
     fn part(&self, partly: bool, covered: f64, launching: Option<f64>) -> Part {
         let part = |sum: Between| Between::new(sum.low / self.nanos, sum.high / self.nanos);
         let (busy, copying) = (part(self.busy), part(self.copying));
@@ -225,11 +228,12 @@ impl Stratum {
         let states = self.seen.map(|nanos| if seen > 0.0 { nanos / seen * covered.min(1.0) } else { 0.0 });
         let unknown = 1.0 - states.iter().sum::<f64>();
         let state = |seen: Seen| states[seen as usize];
-        // Copies that the thread was not seen in: where it moves bytes itself, these explain the traffic.
+        // Copies without a thread seen in them: where a thread moves bytes itself, it explains the traffic.
         let hidden = (self.staged / self.nanos).min(state(Seen::Unseen) + state(Seen::Unclear) + unknown);
         let [low, high] = [copying.low, copying.high].map(|part| (part - state(Seen::Moving)).max(0.0));
         let beside = Between::new(low, high + hidden);
-        // While a thread waits for the device it works, but for the moments until the thread goes on.
+        // While a thread waits for the device, the device works, except for the moments until the thread
+        // continues.
         let idle = Between::new(1.0 - busy.high - beside.high, 1.0 - busy.low - beside.low);
         let (waiting, free) = (state(Seen::Waiting), 1.0 - state(Seen::Waiting));
         let in_wait = Between::new(idle.low - free, idle.high.min(LATE_WAIT * waiting).max(idle.low - free));
@@ -238,7 +242,7 @@ impl Stratum {
             Between::new(freely.low + certain - free, freely.high.min(possible + unknown))
         };
         let gaps = partly && self.with_engine < self.nanos / 2.0;
-        // Code between launching calls, briefly: the framework's cost of an operation.
+        // Brief code between launching calls: the framework's cost per operation.
         let code = match launching {
             Some(calls) if partly && calls > NO_LAUNCHING => {
                 let [least, most] = CALLS_OF_LAUNCHING;
@@ -246,8 +250,8 @@ impl Stratum {
             }
             _ => Between::default(),
         };
-        // The engine works for a moment before and after each kernel. Where kernels wait for their launches, that is
-        // part of what launches cost.
+        // The engine works for a moment before and after each kernel. If kernels wait for their launches,
+        // that is part of the launch cost.
         let around = if busy.low < BUSY { (AROUND_LAUNCHES * state(Seen::Launching)).min(busy.low) } else { 0.0 };
         let mut shares = GROUPS.map(|group| match group {
             Group::GpuCompute => Between::new(busy.low - around, busy.high),
@@ -264,8 +268,8 @@ impl Stratum {
                 of(certain, possible)
             }
         });
-        // Idle time after a wait. Here the thread took turns with the device, so it comes after waits in this stratum.
-        // A thread whose call is not known may wait itself, which is the same cause.
+        // Idle time after a wait. Here the thread and the device alternated, so it follows waits in this
+        // stratum. A thread in an unknown call may wait itself, which is the same cause.
         let own = [Seen::HostOnly, Seen::Launching, Seen::Code, Seen::Unseen].map(state).iter().sum();
         let after = ALTERNATING * (waiting - in_wait.high).min(busy.low).min(of(own, own).low).max(0.0);
         let [_, _, _, host, launch, sync, _] = &mut shares;
@@ -283,8 +287,8 @@ impl Stratum {
     }
 }
 
-/// The parts of a time in states that leave `group` alone as the cause, and in those that leave it as one of several.
-/// `code` is the part of code outside of CUDA that belongs to launches.
+/// Time in states for which `group` is the only possible cause, and time in states for which it is one of
+/// several. `code` is the fraction of code outside of CUDA that belongs to launches.
 fn told(group: Group, states: &[f64; SEEN_COUNT], gaps: bool, code: Between) -> (f64, f64) {
     let (mut certain, mut possible) = (0.0, 0.0);
     for seen in Seen::ALL {
@@ -305,7 +309,7 @@ fn told(group: Group, states: &[f64; SEEN_COUNT], gaps: bool, code: Between) -> 
 mod tests {
     use super::*;
 
-    /// A sample with the counter of the engine.
+    /// A sample with the engine counter.
     fn span(busy: f64) -> DeviceSpan {
         let copying = Between::default();
         let busy = Between { low: busy, high: busy };
@@ -341,7 +345,8 @@ mod tests {
             sums.device(&span);
             sums.host(&span, Seen::Loader, 700.0);
             sums.host(&span, Seen::Launching, 300.0);
-            // Without the engine's counter, the idle time may be the moments between kernels, beside the loader.
+            // Without the engine counter, the idle time may be the gaps between kernels, in addition to the
+            // loader.
             let (certain, most) = if has_engine { (0.2, 0.3 + 0.15) } else { (0.0, 0.5 + 0.15) };
             near(share(&sums, Group::DataLoading), certain, 0.5);
             near(share(&sums, Group::Launch), 0.0, most);
@@ -369,7 +374,8 @@ mod tests {
 
     #[test]
     fn a_thread_that_waits_for_the_device_leaves_its_idle_time_to_other_states() {
-        // As `.item()` in each step: half of the time the thread waits, and the device idles when it does not.
+        // Like `.item()` in each step: the thread waits half of the time, and the device idles when it does
+        // not.
         let mut sums = Sums::default();
         sums.device(&span(0.5));
         sums.host(&span(0.5), Seen::Waiting, 500.0);

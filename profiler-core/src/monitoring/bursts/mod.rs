@@ -1,20 +1,20 @@
-//! When a monitored run is recorded for a moment (mode auto), and for how long.
+//! Schedule of bursts: when a monitored run is recorded briefly (mode auto), and for how long.
 //!
-//! A burst begins where the samples of the last 20 s leave the verdict open, or where the step time drifts
-//! ([`Drift`]). Without named steps the part of the time in which devices were busy stands for the step time. Bursts
-//! are bounded in three ways:
+//! A burst starts if the samples of the last 20 s do not determine the bottleneck, or if the step time drifts
+//! ([`Drift`]). Without named steps, the busy fraction of the devices takes the place of the step time.
+//! Bursts are bounded in three ways:
 //!
-//! * Credit: a burst takes one, and one comes in each period ([`BurstLimits::every_ns`]). At most two are saved, and
-//!   the second one is kept for drifts. So there are at most `2 + time / period` of them.
-//! * Budget: what bursts cost stays within a part of the whole time ([`BurstLimits::budget`]). What the next one may
-//!   cost limits its length; below half a second there is none.
+//! * Credit: a burst takes one, and one is added per period ([`BurstLimits::every_ns`]). At most two are
+//!   saved, and the second one is reserved for drifts. So there are at most `2 + time / period` bursts.
+//! * Budget: the cost of bursts stays within a fraction of the total time ([`BurstLimits::budget`]). The
+//!   remaining budget limits the length of the next one; below half a second there is none.
 //! * Length: the longest one, or [`ENOUGH_STEPS`] steps.
 //!
-//! CUPTI does not give launches their full speed back when it is switched off (docs/design/overhead.md). The price of
-//! that is measured where the program names steps: those before the first burst against those after it. It counts into
-//! the budget for the rest of the run, so that it can end bursts for good.
+//! CUPTI does not restore the full speed of launches when it is switched off (docs/design/overhead.md). That
+//! cost is measured if the program names steps: those before the first burst against those after it. It
+//! counts toward the budget for the rest of the run, so it can end bursts permanently.
 //!
-//! No clock: times are given.
+//! No clock: times are arguments.
 
 use gpuwhy_trace::cost::Cost;
 use gpuwhy_trace::dictionary::Dictionary;
@@ -23,51 +23,52 @@ use gpuwhy_trace::record::{Record, Timestamp, Trigger};
 use super::drift::Drift;
 use super::named_steps::{NamedStep, NamedSteps};
 
-/// An open verdict counts once it has been open for as long as the samples that it rests on, nanoseconds.
+/// An unknown bottleneck counts once it has been unknown for as long as the period of the samples it is based
+/// on, nanoseconds.
 const OPEN_FOR: u64 = 20_000_000_000;
-/// The shortest burst, nanoseconds: some steps of most programs.
+/// Shortest burst, nanoseconds: some steps of most programs.
 const SHORTEST: u64 = 500_000_000;
-/// A burst ends with so many steps: eight of warm-up and sixteen more (`steps::WARM_UP_STEPS`).
+/// Number of steps that ends a burst: eight of start-up and sixteen more (`steps::WARM_UP_STEPS`).
 const ENOUGH_STEPS: u64 = 24;
-/// What recording is taken to cost before the first burst has told, as a part of its time: empty launches, the most
-/// expensive program known, took 31 to 38 % longer in mode light (docs/design/performance.md).
+/// Assumed cost of recording before the first burst was measured, as a fraction of its time: empty launches,
+/// the most expensive program known, took 31 to 38 % longer in mode light (docs/design/performance.md).
 const UNKNOWN_PRICE: f64 = 0.35;
-/// What is sampled so soon after a burst is not compared: CUPTI is still being switched off, nanoseconds.
+/// Time after a burst whose samples are not compared, nanoseconds: CUPTI is still being switched off.
 const AFTER_BURST: u64 = 1_000_000_000;
-/// Deviations that count as chance, as parts: of a step, and of the time that is busy.
+/// Deviations that count as chance, as fractions: of a step, and of the busy time.
 const CHANCE: f64 = 0.05;
-/// Steps before and after the first burst that are compared, and the places in their order between which the median
-/// is with 95 % (binomial distribution with 32 trials: H. A. David, H. N. Nagaraja, "Order Statistics", 2003, section
-/// 7.1).
+/// Number of compared steps before and after the first burst, and the ranks in their order between which the
+/// median lies with 95 % confidence (binomial distribution with 32 trials: H. A. David, H. N. Nagaraja,
+/// "Order Statistics", 2003, section 7.1).
 const COMPARED: usize = 32;
 const MEDIAN_BETWEEN: (usize, usize) = (9, 22);
 
-/// What bursts may take.
+/// Limits on bursts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BurstLimits {
-    /// In each period of this length there is one more, nanoseconds.
+    /// Period in which one more burst is allowed, nanoseconds.
     pub every_ns: u64,
-    /// The longest burst, nanoseconds.
+    /// Longest burst, nanoseconds.
     pub longest_ns: u64,
-    /// Part of the run's time that they may cost, 0 to 1.
+    /// Fraction of the run's time that they may cost, 0 to 1.
     pub budget: f64,
 }
 
-/// What the monitor says.
+/// State of the monitor.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MonitorView {
-    /// Whether the samples of the last 20 s name a bottleneck.
+    /// True if the samples of the last 20 s determine a bottleneck.
     pub names_one: bool,
-    /// The newest second that is over: its begin in nanoseconds, and the part of it in which devices were busy.
+    /// Newest completed second: its start in nanoseconds, and the fraction of it in which devices were busy.
     pub busy: Option<(u64, f64)>,
-    /// Steps found in the burst that is being recorded.
+    /// Steps found in the current burst.
     pub burst_steps: u64,
 }
 
-/// What is to be done.
+/// Decision of the planner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BurstDecision {
-    /// A burst begins, for this reason.
+    /// A burst starts for this reason.
     Begin(Trigger),
     /// The burst ends.
     End,
@@ -81,18 +82,18 @@ struct Burst {
     trigger: Trigger,
 }
 
-/// Decides when a burst begins and ends.
+/// Decides when a burst starts and ends.
 #[derive(Debug)]
 pub struct BurstPlanner {
     limits: BurstLimits,
     begin: Option<Timestamp>,
-    /// Credit in nanoseconds of the period, and when it was last added to.
+    /// Credit in nanoseconds of the period, and when it was last increased.
     credit_ns: u64,
     credited: Timestamp,
     open: Option<Burst>,
-    /// When the last burst ended.
+    /// End of the last burst.
     ended: Option<Timestamp>,
-    /// What a burst costs, as a part of its time.
+    /// Cost of a burst as a fraction of its time.
     price: f64,
     bursts: u32,
     burst_ns: u64,
@@ -104,12 +105,12 @@ pub struct BurstPlanner {
     /// Steps before the first burst, sorted.
     before: Vec<u64>,
     after_first: Option<u64>,
-    /// How much longer a step takes since the first burst: 1.02 is 2 %.
+    /// Slowdown of a step since the first burst: 1.02 is 2 %.
     slowed: Option<(f64, f64)>,
 }
 
 impl BurstPlanner {
-    /// For a run that begins now.
+    /// For a run that starts now.
     pub fn new(limits: BurstLimits) -> Self {
         Self {
             limits,
@@ -132,14 +133,14 @@ impl BurstPlanner {
         }
     }
 
-    /// Takes a record: steps that the program names are followed.
+    /// Processes a record: tracks the steps that the program names.
     pub fn push(&mut self, record: &Record, dictionary: &Dictionary) {
         if let Record::Range(event) = record {
             self.steps.push(event, dictionary);
         }
     }
 
-    /// What is to be done `at` this time, by what has come so far; tracing took `cost`, all of it for bursts.
+    /// Decision at time `at`, given the data received up to now; tracing took `cost`, all of it for bursts.
     pub fn decide(&mut self, at: Timestamp, view: &MonitorView, cost: &Cost) -> Option<BurstDecision> {
         let begin = *self.begin.get_or_insert(at);
         let elapsed = at.since(begin);
@@ -175,27 +176,27 @@ impl BurstPlanner {
         Some(BurstDecision::Begin(trigger))
     }
 
-    /// The run ends `at` this time, and with it a burst.
+    /// The run ends at time `at`, and with it a burst.
     pub fn finish(&mut self, at: Timestamp, cost: &Cost) {
         if let Some(open) = self.open {
             self.end(at, open, cost.taken_ns().saturating_sub(open.taken_before));
         }
     }
 
-    /// The burst that [`decide`](Self::decide) wanted did not begin.
+    /// The burst that [`decide`](Self::decide) requested did not start.
     pub fn refused(&mut self) {
         if self.open.take().is_some() {
             self.credit_ns += self.limits.every_ns;
         }
     }
 
-    /// Bursts so far, the time that was recorded in them in nanoseconds, and how much longer a step takes since the
-    /// first one (1.02 is 2 %, an interval of 90 % or more); `None` where that is not known.
+    /// Number of bursts, the time recorded in them in nanoseconds, and the slowdown of a step since the first
+    /// one (1.02 is 2 %, an interval of at least 90 %); `None` if unknown.
     pub fn summary(&self) -> (u32, u64, Option<(f64, f64)>) {
         (self.bursts, self.burst_ns, self.slowed)
     }
 
-    /// Nanoseconds that may still be spent.
+    /// Nanoseconds left in the budget.
     fn affordable(&self, elapsed: u64, cost: &Cost) -> f64 {
         let slower = self.slowed.map_or(0.0, |(low, _)| (low - 1.0).max(0.0));
         let since = self.ended.zip(self.begin).map_or(0, |(ended, begin)| elapsed.saturating_sub(ended.since(begin)));
@@ -217,7 +218,7 @@ impl BurstPlanner {
         self.open = None;
         self.bursts += 1;
         self.burst_ns += lasted;
-        // A burst that launched nothing says nothing about the next one.
+        // A burst without launches predicts nothing for the next one.
         if taken > 0 && lasted > 0 {
             self.price = (taken as f64 / lasted as f64).clamp(0.001, 1.0);
         }
@@ -230,7 +231,7 @@ impl BurstPlanner {
         BurstDecision::End
     }
 
-    /// Looks for a drift in what came since this was last called.
+    /// Checks for a drift in the data since the last call.
     fn watch(&mut self, view: &MonitorView) {
         let is_free =
             |begin: u64| self.open.is_none() && self.ended.is_none_or(|ended| begin >= ended.nanos() + AFTER_BURST);
@@ -270,7 +271,7 @@ impl BurstPlanner {
     }
 }
 
-/// Durations of the first [`COMPARED`] of these steps, the shortest first.
+/// Durations of the first [`COMPARED`] of these steps, shortest first.
 fn sorted<'a>(steps: impl Iterator<Item = &'a NamedStep>) -> Vec<u64> {
     let mut nanos: Vec<u64> = steps.take(COMPARED).map(|step| step.nanos).collect();
     nanos.sort_unstable();

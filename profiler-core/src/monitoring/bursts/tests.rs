@@ -1,4 +1,4 @@
-//! Made runs: which bursts there are, and that they stay within their bounds.
+//! Synthetic runs: which bursts there are, and that they stay within their bounds.
 
 use gpuwhy_trace::record::{RangeEvent, RangeEventKind};
 
@@ -13,19 +13,19 @@ struct Run {
     planner: BurstPlanner,
     cost: Cost,
     dictionary: Dictionary,
-    /// Begin in seconds after the start, reason, and length.
+    /// Start in seconds after the start of the run, reason, and length.
     bursts: Vec<(f64, Trigger, f64)>,
     burst_from: Option<f64>,
     next_step: u64,
 }
 
-/// What the program does at a moment.
+/// State of the program at a moment.
 struct Moment {
     named: bool,
     busy: f64,
-    /// Duration of a named step, nanoseconds; 0: they have no name.
+    /// Duration of a named step, nanoseconds; 0 if steps have no name.
     step: u64,
-    /// Part of the time that recording costs.
+    /// Fraction of the time that recording costs.
     price: f64,
 }
 
@@ -88,7 +88,7 @@ fn steady(named: bool, price: f64) -> Moment {
 #[test]
 fn a_bottleneck_that_samples_name_needs_no_burst() {
     assert!(Run::of(1_200, LIMITS, |_, _| steady(true, 0.3)).bursts.is_empty());
-    // Open while it changes, for less time than the samples that it rests on.
+    // Unknown while it changes, for less time than the period of the samples.
     let changing = |time: f64, _| steady(time % 60.0 > 15.0, 0.3);
     assert!(Run::of(1_200, LIMITS, changing).bursts.is_empty());
 }
@@ -119,7 +119,7 @@ fn steps_that_the_program_names_tell_a_drift_though_the_verdict_names_one() {
 fn whatever_the_program_does_bursts_are_bounded_in_number_length_and_cost() {
     for (every, longest, price) in [(10, 2, 0.02), (60, 5, 0.4), (120, 2, 1.0), (1, 1, 0.3)] {
         let limits = BurstLimits { every_ns: every * SECOND, longest_ns: longest * SECOND, ..LIMITS };
-        // Always open, and never the same for long.
+        // Always unknown, and never the same for long.
         let run = Run::of(900, limits, |time, _| Moment {
             busy: if ((time / 25.0) as u64).is_multiple_of(2) { 0.2 } else { 0.8 },
             ..steady(false, price)
