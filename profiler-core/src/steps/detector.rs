@@ -1,11 +1,11 @@
-//! Finds the steps of one device while it runs, from the order of its launches alone.
+//! Online detection of the steps of one device, based only on the order of its launches.
 //!
-//! Each epoch ends with a finding: a period, else an anchor, else nothing; a period that fits badly gives way to an
-//! anchor that comes less often, because with inserted launches the layers of a model still repeat and its steps do
-//! not. Steps are published after two findings that
-//! agree, since the first epoch often sees layers before it has seen a step, and given up after two that find
-//! nothing. The work is O(1) amortized a launch and the memory is bounded; time is known only as the pause before a
-//! launch, and decides nothing but where in its cycle a step is said to begin.
+//! Each epoch ends with a finding: a period, else an anchor, else nothing. A period that fits badly gives way
+//! to an anchor that occurs less frequently, because with inserted launches the layers of a model still
+//! repeat while its steps do not. Steps are published after two findings that agree, since the first epoch
+//! frequently contains layers but not yet a step, and dropped after two epochs without a finding. The work is
+//! O(1) amortized per launch and the memory is bounded. Time is used only as the pause before a launch, and
+//! only to choose the point in the cycle at which a step starts.
 //!
 //! Not found: the iterations of a server that mixes prompts and tokens; they have no fixed sequence.
 
@@ -17,28 +17,29 @@ use super::inside::Inside;
 use super::sequence::{CAPACITY, Launched, Sequence};
 use super::{Boundary, Cut, LaunchKind, PeriodFacts, StepSource};
 
-/// Launches of the first epoch, and of the shortest one.
+/// Launches of the first epoch, and minimum length.
 const SHORTEST_EPOCH: u64 = 512;
-/// Where an epoch is looked at before its end...
+/// Points at which an epoch is checked before its end...
 const EARLY: [u64; 3] = [64, 128, 256];
-/// ...and ends there for a period that came so often at its end, and for three quarters of it, without exception: a
-/// step of three launches need not wait for a hundred others, and the launches before the first step shall not keep it
-/// waiting. So often in a row no layer of a model comes that is as short as that.
+/// ...and where it ends if a period occurred this many times at its end, and for three quarters of it,
+/// without exception. A step of three launches need not wait for a hundred others, and the launches before
+/// the first step must not delay detection. No layer of a model that is this short repeats this many times in
+/// a row.
 const EARLY_REPEATS: u64 = 32;
 /// Epochs of a known period have this many periods...
 const EPOCH_PERIODS: u64 = 4;
-/// ...and of an anchor, whose regularity needs more of them.
+/// ...and of an anchor, whose regularity needs more data.
 const EPOCH_ANCHORS: u64 = 8;
-/// A period that scores less may be that of a layer. Two percent of other launches leave 0.96, one percent of
-/// inserted ones leaves 0.88 for a layer of twelve.
+/// A period with a lower score may be that of a layer. Two percent of different launches leave 0.96, one
+/// percent of inserted ones leaves 0.88 for a layer of twelve.
 const SURE_SCORE: f64 = 0.95;
-/// Longest epoch in which the steps around such a period, or around an anchor, are looked for.
+/// Longest epoch in which the detector searches for the steps around such a period, or around an anchor.
 const UNSURE_EPOCH: u64 = 16_384;
-/// Periods of which it is remembered what repeats within them: as many as there are series of steps.
+/// Periods with remembered inner repetition: as many as there are series of steps.
 const PERIODS: usize = 6;
-/// Launches that are known to tell a step.
+/// Maximum number of launches known to identify a step.
 const TELLING: usize = 64;
-/// Two anchors agree when their distances differ by at most this part.
+/// Two anchors agree if their distances differ by at most this fraction.
 const ANCHOR_PART: u32 = 10;
 
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +65,7 @@ impl Finding {
 pub struct StepDetector {
     sequence: Sequence,
     lags: Lags,
-    /// Number of the launch that the epoch began with.
+    /// Number of the first launch of the epoch.
     epoch: u64,
     length: u64,
     previous: Finding,
@@ -72,11 +73,11 @@ pub struct StepDetector {
     graphs: GraphBeat,
     exchanges: Exchanges,
     waits: WaitBeats,
-    /// The function in which the host waited since the newest launch.
+    /// Function in which the host waited since the newest launch.
     waited: Option<u32>,
-    /// Launches that tell a step from a part of one, and whether they are an optimizer's.
+    /// Launches that distinguish a step from a part of one; true for those of an optimizer.
     telling: Vec<(u32, bool)>,
-    /// Periods that were published, and what repeats within them, the newest last.
+    /// Published periods with their inner repetition, newest last.
     insides: Vec<(u32, Option<Inside>)>,
 }
 
@@ -100,13 +101,14 @@ impl Default for StepDetector {
 }
 
 impl StepDetector {
-    /// Before the next launch the host waits for the device, in `function`.
+    /// The host waits for the device in `function` before the next launch.
     pub fn waited(&mut self, function: u32) {
         self.waited = Some(function);
     }
 
-    /// Takes the next launch in the order of the host. `symbol` is equal for launches that do the same; `pause` is
-    /// the time since the launch before returned, nanoseconds. Says whether a step begins with it.
+    /// Processes the next launch in host order. `symbol` is equal for equivalent launches; `pause` is the
+    /// time since the previous launch returned, nanoseconds. Returns the cut if a step starts with it or
+    /// breaks off.
     pub fn push(&mut self, symbol: u32, pause: u32, kind: LaunchKind) -> Option<Cut> {
         let number = self.sequence.push(Launched { symbol, pause });
         self.lags.observe(&self.sequence, number, symbol, self.epoch);
@@ -144,32 +146,33 @@ impl StepDetector {
         if lost { Some(Cut::Lost) } else { cut }
     }
 
-    /// What is published: how steps are found, and the launches of one (about, for an anchor).
+    /// Published result: how steps are found, and the launches per step (approximate for an anchor).
     pub fn published(&self) -> Option<(StepSource, u32)> {
         self.tracker.as_ref().map(|tracker| (tracker.source(), tracker.period))
     }
 
-    /// What is known of steps of so many launches.
+    /// Known facts about steps of `period` launches.
     pub fn facts(&self, period: u32) -> PeriodFacts {
         let inside = self.insides.iter().rev().find(|(of, _)| *of == period).and_then(|(_, inside)| *inside);
         PeriodFacts { period, waits: self.waits.comes_each(period), inside }
     }
 
-    /// What launches `symbol` is a step and no layer.
+    /// A repeated sequence that contains `symbol` is a step and not a layer.
     fn tells(&mut self, symbol: u32, optimizer: bool) {
         if self.telling.len() < TELLING && self.telling.iter().all(|telling| telling.0 != symbol) {
             self.telling.push((symbol, optimizer));
         }
     }
 
-    /// The newest launches, as symbols.
+    /// Newest launches, as symbols.
     fn newest(&self, count: u32) -> Vec<u32> {
         let from = self.sequence.count().saturating_sub(count.into());
         self.sequence.since(from).map(|launched| launched.symbol).collect()
     }
 
-    /// The step within `period`. A program that reads its loss each tenth step repeats ten steps and one copy: where an
-    /// optimizer's kernel comes in each of the units that make up nearly all of a period, those are the steps.
+    /// Step within `period`. A program that reads its loss every tenth step repeats ten steps and one copy:
+    /// if an optimizer's kernel is in each of the units that make up nearly all of a period, those are the
+    /// steps.
     fn step_within(&self, period: u32) -> u32 {
         let optimizers = || self.telling.iter().filter(|telling| telling.1);
         if optimizers().next().is_none() {
@@ -195,8 +198,8 @@ impl StepDetector {
         self.insides.push((period, Inside::of(&step)));
     }
 
-    /// Publishes steps of `distance`, if they are around the unit that is followed now: launch `number`, before which
-    /// the host waited in `function`, begins the first.
+    /// Publishes steps of `distance` if they enclose the unit that is followed now. Launch `number`, before
+    /// which the host waited in `function`, starts the first.
     #[cold]
     fn begin_around(&mut self, distance: u32, function: u32, number: u64, symbol: u32) -> Option<Cut> {
         let unit = self.tracker.as_ref().filter(|tracker| tracker.source() == StepSource::Period)?.period;
@@ -213,8 +216,8 @@ impl StepDetector {
         tracker.next(&self.sequence, number, symbol, Some(function))
     }
 
-    /// Publishes `period` without waiting for epochs; the next one is as after an epoch that found it. Launch `number`,
-    /// the newest, may begin the first step.
+    /// Publishes `period` without waiting for epochs; the next epoch is the same as after an epoch that found
+    /// it. Launch `number`, the newest, may start the first step.
     fn begin_with(&mut self, period: u32, number: u64, symbol: u32) -> Option<Cut> {
         self.lags.close_epoch(self.sequence.count() - self.epoch, &self.sequence);
         self.previous = Finding::Period(period);
@@ -224,12 +227,12 @@ impl StepDetector {
         self.tracker.as_mut().and_then(|tracker| tracker.next(&self.sequence, number, symbol, None))
     }
 
-    /// Whether the first `since` launches of the epoch are enough.
+    /// True if the first `since` launches of the epoch are enough.
     fn repeats_early(&self, since: u64) -> bool {
         self.tracker.is_none() && EARLY.contains(&since) && self.lags.has_perfect(EARLY_REPEATS, since, &self.sequence)
     }
 
-    /// Whether the steps published so far are given up.
+    /// Ends the epoch. Returns true if the published steps are dropped.
     fn close_epoch(&mut self) -> bool {
         let (found, sure) = self.find();
         let finding = match found {
@@ -264,7 +267,7 @@ impl StepDetector {
         published.is_some()
     }
 
-    /// What the epoch shows, and whether it leaves no doubt.
+    /// Result of the epoch, and true if it leaves no doubt.
     fn find(&mut self) -> (Finding, bool) {
         let length = self.sequence.count() - self.epoch;
         let period = self.lags.close_epoch(length, &self.sequence);
@@ -293,31 +296,32 @@ impl StepDetector {
 const CONTEXT: u32 = 8;
 const CONTEXT_EQUAL: u32 = 6;
 
-/// The steps that are being followed: says from launch to launch where they begin.
+/// Follows the known steps: determines for each launch if a step starts with it.
 ///
-/// Counting alone would run off with the first launch that is inserted or left out, so a step begins with a launch
-/// that comes once in it; counting takes over for one step when just that launch differs and its surroundings do
-/// not. The decision falls when the launch is seen and is never changed, so that it does not depend on what is
-/// known later.
+/// Counting alone would lose track at the first launch that is inserted or left out, so a step starts with a
+/// launch that occurs once in it. Counting takes over for one step if only that launch differs and its
+/// surroundings do not. The decision is made when the launch arrives and never changes, so that it does not
+/// depend on later data.
 #[derive(Debug)]
 struct Tracker {
     source: StepSource,
-    /// Launches of a step; about, for an anchor.
+    /// Launches per step; approximate for an anchor.
     period: u32,
-    /// The launch that begins a step. Without any, steps are counted out.
+    /// The launch that starts a step. Without one, steps are counted.
     marker: Option<u32>,
-    /// The function in which the host waits before a step; a step begins with whatever is launched next.
+    /// Function in which the host waits before a step; a step starts with the next launch.
     wait: Option<u32>,
-    /// Launches since the step began; `None` before the first one and after losing track.
+    /// Launches since the step started; `None` before the first one and after losing track.
     since: Option<u32>,
-    /// Launches since it waits for the first one; more than two periods after losing track.
+    /// Launches since it started waiting for the first step; more than two periods after losing track.
     waiting: u32,
     matched: u32,
 }
 
 impl Tracker {
-    /// Follows `period`. Of the launches that came once in the newest one, and in their place in the two before, the
-    /// one after the longest pause begins a step: programs fetch input and evaluate between steps.
+    /// Follows `period`. Of the launches that occur once in the newest period, and in the same position in
+    /// the two before, the one after the longest pause starts a step: programs fetch input and evaluate
+    /// between steps.
     fn of_period(period: u32, sequence: &Sequence) -> Self {
         let first = sequence.count().saturating_sub(u64::from(period));
         let newest: Vec<(u64, Launched)> = (first..).zip(sequence.since(first)).collect();
@@ -325,7 +329,7 @@ impl Tracker {
         for (_, launched) in &newest {
             *appearances.entry(launched.symbol).or_default() += 1;
         }
-        // A launch of that moment alone must not be waited for ever after.
+        // A launch that occurred only at that moment must not become the marker.
         let steady = |number| (1..=2).all(|times| sequence.repeats(number, times * period) != Some(false));
         let once =
             newest.iter().rev().filter(|(number, launched)| appearances[&launched.symbol] == 1 && steady(*number));
@@ -347,7 +351,7 @@ impl Tracker {
         Self { source, period, marker: None, wait: None, since: None, waiting: 0, matched: 0 }
     }
 
-    /// Whether it follows steps that the host's waits tell, of which a period of `unit` launches is a part.
+    /// True if it follows steps that the host's waits delimit and that contain a period of `unit` launches.
     fn is_around(&self, unit: u32) -> bool {
         self.wait.is_some() && self.since.is_some() && unit < self.period
     }
@@ -356,12 +360,12 @@ impl Tracker {
         self.source
     }
 
-    /// Whether no step has begun for more than two periods.
+    /// True if no step has started for more than two periods.
     fn is_lost(&self) -> bool {
         self.since.is_none() && self.waiting > self.period.saturating_mul(2)
     }
 
-    /// Judges launch `number`, the newest, before which the host waited in the function `waited`.
+    /// Processes launch `number`, the newest, before which the host waited in the function `waited`.
     #[inline]
     fn next(&mut self, sequence: &Sequence, number: u64, symbol: u32, waited: Option<u32>) -> Option<Cut> {
         let expected = match self.wait {
@@ -383,7 +387,7 @@ impl Tracker {
             return Some(self.begin(since, sequence));
         }
         if since > self.period.saturating_mul(2) {
-            // What repeated in it is no part of any step.
+            // Matches counted in it belong to no step.
             (self.since, self.waiting, self.matched) = (None, since, 0);
             return Some(Cut::Lost);
         }
@@ -391,7 +395,7 @@ impl Tracker {
         None
     }
 
-    /// A step of `launches` is over and another begins.
+    /// Ends a step of `launches` and starts another.
     #[inline(never)]
     fn begin(&mut self, launches: u32, sequence: &Sequence) -> Cut {
         let first = u32::from(sequence.newest_repeats(self.period));

@@ -1,36 +1,39 @@
-//! What an epoch of launches shows: the distance at which they repeat, or a launch that comes once a step.
+//! Analysis of an epoch of launches: the distance at which they repeat, or a launch that occurs once per
+//! step.
 //!
-//! **Lags.** The distance between two equal symbols is a vote for that lag. A few lags with the most votes are scored:
-//! the share of launches that equal the one that far before. All are scored over the same epoch, because a score of
-//! its own phase would let an inner loop that repeats perfectly for a while win over the step around it. Launches are
-//! scored some at a time, which costs a fraction of scoring each.
+//! **Lags.** The distance between two equal symbols is a vote for that lag. A few lags with the most votes
+//! are scored: the fraction of launches that equal the one that far before. All are scored over the same
+//! epoch, because with a separate phase for each, an inner loop that repeats perfectly for a while would win
+//! over the step around it. Launches are scored in chunks, which costs a fraction of scoring each one
+//! separately.
 //!
-//! **Anchors** are for programs whose steps differ in length: one search over an epoch. An inserted launch shifts
-//! everything after it, so no lag matches any more, but whatever a step does once it still does once. A symbol is an
-//! anchor when it comes at about regular distances, throughout, and the launches between two appearances are nearly the
-//! same as those before. The longest such distance wins: what comes once a layer is regular too.
+//! **Anchors** are for programs whose steps differ in length: one search over an epoch. An inserted launch
+//! shifts all later ones, so no lag matches any more, but an operation that a step performs once is still
+//! performed once. A symbol is an anchor if it occurs at approximately regular distances, throughout, and the
+//! launches between two occurrences are nearly the same as those before. The longest such distance wins: a
+//! symbol that occurs once per layer is regular too.
 
 use rustc_hash::FxHashMap;
 
 use super::sequence::{CAPACITY, Sequence};
 use crate::collections::correlation_map::Correlated;
 
-/// Lags that are scored at a time. Steps of ten public training and inference traces were found with 24.
+/// Number of lags scored at a time. Steps of ten public training and inference traces were found with 24.
 const CANDIDATES: usize = 24;
-/// A shorter lag wins over a longer one when it scores at most this much less: multiples of a period score alike,
-/// while the layers within a step of a 32-layer decoder score 0.056 less than the step.
+/// A shorter lag wins over a longer one if its score is lower by at most this: multiples of a period have
+/// similar scores, while the layers within a step of a 32-layer decoder score 0.056 less than the step.
 const TOLERANCE: f64 = 0.015;
-/// Below this score nothing repeats.
+/// Scores below this do not count as repetition.
 pub(super) const LEAST_SCORE: f64 = 0.80;
-/// Fewest launches that a score may rest on.
+/// Fewest launches for a valid score.
 const LEAST_TRIALS: u32 = 64;
-/// Lags whose votes are counted; beyond, the quarter with the most votes is kept.
+/// Lags whose votes are counted; beyond that, the quarter with the most votes is kept.
 const VOTE_LIMIT: usize = 4_096;
-/// Launches that are scored at a time.
+/// Launches scored per chunk.
 const CHUNK: u32 = 64;
-/// Lags are shorter, so that what the launches of a chunk are compared with is still remembered.
+/// Maximum lag, exclusive, so that the launches that a chunk is compared with are still remembered.
 const LONGEST: u32 = CAPACITY - CHUNK;
-/// Launches that scoring a new candidate may look back on, earned by each launch: bounds the work per launch.
+/// Past launches that scoring a new candidate may use, earned per launch: bounds the work per launch.
 const CREDIT: u64 = 64;
 
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +45,8 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// About how many launches the votes cover, if each stands for a symbol that comes once a period.
+    /// Approximate number of launches that the votes cover, if each is for a symbol that occurs once per
+    /// period.
     fn weight(&self) -> u64 {
         u64::from(self.lag) * u64::from(self.votes)
     }
@@ -51,19 +55,19 @@ impl Candidate {
 /// Votes and candidates of one device.
 #[derive(Debug, Default)]
 pub(super) struct Lags {
-    /// Number of the newest launch of each symbol. Symbols are few.
+    /// Number of the newest launch of each symbol. There are few symbols.
     last_seen: Correlated<u64>,
     votes: FxHashMap<u32, u32>,
     candidates: Vec<Candidate>,
-    /// The candidate that got the newest vote.
+    /// Candidate with the newest vote.
     voted: usize,
-    /// Number of the first launch that was not scored.
+    /// Number of the first unscored launch.
     scored: u64,
     credit: u64,
 }
 
 impl Lags {
-    /// Takes note of launch `number`, the newest of `sequence`. The epoch began with launch `epoch`.
+    /// Processes launch `number`, the newest of `sequence`. The epoch started with launch `epoch`.
     pub(super) fn observe(&mut self, sequence: &Sequence, number: u64, symbol: u32, epoch: u64) {
         self.credit = (self.credit + CREDIT).min(CREDIT * u64::from(CAPACITY));
         let before = self.last_seen.insert(symbol, number);
@@ -80,7 +84,7 @@ impl Lags {
         }
     }
 
-    /// Scores the candidates on the launches before `to` that were not scored.
+    /// Scores the candidates on the unscored launches before `to`.
     fn score(&mut self, sequence: &Sequence, to: u64) {
         for candidate in &mut self.candidates {
             let from = self.scored.max(candidate.lag.into());
@@ -110,7 +114,7 @@ impl Lags {
             return;
         }
         self.score(sequence, number);
-        // What it would have scored had it been there since the epoch began.
+        // Score that it would have had from the start of the epoch.
         let from = epoch.max(sequence.oldest() + u64::from(gap)).max(u64::from(gap));
         let Some(credit) = self.credit.checked_sub(number.saturating_sub(from)) else { return };
         self.credit = credit;
@@ -126,15 +130,16 @@ impl Lags {
         }
     }
 
-    /// Whether a period that fits `repeats` times into the `length` launches of the epoch has come that often at its
-    /// end, and for three quarters of it, without exception; a program begins with launches of its own. That ends the
-    /// epoch; a period is found only if it scores [`LEAST_SCORE`] over all of it, else the next epoch begins behind
-    /// those launches. Launches that are all equal do not count: what repeats there need not be a step.
+    /// True if a period that fits `repeats` times into the `length` launches of the epoch has occurred that
+    /// many times at its end, and for three quarters of it, without exception; a program starts with other
+    /// launches. That ends the epoch. A period is found only if it scores [`LEAST_SCORE`] over all of the
+    /// epoch; otherwise the next epoch starts after those launches. Launches that are all equal do not count:
+    /// their repetition need not be a step.
     pub(super) fn has_perfect(&self, repeats: u64, length: u64, sequence: &Sequence) -> bool {
         let (newest, longest) = (sequence.count(), length / repeats);
         let perfect = |candidate: &&Candidate| {
             let lag = u64::from(candidate.lag);
-            // The first of its repetitions has none before it to be compared with.
+            // The first repetition has no previous one to be compared with.
             let trials = ((repeats - 1) * lag).max(3 * length / 4);
             newest.checked_sub(trials).filter(|&from| from >= lag).is_some_and(|from| {
                 lag <= longest && u64::from(sequence.repeats_within(from..newest, candidate.lag)) == trials
@@ -144,7 +149,8 @@ impl Lags {
         shortest.is_some_and(|lag| lag > 1)
     }
 
-    /// Ends an epoch of `length` launches: the shortest lag that scores as well as the best one, and its score.
+    /// Ends an epoch of `length` launches. Returns the shortest lag that scores as well as the best one, and
+    /// its score.
     pub(super) fn close_epoch(&mut self, length: u64, sequence: &Sequence) -> Option<(u32, f64)> {
         self.score(sequence, sequence.count());
         let scored = |candidate: &Candidate| {
@@ -169,32 +175,32 @@ impl Lags {
     }
 }
 
-/// Appearances that are needed to speak of regularity.
+/// Occurrences needed to judge regularity.
 const FEWEST: usize = 4;
 /// A distance is regular within this many launches of the median...
 const SLACK: u32 = 2;
-/// ...or within this part of it.
+/// ...or within this fraction of the median.
 const SLACK_PART: u32 = 10;
-/// Share of distances that must be regular.
+/// Fraction of distances that must be regular.
 const REGULAR_SHARE: f64 = 0.8;
-/// Part of the epoch that lies between the first and the last appearance.
+/// Fraction of the epoch that must lie between the first and the last occurrence.
 const COVERAGE: f64 = 0.6;
-/// Similarity that nine in ten neighboring segments must reach: launches in common by launches, 0 to 1. Survives 5 %
-/// of inserted launches; a mix of prompts and tokens, which has no step, stays below.
+/// Similarity that nine in ten adjacent segments must reach: common launches divided by launches, 0 to 1.
+/// Tolerates 5 % of inserted launches; a mix of prompts and tokens, which has no step, stays below.
 const SIMILARITY: f64 = 0.8;
-/// Symbols whose segments are compared, those with the longest distances first.
+/// Symbols whose segments are compared (those with the longest distances).
 const COMPARED: usize = 16;
 
-/// A launch that comes once a step.
+/// A launch that occurs once per step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Anchor {
-    /// The launch that comes once a step.
+    /// Symbol of the launch.
     pub(super) symbol: u32,
-    /// Median distance between two of them, in launches.
+    /// Median distance between two occurrences, in launches.
     pub(super) distance: u32,
 }
 
-/// Looks for an anchor; `current` is kept as long as it is one and none comes much less often.
+/// Searches for an anchor; `current` is kept as long as it is one and no other occurs much less frequently.
 pub(super) fn find_anchor(symbols: &[u32], current: Option<u32>) -> Option<Anchor> {
     let mut places: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
     for (place, &symbol) in symbols.iter().enumerate() {
@@ -204,7 +210,7 @@ pub(super) fn find_anchor(symbols: &[u32], current: Option<u32>) -> Option<Ancho
         .iter()
         .filter_map(|(&symbol, places)| Some((Anchor { symbol, distance: regular(places, symbols.len())? }, places)))
         .collect();
-    // The order of the map must not show.
+    // The result must not depend on the order of the map.
     rows.sort_unstable_by_key(|(anchor, places)| (std::cmp::Reverse(anchor.distance), places.first().copied()));
     let longest = rows.iter().take(COMPARED).find(|(_, places)| alike(symbols, places)).map(|&(anchor, _)| anchor)?;
     let kept = rows.iter().find(|(anchor, places)| {
@@ -214,7 +220,7 @@ pub(super) fn find_anchor(symbols: &[u32], current: Option<u32>) -> Option<Ancho
     Some(kept.map_or(longest, |&(anchor, _)| anchor))
 }
 
-/// The median distance between neighbors if most are near it and they cover `length` places.
+/// Median distance between adjacent places, if most distances are near it and they cover `length` places.
 fn regular(places: &[u32], length: usize) -> Option<u32> {
     let (&first, &last) = (places.first()?, places.last()?);
     if places.len() < FEWEST || f64::from(last - first) < COVERAGE * length as f64 {
@@ -228,7 +234,7 @@ fn regular(places: &[u32], length: usize) -> Option<u32> {
     (near as f64 >= REGULAR_SHARE * distances.len() as f64).then_some(median)
 }
 
-/// Whether nine in ten segments between neighboring places have mostly the launches of the one before.
+/// True if nine in ten segments between adjacent places have mostly the same launches as the previous one.
 fn alike(symbols: &[u32], places: &[u32]) -> bool {
     let mut balance: FxHashMap<u32, i64> = FxHashMap::default();
     let mut different = 0;

@@ -1,31 +1,32 @@
-//! What repeats within a step: layers, micro-batches, time steps.
+//! Repetition within a step: layers, micro-batches, time steps.
 
 use rustc_hash::FxHashMap;
 
-/// Fewest repetitions that are worth a word.
+/// Fewest repetitions worth reporting.
 const FEWEST: u32 = 3;
-/// They make up at least one part in so many of the step.
+/// Minimum fraction of the step that they make up, as a divisor.
 const LEAST_PART: u32 = 2;
-/// Distances that are looked at, those that come most often.
+/// Maximum number of distances examined (the most frequent ones).
 const DISTANCES: usize = 8;
 
 /// A unit that repeats within a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Inside {
-    /// How often it comes in a row.
+    /// Number of consecutive occurrences.
     pub times: u32,
-    /// Its launches.
+    /// Number of launches of the unit.
     pub launches: u32,
 }
 
 impl Inside {
-    /// Launches of all repetitions.
+    /// Total launches of all repetitions.
     pub fn all(self) -> u32 {
         self.times * self.launches
     }
 
-    /// The unit that makes up most of a step of these launches; the shortest that makes up nearly as much.
+    /// The unit that makes up most of a step of these launches, or the shortest one that makes up nearly as
+    /// much.
     pub(super) fn of(step: &[u32]) -> Option<Self> {
         let mut last: FxHashMap<u32, usize> = FxHashMap::default();
         let mut distances: FxHashMap<usize, usize> = FxHashMap::default();
@@ -35,7 +36,7 @@ impl Inside {
             }
         }
         let mut rows: Vec<(usize, usize)> = distances.into_iter().collect();
-        // The order of the map must not show.
+        // The result must not depend on the order of the map.
         rows.sort_unstable_by_key(|&(distance, count)| (std::cmp::Reverse(count * distance), distance));
         let units = rows.iter().take(DISTANCES).map(|&(distance, _)| Self::at(distance, step));
         let is_large = |unit: &Self| unit.times >= FEWEST && unit.all() >= step.len() as u32 / LEAST_PART;
@@ -45,8 +46,8 @@ impl Inside {
         units.into_iter().find(|unit| 10 * unit.all() >= 9 * most)
     }
 
-    /// The longest run in which each launch is the one `distance` before. The step goes on with itself, since nobody
-    /// knows yet where in it it begins.
+    /// Longest run in which each launch equals the one `distance` before. The step wraps around, since its
+    /// starting point is not known yet.
     fn at(distance: usize, step: &[u32]) -> Self {
         let (mut run, mut longest) = (0, 0);
         let again = || step.iter().chain(step);
@@ -72,7 +73,7 @@ mod tests {
         let begun_in_the_middle = [&with_ends[70..], &with_ends[..70]].concat();
         assert_eq!(Inside::of(&begun_in_the_middle), Some(Inside { times: 16, launches: 10 }));
         assert_eq!(Inside::of(&[7; 100]), Some(Inside { times: 100, launches: 1 }));
-        // The optimizer's equal kernels are less than half of the step; two halves are no layers.
+        // The optimizer's equal kernels are less than half of the step; two halves are not layers.
         let training: Vec<u32> = (0..100).chain([7; 60]).collect();
         assert_eq!(Inside::of(&training), None);
         assert_eq!(Inside::of(&(0..50).chain(0..50).collect::<Vec<u32>>()), None);

@@ -1,45 +1,45 @@
-//! Steps of two kinds: some take long, and the others do not.
+//! Steps of two kinds: long ones and short ones.
 //!
-//! A loader whose workers are behind lets every third step wait and the others not; gradients are accumulated over
-//! four steps and the fourth has the optimizer. No single number describes such steps. They are told apart by the
-//! widest gap in the sorted durations, if both sides have enough steps, differ twofold and are
-//! narrower than the gap. Where durations do not tell, the time of each cause is asked.
+//! A loader whose workers cannot keep up makes every third step wait, but not the others; with gradients
+//! accumulated over four steps, the fourth has the optimizer. No single number describes such steps. They are
+//! split at the widest gap in the sorted durations, if both sides have enough steps, differ twofold and are
+//! narrower than the gap. If durations do not separate them, the time of each cause is used.
 
 use super::Step;
 use crate::attribution::leaf::Group;
 
-/// Each kind has at least this part of the steps, one in so many...
+/// Minimum fraction of the steps in each kind, as a divisor...
 const LEAST_PART: usize = 10;
-/// ...and at least so many steps.
+/// ...and minimum number of steps.
 const LEAST_STEPS: usize = 5;
-/// The median of the one kind is at least so many times that of the other.
+/// Minimum ratio of the medians of the two kinds.
 const LEAST_RATIO: u64 = 2;
-/// A cause is asked only if its kinds differ by at least one part in so many of a step.
+/// Minimum difference between the kinds of a cause, as a divisor of a step.
 const LEAST_OF_STEP: u64 = 5;
 
 /// Two kinds of steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepKinds {
-    /// Steps of the kind that takes longer, or that has more of the cause.
+    /// Number of steps of the kind that takes longer, or that has more of the cause.
     pub more: u64,
-    /// The other steps.
+    /// Number of other steps.
     pub less: u64,
     /// Median duration of the first kind, nanoseconds.
     pub more_ns: u64,
     /// Median duration of the other kind, nanoseconds.
     pub less_ns: u64,
-    /// The cause in which the two differ most.
+    /// The cause in which the two kinds differ most.
     pub group: Group,
     /// Mean time of that cause in a step of the first kind, nanoseconds.
     pub more_of_group_ns: u64,
     /// Mean time of that cause in a step of the other kind, nanoseconds.
     pub less_of_group_ns: u64,
-    /// Whether the kinds differ in how long they take; else only in the time of the cause.
+    /// True if the kinds differ in duration; otherwise only in the time of the cause.
     pub by_duration: bool,
 }
 
 impl StepKinds {
-    /// The kinds of `steps`, if there are two.
+    /// Kinds of `steps`, if there are two.
     pub fn of(steps: &[Step]) -> Option<Self> {
         let durations: Vec<u64> = steps.iter().map(Step::duration).collect();
         if let Some(from) = split(&durations) {
@@ -57,7 +57,8 @@ impl StepKinds {
         })
     }
 
-    /// Those whose value is at least `from`, and the others; they differ in `group`, if that is known.
+    /// Splits into steps whose value is at least `from`, and the others; they differ in `group`, if it is
+    /// known.
     fn told_by(steps: &[Step], values: &[u64], from: u64, group: Option<Group>) -> Self {
         let by_duration = group.is_none();
         let kind = |is_more: bool| {
@@ -83,8 +84,8 @@ impl StepKinds {
         }
     }
 
-    /// The longest that a step of these may take without being unusual for its kind: `times` the median of the longer
-    /// kind. `None` where both kinds take as long.
+    /// Longest duration of a step that is not unusual for its kind: `times` the median of the longer kind.
+    /// `None` if both kinds have the same duration.
     pub(super) fn longest(&self, times: f64) -> Option<f64> {
         self.by_duration.then_some(times * self.more_ns as f64)
     }
@@ -94,13 +95,13 @@ fn time(group: Group, step: &Step) -> u64 {
     group.total(&step.leaves)
 }
 
-/// The upper one of two.
+/// Upper median.
 fn median(mut values: Vec<u64>) -> Option<u64> {
     values.sort_unstable();
     values.get(values.len() / 2).copied()
 }
 
-/// The least of the larger values, if there are two kinds of them.
+/// Smallest of the larger values, if there are two kinds.
 fn split(values: &[u64]) -> Option<u64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
@@ -109,7 +110,7 @@ fn split(values: &[u64]) -> Option<u64> {
     let place = places.max_by_key(|&place| sorted[place] - sorted[place - 1])?;
     let (less, more) = sorted.split_at(place);
     let gap = more[0] - less[less.len() - 1];
-    // The middle half of each kind; all of it would make one step in between decide.
+    // The middle half of each kind; with the full range, a single step in between would decide.
     let spread = |kind: &[u64]| kind[kind.len() - 1 - kind.len() / 4] - kind[kind.len() / 4];
     let (low, high) = (less[less.len() / 2], more[more.len() / 2]);
     let apart = high > 0 && high >= LEAST_RATIO.saturating_mul(low) && gap > spread(less).max(spread(more));
@@ -122,7 +123,7 @@ mod tests {
     use crate::attribution::leaf::{LEAF_COUNT, Leaf};
     use gpuwhy_trace::record::Timestamp;
 
-    /// Steps that compute and wait for data for so long each.
+    /// Steps with these times of computation and of waiting for data.
     fn steps(times: impl IntoIterator<Item = (u64, u64)>) -> Vec<Step> {
         let step = |(compute, wait): (u64, u64)| {
             let mut leaves = [0; LEAF_COUNT];
@@ -146,11 +147,11 @@ mod tests {
 
     #[test]
     fn a_cause_tells_kinds_of_one_length() {
-        // In each second step the device computes while it waits in the other.
+        // In every second step the device computes for the time that it waits in the other.
         let kinds = StepKinds::of(&steps((0..40).map(|n| if n % 2 == 0 { (10, 30) } else { (38, 1) }))).unwrap();
         assert_eq!((kinds.more, kinds.less, kinds.by_duration, kinds.longest(1.5)), (20, 20, false, None));
         assert!(matches!(kinds.group, Group::DataLoading | Group::GpuCompute), "{kinds:?}");
-        // A cause that is little of the step makes no kind.
+        // A cause that is a small part of the step makes no kind.
         assert_eq!(StepKinds::of(&steps((0..40).map(|n| (100, n % 2 * 15)))), None);
     }
 
@@ -165,7 +166,7 @@ mod tests {
             "less than twice"
         );
         assert!(StepKinds::of(&steps((0..30).map(|n| (if n % 2 == 0 { 10 } else { 20 }, 0)))).is_some());
-        // Everything between 10 and 60, or a long tail, has no gap to speak of.
+        // A uniform range from 10 to 60, or a long tail, has no significant gap.
         assert_eq!(StepKinds::of(&steps((0..50).map(|n| (10 + n * 37 % 50, 0)))), None);
         let tail = |n: u64| (10.0 - 10.0 * (1.0 - (n as f64 + 0.5) / 200.0).ln()) as u64;
         assert_eq!(StepKinds::of(&steps((0..200).map(|n| (tail(n) * 100, 0)))), None);

@@ -1,9 +1,10 @@
-//! The steps of one device with their time by cause.
+//! Table of the steps of one device with their time by cause.
 //!
-//! One series for each way in which steps were found: named ranges, a period (training and evaluation have one each),
-//! an anchor, windows. A series has at most one open step, which holds what the device's accounts said at its begin:
-//! its leaves are the difference, so they sum to its time by construction and an operation costs the same however many
-//! steps are open. Which series speaks for the device is decided only when asked.
+//! There is one series for each way in which steps were found: named ranges, a period (training and
+//! evaluation have one each), an anchor, windows. A series has at most one open step, which stores the
+//! device's accounts at its start: its leaves are the difference, so they sum to its time by construction,
+//! and an operation costs the same no matter how many steps are open. The series that represents the device
+//! is chosen only on request.
 
 use std::collections::VecDeque;
 
@@ -12,53 +13,55 @@ use gpuwhy_trace::record::{DeviceId, Timestamp};
 use super::{Boundary, Cut, Step, StepSeries, StepSource, Steps};
 use crate::attribution::leaf::{Leaf, Leaves};
 
-/// Steps that are remembered of a series (232 bytes each).
+/// Steps remembered per series (232 bytes each).
 pub const REMEMBERED: usize = 1_024;
-/// A window ends with the first operation that begins this long after its begin, nanoseconds.
+/// A window ends with the first operation that starts this long after the window's start, nanoseconds.
 pub const WINDOW_NANOS: u64 = 1_000_000_000;
-/// Series that are kept; beyond, the one with the fewest operations goes. A mistaken period is soon replaced.
+/// Maximum number of series; beyond that, the one with the fewest operations is dropped. A wrong period is
+/// soon replaced.
 pub(crate) const SERIES_LIMIT: usize = 6;
-/// A more trustworthy source speaks for the device when its steps have at least this part of the operations of any
-/// other. Operations rather than time, because start-up is long and does little.
+/// A more reliable source represents the device if its steps have at least this part (as a divisor) of the
+/// operations of any other. Operations rather than time, because start-up is long and has few operations.
 const SPEAKING_PART: u64 = 10;
 
-/// Steps that the log holds between two times that it is taken; further ones are not in it.
+/// Maximum steps in the log between two times that it is taken; further ones are not logged.
 const LOG_LIMIT: usize = 1 << 20;
 
-/// When a step of a series began and ended on its device.
+/// Start and end of a step of a series on its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedStep {
-    /// Which steps it is one of.
+    /// Series of the step.
     pub series: StepSeries,
-    /// Its begin.
+    /// Start of the step.
     pub start: Timestamp,
-    /// Its end.
+    /// End of the step.
     pub end: Timestamp,
 }
 
-/// A step that is not remembered any more, because [`REMEMBERED`] newer ones of its series are.
+/// A step that is no longer remembered, because there are [`REMEMBERED`] newer ones in its series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OverflowStep {
-    /// Its series: a number that the device gives once.
+    /// Number of its series, unique within the device.
     pub series: u32,
-    /// Its number in the series, from 0.
+    /// Its number in the series, starting at 0.
     pub number: u64,
-    /// The step, as far as it was known when it was forgotten.
+    /// The step as known when it was forgotten.
     pub step: Step,
 }
 
-/// The series that a device's steps are from.
+/// Series that a device's steps are from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OverflowSeries {
     /// The device.
     pub device: DeviceId,
     /// Its number in [`OverflowStep`].
     pub series: u32,
-    /// Time of its forgotten steps that was attributed anew when they were forgotten already, nanoseconds.
+    /// Time of its forgotten steps that was reassigned to another cause after they were forgotten,
+    /// nanoseconds.
     pub moved_too_late_ns: u64,
 }
 
-/// What stood in the accounts when a step began.
+/// Accounts at the start of a step.
 #[derive(Debug)]
 struct Open {
     start: u64,
@@ -67,7 +70,7 @@ struct Open {
 }
 
 impl Open {
-    /// What was entered since. Modulo 2^64, so that moving time about in the past never underflows in between.
+    /// Time recorded since then. Modulo 2^64, so that moving past time about never underflows in between.
     fn since(&self, leaves: &Leaves) -> Leaves {
         std::array::from_fn(|leaf| leaves[leaf].wrapping_sub(self.leaves[leaf]))
     }
@@ -75,10 +78,10 @@ impl Open {
 
 #[derive(Debug)]
 struct Series {
-    /// Unlike a source and period, which can come again, never given to another one.
+    /// Unique and never reused, unlike a source and period, which can recur.
     id: u32,
     source: StepSource,
-    /// Launches of a step; 0 unless it is a period.
+    /// Launches per step; 0 unless it is a period.
     period: u32,
     seen: u64,
     operations: u64,
@@ -86,7 +89,7 @@ struct Series {
     matched: u64,
     rows: VecDeque<Step>,
     open: Option<Open>,
-    /// Time that belonged to forgotten steps when it turned out to be another leaf's, nanoseconds.
+    /// Time of forgotten steps that was found to belong to another leaf afterwards, nanoseconds.
     moved_too_late_ns: u64,
 }
 
@@ -97,7 +100,7 @@ impl Series {
         Self { id, source, period, seen, operations, launches, matched, rows, open: None, moved_too_late_ns }
     }
 
-    /// A step begins; the open one ends there, and is noted in the log.
+    /// Starts a step; the open one ends there and is logged.
     fn begin(&mut self, now: &Open, log: Option<&mut Vec<LoggedStep>>, overflow: Option<&mut Vec<OverflowStep>>) {
         let &Open { start: at, operations, leaves } = now;
         let Some(open) = self.open.replace(Open { start: at, operations, leaves }) else { return };
@@ -122,14 +125,14 @@ impl Series {
 /// All series of one device.
 #[derive(Debug)]
 pub(crate) struct StepLedger {
-    /// The first are the windows.
+    /// The first series are the windows.
     series: Vec<Series>,
-    /// When the open window has its length; 0 before the first.
+    /// Time at which the open window is long enough; 0 before the first.
     window_end: u64,
     operations: u64,
-    /// The steps that are over since it was taken, if anybody takes it.
+    /// Steps that ended since the log was taken, if it is used.
     log: Option<Vec<LoggedStep>>,
-    /// The steps that were forgotten since it was taken, if anybody takes it.
+    /// Steps that were forgotten since this was taken, if it is used.
     overflow: Option<Vec<OverflowStep>>,
     series_given: u32,
 }
@@ -142,8 +145,8 @@ impl Default for StepLedger {
 }
 
 impl StepLedger {
-    /// An operation begins at `at`, up to which everything is entered in `leaves`, the accounts of the device so far.
-    /// `annotated`: a named step begins with it.
+    /// An operation starts at `at`, up to which `leaves`, the accounts of the device, are complete.
+    /// `annotated`: a named step starts with it.
     pub(crate) fn operation(&mut self, at: u64, annotated: bool, cut: Option<Cut>, leaves: &Leaves) {
         let window_ends = at >= self.window_end;
         if annotated || cut.is_some() || window_ends {
@@ -177,28 +180,28 @@ impl StepLedger {
         series.begin(now, self.log.as_mut(), self.overflow.as_mut());
     }
 
-    /// From now on steps that are forgotten are kept until [`take_overflow`](Self::take_overflow).
+    /// Keeps forgotten steps from now on, until [`take_overflow`](Self::take_overflow).
     pub(crate) fn keep_overflow(&mut self) {
         self.overflow.get_or_insert_default();
     }
 
-    /// The steps that were forgotten since this was last asked, of all series, if they are kept.
+    /// Steps of all series that were forgotten since the last call, if they are kept.
     pub(crate) fn take_overflow(&mut self) -> Vec<OverflowStep> {
         self.overflow.as_mut().map_or_else(Vec::new, std::mem::take)
     }
 
-    /// The series that speaks for `device`, whose ledger this is.
+    /// Series that represents `device`, to which this table belongs.
     pub(crate) fn overflow_series(&self, device: DeviceId) -> OverflowSeries {
         let speaking = self.speaking().unwrap_or(&self.series[0]);
         OverflowSeries { device, series: speaking.id, moved_too_late_ns: speaking.moved_too_late_ns }
     }
 
-    /// The steps that are over since this was last asked; from the first time on they are noted.
+    /// Steps that ended since the last call; they are logged from the first call on.
     pub(crate) fn take_log(&mut self) -> Vec<LoggedStep> {
         self.log.replace(Vec::new()).unwrap_or_default()
     }
 
-    /// Drops what is open in series that the detector found, except in `keep`.
+    /// Drops the open steps of series that the detector found, except in `keep`.
     fn close_found(&mut self, keep: Option<(StepSource, u32)>) {
         for series in &mut self.series {
             let found = matches!(series.source, StepSource::Period | StepSource::Anchor);
@@ -208,14 +211,13 @@ impl StepLedger {
         }
     }
 
-    /// Takes `from..to` from one leaf and gives it to another, in steps that are over, too. `leaves`: the accounts
-    /// before.
+    /// Moves `from..to` from one leaf to another, in ended steps too. `leaves`: the accounts before the move.
     pub(crate) fn transfer(&mut self, was: Leaf, is: Leaf, from: u64, to: u64, leaves: &Leaves) {
         let (was, is) = (was as usize, is as usize);
         let within = |start: u64, end: u64| end.min(to).saturating_sub(start.max(from));
         for series in &mut self.series {
             if let Some(open) = &mut series.open {
-                // What lies before the step moves in the accounts that it began with.
+                // Time before the step moves in the accounts at the step's start.
                 let nanos = within(open.start, u64::MAX).min(open.since(leaves)[was]);
                 let before = to - from - nanos;
                 open.leaves[was] = open.leaves[was].wrapping_sub(before);
@@ -233,7 +235,7 @@ impl StepLedger {
         }
     }
 
-    /// The steps that say most about the device: of the most trustworthy source that covers a fair part of it.
+    /// Steps that represent the device best: from the most reliable source that covers a fair part of it.
     pub(crate) fn steps(&self) -> Steps {
         let Some(series) = self.speaking() else {
             return Steps { source: StepSource::Window, period: None, seen: 0, rows: Vec::new() };
@@ -247,25 +249,25 @@ impl StepLedger {
         Steps { source: series.source, period, seen: series.seen, rows }
     }
 
-    /// The windows that are remembered, oldest first.
+    /// Remembered windows, oldest first.
     pub(crate) fn windows(&self) -> Vec<Step> {
         self.series[0].rows.iter().copied().collect()
     }
 
-    /// The newest of them, at most `count`, oldest first.
+    /// Newest `count` windows at most, oldest first.
     pub(crate) fn newest_windows(&self, count: usize) -> Vec<Step> {
         let rows = &self.series[0].rows;
         rows.range(rows.len().saturating_sub(count)..).copied().collect()
     }
 
-    /// Which steps those are.
+    /// Series of those steps.
     pub(crate) fn speaking_series(&self) -> StepSeries {
         let speaking = self.speaking().unwrap_or(&self.series[0]);
         StepSeries { source: speaking.source, period: speaking.period }
     }
 
-    /// Of the launches in these steps, the share that did the same (kernel and grid) as the one a period before; when
-    /// they were found by period.
+    /// Fraction of the launches in these steps with the same kernel and grid as the launch one period before;
+    /// `None` unless they were found by period.
     pub(crate) fn match_rate(&self) -> Option<f64> {
         let series = self.speaking().filter(|series| series.source == StepSource::Period)?;
         Some(series.matched as f64 / series.launches.max(1) as f64)
@@ -302,7 +304,7 @@ mod tests {
     use super::*;
     use crate::attribution::leaf::LEAF_COUNT;
 
-    /// A step ledger beside the accounts of their device.
+    /// A step table with the accounts of its device.
     struct Device {
         ledger: StepLedger,
         leaves: Leaves,
@@ -408,7 +410,7 @@ mod tests {
         let numbers = taken.iter().filter(|step| step.series == series).map(|step| step.number);
         assert!(numbers.eq(0..steps.seen - REMEMBERED as u64));
         assert!(device.ledger.take_overflow().is_empty());
-        // Half of it was before the oldest that is remembered.
+        // Half of the range was before the oldest remembered step.
         let oldest = steps.rows[0].start.nanos();
         device.ledger.transfer(Leaf::Compute, Leaf::Dispatch, oldest - 50, oldest + 50, &device.leaves);
         assert_eq!(device.ledger.overflow_series(DeviceId(0)).moved_too_late_ns, 50);

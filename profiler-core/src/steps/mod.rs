@@ -1,11 +1,11 @@
-//! Steps: what a program repeats, and how long each repetition took by cause.
+//! Steps: repeated units of a program, and the time of each repetition by cause.
 //!
-//! Boundaries are on the device: a step begins when the first operation that was launched in it begins there. Host
-//! marks carry run-ahead and would blur what the device did.
+//! Boundaries are on the device: a step starts when the first operation launched in it starts there. Host
+//! marks contain run-ahead and would blur the device's activity.
 //!
-//! Reading order: [`StepDetector`] (from launches to boundaries; `sequence`, `epoch`, `beats` and `inside` are its
-//! parts), `ledger` (from boundaries to steps), `steady` (which of them are typical, with `kinds`), `time_share` (what
-//! those say about all steps).
+//! Reading order: [`StepDetector`] (from launches to boundaries; `sequence`, `epoch`, `beats` and `inside`
+//! are its parts), `ledger` (from boundaries to steps), `steady` (typical steps, with `kinds`), `time_share`
+//! (inference from those to all steps).
 
 use gpuwhy_trace::named;
 
@@ -31,59 +31,60 @@ use gpuwhy_trace::record::Timestamp;
 use crate::attribution::leaf::Leaves;
 
 named! {
-    /// How step boundaries were found, the most trustworthy first.
+    /// How step boundaries were found, most reliable first.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum StepSource: name {
         /// Ranges that the program or its framework named.
         Annotated "annotated",
         /// A period in the sequence of launches.
         Period "period",
-        /// An operation that comes once a step.
+        /// An operation that occurs once per step.
         Anchor "anchor",
-        /// Nothing repeats: windows of a fixed length.
+        /// No repetition: windows of a fixed length.
         Window "window",
     }
 }
 
-/// Steps that are alike: found in one way and, by period, of one length.
+/// Steps of one kind: found in the same way and, by period, with the same length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StepSeries {
     /// How they were found.
     pub source: StepSource,
-    /// Launches of a step; 0 unless it is a period.
+    /// Launches per step; 0 unless it is a period.
     pub period: u32,
 }
 
-/// A step begins with a launch.
+/// Start of a step at a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Boundary {
     /// How it was found.
     pub source: StepSource,
-    /// Launches of a step; 0 unless it is a period.
+    /// Launches per step; 0 unless it is a period.
     pub period: u32,
     /// Launches of the step that ends; 0 for the first boundary.
     pub launches: u32,
-    /// How many of them do the same as the one a period before.
+    /// Number of these with the same symbol as the launch one period before.
     pub matched: u32,
 }
 
-/// What a launch says about steps beyond what it does.
+/// Significance of a launch for steps, in addition to its symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaunchKind {
-    /// It launches a CUDA graph: somebody captured it to be repeated.
+    /// It launches a CUDA graph, which is captured to be repeated.
     Graph,
-    /// It copies between host and device: hardly once a layer.
+    /// It copies between host and device, which rarely occurs once per layer.
     HostCopy,
-    /// As [`HostCopy`](Self::HostCopy), from the host: what is repeated around it is a step and no layer.
+    /// Like [`HostCopy`](Self::HostCopy), from the host: the repeated sequence around it is a step and not a
+    /// layer.
     Input,
-    /// An optimizer's kernel: what is repeated around it is a step and no layer.
+    /// An optimizer's kernel: the repeated sequence around it is a step and not a layer.
     Optimizer,
-    /// Nothing.
+    /// No significance.
     Other,
 }
 
 named! {
-    /// What tells that the operations that a step repeats are one, and not a part of one.
+    /// Evidence that the operations that repeat are a complete step, and not a part of one.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum ToldBy: name {
         /// A range that the program or its framework named.
@@ -97,53 +98,53 @@ named! {
         Readback "readback",
         /// The host waits for the device once.
         Wait "synchronization",
-        /// An operation that comes once, around others that repeat.
+        /// An operation that occurs once, around others that repeat.
         Rare "rare_operation",
     }
 }
 
-/// What the launches say of steps of one period.
+/// Facts about steps of one period, derived from the launches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeriodFacts {
-    /// Launches of a step.
+    /// Launches per step.
     pub period: u32,
-    /// Whether the host waits for the device once in each.
+    /// True if the host waits for the device once per step.
     pub waits: bool,
-    /// What repeats within a step.
+    /// Repetition within a step.
     pub inside: Option<Inside>,
 }
 
-/// What a launch means for the steps.
+/// Effect of a launch on the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// A step begins with it, and the open one ends.
+    /// A step starts with it, and the open one ends.
     Begin(Boundary),
-    /// The open step is not one after all.
+    /// The open step was not one.
     Lost,
 }
 
 /// One step on one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Begin on the device.
+    /// Start on the device.
     pub start: Timestamp,
-    /// End: the begin of the next one.
+    /// End: the start of the next one.
     pub end: Timestamp,
-    /// Device operations in it.
+    /// Number of device operations in it.
     pub operations: u64,
-    /// Its time by cause; sums to `end - start` exactly.
+    /// Time by cause; sums to `end - start` exactly.
     pub leaves: Leaves,
 }
 
-/// The steps of one device that are still remembered, oldest first.
+/// Remembered steps of one device, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steps {
     /// How they were found.
     pub source: StepSource,
-    /// Device operations of one step, when a period was found.
+    /// Device operations per step, if a period was found.
     pub period: Option<u64>,
-    /// Steps found so far, those included that are not remembered any more.
+    /// Number of steps found, including those that are no longer remembered.
     pub seen: u64,
-    /// The newest ones, bounded in number.
+    /// Newest steps, bounded in number.
     pub rows: Vec<Step>,
 }

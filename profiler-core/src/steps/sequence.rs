@@ -1,18 +1,18 @@
-//! The newest launches of one device, as symbols.
+//! Newest launches of one device, as symbols.
 //!
-//! Looking back is all that finding a period needs, so a ring suffices; it grows up to its capacity only when a
-//! program launches that much. What a symbol stands for is not known here.
+//! Finding a period only needs past launches, so a ring is enough; it grows up to its capacity only if a
+//! program launches that much. The meaning of a symbol is not known here.
 
 use std::ops::Range;
 
-/// Launches that are remembered (8 bytes each, 512 KiB). The longest period that can be found is shorter.
+/// Launches that are remembered (8 bytes each, 512 KiB). The longest detectable period is shorter.
 pub(super) const CAPACITY: u32 = 1 << 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Launched {
-    /// Equal for launches that do the same.
+    /// Equal for equivalent launches.
     pub(super) symbol: u32,
-    /// Time from the return of the launch before to this one, nanoseconds, at most 4.29 s.
+    /// Time from the return of the previous launch to this one, nanoseconds, at most 4.29 s.
     pub(super) pause: u32,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Sequence {
 }
 
 impl Sequence {
-    /// Adds a launch; gives its number.
+    /// Adds a launch and returns its number.
     pub(super) fn push(&mut self, launched: Launched) -> u64 {
         let number = self.count;
         if self.ring.len() < CAPACITY as usize {
@@ -40,7 +40,7 @@ impl Sequence {
         self.count
     }
 
-    /// Number of the oldest launch that is remembered.
+    /// Number of the oldest remembered launch.
     pub(super) fn oldest(&self) -> u64 {
         self.count.saturating_sub(u64::from(CAPACITY))
     }
@@ -49,13 +49,13 @@ impl Sequence {
         if number < self.oldest() || number >= self.count { None } else { self.ring.get(Self::place(number)).copied() }
     }
 
-    /// Whether launch `number` does the same as the one `lag` before it. Unknown when that is forgotten.
+    /// True if launch `number` equals the one `lag` before it. `None` if that one is forgotten.
     pub(super) fn repeats(&self, number: u64, lag: u32) -> Option<bool> {
         let before = self.get(number.checked_sub(u64::from(lag))?)?;
         Some(self.get(number)?.symbol == before.symbol)
     }
 
-    /// Whether the newest launch does the same as the one `lag` before it, which is not so when that is not known.
+    /// True if the newest launch equals the one `lag` before it; false if that one is unknown.
     #[inline]
     pub(super) fn newest_repeats(&self, lag: u32) -> bool {
         let known = lag < CAPACITY && u64::from(lag) < self.count;
@@ -65,12 +65,13 @@ impl Sequence {
         }
     }
 
-    /// How many of these launches do the same as the one `lag` before. All of them and those must be remembered.
+    /// Number of these launches that equal the one `lag` before. All of these and of the earlier ones must be
+    /// remembered.
     pub(super) fn repeats_within(&self, numbers: Range<u64>, lag: u32) -> u32 {
         let (mut number, mut equal) = (numbers.start, 0);
         while number < numbers.end {
             let (place, before) = (Self::place(number), Self::place(number - u64::from(lag)));
-            // As far as neither of the two comes to the end of the ring.
+            // Up to where one of the two reaches the end of the ring.
             let left = (numbers.end - number).min(u64::from(CAPACITY)) as usize;
             let length = left.min(self.ring.len() - place.max(before));
             let pairs = self.ring[place..place + length].iter().zip(&self.ring[before..before + length]);
@@ -80,7 +81,7 @@ impl Sequence {
         equal
     }
 
-    /// The launches from `from` on that are remembered, oldest first.
+    /// Remembered launches from `from` on, oldest first.
     pub(super) fn since(&self, from: u64) -> impl Iterator<Item = Launched> {
         (from.max(self.oldest())..self.count).map_while(|number| self.get(number))
     }

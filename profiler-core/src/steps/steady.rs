@@ -1,62 +1,62 @@
-//! Which steps are typical, and what can be said of all steps from those that were seen.
+//! Typical steps, and inference from the measured steps to all steps.
 //!
-//! What is said is the same for the same steps on every machine. What a cause takes of all steps is in `time_share`.
+//! The result for the same steps is the same on every machine. The share of a cause in all steps is in
+//! `time_share`.
 
 use gpuwhy_trace::record::Timestamp;
 
 use super::{Step, StepKinds, StepSource, Steps, TimeShare};
 use crate::attribution::leaf::{Group, Leaves};
 
-/// Named steps at the begin of a run that are never steady: caches fill, libraries choose their algorithms. Steps that
-/// were found have more before them that are not listed: those that they were found by.
+/// Named steps at the start of a run that are never steady: caches fill, libraries choose their algorithms.
+/// Before detected steps there are more that are not listed: those used for detection.
 pub const WARM_UP_STEPS: u64 = 3;
-/// A step of more than this many times the median duration is set aside: a checkpoint, an evaluation, a collection.
-/// Where steps are of two kinds ([`StepKinds`]), that is the median of the longer kind.
+/// A step longer than this many times the median duration is set aside: a checkpoint, an evaluation, a
+/// collection. With two kinds of steps ([`StepKinds`]), that is the median of the longer kind.
 pub const UNUSUAL: f64 = 1.5;
-/// Fewer steady steps than this say nothing about the others.
+/// With fewer steady steps, no inference to others is possible.
 pub const FEWEST_STEADY: usize = 5;
 
-/// Steps that were set aside may take this part of the time of all steady ones.
+/// Maximum fraction of the time of all steady steps in steps that were set aside.
 const SET_ASIDE_SHARE: f64 = 0.10;
 /// Steady steps must make up half of the steady time of a device, or this much, nanoseconds.
 const ENOUGH_NANOS: u64 = 1_000_000_000;
 
-/// Steady steps and the unusual ones among them, oldest first.
+/// Steady steps, and the unusual ones among them, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steady {
     /// Typical steps.
     pub rows: Vec<Step>,
-    /// Steps that took over [`UNUSUAL`] times the median; of the longer kind, where there are two.
+    /// Steps longer than [`UNUSUAL`] times the median; of the longer kind, if there are two.
     pub set_aside: Vec<Step>,
-    /// What the typical steps are, where they are of two kinds.
+    /// Kinds of the typical steps, if there are two.
     pub kinds: Option<StepKinds>,
 }
 
 impl Steady {
-    /// Median of the durations of the typical steps, the lower one of two, nanoseconds; 0 without any.
+    /// Lower median of the durations of the typical steps, nanoseconds; 0 without any.
     pub fn median_duration(&self) -> u64 {
         percentile(self.rows.iter().map(Step::duration), 50)
     }
 
-    /// Mean of the durations of the typical steps, nanoseconds; 0 without any.
+    /// Mean duration of the typical steps, nanoseconds; 0 without any.
     pub fn mean_duration(&self) -> u64 {
         self.rows.iter().map(Step::duration).sum::<u64>() / (self.rows.len() as u64).max(1)
     }
 
-    /// The share of the time of the typical steps that `group` takes; `None` without any.
+    /// Share of `group` in the time of the typical steps; `None` without any.
     pub fn share(&self, group: Group) -> Option<TimeShare> {
         let times: Vec<_> = self.rows.iter().map(|step| (group.total(&step.leaves), step.duration())).collect();
         TimeShare::of(&times)
     }
 
-    /// The time of the typical steps by cause, nanoseconds.
+    /// Time of the typical steps by cause, nanoseconds.
     pub fn leaves(&self) -> Leaves {
         let sum = |leaf: usize| self.rows.iter().map(|row| row.leaves[leaf]).fold(0, u64::saturating_add);
         std::array::from_fn(sum)
     }
 
-    /// These, without steps that something of the profiler's own disturbed: those that touch one of these spans of
-    /// time.
+    /// Removes steps that the profiler itself disturbed: those that touch one of these intervals.
     #[must_use]
     pub(crate) fn without(mut self, disturbed: &[(Timestamp, Timestamp)]) -> Self {
         let is_whole = |step: &Step| disturbed.iter().all(|&(from, to)| step.end < from || step.start > to);
@@ -65,7 +65,7 @@ impl Steady {
         self
     }
 
-    /// These, if they may speak for `whole` nanoseconds of steady time.
+    /// These steps, if they can represent `whole` nanoseconds of steady time.
     pub(crate) fn if_typical(self, whole: u64) -> Option<Self> {
         let time = |rows: &[Step]| rows.iter().map(Step::duration).sum::<u64>();
         let (typical, unusual) = (time(&self.rows), time(&self.set_aside));
@@ -76,15 +76,15 @@ impl Steady {
 }
 
 impl Step {
-    /// How long it took, nanoseconds.
+    /// Duration, nanoseconds.
     pub fn duration(&self) -> u64 {
         self.end.since(self.start)
     }
 }
 
 impl Steps {
-    /// The remembered steps that begin at `from` or later, without the first [`WARM_UP_STEPS`] if the program names
-    /// them; windows are no steps, so none of them is steady.
+    /// Remembered steps that start at `from` or later, without the first [`WARM_UP_STEPS`] if the program
+    /// names them; windows are not steps, so none is steady.
     pub fn steady(&self, from: Timestamp) -> Steady {
         let forgotten = self.seen.saturating_sub(self.rows.len() as u64);
         let warm_up = if self.source == StepSource::Annotated { WARM_UP_STEPS } else { 0 };
@@ -99,7 +99,7 @@ impl Steps {
         Steady { rows, set_aside, kinds }
     }
 
-    /// The duration that `percent` of the remembered steps do not exceed, nanoseconds; 0 without any.
+    /// Duration that `percent` of the remembered steps do not exceed, nanoseconds; 0 without any.
     pub fn duration_percentile(&self, percent: usize) -> u64 {
         percentile(self.rows.iter().map(Step::duration), percent)
     }
@@ -113,11 +113,12 @@ fn percentile(values: impl Iterator<Item = u64>, percent: usize) -> u64 {
     values.get(rank - 1).copied().unwrap_or(0)
 }
 
-/// A median and the interval that holds the median of all values with 95 % confidence, were they independent: from
-/// order statistics, so that no distribution is assumed. Steps are not independent; [`TimeShare`] respects that.
+/// Median, and the interval that contains the median of all values with 95 % confidence if they are
+/// independent. It uses order statistics, so no distribution is assumed. Steps are not independent;
+/// [`TimeShare`] accounts for that.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// Of the steps seen.
+    /// Median of the measured steps.
     pub median: f64,
     /// Lower end.
     pub low: f64,
@@ -126,7 +127,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Of some values; `None` without any.
+    /// Computed from `values`; `None` without any.
     pub fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let count = values.len();
@@ -177,7 +178,7 @@ mod tests {
 
     #[test]
     fn one_of_two_kinds_is_not_set_aside() {
-        // Each third step takes four times as long, and one is unusual even for that.
+        // Every third step takes four times as long, and one is unusual even for that kind.
         let durations: Vec<u64> = (0..60)
             .map(|n| {
                 if n == 40 {
@@ -195,7 +196,7 @@ mod tests {
         let kinds = steady.kinds.expect("two kinds");
         assert_eq!((kinds.more_ns, kinds.less_ns, kinds.by_duration), (40, 10, true));
         assert_eq!(steady.mean_duration(), (20 * 40 + 39 * 10) / 59);
-        // Four of sixty are no kind.
+        // Four of sixty do not make a kind.
         let durations: Vec<u64> = (0..60).map(|n| if n % 15 == 7 { 40 } else { 10 }).collect();
         let found = Steps { source: StepSource::Period, ..steps(60, &durations) };
         assert_eq!(found.steady(Timestamp::ZERO).set_aside.len(), 4);
@@ -211,9 +212,9 @@ mod tests {
         let five = [20; 5];
         assert!(typical(&five, &[], 201) && !typical(&five, &[], 202), "100 of 202 ns are less than half");
         assert!(typical(&[25; 4], &[], 10) != typical(&five, &[], 10), "four steps are too few");
-        // A tenth of all their time.
+        // One tenth of their total time.
         assert!(typical(&[18; 5], &[10], 100) && !typical(&[18; 5], &[11], 100));
-        // A second is enough of any time.
+        // One second is enough for any total time.
         assert!(typical(&[200_000_000; 5], &[], u64::MAX) && !typical(&[199_999_999; 5], &[], u64::MAX));
         assert!(!typical(&[0; 5], &[], 0));
     }

@@ -1,20 +1,21 @@
-//! The share of time that something takes of the steps, with an interval that respects their order.
+//! Share of a cause in the time of the steps, with an interval that accounts for their order.
 //!
-//! Steps are not independent: a data loader is behind for a run of steps, and every third step waits for the workers.
-//! So whole runs of steps are drawn at random and put together to as many steps as were seen, again and again: the
-//! circular block bootstrap (Politis and Romano 1992, "A circular block-resampling procedure for stationary data"). The
-//! length of a run follows from the autocorrelation of the steps (Politis and White 2004, "Automatic block-length
-//! selection for the dependent bootstrap", with the correction of Patton, Politis and White 2009), but is at least the
-//! cube root of their number. The random numbers are the same on every machine.
+//! Steps are not independent: a data loader is late for a run of steps, and every third step waits for the
+//! workers. So complete runs of steps are drawn at random and concatenated to as many steps as were measured,
+//! many times: the circular block bootstrap (Politis and Romano 1992, "A circular block-resampling procedure
+//! for stationary data"). The length of a run follows from the autocorrelation of the steps (Politis and
+//! White 2004, "Automatic block-length selection for the dependent bootstrap", with the correction of Patton,
+//! Politis and White 2009), but is at least the cube root of their number. The random numbers are the same on
+//! every machine.
 //!
-//! A median over steps is no substitute: where a cause takes much of some steps and nothing of others, the median says
-//! which kind of step is more frequent, and not what the cause takes.
+//! A median over steps is no substitute: if a cause takes much time in some steps and none in others, the
+//! median shows which kind of step is more frequent, not how much time the cause takes.
 
-/// Times that the steps are put together anew. The ends of a 95 % interval are the tenth of each side.
+/// Number of resamples. The ends of a 95 % interval are the tenth value of each side.
 const RESAMPLES: usize = 400;
-/// Fewer blocks than this in all steps would say nothing about each other.
+/// With fewer blocks in all steps, their variation is unknown.
 const FEWEST_BLOCKS: usize = 3;
-/// Where the random numbers begin.
+/// Seed of the random numbers.
 const SEED: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Coefficients of Abramowitz and Stegun 26.2.19.
 const NORMAL: [f64; 6] =
@@ -22,10 +23,10 @@ const NORMAL: [f64; 6] =
 /// Half of a normal distribution's middle 95 %, in standard deviations.
 const NORMAL_95: f64 = 1.959_964;
 
-/// A share of time, 0 to 1, and the interval that holds the share of all steps with 95 % confidence.
+/// Share of time, 0 to 1, and the interval that contains the share of all steps with 95 % confidence.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TimeShare {
-    /// The time that it took in all steps, divided by the time of all steps.
+    /// Time of the cause in all steps, divided by the time of all steps.
     pub share: f64,
     /// Lower end.
     pub low: f64,
@@ -34,13 +35,13 @@ pub struct TimeShare {
 }
 
 impl TimeShare {
-    /// A share of which no scatter is known.
+    /// A share with unknown variation.
     pub fn exactly(share: f64) -> Self {
         Self { share, low: share, high: share }
     }
 
-    /// Of steps in their order: what something took of each, and how long each was, nanoseconds. `None` where they took
-    /// no time.
+    /// Computed from consecutive steps: time of the cause in each, and duration of each, nanoseconds. `None`
+    /// if the total duration is zero.
     pub fn of(steps: &[(u64, u64)]) -> Option<Self> {
         let part: u64 = steps.iter().map(|step| step.0).sum();
         let whole: u64 = steps.iter().map(|step| step.1).sum();
@@ -57,11 +58,11 @@ impl TimeShare {
     }
 }
 
-/// The generator of Marsaglia 2003 ("Xorshift RNGs").
+/// Generator of Marsaglia 2003 ("Xorshift RNGs").
 struct Random(u64);
 
 impl Random {
-    /// A number from 0 to `limit`, which it does not reach.
+    /// A number from 0 to `limit`, exclusive.
     fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -70,14 +71,15 @@ impl Random {
     }
 }
 
-/// By how much each step moves the share, but for a factor: what the autocorrelation of a ratio is that of.
+/// Influence of each step on the share, up to a factor. The autocorrelation of the ratio is computed from
+/// these.
 fn influences(steps: &[(u64, u64)], share: f64) -> Vec<f64> {
     steps.iter().map(|&(part, whole)| part as f64 - share * whole as f64).collect()
 }
 
-/// The shares of so many times all steps, each put together of blocks of `length` steps.
+/// Shares of [`RESAMPLES`] resamples, each concatenated from blocks of `length` steps.
 fn resampled(steps: &[(u64, u64)], length: usize) -> Vec<f64> {
-    // What is before each step, twice around: a block that begins near the end goes on at the begin.
+    // Prefix sums, twice around: a block that starts near the end continues at the start.
     let mut before = Vec::with_capacity(2 * steps.len() + 1);
     let mut sum = (0_u64, 0_u64);
     before.push(sum);
@@ -98,24 +100,24 @@ fn resampled(steps: &[(u64, u64)], length: usize) -> Vec<f64> {
     (0..RESAMPLES).map(one).collect()
 }
 
-/// The part of resamples on each side of the interval, where so many blocks make up all steps. Percentiles of a
-/// bootstrap are too close together when there are few of what is drawn: Hesterberg 2015, "What teachers should know
-/// about the bootstrap", expands them to Student's t and by n / (n - 1).
+/// Fraction of resamples on each side of the interval if `blocks` blocks make up all steps. Percentiles of a
+/// bootstrap are too narrow for few draws: Hesterberg 2015, "What teachers should know about the bootstrap",
+/// expands them to Student's t and by n / (n - 1).
 fn tail(blocks: usize) -> f64 {
     let free = blocks.saturating_sub(1).max(1) as f64;
     let z = NORMAL_95;
-    // Abramowitz and Stegun 26.7.5: Student's t by the normal distribution.
+    // Abramowitz and Stegun 26.7.5: Student's t from the normal distribution.
     let t = z
         + (z.powi(3) + z) / (4.0 * free)
         + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * free.powi(2))
         + (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / (384.0 * free.powi(3));
     let x = t * ((free + 1.0) / free).sqrt();
-    // Abramowitz and Stegun 26.2.19: the normal distribution, off by at most 1.5e-7.
+    // Abramowitz and Stegun 26.2.19: the normal distribution, with an error of at most 1.5e-7.
     let sum = NORMAL.iter().rev().fold(0.0, |sum, term| (sum + term) * x);
     0.5 * (1.0 + sum).powi(-16)
 }
 
-/// How many steps are drawn together, from `values` in their order.
+/// Number of steps drawn together, computed from `values` in their order.
 fn block_length(values: &[f64]) -> usize {
     let count = values.len();
     let (few, many) = ((count as f64).cbrt().round() as usize, 3.0 * (count as f64).sqrt());
@@ -123,7 +125,7 @@ fn block_length(values: &[f64]) -> usize {
     (automatic_length(values).round() as usize).max(few).clamp(1, most)
 }
 
-/// The length that makes the variance of a mean as exact as it can be; 1 for values without correlation.
+/// Block length that minimizes the error of the variance of a mean; 1 for values without correlation.
 fn automatic_length(values: &[f64]) -> f64 {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
@@ -135,7 +137,7 @@ fn automatic_length(values: &[f64]) -> f64 {
     if variance <= 0.0 {
         return 1.0;
     }
-    // Correlations are negligible from the first lag on behind which so many in a row are.
+    // Correlations are negligible from the first lag that is followed by this many negligible ones.
     let in_a_row = count.log10().sqrt().ceil().max(5.0) as usize;
     let longest = count.sqrt().ceil() as usize + in_a_row;
     let negligible = 2.0 * (count.log10() / count).sqrt();
@@ -143,13 +145,14 @@ fn automatic_length(values: &[f64]) -> f64 {
     let small = |lag: usize| (covariances[lag] / variance).abs() < negligible;
     let last = (0..longest).find(|&lag| (1..=in_a_row).all(|behind| small(lag + behind)));
     let reach = (2 * last.unwrap_or(longest).max(1)).min(longest);
-    // The flat-top window of Politis and Romano 1995.
+    // Flat-top window of Politis and Romano 1995.
     let window = |lag: usize| (2.0 - 2.0 * lag as f64 / reach as f64).clamp(0.0, 1.0);
     let both_sides = |weight: &dyn Fn(usize) -> f64| -> f64 {
         (1..=reach).map(|lag| 2.0 * window(lag) * weight(lag) * covariances[lag]).sum()
     };
     let spectrum = variance + both_sides(&|_| 1.0);
-    // Steps that make up for each other, as at a fixed distance: short blocks make the interval too wide if anything.
+    // Steps that compensate each other, as at a fixed distance: short blocks at worst make the interval too
+    // wide.
     if spectrum <= variance {
         return 1.0;
     }
@@ -177,7 +180,7 @@ mod tests {
         (0..count).map(&mut next).collect()
     }
 
-    /// In how many of 200 runs the interval holds `truth`.
+    /// Number of 200 runs in which the interval contains `truth`.
     fn hits(truth: f64, mut run: impl FnMut(&mut Random) -> Vec<(u64, u64)>) -> usize {
         let mut random = Random(7);
         let mut held = 0;
@@ -200,7 +203,7 @@ mod tests {
 
     #[test]
     fn the_interval_holds_the_truth_though_waits_come_in_runs() {
-        // The waits of a step are 27 of 38 in the half that waits: 13.5 of 24.5 in the mean.
+        // A waiting step (half of the steps) waits for 27 of 38: 13.5 of 24.5 on average.
         let truth = 13.5 / 24.5;
         for (count, stay, least) in [(200, 50, 184), (200, 85, 172), (1_000, 85, 182), (1_000, 95, 172), (20, 50, 180)]
         {
@@ -216,7 +219,7 @@ mod tests {
         let found = TimeShare::of(&steps).unwrap();
         assert!((found.share - 18.0 / 28.0).abs() < 1e-12);
         assert!(found.high - found.low < 0.05, "{found:?}");
-        // The same in one run behind the other: nobody knows how it goes on.
+        // The same steps, all of one kind first: the continuation is unknown.
         let mut sorted = steps;
         sorted.sort_unstable();
         let found = TimeShare::of(&sorted).unwrap();
