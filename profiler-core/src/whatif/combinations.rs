@@ -1,13 +1,14 @@
-//! Which sets of costs the chosen worlds are without: what a second and a third fix bring after a first one.
+//! Chooses which sets of costs are simulated together: the gain of a second and a third fix after a first
+//! one.
 //!
-//! A gain of two fixes is neither the sum nor the larger of their gains: the first may uncover the second (data that
-//! are ready leave a program that waits for its launches), or leave nothing to it. There are too many sets to simulate
-//! all of them, so they take turns in a few worlds: all pairs of the costs that matter most, then for each of these
-//! costs its best pair and the third one that promises most. That is one round. The next one takes four times as many
-//! steps, and what the ones before it said counts a quarter.
+//! The gain of two fixes is neither the sum nor the larger of their gains: the first may expose the second
+//! (once data are ready, a program waits for its launches), or leave it no effect. There are too many sets to
+//! simulate all of them, so they take turns in a few scenarios: all pairs of the costs that matter most, then
+//! for each of these costs its best pair with the most promising third one. That is one round. The next one
+//! takes four times as many steps, and the results of earlier rounds count a quarter.
 //!
-//! A set that takes its turn begins with the clocks of a named world, of the cost in it that gains most, and its first
-//! steps do not count.
+//! A set whose turn comes starts with the clocks of the named scenario with the largest gain among its costs,
+//! and its first steps do not count.
 
 use gpuwhy_trace::record::DeviceId;
 
@@ -16,29 +17,29 @@ use super::scenario::{SCENARIO_COUNT, ScenarioKind};
 use super::worlds::{CHOSEN_COUNT, Removed};
 use crate::steps::StepSeries;
 
-/// Costs of which sets are made: ten pairs.
+/// Number of costs that are combined: ten pairs.
 const KINDS: usize = 5;
-/// A cost of less than this part of the time is not one of them.
+/// Costs of less than this fraction of the time are not combined.
 const LEAST_PART: f64 = 0.04;
-/// Steps of a turn in the first round: as few as a short recording has.
+/// Steps per turn in the first round: as few as a short recording has.
 const FIRST_TURN: u64 = 4;
 /// Steps of the longest turn.
 const LONGEST_TURN: u64 = 256;
-/// Steps at the begin of a turn that do not count, in which the worlds run apart.
+/// Steps at the start of a turn that do not count, while the scenarios diverge.
 const UNCOUNTED: u64 = 2;
-/// What was simulated in the round before counts so much.
+/// Weight of the results of the previous round.
 const DECAY: f64 = 0.25;
-/// Steps of another series after which the one that is looked at is chosen anew.
+/// Steps of another series after which the observed series is chosen again.
 const OTHERS: u64 = 16;
 
-/// A set of costs that are gone, and how long the steps then are.
+/// A set of removed costs, and the resulting length of the steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Combined {
-    /// What is gone: two costs or three.
+    /// Removed costs: two or three.
     pub removed: Removed,
-    /// Steps that were simulated without them.
+    /// Number of steps simulated without them.
     pub steps: u64,
-    /// The sum of their time, nanoseconds, and that of the same steps in each scenario; of earlier rounds a part.
+    /// Sum of their time, nanoseconds, and of the same steps in each scenario; earlier rounds count in part.
     replayed: f64,
     named: [f64; SCENARIO_COUNT],
 }
@@ -48,18 +49,18 @@ impl Combined {
         Self { removed, steps: 0, replayed: 0.0, named: [0.0; SCENARIO_COUNT] }
     }
 
-    /// How many times as fast the steps are as those in which only the cost of `kind` is gone, at least 1.
+    /// Speedup over steps without only the cost of `kind`, at least 1.
     pub fn gain_after(&self, kind: ScenarioKind) -> f64 {
         (self.named[kind as usize] / self.replayed.max(1.0)).max(1.0)
     }
 }
 
-/// What one step of the device that is looked at took, nanoseconds.
+/// Duration of one step of the observed device, nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StepOf {
-    /// In each scenario.
+    /// In each named scenario.
     pub(super) named: [f64; SCENARIO_COUNT],
-    /// In each of the chosen worlds.
+    /// In each of the chosen combinations.
     pub(super) chosen: [f64; CHOSEN_COUNT],
 }
 
@@ -75,13 +76,13 @@ impl StepOf {
 pub(super) struct Combinations {
     of: Option<(DeviceId, StepSeries)>,
     others: u64,
-    /// All of their steps so far, nanoseconds in each scenario.
+    /// Sum of all their steps up to now, nanoseconds in each scenario.
     sums: [f64; SCENARIO_COUNT],
     kinds: Vec<ScenarioKind>,
     results: Vec<Combined>,
-    /// Sets whose turn comes in this round, the last first.
+    /// Sets left in this round, the next one last.
     waiting: Vec<Removed>,
-    /// Steps until the next turn, and how many of them do not count.
+    /// Steps until the next turn, and the number of these that do not count.
     left: u64,
     uncounted: u64,
     turn: u64,
@@ -90,8 +91,8 @@ pub(super) struct Combinations {
 }
 
 impl Combinations {
-    /// A step of a device and a series is over; `costs` is how much time each of them took so far, nanoseconds. Gives
-    /// the sets of the chosen worlds where these change, each with the named world that it begins as.
+    /// A step of a device and a series ended; `costs` is the total time of each cost up to now, nanoseconds.
+    /// Returns the new sets if they change, each with the named scenario whose clocks it starts with.
     pub(super) fn step(
         &mut self,
         of: (DeviceId, StepSeries),
@@ -134,7 +135,7 @@ impl Combinations {
         }))
     }
 
-    /// What is known of the sets, if these are the steps that were looked at.
+    /// Results of the sets, if these are the observed steps.
     pub(super) fn results(&self, of: (DeviceId, StepSeries)) -> &[Combined] {
         if self.of == Some(of) { &self.results } else { &[] }
     }
@@ -154,12 +155,12 @@ impl Combinations {
         }
     }
 
-    /// How many times as fast all steps are without the cost of `kind`.
+    /// Speedup of all steps without the cost of `kind`.
     fn gain(&self, kind: ScenarioKind) -> f64 {
         self.sums[ScenarioKind::Untraced as usize] / self.sums[kind as usize].max(1.0)
     }
 
-    /// The sets of what comes next: the triples of this round, or the pairs of the next one.
+    /// Fills in the next sets: the triples of this round, or the pairs of the next one.
     fn refill(&mut self, costs: &[f64; SCENARIO_COUNT]) {
         self.triples = !self.triples;
         if self.triples {
@@ -188,12 +189,13 @@ impl Combinations {
         self.waiting.reverse();
     }
 
-    /// The costs that matter most: those that gain, or that take much time and may gain once another one is gone.
+    /// The costs that matter most: those with a gain, or with much time and a possible gain once another one
+    /// is removed.
     fn largest(&self, costs: &[f64; SCENARIO_COUNT]) -> Vec<ScenarioKind> {
         let real = self.sums[ScenarioKind::Untraced as usize].max(1.0);
         let weight = |kind: ScenarioKind| {
             let saved = 1.0 - self.sums[kind as usize] / real;
-            // What takes time and gains nothing by itself comes behind what gains as much.
+            // A cost that takes time but gains nothing alone ranks after one with an equal gain.
             saved.max(0.5 * (costs[kind as usize] / real).min(1.0))
         };
         let mut kinds: Vec<_> = ScenarioKind::FIXES.into_iter().filter(|&kind| weight(kind) >= LEAST_PART).collect();
@@ -202,7 +204,7 @@ impl Combinations {
         kinds
     }
 
-    /// For each of the costs, its best pair with the third one that does most beside it.
+    /// For each of the costs, its best pair plus the third one with the next best pair.
     fn best_triples(&self) -> Vec<Removed> {
         let mut triples = Vec::new();
         for &first in &self.kinds {

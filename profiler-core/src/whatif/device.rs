@@ -1,10 +1,11 @@
-//! The device's clocks: when each stream is free, and who an operation waited for.
+//! Simulated clocks of a device: when each stream is free, and what an operation waited for.
 //!
-//! An operation begins when the last of three things is done: its launch, the operation before it on its stream, and
-//! whatever its stream was told to wait for. The last of these leaves no record that names the producer, so it is
-//! inferred: an operation that neither its launch nor its stream explains, and that begins right after another one
-//! ended, waited for that one. Whichever came last in reality keeps its real lag, up to a limit; a longer lag is
-//! unexplained time, which is counted and left out of the simulation, so that the base cannot hide it.
+//! An operation starts when the last of three things is done: its launch, the previous operation on its
+//! stream, and an event that its stream waits for. The event leaves no record that names the producer, so the
+//! producer is inferred: an operation that neither its launch nor its stream explains, and that starts right
+//! after another one ended, waited for that one. The dependency that was last in reality keeps its real lag,
+//! up to a limit. A longer lag is unexplained time, which is counted and left out of the simulation, so that
+//! the base scenario cannot hide it.
 
 use gpuwhy_trace::record::{DeviceId, StreamId, ThreadId};
 use rustc_hash::FxHashMap;
@@ -18,28 +19,28 @@ use super::scenario::{ScenarioKind, beside};
 use super::worlds::{Clocks, Origin, WORLD_COUNT, Worlds, as_clock, is_traced, later, latest, plus};
 use crate::thresholds::{INTER_KERNEL_NANOS, LAUNCH_LATENCY_NANOS};
 
-/// Longest time from the end of an operation to the begin of one on another stream that waited for it: an event
-/// takes a few microseconds more than the order within a stream.
+/// Longest time from the end of an operation to the start of one on another stream that waited for it: an
+/// event takes a few microseconds more than the order within a stream.
 pub(super) const EVENT_NANOS: u64 = 15_000;
-/// A lag on the stream above which another stream is asked. Measured medians between kernels are 1 to 4 us.
+/// Lag on the stream above which other streams are searched. Measured medians between kernels are 1 to 4 us.
 const EVENT_SUSPECTED_NANOS: u64 = 8_000;
-/// Time that issuing takes within a call before the device can begin: calls that launch take 2 to 10 us.
+/// Time that issuing takes within a call before the device can start: calls that launch take 2 to 10 us.
 const ISSUE_NANOS: u64 = 10_000;
-/// Streams remembered; beyond, the one that was used longest ago is forgotten.
+/// Maximum number of streams; beyond that, the least recently used one is forgotten.
 const STREAM_LIMIT: usize = 256;
 
-/// A launching call as its operations need it.
+/// Data about a launching call that its operations need.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Launch {
     pub(super) thread: ThreadId,
     pub(super) start: u64,
     pub(super) end: u64,
-    /// When it was entered, in every world.
+    /// Time of entry in every scenario.
     pub(super) entered: Clocks,
-    /// When its thread entered the call that launches its operation in its place where small grids are one kernel, or
-    /// small copies one copy.
+    /// Time at which the thread entered the call that launches this operation instead, in scenarios where
+    /// small grids are one kernel or small copies are one copy.
     leader: Option<u64>,
-    /// What tracing added to it if it waited for nothing, nanoseconds.
+    /// Tracing overhead of the call if it did not wait, nanoseconds.
     tracing: u32,
 }
 
@@ -51,28 +52,31 @@ impl Launch {
     }
 }
 
-/// An operation that has begun.
+/// An operation that has started.
 #[derive(Clone, Debug)]
 struct Run {
     start: u64,
     end: u64,
     copy: bool,
-    /// When it ends, in every world.
+    /// Time of its end in every scenario.
     done: Clocks,
-    /// When its stream goes on, in every world: earlier than `done` if it runs beside the stream.
+    /// Time at which its stream continues, in every scenario: earlier than `done` if it runs in parallel with
+    /// the stream.
     free: Clocks,
 }
 
 #[derive(Clone, Debug)]
 struct Stream {
     key: (DeviceId, StreamId),
-    /// Two, the newest and the one before: an operation that is still running has one that ended before it.
+    /// The newest one and the one before: an operation that is still running was preceded by one that ended
+    /// before it.
     runs: [Option<Run>; 2],
-    /// Which of them is the newest.
+    /// Index of the newest one.
     newest: usize,
-    /// When the last operation that ran beside the stream ends.
+    /// End of the last operation that ran in parallel with the stream.
     beside: Clocks,
-    /// The call that launched the newest operation that is not in the batch of another one, and when that begins.
+    /// The call that launched the newest operation outside the batch of another one, and the start of that
+    /// operation.
     leader: (Option<(ThreadId, u64)>, Clocks),
 }
 
@@ -92,7 +96,7 @@ impl Stream {
         self.runs().find(|run| run.end <= start)
     }
 
-    /// Runs an operation that can be `ready` for its stream then. Gives its end and its begin.
+    /// Runs an operation that is otherwise `ready` at that time. Returns its end and its start.
     fn append(
         &mut self,
         operation: &Operation,
@@ -121,7 +125,7 @@ impl Stream {
         let newest = self.runs[self.newest].as_ref();
         let beside = beside(operation.class);
         for world in beside.into_iter().flat_map(|kind| worlds.without(kind)) {
-            // A copy from the host needs nothing that the device computed.
+            // A copy from the host does not depend on computed data.
             let after = if operation.class == OperationClass::CopyFromHost { ready[world] } else { begin[world] };
             begin[world] = later(after, self.beside[world]);
         }
@@ -130,7 +134,7 @@ impl Stream {
         let nanos = end - start;
         let mut done = plus(&begin, nanos);
         match newest.filter(|_| batched) {
-            // A joined copy is longer by what its bytes need.
+            // A joined copy adds the time for its bytes.
             Some(newest) if copies => worlds.without(ScenarioKind::CopiesJoined).for_each(|world| {
                 begin[world] = self.leader.1[world];
                 done[world] = newest.done[world] + as_clock(joined_nanos(operation));
@@ -149,7 +153,8 @@ impl Stream {
             worlds.without(ScenarioKind::KernelsAtRoof).for_each(|world| done[world] = begin[world] + at_roof);
         }
         let mut free = done;
-        // An end in the future of this operation: two nodes of a graph run at once on what is reported as one stream.
+        // The newest operation ends after this one starts: two nodes of a graph run at once on what is
+        // reported as one stream.
         if let Some(newest) = newest.filter(|run| run.end > start) {
             free = latest(&done, &newest.free);
         }
@@ -157,7 +162,7 @@ impl Stream {
             free[world] = newest.map_or(f64::MIN, |run| run.free[world]);
         }
         if operation.class == OperationClass::CopyToHost && operation.bytes <= READBACK_BYTES {
-            // It is not there: what comes next finds the stream as this operation did.
+            // It is removed: the next operation finds the stream as this one did.
             for world in worlds.without(ScenarioKind::NoReadbacks) {
                 free[world] = newest.map_or(f64::MIN, |run| run.free[world]);
                 done[world] = newest.map_or(f64::MIN, |run| run.done[world]);
@@ -184,32 +189,32 @@ impl Stream {
         change(&mut self.leader.1);
     }
 
-    /// The newest first.
+    /// Newest first.
     fn runs(&self) -> impl Iterator<Item = &Run> {
         [&self.runs[self.newest], &self.runs[1 - self.newest]].into_iter().flatten()
     }
 }
 
-/// What an operation waited for.
+/// Dependencies of an operation.
 #[derive(Clone, Debug)]
 struct Edges {
-    /// From the entry of its launch to its begin, as far as the launch explains it, nanoseconds.
+    /// From the entry of its launch to its start, as far as the launch explains it, nanoseconds.
     issue: u64,
     /// The same without tracing.
     untraced_issue: u64,
-    /// From the end of the operation before on its stream, nanoseconds.
+    /// From the end of the previous operation on its stream, nanoseconds.
     stream_lag: u64,
     /// The same without tracing.
     untraced_stream_lag: u64,
-    /// The shortest gap within a stream that can be expected, nanoseconds.
+    /// Shortest gap to be expected within a stream, nanoseconds.
     usual: u64,
-    /// When the operation on another stream was done that it waited for, and how long it then took to begin.
+    /// End of the operation on another stream that it waited for, and the time from there to its start.
     event: Option<(Clocks, u64)>,
-    /// No operation of its stream is known.
+    /// True if no operation of its stream is known.
     first: bool,
 }
 
-/// Where a copy that begins at `begin` takes less time than it did, it is `done` sooner.
+/// Moves `done` earlier where a copy that starts at `begin` takes less time than in reality.
 fn shorten(operation: &Operation, begin: &Clocks, done: &mut Clocks, worlds: &Worlds) {
     let nanos = operation.end.saturating_sub(operation.start);
     if operation.excess != 0 {
@@ -222,14 +227,14 @@ fn shorten(operation: &Operation, begin: &Clocks, done: &mut Clocks, worlds: &Wo
     }
 }
 
-/// The sum of one device.
+/// Progress of one device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress {
-    /// Real end of everything so far.
+    /// Real end of everything up to now.
     pub(super) real: u64,
-    /// The same in every world.
+    /// The same in every scenario.
     pub(super) clocks: Clocks,
-    /// Time that operations waited for nothing known while the device was idle, nanoseconds.
+    /// Time that operations waited without a known reason while the device was idle, nanoseconds.
     pub(super) unexplained: u64,
 }
 
@@ -243,19 +248,19 @@ impl Default for Progress {
 pub(super) struct Streams {
     rows: Vec<Stream>,
     places: FxHashMap<(DeviceId, StreamId), usize>,
-    /// The one that was asked for last.
+    /// Stream that was requested last.
     newest: usize,
-    /// For who asked for it.
+    /// Log of simulated operations, if requested.
     log: Option<Box<ReplayLog>>,
 }
 
 impl Streams {
-    /// Notes operations that begin in these parts of the run, which are in order.
+    /// Logs operations that start in these parts of the run, which are in order.
     pub(super) fn log(&mut self, parts: Vec<(u64, u64)>) {
         self.log = Some(Box::new(ReplayLog::new(parts)));
     }
 
-    /// What was noted since it was last taken.
+    /// Operations logged since the last call.
     pub(super) fn take_log(&mut self) -> Vec<ReplayedOperation> {
         self.log.as_mut().map_or_else(Vec::new, |log| log.take())
     }
@@ -264,8 +269,8 @@ impl Streams {
         *self = Self { log: self.log.take(), ..Self::default() };
     }
 
-    /// Runs an operation in every world and adds it to its device's `progress` and `gaps`. Gives its begin when
-    /// its launching call had not returned.
+    /// Runs an operation in every scenario and adds it to its device's `progress` and `gaps`. Returns its
+    /// start if its launching call had not returned.
     pub(super) fn run(
         &mut self,
         operation: &Operation,
@@ -277,15 +282,16 @@ impl Streams {
     ) -> Option<Begun> {
         let place = self.place((operation.device, operation.stream));
         let edges = self.edges(place, operation, launch, progress, gaps);
-        // The same sums in every world, and then what is different in some: most operations are kernels that compute,
-        // and this is the innermost loop of the simulation.
+        // The same sums for every scenario first, then the differences of some: most operations are kernels
+        // that compute, and this is the innermost loop of the simulation.
         let ready: Clocks = match launch {
             Some(launch) => {
                 let (traced, untraced) = (as_clock(edges.issue), as_clock(edges.untraced_issue));
                 let issue = |world: usize| if is_traced(world) { traced } else { untraced };
                 worlds.each(|world, gone| launch.entered[world] + if gone.launches_free() { 0.0 } else { issue(world) })
             }
-            // Neither launch nor predecessor: it came when everything before it was done, or first of all.
+            // Neither launch nor predecessor: it starts when all previous operations are done, or is the
+            // first one.
             None if edges.first && progress.real == 0 => [origin.clock(operation.start); WORLD_COUNT],
             None if edges.first => {
                 let start = origin.clock(operation.start);
@@ -304,8 +310,8 @@ impl Streams {
         launch.filter(|launch| start <= launch.end).map(|_| Begun { start, end, clocks: begin })
     }
 
-    /// What an operation waited for, really. Exactly one edge carries the real lag: the one that came last. The order
-    /// within a stream costs the device its gap in every case, but never makes an operation later than it was.
+    /// Real dependencies of an operation. Exactly one edge carries the real lag: the one that was last. The
+    /// order within a stream always costs the device its gap, but never makes an operation later than it was.
     fn edges(
         &self,
         place: usize,
@@ -317,7 +323,7 @@ impl Streams {
         let start = operation.start;
         let before = self.rows[place].before(start);
         let stream_free = before.map_or(0, |run| run.end);
-        // How long after its entry the launch had been issued.
+        // Time at which the launch was issued.
         let issued = launch.map(|launch| {
             let issued = if stream_free <= launch.start {
                 launch.end
@@ -332,7 +338,7 @@ impl Streams {
         let (mut launch_lag, mut event_lag) = (0, 0);
         let usual = gaps.before(operation.class);
         let mut stream_lag = usual.min(start - stream_free);
-        // A wait beside something that runs is mostly one for room on the device, and costs no step anything.
+        // A wait while another operation runs is mostly for room on the device, and costs no step time.
         let idle = start.saturating_sub(progress.real);
         let mut lag = |from: u64, limit: u64| {
             let lag = start.saturating_sub(from);
@@ -366,19 +372,21 @@ impl Streams {
         }
     }
 
-    /// Shows the clocks of all streams to `change`.
+    /// Applies `change` to the clocks of all streams.
     pub(super) fn change_clocks(&mut self, change: &mut impl FnMut(&mut Clocks)) {
         self.rows.iter_mut().for_each(|stream| stream.change_clocks(change));
     }
 
-    /// The operation, on any stream, that ended last within `(from, to]`: its real end and its end in every world.
+    /// The operation, on any stream, that ended last within `(from, to]`: its real end and its end in every
+    /// scenario.
     pub(super) fn ended_within(&self, from: u64, to: u64) -> Option<(u64, &Clocks)> {
         let runs = self.rows.iter().flat_map(|stream| stream.runs().map(|run| (stream.key, run)));
         let within = runs.filter(|(_, run)| run.end > from && run.end <= to);
         within.max_by_key(|(key, run)| (run.end, run.start, *key)).map(|(_, run)| (run.end, &run.done))
     }
 
-    /// The operation on another stream than that at `place` that an operation beginning at `start` may have waited for.
+    /// The operation on a stream other than that at `place` that an operation starting at `start` may have
+    /// waited for.
     fn ended_before(&self, place: usize, start: u64) -> Option<(u64, Clocks)> {
         let others = self.rows.iter().enumerate().filter(|&(other, _)| other != place).map(|(_, stream)| stream);
         let runs = others.flat_map(|stream| stream.runs().map(|run| (stream.key, run)));
@@ -387,7 +395,7 @@ impl Streams {
     }
 
     fn place(&mut self, key: (DeviceId, StreamId)) -> usize {
-        // Mostly the one that was asked for last.
+        // Mostly the stream that was requested last.
         if self.rows.get(self.newest).is_none_or(|stream| stream.key != key) {
             self.newest = self.find_or_add(key);
         }

@@ -1,7 +1,7 @@
-//! The answer to "what if": ceilings from the simulation when it may be believed, else the reason why not.
+//! Result of a simulation: best cases if the simulation is reliable, else the reason for the refusal.
 //!
-//! The gate is the only place that decides. It looks at the simulation of the real world: if that does not give the
-//! real step times, no other world can be believed either.
+//! This module alone decides. It checks the simulation of the real run: if that does not reproduce the real
+//! step times, no other scenario is reliable either.
 
 use super::ceiling::Ceiling;
 use super::combinations::Combined;
@@ -12,54 +12,58 @@ use super::worlds::Removed;
 use crate::attribution::leaf::Leaves;
 use crate::attribution::quantile::lower_median;
 
-/// Largest median error of the base simulation. Published simulations of training traces err by 3 to 14 %.
+/// Largest median error of the base simulation. Published simulations of training traces have errors of 3 to
+/// 14 %.
 pub const BASE_ERROR_LIMIT: f64 = 0.05;
-/// Largest part of the step time in which operations waited for something that the records do not show.
+/// Largest fraction of the step time in which operations waited for something that the records do not show.
 pub const UNEXPLAINED_LIMIT: f64 = 0.05;
-/// Fewest complete steps that a mean means anything for.
+/// Fewest complete steps for a meaningful mean.
 pub const FEWEST_STEPS: usize = 3;
 
-/// Least part of the time that is judged which the simulated steps must make up, where that is not judged by steps.
+/// Minimum fraction of the steady time that the simulated steps must cover, if the result is not computed by
+/// steps.
 pub const COVERED_LEAST: f64 = 0.5;
 
-/// Why the simulation is not believed.
+/// Reason for not using the simulation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Refusal {
-    /// Fewer than [`FEWEST_STEPS`] steps were simulated from begin to end: this many.
+    /// Only this many steps were simulated from start to end, fewer than [`FEWEST_STEPS`].
     FewSteps(u64),
-    /// The simulation of the real world is off by this part of the step, more than [`BASE_ERROR_LIMIT`].
+    /// The error of the base simulation is this fraction of the step, more than [`BASE_ERROR_LIMIT`].
     BaseError(f64),
-    /// This part of the step was spent waiting for something unknown, more than [`UNEXPLAINED_LIMIT`].
+    /// This fraction of the step was spent waiting for an unknown reason, [`UNEXPLAINED_LIMIT`] or more.
     Unexplained(f64),
-    /// The simulated steps are this part of the time that is judged, less than [`COVERED_LEAST`].
+    /// The simulated steps cover only this fraction of the steady time, less than [`COVERED_LEAST`].
     Covered(f64),
 }
 
-/// What the program could gain.
+/// Possible gains of the program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WhatIf {
-    /// Complete steps looked at: all after start-up that were simulated.
+    /// Number of complete steps used: all simulated ones after start-up.
     pub steps: u64,
-    /// How many steps of the run they stand for: more than `steps` where it was simulated in part.
+    /// Number of steps of the run that they represent: more than `steps` if only part of the run was
+    /// simulated.
     pub represented_steps: u64,
-    /// How long the steps that these stand for took, nanoseconds.
+    /// Total time of the represented steps, nanoseconds.
     pub covers_ns: u64,
-    /// Median over the steps of how far the base simulation is off, as a part of the step, without sign (over means of
-    /// neighbors when there are more than 128). `None` without steps.
+    /// Median over the steps of the absolute error of the base simulation, as a fraction of the step (over
+    /// means of adjacent steps if there are more than 128). `None` without steps.
     pub base_error: Option<f64>,
-    /// Why the ceilings are additive bounds (or missing), and not simulated.
+    /// Reason that the best cases are additive bounds (or missing) instead of simulated.
     pub refused: Option<Refusal>,
-    /// What of a step remains without tracing by the simulation, 0 to 1: 1 where no cost of tracing is known. `None`
-    /// where the simulation is not believed. Simulated ceilings are relative to a step without tracing.
+    /// Fraction of a step that remains without tracing in the simulation, 0 to 1; 1 if the overhead of
+    /// tracing is unknown. `None` if the simulation is refused. Simulated best cases are relative to a step
+    /// without tracing.
     pub untraced: Option<f64>,
-    /// One for each scenario that could be judged, but for the two in which no cost of the program's is gone.
+    /// One for each scenario with a result, except for the two that remove no cost of the program.
     pub ceilings: Vec<Ceiling>,
-    /// How the steps are without several costs at once, as far as that was simulated.
+    /// Results with several costs removed at once, as far as simulated.
     pub combined: Vec<Combined>,
 }
 
 impl WhatIf {
-    /// Judges these steps.
+    /// Computes the result for these steps.
     pub(super) fn of(rows: &[StepTimes], combined: &[Combined]) -> Self {
         let sum = |of: &dyn Fn(&StepTimes) -> u64| rows.iter().map(of).fold(0, u64::saturating_add);
         let (steps, represented_steps, real) =
@@ -78,14 +82,14 @@ impl WhatIf {
         if refused.is_none() {
             let replayed = |kind: ScenarioKind| sum(&|row| row.replayed[kind as usize]);
             let base = replayed(ScenarioKind::Base).max(1);
-            // The base error is in both, so the ratio is better than either.
+            // The base error affects both, so the ratio is more accurate than either.
             let possible =
                 |kind: ScenarioKind| real as f64 * replayed(kind) as f64 / base as f64 / represented_steps as f64;
             let without = replayed(ScenarioKind::Untraced);
             untraced = Some((without as f64 / base as f64).min(1.0));
             let now = possible(ScenarioKind::Untraced) as u64;
             for kind in ScenarioKind::ALL.into_iter().filter(|kind| kind.is_change()) {
-                // Without counters no kernel has a known roof, and nothing is said.
+                // Without counters no kernel has a known roofline, so there is no result.
                 if kind == ScenarioKind::KernelsAtRoof && replayed(kind) == without {
                     continue;
                 }
@@ -104,8 +108,8 @@ impl WhatIf {
         answer
     }
 
-    /// No ceiling is lower than that of a scenario that it contains. Worlds differ in more than costs of the host:
-    /// without launches the gaps of the device are those of a graph.
+    /// No best case is smaller than that of a contained scenario. Scenarios differ in more than host costs:
+    /// without launches, the gaps of the device are those of a graph.
     fn raise_what_contains(&mut self) {
         for index in 0..self.ceilings.len() {
             for &kind in self.ceilings[index].kind.contained() {
@@ -120,8 +124,8 @@ impl WhatIf {
         }
     }
 
-    /// Refused, if its steps are less than [`COVERED_LEAST`] of `judged` nanoseconds: those it has say little of the
-    /// others.
+    /// Refuses the result if its steps are less than [`COVERED_LEAST`] of `judged` nanoseconds: they do not
+    /// represent the rest.
     #[must_use]
     pub(crate) fn only_if_it_covers(mut self, judged: u64) -> Self {
         let part = self.covers_ns as f64 / judged.max(1) as f64;
@@ -131,7 +135,7 @@ impl WhatIf {
         self
     }
 
-    /// With the additive bounds of `leaves` in place of the simulation, if that was refused; `link_ns` as for
+    /// Uses the additive bounds of `leaves` if the simulation was refused; `link_ns` as for
     /// [`Ceiling::additive`].
     #[must_use]
     pub fn or_additive(mut self, leaves: &Leaves, link_ns: u64) -> Self {
@@ -142,16 +146,16 @@ impl WhatIf {
         self
     }
 
-    /// Mean of the steps that were simulated as they really were, nanoseconds: a ceiling holds it as its two factors.
-    /// `None` when nothing was simulated. With tracing, if its cost is known: that is in no ceiling.
+    /// Mean real duration of the simulated steps, nanoseconds, computed from the two factors of a best case.
+    /// `None` if nothing was simulated. Includes tracing if its overhead is known; best cases do not.
     pub fn step_ns(&self) -> Option<u64> {
         let ceiling = self.ceilings.iter().find(|ceiling| ceiling.step_ns > 0)?;
         let now = ceiling.step_ns as f64 * ceiling.speedup;
         self.refused.is_none().then(|| (now / self.untraced.unwrap_or(1.0)).round() as u64)
     }
 
-    /// How many times as fast the program could become without all of `removed`, and the interval of that; `None` where
-    /// it was not simulated. The first of `removed` that is known alone is where the others are added.
+    /// Speedup of the program without all of `removed`, and its interval; `None` if it was not simulated. The
+    /// combined gain builds on the first of `removed`.
     #[must_use]
     pub fn without(&self, removed: Removed) -> Option<(f64, (f64, f64))> {
         let first = self.ceiling(removed.kinds().next()?)?;
@@ -163,7 +167,7 @@ impl WhatIf {
         speedup.is_finite().then(|| (speedup, interval(removed.kinds(), speedup, 0.0)))
     }
 
-    /// The ceiling of one scenario, if it could be judged.
+    /// Best case of one scenario, if it has a result.
     pub fn ceiling(&self, kind: ScenarioKind) -> Option<&Ceiling> {
         self.ceilings.iter().find(|ceiling| ceiling.kind == kind)
     }

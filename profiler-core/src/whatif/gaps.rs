@@ -1,14 +1,16 @@
-//! How soon a device goes on when the next operation of a stream waits for nothing else.
+//! Shortest gaps of a device before an operation of a stream that has no other dependency.
 //!
-//! A program whose launches cost nothing still has its device fetch one operation after the other. That takes about a
-//! microsecond, which nobody notices between long kernels and which is half of the step between short ones. How long it
-//! takes is read off the operations that were launched long before: the gaps in front of them are the device's own.
+//! Even if launches cost nothing, the device must fetch one operation after the other. That takes about a
+//! microsecond, which is invisible between long kernels but half of the step between short ones. The time is
+//! measured at operations that were launched long before: the gaps before them are caused by the device
+//! itself.
 //!
-//! Of those gaps the tenth percentile counts, because ceilings are to be reached: longer ones have other reasons as
-//! well (another engine, memory that is written back).
+//! The tenth percentile of those gaps is used, because best cases must be achievable: longer gaps have
+//! additional reasons (another engine, memory that is written back).
 //!
-//! Kernels that a CUDA graph launches follow each other ten times as soon, and where launches cost nothing that is how
-//! they are launched. So there what comes behind a kernel or memset waits for as much less as a node of a graph would.
+//! Kernels that a CUDA graph launches follow each other ten times as fast, and that is how kernels are
+//! launched if launches cost nothing. So in that scenario an operation after a kernel or memset waits for
+//! less time, like a node of a graph.
 
 use super::input::OperationClass;
 use crate::thresholds::INTER_KERNEL_NANOS;
@@ -16,19 +18,20 @@ use crate::thresholds::INTER_KERNEL_NANOS;
 /// Width of a class, nanoseconds: two ticks of the clock of an H200.
 const CLASS_NANOS: u64 = 64;
 const CLASSES: usize = (INTER_KERNEL_NANOS / CLASS_NANOS) as usize + 1;
-/// Gaps that must have been seen.
+/// Minimum number of measured gaps.
 const FEWEST: u64 = 16;
-/// The gap of a device on which nothing was ever queued: kernels on an H200 under tracing are 0.9 to 1.0 us apart.
+/// Default gap of a device without queued operations: kernels on an H200 under tracing are 0.9 to 1.0 us
+/// apart.
 const UNSEEN_NANOS: u64 = 900;
 
-/// Kernels of a CUDA graph are this far apart, nanoseconds: the median of 11,099 in the recorded session `graph_dense`
-/// on an H200, under tracing (64 to 128 from the 10th to the 90th percentile), and of the kernels of a captured PyTorch
-/// model there. Under tracing a memset between them has 1.3 us before and 2.5 us behind it; that model's steps without
-/// tracing leave 1.3 us for all gaps of five operations, one of them a memset, so that is tracing's and a ceiling must
-/// not have it.
+/// Gap between kernels of a CUDA graph, nanoseconds: the median of 11,099 in the recorded session
+/// `graph_dense` on an H200, under tracing (64 to 128 from the 10th to the 90th percentile), and of the
+/// kernels of a captured PyTorch model there. Under tracing a memset between them has 1.3 us before and 2.5
+/// us after it. Without tracing, the steps of that model leave 1.3 us for all gaps of five operations, one of
+/// them a memset, so the difference is tracing overhead and a best case must not include it.
 const NODE_NANOS: u64 = 96;
 
-/// Gaps in front of queued operations of one device. Copies have engines of their own, which take longer.
+/// Gaps before queued operations of one device. Copies have separate engines, which take longer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct QueuedGaps {
     kernels: Gaps,
@@ -36,27 +39,26 @@ pub(super) struct QueuedGaps {
 }
 
 impl QueuedGaps {
-    /// An operation that was queued began `nanos` after the one before it had ended.
+    /// Adds a queued operation that started `nanos` after the end of the previous one.
     pub(super) fn add(&mut self, class: OperationClass, nanos: u64) {
         if class.is_copy() { self.copies.add(nanos) } else { self.kernels.add(nanos) }
     }
 
-    /// The shortest that can be expected before such an operation, nanoseconds.
+    /// Shortest gap to be expected before such an operation, nanoseconds.
     pub(super) fn before(&self, class: OperationClass) -> u64 {
         if class.is_copy() { self.copies.shortest() } else { self.kernels.shortest() }
     }
 }
 
-/// What of the `gap` between two operations that are no copies remains when both are nodes of a graph, nanoseconds;
-/// `usual` is the shortest that can be expected in a stream. No more is saved than between what was seen of streams and
-/// of graphs: where gaps are usually longer, they are so for another reason.
+/// Rest of the `gap` between two operations other than copies if both become nodes of a graph, nanoseconds;
+/// `usual` is the shortest gap to be expected in a stream. At most the difference between measured gaps of
+/// streams and of graphs is saved: gaps that are usually longer have another reason.
 pub(super) fn between_nodes(gap: u64, usual: u64) -> u64 {
     gap.saturating_sub(usual.min(UNSEEN_NANOS).saturating_sub(NODE_NANOS))
 }
 
-/// What of a `gap` of which tracing is `price` remains without tracing, nanoseconds. It does not become shorter than
-/// what is left of the `usual` gap of the stream, nor, between the nodes of a graph, than those are apart under
-/// tracing.
+/// Rest of a `gap` without the tracing overhead `price`, nanoseconds. It is at least the rest of the `usual`
+/// gap of the stream, or, between nodes of a graph, their gap under tracing.
 pub(super) fn untraced(gap: u64, usual: u64, price: u64, node: bool) -> u64 {
     let least = if node { NODE_NANOS } else { usual.saturating_sub(price) };
     gap.saturating_sub(price).max(gap.min(least))
@@ -64,10 +66,10 @@ pub(super) fn untraced(gap: u64, usual: u64, price: u64, node: bool) -> u64 {
 
 #[derive(Clone, Debug)]
 struct Gaps {
-    /// How many there are of each length.
+    /// Number of gaps by length.
     classes: [u64; CLASSES],
     count: u64,
-    /// The class that has the tenth percentile, and how many gaps are in shorter ones.
+    /// Class with the tenth percentile, and the number of shorter gaps.
     class: usize,
     below: u64,
 }
@@ -79,7 +81,7 @@ impl Default for Gaps {
 }
 
 impl Gaps {
-    /// What lasted longer than [`INTER_KERNEL_NANOS`] waited for something else.
+    /// A gap longer than [`INTER_KERNEL_NANOS`] has another dependency.
     fn add(&mut self, nanos: u64) {
         if nanos > INTER_KERNEL_NANOS {
             return;

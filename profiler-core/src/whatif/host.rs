@@ -1,10 +1,10 @@
-//! The host's clocks: one for each thread in each scenario.
+//! Simulated clocks of the host: one for each thread in each scenario.
 //!
-//! Between two calls of a thread its clock advances by the real host gap, less what the scenario removes. The hard part
-//! is who a thread waited for outside CUDA: a forward pass hands over to a backward thread and takes over again, and
-//! neither leaves a record. So a thread that was away for long is taken to have waited for the launching thread that
-//! returned from CUDA last. Two independent launching threads with long host gaps are thereby coupled; the base does
-//! not suffer, a scenario may be too pessimistic.
+//! Between two calls of a thread its clock advances by the real host gap, less the part that the scenario
+//! removes. The hard part is which thread a thread waited for outside CUDA: a forward pass hands over to a
+//! backward thread and takes over again, and neither leaves a record. So a thread with a long absence is
+//! assumed to have waited for the launching thread that returned from CUDA last. This couples two independent
+//! launching threads with long host gaps; the base is unaffected, but a scenario may be too pessimistic.
 
 use std::collections::VecDeque;
 
@@ -17,28 +17,28 @@ use super::scenario::{SCENARIO_COUNT, ScenarioKind};
 use super::worlds::{Clocks, Origin, WORLD_COUNT, Worlds, as_clock, earlier, later, latest};
 use crate::thresholds::DISPATCH_NANOS;
 
-/// Launches after which a thread can hand over to another one. Watchdogs that only poll, and threads that only
-/// allocate, never get there.
+/// Launches after which a thread can hand over to another one. Watchdogs that only poll, and threads that
+/// only allocate, never reach this.
 const LAUNCHING_THREAD: u32 = 6;
-/// Threads remembered; beyond, the one that returned first is forgotten.
+/// Maximum number of threads; beyond that, the one that returned first is forgotten.
 const THREAD_LIMIT: usize = 1_024;
-/// Waits for input remembered for a thread until the call that ends the host gap comes.
+/// Waits for input remembered per thread until the call that ends the host gap arrives.
 const INPUT_LIMIT: usize = 1_024;
-/// A call that may wait and took no longer than this did not: the slowest median of issuing one is 10 us.
+/// A call that may wait but took at most this long did not: the slowest median of issuing one is 10 us.
 pub(super) const SHORT_CALL_NANOS: u64 = 12_000;
 
 #[derive(Clone, Debug)]
 pub(super) struct Thread {
     id: ThreadId,
     pub(super) open: Option<Call>,
-    /// When that was entered, in every world.
+    /// Its time of entry in every scenario.
     pub(super) entered: Clocks,
-    /// The newest operation of that call, if one has begun.
+    /// Newest operation of that call, if one has started.
     pub(super) begun: Option<Begun>,
-    /// When the call was entered that launches its operation in its place where small grids are one kernel, or small
-    /// copies one copy.
+    /// Entry of the call that launches this operation instead, in scenarios where small grids are one kernel
+    /// or small copies are one copy.
     pub(super) leader: Option<u64>,
-    /// The call before moved its copy through a staging buffer.
+    /// True if the previous call moved its copy through a staging buffer.
     pub(super) staged: bool,
     /// Real time of the last return.
     returned: u64,
@@ -48,12 +48,12 @@ pub(super) struct Thread {
     pub(super) copies: CopyCalls,
 }
 
-/// The begin of an operation.
+/// Start of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Begun {
     pub(super) start: u64,
     pub(super) end: u64,
-    /// When it begins, in every world.
+    /// Start in every scenario.
     pub(super) clocks: Clocks,
 }
 
@@ -66,8 +66,8 @@ struct Newest {
 }
 
 impl Thread {
-    /// What the open call launches in other worlds: corrects when it is `entered` there, `own_gap` nanoseconds after
-    /// the thread returned from the call before.
+    /// Adjusts `entered` in the scenarios in which the work of the open call is joined or removed; the call
+    /// comes `own_gap` nanoseconds after the thread returned from the previous one.
     fn join(&mut self, call: &Call, launched: Option<Launched>, own_gap: u64, entered: &mut Clocks, worlds: &Worlds) {
         let (grid, copy) = match launched {
             Some(Launched::Grid(grid)) => (Some(grid), None),
@@ -88,8 +88,8 @@ impl Thread {
         }
     }
 
-    /// Adds what it costs to enter the open `call` and to return from it, `gap` nanoseconds after what it waited for
-    /// and of which `input` were a wait for data. Rough: costs may lie beside each other.
+    /// Adds the costs of entering the open `call` and returning from it, `gap` nanoseconds after the event it
+    /// waited for; `input` nanoseconds of the gap were a wait for data. Approximate: costs may overlap.
     fn add_costs(&self, call: &Call, gap: u64, input: u64, costs: &mut [f64; SCENARIO_COUNT]) {
         let lasted = call.end - call.start;
         let mut add = |kind: ScenarioKind, nanos: u64| costs[kind as usize] += as_clock(nanos);
@@ -113,9 +113,9 @@ impl Thread {
         }
     }
 
-    /// Corrects when it returns from the open `call` in worlds in which that does something else. `may_have_waited`: it
-    /// took so long that it may have waited for the device; `released` then is when that let it go, and how long after
-    /// it returned really.
+    /// Adjusts the return from the open `call` in scenarios in which its work differs. `may_have_waited`: its
+    /// duration allows for a wait for the device. `released`: when the wait ended, and the real time from
+    /// there to the return.
     pub(super) fn correct_return(
         &self,
         call: &Call,
@@ -132,7 +132,7 @@ impl Thread {
                 clocks[world] = later(entered[world], copied[world] + as_clock(wake_up));
             }
         } else if self.leader.is_some() {
-            // Its kernel comes with another launch.
+            // Its kernel is part of another launch.
             worlds.without(ScenarioKind::GridsFilled).for_each(|world| clocks[world] = entered[world]);
         } else if call.class == CallClass::Launch && self.begun.is_none() && self.batches.leave_room() {
             for world in worlds.without(ScenarioKind::GridsFilled) {
@@ -140,7 +140,7 @@ impl Thread {
             }
         }
         if let Some(begun) = self.begun.as_ref().filter(|_| large_read && may_have_waited) {
-            // It waits for a small copy only.
+            // It waits only for a small copy.
             for world in worlds.without(ScenarioKind::ReadsReduced) {
                 let copied = later(entered[world], begun.clocks[world]) + as_clock(SHORT_CALL_NANOS);
                 clocks[world] = earlier(clocks[world], copied);
@@ -168,11 +168,12 @@ pub(super) struct Threads {
     rows: Vec<Thread>,
     places: FxHashMap<ThreadId, usize>,
     newest: Option<Newest>,
-    /// Place of the thread that was asked for last.
+    /// Index of the thread requested last.
     asked: usize,
-    /// Waits for input that no call has ended yet. Apart from the threads, whose clocks begin with their first call.
+    /// Waits for input that no call has ended yet. Separate from the threads, whose clocks start with their
+    /// first call.
     inputs: FxHashMap<ThreadId, VecDeque<(u64, u64)>>,
-    /// How much time each cost took the host, nanoseconds.
+    /// Host time of each cost, nanoseconds.
     pub(super) costs: [f64; SCENARIO_COUNT],
 }
 
@@ -189,12 +190,12 @@ impl Threads {
         inputs.push_back((start, end));
     }
 
-    /// Forgets all threads, but not the waits for input that are still to come.
+    /// Forgets all threads but keeps the pending waits for input.
     pub(super) fn forget_clocks(&mut self) {
         *self = Self { inputs: std::mem::take(&mut self.inputs), costs: self.costs, ..Self::default() };
     }
 
-    /// Shows the clocks of all threads to `change`.
+    /// Applies `change` to the clocks of all threads.
     pub(super) fn change_clocks(&mut self, change: &mut impl FnMut(&mut Clocks)) {
         self.rows.iter_mut().for_each(|thread| thread.change_clocks(change));
         if let Some(newest) = &mut self.newest {
@@ -208,8 +209,8 @@ impl Threads {
         self.rows.get_mut(place)
     }
 
-    /// Enters an outermost call, of which `launched` was told: advances the thread's clocks over the host gap before
-    /// it.
+    /// Enters an outermost call that launches `launched`, if known: advances the thread's clocks over the
+    /// host gap before it.
     pub(super) fn enter(
         &mut self,
         call: &Call,
@@ -239,12 +240,12 @@ impl Threads {
                 self.inputs.remove(&call.thread);
             }
         }
-        // What is gone along with the call before is of this thread.
+        // Costs are joined only with a previous call of the same thread.
         let joined_gap = if handed_over.is_some() { u64::MAX } else { own_gap };
         let clocks = handed_over.map_or(&thread.clocks, |newest| &newest.clocks);
         let mut entered = worlds.each(|world, gone| clocks[world] + as_clock(gone.host_gap(host_gap, input)));
         if handed_over.is_some() && thread.returned < call.start {
-            // Whoever it waited for, a thread cannot be earlier than itself.
+            // Regardless of the thread it waited for, a thread cannot be earlier than itself.
             entered = latest(&entered, &thread.clocks);
         }
         thread.join(call, launched, joined_gap, &mut entered, worlds);
@@ -272,7 +273,7 @@ impl Threads {
         }
     }
 
-    /// Where the thread is, if it is known: mostly where the one was that was asked for last.
+    /// Index of the thread, if known: mostly that of the previous request.
     fn find(&mut self, id: ThreadId) -> Option<usize> {
         if self.rows.get(self.asked).is_none_or(|thread| thread.id != id) {
             self.asked = *self.places.get(&id)?;
@@ -280,7 +281,7 @@ impl Threads {
         Some(self.asked)
     }
 
-    /// Where the thread is; it is new at `at` unless it is known.
+    /// Index of the thread; an unknown one is created at `at`.
     fn place(&mut self, id: ThreadId, at: u64, origin: Origin) -> usize {
         if let Some(place) = self.find(id) {
             return place;
@@ -313,13 +314,14 @@ impl Threads {
     }
 }
 
-/// Nanoseconds of `inputs` within the host gap from `from` to `to`. What ends in or before it is forgotten.
+/// Nanoseconds of `inputs` within the host gap from `from` to `to`. Inputs that end in or before it are
+/// removed.
 fn input_within(inputs: &mut VecDeque<(u64, u64)>, from: u64, to: u64) -> u64 {
     let mut input = 0u64;
     while let Some(&(start, end)) = inputs.front().filter(|&&(start, _)| start < to) {
         input = end.min(to).saturating_sub(start.max(from)).saturating_add(input);
         if end > to {
-            break; // The rest of it lies behind this call.
+            break; // The rest lies after this call.
         }
         inputs.pop_front();
     }

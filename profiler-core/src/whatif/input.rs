@@ -1,9 +1,9 @@
-//! What the simulation is told: calls, operations, and nothing that it could work out itself; and the queue that puts
-//! it in the order of time.
+//! Input of the simulation: calls and operations, without any data that it can compute itself; and the queue
+//! that sorts them by time.
 //!
-//! These are the attributor's own notions with everything removed that a max-plus recurrence does not need, so that
-//! the simulation can be driven by the attributor, by an importer of other traces, or by a test that writes a program
-//! down in ten lines. Times are nanoseconds on the clock of the trace.
+//! These are the attributor's own types reduced to the input of a max-plus recurrence, so that the simulation
+//! can be driven by the attributor, by an importer of other traces, or by a test that defines a program in
+//! ten lines. Times are nanoseconds on the clock of the trace.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,16 +15,16 @@ use crate::attribution::leaf::Leaf;
 use crate::collections::sorted_runs::InOrder;
 use crate::steps::StepSeries;
 
-/// What a call does to the host's clock.
+/// Effect of a call on the host's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallClass {
-    /// Launches a kernel, a graph, a copy or a memset. It waits when the queue is full or memory is pageable.
+    /// Launches a kernel, a graph, a copy or a memset. It waits if the queue is full or memory is pageable.
     Launch,
-    /// Waits for the device, or may: synchronizes, copies and returns when done.
+    /// Waits for the device, or may wait: synchronizes, or copies and returns when done.
     Wait,
     /// Allocates or frees memory, and may wait for the device as well.
     Memory,
-    /// Anything else: its time is the host's own.
+    /// Any other call: its time is the host's own.
     Other,
 }
 
@@ -51,38 +51,38 @@ pub struct Call {
     pub thread: ThreadId,
     /// Entry.
     pub start: u64,
-    /// Return. A call that returns before its entry is taken to have no length.
+    /// Return. A return before the entry counts as zero duration.
     pub end: u64,
-    /// What it does to the host's clock.
+    /// Effect on the host's clock.
     pub class: CallClass,
-    /// Joins to the operations it launches.
+    /// Joins the call to the operations it launches.
     pub correlation: CorrelationId,
-    /// What tracing added to it if it waited for nothing, nanoseconds.
+    /// Tracing overhead if it did not wait, nanoseconds.
     pub tracing_ns: u32,
 }
 
 impl Call {
-    /// How long it lasts, nanoseconds.
+    /// Duration, nanoseconds.
     pub(super) const fn lasted(&self) -> u64 {
         self.end.saturating_sub(self.start)
     }
 
-    /// How long it lasts without tracing if it waits for nothing, nanoseconds.
+    /// Duration without tracing if it does not wait, nanoseconds.
     pub(super) const fn untraced(&self) -> u64 {
         self.lasted().saturating_sub(self.tracing_ns as u64)
     }
 }
 
-/// What an operation does while it runs.
+/// Kind of operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperationClass {
     /// A kernel that computes.
     Compute,
     /// A kernel that communicates.
     Communication,
-    /// A copy from the host: needs nothing that the device computed.
+    /// A copy from the host: does not depend on computed data.
     CopyFromHost,
-    /// A copy to the host: carries what the device computed.
+    /// A copy to the host: depends on computed data.
     CopyToHost,
     /// Any other copy.
     CopyOther,
@@ -91,7 +91,7 @@ pub enum OperationClass {
 }
 
 impl OperationClass {
-    /// The class of an operation with this leaf; `None` for the leaves of idle time.
+    /// Class of an operation with this leaf; `None` for idle leaves.
     pub const fn of(leaf: Leaf) -> Option<Self> {
         match leaf {
             Leaf::Compute => Some(Self::Compute),
@@ -104,7 +104,7 @@ impl OperationClass {
         }
     }
 
-    /// Whether it moves data from or to the host, or on the device.
+    /// True for copies from or to the host, or on the device.
     pub(super) const fn is_copy(self) -> bool {
         matches!(self, Self::CopyFromHost | Self::CopyToHost | Self::CopyOther)
     }
@@ -113,28 +113,28 @@ impl OperationClass {
 /// The call that launched an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaunchedBy {
-    /// Its correlation id, or that of a call nested in it that was entered as well.
+    /// Its correlation id, or that of a nested call that was added as well.
     pub correlation: CorrelationId,
-    /// Its entry. Clocks differ a little, so an operation may seem to begin before it.
+    /// Its entry. Clocks differ a little, so an operation may seem to start before it.
     pub start: u64,
 }
 
 /// A kernel whose grid has fewer blocks than half of the device's multiprocessors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SmallGrid {
-    /// Where it runs.
+    /// Device that runs it.
     pub device: DeviceId,
     /// Stream it runs on.
     pub stream: StreamId,
     /// Equal for the same kernel and grid.
     pub kernel: u32,
-    /// How many such grids run at once with a block to a multiprocessor: 2 or more.
+    /// Number of such grids that run at once with one block per multiprocessor: 2 or more.
     pub fit: u32,
 }
 
 impl SmallGrid {
-    /// How many grids of `blocks` run at once on a device of so many multiprocessors with a block to each, if that is
-    /// more than one.
+    /// Number of grids of `blocks` that run at once on a device with `multiprocessors`, one block on each, if
+    /// that is more than one.
     pub const fn fit(blocks: u32, multiprocessors: u32) -> Option<u32> {
         match multiprocessors.checked_div(blocks) {
             Some(fit) if fit >= 2 => Some(fit),
@@ -146,63 +146,63 @@ impl SmallGrid {
 /// One kernel, copy or memset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// Begin on the device.
+    /// Start on the device.
     pub start: u64,
-    /// End on the device. An end before the begin is taken to be the begin.
+    /// End on the device. An end before the start counts as the start.
     pub end: u64,
-    /// Where it ran.
+    /// Device that ran it.
     pub device: DeviceId,
     /// Stream it ran on.
     pub stream: StreamId,
-    /// What it did.
+    /// Kind of operation.
     pub class: OperationClass,
-    /// Who launched it; `None` when that is not known.
+    /// Call that launched it; `None` if unknown.
     pub launch: Option<LaunchedBy>,
-    /// What a copy from or to ordinary memory takes longer than from page-locked memory, or a kernel longer than at its
-    /// nearest roof, nanoseconds; 0 when not known.
+    /// Extra time of a copy from or to pageable memory compared to pinned memory, or of a kernel compared to
+    /// its nearest roofline, nanoseconds; 0 if unknown.
     pub excess: u32,
-    /// What tracing added to the gap before it if it was queued behind another operation, nanoseconds.
+    /// Tracing overhead in the gap before it if it was queued after another operation, nanoseconds.
     pub tracing_ns: u16,
-    /// Whether a graph launched it.
+    /// True if a graph launched it.
     pub node: bool,
-    /// How much a copy moves, bytes; [`MOST_BYTES`] stands for more as well. 0 for what is no copy.
+    /// Size of a copy in bytes; [`MOST_BYTES`] also represents larger ones. 0 for other operations.
     pub bytes: u16,
-    /// Tells kernels apart: the number of the launch configuration. Means nothing for what is no kernel.
+    /// Identifies the kernel: the number of its launch configuration. Unused for other operations.
     pub kernel: u32,
 }
 
-/// A copy of so many bytes or more is not told apart from a larger one.
+/// Copies of at least this many bytes are not distinguished from larger ones.
 pub const MOST_BYTES: u16 = u16::MAX;
-/// A copy to the host of at most so many bytes, a page, is one that the host waits for to read a value or a few:
-/// `.item()` copies 1 to 8 bytes, a vector of losses some hundred.
+/// Maximum size of a readback, one page: a copy to the host that the host waits for to read one or a few
+/// values. `.item()` copies 1 to 8 bytes, a vector of losses some hundred.
 pub const READBACK_BYTES: u16 = 4_096;
 
-/// A copy between host and device that a call makes.
+/// A copy between host and device made by a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// Where it runs.
+    /// Device that runs it.
     pub device: DeviceId,
     /// Stream it runs on.
     pub stream: StreamId,
-    /// Whether it goes to the host, and not from it.
+    /// True for a copy to the host, false for one from it.
     pub to_host: bool,
-    /// As [`Operation::bytes`].
+    /// Like [`Operation::bytes`].
     pub bytes: u16,
 }
 
 impl Transfer {
-    /// Whether the host reads no more than a few values with it.
+    /// True if the host reads at most a few values with it.
     pub(super) const fn is_readback(&self) -> bool {
         self.to_host && self.bytes <= READBACK_BYTES
     }
 
-    /// Whether it reads more than that.
+    /// True if it reads more than that.
     pub(super) const fn is_large_read(&self) -> bool {
         self.to_host && self.bytes > READBACK_BYTES
     }
 }
 
-/// What a call launches, as far as a scenario must know it when the call is entered.
+/// Work launched by a call, as far as a scenario must know it when the call is entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Launched {
     /// A kernel with a small grid.
@@ -211,69 +211,71 @@ pub enum Launched {
     Copy(Transfer),
 }
 
-/// What may wait for the watermark (at most 64 bytes each): several seconds of the densest programs measured.
+/// Maximum events that wait for the watermark (at most 64 bytes each): several seconds of the densest
+/// programs measured.
 const PENDING_LIMIT: usize = 500_000;
 
-/// Something that happens at one instant.
+/// Event at one instant.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event<'a> {
-    /// A step of this device begins, or is none.
+    /// A step of this device starts, or the current one is discarded.
     Step(DeviceId, StepMark),
     /// The outermost call of this thread returns.
     Return(ThreadId),
     /// A call is entered.
     Enter(&'a Call),
-    /// An operation begins.
+    /// An operation starts.
     Operation(&'a Operation),
 }
 
-/// What happens to the steps of a device.
+/// Event in the steps of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum StepMark {
-    /// One of these begins.
+    /// A step of this series starts.
     Begin(StepSeries),
-    /// The one that it is in is none.
+    /// The current step is discarded.
     Break,
 }
 
-/// Puts what is told in any order into the order of time, up to the watermark.
+/// Sorts input that arrives in any order by time, up to the watermark.
 ///
-/// The recurrence only looks back, and everything it looks back at lies earlier in real time: a launch before its
-/// operation, the end of an operation before the return of the call that waited for it. So one queue by time is all
-/// the graph there is. It is bounded: when more waits than [`PENDING_LIMIT`], the oldest goes on without waiting.
+/// The recurrence depends only on earlier real times: the launch before its operation, the end of an
+/// operation before the return of the call that waited for it. So one queue by time replaces a dependency
+/// graph. It is bounded: with more than [`PENDING_LIMIT`] waiting events, the oldest is processed without
+/// waiting.
 ///
-/// Calls, operations and marks of steps wait in lines of their own, since each comes nearly in order by itself; the
-/// returns of the calls that were entered, which are few at a time, in a heap.
+/// Calls, operations and step marks wait in separate queues, since each arrives nearly in order; the returns
+/// of entered calls, which are few at a time, wait in a heap.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
     calls: InOrder<Call>,
-    /// Ends and threads of the calls that were entered.
+    /// End and thread of each entered call.
     returns: BinaryHeap<Reverse<(u64, ThreadId)>>,
-    /// Each with the time at which it counts as beginning.
+    /// Each with the time at which it counts as started.
     operations: InOrder<(u64, Operation)>,
     steps: InOrder<(u64, StepMark, DeviceId)>,
-    /// Events that go on without waiting.
+    /// Number of events that are processed without waiting.
     excess: usize,
 }
 
 impl Queue {
-    /// A call is entered and returns.
+    /// Adds the entry and return of a call.
     pub(super) fn push_call(&mut self, call: Call) {
         self.calls.push(call);
     }
 
-    /// An operation counts as beginning at `at`.
+    /// Adds an operation that counts as started at `at`.
     pub(super) fn push_operation(&mut self, at: u64, operation: Operation) {
         self.operations.push((at, operation));
     }
 
-    /// Something happens to the steps of `device`.
+    /// Adds an event in the steps of `device`.
     pub(super) fn push_step(&mut self, at: u64, device: DeviceId, mark: StepMark) {
         self.steps.push((at, mark, device));
     }
 
-    /// Puts in order what was told. What is equal is told apart by what it is, so that the order of delivery does not
-    /// show.
+    /// Sorts the input. Events at the same time are ordered by their contents, so that the order of delivery
+    /// has no effect.
     pub(super) fn sort(&mut self) {
         // Of two calls entered at once, the longer one is the outer one.
         let place = |call: &Call| (call.start, call.thread, Reverse(call.end));
@@ -284,7 +286,7 @@ impl Queue {
         self.excess = self.beyond_limit();
     }
 
-    /// Drops all events before `at`, as far as they are in order.
+    /// Drops all sorted events before `at`.
     pub(super) fn skip_before(&mut self, at: u64) {
         self.calls.skip_while(|call| call.start < at);
         self.operations.skip_while(|&(begin, _)| begin < at);
@@ -296,13 +298,13 @@ impl Queue {
     }
 
     fn beyond_limit(&self) -> usize {
-        // A call that waits is entered and returns.
+        // A waiting call counts twice: entry and return.
         let waiting = 2 * self.calls.waiting().len() + self.operations.waiting().len() + self.steps.waiting().len();
         (waiting + self.returns.len()).saturating_sub(PENDING_LIMIT)
     }
 
-    /// The next event before `watermark`, or the oldest one while too much waits. What was told since
-    /// [`sort`](Self::sort) is not looked at.
+    /// Next event before `watermark`, or the oldest one while too many wait. Input added since
+    /// [`sort`](Self::sort) is ignored.
     #[inline]
     pub(super) fn next(&mut self, watermark: u64) -> Option<(u64, Event<'_>)> {
         let step = self.steps.waiting().first().map_or(u64::MAX, |&(at, ..)| at);
@@ -314,7 +316,7 @@ impl Queue {
             return None;
         }
         self.excess = self.excess.saturating_sub(1);
-        // At one instant, what ends comes before what begins, and a mark before the operation that made it one.
+        // At one instant, ends come before starts, and a mark comes before the operation that caused it.
         let event = if step == at {
             let &(_, mark, device) = self.steps.take()?;
             Event::Step(device, mark)
@@ -323,7 +325,7 @@ impl Queue {
             Event::Return(thread)
         } else if call == at {
             let call = self.calls.take()?;
-            // One that returns at once is over when the next thing happens.
+            // A call that returns immediately is over at the next event.
             if call.end > call.start {
                 self.returns.push(Reverse((call.end, call.thread)));
             }

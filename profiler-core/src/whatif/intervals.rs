@@ -1,36 +1,38 @@
-//! How far a predicted gain may be off: from step to step, and because a simulation leaves things out.
+//! Error of a predicted gain: variation from step to step, and effects missing in the simulation.
 //!
-//! **From step to step.** A gain is a ratio of two sums over the same steps. The variance of such a ratio is that of
-//! the residuals (Cochran, Sampling Techniques, third edition, section 6.4: `n / (n - 1) * sum (y - r x)^2 / (sum
-//! x)^2`). Steps that follow each other are alike, so the sums are those of up to [`BLOCKS`] runs of steps (batch
-//! means; Law, Simulation Modeling and Analysis, section 9.5.3), and the few of them widen the interval as Student's t
-//! does.
+//! **From step to step.** A gain is a ratio of two sums over the same steps. The variance of such a ratio is
+//! that of the residuals (Cochran, Sampling Techniques, third edition, section 6.4: `n / (n - 1) * sum (y - r
+//! x)^2 / (sum x)^2`). Consecutive steps are similar, so the sums are those of up to [`BLOCKS`] runs of steps
+//! (batch means; Law, Simulation Modeling and Analysis, section 9.5.3), and their small number widens the
+//! interval as Student's t does.
 //!
-//! **What a simulation leaves out.** Predictions were compared with programs that had the fix
-//! (docs/design/attribution.md, "Predicted and measured gains"). [`MODEL`] holds how far these came out below and above
-//! the predicted gain, rounded up to whole hundredths. Scenarios that one program or none was measured for have
-//! [`UNMEASURED`], which nine of ten of all these errors were below. These are errors of gains from 1.2x to 14x; where
-//! little is removed, as much as remains was measured, and the error is smaller in proportion. Half of the programs
-//! that were measured took no part in this table.
+//! **Missing effects.** Predictions were compared with programs that had the fix (docs/design/attribution.md,
+//! "Predicted and measured gains"). [`MODEL`] contains how far the measured gains were below and above the
+//! predicted gain, rounded up to hundredths. Scenarios measured with one program or none have [`UNMEASURED`],
+//! which nine of ten of all these errors did not exceed. These are errors of gains from 1.2x to 14x; where
+//! little is removed, as much as remains was measured, and the error is smaller in proportion. Half of the
+//! measured programs were not used for this table.
 //!
-//! Where more than nine tenths of a step are removed, what is left decides, and that was measured with cold caches and
-//! beside what would be gone: such programs became 1.7 to 2.6 times as fast as predicted, and others were as predicted.
+//! Where more than nine tenths of a step are removed, the rest dominates, and that was measured with cold
+//! caches and in parallel with the removed part: such programs became 1.7 to 2.6 times as fast as predicted,
+//! and others were as predicted.
 
 use super::scenario::ScenarioKind;
 
-/// Runs of steps of which the sums are compared.
+/// Number of runs of steps whose sums are compared.
 const BLOCKS: usize = 16;
-/// From this part of the step on, the rest decides.
+/// Removed fraction of the step from which the rest dominates.
 const MOST_OF_IT: f64 = 0.9;
-/// How many times as fast as predicted a program may then be: 312 steps/s were measured where 120 were predicted.
+/// Largest ratio of actual to predicted speed in that case: 312 steps/s were measured where 120 were
+/// predicted.
 const REST_IS_FASTER: f64 = 2.7;
-/// Below this part of the step, the error of a model is smaller in proportion. Loading data was predicted to be 22 %
-/// and 34 % of a step and was 18 % and 29 %.
+/// Below this fraction of the step, the error of a model is smaller in proportion. Loading data was predicted
+/// to be 22 % and 34 % of a step and was 18 % and 29 %.
 const FULL_ERROR: f64 = 1.0 / 3.0;
-/// The error of a model that was compared with too few programs to have its own: below, and above.
+/// Error of a model that was compared with too few programs for a separate value: below, and above.
 const UNMEASURED: (f64, f64) = (0.27, 0.36);
 
-/// How far the measured gain was below and above the predicted one, as parts of it.
+/// Range of the measured gain below and above the predicted one, as fractions.
 const MODEL: [(ScenarioKind, f64, f64); 7] = [
     // 4.20x: +3 %; 4.50x: as predicted; 1.29x and 1.52x: -5 and -8 %; 4.96x: -11 %.
     (ScenarioKind::DataReady, 0.12, 0.10),
@@ -38,25 +40,26 @@ const MODEL: [(ScenarioKind, f64, f64); 7] = [
     (ScenarioKind::LaunchesFree, 0.12, 0.05),
     // 1.88x and 1.90x: +6 and +8 %; 1.75x: +2 %.
     (ScenarioKind::NoSyncs, 0.05, 0.10),
-    // 5.52x: +4 %; 6.34x: -8 %; 6.68x: -27 %; 1.46x: +23 %. The driver's calls scatter most of all.
+    // 5.52x: +4 %; 6.34x: -8 %; 6.68x: -27 %; 1.46x: +23 %. The driver's calls vary the most.
     (ScenarioKind::NoAllocations, 0.28, 0.26),
-    // 7.51x and 8.67x: -6 and -1 %; 4.28x: +4 %; 1.45x: as predicted; 8.01x: -11 %. Not covered: 1.13x was 2.28x where
-    // copies are so small that the calls that make them limit the step.
+    // 7.51x and 8.67x: -6 and -1 %; 4.28x: +4 %; 1.45x: as predicted; 8.01x: -11 %. Not covered: 1.13x was
+    // 2.28x for copies so small that their calls limit the step.
     (ScenarioKind::CopiesOverlapped, 0.12, 0.06),
-    // 13.84x: +5 %; 7.23x: twice that, with rows that stay in the cache; the rest of it is not in the records.
+    // 13.84x: +5 %; 7.23x: twice that, with rows that stay in the cache; the rest of that gain is not in the
+    // records.
     (ScenarioKind::GridsFilled, 0.20, 1.00),
-    // Of one rank; the others are not in its records.
+    // One rank only; the other ranks are not in its records.
     (ScenarioKind::CommunicationHidden, 0.27, 0.36),
 ];
 
-/// How far the gain of `kind` may be off below and above, as parts of it.
+/// Error of the gain of `kind`, below and above, as fractions.
 fn model_error(kind: ScenarioKind) -> (f64, f64) {
     let known = MODEL.iter().find(|(known, ..)| *known == kind);
     known.map_or(UNMEASURED, |&(_, below, above)| (below, above))
 }
 
-/// The interval in which nine of ten programs should come out that were predicted to be `speedup` times as fast without
-/// the costs of `kinds`; `spread` is from [`spread`].
+/// Interval that contains nine of ten programs whose predicted speedup without the costs of `kinds` is
+/// `speedup`; `spread` is from [`spread`].
 pub(super) fn interval(kinds: impl Iterator<Item = ScenarioKind>, speedup: f64, spread: f64) -> (f64, f64) {
     let saved = 1.0 - 1.0 / speedup;
     let part = (saved / FULL_ERROR).min(1.0);
@@ -69,8 +72,8 @@ pub(super) fn interval(kinds: impl Iterator<Item = ScenarioKind>, speedup: f64, 
     (low.max(1.0), speedup * (1.0 + off(above)).max(rest))
 }
 
-/// How far a ratio of the sums of these pairs may be off to either side, as a part of it, in nine of ten cases. The
-/// pairs are in the order of time.
+/// Error to either side of the ratio of the sums of these pairs, as a fraction, in nine of ten cases. The
+/// pairs are in time order.
 pub(super) fn spread(pairs: &[(f64, f64)]) -> f64 {
     let length = pairs.len().div_ceil(BLOCKS).max(1);
     let sum = |block: &[(f64, f64)]| block.iter().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
@@ -111,7 +114,7 @@ mod tests {
             (DataReady, 11.3, 11.3 * 312.0 / 120.0),
             (DataReady, 14.9, 14.9 * 356.0 / 162.0),
             (GridsFilled, 13.84, 13.84 * 17_943.0 / 17_043.0),
-            // One H100; medians of three turns before and after.
+            // One H100; medians of three runs before and after.
             (LaunchesFree, 4.25, 4.31),
             (LaunchesFree, 1.23, 1.22),
             (NoSyncs, 1.75, 1.78),
@@ -150,7 +153,7 @@ mod tests {
     fn a_ratio_is_as_sure_as_its_steps_agree() {
         assert_eq!(spread(&[(2.0, 1.0); 40]), 0.0);
         assert_eq!(spread(&[(5.0, 1.0)]), 0.0, "one step says nothing of others");
-        // Steps of any length that are all twice as long.
+        // Steps of any length with the same ratio of two.
         let alike: Vec<(f64, f64)> = (1..100).map(|step| (2.0 * f64::from(step), f64::from(step))).collect();
         assert!(spread(&alike) < 1e-12);
         let differing = |count: usize| {
@@ -158,7 +161,7 @@ mod tests {
             spread(&pairs)
         };
         assert!(differing(3) > 0.5 && differing(15) < 0.35 && differing(15) > 0.15, "{}", differing(15));
-        // Two phases: no number of steps within them makes the answer surer.
+        // Two phases: more steps within them do not reduce the error.
         let phases = |count: usize| {
             let pairs: Vec<(f64, f64)> =
                 (0..count).map(|step| (if step < count / 2 { 3.0 } else { 1.0 }, 1.0)).collect();

@@ -1,24 +1,26 @@
-//! Calls that could be one: launches of equal kernels with small grids, small copies, and readbacks with their waits.
+//! Calls that could be one: launches of equal kernels with small grids, small copies, and readbacks with
+//! their waits.
 //!
-//! **Small grids.** A grid of fewer blocks than the device has multiprocessors leaves the others without work for as
-//! long as it runs. Where the same kernel with the same grid is launched right behind it, one launch of the blocks of
-//! both takes as long as the longer of them while each block still has a multiprocessor to itself: that is how it ran,
-//! so its time was measured. What it would share with a second block there (issue slots, shared memory) is in no
-//! record, so a batch ends where the device has a block on each multiprocessor.
+//! **Small grids.** A grid with fewer blocks than the device has multiprocessors leaves the others idle while
+//! it runs. If the same kernel with the same grid is launched directly after it, one launch with the blocks
+//! of both takes as long as the longer of them, as long as each block still has a multiprocessor to itself:
+//! that is how it ran, so its time was measured. Resources that it would share with a second block there
+//! (issue slots, shared memory) are in no record, so a batch ends when the device has a block on each
+//! multiprocessor.
 //!
-//! Blocks share the second-level cache and the memory of the device wherever they are, and how many bytes they move is
-//! in no record either. Nor is whether one kernel needs what the one before it computed. So this is a ceiling for
-//! kernels that compute on their own, and may be far above what can be had for those bound by memory
+//! Blocks share the L2 cache and the device memory regardless of their multiprocessor, and the bytes they
+//! move are in no record either. Nor are data dependencies between the kernels. So this is a best case for
+//! compute-bound kernels, and may be far above the achievable gain for memory-bound ones
 //! (docs/design/attribution.md has both).
 //!
-//! **Readbacks.** A framework reads a value in two calls: a copy to the host, and a wait right behind it (`.item()`:
-//! `cudaMemcpyAsync` and `cudaStreamSynchronize`). Where the host reads nothing, both are gone, and with them the
-//! host's way to the copy and from there to the wait: the short host gaps before them, as the host gap before a launch
-//! is what a framework needs for it.
+//! **Readbacks.** A framework reads a value with two calls: a copy to the host, and a wait directly after it
+//! (`.item()`: `cudaMemcpyAsync` and `cudaStreamSynchronize`). If the host reads no value, both are removed,
+//! along with the host time before the copy and between the copy and the wait: the short host gaps before
+//! them, as the host gap before a launch is the framework's cost of that launch.
 //!
-//! **Small copies.** A copy costs its call and its latency whatever its size. Where small copies in one direction
-//! follow each other with no other launch between them, one copy of all their bytes has those costs once. Of the waits
-//! behind joined copies one remains, until the one copy has moved all bytes.
+//! **Small copies.** A copy costs its call and its latency regardless of its size. If small copies in one
+//! direction follow each other with no other launch in between, one copy of all their bytes has those costs
+//! once. Of the waits after joined copies one remains, until the one copy has moved all bytes.
 
 use gpuwhy_trace::record::{DeviceId, StreamId};
 
@@ -26,14 +28,14 @@ use super::input::{Call, CallClass, MOST_BYTES, Operation, SmallGrid, Transfer};
 use super::worlds::{Clocks, WORLD_COUNT};
 use crate::thresholds::DISPATCH_NANOS;
 
-/// A stream takes about so many launches before the host has to wait.
+/// Approximate number of launches that a stream queues before the host has to wait.
 const QUEUE: u32 = 1_024;
 
-/// The kernels of one thread, as they are joined.
+/// Kernels of one thread, joined into batches.
 #[derive(Clone, Debug)]
 pub(super) struct Batches {
     newest: Option<Batch>,
-    /// Launches since the newest one that is no launch of its own in which grids are joined.
+    /// Launches since the newest one that is part of another launch when grids are joined.
     since_joined: u32,
 }
 
@@ -43,20 +45,21 @@ impl Default for Batches {
     }
 }
 
-/// Kernels that one grid could have been.
+/// Kernels that could have been one grid.
 #[derive(Clone, Debug)]
 struct Batch {
     grid: SmallGrid,
     kernels: u32,
-    /// When the call that launches all of it was entered, really.
+    /// Real time of entry of the call that launches the batch.
     leader: u64,
-    /// When that call returns, in every world; only those in which grids are joined are asked.
+    /// Return of that call in every scenario; used only for those in which grids are joined.
     returned: Clocks,
 }
 
 impl Batches {
-    /// The thread enters `call`, which launches `grid`, `host_gap` nanoseconds after it returned from the one before.
-    /// Gives when the call was entered that launches the kernel in its place, and when that returns.
+    /// The thread enters `call`, which launches `grid`, `host_gap` nanoseconds after it returned from the
+    /// previous one. Returns the entry of the call that launches the kernel instead, and the return times of
+    /// that call.
     pub(super) fn enter(&mut self, call: &Call, grid: Option<SmallGrid>, host_gap: u64) -> Option<(u64, Clocks)> {
         if host_gap > DISPATCH_NANOS {
             self.newest = None;
@@ -85,69 +88,71 @@ impl Batches {
         }
     }
 
-    /// Shows the clocks that are kept to `change`.
+    /// Applies `change` to the stored clocks.
     pub(super) fn change_clocks(&mut self, change: &mut impl FnMut(&mut Clocks)) {
         if let Some(batch) = &mut self.newest {
             change(&mut batch.returned);
         }
     }
 
-    /// Whether a queue that is full has room in the world of this module, because a launch that waits in it is none
-    /// there.
+    /// True if a full queue has room in the scenario of this module, because a launch that waits for it does
+    /// not exist there.
     pub(super) fn leave_room(&self) -> bool {
         self.since_joined < QUEUE
     }
 }
 
-/// What a link carries in a nanosecond at least, bytes: 10 GB/s, as PCI Express of generation 3 with 16 lanes does.
+/// Minimum bandwidth of a link, bytes per nanosecond: 10 GB/s, as PCI Express of generation 3 with 16 lanes
+/// has.
 const LINK_BYTES: u64 = 10;
-/// How long a small copy takes on the device, nanoseconds: copies of 4 bytes to page-locked memory take 1.2 to 2 us on
-/// an H200.
+/// Duration of a small copy on the device, nanoseconds: copies of 4 bytes to pinned memory take 1.2 to 2 us
+/// on an H200.
 pub(super) const SMALL_COPY_NANOS: u64 = 2_000;
 
-/// What a small copy that is joined with another one adds to it, nanoseconds.
+/// Time that a small copy adds to the copy that it is joined with, nanoseconds.
 pub(super) fn joined_nanos(operation: &Operation) -> u64 {
     (u64::from(operation.bytes) / LINK_BYTES).min(operation.end.saturating_sub(operation.start))
 }
 
-/// The copies of one thread.
+/// Copies of one thread.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CopyCalls {
-    /// The newest call that launches or waits made a readback.
+    /// True if the newest call that launches or waits made a readback.
     behind_readback: bool,
     newest: Option<Joined>,
     pub(super) open: CopyCall,
 }
 
-/// What an outermost call has to do with copies.
+/// Relation of an outermost call to copies.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CopyCall {
-    /// It makes a readback, or leads from there to the wait behind it, or is that wait.
+    /// True if it makes a readback, is the wait after one, or lies between the two.
     pub(super) of_readback: bool,
-    /// It makes a copy to the host that is larger than a readback.
+    /// True if it makes a copy to the host that is larger than a readback.
     pub(super) large_read: bool,
-    /// It makes a copy that is joined with an earlier one, or waits right behind one.
+    /// True if it makes a copy that is joined with an earlier one, or waits directly after one.
     pub(super) joined: bool,
 }
 
-/// Copies that one could have been.
+/// Copies that could have been one.
 #[derive(Clone, Debug)]
 struct Joined {
     device: DeviceId,
     stream: StreamId,
     to_host: bool,
-    /// When the call that makes it was entered, really.
+    /// Real time of entry of the call that makes it.
     leader: u64,
-    /// When the newest call that is a part of it returned, in every world; only those in which copies are joined are
-    /// asked.
+    /// Return of the newest call that is part of it, in every scenario; used only for those in which copies
+    /// are joined.
     returned: Clocks,
-    /// The newest copy is not the first.
+    /// True if the newest copy is not the first.
     followed: bool,
 }
 
 impl CopyCalls {
-    /// The thread enters `call`, which makes `copy`, `host_gap` nanoseconds after it returned from the one before.
-    /// Gives when the call was entered that makes the copy in its place, and when that returns.
+    /// The thread enters `call`, which makes `copy`, `host_gap` nanoseconds after it returned from the
+    /// previous one. Returns the entry of the call that makes the copy instead, and the return times of that
+    /// call.
     pub(super) fn enter(&mut self, call: &Call, copy: Option<Transfer>, host_gap: u64) -> Option<(u64, Clocks)> {
         if host_gap > DISPATCH_NANOS {
             (self.behind_readback, self.newest) = (false, None);
@@ -166,7 +171,7 @@ impl CopyCalls {
             if !waits {
                 self.newest = None;
             }
-            // The wait behind the first copy stays, and those behind the others go with them.
+            // The wait after the first copy stays; those after the other copies are removed with them.
             let joined = self.newest.as_ref().filter(|joined| joined.followed)?;
             self.open.joined = true;
             return Some((joined.leader, joined.returned));
@@ -191,7 +196,7 @@ impl CopyCalls {
         }
     }
 
-    /// Shows the clocks that are kept to `change`.
+    /// Applies `change` to the stored clocks.
     pub(super) fn change_clocks(&mut self, change: &mut impl FnMut(&mut Clocks)) {
         if let Some(joined) = &mut self.newest {
             change(&mut joined.returned);

@@ -1,11 +1,12 @@
-//! Launching calls: what they launch, told before they are simulated, and the newest ones for their operations to find.
+//! Launching calls: the work they launch, which is reported before they are simulated, and the newest calls
+//! for lookup by their operations.
 //!
-//! An entry is large (one clock in every world), so the entries lie in a ring in the order of their calls and the
-//! map by correlation id holds places only. Bounded: the oldest makes room, and an operation that comes later than that
-//! is simulated as one whose launch is not known.
+//! An entry is large (one clock per scenario), so the entries are in a ring in the order of their calls and
+//! the map by correlation id holds only indices. Bounded: the oldest entry makes room, and an operation that
+//! comes later than that is simulated without a known launch.
 //!
-//! Where the chosen worlds change, an entry takes the change over when it is looked for: most are never again, and a
-//! step of some microseconds may be a turn of a set.
+//! When the chosen scenarios change, an entry is updated on its next lookup: most are never looked up again,
+//! and a turn of a set may last only for a step of some microseconds.
 
 use gpuwhy_trace::record::{CorrelationId, ThreadId};
 use rustc_hash::FxHashMap;
@@ -16,7 +17,8 @@ use super::scenario::SCENARIO_COUNT;
 use super::worlds::{CHOSEN_COUNT, Clocks};
 use crate::collections::correlation_map::Correlated;
 
-/// Launching calls remembered (176 bytes each). A stream takes about a thousand launches before the host has to wait.
+/// Number of launching calls remembered (176 bytes each). A stream queues about a thousand launches before
+/// the host has to wait.
 const LAUNCH_LIMIT: usize = 16_384;
 
 /// The newest launching calls.
@@ -24,24 +26,24 @@ const LAUNCH_LIMIT: usize = 16_384;
 pub(super) struct Launches {
     places: Correlated<u32>,
     ring: Vec<Entry>,
-    /// Place of the oldest once the ring is full.
+    /// Index of the oldest entry once the ring is full.
     oldest: usize,
-    /// Each chosen world begins as this named one.
+    /// Named scenario that each chosen one starts as.
     starts: [usize; CHOSEN_COUNT],
-    /// How often the chosen worlds have changed, modulo 2^32.
+    /// Number of changes of the chosen scenarios, modulo 2^32.
     changes: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     correlation: CorrelationId,
-    /// The changes of the chosen worlds that its clocks have taken over.
+    /// Number of such changes that its clocks include.
     changes: u32,
     launch: Launch,
 }
 
 impl Launches {
-    /// Remembers a launching call. An older one with the same id is no longer found.
+    /// Stores a launching call. An older one with the same id is no longer found.
     pub(super) fn insert(&mut self, correlation: CorrelationId, launch: Launch) {
         let entry = Entry { correlation, changes: self.changes, launch };
         let place = if self.ring.len() < LAUNCH_LIMIT {
@@ -70,42 +72,44 @@ impl Launches {
         Some(launch)
     }
 
-    /// From here on each chosen world is another one, which begins as the named one of `starts`.
+    /// From here on each chosen scenario is a different one, which starts as the named one of `starts`.
     pub(super) fn change(&mut self, starts: [usize; CHOSEN_COUNT]) {
         self.starts = starts;
         self.changes = self.changes.wrapping_add(1);
     }
 }
 
-/// Has each chosen world begin as a named one. Those never change, so that the newest beginning is the whole one.
+/// Copies the clocks of a named scenario to each chosen one. The named ones never change, so only the newest
+/// change matters.
 pub(super) fn begin(clocks: &mut Clocks, starts: [usize; CHOSEN_COUNT]) {
     for (place, start) in starts.into_iter().enumerate() {
         clocks[SCENARIO_COUNT + place] = clocks[start];
     }
 }
 
-/// Launches of graphs that wait to be simulated (24 bytes each); what further ones cost is not known.
+/// Launches of graphs that wait to be simulated (24 bytes each); the cost of further ones is unknown.
 const NODES_LIMIT: usize = 1 << 16;
-/// A table is looked through for calls that were never simulated after at least so many new ones.
+/// Minimum number of new entries between two scans of a table for calls that were never simulated.
 const TOLD_USUAL: usize = 1 << 10;
 
-/// What the records of a graph's operations add to the call that launches it.
+/// Tracing overhead that the records of a graph's operations add to the call that launches it.
 ///
-/// A call is simulated when the watermark passes its entry, and what it launches comes later, so this is told apart, as
-/// small grids are. Operations of one graph mostly come one after the other: only the first of them is looked up.
+/// A call is simulated when the watermark passes its entry, and its operations come later, so this is
+/// reported separately, as for small grids. Operations of one graph mostly come consecutively: only the first
+/// one is looked up.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GraphNodes {
     /// Nanoseconds by thread and entry of the call.
     by_call: FxHashMap<(ThreadId, u64), u32>,
-    /// That of the newest operation, which is not in the table yet.
+    /// Sum for the call of the newest operation, which is not in the table yet.
     newest: Option<((ThreadId, u64), u32)>,
-    /// The table is looked through after so many more.
+    /// Number of further entries until the next scan of the table.
     due: usize,
 }
 
 impl GraphNodes {
-    /// The call that `thread` enters at `start` launches an operation whose record takes `nanos`; calls before
-    /// `position` have been simulated or left out.
+    /// The call that `thread` enters at `start` launches an operation whose record takes `nanos`; calls
+    /// before `position` have been simulated or left out.
     #[inline]
     pub(super) fn tell(&mut self, thread: ThreadId, start: u64, nanos: u32, position: u64) {
         match &mut self.newest {
@@ -130,7 +134,7 @@ impl GraphNodes {
         }
     }
 
-    /// What the operations that `call` launches add to it, nanoseconds.
+    /// Time that the operations launched by `call` add to it, nanoseconds.
     #[inline]
     pub(super) fn take(&mut self, call: &Call) -> u32 {
         let key = (call.thread, call.start);
@@ -142,20 +146,22 @@ impl GraphNodes {
     }
 }
 
-/// Launches that wait for their call to be simulated (40 bytes each); further ones are simulated as any other call.
+/// Launches that wait for their call to be simulated (40 bytes each); further ones are simulated like any
+/// other call.
 const TOLD_LIMIT: usize = 1 << 17;
 
-/// What calls launch, told before they are simulated: a scenario that joins or drops what a call launches must know it
-/// when the call is entered, and its operation begins later.
+/// Work launched by calls, reported before the calls are simulated: a scenario that joins or drops this work
+/// must know it when the call is entered, and the operation starts later.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Told {
     by_call: FxHashMap<(ThreadId, u64), Launched>,
-    /// It is looked through after so many more.
+    /// Number of further entries until the next scan of the table.
     due: usize,
 }
 
 impl Told {
-    /// The call that `thread` enters at `start` launches this; calls before `position` have been simulated or left out.
+    /// The call that `thread` enters at `start` launches this; calls before `position` have been simulated or
+    /// left out.
     pub(super) fn tell(&mut self, thread: ThreadId, start: u64, launched: Launched, position: u64) {
         if self.due == 0 {
             self.by_call.retain(|&(_, start), _| start >= position);

@@ -1,9 +1,9 @@
-//! What if: how fast the program would be if one of its costs were gone.
+//! Simulates how fast the program would be if one of its costs were removed.
 //!
-//! A streaming max-plus simulation. The state is clocks only (one for each host thread and each stream, in each
-//! scenario) and every call and every operation advances a few of them, so a record costs O(1) and no graph of the
-//! program is ever built. Real times decide once what waited for what; then each scenario redoes the sums with its
-//! own weights:
+//! A streaming max-plus simulation. The state consists only of clocks (one for each host thread and each
+//! stream, in each scenario) and every call and every operation advances a few of them, so a record costs
+//! O(1) and no graph of the program is ever built. Real times decide once which dependency each wait had;
+//! then each scenario redoes the sums with its own weights:
 //!
 //! ```text
 //! entered = max(clock of the thread or of the one that handed over to it + host gap, own clock)
@@ -11,28 +11,31 @@
 //! return  = max(entered, end of the operation that released the call) + wake-up, or entered + duration
 //! ```
 //!
-//! Edges keep the lag they really had, so that the base reproduces the real times except where something happened
-//! that no edge explains; that part is left out on purpose and shows as base error. [`WhatIf`] holds the gate.
+//! Edges keep their real lag, so that the base reproduces the real times except for effects that no edge
+//! explains; that part is left out on purpose and appears as base error. [`WhatIf`] decides if the result is
+//! reliable.
 //!
-//! # Where the attributor calls in
+//! # Calls from the attributor
 //!
-//! All input may come in any order as long as it comes before [`Simulation::advance`] passes its time (a late call or
-//! operation is simulated as if it came now, a late boundary is left out):
+//! All input may come in any order as long as it comes before [`Simulation::advance`] passes its time (a late
+//! call or operation is simulated as if it came now, a late boundary is left out):
 //!
 //! 1. a call placed as outermost (or nested, if it launches): [`Simulation::call`];
-//! 2. an operation that has been joined with its launch, on its way to the timeline: [`Simulation::operation`];
-//! 3. a small grid or a copy between host and device that has been joined with its launch: [`Simulation::launches`],
-//!    before the watermark passes that launch;
-//!    Likewise an operation of a graph whose record costs its launch time: [`Simulation::graph_node`];
-//! 4. a host gap explained as a wait for input: [`Simulation::input_wait`], with the whole host gap, not only the idle
-//!    part of it;
-//! 5. a step found: [`Simulation::step_boundary`], at the begin of its first operation;
-//! 6. after the timelines have advanced to a watermark (and done 4 and 5): [`Simulation::advance`] to the same one.
+//! 2. an operation that has been joined with its launch, on its way to the timeline:
+//!    [`Simulation::operation`];
+//! 3. a small grid or a copy between host and device that has been joined with its launch:
+//!    [`Simulation::launches`], before the watermark passes that launch; similarly an operation of a graph
+//!    whose record costs its launch time: [`Simulation::graph_node`];
+//! 4. a host gap explained as a wait for input: [`Simulation::input_wait`], with the complete host gap, not
+//!    only its idle part;
+//! 5. a step found: [`Simulation::step_boundary`], at the start of its first operation;
+//! 6. after the timelines have advanced to a watermark (and done 4 and 5): [`Simulation::advance`] to the
+//!    same one.
 //!
 //! After some hundred steps the simulation pauses most of the time (`sampling`).
 //!
-//! Not here: finding steps, finding input waits, slower ranks (they take the records of other processes: `ranks` in
-//! `gpuwhy-report`), and any price of removing a cost.
+//! Not here: detection of steps and of input waits, slower ranks (they require the records of other
+//! processes: `ranks` in `gpuwhy-report`), and the cost of a fix itself.
 
 mod ceiling;
 mod combinations;
@@ -76,39 +79,39 @@ use crate::steps::StepSeries;
 pub struct Simulation {
     queue: Queue,
     replay: Replay,
-    /// The newest watermark.
+    /// Newest watermark.
     position: u64,
     late_boundaries: u64,
     stopped: bool,
-    /// The newest events, for who asks about shorter kernels.
+    /// Newest events, for queries about shorter kernels.
     kept: Option<Box<EventLog>>,
 }
 
 impl Simulation {
-    /// Knows nothing yet.
+    /// Creates an empty simulation.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Knows nothing yet, and will simulate all steps however many there are: what simulating a part of them is
-    /// measured against.
+    /// Creates an empty simulation that simulates all steps regardless of their number: the reference for
+    /// simulating a part of them.
     pub fn of_all_steps() -> Self {
         Self { replay: Replay::of_all_steps(), ..Self::default() }
     }
 
-    /// Forgets everything and takes nothing more: for a client that cannot afford the simulation any longer. There is
-    /// no answer from then on.
+    /// Drops all state and ignores further input: for a client that can no longer afford the simulation.
+    /// There are no results from then on.
     pub fn stop(&mut self) {
         *self = Self { stopped: true, ..Self::default() };
     }
 
-    /// Whether what begins at `at` need not be told, because it is not simulated.
+    /// True if input at `at` is not needed, because it is not simulated.
     #[inline]
     pub(crate) fn skips(&self, at: u64) -> bool {
         self.stopped || self.replay.sampling.is_paused(at)
     }
 
-    /// A call was made. Nested calls may be told too; they only lend their correlation id to the outer one.
+    /// Adds a call. Nested calls may be added too; they only map their correlation id to the outer one.
     pub fn call(&mut self, call: &Call) {
         if self.stopped {
             return;
@@ -119,29 +122,29 @@ impl Simulation {
         }
     }
 
-    /// An operation ran.
+    /// Adds an operation.
     pub fn operation(&mut self, operation: &Operation) {
         if self.stopped {
             return;
         }
         self.replay.origin.tell(operation.start);
-        // Clocks differ a little: whatever they say, it began after its launch.
+        // Clocks differ a little: the operation really started after its launch.
         let at = operation.launch.map_or(operation.start, |launch| launch.start.max(operation.start));
         if !self.replay.sampling.is_paused(at) {
             self.queue.push_operation(at, *operation);
         }
     }
 
-    /// The call that `thread` enters at `launch` launches this. Told when the watermark has passed it, or for a launch
-    /// that is not told itself, it changes nothing.
+    /// The call that `thread` enters at `launch` launches this. Has no effect after the watermark has passed
+    /// the call, or if the call itself is never added.
     pub fn launches(&mut self, thread: ThreadId, launch: u64, launched: Launched) {
         if !self.skips(launch) {
             self.replay.told.tell(thread, launch, launched, self.position);
         }
     }
 
-    /// The call that `thread` enters at `launch` launches one operation more of a graph, whose record adds `tracing_ns`
-    /// to the call. Told when the watermark has passed it, it changes nothing.
+    /// The call that `thread` enters at `launch` launches one more operation of a graph, whose record adds
+    /// `tracing_ns` to the call. Has no effect after the watermark has passed the call.
     pub fn graph_node(&mut self, thread: ThreadId, launch: u64, tracing_ns: u32) {
         if launch >= self.position && !self.skips(launch) {
             self.replay.nodes.tell(thread, launch, tracing_ns, self.position);
@@ -158,8 +161,8 @@ impl Simulation {
         }
     }
 
-    /// A step of `series` begins on the device with the operation that begins there at `at`.
-    /// One before the watermark comes too late to be simulated: the step before it and the one after become one.
+    /// A step of `series` starts on the device with the operation that starts there at `at`. A boundary
+    /// before the watermark comes too late to be simulated: the step before it and the one after become one.
     pub fn step_boundary(&mut self, device: DeviceId, at: u64, series: StepSeries) {
         if self.stopped {
             return;
@@ -171,20 +174,20 @@ impl Simulation {
         }
     }
 
-    /// The step that the device is in at `at` is none: it had no work any more, or what was found does not repeat. A
-    /// break before the watermark comes too late and is left out.
+    /// Discards the step that the device is in at `at`: it had no work any more, or the detected sequence
+    /// does not repeat. A break before the watermark comes too late and is ignored.
     pub fn step_break(&mut self, device: DeviceId, at: u64) {
         if !self.stopped && at >= self.position {
             self.queue.push_step(at, device, StepMark::Break);
         }
     }
 
-    /// Boundaries that came behind the watermark and were left out.
+    /// Boundaries that came after the watermark had passed them and were ignored.
     pub const fn late_boundaries(&self) -> u64 {
         self.late_boundaries
     }
 
-    /// Nothing that happened before `watermark` will be told any more: simulates it.
+    /// Simulates up to `watermark`; no earlier input will come.
     pub fn advance(&mut self, watermark: u64) {
         if self.stopped {
             return;
@@ -226,32 +229,32 @@ impl Simulation {
         self.queue = queue;
     }
 
-    /// Notes where operations that begin in these parts of the run are in every scenario. The parts are in order, from
-    /// begin to end, nanoseconds on the clock of the trace.
+    /// Logs the times in every scenario of operations that start in these parts of the run. The parts are in
+    /// order, from start to end, nanoseconds on the clock of the trace.
     pub fn log(&mut self, parts: Vec<(u64, u64)>) {
         if !self.stopped {
             self.replay.streams.log(parts);
         }
     }
 
-    /// What was noted since it was last taken, in the order of the simulation.
+    /// Operations logged since the last call, in the order of the simulation.
     pub fn take_log(&mut self) -> Vec<ReplayedOperation> {
         self.replay.streams.take_log()
     }
 
-    /// What those steps of `series` say that were simulated and began at `since` or later, if any operation ran on the
-    /// device.
+    /// Result for the simulated steps of `series` that started at `since` or later, if any operation ran on
+    /// the device.
     pub fn what_if(&self, device: DeviceId, series: StepSeries, since: u64) -> Option<WhatIf> {
         self.replay.what_if(device, series, since)
     }
 
-    /// The steps of a device in order, several in one when there are many.
+    /// Steps of a device in order; several in one row if there are many.
     pub fn steps(&self, device: DeviceId, series: StepSeries) -> &[StepTimes] {
         self.replay.steps(device, series)
     }
 
-    /// Replayed time at which the device has done everything so far, in every scenario, nanoseconds; after the first
-    /// pause of the simulation, counted from the real end of the newest one.
+    /// Simulated time at which the device has finished all work up to now, in every scenario, nanoseconds;
+    /// after the first pause of the simulation, counted from the real end of the newest one.
     pub fn clocks(&self, device: DeviceId) -> Option<[u64; SCENARIO_COUNT]> {
         self.replay.clocks(device)
     }
@@ -263,9 +266,10 @@ impl Simulation {
         }
     }
 
-    /// What steps of `series` become where of each kernel the part `remains` of its time is left, 0 to 1, given its
-    /// device and its [`Operation::kernel`]. By the newest steps; relative to a step without tracing, as all ceilings.
-    /// `None` where events are not kept, or the simulation of what is kept is not believed.
+    /// Simulated steps of `series` if each kernel keeps the fraction `remains` (0 to 1) of its time, given
+    /// its device and its [`Operation::kernel`]. Based on the newest steps; relative to a step without
+    /// tracing, like all best cases. `None` if events are not kept, or if the simulation of the kept events
+    /// is not reliable.
     #[must_use]
     pub fn with_shorter_kernels(
         &self,
@@ -277,14 +281,14 @@ impl Simulation {
         if answer.refused.is_some() {
             return None;
         }
-        // Nothing is said of it where no step became shorter.
+        // No result unless a step became shorter.
         let step_ns = answer.ceilings.first()?;
         let now = (step_ns.step_ns as f64 * step_ns.speedup) as u64;
         let unchanged = Ceiling::simulated(ScenarioKind::KernelsAtRoof, now, now, 0.0);
         Some(answer.ceiling(ScenarioKind::KernelsAtRoof).copied().unwrap_or(unchanged))
     }
 
-    /// Keeps an event, if anybody will ask for it.
+    /// Stores an event, if events are kept.
     #[inline]
     fn keep(&mut self, event: Taken) {
         if let Some(kept) = &mut self.kept {

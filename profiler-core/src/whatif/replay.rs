@@ -1,6 +1,6 @@
-//! The recurrence of the simulation: each call, operation and step advances the clocks of every world.
+//! Recurrence of the simulation: each call, operation and step advances the clocks of every scenario.
 //!
-//! What happens comes in the order of time; [`Simulation`](super::Simulation) sees to that.
+//! Events come in time order; [`Simulation`](super::Simulation) ensures that.
 
 use gpuwhy_trace::record::{DeviceId, ThreadId};
 
@@ -18,8 +18,8 @@ use super::worlds::{CHOSEN_COUNT, Clocks, Origin, Removed, WORLD_COUNT, Worlds, 
 use crate::attribution::api::BLOCKING_COPY_NANOS;
 use crate::steps::StepSeries;
 
-/// An operation that ended at most this long before a waiting call returned is what released it: waking a thread
-/// takes some microseconds to some tens.
+/// An operation that ended at most this long before a waiting call returned is the one that released it:
+/// waking a thread takes up to some tens of microseconds.
 pub const RELEASE_NANOS: u64 = 40_000;
 /// Devices of one process; operations on others are not simulated.
 const DEVICE_LIMIT: usize = 256;
@@ -48,7 +48,7 @@ pub(super) struct Replay {
 }
 
 impl Replay {
-    /// Simulates all steps however many there are.
+    /// Simulates all steps regardless of their number.
     pub(super) fn of_all_steps() -> Self {
         Self { sampling: Sampling::whole(), ..Self::default() }
     }
@@ -78,7 +78,8 @@ impl Replay {
         self.devices.iter().find(|device| device.id == id)
     }
 
-    /// A step of `series` begins on the device. Whether it is the last before a pause, so that all begins anew.
+    /// A step of `series` starts on the device. Returns true if it is the last before a pause, after which
+    /// the state starts over.
     pub(super) fn boundary(&mut self, at: u64, device: DeviceId, series: StepSeries) -> bool {
         let devices = self.devices.len() as u64;
         let Some(device) = self.devices.iter_mut().find(|known| known.id == device) else { return false };
@@ -97,7 +98,7 @@ impl Replay {
         paused
     }
 
-    /// From here on the chosen worlds are without these sets; each begins as the named world beside it.
+    /// From here on the chosen scenarios remove these sets; each starts as the named scenario paired with it.
     fn choose(&mut self, sets: [(Removed, usize); CHOSEN_COUNT]) {
         self.worlds.chosen = sets.map(|(set, _)| set);
         let starts = sets.map(|(_, start)| start);
@@ -111,7 +112,7 @@ impl Replay {
         }
     }
 
-    /// Begins anew, with what was counted: what comes next is the first that is simulated.
+    /// Starts over but keeps the results: the next input is the first to be simulated.
     pub(super) fn restart(&mut self) {
         self.threads.forget_clocks();
         self.streams.forget();
@@ -121,7 +122,7 @@ impl Replay {
         }
     }
 
-    /// The step that the device is in is none.
+    /// Discards the current step of the device.
     pub(super) fn break_off(&mut self, device: DeviceId) {
         self.sampling.break_off();
         if let Some(device) = self.devices.iter_mut().find(|known| known.id == device) {
@@ -129,7 +130,8 @@ impl Replay {
         }
     }
 
-    /// A thread enters a call. Gives it with what tracing adds to it by the operations that it launches.
+    /// A thread enters a call. Returns the call including the tracing overhead of the operations that it
+    /// launches.
     pub(super) fn enter(&mut self, call: &Call) -> Call {
         if let Some(thread) = self.threads.get_mut(call.thread)
             && let Some(outer) = thread.open
@@ -139,7 +141,7 @@ impl Replay {
                 self.launches.insert(call.correlation, launch);
                 return *call;
             }
-            // It returned at the instant it was entered, or right now.
+            // The open call returned at the instant this one was entered, or returns now.
             self.close(&outer);
         }
         let launched = self.told.take(call);
@@ -153,9 +155,9 @@ impl Replay {
         call
     }
 
-    /// A thread may return from the outermost call that it is in.
+    /// A thread may return from its outermost call.
     pub(super) fn leave(&mut self, thread: ThreadId, at: u64) {
-        // The return of a nested call finds the outer one still open.
+        // At the return of a nested call, the outer one is still open.
         let open = self.threads.get_mut(thread).and_then(|thread| thread.open);
         if let Some(call) = open.filter(|call| call.end <= at) {
             self.close(&call);
@@ -174,7 +176,8 @@ impl Replay {
         };
         let released = if may_have_waited { released_by(call, begun, &self.streams) } else { None };
         let stages = released.as_ref().is_some_and(|released| released.staged);
-        // A framework waits right behind such a copy, because its memory may be used again when the call returns.
+        // A framework waits directly after such a copy, because its memory may be reused when the call
+        // returns.
         let for_copy = stages || (thread.staged && call.class == CallClass::Wait);
         let mut clocks = match &released {
             &Some(Released { at, clocks, .. }) => self.worlds.each(|world, gone| {
@@ -233,20 +236,21 @@ impl Replay {
     }
 }
 
-/// What a call that waited was waiting for.
+/// Event that ended the wait of a call.
 struct Released<'a> {
-    /// When that was, really.
+    /// Real time of the event.
     at: u64,
-    /// The same in every scenario.
+    /// Its time in every scenario.
     clocks: &'a Clocks,
-    /// It was the call's own copy, which it moved through a staging buffer.
+    /// True if it was the call's own copy, which it moved through a staging buffer.
     staged: bool,
 }
 
-/// What released a call that waited.
+/// Finds the event that released a waiting call.
 ///
-/// A copy to or from pageable memory waits for its turn and then moves the data through a staging buffer; the last
-/// piece is under way when the call returns. So an own operation that outlasts the call released it by beginning.
+/// A copy to or from pageable memory waits until it can run and then moves the data through a staging buffer;
+/// the last piece is still in flight when the call returns. So the call's own operation, if it outlasts the
+/// call, released it by starting.
 fn released_by<'a>(call: &Call, own: Option<&'a Begun>, streams: &'a Streams) -> Option<Released<'a>> {
     if let Some(own) = own.filter(|own| own.start > call.start && own.start <= call.end && own.end > call.end) {
         return Some(Released { at: own.start, clocks: &own.clocks, staged: true });

@@ -1,7 +1,7 @@
-//! Where operations are in every scenario, for whoever draws a few steps of it.
+//! Times of operations in every scenario, for clients that draw a few simulated steps.
 //!
-//! The simulation keeps clocks only; here is what they were at each operation, in the parts of the run that were asked
-//! for, if somebody asked.
+//! The simulation keeps only clocks; this log records them at each operation, in the requested parts of the
+//! run.
 
 use gpuwhy_trace::record::{DeviceId, StreamId, Timestamp};
 
@@ -9,31 +9,31 @@ use super::input::{Operation, OperationClass};
 use super::scenario::SCENARIO_COUNT;
 use super::worlds::Clocks;
 
-/// Operations that are noted at most between two times that they are taken.
+/// Maximum operations logged between two times that they are taken.
 const LIMIT: usize = 1 << 18;
 
-/// An operation and when it would have run.
+/// An operation with its real and simulated times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReplayedOperation {
-    /// On which device.
+    /// Device that ran it.
     pub device: DeviceId,
-    /// On which stream.
+    /// Stream it ran on.
     pub stream: StreamId,
-    /// What it does.
+    /// Kind of operation.
     pub class: OperationClass,
-    /// When it really began.
+    /// Real start.
     pub start: Timestamp,
-    /// When it really ended.
+    /// Real end.
     pub end: Timestamp,
-    /// Begin and end in each scenario, indexed by `ScenarioKind as usize`, nanoseconds on a clock that all operations
-    /// share.
+    /// Start and end in each scenario, indexed by `ScenarioKind as usize`, nanoseconds on a clock that all
+    /// operations share.
     pub replayed: [(f64, f64); SCENARIO_COUNT],
 }
 
 /// Operations since they were last taken.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReplayLog {
-    /// Begin and end of the parts that are noted, in order.
+    /// Start and end of the logged parts, in order.
     parts: Vec<(u64, u64)>,
     rows: Vec<ReplayedOperation>,
 }
@@ -43,7 +43,7 @@ impl ReplayLog {
         Self { parts, rows: Vec::new() }
     }
 
-    /// Notes an operation, if it began in one of the parts.
+    /// Logs an operation, if it started in one of the parts.
     pub(super) fn note(&mut self, operation: &Operation, begin: &Clocks, done: &Clocks) {
         let start = operation.start;
         let part = self.parts.partition_point(|&(_, to)| to <= start);

@@ -1,64 +1,68 @@
-//! The kinds of scenarios: the real run, the one without tracing, and one for each cost that can be gone besides.
+//! Kinds of scenarios: the real run, the run without tracing, and one for each additional cost that can be
+//! removed.
 //!
-//! A scenario is nothing but a set of weights that become zero in the recurrence ([`Removed`](super::worlds::Removed)).
-//! That keeps it honest (every edge that is not named there stays) and makes it monotone: a max-plus system with
-//! smaller weights cannot end later.
+//! A scenario is only a set of weights that become zero in the recurrence
+//! ([`Removed`](super::worlds::Removed)). So every edge that is not named there stays, and the result is
+//! monotone: a max-plus system with smaller weights cannot end later.
 
 use super::input::OperationClass;
 use crate::attribution::leaf::Group;
 use gpuwhy_trace::named;
 
-/// Number of scenarios, the base included.
+/// Number of scenarios, including the base.
 pub const SCENARIO_COUNT: usize = ScenarioKind::ALL.len();
 
 named! {
-    /// A world to simulate.
+    /// A scenario to simulate.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     #[repr(u8)]
     pub enum ScenarioKind: name {
-        /// Nothing is changed: shows how well the simulation reproduces what happened.
+        /// No change: shows how well the simulation reproduces the real run.
         Base "base",
-        /// Nothing is traced: what tracing adds to calls and to the gaps of the device is gone, as it is in all that
-        /// follow.
+        /// No tracing: its overhead on calls and on the gaps of the device is removed, as in all following
+        /// scenarios.
         Untraced "untraced",
         /// The host never waits for an input batch.
         DataReady "data_ready",
-        /// Launching costs the host nothing: no call time, no short host gaps between calls, no launch latency; and
-        /// kernels follow each other on the device as those of a CUDA graph do.
+        /// Launching costs the host nothing: no call time, no short host gaps between calls, no launch
+        /// latency; and kernels follow each other on the device like those of a CUDA graph.
         LaunchesFree "launches_free",
         /// The host never waits for the device.
         NoSyncs "no_syncs",
-        /// Memory is neither allocated nor freed: those calls take no time and wait for nothing.
+        /// Memory is neither allocated nor freed: those calls take no time and never wait.
         NoAllocations "no_allocations",
-        /// Copies use page-locked memory and run beside everything else: they only delay each other and whoever waits
-        /// for them on the host. How fast they are then is known where the link is.
+        /// Copies use pinned memory and run in parallel with everything else: they delay only each other and
+        /// the host threads that wait for them. Their speed is known if the link is.
         CopiesOverlapped "copies_overlapped",
-        /// Communication runs beside everything else on its stream.
+        /// Communication runs in parallel with everything else on its stream.
         CommunicationHidden "communication_hidden",
-        /// Equal kernels with small grids, launched one after the other, are one launch of all their blocks, up to a
-        /// block for each multiprocessor.
+        /// Equal kernels with small grids, launched consecutively, are one launch of all their blocks, up to
+        /// one block per multiprocessor.
         GridsFilled "grids_filled",
         /// The host reads no small values back: copies to the host of at most
-        /// [`READBACK_BYTES`](super::input::READBACK_BYTES), the calls that make them, the waits behind them and the short
-        /// host gaps before both are gone.
+        /// [`READBACK_BYTES`](super::input::READBACK_BYTES), the calls that make them, the waits after them
+        /// and the short host gaps before both are removed.
         NoReadbacks "no_readbacks",
-        /// Small copies in one direction, one after the other, are one copy: their calls, the waits right behind them
-        /// and the host gaps between them are gone but for the first; their bytes still cross the link.
+        /// Consecutive small copies in one direction are one copy: all but the first of their calls, the
+        /// waits directly after them and the host gaps between them are removed; their bytes still cross the
+        /// link.
         CopiesJoined "copies_joined",
-        /// The larger copies to the host are as short as small ones, because what they carry was reduced on the device.
+        /// Larger copies to the host are as short as small ones, because their data was reduced on the
+        /// device.
         ReadsReduced "reads_reduced",
-        /// The host does nothing between launches that takes longer than the work of a framework for one operation.
+        /// The host does no work between launches that takes longer than a framework's work for one
+        /// operation.
         NoHostWork "no_host_work",
-        /// The host costs nothing at all: what the device alone needs.
+        /// The host costs no time: only the device's own time remains.
         DeviceOnly "device_only",
-        /// Each kernel uses 90 % of its nearest roof ([`REACHABLE`](crate::counters::roofs::REACHABLE)), where hardware
-        /// counters tell which that is; those beyond stay as they are.
+        /// Each kernel uses 90 % of its nearest roofline ([`REACHABLE`](crate::counters::roofs::REACHABLE)),
+        /// if hardware counters show which that is; faster ones stay unchanged.
         KernelsAtRoof "kernels_at_roof",
     }
 }
 
 impl ScenarioKind {
-    /// Those without one cost that a fix can take away.
+    /// Scenarios that remove one cost that a fix can remove.
     pub const FIXES: [Self; 11] = [
         Self::DataReady,
         Self::LaunchesFree,
@@ -73,7 +77,7 @@ impl ScenarioKind {
         Self::NoHostWork,
     ];
 
-    /// The scenario in which what `group` stands for is gone; `None` where that is not a matter of simulation.
+    /// Scenario without the cost of `group`; `None` if that cannot be simulated.
     #[must_use]
     pub const fn without(group: Group) -> Option<Self> {
         match group {
@@ -88,7 +92,7 @@ impl ScenarioKind {
         }
     }
 
-    /// The scenarios whose costs are gone in this one as well, so that it cannot gain less than they do.
+    /// Scenarios whose costs are also removed in this one, so that its gain is at least theirs.
     pub(super) const fn contained(self) -> &'static [Self] {
         match self {
             Self::DeviceOnly => {
@@ -98,13 +102,13 @@ impl ScenarioKind {
         }
     }
 
-    /// Whether a cost of the program is gone in it, and not only tracing.
+    /// True if it removes a cost of the program, and not only tracing.
     pub const fn is_change(self) -> bool {
         !matches!(self, Self::Base | Self::Untraced)
     }
 }
 
-/// The scenario in which an operation of this class does not keep later ones of its stream waiting.
+/// Scenario in which an operation of this class does not delay later ones of its stream.
 pub(super) const fn beside(class: OperationClass) -> Option<ScenarioKind> {
     match class {
         OperationClass::CopyFromHost | OperationClass::CopyToHost | OperationClass::CopyOther => {

@@ -1,8 +1,9 @@
-//! What a step would be with shorter kernels: the newest steps are simulated once more, by themselves.
+//! Effect of shorter kernels on a step: a separate second simulation of the newest steps.
 //!
-//! Which kernels, and how much shorter, is known at the end only, and the worlds that are simulated as records come are
-//! as many as a live run can afford. So the newest events are kept as the simulation took them, within a limit, and
-//! each question runs through them again. Questions cost nothing until they are asked: then some milliseconds each.
+//! The kernels, and their shorter times, are known only at the end, and the number of scenarios simulated
+//! online is limited by the cost of a live run. So the newest events are kept as the simulation received
+//! them, within a limit, and each query runs through them again. A query takes some milliseconds; without
+//! queries there is no cost.
 
 use std::collections::VecDeque;
 
@@ -11,25 +12,27 @@ use gpuwhy_trace::record::{DeviceId, ThreadId};
 use super::input::{Call, Operation, OperationClass, StepMark};
 use super::replay::Replay;
 
-/// Events that are kept, 72 bytes each: eight steps of a GPT with 680 kernels a step. What was kept longest goes.
+/// Maximum events kept, 72 bytes each: eight steps of a GPT with 680 kernels per step. The oldest are
+/// dropped.
 const EVENT_LIMIT: usize = 1 << 15;
-/// Steps at the begin of what is kept, and after each pause, that do not count: the worlds run apart in them.
+/// Steps at the start of the kept events, and after each pause, that do not count because the scenarios
+/// diverge in them.
 const UNCOUNTED: u64 = 8;
-/// Of few steps this part at most is not counted.
+/// With few steps, at most this part of them (as a divisor) is not counted.
 const UNCOUNTED_PART: u64 = 4;
 
-/// What the simulation took.
+/// An event as the simulation received it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Taken {
-    /// Something happened to the steps of a device.
+    /// An event in the steps of a device.
     Step(u64, DeviceId, StepMark),
     /// The outermost call of a thread returned.
     Return(u64, ThreadId),
-    /// A call was entered; what tracing added to it is worked out.
+    /// A call was entered; it includes its tracing overhead.
     Enter(Call),
     /// An operation ran.
     Operation(Operation),
-    /// A pause: what comes next has nothing before it.
+    /// A pause: the following events have no predecessors.
     Restart,
 }
 
@@ -39,7 +42,7 @@ pub(super) struct EventLog {
 }
 
 impl EventLog {
-    /// Keeps one more.
+    /// Stores one more event.
     #[inline]
     pub(super) fn push(&mut self, event: Taken) {
         if self.events.len() >= EVENT_LIMIT {
@@ -48,14 +51,14 @@ impl EventLog {
         self.events.push_back(event);
     }
 
-    /// How many steps at the begin of each part are not counted.
+    /// Number of steps at the start of each part that do not count.
     fn uncounted(&self) -> u64 {
         let begins = self.events.iter().filter(|event| matches!(event, Taken::Step(.., StepMark::Begin(_))));
         (begins.count() as u64 / UNCOUNTED_PART).min(UNCOUNTED)
     }
 
-    /// Simulates what is kept, where of each kernel the part `remains` (0 to 1) of its time is left in the scenario
-    /// [`ScenarioKind::KernelsAtRoof`](super::ScenarioKind::KernelsAtRoof).
+    /// Simulates the kept events. Each kernel keeps the fraction `remains` (0 to 1) of its time in the
+    /// scenario [`ScenarioKind::KernelsAtRoof`](super::ScenarioKind::KernelsAtRoof).
     pub(super) fn simulate(&self, remains: &dyn Fn(DeviceId, u32) -> f64) -> Replay {
         let uncounted = self.uncounted();
         let mut replay = Replay::of_all_steps();

@@ -1,13 +1,14 @@
-//! Step times of the simulation, real and in every scenario, for the steps that the gate and the ceilings look at.
+//! Step times of the simulation, real and in every scenario, for the steps used by the reliability check and
+//! the best cases.
 //!
-//! A step lasts from when the device has finished everything that began before one boundary to when it has finished
-//! everything that began before the next. Real and simulated times are read at the same operations, so a scenario in
-//! which a copy runs far ahead does not seem to have no steps.
+//! A step lasts from the time when the device has finished everything that started before one boundary to the
+//! time when it has finished everything that started before the next. Real and simulated times are read at
+//! the same operations, so steps also exist in a scenario in which a copy runs far ahead.
 //!
-//! The steps of the whole run count, in bounded memory: when the rows are full, neighbors become one. The newest few
-//! would not do. Fifty steps of five kernels are 2 ms, in which a program that launches eagerly is a third slower or
-//! faster than over a second; and where a step that is found is part of the program's own, an allocator that is emptied
-//! after every sixteenth is in few of them.
+//! The steps of the complete run count, in bounded memory: when the rows are full, adjacent ones are joined.
+//! The newest few would not be enough. Fifty steps of five kernels are 2 ms, in which a program that launches
+//! eagerly is a third slower or faster than over a second; and if a detected step is a part of the program's
+//! own, only a few of them include an allocator that is emptied after every sixteenth.
 
 use super::combinations::StepOf;
 use super::device::Progress;
@@ -16,35 +17,35 @@ use super::worlds::Clocks;
 use crate::steps::StepSeries;
 use crate::steps::ledger::SERIES_LIMIT;
 
-/// Rows kept of a series (168 bytes each). Even, so that neighbors can be joined in pairs.
+/// Rows kept per series (168 bytes each). Even, so that adjacent rows can be joined in pairs.
 const ROW_LIMIT: usize = 128;
 
-/// Consecutive steps: how long they took and how long they would have taken, nanoseconds.
+/// Consecutive steps: their real and simulated durations, nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepTimes {
-    /// When the device had done what was before them.
+    /// Time at which the device had finished the work before them.
     pub began: u64,
-    /// How many there are; never 0.
+    /// Number of steps; never 0.
     pub steps: u64,
-    /// How many steps of the run they stand for; all that follows is for as many.
+    /// Number of steps of the run that they represent; the following values are for that number.
     pub represented_steps: u64,
     /// Real time. Never 0.
     pub real: u64,
-    /// Replayed time in each scenario, indexed by `ScenarioKind as usize`.
+    /// Simulated time in each scenario, indexed by `ScenarioKind as usize`.
     pub replayed: [u64; SCENARIO_COUNT],
-    /// How far the base simulation is off in each step, without sign, summed.
+    /// Sum of the absolute errors of the base simulation in each step.
     pub error: u64,
-    /// Time that operations waited for something that the records do not show while the device was idle.
+    /// Time that operations waited for an unrecorded reason while the device was idle.
     pub unexplained: u64,
 }
 
 impl StepTimes {
-    /// How far the base simulation is off, as a part of the real time, without sign.
+    /// Absolute error of the base simulation as a fraction of the real time.
     pub fn base_error(&self) -> f64 {
         self.error as f64 / self.real as f64
     }
 
-    /// Adds the steps that come right after these.
+    /// Adds the steps directly after these.
     fn append(&mut self, next: &Self) {
         self.steps += next.steps;
         self.represented_steps += next.represented_steps;
@@ -59,32 +60,33 @@ impl StepTimes {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Steps {
-    /// The open step: how far everything had come at its begin.
+    /// Open step: progress at its start.
     last: Option<(StepSeries, Progress)>,
     series: Vec<Series>,
 }
 
-/// Steps that are alike.
+/// Steps of one series.
 #[derive(Clone, Debug)]
 struct Series {
     id: StepSeries,
     rows: Vec<StepTimes>,
-    /// How often neighbors were joined: a full row has two to the power of this many steps.
+    /// Number of times that adjacent rows were joined: a full row has two to the power of this many steps.
     joined: u32,
 }
 
 impl Steps {
-    /// A step of `id` begins: everything before it is in `now`, and the one before stands for `stands_for` steps. What
-    /// is between steps of different series is none. Gives the one before, if that is one.
+    /// A step of `id` starts: all earlier work is in `now`, and the previous step represents `stands_for`
+    /// steps. Time between steps of different series is not a step. Returns the previous step, if there was
+    /// one.
     pub(super) fn boundary(&mut self, now: &Progress, id: StepSeries, stands_for: u64) -> Option<StepOf> {
         if now.real == 0 {
-            return None; // Nothing has run: the first step has no begin yet.
+            return None; // No operation has run: the first step has no start yet.
         }
         let mut step = None;
         if let Some((_, last)) = self.last.filter(|&(series, _)| series == id) {
             let real = now.real - last.real;
             if real == 0 {
-                return None; // Nothing ran in between: not a step.
+                return None; // No operation ran in between: not a step.
             }
             let replayed: [u64; SCENARIO_COUNT] =
                 std::array::from_fn(|index| (now.clocks[index] - last.clocks[index]) as u64);
@@ -104,14 +106,14 @@ impl Steps {
         step
     }
 
-    /// Shows the clocks at the begin of the open step to `change`.
+    /// Applies `change` to the clocks at the start of the open step.
     pub(super) fn change_clocks(&mut self, change: &mut impl FnMut(&mut Clocks)) {
         if let Some((_, last)) = &mut self.last {
             change(&mut last.clocks);
         }
     }
 
-    /// The open step is none.
+    /// Discards the open step.
     pub(super) fn break_off(&mut self) {
         self.last = None;
     }
@@ -120,7 +122,7 @@ impl Steps {
         self.series.iter().find(|series| series.id == id).map_or(&[], |series| &series.rows)
     }
 
-    /// Of too many series the one with the fewest steps goes.
+    /// With too many series, the one with the fewest steps is dropped.
     fn find_or_add(&mut self, id: StepSeries) -> &mut Series {
         let index = self.series.iter().position(|series| series.id == id).unwrap_or_else(|| {
             let steps = |series: &Series| series.rows.iter().map(|row| row.steps).sum::<u64>();

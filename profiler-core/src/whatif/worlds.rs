@@ -1,24 +1,24 @@
-//! The worlds that are simulated side by side, and what is gone in each.
+//! Scenarios that are simulated in parallel, and the costs removed in each.
 //!
-//! Each named scenario has one world, in which one cost is gone. The base is the run as it was; in all other worlds
-//! nothing is traced. A few worlds more have a set of costs that is chosen
-//! while the run goes on (`combinations`): they tell what a second and a third fix bring after a first one. The named
-//! ones are constants, so that the compiler works out their weights; those of the others are looked up.
+//! Each named scenario removes one cost. The base is the real run; no other scenario includes tracing. A few
+//! additional scenarios remove a set of costs that is chosen during the run (`combinations`): they show the
+//! gain of a second and a third fix after a first one. The named ones are constants, so that the compiler
+//! computes their weights; those of the others are looked up.
 
 use super::input::CallClass;
 use super::scenario::{SCENARIO_COUNT, ScenarioKind};
 use crate::thresholds::DISPATCH_NANOS;
 
-/// Worlds whose set of removed costs is chosen as the run goes on.
+/// Number of scenarios whose set of removed costs is chosen during the run.
 pub(super) const CHOSEN_COUNT: usize = 3;
 pub(super) const WORLD_COUNT: usize = SCENARIO_COUNT + CHOSEN_COUNT;
 
-/// A set of costs that are gone, each named by the scenario that is without it alone.
+/// A set of removed costs, each identified by the scenario that removes it alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Removed(u32);
 
 impl Removed {
-    /// What is gone in a scenario; nothing in the base.
+    /// Costs removed in a scenario; none in the base.
     pub const fn of(kind: ScenarioKind) -> Self {
         match kind {
             ScenarioKind::Base => Self(0),
@@ -26,23 +26,23 @@ impl Removed {
         }
     }
 
-    /// Whether the cost of `kind` is gone.
+    /// True if the cost of `kind` is removed.
     pub const fn has(self, kind: ScenarioKind) -> bool {
         self.0 & Self::of(kind).0 != 0
     }
 
-    /// These and the cost of `kind`.
+    /// This set plus the cost of `kind`.
     #[must_use]
     pub const fn and(self, kind: ScenarioKind) -> Self {
         Self(self.0 | Self::of(kind).0)
     }
 
-    /// How many costs are gone.
+    /// Number of removed costs.
     pub const fn count(self) -> u32 {
         self.0.count_ones()
     }
 
-    /// The costs, in the order of their scenarios.
+    /// Removed costs, in the order of their scenarios.
     pub fn kinds(self) -> impl Iterator<Item = ScenarioKind> {
         ScenarioKind::ALL.into_iter().filter(move |&kind| self.has(kind))
     }
@@ -57,13 +57,13 @@ impl Removed {
         if self.has(ScenarioKind::DataReady) { other } else { other + if input < nanos { input } else { nanos } }
     }
 
-    /// Whether entering and returning from a launching call, and the latency behind it, cost nothing.
+    /// True if entering and returning from a launching call, and the latency after it, cost no time.
     pub(super) const fn launches_free(self) -> bool {
         self.has(ScenarioKind::LaunchesFree) || self.has(ScenarioKind::DeviceOnly)
     }
 
-    /// Host time of a call of `nanos` that waited for nothing. Short calls that do not launch (event record, attribute
-    /// queries) are part of what a framework does for one launch.
+    /// Host time of a call of `nanos` that did not wait. Short calls that do not launch (event record,
+    /// attribute queries) are part of a framework's work for one launch.
     pub(super) const fn call(self, nanos: u64, class: CallClass) -> u64 {
         let gone = match class {
             CallClass::Launch => self.has(ScenarioKind::LaunchesFree),
@@ -75,40 +75,41 @@ impl Removed {
         if gone || short || self.has(ScenarioKind::DeviceOnly) { 0 } else { nanos }
     }
 
-    /// Host time of `nanos` from the end of what a call of `class` waited for to its return.
+    /// Host time of `nanos` from the end of the wait in a call of `class` to its return.
     pub(super) const fn wake_up(self, nanos: u64, class: CallClass) -> u64 {
         let gone = matches!(class, CallClass::Memory) && self.has(ScenarioKind::NoAllocations);
         if gone || self.has(ScenarioKind::DeviceOnly) { 0 } else { nanos }
     }
 
-    /// Whether the host goes on where it really waited for the device in a call of `class`.
+    /// True if the host continues where it really waited for the device in a call of `class`.
     pub(super) const fn never_waits(self, class: CallClass) -> bool {
         self.has(ScenarioKind::NoSyncs)
             || self.has(ScenarioKind::DeviceOnly)
             || (self.has(ScenarioKind::NoAllocations) && matches!(class, CallClass::Memory))
     }
 
-    /// Whether a call that stages a copy from ordinary memory returns at once, as it does for page-locked memory.
+    /// True if a call that stages a copy from pageable memory returns immediately, as it does for pinned
+    /// memory.
     pub(super) const fn stages_nothing(self) -> bool {
         self.has(ScenarioKind::CopiesOverlapped) || self.has(ScenarioKind::DeviceOnly)
     }
 }
 
-/// Whether a world has the time that tracing takes. All but the base are without it.
+/// True if a scenario includes tracing overhead. Only the base does.
 #[inline]
 pub(super) const fn is_traced(world: usize) -> bool {
     world == ScenarioKind::Base as usize
 }
 
-/// What is gone in each world.
+/// Costs removed in each scenario.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Worlds {
-    /// The sets of the worlds behind the named ones. Nothing is gone where none is chosen.
+    /// Sets of the scenarios after the named ones. Empty where none is chosen.
     pub(super) chosen: [Removed; CHOSEN_COUNT],
 }
 
 impl Worlds {
-    /// A clock for every world.
+    /// A clock for every scenario.
     #[inline]
     pub(super) fn each(&self, clock: impl Fn(usize, Removed) -> f64) -> Clocks {
         let mut clocks = [0.0; WORLD_COUNT];
@@ -121,7 +122,7 @@ impl Worlds {
         clocks
     }
 
-    /// The worlds in which the cost of `kind` is gone: its own and those of the chosen sets that have it.
+    /// Scenarios in which the cost of `kind` is removed: its own and the chosen sets that contain it.
     #[inline]
     pub(super) fn without(&self, kind: ScenarioKind) -> impl Iterator<Item = usize> + use<> {
         let chosen = self.chosen;
@@ -130,11 +131,12 @@ impl Worlds {
     }
 }
 
-/// One clock in every world, nanoseconds since the [`Origin`]. Floating point because every x86-64 processor adds
-/// and compares two of those at once, and no 64-bit integers; whole nanoseconds are exact for 104 days (2^53).
+/// One clock per scenario, nanoseconds since the [`Origin`]. Floating point because every x86-64 processor
+/// adds and compares two of those at once, but not 64-bit integers; integer nanoseconds are exact for 104
+/// days (2^53).
 pub(super) type Clocks = [f64; WORLD_COUNT];
 
-/// Every clock later by `nanos`.
+/// Adds `nanos` to every clock.
 #[inline]
 pub(super) fn plus(clocks: &Clocks, nanos: u64) -> Clocks {
     let (mut sums, nanos) = (*clocks, as_clock(nanos));
@@ -144,7 +146,7 @@ pub(super) fn plus(clocks: &Clocks, nanos: u64) -> Clocks {
     sums
 }
 
-/// The later one in every world.
+/// The later time in every scenario.
 #[inline]
 pub(super) fn latest(a: &Clocks, b: &Clocks) -> Clocks {
     let mut latest = *a;
@@ -154,7 +156,7 @@ pub(super) fn latest(a: &Clocks, b: &Clocks) -> Clocks {
     latest
 }
 
-/// Not `f64::max`, which has to look for what is no number.
+/// Not `f64::max`, which has to check for NaN.
 #[inline]
 pub(super) const fn later(a: f64, b: f64) -> f64 {
     if a > b { a } else { b }
@@ -166,29 +168,29 @@ pub(super) const fn earlier(a: f64, b: f64) -> f64 {
     if a < b { a } else { b }
 }
 
-/// A length in nanoseconds as clocks have it.
+/// A duration in nanoseconds in the type of the clocks.
 #[inline]
 pub(super) const fn as_clock(nanos: u64) -> f64 {
-    // Signed: processors convert that in one step.
+    // Signed: CPUs convert that in one step.
     nanos as i64 as f64
 }
 
-/// The zero of all clocks: the first time that the simulation was told.
+/// Zero of all clocks: the first time in the input of the simulation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Origin(Option<u64>);
 
 impl Origin {
-    /// `at` is told.
+    /// Sets the origin to `at` if it is not set yet.
     pub(super) fn tell(&mut self, at: u64) {
         self.0.get_or_insert(at);
     }
 
-    /// A real time as a clock in any world.
+    /// Converts a real time to a clock of any scenario.
     pub(super) fn clock(self, at: u64) -> f64 {
         as_clock(at.wrapping_sub(self.0.unwrap_or(0)))
     }
 
-    /// The real time that a clock stands for.
+    /// Converts a clock to a real time.
     pub(super) fn time(self, clock: f64) -> u64 {
         self.0.unwrap_or(0).wrapping_add(clock as i64 as u64)
     }
