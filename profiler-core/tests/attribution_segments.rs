@@ -1,4 +1,4 @@
-//! What the accounts are given, segment by segment, as who draws a timeline gets it.
+//! Recorded time, segment by segment, as a client that draws a timeline receives it.
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::*;
@@ -13,7 +13,7 @@ fn time(micros: u64) -> Timestamp {
     Timestamp::from_nanos(ZERO + micros * 1_000)
 }
 
-/// A program that is fed by hand; times are microseconds.
+/// A program that is driven by hand; times are microseconds.
 struct Feed {
     attributor: Attributor,
     dictionary: Dictionary,

@@ -1,4 +1,4 @@
-//! The engine through its public interface.
+//! Tests of the engine through its public interface.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,

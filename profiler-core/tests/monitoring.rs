@@ -1,5 +1,5 @@
-//! The division of a monitored time, with a known truth: made programs, of which the device's busy time and moments of
-//! the launching thread are sampled, and no work is recorded.
+//! Division of a monitored time with known truth: synthetic programs whose device busy time and launching
+//! thread are sampled, without records of device work.
 
 use gpuwhy_trace::counters::{ChipName, CounterEvent, Metric, MetricList, MetricSet, Sample};
 use gpuwhy_trace::dictionary::Dictionary;
@@ -15,7 +15,7 @@ const PROGRAMS: u64 = 25;
 struct Random(u64);
 
 impl Random {
-    /// Equally distributed from `low` to `high`.
+    /// Uniformly distributed from `low` to `high`.
     fn within(&mut self, low: f64, high: f64) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -28,7 +28,7 @@ impl Random {
     }
 }
 
-/// What the thread does.
+/// Activity of the thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Host {
     Loads,
@@ -38,7 +38,7 @@ enum Host {
     Computes,
 }
 
-/// A time in which nothing changes. `cause`: of an idle device.
+/// A time without changes. `cause`: of an idle device.
 #[derive(Clone, Copy, Debug)]
 struct Segment {
     end: u64,
@@ -63,8 +63,8 @@ impl Program {
         self.segments.push(Segment { end, busy, host, cause });
     }
 
-    /// `nanos` of small kernels, each launched by a call with code before it: slower than real ones, which changes no
-    /// share.
+    /// `nanos` of small kernels, each launched by a call with code before it: slower than real ones, which
+    /// changes no share.
     fn launch(&mut self, random: &mut Random, nanos: u64, busy: f64) {
         let until = self.end() + nanos;
         while self.end() < until {
@@ -81,7 +81,7 @@ impl Program {
         self.add(nanos, true, Host::Synchronizes, Group::GpuCompute);
     }
 
-    /// The thread is busy or asleep after a wait of `waited`: that much of it the wait has caused.
+    /// The thread is busy or asleep after a wait of `waited`: the wait caused that much of the time.
     fn late(&mut self, nanos: u64, host: Host, waited: u64) {
         self.add(nanos.min(waited), false, host, Group::Sync);
         if nanos > waited {
@@ -89,7 +89,7 @@ impl Program {
         }
     }
 
-    /// The parts of `from` to `to`.
+    /// Parts of the time from `from` to `to`.
     fn parts(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, Segment)> {
         let first = self.segments.partition_point(|segment| segment.end <= from);
         let mut begin = from;
@@ -108,7 +108,7 @@ impl Program {
     }
 }
 
-/// A kind of program, and the bottleneck that its records would give.
+/// A kind of program, and the bottleneck that its records would yield.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Loader,
@@ -161,13 +161,14 @@ fn stack(dictionary: &mut Dictionary, frames: &[(&str, &str, u32)]) -> StackId {
     })
 }
 
-/// How a program is sampled.
+/// Sampling settings.
 #[derive(Clone, Copy, Debug)]
 struct Sampling {
     interval: u64,
-    /// Whether stacks have native functions.
+    /// True if stacks have native functions.
     native: bool,
-    /// Whether the counter of the engine is there; else multiprocessors in the mean, of which kernels fill this part.
+    /// True if the engine counter is available; otherwise the mean of active multiprocessors, of which
+    /// kernels fill this fraction.
     engine: bool,
 }
 
@@ -247,7 +248,7 @@ fn monitored(program: &Program, sampling: Sampling, seed: u64) -> Monitoring {
     monitoring
 }
 
-/// Which part of the shares lies in its interval, the share that is not told on average, and the bottlenecks.
+/// Fraction of the shares that lie in their interval, mean unresolved share, and the bottlenecks.
 fn coverage(kind: Kind, sampling: Sampling) -> (f64, f64, Vec<Group>) {
     let (mut within, mut all, mut not_told, mut named) = (0.0, 0.0, 0.0, Vec::new());
     for seed in 0..PROGRAMS {
@@ -307,14 +308,14 @@ fn what_a_program_loads_and_its_end_do_not_count() {
         started.wait(28 * MILLI);
         started.late(2 * MILLI, Host::Computes, 28 * MILLI);
     }
-    // Samples go on until 200 ms before the program ends.
+    // Samples continue until 200 ms before the program ends.
     started.add(SECOND + 200 * MILLI, false, Host::Computes, Group::HostCpu);
     let time = monitored(&started, USUAL, 1).time().expect("device samples came");
     // Blocks are up to 400 ms long.
     let near = |nanos: u64, seconds: f64| (nanos as f64 / SECOND as f64 - seconds).abs() <= 0.5;
     assert!(near(time.start_up_ns, 7.0) && near(time.window_ns, 3.0), "{time:?}");
     assert_eq!(time.bottleneck, Group::GpuCompute, "{time:?}");
-    // Where nothing has worked yet, there is no end.
+    // Without any work yet, there is no end.
     let mut idle = Program::default();
     idle.add(SECOND + 700 * MILLI, false, Host::Computes, Group::HostCpu);
     let time = monitored(&idle, USUAL, 1).time().expect("device samples came");

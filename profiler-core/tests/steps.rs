@@ -1,4 +1,4 @@
-//! Step detection on sequences that programs are known to launch, fed as symbols.
+//! Step detection on known launch sequences, passed as symbols.
 
 use proptest::prelude::*;
 
@@ -21,7 +21,8 @@ impl Noise {
     }
 }
 
-/// A decoder: `layers` times `per_layer` kernels between `extra` others; with kernels replaced and inserted by chance.
+/// A decoder: `layers` times `per_layer` kernels between `extra` others, with randomly replaced and inserted
+/// kernels.
 fn decoder(steps: u32, layers: u32, per_layer: u32, extra: u32, replaced: u64, inserted: u64) -> Vec<u32> {
     let mut noise = Noise(0x9E37_79B9_7F4A_7C15);
     let mut symbols = Vec::new();
@@ -40,12 +41,12 @@ fn decoder(steps: u32, layers: u32, per_layer: u32, extra: u32, replaced: u64, i
     symbols
 }
 
-/// What is published in the end, and the begins of steps found since it was published.
+/// Final published result, and the starts of steps found since it was published.
 fn detect(symbols: &[u32]) -> (Option<(StepSource, u32)>, Vec<usize>) {
     detect_with(symbols, |_| LaunchKind::Other)
 }
 
-/// The same, where `kind` says what a symbol is.
+/// The same, with the kind of each symbol from `kind`.
 fn detect_with(symbols: &[u32], kind: impl Fn(u32) -> LaunchKind) -> (Option<(StepSource, u32)>, Vec<usize>) {
     let mut detector = StepDetector::default();
     let mut begins = Vec::new();
@@ -81,9 +82,9 @@ fn a_decoder_repeats_by_token_and_not_by_layer() {
 
 #[test]
 fn replaced_kernels_do_not_hide_the_period_and_hardly_a_step() {
-    // Two percent of all kernels are others: a step may begin with one.
+    // Two percent of all kernels are replaced: a step may start with one.
     assert_period(&decoder(60, 32, 12, 10, 20, 0), 394, 45);
-    // Here the one launch that comes once a step is replaced at times: its neighbors vouch for it.
+    // The only launch that occurs once per step is sometimes replaced: the adjacent ones confirm it.
     let mut symbols = decoder(200, 32, 12, 1, 0, 0);
     let mut noise = Noise(3);
     for symbol in symbols.iter_mut().filter(|symbol| **symbol >= 1_000) {
@@ -116,20 +117,20 @@ fn graphs_make_short_periods() {
 
 #[test]
 fn what_comes_before_the_first_step_does_not_hide_a_short_one() {
-    // A loop of copy, gemm, relu behind what the program begins with: known after two times 128 launches.
+    // A loop of copy, gemm, relu after the program's first launches: known after two times 128 launches.
     let start: Vec<u32> = (100..110).collect();
     let copies: Vec<u32> = (0..150).flat_map(|_| 1..=3).collect();
     assert_period(&[start, copies.clone()].concat(), 3, (460 - 256) / 3 - 1);
-    // More than a quarter of the first 128 launches is something else: after 256 and 128.
+    // More than a quarter of the first 128 launches are different ones: after 256 and 128.
     let long_start: Vec<u32> = (100..150).collect();
     assert_period(&[long_start, copies].concat(), 3, (500 - 384) / 3 - 1);
-    // 28 layers of eight launches and 32 others: of each 256 launches most are layers, and no step.
+    // 28 layers of eight launches and 32 others: of each 256 launches most are layers, not a step.
     let layers = |steps| decoder(steps, 28, 8, 32, 0, 0);
     assert_eq!(detect(&layers(4)).0, None);
     assert_period(&layers(60), 256, 40);
 }
 
-/// Begins of steps, where `graph` is the symbol of a graph.
+/// Starts of steps, where `graph` is the symbol of a graph.
 fn graph_steps(symbols: &[u32], graph: u32) -> (Option<(StepSource, u32)>, Vec<usize>) {
     let mut detector = StepDetector::default();
     let mut begins = Vec::new();
@@ -189,10 +190,10 @@ fn a_batch_that_comes_five_times_begins_a_step() {
     let (published, begins) = detect_with(&step.repeat(12), copies);
     assert_eq!(published, Some((StepSource::Period, 43)));
     assert!(begins.len() >= 6 && begins.windows(2).all(|pair| pair[1] - pair[0] == 43), "{begins:?}");
-    // A loop as short as that of a conversion of weights is left to the epochs, and none of its multiples is a step.
+    // A loop as short as a weight conversion is left to the epochs, and none of its multiples is a step.
     assert_eq!(detect_with(&batches(60, 2, 100), copies).0, None);
     assert_eq!(detect_with(&batches(150, 2, 100), copies).0, Some((StepSource::Period, 3)));
-    // The same without copies, or with weights alone, shows nothing.
+    // The same without copies, or with only weights, has no result.
     assert_eq!(detect(&symbols[300..]).0, None);
     assert_eq!(detect_with(&weights, copies).0, None);
     assert_eq!(detect_with(&batches(4, 46, 100), copies).0, None);
@@ -222,7 +223,7 @@ proptest! {
         for &place in places.iter().filter(|&&place| place < kernels.len()) {
             step[place] = COPY;
         }
-        // One kernel that comes once: no part of the step repeats throughout it.
+        // One kernel that occurs once: no part of the step repeats throughout it.
         step.push(77);
         let symbols = [start.clone(), step.repeat(count)].concat();
         let mut detector = StepDetector::default();
@@ -256,7 +257,7 @@ fn inserted_launches_leave_an_anchor() {
         let (source, distance) = published.expect("an anchor");
         assert_eq!(source, StepSource::Anchor, "{per_mille} per mille");
         assert!(distance.abs_diff(394 + 384 * per_mille as u32 / 1_000) < 12, "{distance}");
-        // Whichever launch was chosen, each step has it once.
+        // Any launch that was chosen occurs once in each step.
         assert!(begins.len() >= 60, "{} steps at {per_mille} per mille", begins.len());
         for pair in begins.windows(2) {
             assert_eq!(truth.iter().filter(|&&begin| pair[0] < begin && begin <= pair[1]).count(), 1);
@@ -266,7 +267,7 @@ fn inserted_launches_leave_an_anchor() {
 
 #[test]
 fn a_few_inserted_launches_do_not_shift_the_boundaries() {
-    // An insertion in one of ten steps: the period holds, and each step still begins with the same launch.
+    // An insertion in one of ten steps: the period holds, and each step still starts with the same launch.
     let (mut symbols, mut noise) = (Vec::new(), Noise(7));
     for _ in 0..400 {
         symbols.extend(0..50u32);

@@ -1,11 +1,11 @@
-//! Steps whose launches come in another order each time: no period fits, and what comes once a step tells where one
-//! begins.
+//! Steps whose launches have a different order each time: no period fits, and a launch that occurs once per
+//! step shows where a step starts.
 
 use profiler_core::steps::{Cut, LaunchKind, StepDetector, StepSource};
 
-/// Comes once a step.
+/// Occurs once per step.
 const ANCHOR: u32 = 1_000;
-/// Comes once a step, too.
+/// Also occurs once per step.
 const SECOND: u32 = 2_000;
 
 /// Launches in an order that no two steps share, the same on every machine.
@@ -26,7 +26,7 @@ impl Program {
         (self.noise % below as u64) as usize
     }
 
-    /// `count` launches of five kinds from `first` on, equally many of each.
+    /// `count` launches of five kinds from `first` on, an equal number of each.
     fn mixed(&mut self, first: u32, count: usize) -> Vec<u32> {
         let mut kinds: Vec<u32> = (0..count as u32).map(|launch| first + launch % 5).collect();
         for place in (1..count).rev() {
@@ -43,13 +43,13 @@ impl Program {
         self.launches.extend(kinds);
     }
 
-    /// A step of which so many launches come in no other one.
+    /// A step with `others` launches that occur in no other step.
     fn odd_step(&mut self, length: usize, others: usize) {
         self.step(length - others);
         self.chaos(self.launches.len() + others);
     }
 
-    /// A step whose second half begins with [`SECOND`].
+    /// A step whose second half starts with [`SECOND`].
     fn halves(&mut self, length: usize) {
         let (first, second) = (self.mixed(0, length / 2 - 1), self.mixed(0, length - length / 2 - 1));
         self.launches.push(ANCHOR);
@@ -58,13 +58,13 @@ impl Program {
         self.launches.extend(second);
     }
 
-    /// Launches that are never seen again.
+    /// Launches that never recur.
     fn chaos(&mut self, up_to: usize) {
         self.launches.extend((self.launches.len()..up_to).map(|place| 100_000 + place as u32));
     }
 }
 
-/// After which launch something was published for the first time, and what.
+/// Number of the launch after which a result was first published, and that result.
 fn first_published(launches: &[u32]) -> Option<(usize, StepSource, u32)> {
     let mut detector = StepDetector::default();
     (1..).zip(launches).find_map(|(number, &symbol)| {
@@ -73,7 +73,7 @@ fn first_published(launches: &[u32]) -> Option<(usize, StepSource, u32)> {
     })
 }
 
-/// What begins the steps behind launch `from`, and the numbers of those at which steps are lost.
+/// Launches that start the steps after launch `from`, and the numbers of those at which steps are lost.
 fn begins(launches: &[u32], from: usize) -> (Vec<u32>, Vec<usize>) {
     let mut detector = StepDetector::default();
     let (mut symbols, mut lost) = (Vec::new(), Vec::new());
@@ -88,7 +88,7 @@ fn begins(launches: &[u32], from: usize) -> (Vec<u32>, Vec<usize>) {
     (symbols, lost)
 }
 
-/// Steps of these lengths, again and again.
+/// Steps of these lengths, repeated.
 fn steps_of(lengths: &[usize]) -> Vec<u32> {
     let mut program = Program::new();
     while program.launches.len() < 8_000 {
@@ -103,11 +103,11 @@ const ANCHORED: StepSource = StepSource::Anchor;
 fn a_step_without_order_is_known_after_two_epochs() {
     // 512 launches, and then twice as many.
     assert_eq!(first_published(&steps_of(&[40])), Some((1_536, ANCHORED, 40)));
-    // Four appearances are enough: at launches 0, 128, 256 and 384.
+    // Four occurrences are enough: at launches 0, 128, 256 and 384.
     assert_eq!(first_published(&steps_of(&[128])), Some((1_536, ANCHORED, 128)));
     // Eight steps are an epoch.
     assert_eq!(first_published(&steps_of(&[150])), Some((512 + 1_200, ANCHORED, 150)));
-    // Three appearances in the first epoch are not enough; then 1,024 and 2,048 launches.
+    // Three occurrences in the first epoch are not enough; then 1,024 and 2,048 launches.
     assert_eq!(first_published(&steps_of(&[200])), Some((3_584, ANCHORED, 200)));
 }
 
@@ -115,9 +115,9 @@ fn a_step_without_order_is_known_after_two_epochs() {
 fn a_few_steps_of_another_length_do_not_hide_the_others() {
     // The distance is that of most steps, not the shortest.
     assert_eq!(first_published(&steps_of(&[40, 40, 40, 40, 40, 30])), Some((1_536, ANCHORED, 40)));
-    // Within a tenth all are alike.
+    // Distances within a tenth are regular.
     assert_eq!(first_published(&steps_of(&[50, 55, 50, 45])), Some((1_536, ANCHORED, 50)));
-    // Half of them are not near the median.
+    // Half of the distances are not near the median.
     assert_eq!(first_published(&steps_of(&[36, 52])), None);
 }
 
@@ -128,14 +128,14 @@ fn a_fifth_of_the_launches_of_a_step_may_be_others() {
         (0..200).for_each(|_| program.odd_step(40, others));
         first_published(&program.launches)
     };
-    // Of 80 launches in two steps, 16 have no counterpart: 0.8 are alike.
+    // Of 80 launches in two steps, 16 have no counterpart: the similarity is 0.8.
     assert_eq!(with_others(8), Some((1_536, ANCHORED, 40)));
     assert_eq!(with_others(9), None);
 }
 
 #[test]
 fn one_step_in_ten_may_be_another_one() {
-    // The first step of all differs from the second alone; between 12 appearances there are ten pairs of steps.
+    // Only the first step differs from the second; between 12 occurrences there are ten pairs of steps.
     let first_differs = |length: usize| {
         let mut program = Program::new();
         program.odd_step(length, length - 1);
@@ -158,9 +158,9 @@ fn two_alternating_kinds_of_step_are_one_step() {
         }
         first_published(&program.launches)
     };
-    // What begins either kind alone comes once in both.
+    // A launch that starts only one kind of step occurs once in both together.
     assert_eq!(alternating(Some(SECOND)), Some((1_536, ANCHORED, 80)));
-    // What begins both has different launches behind it each time.
+    // A launch that starts both is followed by different launches each time.
     assert_eq!(alternating(None), None);
 }
 
@@ -190,7 +190,7 @@ fn a_launch_keeps_its_part_though_another_comes_first_in_an_epoch() {
 
 #[test]
 fn a_launch_keeps_its_part_though_another_comes_a_little_less_often() {
-    // The other one stays where it is in the first epoch; then it comes two launches later each time.
+    // The other one keeps its position in the first epoch; then it moves by two launches each time.
     let mut program = Program::new();
     while program.launches.len() < 4_000 {
         let begin = program.launches.len();
@@ -204,7 +204,8 @@ fn a_launch_keeps_its_part_though_another_comes_a_little_less_often() {
 
 #[test]
 fn an_epoch_without_steps_does_not_move_where_they_begin() {
-    // The third epoch, launches 1,536 to 3,583, has nothing that repeats; then the program goes on with half a step.
+    // The third epoch, launches 1,536 to 3,583, has no repetition; then the program continues with half a
+    // step.
     let mut program = Program::new();
     while program.launches.len() < 1_536 {
         program.halves(48);
@@ -221,7 +222,8 @@ fn an_epoch_without_steps_does_not_move_where_they_begin() {
 
 #[test]
 fn what_began_the_steps_of_a_phase_need_not_begin_those_of_the_next() {
-    // 64 steps of a period, which begin behind a pause; then the same launch in the middle of steps without order.
+    // 64 steps of a period, which start after a pause; then the same launch in the middle of steps without
+    // order.
     let mut program = Program::new();
     let ordered: Vec<u32> = std::iter::once(SECOND).chain(500..539).collect();
     (0..64).for_each(|_| program.launches.extend(&ordered));

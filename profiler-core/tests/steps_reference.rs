@@ -1,19 +1,19 @@
 //! Step detection on the launches of recorded programs, without their annotation.
 //!
-//! A reference trace has three to six steps, which is less than the detector waits for. So the steps that the program
-//! named are played again and again, as they were launched, and the period that is found must be theirs.
+//! A reference trace has three to six steps, which is less than the detector requires. So the steps that the
+//! program named are replayed repeatedly, as they were launched, and the detected period must be theirs.
 
 use crate::reference_trace::load;
 use profiler_core::steps::{Cut, LaunchKind, StepDetector, StepSource};
 use profiler_core::whatif::{Operation, OperationClass};
 
-/// Steps that are played.
+/// Number of steps replayed.
 const STEPS: usize = 48;
 
-/// A launch: what it does, and whether it hands something over to the device.
+/// A launch: its symbol, and its kind.
 type Launch = (u32, LaunchKind);
 
-/// What each complete step of the trace launches, in order.
+/// Launches of each complete step of the trace, in order.
 fn steps(name: &str) -> Option<Vec<Vec<Launch>>> {
     let trace = load(name)?;
     let launches = trace.operations.iter().zip(&trace.symbols);
@@ -29,12 +29,12 @@ fn steps(name: &str) -> Option<Vec<Vec<Launch>>> {
     Some(steps.collect())
 }
 
-/// The period of `name` is that of its named steps, and steps are found at just that distance.
+/// The period of `name` equals that of its named steps, and steps are found at exactly that distance.
 fn check(name: &str) {
     let Some(steps) = steps(name) else { return };
     let length = steps[0].len();
     assert!(steps.iter().all(|step| step.len() == length), "{name}: steps of one length");
-    // As they are, and as launches of which nothing but the symbol is known.
+    // Unchanged, and as launches for which only the symbol is known.
     for copies_are_known in [true, false] {
         let mut detector = StepDetector::default();
         let mut begins = Vec::new();

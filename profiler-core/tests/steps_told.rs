@@ -1,11 +1,11 @@
-//! Steps around a unit that repeats: what tells them, and what does not.
+//! Steps around a unit that repeats: which evidence shows them, and which does not.
 
 use profiler_core::steps::{Cut, Inside, LaunchKind, StepDetector, StepSource};
 
-/// The function in which the host waits.
+/// Function in which the host waits.
 const SYNCHRONIZE: u32 = 7;
 
-/// What is published in the end, and at which launches steps began that had all their launches.
+/// Final published result, and the launches at which complete steps started.
 fn detect(
     launches: impl IntoIterator<Item = (u32, LaunchKind)>,
     waits: impl Fn(usize) -> Option<u32>,
@@ -59,7 +59,7 @@ fn layers_that_wait_too_do_not_hide_it() {
 fn without_a_regular_wait_the_unit_remains() {
     let unit = |waits: &dyn Fn(usize) -> Option<u32>| detect(kernels(10, 16_000), waits).0;
     assert_eq!(unit(&|_| None).published(), period(10));
-    // At other distances each time; in each unit; seven times.
+    // At different distances each time; in each unit; seven times.
     assert_eq!(unit(&|number| (number % 160 == number / 160 * 7 % 16 * 10).then_some(1)).published(), period(10));
     let in_each = unit(&|number| number.is_multiple_of(10).then_some(1));
     assert_eq!((in_each.published(), in_each.facts(10).waits), (period(10), true));
@@ -68,7 +68,7 @@ fn without_a_regular_wait_the_unit_remains() {
 
 #[test]
 fn what_tells_a_step_is_not_taken_for_a_layer() {
-    // A loss is read each sixteenth step.
+    // A loss is read every sixteenth step.
     for kind in [LaunchKind::Input, LaunchKind::Optimizer] {
         let launches = kernels(10, 16_000).map(|(symbol, other)| (symbol, if symbol == 4 { kind } else { other }));
         assert_eq!(detect(launches, each(160)).0.published(), period(10), "{kind:?}");
@@ -86,7 +86,7 @@ fn another_program_part_takes_over_when_the_waits_end() {
     assert_eq!(detector.published(), period(12));
 }
 
-/// `steps` of 300 launches of which the last is an optimizer's; each tenth ends with another copy.
+/// `steps` of 300 launches, the last of which is an optimizer's; every tenth ends with an additional copy.
 fn training(steps: usize, optimizer: LaunchKind) -> Vec<(u32, LaunchKind)> {
     let step = |number: usize| {
         let kernels = (0..299).map(|launch| (launch, LaunchKind::Other)).chain([(299, optimizer)]);
@@ -108,7 +108,7 @@ fn ten_steps_and_a_readback_are_ten_steps() {
     assert!(begins.len() > 200, "{}", begins.len());
     let last = &begins[begins.len() - 150..];
     assert!(last.windows(2).all(|pair| matches!(pair[1].0 - pair[0].0, 300 | 301)), "{last:?}");
-    // Behind the launches that were expected a step begins, too: with the copy.
+    // A step also starts after the expected launches: with the copy.
     assert!(last.iter().all(|begin| matches!(begin.1, 0 | 900)), "{last:?}");
     // Without an optimizer in each, ten times 300 may be a loop within the step.
     let (other, _) = detect(training(400, LaunchKind::Other), |_| None);

@@ -1,4 +1,4 @@
-//! What-if answers against programs whose changed version can be run: prediction and truth must agree.
+//! Simulations of programs whose changed version can be run: prediction and truth must agree.
 
 use crate::whatif_program::{Act, DEVICE, MACHINE, Machine, Recording};
 use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf};
@@ -15,7 +15,7 @@ fn answer(recording: &Recording) -> WhatIf {
     recording.replay().what_if(DEVICE, crate::whatif_program::STEPS, 0).expect("operations ran")
 }
 
-/// The replayed ceiling of `before` must be what `after` really takes, within `tolerance`.
+/// The simulated best case of `before` must equal the real time of `after`, within `tolerance`.
 fn assert_predicts(before: &Recording, kind: ScenarioKind, after: &Recording, tolerance: f64) {
     let answer = answer(before);
     assert_eq!(answer.refused, None);
@@ -30,7 +30,7 @@ fn a_launch_bound_loop_becomes_device_bound_when_launches_are_free() {
     let step: Vec<Act> = (0..100).flat_map(|_| [Act::Work(20_000), kernel(10_000)]).collect();
     let before = MACHINE.run(&step, STEPS);
     let kernels: Vec<Act> = (0..100).map(|_| kernel(10_000)).collect();
-    // Launched as the nodes of a graph are.
+    // Launched like the nodes of a graph.
     let free = Machine { launch: 0, latency: 0, between: 96, ..MACHINE };
     assert_predicts(&before, ScenarioKind::LaunchesFree, &free.run(&kernels, STEPS), 0.001);
     let gain = answer(&before).ceiling(ScenarioKind::LaunchesFree).expect("judged").speedup;
@@ -39,10 +39,10 @@ fn a_launch_bound_loop_becomes_device_bound_when_launches_are_free() {
 
 #[test]
 fn free_launches_leave_the_device_what_its_queued_kernels_wait_for_besides() {
-    // As a matrix product and the copy of its bias are: the second kernel is launched during the first.
+    // Like a matrix product and the copy of its bias: the second kernel is launched during the first.
     let step: Vec<Act> = (0..50).flat_map(|_| [Act::Work(20_000), kernel(9_000), kernel(1_000)]).collect();
     let kernels: Vec<Act> = (0..50).flat_map(|_| [kernel(9_000), kernel(1_000)]).collect();
-    // A graph's nodes are 0.8 us closer to each other than queued kernels that wait for nothing else.
+    // Nodes of a graph are 0.8 us closer to each other than queued kernels without other dependencies.
     for (between, nodes) in [(640, 96), (3_200, 3_200 - 804)] {
         let machine = Machine { between, ..MACHINE };
         let free = Machine { launch: 0, latency: 0, between: nodes, ..machine };
@@ -53,8 +53,8 @@ fn free_launches_leave_the_device_what_its_queued_kernels_wait_for_besides() {
 
 #[test]
 fn memory_that_is_kept_costs_no_call_and_no_wait() {
-    // Lesson 7: tensors are allocated one by one, and all are freed at the end of the program's step, which is a part
-    // of each of the steps that are found.
+    // Lesson 7: tensors are allocated one by one, and all are freed at the end of the program's step, which
+    // contributes to each of the detected steps.
     let tensor = [Act::Work(3_000), Act::Allocate(33_000), Act::Work(2_000), kernel(17_000)];
     let mut step: Vec<Act> = (0..16).flat_map(|_| tensor).collect();
     step.extend((0..16).map(|_| Act::Free(34_000)));
@@ -64,7 +64,7 @@ fn memory_that_is_kept_costs_no_call_and_no_wait() {
     assert_predicts(&before, ScenarioKind::NoAllocations, &after, 0.01);
     let gain = answer(&before).ceiling(ScenarioKind::NoAllocations).expect("judged").speedup;
     assert!((4.0..5.5).contains(&gain), "{gain}");
-    // The answer is the same when each kernel is taken for a step.
+    // The result is the same if each kernel is taken for a step.
     before.boundaries = before.operations.iter().map(|operation| operation.start).collect();
     let each = answer(&before).ceiling(ScenarioKind::NoAllocations).expect("judged").speedup;
     assert!((each / gain - 1.0).abs() < 0.01, "{each}, {gain}");
@@ -78,7 +78,8 @@ fn waiting_for_each_kernel_costs_the_launch_behind_the_wait_too() {
     let after = MACHINE.run(&[kernel(20_000)], STEPS);
     assert_predicts(&before, ScenarioKind::NoSyncs, &after, 0.005);
     let gain = |kind| answer(&before).ceiling(kind).expect("judged").speedup;
-    // 20 us of work, 3 us of latency, 10 us to wake up, 5 us to launch: all of it hides once nobody waits.
+    // 20 us of work, 3 us of latency, 10 us to wake up, 5 us to launch: all of it is hidden without the
+    // waits.
     assert!((1.80..1.82).contains(&gain(ScenarioKind::NoSyncs)), "38 us become 21 us");
     assert!(gain(ScenarioKind::NoSyncs) > gain(ScenarioKind::LaunchesFree));
 }
@@ -91,7 +92,7 @@ fn a_few_slow_steps_at_the_end_do_not_speak_for_the_run() {
     let mut before = MACHINE.run(&run, 1);
     before.boundaries = before.operations.iter().map(|operation| operation.start).collect();
     let gain = answer(&before).ceiling(ScenarioKind::LaunchesFree).expect("judged").speedup;
-    // 25 us a launch, and 65 us for three in a hundred of them, against 10.1 us of work.
+    // 25 us per launch, and 65 us for three in a hundred, against 10.1 us of work.
     assert!((2.57..2.62).contains(&gain), "{gain}");
 }
 
@@ -119,7 +120,8 @@ fn input_waits_that_run_ahead_hides_cost_nothing() {
 
 #[test]
 fn input_waits_of_a_thread_that_hands_over_still_count() {
-    // The first thread waits for data and runs forward, the second runs backward; the first waits for it unseen.
+    // The first thread waits for data and runs forward, the second runs backward; the first waits for it
+    // without a record.
     let mut step = vec![Act::Thread(1), Act::Input(4 * MS)];
     step.extend((0..10).flat_map(|_| [Act::Work(50_000), kernel(60_000)]));
     step.push(Act::Thread(2));
@@ -134,7 +136,7 @@ fn copies_beside_compute_leave_the_longer_of_the_two() {
     let before = MACHINE.run(&[copy(7), kernel(3 * MS)], STEPS);
     let after = MACHINE.run(&[copy(9), kernel(3 * MS)], STEPS);
     assert_predicts(&before, ScenarioKind::CopiesOverlapped, &after, 0.005);
-    // A copy that takes longer than compute stays the bottleneck: hidden does not mean gone.
+    // A copy that takes longer than compute stays the bottleneck: hidden does not mean removed.
     let slow = Act::Launch(7, 8 * MS, OperationClass::CopyFromHost);
     let gain =
         answer(&MACHINE.run(&[slow, kernel(4 * MS)], STEPS)).ceiling(ScenarioKind::CopiesOverlapped).unwrap().speedup;
@@ -158,7 +160,7 @@ fn the_device_alone_needs_what_its_streams_need() {
 
 #[test]
 fn a_copy_that_outlasts_its_blocking_call_releases_the_host_by_beginning() {
-    // As pageable copies do: the call returns while the last piece is under way.
+    // Like pageable copies: the call returns while the last piece is in flight.
     let mut recording =
         MACHINE.run(&[Act::Work(MS), kernel(4 * MS), Act::Launch(7, MS, OperationClass::CopyFromHost)], STEPS);
     let mut shift = 0;
@@ -183,7 +185,8 @@ fn a_copy_that_outlasts_its_blocking_call_releases_the_host_by_beginning() {
     }
     let answer = answer(&recording);
     assert!(answer.base_error.expect("steps") < 1e-3, "{answer:?}");
-    // 4 ms of kernel, 1 ms of copy less what is under way, 1 ms of work; without the wait, the device is never idle.
+    // 4 ms of kernel, 1 ms of copy less the part in flight, 1 ms of work; without the wait, the device is
+    // never idle.
     let gain = answer.ceiling(ScenarioKind::NoSyncs).expect("judged").speedup;
     assert!((1.18..1.20).contains(&gain), "5.96 ms become 5 ms: {gain}");
 }
@@ -207,7 +210,7 @@ fn what_nothing_explains_is_refused_and_the_books_answer() {
 #[test]
 fn few_steps_are_refused() {
     let answer = answer(&MACHINE.run(&[kernel(MS)], 4));
-    // Four boundaries bound three steps, of which the first has nothing before it.
+    // Four boundaries delimit three steps, the first of which has no predecessor.
     assert_eq!(answer.refused, Some(Refusal::FewSteps(2)));
 }
 
@@ -221,7 +224,7 @@ fn additive_bounds_take_a_cause_off_the_books() {
     let ceilings = Ceiling::additive(&leaves, 0);
     let step = |kind| ceilings.iter().find(|ceiling| ceiling.kind == kind).expect("every cause has a bound").step_ns;
     assert_eq!(step(ScenarioKind::DataReady), 100);
-    // No more copying can hide than there is compute to hide behind.
+    // At most as much copying can be hidden as there is compute.
     assert_eq!(step(ScenarioKind::CopiesOverlapped), 160);
     assert_eq!(step(ScenarioKind::LaunchesFree), 200);
     assert_eq!(step(ScenarioKind::DeviceOnly), 100);

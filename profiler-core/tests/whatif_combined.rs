@@ -1,4 +1,4 @@
-//! What a second and a third fix bring after a first one: prediction against the program with all of them.
+//! Gain of a second and a third fix after a first one: prediction against the program with all of them.
 
 use crate::whatif_program::{Act, DEVICE, MACHINE, Machine, Recording, STEPS};
 use profiler_core::whatif::{OperationClass, ScenarioKind, WhatIf};
@@ -13,7 +13,7 @@ fn answer(recording: &Recording) -> WhatIf {
     recording.replay().what_if(DEVICE, STEPS, 0).expect("operations ran")
 }
 
-/// Nanoseconds of a step without the costs of `kinds`, as simulated.
+/// Simulated nanoseconds of a step without the costs of `kinds`.
 fn step_without(answer: &WhatIf, kinds: &[ScenarioKind]) -> Option<f64> {
     let alike = |set: &&profiler_core::whatif::Combined| {
         set.removed.count() as usize == kinds.len() && kinds.iter().all(|&kind| set.removed.has(kind))
@@ -23,14 +23,14 @@ fn step_without(answer: &WhatIf, kinds: &[ScenarioKind]) -> Option<f64> {
     Some(first.step_ns as f64 / set.gain_after(kinds[0]))
 }
 
-/// A loader that hides a launch-bound model behind it, of which a value is read behind every fifth kernel.
+/// A loader that hides a launch-bound model, from which a value is read after every fifth kernel.
 fn program(data: bool, launches: bool, readbacks: bool) -> Vec<Act> {
     let mut step = Vec::new();
     if data {
         step.push(Act::Input(3 * MS));
     }
     for kernel_of_step in 0..60 {
-        // The host gap before the first launch of a step is too long to be a part of that launch.
+        // The host gap before the first launch of a step is too long to be part of that launch.
         if launches || kernel_of_step == 0 {
             step.push(Act::Work(20_000));
         }

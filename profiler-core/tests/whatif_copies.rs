@@ -1,4 +1,4 @@
-//! What is read back and small copies in a row: prediction against the program that does without.
+//! Readbacks and consecutive small copies: prediction against the program without them.
 
 use crate::whatif_program::{Act, DEVICE, MACHINE, Recording, STEPS};
 use profiler_core::whatif::{OperationClass, READBACK_BYTES, ScenarioKind, WhatIf};
@@ -10,7 +10,7 @@ fn kernel(nanos: u64) -> Act {
     Act::Launch(7, nanos, OperationClass::Compute)
 }
 
-/// A value of 4 bytes is read as a framework does it: a copy, and a wait behind it.
+/// A value of 4 bytes is read as a framework does it: a copy, followed by a wait.
 fn item() -> [Act; 4] {
     [Act::Work(8_000), Act::Copy(7, 1_500, 4, true), Act::Work(1_000), Act::Synchronize]
 }
@@ -26,7 +26,7 @@ fn gain(step: &[Act], kind: ScenarioKind) -> f64 {
     answer(&MACHINE.run(step, TIMES)).ceiling(kind).expect("judged").speedup
 }
 
-/// What is predicted for `before` must be what `after` takes.
+/// The prediction for `before` must equal the real time of `after`.
 fn assert_predicts(before: &[Act], kind: ScenarioKind, after: &[Act], tolerance: f64) {
     let before = answer(&MACHINE.run(before, TIMES));
     let predicted = before.ceiling(kind).expect("judged").step_ns as f64;
@@ -41,7 +41,7 @@ fn reading_no_values_back_takes_the_copy_its_call_its_wait_and_the_way_there() {
     let before: Vec<Act> = (0..24).flat_map(|_| layer().chain(item())).collect();
     let after: Vec<Act> = (0..24).flat_map(|_| layer()).collect();
     assert_predicts(&before, ScenarioKind::NoReadbacks, &after, 0.005);
-    // Only not to wait leaves the calls and the copies.
+    // Removing only the wait leaves the calls and the copies.
     let of = |kind| gain(&before, kind);
     assert!(of(ScenarioKind::NoReadbacks) > of(ScenarioKind::NoSyncs) + 0.2, "{}", of(ScenarioKind::NoSyncs));
 }
@@ -55,7 +55,7 @@ fn what_is_no_readback_stays() {
     assert!(with(Act::Copy(7, 1_500, READBACK_BYTES, true)) > 1.2);
     assert_eq!(with(Act::Copy(7, 1_500, READBACK_BYTES + 1, true)), 1.0, "too large");
     assert_eq!(with(Act::Copy(7, 1_500, 4, false)), 1.0, "to the device");
-    // The wait is not for the copy when something was launched in between.
+    // The wait is not for the copy if another operation was launched in between.
     let step = [Act::Copy(7, 1_500, 4, true), kernel(2 * MS), Act::Synchronize, Act::Work(MS)];
     assert!(gain(&step, ScenarioKind::NoReadbacks) < 1.01);
 }
@@ -64,7 +64,7 @@ fn what_is_no_readback_stays() {
 fn copies_in_a_row_are_one_that_moves_all_their_bytes() {
     let copies = |count: usize| (0..count).flat_map(|_| [Act::Work(4_000), Act::Copy(7, 2_000, 4_000, false)]);
     let before: Vec<Act> = copies(400).chain([Act::Work(4_000), kernel(20_000)]).collect();
-    // The first takes 2 us; each of the others has 0.4 us of bytes.
+    // The first takes 2 us; each of the others adds 0.4 us for its bytes.
     let one = [Act::Work(4_000), Act::Copy(7, 2_000 + 399 * 400, 4_000, false), Act::Work(4_000), kernel(20_000)];
     assert_predicts(&before, ScenarioKind::CopiesJoined, &one, 0.005);
     assert!(gain(&before, ScenarioKind::CopiesJoined) > 15.0);
@@ -99,7 +99,8 @@ fn no_copies_are_joined_across_launches_pauses_directions_streams_and_sizes() {
 
 #[test]
 fn results_that_were_reduced_are_short_copies() {
-    // A step of 2 ms whose output takes 3 ms to the host, into ordinary memory: the call returns when it is there.
+    // A step of 2 ms whose output takes 3 ms to the host, into pageable memory: the call returns when it has
+    // arrived.
     let step = |copy: Act| [Act::Work(200_000), kernel(2 * MS), copy, Act::Work(100_000)];
     let large = step(Act::BlockingCopy(7, 3 * MS, u16::MAX, true));
     let small = step(Act::BlockingCopy(7, 2_000, 8, true));

@@ -1,7 +1,8 @@
-//! The edges of the replay one by one: small programs, and when the device is done in each world, worked out by hand.
+//! Edges of the simulation one by one: small programs, with hand-computed times at which the device is done
+//! in each scenario.
 //!
-//! Times are microseconds from the entry of the first call. Kernels that follow each other in a stream are 0.9 us apart
-//! at best while nothing else was seen, and nodes of a graph 0.096 us.
+//! Times are microseconds from the entry of the first call. Consecutive kernels in a stream are at least 0.9
+//! us apart without other measurements, and nodes of a graph 0.096 us.
 
 use gpuwhy_trace::record::{CorrelationId, DeviceId, StreamId, ThreadId};
 use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf};
@@ -22,7 +23,7 @@ fn time(micros: u64) -> u64 {
     ZERO + micros * 1_000
 }
 
-/// A program of one thread, as it is told to the replay.
+/// Input of the simulation for a program of one thread.
 #[derive(Default)]
 struct Program {
     replay: Simulation,
@@ -80,7 +81,7 @@ impl Program {
         self.launch(call, 7, KERNEL, runs)
     }
 
-    /// Asserts when the device is done: as it was in all worlds but these.
+    /// Asserts when the device is done: at the real time in all scenarios except these.
     #[track_caller]
     fn ends(&mut self, really: u64, otherwise: &[(ScenarioKind, f64)]) {
         self.replay.advance(u64::MAX);
@@ -100,10 +101,10 @@ fn program() -> Program {
 #[test]
 fn a_launch_is_its_call_and_its_latency() {
     program().kernel((0, 5), (8, 18)).ends(18, &[(LaunchesFree, 10.0), (DeviceOnly, 10.0)]);
-    // 20 us of latency are believed; more is nobody's and is left out.
+    // 20 us of latency are accepted; more is unexplained and is left out.
     program().kernel((0, 5), (25, 35)).ends(35, &[(LaunchesFree, 10.0), (DeviceOnly, 10.0)]);
     program().kernel((0, 5), (26, 36)).ends(35, &[(LaunchesFree, 10.0), (DeviceOnly, 10.0)]);
-    // The kernel begins within the call.
+    // The kernel starts within the call.
     program().kernel((0, 30), (8, 18)).ends(18, &[(LaunchesFree, 10.0), (DeviceOnly, 10.0)]);
 }
 
@@ -128,7 +129,7 @@ fn calls_of_up_to_100_us_that_do_nothing_are_part_of_a_launch() {
     };
     with_call(105, CallClass::Other).ends(114, &[(LaunchesFree, 2.096), (DeviceOnly, 2.9)]);
     with_call(106, CallClass::Other).ends(115, &[(NoHostWork, 14.0), (LaunchesFree, 102.0), (DeviceOnly, 2.9)]);
-    // A launch is free however long it takes.
+    // A launch is free regardless of its duration.
     with_call(500, CallClass::Launch).ends(509, &[(LaunchesFree, 2.096), (DeviceOnly, 2.9)]);
 }
 
@@ -142,10 +143,10 @@ fn waited(class: CallClass, end: u64) -> Program {
 #[test]
 fn a_wait_ends_with_what_it_waited_for() {
     waited(CallClass::Wait, 118).ends(136, &[(NoSyncs, 118.9), (LaunchesFree, 120.0), (DeviceOnly, 110.9)]);
-    // Up to 40 us later it was the same wait. Beyond, the call took its time for another reason.
+    // Up to 40 us later it was the same wait. Beyond that, the call took its time for another reason.
     waited(CallClass::Wait, 148).ends(166, &[(NoSyncs, 118.9), (LaunchesFree, 150.0), (DeviceOnly, 110.9)]);
     waited(CallClass::Wait, 149).ends(167, &[(LaunchesFree, 154.0), (DeviceOnly, 110.9)]);
-    // What does not wait takes its time.
+    // A call that does not wait takes its time.
     waited(CallClass::Other, 118).ends(136, &[(NoHostWork, 118.9), (LaunchesFree, 123.0), (DeviceOnly, 110.9)]);
 }
 
@@ -153,7 +154,7 @@ fn a_wait_ends_with_what_it_waited_for() {
 fn memory_that_is_kept_neither_waits_nor_takes_time() {
     let ends = [(NoSyncs, 118.9), (NoAllocations, 118.9), (LaunchesFree, 120.0), (DeviceOnly, 110.9)];
     waited(CallClass::Memory, 118).ends(136, &ends);
-    // It waits for nothing, and takes 8 us.
+    // It does not wait, and takes 8 us.
     let mut program = program();
     program.kernel((0, 5), (8, 9)).call(CallClass::Memory, 5, 13).kernel((13, 18), (21, 22));
     program.ends(22, &[(NoAllocations, 14.0), (LaunchesFree, 2.096), (DeviceOnly, 2.9)]);
@@ -180,7 +181,7 @@ fn launching_calls_of_more_than_50_us_wait() {
         program
     };
     with_launch(55).ends(73, &[(LaunchesFree, 52.096), (DeviceOnly, 52.9)]);
-    // The kernel on the other stream goes by the entry of its launch.
+    // The kernel on the other stream depends on the entry of its launch.
     with_launch(56).ends(74, &[(NoSyncs, 69.0), (LaunchesFree, 58.0), (DeviceOnly, 52.9)]);
 }
 
@@ -195,28 +196,28 @@ fn only_the_input_within_a_hole_goes_away() {
         program
     };
     let others = [(LaunchesFree, 201.0), (DeviceOnly, 2.9)];
-    // What is no waiting is the work of the host: of 214 us, the 14 us of two kernels are neither.
+    // Time other than waiting is work of the host: of 214 us, the 14 us of two kernels are neither.
     let ends = |waits: &[(u64, u64)], data_ready: f64| {
         let no_host_work = 14.0 + 214.0 - data_ready;
         with_input(waits).ends(214, &[&others[..], &[(DataReady, data_ready), (NoHostWork, no_host_work)]].concat());
     };
     ends(&[(5, 85)], 134.0);
     ends(&[(20, 40), (100, 160)], 134.0);
-    // What lies before or behind the hole is no part of it.
+    // Time before or after the gap is not part of it.
     ends(&[(0, 85)], 134.0);
     ends(&[(195, 900)], 204.0);
     ends(&[(0, 5)], 214.0);
     ends(&[(300, 400)], 214.0);
-    // The whole hole: the kernel comes 3 us behind its call.
+    // The complete gap: the kernel comes 3 us after its call.
     ends(&[(0, 900)], 14.0);
-    // No time at all, and the wait of another thread.
+    // An empty interval, and the wait of another thread.
     ends(&[(50, 50)], 214.0);
     let mut other = with_input(&[]);
     other.replay.input_wait(ThreadId(2), time(5), time(205));
     other.ends(214, &[&others[..], &[(NoHostWork, 14.0)]].concat());
 }
 
-/// A kernel of 100 us, an operation of `class` for 100 us behind it, and a kernel behind that, all in one stream.
+/// A kernel of 100 us, then an operation of `class` for 100 us, then a kernel, all in one stream.
 fn between_kernels(class: OperationClass, excess: u32) -> Program {
     let mut program = program();
     program.kernel((0, 5), (8, 108));
@@ -228,16 +229,17 @@ fn between_kernels(class: OperationClass, excess: u32) -> Program {
 #[test]
 fn copies_and_communication_run_beside_their_stream() {
     let base = [(LaunchesFree, 212.0), (DeviceOnly, 212.0)];
-    // A copy from the host needs nothing of the kernel before: it runs from 10 to 110, the last kernel from 109 to 119.
+    // A copy from the host does not depend on the previous kernel: it runs from 10 to 110, the last kernel
+    // from 109 to 119.
     let from_host = [&base[..], &[(CopiesOverlapped, 119.0)]].concat();
     between_kernels(OperationClass::CopyFromHost, 0).ends(220, &from_host);
-    // Another copy carries what the kernel computed.
+    // Another copy depends on the result of the kernel.
     let other = [&base[..], &[(CopiesOverlapped, 209.0)]].concat();
     between_kernels(OperationClass::CopyOther, 0).ends(220, &other);
-    // From page-locked memory it takes 30 us less.
+    // From pinned memory it takes 30 us less.
     let faster = [&base[..], &[(CopiesOverlapped, 179.0)]].concat();
     between_kernels(OperationClass::CopyOther, 30_000).ends(220, &faster);
-    // Nodes of a graph follow each other sooner, but for copies.
+    // Nodes of a graph follow each other faster, except for copies.
     let nodes = [(LaunchesFree, 210.392), (DeviceOnly, 212.0)];
     let hidden = [&nodes[..], &[(CommunicationHidden, 209.0)]].concat();
     between_kernels(OperationClass::Communication, 0).ends(220, &hidden);
@@ -263,7 +265,7 @@ fn what_another_stream_waited_for_is_the_end_right_before_it() {
     };
     with_second(110).ends(120, &[(LaunchesFree, 112.0), (DeviceOnly, 112.0)]);
     with_second(123).ends(133, &[(LaunchesFree, 125.0), (DeviceOnly, 125.0)]);
-    // Later than 15 us behind it: nobody knows for what it waited.
+    // More than 15 us after it: the dependency is unknown.
     with_second(124).ends(108, &[(LaunchesFree, 100.0), (DeviceOnly, 100.0)]);
 }
 
@@ -289,8 +291,8 @@ fn a_stream_goes_on_when_all_of_it_is_done() {
 
 #[test]
 fn a_copy_that_outlasts_its_call_was_staged_and_page_locked_memory_is_not() {
-    // The call waits for the copy to begin and returns while its last piece is under way; a wait right behind it is for
-    // the copy, too.
+    // The call waits for the copy to start and returns while its last piece is in flight; a wait directly
+    // after it is for the copy, too.
     let mut program = program();
     program.launch((0, 60), 7, OperationClass::CopyFromHost, (20, 70));
     program.call(CallClass::Wait, 60, 80).kernel((80, 85), (88, 188));
@@ -303,13 +305,13 @@ fn a_call_within_a_call_leads_to_that() {
     let mut within = program();
     within.call(CallClass::Launch, 0, 10).kernel((2, 8), (13, 23));
     within.ends(23, &[(LaunchesFree, 10.0), (DeviceOnly, 10.0)]);
-    // One that is entered as the other returns is another call.
+    // One that is entered as the other returns is a different call.
     let mut behind = program();
     behind.call(CallClass::Wait, 0, 10).kernel((10, 15), (18, 28));
     behind.ends(28, &[(LaunchesFree, 10.0), (DeviceOnly, 10.0)]);
 }
 
-/// A thread launches `launches` kernels of 1 us, one every 5 us; another one that was never seen enters CUDA at `at`.
+/// A thread launches `launches` kernels of 1 us, one every 5 us; another, new thread enters CUDA at `at`.
 fn handed_over(launches: u64, at: u64) -> Program {
     let mut program = program();
     for index in 0..launches {
@@ -343,10 +345,10 @@ fn handed_over(launches: u64, at: u64) -> Program {
 
 #[test]
 fn a_new_thread_goes_on_where_the_launching_one_returned() {
-    // Six nodes 0.096 us apart, and the seventh behind them.
+    // Six nodes 0.096 us apart, and the seventh after them.
     handed_over(6, 40).ends(49, &[(LaunchesFree, 7.576), (DeviceOnly, 12.4)]);
     handed_over(6, 30).ends(39, &[(LaunchesFree, 7.576), (DeviceOnly, 12.4)]);
-    // A thread of five launches hands over to nobody: the new one comes when it came.
+    // A thread with five launches does not hand over: the new one starts at its real time.
     handed_over(5, 40).ends(49, &[(LaunchesFree, 41.0), (DeviceOnly, 41.0)]);
 }
 
@@ -378,7 +380,7 @@ fn what_is_not_explained_is_counted_while_the_device_was_idle() {
             program.launch((5, 10), 9, KERNEL, (13, 513));
         }
         program.launch((20, 25), 8, KERNEL, (begin, begin + 10));
-        // The stream of the first kernel goes on later than anything explains.
+        // The stream of the first kernel continues later than any edge explains.
         program.kernel((600, 605), (begin + 600, begin + 610));
         for at in [18, begin, begin + 600] {
             program.replay.step_boundary(DEVICE, time(at), series);
@@ -398,7 +400,7 @@ fn each_cause_has_its_additive_bound() {
         *nanos = 1 << index;
     }
     let total: u64 = leaves.iter().sum::<u64>() - leaves[Leaf::NoWork as usize];
-    // More compute than anything that it could hide.
+    // More compute than all that it could hide.
     leaves[Leaf::Compute as usize] = 1 << 40;
     let more = (1 << 40) - 1;
     let ceilings = Ceiling::additive(&leaves, 0);
@@ -414,7 +416,7 @@ fn each_cause_has_its_additive_bound() {
     assert_eq!(step(CopiesOverlapped), more + total - copies, "a memset is no copy");
     let busy: u64 = Leaf::ALL.into_iter().filter(|leaf| leaf.is_busy()).map(|leaf| leaves[leaf as usize]).sum();
     assert_eq!(step(DeviceOnly), busy);
-    // As much communication and page-locked copying as there is compute can hide beneath it.
+    // As much communication and copying with pinned memory as there is compute can be hidden beneath it.
     let mut leaves = [0; LEAF_COUNT];
     leaves[Leaf::Compute as usize] = 30;
     leaves[Leaf::Communication as usize] = 50;
@@ -436,7 +438,7 @@ fn a_gain_is_worth_a_line_from_one_percent_on() {
 fn a_replay_that_leaves_5_percent_unexplained_or_is_more_than_5_percent_off_is_refused() {
     use profiler_core::whatif::Refusal;
     let series = StepSeries { source: StepSource::Annotated, period: 0 };
-    // A launch each millisecond, whose kernel begins so many microseconds later than a launch explains.
+    // A launch every millisecond, whose kernel starts `late` microseconds later than a launch explains.
     let judged = |late: [u64; 2]| {
         let mut program = program();
         for step in 0..41 {
@@ -449,12 +451,12 @@ fn a_replay_that_leaves_5_percent_unexplained_or_is_more_than_5_percent_off_is_r
         let answer = program.replay.what_if(DEVICE, series, 0).expect("operations ran");
         (answer.refused, answer.ceilings.len(), answer.base_error.expect("steps"))
     };
-    // All but the two in which nothing of the program's is gone, and the one that needs counters.
+    // All except the two that remove no cost of the program, and the one that needs counters.
     assert_eq!(judged([0, 0]), (None, SCENARIO_COUNT - 3, 0.0));
     assert_eq!(judged([49, 49]).0, None);
-    // Always as late, the steps are as long as they were, and yet the device waited for something.
+    // With a constant delay, the steps have their real length, but the device still had an unexplained wait.
     assert_eq!(judged([50, 50]), (Some(Refusal::Unexplained(0.05)), 0, 0.0));
-    // Now and then late, half of the steps are longer and half are shorter than replayed.
+    // With an occasional delay, half of the steps are longer and half are shorter than simulated.
     assert_eq!(judged([0, 40]).0, None);
     let (refused, ceilings, error) = judged([0, 60]);
     assert_eq!((refused, ceilings), (Some(Refusal::BaseError(error)), 0));
@@ -471,7 +473,8 @@ fn steps_that_began_before_are_left_out() {
         program.replay.step_boundary(DEVICE, time(at + 8), series);
     }
     program.replay.advance(u64::MAX);
-    // A step counts from when the device had done what was before it: 18, 1,018 and so on; the last one is open.
+    // A step counts from when the device had finished the work before it: 18, 1,018 and so on; the last one
+    // is open.
     let steps = |since| program.replay.what_if(DEVICE, series, since).expect("operations ran").steps;
     assert_eq!([0, time(18), time(18) + 1, time(4_018), time(4_019), time(20_000)].map(steps), [8, 8, 7, 4, 3, 0]);
     let none = StepSeries { source: StepSource::Period, period: 3 };

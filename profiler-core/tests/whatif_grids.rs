@@ -1,13 +1,13 @@
-//! Small grids in a row become one kernel: prediction against the program that launches the large one.
+//! Consecutive small grids become one kernel: prediction against the program that launches the large one.
 
 use crate::whatif_program::{Act, DEVICE, MACHINE, Machine, Recording, STEPS};
 use profiler_core::whatif::{OperationClass, ScenarioKind, SmallGrid, WhatIf};
 
 const TIMES: usize = 120;
-/// Multiprocessors of an H200: so many grids of one block run at once.
+/// Multiprocessors of an H200: number of one-block grids that run at once.
 const FIT: u32 = 132;
 
-/// A kernel that fills the device, as it ends a run of small ones.
+/// A kernel that fills the device, which ends a run of small ones.
 fn full(nanos: u64) -> Act {
     Act::Launch(7, nanos, OperationClass::Compute)
 }
@@ -27,7 +27,7 @@ fn gain(step: &[Act]) -> f64 {
     answer(&MACHINE.run(step, TIMES)).ceiling(ScenarioKind::GridsFilled).expect("judged").speedup
 }
 
-/// What is predicted for `before` must be what `after` takes.
+/// The prediction for `before` must equal the real time of `after`.
 fn assert_predicts(before: &[Act], after: &[Act]) {
     assert_predicts_on(&MACHINE, before, after);
 }
@@ -60,7 +60,7 @@ fn the_host_launches_a_batch_once() {
     // The device waits for each launch: 25 us for 3 us of work.
     let before: Vec<Act> = (0..64).flat_map(|_| [Act::Work(20_000), small(3_000)]).chain([full(10_000)]).collect();
     assert_predicts(&before, &[Act::Work(20_000), full(3_000), full(10_000)]);
-    // Beyond a batch of three, the host is in the way of the rest.
+    // Beyond a batch of three, the host delays the rest.
     let three: Vec<Act> =
         (0..6).flat_map(|_| [Act::Work(20_000), Act::Small(7, 3_000, 3)]).chain([full(1_000)]).collect();
     let after = [Act::Work(20_000), full(3_000), Act::Work(20_000), full(3_000), full(1_000)];
@@ -113,7 +113,7 @@ fn a_long_run_of_small_grids_is_replayed_in_bursts_as_in_full() {
     let speedup = |answer: &WhatIf| answer.ceiling(ScenarioKind::GridsFilled).expect("judged").speedup;
     assert!(speedup(&whole) > 4.0);
     assert!((speedup(&bursts) / speedup(&whole) - 1.0).abs() < 0.001, "{bursts:?} {whole:?}");
-    // However little is told at a time.
+    // Regardless of how little is passed at a time.
     let parts = recording.replay_by(30_000_000);
     assert_eq!(recording.replay().steps(DEVICE, STEPS), parts.steps(DEVICE, STEPS));
 }

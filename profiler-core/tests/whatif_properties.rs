@@ -1,5 +1,5 @@
-//! What must hold for every program: removing a cost never ends later, the base is what happened, order of delivery
-//! and watermarks change nothing, and damaged input only makes the answer worse.
+//! Properties of every program: removing a cost never ends later, the base equals the real run, the order of
+//! delivery and the watermarks have no effect, and damaged input only makes the result worse.
 
 use crate::whatif_program::{Act, DEVICE, MACHINE, STEPS};
 use gpuwhy_trace::record::{CorrelationId, DeviceId, StreamId, ThreadId};

@@ -1,4 +1,4 @@
-//! The base replay against recorded traces of real programs: does it reproduce their step times?
+//! Base simulation of recorded traces of real programs: it must reproduce their step times.
 
 use crate::reference_trace::load;
 use gpuwhy_trace::record::DeviceId;
@@ -14,7 +14,7 @@ fn replay(name: &str) -> Option<(Simulation, WhatIf)> {
     trace.calls.iter().for_each(|call| replay.call(call));
     trace.operations.iter().for_each(|operation| replay.operation(operation));
     trace.inputs.iter().for_each(|&(thread, start, end)| replay.input_wait(thread, start, end));
-    // A step begins on the device with the first operation that was launched in it.
+    // A step starts on the device with the first operation that was launched in it.
     for &mark in &trace.steps {
         let launched_in = |operation: &&Operation| operation.launch.is_some_and(|launch| launch.start >= mark);
         let begin = trace.operations.iter().filter(launched_in).map(|operation| operation.start).min();
@@ -35,7 +35,8 @@ fn replay(name: &str) -> Option<(Simulation, WhatIf)> {
     Some((replay, answer))
 }
 
-/// Replays `name`; the base must be near what happened, and the replay accepted if there are steps enough.
+/// Simulates `name`; the base must be near the real times, and the simulation accepted if there are enough
+/// steps.
 fn reproduces(name: &str) -> Option<WhatIf> {
     let (_, answer) = replay(name)?;
     let error = answer.base_error.expect("complete steps");
@@ -59,7 +60,7 @@ fn data_loading_is_a_ceiling_that_the_real_change_approaches() {
     let real = real[real.len() / 2] as f64 / 1e6;
     println!("data always ready: predicted {predicted:.1} ms, four workers gave {real:.1} ms");
     assert!(predicted < real && predicted > 0.9 * real, "predicted {predicted:.1} ms, got {real:.1} ms");
-    // With the workers there is nothing left to gain from data.
+    // With the workers there is no gain left from data.
     assert!(answer.ceiling(ScenarioKind::DataReady).is_none_or(|ceiling| ceiling.speedup < 1.02));
 }
 

@@ -1,4 +1,4 @@
-//! A long run is replayed in bursts of its steps: their answer against that of all steps.
+//! A long run is simulated in bursts of its steps: their result against that of all steps.
 
 use crate::whatif_program::{Act, DEVICE, MACHINE, Recording, STEPS};
 use gpuwhy_trace::record::CorrelationId;
@@ -22,7 +22,8 @@ fn noise(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// The ceilings by bursts must be those by all steps, within `tolerance`. Gives the steps that were replayed.
+/// The best cases by bursts must equal those by all steps, within `tolerance`. Returns the number of
+/// simulated steps.
 fn assert_bursts_suffice(what: &str, recording: &Recording, tolerance: f64) -> u64 {
     let sampled = answer(recording);
     let whole = recording.replay_whole().what_if(DEVICE, STEPS, 0).expect("operations ran");
@@ -47,7 +48,7 @@ fn a_step_that_is_a_sixteenth_of_the_programs_own() {
     let program: Vec<Act> =
         (0..16).flat_map(|number| if number == 7 { longer.clone() } else { step.clone() }).collect();
     let mut recording = MACHINE.run(&program, 600);
-    // Each of the sixteen is found as a step.
+    // Each of the sixteen is detected as a step.
     recording.boundaries = recording.operations.iter().step_by(2).map(|operation| operation.start).collect();
     assert_eq!(recording.boundaries.len(), 9_600);
     let steps = assert_bursts_suffice("one in sixteen", &recording, 0.01);
@@ -60,8 +61,8 @@ fn a_run_that_becomes_slower_and_one_of_phases() {
     let slower: Vec<Act> = (0..6_000).flat_map(|number| step(number * 50)).collect();
     let phases: Vec<Act> =
         (0..6_000).flat_map(|number| step(if number / 700 % 2 == 0 { 0 } else { 300_000 })).collect();
-    // In a world in which the host never waits, what it got ahead in one phase hides waits of the next. A burst does
-    // not know it.
+    // In a scenario in which the host never waits, a lead gained in one phase hides waits of the next. A
+    // burst does not include it.
     for (what, program, tolerance) in [("slower", slower, 0.01), ("phases", phases, 0.05)] {
         let mut recording = MACHINE.run(&program, 1);
         recording.boundaries = recording.operations.iter().map(|operation| operation.start).collect();
@@ -71,7 +72,8 @@ fn a_run_that_becomes_slower_and_one_of_phases() {
 
 #[test]
 fn steps_that_scatter_and_a_few_that_are_long() {
-    // Kernels and waits of a third to five thirds of their mean, and one step in forty waits for ten times as long.
+    // Kernels and waits of a third to five thirds of their mean, and one step in forty waits for ten times as
+    // long.
     let program: Vec<Act> = (0..8_000)
         .flat_map(|number| {
             let scatter = |mean: u64, salt: u64| mean / 3 + noise(number * 3 + salt) % (mean * 4 / 3);
@@ -86,7 +88,8 @@ fn steps_that_scatter_and_a_few_that_are_long() {
 
 #[test]
 fn short_steps_are_replayed_for_as_long_as_long_ones() {
-    // A graph of a thousand nodes, twenty of which are found as a step: its launch costs one step in fifty.
+    // A graph of a thousand nodes, twenty of which are detected as a step: its launch costs one step in
+    // fifty.
     let nodes: Vec<Act> = [Act::Synchronize].into_iter().chain((0..50).map(|_| kernel(6_000))).collect();
     let mut recording = MACHINE.run(&nodes, 200);
     recording.boundaries = recording.operations.iter().map(|operation| operation.start).collect();
@@ -94,8 +97,8 @@ fn short_steps_are_replayed_for_as_long_as_long_ones() {
     assert_eq!((sampled.steps, sampled.represented_steps), (9_998, 9_998), "66 ms are no long run");
 }
 
-/// Some operations of the trace at a time are taken for a step, and the trace for one of many like it, each at a pace
-/// of its own.
+/// Takes `operations` consecutive operations of the trace for a step, and repeats the trace, each time at a
+/// different rate.
 fn repeated(trace: &crate::reference_trace::Trace, operations: usize, times: u64) -> Option<Recording> {
     let (first, last) = (*trace.steps.first()?, *trace.steps.last()?);
     let calls: Vec<&Call> = trace.calls.iter().filter(|call| (first..last).contains(&call.start)).collect();
@@ -106,7 +109,7 @@ fn repeated(trace: &crate::reference_trace::Trace, operations: usize, times: u64
     let mut recording = Recording::default();
     let mut begin = 1_000_000_000;
     for time in 0..times {
-        // From four fifths of the real pace to six fifths.
+        // From four fifths of the real rate to six fifths.
         let pace = 80 + noise(time) % 41;
         let at = |nanos: u64| begin + nanos.saturating_sub(first) * pace / 100;
         let id = |correlation: CorrelationId| CorrelationId(correlation.0.wrapping_add(time as u32 * ids));
@@ -156,7 +159,7 @@ fn pauses_do_not_depend_on_when_things_are_told() {
 
 #[test]
 fn a_device_that_had_nothing_to_do_does_not_make_a_pause_long() {
-    // Found steps break off where the device is idle for an hour, shortly before the first pause.
+    // Detected steps break off where the device is idle for an hour, shortly before the first pause.
     let step = [Act::Work(500_000), kernel(3_000)];
     let hour = [Act::Work(3_600_000 * MS), kernel(3_000)];
     let run: Vec<Act> = (0..500).flat_map(|_| step).chain(hour).chain((0..3_000).flat_map(|_| step)).collect();

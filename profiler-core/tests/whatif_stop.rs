@@ -1,4 +1,4 @@
-//! A client that falls behind gives the replay up and loses nothing else.
+//! A client that cannot keep up stops the simulation and loses no other result.
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{
@@ -6,7 +6,8 @@ use gpuwhy_trace::record::{
 };
 use profiler_core::attribution::Attributor;
 
-/// 1,000 launches of 5 us, each with a kernel of 20 us, flushed every 100; the replay ends after `stop_after` of them.
+/// 1,000 launches of 5 us, each with a kernel of 20 us, flushed every 100; the simulation stops after
+/// `stop_after` launches.
 fn run(stop_after: Option<u32>) -> Attributor {
     let mut dictionary = Dictionary::new();
     let name = dictionary.intern_name("cudaLaunchKernel_v7000");

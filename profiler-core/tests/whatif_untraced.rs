@@ -1,4 +1,4 @@
-//! The step without tracing, of programs whose untraced version can be run.
+//! Steps without tracing, for programs whose untraced version can be run.
 
 use gpuwhy_trace::record::{CorrelationId, DeviceId, StreamId, ThreadId};
 use profiler_core::whatif::ScenarioKind::{self, CopiesOverlapped, DeviceOnly, LaunchesFree, NoSyncs};
@@ -19,12 +19,12 @@ fn answer(replay: &Simulation) -> WhatIf {
     answer
 }
 
-/// The machine while it is traced: launches take longer, and so do gaps.
+/// The machine under tracing: launches take longer, and so do gaps.
 fn traced(machine: &Machine) -> Machine {
     Machine { launch: machine.launch + u64::from(LAUNCH), between: machine.between + u64::from(GAP), ..*machine }
 }
 
-/// What is told of a run of the traced machine, with what tracing added.
+/// Input from a run of the traced machine, with the tracing overhead.
 fn recorded(machine: &Machine, step: &[Act]) -> Recording {
     let mut recording = traced(machine).run(step, 120);
     recording.calls.iter_mut().for_each(|call| {
@@ -34,15 +34,15 @@ fn recorded(machine: &Machine, step: &[Act]) -> Recording {
     recording
 }
 
-/// The step without tracing, predicted from a traced run, and as the bare machine takes it. `queued`: kernels wait for
-/// each other.
+/// The step without tracing, predicted from a traced run, and as the bare machine takes it. `queued`: kernels
+/// wait for each other.
 fn predicted_and_real(machine: &Machine, step: &[Act], queued: bool) -> (f64, f64) {
     let traced = recorded(machine, step);
     let answer = answer(&traced.replay());
     assert!(answer.base_error.unwrap() < 1e-3, "{answer:?}");
     let bare = machine.run(step, 120);
-    // Gains are those that the same run gives where nothing was traced. Where no kernel was ever queued, the gap of the
-    // device is assumed to be that of a traced H200, and a bare program has no such gap.
+    // Gains equal those of the same run without tracing. If no kernel was ever queued, the gap of the device
+    // is assumed to be that of a traced H200, and a bare program has no such gap.
     let of_bare = answer_of(&bare);
     let known = [LaunchesFree, NoSyncs, CopiesOverlapped].into_iter().chain(queued.then_some(DeviceOnly));
     for kind in known {
@@ -73,7 +73,8 @@ fn the_untraced_step_is_that_of_the_bare_machine() {
     for (name, machine, step) in programs {
         let queued = ["device-bound", "a full queue", "two streams"].contains(&name);
         let (predicted, real) = predicted_and_real(&machine, &step, queued);
-        // A kernel that its launch and the one before it hold up about as long keeps the lag of the one before.
+        // A kernel that its launch and the one before it delay by about the same time keeps the lag of the
+        // one before.
         let tolerance = if name == "launch-bound only while traced" { 0.011 } else { 0.003 };
         assert!((predicted / real - 1.0).abs() < tolerance, "{name}: predicted {predicted}, really {real}");
     }
@@ -88,7 +89,8 @@ fn without_prices_the_untraced_program_is_the_traced_one() {
     assert_eq!(answer(&replay).untraced, Some(1.0));
 }
 
-/// A graph of 100 nodes of 5 us, launched again when it is done; its launch takes 20 us and the price of its nodes.
+/// A graph of 100 nodes of 5 us, launched again when it is done; its launch takes 20 us plus the tracing
+/// overhead of its nodes.
 fn graphs(node: u32) -> Simulation {
     let mut replay = Simulation::new();
     let mut now = 1_000_000_000;

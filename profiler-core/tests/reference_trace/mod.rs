@@ -1,8 +1,8 @@
-//! Just enough of the PyTorch profiler's JSON for the engine's parts: calls, device operations, step marks and the data
-//! loader's ranges.
+//! Minimal reader of the PyTorch profiler's JSON for the engine's parts: calls, device operations, step marks
+//! and the data loader's ranges.
 //!
-//! The traces are not part of the project: `GPUWHY_REFERENCE_TRACES` names their folder, and without them the tests say
-//! `SKIPPED` and pass.
+//! The traces are not part of the project: `GPUWHY_REFERENCE_TRACES` names their folder, and without them the
+//! tests print `SKIPPED` and pass.
 #![allow(dead_code)]
 
 use std::collections::HashMap;
@@ -22,9 +22,9 @@ use serde_json::Value;
 pub struct Trace {
     pub calls: Vec<Call>,
     pub operations: Vec<Operation>,
-    /// For each operation: equal for those that do the same, by name and grid.
+    /// Symbol of each operation, equal for the same name and grid.
     pub symbols: Vec<u32>,
-    /// Host times at which steps begin.
+    /// Host times at which steps start.
     pub steps: Vec<u64>,
     pub inputs: Vec<(ThreadId, u64, u64)>,
 }
@@ -34,7 +34,7 @@ fn number(value: &Value) -> Option<u32> {
     value.as_u64().and_then(|number| u32::try_from(number).ok()).or_else(text)
 }
 
-/// `None` without the file; fails on one that cannot be read.
+/// `None` without the file; panics if it cannot be read.
 pub fn load(name: &str) -> Option<Trace> {
     let folder = std::env::var_os("GPUWHY_REFERENCE_TRACES")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/kineto"), PathBuf::from);
@@ -51,7 +51,7 @@ pub fn load(name: &str) -> Option<Trace> {
     let mut trace = Trace::default();
     for event in spans() {
         let (Some(at), Some(name)) = (event["ts"].as_f64(), event["name"].as_str()) else { continue };
-        // One second of room, so that no time is 0.
+        // Offset of one second, so that no time is 0.
         let start = 1_000_000_000 + ((at - first) * 1e3).round() as u64;
         let end = start + (event["dur"].as_f64().unwrap_or(0.0) * 1e3).round() as u64;
         let arguments = &event["args"];

@@ -1,8 +1,9 @@
-//! A tiny CUDA program and the machine it runs on: the truth that the replay is measured against.
+//! A tiny CUDA program and the machine it runs on: the truth against which the simulation is tested.
 //!
-//! A program is a list of what one host thread does in a step. The machine runs it by the rules of CUDA (streams are
-//! in order, a synchronization waits for everything) and writes down the records a profiler would see. To learn what
-//! a change really brings, change the program or the machine and run it again: the machine never looks at the replay.
+//! A program is a list of actions of one host thread in a step. The machine runs it by the rules of CUDA
+//! (streams are in order, a synchronization waits for everything) and writes the records that a profiler
+//! would collect. To find the real effect of a change, change the program or the machine and run it again:
+//! the machine never uses the simulation.
 #![allow(dead_code)]
 
 use std::collections::BTreeMap;
@@ -17,71 +18,72 @@ pub const DEVICE: DeviceId = DeviceId(0);
 pub const STEPS: StepSeries = StepSeries { source: StepSource::Annotated, period: 0 };
 const ORIGIN: u64 = 1_000_000_000;
 
-/// One thing that the host does.
+/// One action of the host.
 #[derive(Clone, Copy, Debug)]
 pub enum Act {
-    /// Works for so many nanoseconds without calling CUDA.
+    /// Works for this many nanoseconds without calling CUDA.
     Work(u64),
-    /// Waits for an input batch for so many nanoseconds.
+    /// Waits for an input batch for this many nanoseconds.
     Input(u64),
-    /// Launches an operation of so many nanoseconds on a stream.
+    /// Launches an operation on a stream: stream, nanoseconds, class.
     Launch(u32, u64, OperationClass),
-    /// Launches a kernel of so many nanoseconds on a stream, of which so many fit on the device at once.
+    /// Launches a small kernel on a stream: stream, nanoseconds, number that fits on the device at once.
     Small(u32, u64, u32),
-    /// Copies between host and device on a stream for so many nanoseconds, so many bytes, to the host or from it.
+    /// Copies between host and device on a stream: stream, nanoseconds, bytes, true if to the host.
     Copy(u32, u64, u16, bool),
-    /// As [`Act::Copy`], and the call returns when the copy is done, as for ordinary memory.
+    /// Like [`Act::Copy`], but the call returns when the copy is done, as for pageable memory.
     BlockingCopy(u32, u64, u16, bool),
-    /// The next launch on the first stream waits for what is on the second one.
+    /// The next launch on the first stream waits for the work on the second one.
     StreamWait(u32, u32),
-    /// Waits until the device has done everything.
+    /// Waits until the device is idle.
     Synchronize,
-    /// Frees memory: waits until the device has done everything, and then takes so many nanoseconds.
+    /// Frees memory: waits until the device is idle, and then takes this many nanoseconds.
     Free(u64),
-    /// Allocates memory for so many nanoseconds, waiting for nothing.
+    /// Allocates memory for this many nanoseconds, without waiting.
     Allocate(u64),
-    /// Another thread goes on from here.
+    /// Another thread continues from here.
     Thread(u32),
-    /// The next operation begins this much later than anything explains.
+    /// The next operation starts this much later than any edge explains.
     Unexplained(u64),
 }
 
-/// What things cost, nanoseconds.
+/// Costs, nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine {
     /// A launching call.
     pub launch: u64,
-    /// From the return of a launch to the begin on an idle device.
+    /// From the return of a launch to the start on an idle device.
     pub latency: u64,
     /// Between two operations of a stream.
     pub between: u64,
-    /// From the end of an operation to the begin of one on another stream that waited for it.
+    /// From the end of an operation to the start of one on another stream that waited for it.
     pub event: u64,
     /// From the end of the last operation to the return of a synchronization.
     pub wake_up: u64,
-    /// Launches that wait at most: a call that brings one more lasts until the oldest of them has run (on one stream).
+    /// Maximum number of waiting launches: a call that adds one more lasts until the oldest of them has run
+    /// (on one stream).
     pub queue: usize,
 }
 
 pub const MACHINE: Machine =
     Machine { launch: 5_000, latency: 3_000, between: 1_000, event: 2_000, wake_up: 10_000, queue: usize::MAX };
 
-/// What the profiler saw.
+/// Records of a profiler.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
     pub calls: Vec<Call>,
     pub operations: Vec<Operation>,
     pub inputs: Vec<(ThreadId, u64, u64)>,
-    /// The thread and the entry of the call that launches it.
+    /// Thread and entry of the launching call, and its work.
     pub told: Vec<(ThreadId, u64, Launched)>,
-    /// Begin of the first operation of each step.
+    /// Start of the first operation of each step.
     pub boundaries: Vec<u64>,
-    /// When the device had done everything, at the end of each step.
+    /// Time at which the device was idle at the end of each step.
     pub finished: Vec<u64>,
 }
 
 impl Machine {
-    /// Runs `step` so many times.
+    /// Runs `step` `times` times.
     pub fn run(&self, step: &[Act], times: usize) -> Recording {
         let mut seen = Recording::default();
         let (mut now, mut thread, mut correlation) = (ORIGIN, 1, 0);
@@ -185,25 +187,25 @@ impl Machine {
 }
 
 impl Recording {
-    /// Nanoseconds of a step once the program runs steadily: the mean over the second half.
+    /// Nanoseconds per step once the program runs steadily: the mean over the second half.
     pub fn steady_step(&self) -> f64 {
         let (last, middle) = (self.finished.len() - 1, self.finished.len() / 2);
         (self.finished[last] - self.finished[middle]) as f64 / (last - middle) as f64
     }
 
-    /// Replays everything at once.
+    /// Simulates everything at once.
     pub fn replay(&self) -> Simulation {
         self.replayed(Simulation::new())
     }
 
-    /// As [`replay`](Self::replay), when a step broke off at `at`.
+    /// Like [`replay`](Self::replay), with a step that broke off at `at`.
     pub fn replay_with_break(&self, at: u64) -> Simulation {
         let mut replay = Simulation::new();
         replay.step_break(DEVICE, at);
         self.replayed(replay)
     }
 
-    /// As [`replay`](Self::replay), all steps of it.
+    /// Like [`replay`](Self::replay), with all steps.
     pub fn replay_whole(&self) -> Simulation {
         self.replayed(Simulation::of_all_steps())
     }
@@ -218,7 +220,8 @@ impl Recording {
         replay
     }
 
-    /// Replays every so many nanoseconds what began until then, on one stream in the order in which it is launched.
+    /// Every `flush` nanoseconds, simulates the records that started until then, on one stream in launch
+    /// order.
     pub fn replay_by(&self, flush: u64) -> Simulation {
         let mut replay = Simulation::new();
         let end = self.finished.last().map_or(ORIGIN, |last| last + 1_000_000_000);
