@@ -1,13 +1,15 @@
 //! Speed of the attributor on one core: `cargo bench -p profiler-core --bench attribution`.
 //!
-//! Four loads, delivered in flushes of 100 ms of program time, each flush shuffled in chunks as buffers of several
-//! threads would be: a launch-bound program (a gap before each kernel, the dearest case for the gap rule), a
-//! device-bound one (no gaps, many operations in flight), eight threads on eight streams, and graphs of 1000 nodes.
-//! Each with the what-if replay and without it, which is what a collector falls back to; and the detection of steps by
-//! itself, which is part of both. Numbers are the best of several runs; making the records is not measured.
+//! Four loads, delivered in flushes of 100 ms of program time, with each flush shuffled in chunks as the
+//! buffers of several threads would be: a launch-bound program (a gap before each kernel, the most expensive
+//! case for the gap rule), a device-bound one (no gaps, many operations in flight), eight threads on eight
+//! streams, and graphs of 1000 nodes. Each load runs with the simulation and without it (a collector's
+//! fallback), and once with step detection alone, which is part of both. Numbers are the best of several
+//! runs; creating the records is not measured.
 //!
-//! Instructions instead of time, which a busy machine does not disturb: `valgrind --tool=callgrind
-//! --toggle-collect='attribution::run' BINARY --once [LOAD]`, where BINARY is what `cargo bench --no-run` names.
+//! To count instructions instead of time, unaffected by other load: `valgrind --tool=callgrind
+//! --toggle-collect='attribution::run' BINARY --once [LOAD]`, where BINARY is the path that `cargo bench
+//! --no-run` prints.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -28,20 +30,20 @@ const OPERATIONS: u64 = 500_000;
 const RUNS: u32 = 5;
 const START: u64 = 1_790_000_000_000_000_000;
 const FLUSH: u64 = 100_000_000;
-/// Records in a buffer of 256 KiB, about.
+/// Approximate number of records in a buffer of 256 KiB.
 const BUFFER: usize = 2_048;
-/// Launches that a stream takes before the host has to wait.
+/// Launches that a stream queues before the host has to wait.
 const QUEUE: usize = 1_024;
-/// Kernels of a step.
+/// Kernels per step.
 const KERNELS: u32 = 60;
 
 struct Load {
     name: &'static str,
     threads: u64,
-    /// Nanoseconds from one launch of a thread to the next.
+    /// Nanoseconds between launches of a thread.
     host_period: u64,
     kernel_length: u64,
-    /// Kernels of a launch: a graph if more than one.
+    /// Kernels per launch: a graph if more than one.
     nodes: u64,
 }
 
@@ -125,7 +127,7 @@ fn flushes(load: &Load, dictionary: &mut Dictionary) -> Vec<Vec<Record>> {
     let mut records: Vec<(u64, Record)> = Vec::new();
     let mut busy_until = vec![0; load.threads as usize];
     let mut host = vec![START + 1_000; load.threads as usize];
-    // Ends of the operations that are in a stream's queue.
+    // End times of the operations in a stream's queue.
     let mut queues = vec![VecDeque::from([0; QUEUE]); load.threads as usize];
     for launch in 0..OPERATIONS / load.nodes {
         let thread = launch % load.threads;
@@ -163,7 +165,7 @@ fn flushes(load: &Load, dictionary: &mut Dictionary) -> Vec<Vec<Record>> {
         flushes[index].push(record);
     }
     for flush in &mut flushes {
-        // Kernels and calls come in buffers of their own, and the newest buffer first.
+        // Kernels and calls come in separate buffers, newest buffer first.
         flush.sort_by_key(|record| matches!(record, Record::Api(_)));
         let mut buffers: Vec<_> = flush.chunks(BUFFER).map(<[Record]>::to_vec).collect();
         buffers.reverse();

@@ -1,54 +1,54 @@
-//! How much memory is held: allocations and releases in the order of time, added up by device and kind.
+//! Memory use over time: allocations and releases in time order, summed by device and kind.
 //!
-//! Only what was allocated while measuring counts: what the program held before is not known, and a release of it is
-//! counted and changes nothing. That needs the addresses that are held, whose table is bounded; an allocation beyond
-//! it counts as long as nobody samples, that is, its release is not recognized and the sum stays too high. Those are
+//! Only allocations made while measuring count. Earlier ones are unknown; releasing one is counted but
+//! changes no sum. This requires a table of the addresses in use, which is bounded. An allocation that does
+//! not fit is added to the sum, but its release is not recognized, so the sum stays too high. Those are
 //! counted too.
 //!
-//! Memory from a pool (`cudaMallocAsync`) counts when it is handed out. What the pool itself holds is another number,
-//! in the events.
+//! Memory from a pool (`cudaMallocAsync`) counts when it is handed out. The size of the pool itself is a
+//! separate number in the events.
 
 use std::collections::BTreeMap;
 
 use gpuwhy_trace::record::{CorrelationId, DeviceId, MemoryEvent, MemoryKind, MemoryOperation, Timestamp};
 use rustc_hash::FxHashMap;
 
-/// Allocations that are held at once and recognized when they are released (some 40 bytes each, 10 MB).
+/// Maximum number of live allocations whose release is recognized (some 40 bytes each, 10 MB).
 const HELD_LIMIT: usize = 1 << 18;
-/// Devices times kinds; beyond that ordinals are damage.
+/// Maximum number of (device, kind) pairs; more can only come from damaged ordinals.
 const PLACE_LIMIT: usize = 1024;
 
-/// Whose memory: host memory is that of the device whose context allocated it.
+/// Device and kind of memory. Host memory belongs to the device whose context allocated it.
 pub type MemoryOwner = (DeviceId, MemoryKind);
 
-/// Memory of one kind on one device; bytes.
+/// Memory of one kind on one device, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holding {
-    /// Held after the newest event.
+    /// In use after the newest event.
     pub current: u64,
-    /// The most that was held at once.
+    /// Peak use.
     pub peak: u64,
-    /// When that was reached first.
+    /// When the peak was first reached.
     pub peak_at: Timestamp,
-    /// The call that reached it; 0 when memory of a module did.
+    /// The call that reached the peak; 0 if it was memory of a module.
     pub peak_call: CorrelationId,
-    /// Allocations.
+    /// Number of allocations.
     pub allocations: u64,
-    /// Releases of what was allocated while measuring.
+    /// Number of releases of memory that was allocated while measuring.
     pub releases: u64,
-    /// Sum of the allocations.
+    /// Sum of all allocations.
     pub allocated: u64,
     /// The largest allocation.
     pub largest: u64,
-    /// The most that the pools of this process held at once, in use or not.
+    /// Peak size of the pools of this process, in use or not.
     pub pool_peak: u64,
 }
 
-/// All memory that is held.
+/// All memory in use.
 #[derive(Clone, Debug, Default)]
 pub struct Holdings {
     places: BTreeMap<MemoryOwner, Holding>,
-    /// Owner and size by address. Addresses are unique in a process.
+    /// Owner and size by address. Addresses are unique within a process.
     held: FxHashMap<u64, (MemoryOwner, u64)>,
     pools: FxHashMap<u64, (DeviceId, u64)>,
     unknown_releases: u64,
@@ -56,7 +56,8 @@ pub struct Holdings {
 }
 
 impl Holdings {
-    /// Takes the next event. The place that it concerns, with what is held there now; `None` when nothing changed.
+    /// Processes the next event. Returns its owner and the memory now in use there; `None` if nothing
+    /// changed.
     pub fn take(&mut self, event: &MemoryEvent) -> Option<(MemoryOwner, Holding)> {
         if event.pool != 0 {
             self.pool(event);
@@ -121,27 +122,27 @@ impl Holdings {
         Some(self.places.entry(place).or_default())
     }
 
-    /// Every place with its numbers, by device and kind.
+    /// All owners with their memory, by device and kind.
     pub fn rows(&self) -> impl Iterator<Item = (MemoryOwner, &Holding)> {
         self.places.iter().map(|(&place, holding)| (place, holding))
     }
 
-    /// The numbers of one place.
+    /// Memory of one owner.
     pub fn get(&self, place: MemoryOwner) -> Option<&Holding> {
         self.places.get(&place)
     }
 
-    /// Whether there was any event.
+    /// True if there was no event.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// Releases of memory whose allocation is not known.
+    /// Releases of memory with no known allocation.
     pub const fn unknown_releases(&self) -> u64 {
         self.unknown_releases
     }
 
-    /// Allocations that found no room among those that are held: their release will be one of those.
+    /// Allocations that did not fit into the table: their releases will count as unknown.
     pub const fn table_overflow(&self) -> u64 {
         self.table_overflow
     }
@@ -187,7 +188,7 @@ mod tests {
         holdings.take(&event(MemoryOperation::Allocation, 10, 0x100, 4));
         assert_eq!(holdings.take(&event(MemoryOperation::Release, 20, 0x900, 4)), None);
         assert_eq!(holdings.unknown_releases(), 1);
-        // A release counts with the size that was allocated, whatever it says itself.
+        // A release counts with the size that was allocated, not with its own.
         let (_, after) = holdings.take(&event(MemoryOperation::Release, 30, 0x100, 9)).unwrap();
         assert_eq!((after.current, after.peak), (0, 4));
     }

@@ -1,4 +1,4 @@
-//! Types of the engine.
+//! Serialized forms of engine types.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use crate::monitoring::MonitoredTime;
 use crate::steps::{Step, StepKinds};
 use crate::whatif::Ceiling;
 
-/// Nanoseconds by name of leaf.
+/// Nanoseconds by leaf name.
 pub fn leaves(leaves: &Leaves) -> BTreeMap<&'static str, u64> {
     Leaf::ALL.map(|leaf| (leaf.name(), leaves[leaf as usize])).into()
 }
 
-/// Steps, their median and the group's mean, nanoseconds.
+/// Number of steps, their median and the mean of the kind, nanoseconds.
 struct StepKind(u64, u64, u64);
 
 document! {

@@ -1,11 +1,12 @@
-//! The engine of gpuwhy: what each nanosecond of device time is spent on, and what could be gained.
+//! Engine of gpuwhy: the cause of each nanosecond of device time, and the possible gains.
 //!
-//! In reading order: records go into [`attribution`], which gives every nanosecond of device time one cause; it finds
-//! [`steps`] and simulates what a fix would bring ([`whatif`]). Beside it, [`counters`] and [`collective`] operations
-//! meet the kernels that ran, and [`monitoring`] divides time by samples alone.
+//! In reading order: records go into [`attribution`], which assigns every nanosecond of device time to one
+//! cause; it finds [`steps`] and simulates the effect of a fix ([`whatif`]). In addition, [`counters`] and
+//! [`collective`] operations are joined with the kernels that ran, and [`monitoring`] divides time by samples
+//! alone.
 //!
-//! This crate has no sentences for people: those are in `gpuwhy-report`. It has no clock, environment, file or thread:
-//! times are arguments.
+//! This crate contains no text for people: that is in `gpuwhy-report`. It uses no clock, environment, file or
+//! thread: times are arguments.
 #![forbid(unsafe_code)]
 
 pub mod allocations;

@@ -1,17 +1,19 @@
-//! A map by correlation id that is fast for what ids are: almost consecutive.
+//! Map by correlation id, optimized for ids that are almost consecutive.
 //!
-//! An id has one slot, its low bits. Consecutive ids lie side by side, so joining a buffer of records walks through
-//! memory in order, where a hash would miss the cache for each. When two ids want one slot, the newer gets it and the
-//! older moves to an ordinary map, so nothing is ever lost and any ids work, only slower. There are as many slots as it
-//! takes for that to be rare, so that those in use stay in the processor's caches.
+//! An id has one slot, given by its low bits. Consecutive ids are adjacent, so joining a buffer of records
+//! walks through memory in order, where a hash map would miss the cache for each. If two ids need the same
+//! slot, the newer one gets it and the older one moves to an ordinary map, so no entry is lost and any ids
+//! work, only slower. The number of slots is just high enough to make that rare, so that the slots in use
+//! stay in the CPU caches.
 
 use rustc_hash::FxHashMap;
 
-/// Slots at first and at most, powers of two (16 bytes each for launches). The most are more than are in flight between
-/// two flushes of a dense program: eight threads launch 1.1 million times a second.
+/// Initial and maximum number of slots, powers of two (16 bytes each for launches). The maximum exceeds the
+/// launches in flight between two flushes of a dense program: eight threads launch 1.1 million times per
+/// second.
 const FEWEST_SLOTS: usize = 1 << 10;
 const MOST_SLOTS: usize = 1 << 18;
-/// Slots are doubled when this part of them would move to the ordinary map.
+/// Slots are doubled when 1/16 of them would move to the ordinary map.
 const DISPLACED_PART: usize = 16;
 
 /// See the [module](self).
@@ -29,7 +31,7 @@ impl<T> Default for Correlated<T> {
 }
 
 impl<T> Correlated<T> {
-    /// Gives what the id stood for before.
+    /// Inserts a value and returns the previous one of this id.
     #[inline]
     pub(crate) fn insert(&mut self, id: u32, value: T) -> Option<T> {
         let index = self.slot(id);
@@ -43,13 +45,13 @@ impl<T> Correlated<T> {
         }
     }
 
-    /// The slot is another one's, or some have none.
+    /// Inserts when the slot is occupied by another id, or there are no slots.
     #[cold]
     fn insert_beside(&mut self, id: u32, value: T) -> Option<T> {
         if self.slots.len() < MOST_SLOTS && self.displaced.len() >= self.slots.len() / DISPLACED_PART {
             self.grow();
         }
-        // The id itself may be among the displaced, and comes back from there.
+        // The id itself may be among the displaced ones and is moved back.
         let before = self.displaced.remove(&id);
         let index = self.slot(id);
         self.displaced.extend(self.slots[index].replace((id, value)));
@@ -86,7 +88,7 @@ impl<T> Correlated<T> {
         }
     }
 
-    /// Forgets what is not to be kept.
+    /// Removes the values for which `keep` returns false.
     pub(crate) fn retain(&mut self, keep: impl Fn(&T) -> bool) {
         for slot in &mut self.slots {
             if slot.as_ref().is_some_and(|(_, value)| !keep(value)) {
@@ -96,7 +98,7 @@ impl<T> Correlated<T> {
         self.displaced.retain(|_, value| keep(value));
     }
 
-    /// Where an id belongs; nowhere as long as there are no slots.
+    /// Slot of an id; none as long as there are no slots.
     #[inline]
     fn slot(&self, id: u32) -> usize {
         id as usize & self.slots.len().wrapping_sub(1)

@@ -1,4 +1,4 @@
-//! Containers of the engine: each bounds what it keeps, or is cheap where the standard one is not.
+//! Containers of the engine: each is bounded, or cheap where the standard one is not.
 
 pub mod correlation_map;
 pub mod queue;

@@ -1,19 +1,20 @@
-//! A queue that lies in one piece of memory, so that what waits is a slice.
+//! Queue in contiguous memory, so that its items form a slice.
 //!
-//! A ring needs two slices for that, and pays for it with each sample. Here the front moves on, and the room it leaves
-//! is used again when the memory would have to grow, which costs O(1) amortized a thing. It takes at most four times
-//! the memory of the most that ever waited.
+//! A ring needs two slices for that, and pays for it on each access. Here the front moves on, and the room it
+//! leaves is reused when the memory would have to grow, which costs O(1) amortized per item. It takes at most
+//! four times the memory of the longest queue.
 
 use std::ops::{Deref, DerefMut};
 
-/// What waits is moved to the front at once when it is less than this part of what is gone: an eighth more of moving.
+/// The items are moved to the front when they are less than 1/8 of the removed ones: an eighth more of
+/// moving.
 const MOVED_PART: usize = 8;
 
-/// See the [module](self). As a slice: what waits, the oldest first.
+/// See the [module](self). As a slice: the items, oldest first.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue<T> {
     items: Vec<T>,
-    /// So many of the first are gone.
+    /// Number of removed items at the front.
     gone: usize,
 }
 
@@ -40,7 +41,7 @@ impl<T> DerefMut for Queue<T> {
 }
 
 impl<T: Copy> Queue<T> {
-    /// Adds the newest.
+    /// Appends the newest item.
     #[inline]
     pub(crate) fn push(&mut self, item: T) {
         if self.gone == self.items.len() {
@@ -52,18 +53,18 @@ impl<T: Copy> Queue<T> {
         self.items.push(item);
     }
 
-    /// Inserts where `index` things are older.
+    /// Inserts an item after the `index` oldest ones.
     pub(crate) fn insert(&mut self, index: usize, item: T) {
         self.make_room();
         self.items.insert(self.gone + index, item);
     }
 
-    /// Removes the newest.
+    /// Removes the newest item.
     pub(crate) fn pop(&mut self) -> Option<T> {
         if self.is_empty() { None } else { self.items.pop() }
     }
 
-    /// Removes the oldest.
+    /// Removes the oldest item.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<&T> {
         let first = self.items.get(self.gone)?;
@@ -71,37 +72,37 @@ impl<T: Copy> Queue<T> {
         Some(first)
     }
 
-    /// Removes the `count` oldest, which there must be, and gives them.
+    /// Removes and returns the `count` oldest items, which must exist.
     pub(crate) fn take_first(&mut self, count: usize) -> &[T] {
         let from = self.gone;
         self.gone += count;
         &self.items[from..self.gone]
     }
 
-    /// Removes the `count` oldest, or all.
+    /// Removes the `count` oldest items, or all.
     #[inline]
     pub(crate) fn skip_first(&mut self, count: usize) {
         self.gone = self.items.len().min(self.gone.saturating_add(count));
-        // Little is left: moved now, it stays where the processor's caches have it.
+        // Few items are left: moved now, they stay in the CPU caches.
         if self.items.len() - self.gone < self.gone / MOVED_PART {
             self.items.drain(..self.gone);
             self.gone = 0;
         }
     }
 
-    /// Keeps no more memory than for `count` things, unless more wait.
+    /// Shrinks the memory to `count` items, unless there are more.
     pub(crate) fn shrink_to(&mut self, count: usize) {
         self.items.drain(..self.gone);
         self.gone = 0;
         self.items.shrink_to(count);
     }
 
-    /// Has these wait instead.
+    /// Replaces all items.
     pub(crate) fn replace(&mut self, items: Vec<T>) {
         (self.items, self.gone) = (items, 0);
     }
 
-    /// The memory that there is, in things.
+    /// Capacity in items.
     pub(crate) fn capacity(&self) -> usize {
         self.items.capacity()
     }

@@ -1,8 +1,8 @@
-//! Things that wait, each in a place of its own: what is sorted meanwhile are small keys that hold places.
+//! Items with stable indices: sorting moves only small keys that hold the indices.
 
 use std::ops::{Index, IndexMut};
 
-/// A place that became free is used again, so memory is bounded by the most that ever waited at once.
+/// Freed slots are reused, so memory is bounded by the maximum number of items at one time.
 #[derive(Clone, Debug)]
 pub(crate) struct Slab<T> {
     items: Vec<T>,
@@ -16,7 +16,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Gives the place. There must be fewer than 2^32 things, which the limits of every user see to.
+    /// Returns the index. There must be fewer than 2^32 items, which the limits of every user guarantee.
     pub(crate) fn insert(&mut self, item: T) -> u32 {
         if let Some(place) = self.free.pop() {
             self.items[place as usize] = item;
@@ -26,10 +26,10 @@ impl<T> Slab<T> {
         (self.items.len() - 1) as u32
     }
 
-    /// Frees a place that is in use.
+    /// Frees a slot that is in use.
     pub(crate) fn remove(&mut self, place: u32) {
         self.free.push(place);
-        // Often nothing is left: then the next ones lie in the order in which they come again.
+        // The slab is frequently empty: resetting it stores the next items in order.
         if self.free.len() == self.items.len() {
             self.items.clear();
             self.free.clear();

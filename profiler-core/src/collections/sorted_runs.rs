@@ -1,24 +1,25 @@
-//! Sorting what comes in runs: each buffer is in order, the buffers are not.
+//! Sorting of input that comes in runs: each buffer is in order, the buffers are not.
 //!
-//! Merging runs that do not overlap costs as much as merging ones that do. So whole runs are put in the order in which
-//! they begin, and cut where another one lies in between. Only what is entangled more than that is sorted item by item.
+//! Merging item by item costs the same for runs that do not overlap as for runs that do. So complete runs are
+//! ordered by their first item and cut where another one falls in between. Only input that is interleaved
+//! more than that is sorted item by item.
 
 use std::cmp::Ordering;
 use std::ops::Range;
 
 use crate::collections::queue::Queue;
 
-/// Runs of a mean length below this are no buffers.
+/// Runs with a shorter mean length are not buffers.
 const SHORTEST_RUN: usize = 8;
-/// How often each run may be cut where another one begins: some are left over from before. Beyond, sorting all is
-/// cheaper.
+/// Maximum cuts per run where another one starts: some items are left over from before. Beyond that, sorting
+/// everything is cheaper.
 const CUTS: usize = 4;
 
-/// Things that wait to be taken in order, put aside in any.
+/// Items that are added in any order and taken in order.
 #[derive(Clone, Debug)]
 pub(crate) struct InOrder<T> {
     items: Queue<T>,
-    /// So many of the last are not in order yet.
+    /// Number of items at the end that are not sorted yet.
     new: usize,
 }
 
@@ -29,14 +30,14 @@ impl<T> Default for InOrder<T> {
 }
 
 impl<T: Copy> InOrder<T> {
-    /// Puts `item` aside.
+    /// Adds `item`.
     #[inline]
     pub(crate) fn push(&mut self, item: T) {
         self.items.push(item);
         self.new += 1;
     }
 
-    /// Puts what waits in order; must come between pushing and looking. The order of equal ones is not kept.
+    /// Sorts the items; required between adding and reading. Not stable.
     pub(crate) fn sort(&mut self, compare: impl Fn(&T, &T) -> Ordering) {
         let new = std::mem::take(&mut self.new);
         if new == 0 {
@@ -44,7 +45,7 @@ impl<T: Copy> InOrder<T> {
         }
         let mut runs = runs(&self.items, self.items.len() - new, &compare);
         if runs.len() == 1 {
-            return; // In order already.
+            return; // Already sorted.
         }
         let mut ordered = Vec::with_capacity(self.items.capacity());
         if self.items.len() / runs.len() >= SHORTEST_RUN {
@@ -58,38 +59,38 @@ impl<T: Copy> InOrder<T> {
         self.items.replace(ordered);
     }
 
-    /// Gives memory back that is far more than for `count` things, unless more wait.
+    /// Releases memory far beyond that for `count` items, unless there are more.
     pub(crate) fn keep_room_for(&mut self, count: usize) {
         if self.items.capacity() / 4 > count.max(self.items.len()) {
             self.items.shrink_to(count);
         }
     }
 
-    /// What waits, the first first.
+    /// All items, in order.
     #[inline]
     pub(crate) fn waiting(&self) -> &[T] {
         &self.items
     }
 
-    /// Drops the first of what waits, as long as `before` holds, which it must not for any behind one for which it does
-    /// not.
+    /// Drops items from the front as long as `before` holds. `before` must not hold for any item after one
+    /// for which it does not.
     pub(crate) fn skip_while(&mut self, before: impl Fn(&T) -> bool) {
         self.items.skip_first(self.items.partition_point(before));
     }
 
-    /// Takes the first of what waits, as long as `before` holds, as in [`skip_while`](Self::skip_while).
+    /// Removes items from the front as long as `before` holds, as in [`skip_while`](Self::skip_while).
     pub(crate) fn take_while(&mut self, before: impl Fn(&T) -> bool) -> &[T] {
         self.items.take_first(self.items.partition_point(before))
     }
 
-    /// Takes the first of what waits.
+    /// Removes the first item.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<&T> {
         self.items.take()
     }
 }
 
-/// The longest runs of `items` that are in order; those before `sorted` are.
+/// Longest ordered runs of `items`; the items before `sorted` are in order.
 fn runs<T>(items: &[T], sorted: usize, compare: impl Fn(&T, &T) -> Ordering) -> Vec<Range<usize>> {
     let mut runs = Vec::new();
     let mut begin = 0;
@@ -103,7 +104,8 @@ fn runs<T>(items: &[T], sorted: usize, compare: impl Fn(&T, &T) -> Ordering) -> 
     runs
 }
 
-/// Appends the runs to `ordered`, each up to where the next one begins; gives up where they are too much entangled.
+/// Appends the runs to `ordered`, each up to the start of the next one; stops if they are interleaved too
+/// much.
 fn merge<T: Copy>(
     items: &[T],
     runs: &mut Vec<Range<usize>>,
@@ -111,7 +113,7 @@ fn merge<T: Copy>(
     compare: impl Fn(&T, &T) -> Ordering,
 ) {
     let mut cuts = CUTS * runs.len();
-    // The first one last.
+    // The first run is last.
     runs.sort_by(|a, b| compare(&items[b.start], &items[a.start]));
     while let Some(mut run) = runs.pop() {
         if let Some(next) = runs.last().map(|next| &items[next.start])
@@ -150,7 +152,7 @@ mod tests {
         for items in [buffers(1, 0), buffers(3, 20), noise.collect(), vec![], vec![1], vec![2, 1]] {
             let mut expected = items.clone();
             expected.sort_unstable();
-            // What waits already is merged with what comes.
+            // Existing items are merged with new ones.
             for half in [0, items.len() / 2] {
                 let mut sorted = InOrder::default();
                 items[..half].iter().for_each(|&item| sorted.push(item));
