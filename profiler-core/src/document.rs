@@ -16,7 +16,7 @@ pub fn leaves(leaves: &Leaves) -> BTreeMap<&'static str, u64> {
     Leaf::ALL.map(|leaf| (leaf.name(), leaves[leaf as usize])).into()
 }
 
-/// Number of steps, their median and the mean of the kind, nanoseconds.
+/// Number of steps, their median duration and their mean time of the cause, nanoseconds.
 struct StepKind(u64, u64, u64);
 
 document! {
