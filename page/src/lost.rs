@@ -17,7 +17,7 @@ pub(crate) struct Lost {
     pub(crate) steps: u64,
     /// Gaps with an unknown end.
     pub(crate) gap_ends: u64,
-    /// Gaps with so many parts that the page shows them as two or more.
+    /// Gaps that the page shows as two or more, because they have too many parts.
     pub(crate) gaps_split: u64,
     /// Operations with an unknown launching call, which are missing in the row of launches that have not
     /// started.

@@ -125,7 +125,7 @@ pub(crate) fn redacted(
     dictionary.devices().iter().for_each(|device| words.add_device(device.clone()));
     dictionary.contexts().iter().for_each(|&context| words.add_context(context));
     dictionary.links().iter().for_each(|&link| words.add_link(link));
-    // The program names its threads like its ranges: without names they show their numbers.
+    // Thread names are omitted, because the program chooses them like texts of ranges; threads show numbers.
     let host = &session.host;
     let numeric = |(name, value): &(String, String)| {
         let told = if value.trim().parse::<u64>().is_ok() { value.clone() } else { "<value>".to_owned() };
