@@ -1,13 +1,15 @@
-//! Speed, size and memory of the page of a run: `cargo bench -p gpuwhy-page --bench page -- [EVENTS | TRACE] [OUT]`.
+//! Speed, size and memory of the page of a run: `cargo bench -p gpuwhy-page --bench page -- [EVENTS | TRACE]
+//! [OUT]`.
 //!
-//! Without a trace one is made here: steps of a hundred kernels on one stream with the calls that launch them, half of
-//! the events each, and a wait at the end of each step. Pauses and durations scatter without a pattern, which is the
-//! worst case for a page's size. The page goes to OUT or to a temporary folder; `benches/page.sh` opens it in a
-//! browser.
+//! Without a trace one is generated here: steps of a hundred kernels on one stream with the calls that launch
+//! them, half of the events each, and a wait at the end of each step. Pauses and durations scatter without a
+//! pattern, which is the worst case for a page's size. The page is written to OUT or to a temporary folder;
+//! `benches/page.sh` opens it in a browser.
 //!
-//! One run by the clock, and the time that it took of all cores, which says more on a busy machine. A record becomes
-//! two events: its own and the piece of the GPU's time that it ends. Memory is the peak of the process while it writes
-//! the page (Linux). Timestamps of an H100 and an H200 are multiples of 32 ns, and so are those of the kernels here.
+//! Reports the wall-clock time of one run, and its CPU time over all cores, which is more reliable on a busy
+//! machine. A record becomes two events: its own and the piece of GPU time that it ends. Memory is the peak
+//! of the process while it writes the page (Linux). Timestamps of an H100 and an H200 are multiples of 32 ns,
+//! and so are those of the kernels here.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
@@ -22,10 +24,10 @@ use gpuwhy_trace::format::TraceWriter;
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::*;
 
-/// Without an argument; with `cargo bench --workspace` the argument is `--bench`.
+/// Default number of events; with `cargo bench --workspace` the argument is `--bench`.
 const EVENTS: u64 = 200_000;
 const START: u64 = 1_790_000_000_000_000_000;
-/// Kernels of a step.
+/// Kernels per step.
 const KERNELS: u64 = 100;
 /// Time between two deliveries of records, nanoseconds.
 const FLUSH_NANOS: u64 = 100_000_000;
@@ -42,7 +44,7 @@ fn main() {
         }
     };
     let out = arguments.get(1).map_or_else(|| folder.path().join("page.html"), PathBuf::from);
-    // The peak starts anew (proc(5)).
+    // Reset the peak (proc(5)).
     let _ = fs::write("/proc/self/clear_refs", "5");
     let (begun, processor) = (Instant::now(), processor_seconds());
     let file = TraceFile::open(&trace).expect("a trace");
@@ -69,14 +71,14 @@ fn main() {
     outcome.left_out.iter().for_each(|note| println!("{note}"));
 }
 
-/// Time that this process has taken of all cores so far, seconds: user and system time in hundredths (proc(5)).
+/// CPU time of this process over all cores, seconds: user and system time in hundredths (proc(5)).
 fn processor_seconds() -> f64 {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit(") ").next().unwrap_or_default().split(' ');
     fields.skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum::<f64>() / 100.0
 }
 
-/// A number without pattern for each `number`: splitmix64 (Steele, Lea and Flood, 2014).
+/// Pseudorandom number for each `number`: splitmix64 (Steele, Lea and Flood, 2014).
 fn noise(number: u64) -> u64 {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

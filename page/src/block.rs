@@ -1,8 +1,8 @@
-//! Blocks of data within the page: packed bytes as text, each in an element that no browser runs.
+//! Blocks of data within the page: compressed bytes as text, each in an element that no browser executes.
 //!
-//! Deflate, because every browser since 2023 unpacks it by itself. Thirteen bits are two of 91 printable letters,
-//! because a page is text: 8 % less of it than Base64. Blocks are packed on threads of their own, and written in their
-//! order, so that the same trace gives the same bytes.
+//! Deflate, because every browser since 2023 decompresses it natively. Thirteen bits are two of 91 printable
+//! letters, because a page is text: 8 % less text than Base64. Blocks are compressed on separate threads, and
+//! written in order, so that the same trace yields the same bytes.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, Write};
@@ -12,14 +12,15 @@ use std::thread;
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
 
-/// Level of deflate: the next ones make the blocks 1 % smaller, and from 6 on take twice as long.
+/// Deflate level: the next ones make the blocks 1 % smaller, and from 6 on take twice as long.
 const LEVEL: u32 = 4;
-/// Threads that pack blocks at most: reading the trace keeps about so many busy.
+/// Maximum number of threads that compress blocks: reading the trace keeps about this many busy.
 const THREADS: usize = 4;
-/// Blocks for each of them that wait or are being packed. One has at most 32,768 events of 72 bytes.
+/// Number of blocks per thread that wait or are being compressed. A block has at most 32,768 events of 72
+/// bytes.
 const WAITING: usize = 2;
 
-/// Printable letters but those with a meaning in HTML.
+/// Printable letters except those with a meaning in HTML.
 const LETTERS: [u8; 91] = {
     let mut letters = [0; 91];
     let (mut letter, mut count) = (b'!', 0);
@@ -36,16 +37,17 @@ const LETTERS: [u8; 91] = {
 /// Number of a block within its page.
 pub(crate) type BlockId = u32;
 
-/// Makes the parts of a block, which are packed one after another: what is alike is best packed by itself.
+/// Produces the parts of a block, which are compressed separately, because similar data compresses best
+/// alone.
 pub(crate) type Parts = Box<dyn FnOnce() -> Vec<Vec<u8>> + Send>;
 
-/// Packs `parts` as one block: deflate, then text.
+/// Compresses `parts` into one block: deflate, then text.
 fn packed(parts: &[Vec<u8>]) -> io::Result<String> {
     let size = parts.iter().map(Vec::len).sum::<usize>();
     let mut encoder = DeflateEncoder::new(Vec::with_capacity(size / 2), Compression::new(LEVEL));
     for (index, part) in parts.iter().enumerate() {
         if index > 0 {
-            // The next part begins with a code of its own.
+            // The next part starts with a separate Huffman code.
             encoder.flush()?;
         }
         encoder.write_all(part)?;
@@ -53,7 +55,8 @@ fn packed(parts: &[Vec<u8>]) -> io::Result<String> {
     Ok(as_text(&encoder.finish()?))
 }
 
-/// Thirteen bits as two letters, the lowest bits first; what is left at the end as one, if that is enough.
+/// Encodes thirteen bits as two letters, the lowest bits first; the rest at the end as one letter, if that is
+/// enough.
 pub(crate) fn as_text(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 16 / 13 + 2);
     let letter = |value: u32| char::from(LETTERS[(value % 91) as usize]);
@@ -78,7 +81,7 @@ pub(crate) fn as_text(bytes: &[u8]) -> String {
     text
 }
 
-/// A thread that packs blocks. Results come in the order of the work.
+/// A thread that compresses blocks. Results are in the order of the work.
 struct Packer {
     work: Sender<Parts>,
     done: Receiver<io::Result<String>>,
@@ -89,7 +92,7 @@ impl Packer {
         let (work, waiting) = channel::<Parts>();
         let (sender, done) = channel();
         thread::Builder::new().name("gpuwhy-pack".to_owned()).spawn(move || {
-            // It ends when nothing more can come, or nobody wants it.
+            // Ends when the sender or the receiver is closed.
             for parts in waiting {
                 if sender.send(packed(&parts())).is_err() {
                     return;
@@ -105,7 +108,7 @@ pub(crate) struct Blocks<'a> {
     out: &'a mut (dyn Write + Send),
     next: BlockId,
     packers: Vec<Packer>,
-    /// Blocks that are not written yet, with the bytes of text of all blocks that these must not go beyond.
+    /// Blocks that are not written yet, each with the limit for the text bytes of all blocks.
     waiting: VecDeque<(BlockId, u64)>,
     written: u64,
     refused: BTreeSet<BlockId>,
@@ -118,19 +121,20 @@ impl<'a> Blocks<'a> {
         Self { out, next: 0, packers, waiting: VecDeque::new(), written: 0, refused: BTreeSet::new() }
     }
 
-    /// Writes a block that nobody else refers to by number.
+    /// Writes a block with a name, which has no number.
     pub(crate) fn named(&mut self, name: &str, bytes: Vec<u8>) -> io::Result<()> {
         self.finish()?;
         let text = packed(&[bytes])?;
         self.element(name, &text)
     }
 
-    /// A block of these bytes; gives its number.
+    /// Writes a block of these bytes and returns its number.
     pub(crate) fn numbered(&mut self, bytes: Vec<u8>) -> io::Result<BlockId> {
         self.within(u64::MAX, Box::new(move || vec![bytes]))
     }
 
-    /// A block that is refused if the text of all blocks would take more than `most` bytes with it; gives its number.
+    /// Writes a block and returns its number. The block is refused if the text of all blocks would then
+    /// exceed `most` bytes.
     pub(crate) fn within(&mut self, most: u64, parts: Parts) -> io::Result<BlockId> {
         while self.waiting.len() >= WAITING * self.packers.len().max(1) {
             self.write_oldest()?;
@@ -142,13 +146,13 @@ impl<'a> Blocks<'a> {
                 packer.work.send(parts).map_err(|_| gone())?;
                 self.waiting.push_back((id, most));
             }
-            // There are no threads to be had.
+            // No threads are available.
             None => self.write(id, most, &packed(&parts())?)?,
         }
         Ok(id)
     }
 
-    /// Waits for all blocks, and answers which were refused.
+    /// Waits for all blocks, and returns the refused ones.
     pub(crate) fn finish(&mut self) -> io::Result<&BTreeSet<BlockId>> {
         while !self.waiting.is_empty() {
             self.write_oldest()?;
@@ -156,7 +160,7 @@ impl<'a> Blocks<'a> {
         Ok(&self.refused)
     }
 
-    /// Who packs a block.
+    /// Index of the thread that compresses a block.
     fn turn(&self, id: BlockId) -> usize {
         id as usize % self.packers.len().max(1)
     }
@@ -182,12 +186,12 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// A thread that packs has ended: it panicked.
+/// A compression thread has ended because it panicked.
 fn gone() -> io::Error {
     io::Error::other("a thread that packs data for the page ended early")
 }
 
-/// Numbers as bytes, seven bits each, the lowest first.
+/// Encodes numbers as bytes, seven bits each, the lowest first.
 #[derive(Debug, Default)]
 pub(crate) struct Bytes(pub(crate) Vec<u8>);
 
@@ -200,19 +204,19 @@ impl Bytes {
         self.0.push(value as u8);
     }
 
-    /// A number that may be negative: small ones of either sign are short.
+    /// Appends a signed number: small ones of either sign are short.
     pub(crate) fn signed(&mut self, value: i64) {
         self.number(zigzag(value));
     }
 }
 
-/// A number that may be negative as one that may not: small ones of either sign are small.
+/// Maps a signed number to an unsigned one: small ones of either sign are small.
 pub(crate) fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
-/// A column of numbers of seven bits a byte, all first bytes together, then the second ones of those that have them,
-/// and so on: the last bits are noise, the first ones are not.
+/// Encodes a column of numbers with seven bits per byte: all first bytes together, then the second bytes of
+/// the numbers that have one, and so on. The low bits are noise, the high ones are not.
 pub(crate) fn planes(values: impl Iterator<Item = u64>, into: &mut Vec<Vec<u8>>) {
     let mut rest: Vec<u64> = values.collect();
     while !rest.is_empty() {
@@ -236,7 +240,7 @@ mod tests {
     #[test]
     fn any_bytes_come_back_from_their_text() {
         assert_eq!(as_text(b""), "");
-        // A test of the script has the same text.
+        // A test of the script uses the same text.
         assert_eq!(packed(&[b"gpuwhy page".to_vec()]).unwrap(), r#"#O$=b[5=*);3h_!!"#);
         for length in 0..300 {
             let bytes: Vec<u8> = (0..length).map(|index: u32| (index * index * 31 + length) as u8).collect();

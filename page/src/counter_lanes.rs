@@ -1,4 +1,4 @@
-//! Hardware counters over the run: the mean of each metric that is a part of a peak, in equal stretches.
+//! Hardware counters over the run: the mean of each metric that is a fraction of a peak, in equal intervals.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use gpuwhy_trace::counters::{CounterEvent, METRIC_LIMIT, Metric, MetricSet, Samp
 use gpuwhy_trace::record::DeviceId;
 use serde::Serialize;
 
-/// Stretches of the run: some pixels each.
+/// Number of intervals of the run: some pixels each.
 const STRETCHES: usize = 400;
 const DEVICES: usize = 64;
 
@@ -16,7 +16,7 @@ pub(crate) struct CounterLanes {
     origin: u64,
     window: u64,
     sets: BTreeMap<DeviceId, MetricSet>,
-    /// By device and metric: value times nanoseconds, and nanoseconds, of each stretch.
+    /// By device and metric: value times nanoseconds, and nanoseconds, of each interval.
     sums: BTreeMap<(DeviceId, Metric), Vec<(f64, u64)>>,
 }
 
@@ -29,12 +29,12 @@ pub(crate) struct CounterLane {
 #[derive(Debug, Serialize)]
 struct CounterRow {
     name: &'static str,
-    /// Percent of the peak, to a tenth; `None` where nothing was sampled.
+    /// Percent of the peak, to a tenth; `None` without samples.
     values: Vec<Option<f64>>,
 }
 
 impl CounterLanes {
-    /// Of the `window` nanoseconds from `origin` on.
+    /// Covers the `window` nanoseconds from `origin` on.
     pub(crate) fn new(origin: u64, window: u64) -> Self {
         Self { origin, window, ..Self::default() }
     }
@@ -69,7 +69,7 @@ impl CounterLanes {
         }
     }
 
-    /// A row for each metric, by device.
+    /// Returns a row for each metric, by device.
     pub(crate) fn into_lanes(self) -> Vec<CounterLane> {
         let mut lanes: Vec<CounterLane> = Vec::new();
         for ((device, metric), sums) in self.sums {
@@ -102,7 +102,7 @@ mod tests {
             highest_clock_hz: 0,
             multiprocessors: 132,
         };
-        // A stretch has 1,000 ns.
+        // An interval has 1,000 ns.
         let mut lanes = CounterLanes::new(5_000, 400_000);
         let sample = |begin: u64, end: u64, tensor: f32| {
             let (begin, end) = (Timestamp::from_nanos(5_000 + begin), Timestamp::from_nanos(5_000 + end));

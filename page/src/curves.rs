@@ -1,8 +1,8 @@
-//! Rows of the timeline that are values over time: launches that have not begun, gauges, hardware counters, memory
-//! held.
+//! Rows of the timeline with values over time: launches that have not started, utilization readings, hardware
+//! counters, memory held.
 //!
-//! The run has equal stretches, finer than samples in runs of some seconds. Each has the mean by time of what is known,
-//! or the largest value where peaks matter.
+//! The run has equal intervals, finer than samples in runs of some seconds. Each has the time-weighted mean
+//! of the known values, or the largest value where peaks matter.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,17 +15,18 @@ use serde::Serialize;
 
 use crate::block::{BlockId, Blocks, planes, zigzag};
 
-/// Stretches of the run: two of each pixel column of a large screen.
+/// Number of intervals of the run: two for each pixel column of a large screen.
 const STRETCHES: usize = 4_096;
-/// Curves at most, by device and name.
+/// Maximum number of curves, by device and name.
 const CURVES: usize = 512;
-/// Newest launching calls, and operations whose call has not come, among which the two ends of a launch are looked for.
-/// CUPTI delivers calls and operations in buffers of their own, some 30,000 records apart.
+/// Number of newest launching calls, and of operations whose call has not arrived, among which the two ends
+/// of a launch are matched. CUPTI delivers calls and operations in separate buffers, some 30,000 records
+/// apart.
 const CALLS: usize = 1 << 17;
 const EARLY: usize = 1 << 18;
-/// A reading of a gauge speaks for so much time before it at most, nanoseconds.
+/// Maximum time before a reading that it covers, nanoseconds.
 const READING: u64 = 2_000_000_000;
-/// Counters that have a row; the others are in the view "Inside the GPU".
+/// Counters with a row; the others are in the view "Inside the GPU".
 const COUNTERS: [Metric; 8] = [
     Metric::MultiprocessorsActive,
     Metric::Tensor,
@@ -37,7 +38,7 @@ const COUNTERS: [Metric; 8] = [
     Metric::NvlinkWrite,
 ];
 
-/// What a curve shows. The order is that of rows.
+/// Quantity of a curve. The order is that of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Shown {
     Queue,
@@ -63,7 +64,7 @@ impl Shown {
         }
     }
 
-    /// The unit, and how many of the page's whole numbers one of it is.
+    /// The unit, and its size in the page's whole numbers.
     fn unit(self) -> (&'static str, f64) {
         match self {
             Self::Queue => ("", 100.0),
@@ -81,18 +82,18 @@ pub(crate) struct Curve {
     device: u32,
     label: String,
     unit: &'static str,
-    /// Units of one of the numbers in the block.
+    /// Size of a step of the numbers in the block, in units.
     step: f64,
-    /// The largest value, units.
+    /// The largest value, in units.
     most: f64,
     stretches: usize,
-    /// Nanoseconds of a stretch.
+    /// Length of an interval, nanoseconds.
     span_ns: u64,
-    /// One number more than the value for each stretch, 0 where nothing is known; as differences.
+    /// The value plus one for each interval, 0 if unknown; as differences.
     block: BlockId,
 }
 
-/// Sums of one curve: value times nanoseconds, and nanoseconds, of each stretch.
+/// Sums of one curve: value times nanoseconds, and nanoseconds, of each interval.
 #[derive(Debug)]
 struct Sum(Vec<(f64, u64)>);
 
@@ -110,7 +111,7 @@ impl Sum {
         }
     }
 
-    /// A value between two times, nanoseconds after the origin.
+    /// Adds a value between two times, nanoseconds after the origin.
     fn mean(&mut self, span: u64, time: (u64, u64), value: f64) {
         self.each(span, time, |(sum, known), nanos| {
             *sum += value * nanos as f64;
@@ -118,7 +119,7 @@ impl Sum {
         });
     }
 
-    /// As `mean`, but the largest value of a stretch counts.
+    /// Like `mean`, but keeps the largest value of an interval.
     fn largest(&mut self, span: u64, time: (u64, u64), value: f64) {
         self.each(span, time, |(most, known), _| {
             *most = most.max(value);
@@ -127,11 +128,11 @@ impl Sum {
     }
 }
 
-/// The launching call of a number, in a table by number: as many as are newest.
+/// A launching call in the table of the newest calls by number.
 #[derive(Clone, Copy, Debug, Default)]
 struct Launched {
     correlation: u32,
-    /// When it was done, nanoseconds after the origin.
+    /// End of the call, nanoseconds after the origin.
     at: u64,
 }
 
@@ -145,17 +146,17 @@ pub(crate) struct Curves {
     sets: BTreeMap<DeviceId, MetricSet>,
     read: BTreeMap<DeviceId, u64>,
     calls: Vec<Launched>,
-    /// Device and begin of operations whose call has not come, by its number: a graph has many.
+    /// Device and start of operations whose call has not arrived, by its number: a graph has many.
     early: FxHashMap<u32, Vec<(DeviceId, u64)>>,
     early_count: usize,
     holdings: Holdings,
     held: BTreeMap<MemoryOwner, (u64, u64)>,
-    /// Operations whose launching call is not known.
+    /// Number of operations with an unknown launching call.
     pub(crate) launches_unknown: u64,
 }
 
 impl Curves {
-    /// Of the `window` nanoseconds from `origin` on.
+    /// Covers the `window` nanoseconds from `origin` on.
     pub(crate) fn new(origin: u64, window: u64) -> Self {
         Self {
             origin,
@@ -184,7 +185,7 @@ impl Curves {
         Some(self.sums.entry((device, shown)).or_insert_with(Sum::new))
     }
 
-    /// A call out of which device work comes.
+    /// Adds a call that launches device work.
     pub(crate) fn launched(&mut self, call: &ApiCall) {
         let correlation = call.correlation.0;
         if correlation == 0 {
@@ -207,7 +208,7 @@ impl Curves {
         } else if let Some(&Launched { at, .. }) = call {
             self.queued(device, at, begun);
         } else if self.early_count < EARLY {
-            // Its call may come with the records of a later time.
+            // Its call may arrive with later records.
             self.early.entry(correlation).or_default().push((device, begun));
             self.early_count += 1;
         } else {
@@ -222,7 +223,7 @@ impl Curves {
         }
     }
 
-    /// Memory was taken or given back.
+    /// Adds an allocation or release of memory.
     pub(crate) fn memory(&mut self, event: &MemoryEvent) {
         let Some((owner, holding)) = self.holdings.take(event) else { return };
         let at = self.since(event.at);
@@ -230,7 +231,7 @@ impl Curves {
         self.held.insert(owner, (at, holding.current));
     }
 
-    /// What is held by an owner lasts until `until`.
+    /// Extends the amount held by an owner to `until`.
     fn hold(&mut self, owner: MemoryOwner, until: u64) {
         let (from, bytes) = self.held.get(&owner).copied().unwrap_or((0, 0));
         let span = self.span;
@@ -239,7 +240,7 @@ impl Curves {
         }
     }
 
-    /// Samples and readings.
+    /// Adds samples and readings.
     pub(crate) fn counters(&mut self, event: &CounterEvent) {
         match event {
             CounterEvent::Set(set) if self.sets.len() < CURVES || self.sets.contains_key(&set.device) => {
@@ -266,7 +267,7 @@ impl Curves {
 
     fn gauges(&mut self, reading: &GaugeReading) {
         let at = self.since(reading.at);
-        // The first reading speaks for itself alone.
+        // The first reading covers only itself.
         let before = self.read.insert(reading.device, at).unwrap_or(at.saturating_sub(1));
         let (time, span) = ((before.max(at.saturating_sub(READING)), at), self.span);
         for (shown, value) in [
@@ -282,13 +283,13 @@ impl Curves {
         }
     }
 
-    /// Nothing more comes: writes everything.
+    /// Writes everything; no further records follow.
     pub(crate) fn finish(&mut self, blocks: &mut Blocks<'_>) -> io::Result<Vec<Curve>> {
         let owners: Vec<MemoryOwner> = self.held.keys().copied().collect();
         owners.into_iter().for_each(|owner| self.hold(owner, self.window));
         self.launches_unknown += self.early_count as u64;
         let sums = std::mem::take(&mut self.sums);
-        // A sampled clock is finer than the gauge; counters that stay 0 have no row.
+        // A sampled clock is finer than the polled one; counters that stay 0 have no row.
         let sampled: Vec<DeviceId> = sums
             .keys()
             .filter(|(_, shown)| *shown == Shown::Counter(Metric::Clock))
@@ -298,7 +299,7 @@ impl Curves {
         for ((device, shown), sum) in sums {
             let (unit, steps) = shown.unit();
             let value = |&(sum, known): &(f64, u64)| match shown {
-                // All of a stretch is known.
+                // The complete interval is known.
                 Shown::Queue => Some(sum / self.span as f64),
                 Shown::Held(_) => (known > 0).then_some(sum),
                 _ => (known > 0).then(|| sum / known as f64),
@@ -344,7 +345,7 @@ mod tests {
         Timestamp::from_nanos(ORIGIN + nanos)
     }
 
-    /// Curves by label: values of the stretches, of 1,000 ns each.
+    /// Curves by label: values of the intervals, of 1,000 ns each.
     fn shown(mut curves: Curves) -> BTreeMap<String, Vec<Option<f64>>> {
         let mut out = Vec::new();
         let mut blocks = Blocks::new(&mut out);
@@ -380,7 +381,7 @@ mod tests {
         curves.began(DeviceId(1), at(3_000), CorrelationId(2));
         curves.began(DeviceId(1), at(1_500), CorrelationId(2));
         curves.launched(&call(2, 1_000));
-        // It began before the call was over, and one has no call.
+        // It started before the call was over, and one has no call.
         curves.launched(&call(3, 9_000));
         curves.began(DeviceId(0), at(8_000), CorrelationId(3));
         curves.began(DeviceId(0), at(8_000), CorrelationId(4));
@@ -431,7 +432,7 @@ mod tests {
         let set = MetricSet { device, chip, metrics, interval_ns: 1_000, highest_clock_hz: 0, multiprocessors: 132 };
         let sample =
             |begin, end, tensor| CounterEvent::Sample(Sample::new(device, at(begin), at(end), &[1.9e9, tensor, 0.0]));
-        // Before its set a sample means nothing.
+        // Before its set a sample has no meaning.
         for event in [
             sample(0, 1_000, 99.0),
             CounterEvent::Set(set),

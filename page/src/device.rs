@@ -1,7 +1,7 @@
-//! The lane of a device: every nanosecond of it with its cause, and what ended each gap.
+//! Lane of a device: every nanosecond with its cause, and the operation that ended each gap.
 //!
-//! A late operation may change the newest segments, so these wait until none can change any more. Sums are corrected at
-//! once. What would change behind that is counted.
+//! A late operation may change the newest segments, so these wait until they are final. Sums are corrected
+//! immediately. Changes that come too late for the segments are counted.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,10 +18,10 @@ use crate::lost::Lost;
 use crate::names::Names;
 use crate::sums::{Stretches, Sums};
 
-/// Segments that wait. The engine changes one of the newest 4,096 idle ones; between two of them may be busy ones, and
-/// what the engine keeps as one may be several here.
+/// Maximum number of waiting segments. The engine changes only the newest 4,096 idle ones; busy ones may be
+/// between them, and one segment of the engine may be several here.
 const WAITING: usize = 1 << 16;
-/// Idle segments among those that wait, at least.
+/// Minimum number of idle segments among those that wait.
 const WAITING_IDLE: usize = 2 * 4_096;
 
 #[derive(Debug)]
@@ -29,16 +29,17 @@ pub(crate) struct DeviceLane {
     pub(crate) segments: Lane,
     sums: Sums,
     waiting: VecDeque<Waiting>,
-    /// What is told of the gap that ended last; segments that end none repeat it, which takes no bytes.
+    /// Information about the newest gap that ended; segments without a gap end repeat it, which takes no
+    /// bytes.
     ended: [u64; 4],
     waiting_idle: usize,
-    /// Gaps of which it is not known what ended them.
+    /// Number of gaps with an unknown end.
     untold: u64,
-    /// Time that was corrected too late for the segments of the page, nanoseconds.
+    /// Time that was corrected too late for the page's segments, nanoseconds.
     pub(crate) uncorrected_ns: u64,
 }
 
-/// A segment, and what is told of the gap that ends with it.
+/// A segment, and the information about the gap that ends with it.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     time: TimeSegment,
@@ -48,7 +49,7 @@ struct Waiting {
 /// Added to the number of a leaf where a gap ends.
 const GAP_END: u64 = 32;
 
-/// What all lanes are written with.
+/// State shared by all lanes for writing.
 pub(crate) struct Context<'a, 'b> {
     pub(crate) origin: u64,
     pub(crate) kept: &'a Kept,
@@ -71,7 +72,7 @@ impl DeviceLane {
         }
     }
 
-    /// Takes what the engine noted.
+    /// Processes a segment logged by the engine.
     pub(crate) fn take(&mut self, segment: Segment, with: &mut Context<'_, '_>) -> io::Result<()> {
         let since = |at: Timestamp| at.nanos().saturating_sub(with.origin);
         match segment {
@@ -104,7 +105,8 @@ impl DeviceLane {
         self.waiting.push_back(Waiting { time, ends: None });
     }
 
-    /// A late operation takes the time from `from` to `to`, which lies within one idle segment or several that touch.
+    /// Corrects for a late operation that takes the time from `from` to `to`, which is within one idle
+    /// segment or several adjacent ones.
     fn correct(&mut self, leaf: Leaf, from: Timestamp, to: Timestamp) {
         let first = self.waiting.partition_point(|segment| segment.time.to <= from);
         let last = self.waiting.partition_point(|segment| segment.time.from < to);
@@ -115,7 +117,7 @@ impl DeviceLane {
             self.waiting_idle -= usize::from(!segment.leaf.is_busy());
             let (begin, end) = (segment.from.max(from), segment.to.min(to));
             found += end.since(begin);
-            // What is left before the operation is a gap that it ends, of which no more is known.
+            // The rest before the operation is a gap that it ends, without further information.
             self.untold += u64::from(segment.from < begin && !segment.leaf.is_busy());
             new.push((TimeSegment { to: begin, ..segment }, None));
             new.push((TimeSegment { leaf, from: begin, to: end, subject: Subject::None, stack: StackId::NONE }, None));
@@ -147,7 +149,7 @@ impl DeviceLane {
         Lost { gap_ends: self.untold, gaps_split: self.segments.split, ..Lost::default() }
     }
 
-    /// The newest segments are a gap, and this ended it.
+    /// Marks the newest segments as a gap with this end.
     fn gap(&mut self, gap: &GapEnd, with: &mut Context<'_, '_>) {
         let operation = with.names.subject(gap.subject, with.dictionary);
         let thread = gap.launch.map_or(0, |launch| u64::from(launch.thread.0) + 1);
@@ -158,7 +160,7 @@ impl DeviceLane {
         }
     }
 
-    /// Nothing more comes: writes everything, with the sums.
+    /// Writes everything, with the sums; no further segments follow.
     pub(crate) fn finish(&mut self, with: &mut Context<'_, '_>) -> io::Result<()> {
         while !self.waiting.is_empty() {
             self.release(with)?;

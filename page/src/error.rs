@@ -1,11 +1,11 @@
-//! Why a page was not written.
+//! Errors of writing a page.
 
 use std::fmt;
 use std::io;
 
 use gpuwhy_import::OpenError;
 
-/// Why a page was not written. The message of a trace names its file.
+/// Reason why a page was not written. The message for a trace names its file.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PageError {

@@ -1,7 +1,8 @@
-//! Events of one row of the timeline, packed in chunks that can be read independently of each other.
+//! Events of one timeline row, packed in chunks that can be read independently.
 //!
-//! A chunk holds its events by column, in order of begin: times as they follow on each other, other values as
-//! differences. Chunks of a lane may overlap, since records come in no strict order; each says what time it is about.
+//! A chunk holds its events by column, in order of their start: times relative to the previous event, other
+//! values as differences. Chunks of a lane may overlap, since records are not strictly ordered; each has its
+//! time span.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -10,30 +11,30 @@ use serde::Serialize;
 
 use crate::block::{BlockId, Blocks, planes, zigzag};
 
-/// Events of a chunk: a browser takes it apart within a frame or two.
+/// Maximum number of events of a chunk: a browser decodes it within a frame or two.
 pub(crate) const CHUNK: usize = 16_384;
-/// Values of an event beside its times.
+/// Maximum number of values of an event in addition to its times.
 const VALUES: usize = 7;
 
-/// Something that took time.
+/// An event with a duration.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Event {
     /// Nanoseconds after the origin of the page.
     pub(crate) begin: u64,
     pub(crate) duration: u64,
-    /// As many as the lane has columns.
+    /// One value per column of the lane.
     pub(crate) values: [u64; VALUES],
 }
 
 impl Event {
-    /// The same time with these values.
+    /// Returns the same time with these values.
     pub(crate) fn with<const N: usize>(mut self, values: [u64; N]) -> Self {
         self.values[..N].copy_from_slice(&values);
         self
     }
 }
 
-/// Where a chunk lies, and what it is about.
+/// Location and time span of a chunk.
 #[derive(Debug, Serialize)]
 pub(crate) struct Chunk {
     block: BlockId,
@@ -53,28 +54,29 @@ pub(crate) struct Lane {
     columns: &'static [&'static str],
     chunks: Vec<Chunk>,
     pub(crate) sums: Option<BlockId>,
-    /// Events, whether or not they are in the page.
+    /// Number of events, including those that are not in the page.
     pub(crate) events: u64,
-    /// Those that are.
+    /// Number of events in the page.
     pub(crate) embedded: u64,
-    /// Those that had no room.
+    /// Number of events that had no room.
     pub(crate) refused: u64,
-    /// Whether more of what came last follows, which belongs into the same chunk.
+    /// True if the newest event continues with the next one, which belongs into the same chunk.
     #[serde(skip)]
     pub(crate) continues: bool,
-    /// How often it did not fit there.
+    /// Number of times that it did not fit there.
     #[serde(skip)]
     pub(crate) split: u64,
     #[serde(skip)]
     pending: Vec<Event>,
 }
 
-/// What part of the events a page holds.
+/// Selection of the events in a page.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kept {
-    /// Only events that overlap one of these, nanoseconds after the origin: disjoint, in order. `None`: all.
+    /// Only events that overlap one of these, nanoseconds after the origin: disjoint, in order. `None`
+    /// selects all.
     pub(crate) windows: Option<Vec<(u64, u64)>>,
-    /// Bytes of text that blocks may take together.
+    /// Maximum bytes of text of all blocks.
     pub(crate) most_bytes: u64,
 }
 
@@ -97,7 +99,7 @@ impl Lane {
         self
     }
 
-    /// Adds an event; a full chunk goes to `blocks`.
+    /// Adds an event; a full chunk is written to `blocks`.
     pub(crate) fn push(&mut self, event: Event, kept: &Kept, blocks: &mut Blocks<'_>) -> io::Result<()> {
         self.events += 1;
         if kept.holds(&event) {
@@ -110,7 +112,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Gives what is left away to be written.
+    /// Writes the remaining events.
     pub(crate) fn flush(&mut self, kept: &Kept, blocks: &mut Blocks<'_>) -> io::Result<()> {
         let mut events = std::mem::take(&mut self.pending);
         let (Some(first), Some(last)) = (
@@ -131,7 +133,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Everything is written but these blocks: what had no room is left out, and shows in the counts.
+    /// Removes the refused blocks after everything else is written, and updates the counts.
     pub(crate) fn written(&mut self, refused: &BTreeSet<BlockId>) {
         let count = |chunks: &[Chunk]| chunks.iter().map(|chunk| chunk.count as u64).sum::<u64>();
         let all = count(&self.chunks);
@@ -141,10 +143,10 @@ impl Lane {
     }
 }
 
-/// The columns of events in order of begin.
+/// The columns of the events, in order of their start.
 fn packed(events: &[Event], columns: usize) -> Vec<Vec<u8>> {
     let mut parts = Vec::new();
-    // From the end of the one before: rows of a timeline mostly touch, or pause as often as before.
+    // Relative to the end of the previous event: events of a row are mostly adjacent, or have equal pauses.
     let mut position = 0_u64;
     let pauses = events.iter().map(|event| {
         let pause = event.begin.wrapping_sub(position) as i64;
@@ -154,7 +156,7 @@ fn packed(events: &[Event], columns: usize) -> Vec<Vec<u8>> {
     planes(pauses, &mut parts);
     planes(events.iter().map(|event| event.duration), &mut parts);
     for column in 0..columns {
-        // Most values are near the one before, or equal.
+        // Most values are near or equal to the previous one.
         let mut before = 0_i64;
         let changes = events.iter().map(|event| {
             let value = event.values[column] as i64;

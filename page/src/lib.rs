@@ -1,14 +1,15 @@
-//! Reports as one HTML page: an answer that needs no script, and the data behind it for a timeline colored by cause.
+//! Reports as one HTML page: a result that needs no script, and the data for a timeline colored by cause.
 //!
-//! The page is one file that asks no network for anything: its own policy forbids it. It is written from front to back
-//! in bounded memory. A trace is read twice: the first time for the report, which comes first in the page and decides
-//! what of the timeline is worth its bytes, the second time for the data.
+//! The page is one file without network requests: its own policy forbids them. It is written from front to
+//! back in bounded memory. A trace is read twice: first for the report, which comes first in the page and
+//! determines the events of the timeline that are worth their bytes, then for the data.
 //!
 //! Comparisons of two runs and of ranks ([`write_diff`], [`write_ranks`]) are static pages.
 //!
-//! Reading order: [`write_report`], `prescan` and `plan` (the first pass and what follows from it), `recorder` (the
-//! second), `device`, `lane` and `sums` (what a row of the timeline is made of), `block` (how data lie in the page),
-//! `manifest` (what the script reads first), `html` (the static answer). `ui` is TypeScript, built into `assets`.
+//! Reading order: [`write_report`], `prescan` and `plan` (the first pass and its result), `recorder` (the
+//! second), `device`, `lane` and `sums` (parts of a timeline row), `block` (storage of data in the page),
+//! `manifest` (the first data that the script reads), `html` (the static report). `ui` is TypeScript, built
+//! into `assets`.
 
 mod block;
 mod counter_lanes;
@@ -52,7 +53,7 @@ use self::sources::Sources;
 /// Writes the page of one run to `out`.
 ///
 /// # Errors
-/// When the trace cannot be read or the page not be written, and when `progress` ends the work.
+/// If the trace cannot be read or the page cannot be written, and if `progress` stops the work.
 pub fn write_report(
     trace: &TraceFile,
     options: &Options,
@@ -63,7 +64,7 @@ pub fn write_report(
     let report = trace.observe(options.capture, &mut prescan, progress)?;
     let plan = Plan::new(&report, &prescan, options);
     let title = options.title.clone().unwrap_or_else(|| format!("gpuwhy: {}", report.process.command.join(" ")));
-    // The files of a page with marks are not those that its report names.
+    // With placeholders, the report does not name the actual files.
     let sources = if options.sources && !options.redact { Sources::of(&report) } else { Sources::default() };
     let mut left_out = plan.left_out.clone();
     left_out.extend(sources.notes.iter().cloned());
@@ -92,10 +93,11 @@ pub fn write_report(
     Ok(Outcome { damage: report.completeness.damage, left_out, events, records: plan.records })
 }
 
-/// Writes the page of a comparison, `diff` of the runs `a` and `b`, each with its name, to `out`. It has no script.
+/// Writes the page of a comparison to `out`: `diff` of the runs `a` and `b`, each with its name. It has no
+/// script.
 ///
 /// # Errors
-/// When the page cannot be written.
+/// If the page cannot be written.
 pub fn write_diff(
     diff: &Diff,
     (a, name_a): (&Report, &str),
@@ -108,10 +110,11 @@ pub fn write_diff(
     Ok(html::whole(&mut out, &title, &body)?)
 }
 
-/// Writes the page of the ranks of a job: `compared`, and the trace of each in the same order. It has no script.
+/// Writes the page of the ranks of a job: `compared`, and the trace of each in the same order. It has no
+/// script.
 ///
 /// # Errors
-/// When a trace cannot be read or the page not be written, and when `progress` ends the work.
+/// If a trace cannot be read or the page cannot be written, and if `progress` stops the work.
 pub fn write_ranks(
     compared: &RanksReport,
     traces: &[&TraceFile],
@@ -129,7 +132,7 @@ pub fn write_ranks(
     Ok(html::whole(&mut out, title, &html::ranks(compared, &maps))?)
 }
 
-/// What had no room although it was chosen.
+/// Sentence about selected events that had no room.
 fn over_budget(lanes: &[lane::Lane]) -> Option<String> {
     let lost: u64 = lanes.iter().map(|lane| lane.refused).sum();
     (lost > 0).then(|| {

@@ -1,30 +1,31 @@
-//! What of a trace has no place in the timeline of its page, counted.
+//! Counts of trace data without a place in the timeline of its page.
 
 use serde::Serialize;
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Lost {
-    /// Records with times outside of the run, mostly host samples from before the first work.
+    /// Records with times outside the run, mostly host samples from before the first work.
     pub(crate) outside: u64,
-    /// Records of streams, threads and ranges for which there is no row.
+    /// Records of streams, threads and ranges without a row.
     pub(crate) without_row: u64,
-    /// Begins of ranges while too many were open.
+    /// Starts of ranges while too many were open.
     pub(crate) ranges_too_many: u64,
-    /// Begins or ends of ranges without the other, and range events of an unknown kind.
+    /// Starts or ends of ranges without the other, and range events of an unknown kind.
     pub(crate) ranges_unmatched: u64,
-    /// Steps behind those that the page holds.
+    /// Steps after the last one that the page holds.
     pub(crate) steps: u64,
-    /// Gaps of which it is not known what ended them.
+    /// Gaps with an unknown end.
     pub(crate) gap_ends: u64,
-    /// Gaps of so many parts that the page shows them as two or more.
+    /// Gaps that the page shows as two or more, because they have too many parts.
     pub(crate) gaps_split: u64,
-    /// Operations whose launching call is not known: the row of launches that have not begun lacks them.
+    /// Operations with an unknown launching call, which are missing in the row of launches that have not
+    /// started.
     pub(crate) launches_unknown: u64,
 }
 
 impl Lost {
-    /// Both together.
+    /// Sum of both.
     pub(crate) fn plus(self, other: Self) -> Self {
         Self {
             outside: self.outside + other.outside,
@@ -38,7 +39,7 @@ impl Lost {
         }
     }
 
-    /// A sentence for each kind that was met. What lies outside of the run is only counted.
+    /// A sentence for each nonzero kind. Records outside the run are only counted.
     pub(crate) fn sentences(&self) -> Vec<String> {
         let told = [
             (self.without_row, "records have no row: the timeline has 64 of each kind, those that come first"),

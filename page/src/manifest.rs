@@ -1,4 +1,4 @@
-//! What the script of the page reads first: the report, and where everything else lies.
+//! First data that the page's script reads: the report, and the location of all other data.
 
 use std::collections::BTreeMap;
 
@@ -26,20 +26,20 @@ pub(crate) struct Manifest<'a> {
     page_version: u32,
     source: Source,
     report: &'a Report,
-    /// What is missing or doubtful in the trace.
+    /// Missing or doubtful data of the trace.
     missing: Vec<String>,
-    /// What of the trace is not in the page.
+    /// Data of the trace that is not in the page.
     left_out: Vec<String>,
     leaves: Vec<LeafWords>,
     groups: Vec<GroupWords>,
-    /// Name and words of what limits computation, and of the roofs of kernels.
+    /// Names and words of compute limits, and of kernel rooflines.
     limits: Vec<(&'static str, &'static str)>,
     roofs: Vec<(&'static str, &'static str)>,
     timeline: Option<Timeline>,
     pub(crate) sources: Vec<Excerpt>,
 }
 
-/// What a page was made from, for people.
+/// Origin of a page, for display.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Source {
     pub(crate) title: String,
@@ -59,18 +59,18 @@ struct GroupWords {
     name: &'static str,
     words: &'static str,
     mark: &'static str,
-    /// The scenario in which what it stands for is gone.
+    /// The scenario without this cost.
     without: Option<&'static str>,
 }
 
 #[derive(Serialize)]
 pub(crate) struct Timeline {
-    /// Nanoseconds since the Unix epoch, as text: JSON readers round large numbers.
+    /// Nanoseconds since the Unix epoch, as text, because JSON readers round large numbers.
     origin_unix_ns: String,
     window_ns: u64,
     stretches: usize,
     span_ns: u64,
-    /// Nanoseconds after the origin; `None`: events of the whole run are there.
+    /// Nanoseconds after the origin; `None` if events of the complete run are included.
     windows: Option<Vec<(u64, u64)>>,
     lanes: Vec<Lane>,
     steps: Vec<Steps>,
@@ -81,7 +81,7 @@ pub(crate) struct Timeline {
     pub(crate) curves: Vec<Curve>,
 }
 
-/// The steps of a device, as differences: from the end of the step before to the begin, and the duration.
+/// The steps of a device, as differences: from the end of the previous step to the start, and the duration.
 #[derive(Serialize)]
 struct Steps {
     device: u32,

@@ -1,4 +1,5 @@
-//! What events refer to: names, launch configurations, stacks. Each is in the page once, numbered in order of use.
+//! Entries that events refer to: names, launch configurations, stacks. Each is in the page once, numbered in
+//! order of use.
 
 use gpuwhy_report::words;
 use gpuwhy_trace::demangle::without_parameters;
@@ -12,12 +13,13 @@ use serde::Serialize;
 
 use crate::html::shown;
 
-/// Names, configurations and stacks that a page holds; events with further ones name the first entry, which says so.
+/// Maximum number of names, configurations and stacks in a page; events with further ones use the first
+/// entry, which is marked as such.
 const LIMIT: usize = 1 << 20;
-/// Frames of a stack that are kept, from the innermost.
+/// Maximum number of frames of a stack, from the innermost.
 const DEPTH: usize = 128;
 
-/// What a name stands for. The number is in the page.
+/// Kind of a name. The number is in the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub(crate) enum NameKind {
@@ -44,15 +46,15 @@ enum Key {
     Text(NameKind, String),
 }
 
-/// What the page says beside events.
+/// Tables of the page other than events.
 #[derive(Debug, Serialize)]
 pub(crate) struct Names {
     names: Vec<(String, u8)>,
-    /// Name, grid, block, registers a thread, static and dynamic shared bytes.
+    /// Name, grid, block, registers per thread, static and dynamic shared bytes.
     configs: Vec<[u64; 10]>,
-    /// Frame of the caller (0: none), function, file, line.
+    /// Caller's frame (0: none), function, file, line.
     stacks: Vec<[u32; 4]>,
-    /// Kind of subject, and a name.
+    /// Kind of subject, and its name.
     subjects: Vec<(&'static str, u32)>,
     #[serde(skip)]
     known: FxHashMap<Key, u32>,
@@ -110,7 +112,7 @@ impl Names {
         (index, if communicates { NameKind::Communication } else { NameKind::Compute })
     }
 
-    /// The launch configuration of a kernel with its name, its kind and the entry of the configuration.
+    /// Launch configuration of a kernel: its name, its kind and the entry of the configuration.
     pub(crate) fn config(&mut self, id: LaunchConfigId, dictionary: &Dictionary) -> (u32, NameKind, u32) {
         if let Some(&(entry, kind)) = self.known_configs.get(&id) {
             return (self.configs[entry as usize][0] as u32, kind, entry);
@@ -145,7 +147,7 @@ impl Names {
         (index, kinds.into_iter().find(|&kind| kind as u8 == of).unwrap_or(NameKind::OtherCall))
     }
 
-    /// A stack, as its innermost frame; 0 for none.
+    /// Returns the innermost frame of a stack; 0 for none.
     pub(crate) fn stack(&mut self, id: StackId, dictionary: &Dictionary) -> u32 {
         if let Some(&known) = self.known_stacks.get(&id) {
             return known;
@@ -175,9 +177,9 @@ impl Names {
         caller
     }
 
-    /// What idle time is blamed on, in the words of the report's gaps.
+    /// Subject of idle time, in the words of the report's gaps.
     pub(crate) fn subject(&mut self, subject: Subject, dictionary: &Dictionary) -> u32 {
-        // The lines of one cause are one row of the report; the stack tells them apart.
+        // The lines of one cause share one row of the report; the stack distinguishes them.
         let subject = if let Subject::Host(cause, _) = subject { Subject::Host(cause, LineId::NONE) } else { subject };
         if let Some(&known) = self.known_subjects.get(&subject) {
             return known;

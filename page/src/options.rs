@@ -1,25 +1,26 @@
-//! What a page holds, and what was written.
+//! Contents of a page, and the result of writing it.
 
-/// Version of the data within a page; the script beside it reads this one.
+/// Version of the data within a page; the embedded script reads this one.
 pub const PAGE_VERSION: u32 = 2;
-/// How many bytes single events may take by default: those of 10 million records.
+/// Default limit for the bytes of single events: those of 10 million records.
 pub const MAX_BYTES: u64 = 64_000_000;
 
-/// What a page holds and how large it may be.
+/// Contents of a page and its maximum size.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The title of the page; that of the command otherwise.
+    /// Title of the page; by default that of the command.
     pub title: Option<String>,
-    /// The capture that it is about, of a run that was measured in pieces; `None` is the newest.
+    /// Number of the capture to show, for a run that was split; `None` is the newest.
     pub capture: Option<u32>,
-    /// Bytes that single events may take. Sums, names and the report come on top.
+    /// Maximum bytes of single events, in addition to sums, names and the report.
     pub max_bytes: u64,
-    /// Which events the page holds.
+    /// Events in the page.
     pub detail: Detail,
-    /// Marks stand for the command line, the host, folders, names of threads and texts of ranges.
+    /// True to replace the command line, the host, folders, names of threads and texts of ranges by
+    /// placeholders.
     pub redact: bool,
-    /// Three lines of source code before and behind each of at most 32 lines that the report names, read from the files
-    /// that it names, as far as they are here and older than the run.
+    /// True to include three lines of source code before and after each of at most 32 lines that the report
+    /// names. They are read from the named files, if these exist here and are older than the run.
     pub sources: bool,
 }
 
@@ -29,29 +30,29 @@ impl Default for Options {
     }
 }
 
-/// Which events a page holds. It always has the sums of the whole run.
+/// Events in a page. It always has the sums of the complete run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Detail {
-    /// All if they fit, else those of windows.
+    /// All if they fit, else those of selected windows.
     #[default]
     Auto,
-    /// All, in order of time, until the page is full.
+    /// All, in time order, until the page is full.
     All,
-    /// Those of windows that steps and gaps choose.
+    /// Those of windows around selected steps and gaps.
     Windows,
     /// None.
     None,
 }
 
-/// What was written.
+/// Result of writing a page.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// What the trace lacks, a sentence each.
+    /// Parts that the trace lacks, one sentence each.
     pub damage: Vec<String>,
-    /// What of the trace is not in the page, a sentence each.
+    /// Parts of the trace that are not in the page, one sentence each.
     pub left_out: Vec<String>,
-    /// Events in the page.
+    /// Number of events in the page.
     pub events: u64,
-    /// Records of the trace that become events, in the page or not.
+    /// Number of trace records that become events, including those not in the page.
     pub records: u64,
 }

@@ -1,6 +1,7 @@
-//! What of the timeline is worth its bytes.
+//! Selection of the timeline data that is worth its bytes.
 //!
-//! Sums of the whole run are always there. Events are, if they fit; else those of windows that the verdict chooses.
+//! Sums of the complete run are always included. Events are, if they fit; otherwise those of windows selected
+//! by the bottleneck.
 
 use std::sync::Arc;
 
@@ -14,16 +15,17 @@ use crate::prescan::{Extent, Prescan};
 use crate::replay::ReplayPlan;
 use crate::sums::Stretches;
 
-/// Tenths of a byte of text that a record takes, estimated: 42 to 62 on recorded runs (`benches/page.sh TRACE`), with
-/// the segments of the device that it causes.
+/// Estimated tenths of a byte of text per record: 42 to 62 on recorded runs (`benches/page.sh TRACE`),
+/// including the device segments that the record causes.
 const EVENT_TENTHS: u64 = 62;
-/// Part of the room that is planned for, where not all events fit.
+/// Fraction of the room that is planned for, if not all events fit.
 const FILLED: f64 = 0.7;
-/// Steps in the middle, and the slowest ones, that windows show.
+/// Number of typical steps, and of the slowest ones, that windows show.
 const STEPS: usize = 3;
-/// Time around one of the longest gaps, nanoseconds.
+/// Time around each of the longest gaps, nanoseconds.
 const AROUND: u64 = 1_000_000;
-/// Stretches of a device lane at most, all devices together; and events for each at least.
+/// Maximum number of intervals of the device lanes, all devices together; and minimum number of events per
+/// interval.
 const STRETCHES: usize = 131_072;
 const EVENTS_PER_STRETCH: u64 = 16;
 const FEWEST_STRETCHES: usize = 1_024;
@@ -31,23 +33,23 @@ const FEWEST_STRETCHES: usize = 1_024;
 /// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// Nanoseconds since the Unix epoch at which the timeline begins.
+    /// Start of the timeline, nanoseconds since the Unix epoch.
     pub(crate) origin: u64,
     pub(crate) window: u64,
     pub(crate) shown: Option<u32>,
     pub(crate) kept: Kept,
     pub(crate) stretches: Stretches,
     pub(crate) replay: ReplayPlan,
-    /// Names to use instead of those of the trace.
+    /// Names that replace those of the trace.
     pub(crate) marked: Option<Arc<Dictionary>>,
-    /// Records that become events.
+    /// Number of records that become events.
     pub(crate) records: u64,
-    /// What is not in the page, and how to get it.
+    /// Omitted data, and how to get it.
     pub(crate) left_out: Vec<String>,
 }
 
 impl Plan {
-    /// The names that the page uses, of a trace that so far has these.
+    /// Names that the page uses; `of_trace` are those that the trace has up to now.
     pub(crate) fn names<'a>(&'a self, of_trace: &'a Dictionary) -> &'a Dictionary {
         self.marked.as_deref().unwrap_or(of_trace)
     }
@@ -66,7 +68,7 @@ impl Plan {
             Detail::All => None,
             Detail::Auto if fits => None,
             Detail::Auto => {
-                // Events at other times than the mean's may be denser, and windows come last.
+                // Events may be denser than on average, and windows come last.
                 let most = (window as f64 * options.max_bytes as f64 * FILLED / needed as f64) as u64;
                 Some(filled(chosen(report, prescan, origin, last), most, window))
             }
@@ -101,8 +103,8 @@ impl Plan {
     }
 }
 
-/// Three typical steps, the three slowest, the surroundings of the longest gaps and the end of start-up, as time after
-/// `origin`: disjoint, in order.
+/// Three typical steps, the three slowest, the surroundings of the longest gaps and the end of start-up, as
+/// time after `origin`: disjoint, in order.
 fn chosen(report: &Report, prescan: &Prescan, origin: u64, last: u64) -> Vec<(u64, u64)> {
     let mut windows = Vec::new();
     for device in &report.devices {
@@ -121,7 +123,7 @@ fn chosen(report: &Report, prescan: &Prescan, origin: u64, last: u64) -> Vec<(u6
     joined(clipped.filter(|(from, to)| from < to).collect())
 }
 
-/// `windows` and time around the middle of the run, together about `most` nanoseconds of the `window` that it has.
+/// `windows` plus time around the middle of the run, together about `most` nanoseconds of its `window`.
 fn filled(mut windows: Vec<(u64, u64)>, most: u64, window: u64) -> Vec<(u64, u64)> {
     let chosen: u64 = windows.iter().map(|(from, to)| to - from).sum();
     let half = most.saturating_sub(chosen) / 2;
@@ -131,7 +133,7 @@ fn filled(mut windows: Vec<(u64, u64)>, most: u64, window: u64) -> Vec<(u64, u64
     joined(windows)
 }
 
-/// In order of time, those that touch as one.
+/// Sorts windows by time, and merges adjacent ones.
 fn joined(mut windows: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     windows.sort_unstable();
     let mut joined: Vec<(u64, u64)> = Vec::new();

@@ -1,4 +1,4 @@
-//! The first pass: what time the page is about, how much there is, and where the longest gaps are.
+//! The first pass: the time span of the page, the amount of data, and the longest gaps.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use profiler_core::attribution::segments::Segment;
 
 use crate::redact::{RangeTexts, redacted};
 
-/// Gaps that are remembered, the longest, of all and of each group of causes.
+/// Number of longest gaps kept in total and per cause.
 const GAPS: usize = 10;
-/// Captures that are told apart.
+/// Maximum number of separate captures.
 const CAPTURES: usize = 1 << 16;
 
-/// Which capture the records of a trace belong to.
+/// Capture that receives the records of a trace.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Selected {
     number: u32,
@@ -33,19 +33,19 @@ impl Selected {
         }
     }
 
-    /// Whether records belong to the capture `shown` now; all do in a run that was measured as a whole.
+    /// True if records currently belong to the capture `shown`; always true in a run that was not split.
     pub(crate) fn is(self, shown: Option<u32>) -> bool {
         shown.is_none_or(|shown| shown == self.number)
     }
 }
 
-/// What one capture spans.
+/// Time span and size of one capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     /// Nanoseconds since the Unix epoch.
     pub(crate) first: u64,
     pub(crate) last: u64,
-    /// Records that become events of the page.
+    /// Number of records that become events of the page.
     pub(crate) events: u64,
 }
 
@@ -55,29 +55,29 @@ pub(crate) struct Prescan {
     selected: Selected,
     extents: BTreeMap<u32, Extent>,
     gaps: Longest,
-    /// Idle time by what it is blamed on.
+    /// Idle time by its cause.
     idle: BTreeMap<Group, Longest>,
-    /// First begin and last end of device time.
+    /// First start and last end of device time.
     device_time: Option<(u64, u64)>,
-    /// Texts that get marks, if any are to.
+    /// Texts to replace by placeholders, if requested.
     secrets: Option<RangeTexts>,
-    /// All names, with marks.
+    /// All names, with placeholders.
     marked: Option<Arc<Dictionary>>,
 }
 
 impl Prescan {
-    /// With marks for what a stranger must not be told, if `redact`.
+    /// Creates a scan; `redact` replaces private texts by placeholders.
     pub(crate) fn new(redact: bool) -> Self {
         Self { secrets: redact.then(RangeTexts::default), ..Self::default() }
     }
 
-    /// The names that the page uses instead of those of the trace.
+    /// Names that the page uses instead of those of the trace.
     pub(crate) fn marked(&self) -> Option<&Arc<Dictionary>> {
         self.marked.as_ref()
     }
 
-    /// What the capture `shown` spans, or the run, of which `observed_ns` were observed; `None` without any record that
-    /// has times.
+    /// Extent of the capture `shown`, or of the run, with `observed_ns` observed nanoseconds; `None` without
+    /// any record with times.
     pub(crate) fn extent(&self, shown: Option<u32>, observed_ns: u64) -> Option<Extent> {
         let extent = match shown {
             Some(number) => self.extents.get(&number).copied(),
@@ -87,7 +87,7 @@ impl Prescan {
                 events: a.events + b.events,
             }),
         };
-        // Records with times that cannot be, as in a damaged trace, are not part of what was observed.
+        // Records with impossible times, as in a damaged trace, are not part of the observed time.
         let (begin, end) = self.device_time.unwrap_or((0, u64::MAX));
         extent.map(|extent| Extent {
             first: extent.first.max(end.saturating_sub(observed_ns)).min(end),
@@ -101,13 +101,13 @@ impl Prescan {
         &self.gaps.0
     }
 
-    /// The longest idle times of one group of causes, nanoseconds since the Unix epoch.
+    /// The longest idle intervals of one cause, nanoseconds since the Unix epoch.
     pub(crate) fn idle(&self, group: Group) -> &[(u64, u64)] {
         self.idle.get(&group).map_or(&[], |longest| &longest.0)
     }
 }
 
-/// The longest of many times: begin and end, the longest first.
+/// The longest of many intervals: start and end, the longest first.
 #[derive(Debug, Default)]
 struct Longest(Vec<(u64, u64)>);
 
@@ -135,7 +135,7 @@ impl Observer for Prescan {
                 }
                 let Some((start, end)) = record.span() else { return };
                 let (start, end) = (start.nanos(), end.nanos());
-                // Without a begin or an end it is nowhere; the report counts it.
+                // Without a start or an end it has no position; the report counts it.
                 if start == 0 || end < start || end == u64::MAX {
                     return;
                 }

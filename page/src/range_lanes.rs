@@ -1,4 +1,4 @@
-//! Ranges that the program named, as events: begin and end come as records of their own.
+//! Ranges that the program named, as events: starts and ends arrive as separate records.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,10 +11,10 @@ use crate::lane::{Event, Lane};
 use crate::lost::Lost;
 use crate::names::NameKind;
 
-/// Lanes, of threads and of ranges that are ended by number; open ranges of each.
+/// Maximum number of lanes, of threads and of ranges that are ended by number; and of open ranges of each.
 const LANES: usize = 64;
 const OPEN: usize = 4_096;
-/// The thread number of ranges that are ended by number, from any thread.
+/// Thread number used for ranges that any thread can end by number.
 const BY_NUMBER: u64 = u64::MAX;
 
 /// See the [module](self).
@@ -32,9 +32,9 @@ pub(crate) struct RangeLanes {
 /// Open ranges of a thread and domain.
 #[derive(Debug, Default)]
 struct Pushed {
-    /// Begin and message.
+    /// Start and message.
     open: Vec<(u64, NameId)>,
-    /// Those on top of them that had no room; their ends come first.
+    /// Number of nested ranges above these that had no room; their ends come first.
     beyond: u64,
 }
 
@@ -104,7 +104,7 @@ impl RangeLanes {
         lane.push(event.with([name.into(), level as u64]), with.kept, with.blocks)
     }
 
-    /// Ranges that are still open last until the newest event.
+    /// Writes all lanes; ranges that are still open end with the newest event.
     pub(crate) fn finish(&mut self, with: &mut Context<'_, '_>) -> io::Result<()> {
         let mut open: Vec<_> = std::mem::take(&mut self.pushed).into_iter().collect();
         open.sort_unstable_by_key(|&((thread, domain), _)| (thread, domain));

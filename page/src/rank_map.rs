@@ -1,4 +1,4 @@
-//! One rank over time, by cause, in a fixed number of columns, in one pass over its trace.
+//! Timeline of one rank by cause, in a fixed number of columns, in one pass over its trace.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,14 @@ use gpuwhy_trace::dictionary::Dictionary;
 use profiler_core::attribution::leaf::{Group, Leaf};
 use profiler_core::attribution::segments::Segment;
 
-/// Columns of a rank: half as many at least, as two become one when time goes beyond the last.
+/// Maximum number of columns of a rank. At least half of them are used: pairs are merged when the time
+/// exceeds the last.
 const COLUMNS: usize = 240;
 
 /// Time of one column, nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Column {
-    /// Begin on the common clock, nanoseconds since the Unix epoch.
+    /// Start on the common clock, nanoseconds since the Unix epoch.
     pub(crate) from: i64,
     pub(crate) nanos: u64,
     /// In the order of `Group::ALL`.
@@ -31,7 +32,7 @@ pub(crate) struct RankTime {
 struct Time {
     origin: u64,
     end: u64,
-    /// Nanoseconds of a column.
+    /// Length of a column, nanoseconds.
     span: u64,
     columns: Vec<[u64; Group::ALL.len()]>,
     communication: u64,
@@ -65,7 +66,7 @@ impl Time {
         }
     }
 
-    /// Two columns become one, which frees the second half.
+    /// Merges pairs of columns, which frees the second half.
     fn join(&mut self) {
         for column in 0..COLUMNS / 2 {
             let (a, b) = (self.columns[2 * column], self.columns[2 * column + 1]);
@@ -77,7 +78,7 @@ impl Time {
 }
 
 impl RankTime {
-    /// Its times are to be moved by so much, nanoseconds.
+    /// Shifts its times by this many nanoseconds.
     pub(crate) fn shifted(mut self, by: i64) -> Self {
         self.shift = by;
         self
@@ -88,7 +89,7 @@ impl RankTime {
         self.devices.values().rev().max_by_key(|time| time.communication)
     }
 
-    /// Begin and end on the common clock.
+    /// Start and end on the common clock.
     pub(crate) fn span(&self) -> Option<(i64, i64)> {
         self.shown().map(|time| (time.origin as i64 + self.shift, time.end as i64 + self.shift))
     }

@@ -1,13 +1,13 @@
-//! Reads the data of a page back, as its script does: for tests, and for tools that check pages.
+//! Reader for the data of a page, equivalent to its script: for tests, and for tools that check pages.
 
 use std::io::{self, Read as _};
 
 use flate2::read::DeflateDecoder;
 
-/// The bytes of the block `name` of a page.
+/// Returns the bytes of the block `name` of a page.
 ///
 /// # Errors
-/// When the page has no such block, or it is damaged.
+/// If the page has no such block, or it is damaged.
 pub fn block(page: &str, name: &str) -> io::Result<Vec<u8>> {
     let text = text(page, name).ok_or_else(|| io::Error::other(format!("the page has no block {name}")))?;
     let packed = from_text(text).ok_or_else(|| io::Error::other(format!("block {name} has a letter of no meaning")))?;
@@ -16,7 +16,7 @@ pub fn block(page: &str, name: &str) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The text of the block `name` as it is in the page.
+/// Returns the encoded text of the block `name` of the page.
 #[must_use]
 pub fn text<'a>(page: &'a str, name: &str) -> Option<&'a str> {
     let begin = format!("<script type=\"application/vnd.gpuwhy\" id=\"gpuwhy-{name}\">");
@@ -24,7 +24,7 @@ pub fn text<'a>(page: &'a str, name: &str) -> Option<&'a str> {
     page[start..].split('<').next()
 }
 
-/// Two letters are thirteen bits, the lowest first; `None` where a letter has no meaning.
+/// Decodes thirteen bits from two letters, the lowest first; `None` for an invalid letter.
 #[must_use]
 pub fn from_text(text: &str) -> Option<Vec<u8>> {
     let value = |letter: u8| match letter {
@@ -48,8 +48,8 @@ pub fn from_text(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Reads numbers of seven bits a byte, the lowest first. Panics where the bytes end early: a page is checked, not
-/// mended.
+/// Reads numbers of seven bits per byte, the lowest first. Panics if the bytes end early: a page is checked,
+/// not repaired.
 #[derive(Debug)]
 pub struct Numbers<'a>(pub &'a [u8]);
 
@@ -60,7 +60,7 @@ impl Numbers<'_> {
         byte
     }
 
-    /// The next number.
+    /// Reads the next number.
     pub fn number(&mut self) -> u64 {
         let (mut value, mut shift) = (0, 0);
         loop {
@@ -73,12 +73,13 @@ impl Numbers<'_> {
         }
     }
 
-    /// The next number that may be negative.
+    /// Reads the next signed number.
     pub fn signed(&mut self) -> i64 {
         unzigzag(self.number())
     }
 
-    /// A column of `count` numbers: all first bytes, then the second ones of those that have them, and so on.
+    /// Reads a column of `count` numbers: all first bytes, then the second bytes of the numbers that have
+    /// one, and so on.
     pub fn column(&mut self, count: usize) -> Vec<u64> {
         let mut values = vec![0; count];
         let (mut with_more, mut shift): (Vec<usize>, u32) = ((0..count).collect(), 0);
@@ -98,18 +99,18 @@ fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
-/// Something that took time.
+/// An event with a duration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Event {
     /// Nanoseconds after the origin of the timeline.
     pub begin: u64,
-    /// Nanoseconds.
+    /// Duration, nanoseconds.
     pub duration: u64,
-    /// One for each column of the lane.
+    /// One value per column of the lane.
     pub values: Vec<i64>,
 }
 
-/// The events of a chunk of a lane that has so many `columns`. Panics where it is damaged.
+/// Reads the `count` events of a chunk of a lane with this many `columns`. Panics if it is damaged.
 #[must_use]
 pub fn events(bytes: &[u8], count: usize, columns: usize) -> Vec<Event> {
     let mut numbers = Numbers(bytes);

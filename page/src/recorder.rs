@@ -1,4 +1,5 @@
-//! The second pass: every record becomes an event of its lane, every segment of a device one of its own.
+//! The second pass: every record becomes an event of its lane, and every segment of a device a separate
+//! event.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,12 +25,12 @@ use crate::prescan::Selected;
 use crate::range_lanes::RangeLanes;
 use crate::sums::Sums;
 
-/// Lanes of one kind; a program with more threads or streams has those that come first.
+/// Maximum number of lanes of one kind; of more threads or streams, the first are kept.
 const LANES: usize = 64;
-/// Steps of a device and series that are kept.
+/// Maximum number of steps per device and series.
 const STEPS: usize = 1 << 17;
 
-/// Columns of what ran on a stream: the name, bytes of a copy or the launch configuration, the launching call.
+/// Columns of work on a stream: the name, bytes of a copy or the launch configuration, the launching call.
 const WORK: &[&str] = &["name", "detail", "correlation"];
 
 /// See the [module](self).
@@ -57,7 +58,7 @@ enum Place {
     Samples(u32),
 }
 
-/// What the second pass comes to.
+/// Result of the second pass.
 pub(crate) struct Recorded<'a> {
     pub(crate) blocks: Blocks<'a>,
     pub(crate) names: Names,
@@ -90,7 +91,7 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// Everything is written but names and manifest.
+    /// Writes everything except names and manifest.
     pub(crate) fn finish(mut self) -> io::Result<Recorded<'a>> {
         if let Some(failure) = self.failure {
             return Err(failure);
@@ -117,7 +118,7 @@ impl<'a> Recorder<'a> {
         })
     }
 
-    /// Keeps the first failure; all work ends with it.
+    /// Keeps the first failure, which stops all work.
     fn tell(&mut self, outcome: io::Result<()>) {
         if let Err(error) = outcome {
             self.failure.get_or_insert(error);
@@ -188,7 +189,7 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// An event at this time; `None` outside of the run.
+    /// Event at this time; `None` outside the run.
     fn placed(&self, start: Timestamp, end: Timestamp) -> Option<Event> {
         let (start, end) = (start.nanos(), end.nanos());
         let last = self.plan.origin + self.plan.window;

@@ -1,8 +1,9 @@
-//! What a page must not tell a stranger, behind marks: command line, host, folders, and the texts of ranges.
+//! Placeholders for private data in a page that is shared: command line, host, folders, and the texts of
+//! ranges.
 //!
-//! The names of the trace are replaced, not the words of the page, so that everything that is made of them has marks:
-//! tables, evidence, advice. What is computed has seen the names as they are. The same text has the same mark within a
-//! page; marks are numbered in order of first use and say nothing of the text.
+//! The names of the trace are replaced, not the words of the page, so that everything derived from them has
+//! placeholders: tables, evidence, advice. Computations use the original names. Within a page the same text
+//! has the same placeholder; placeholders are numbered in order of first use and are independent of the text.
 
 use std::collections::BTreeSet;
 
@@ -11,12 +12,12 @@ use gpuwhy_trace::process_info::ProcessInfo;
 use gpuwhy_trace::record::{NameId, RangeEvent, RangeEventKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Parts of a path from which on it is the same on every machine: libraries of Python and of the system.
+/// Parts of a path after which it is the same on every machine: Python and system libraries.
 const PUBLIC: [&str; 4] = ["/site-packages/", "/dist-packages/", "/lib/python", "/usr/lib/"];
-/// Shorter host names are not looked for in notes: they are parts of other words.
+/// Minimum length of a host name that is searched in notes: shorter ones are parts of other words.
 const SHORTEST_HOST: usize = 3;
 
-/// Names of the trace that stand for texts of ranges.
+/// Names of the trace that are texts of ranges.
 #[derive(Debug, Default)]
 pub(crate) struct RangeTexts {
     messages: BTreeSet<NameId>,
@@ -24,7 +25,7 @@ pub(crate) struct RangeTexts {
 }
 
 impl RangeTexts {
-    /// Notes what this event names.
+    /// Collects the names in this event.
     pub(crate) fn take(&mut self, range: &RangeEvent) {
         if matches!(range.kind, RangeEventKind::Push | RangeEventKind::Start | RangeEventKind::Mark) {
             self.messages.extend([range.message, range.category]);
@@ -33,7 +34,7 @@ impl RangeTexts {
     }
 }
 
-/// Marks by kind and text.
+/// Placeholders by kind and text.
 #[derive(Debug, Default)]
 struct Marks {
     known: FxHashMap<(&'static str, String), usize>,
@@ -50,7 +51,7 @@ impl Marks {
         format!("<{kind} {number}>")
     }
 
-    /// A path with a mark for its folder; what lies in a library is told from there on.
+    /// A path with a placeholder for its folder; a path within a library stays visible from the library on.
     fn path(&mut self, path: &str) -> String {
         if let Some(public) = PUBLIC.iter().filter_map(|part| path.find(part)).min() {
             let (folder, rest) = path.split_at(public);
@@ -62,7 +63,7 @@ impl Marks {
         }
     }
 
-    /// A sentence in which paths and the host have marks.
+    /// A sentence with placeholders for paths and the host.
     fn sentence(&mut self, text: &str, host: &str) -> String {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
@@ -70,7 +71,7 @@ impl Marks {
             let (before, from) = rest.split_at(at);
             out.push_str(before);
             let ends = |letter: char| letter.is_whitespace() || "\"'`,;()<>|".contains(letter);
-            // "and/or" and "10/s" are no paths.
+            // "and/or" and "10/s" are not paths.
             let begins = out.chars().next_back().is_none_or(|letter| !letter.is_alphanumeric() && letter != '/');
             let length = from.find(ends).unwrap_or(from.len());
             let (token, after) = from.split_at(length);
@@ -88,7 +89,8 @@ impl Marks {
     }
 }
 
-/// Who was traced and all names, with marks for what must not be told. Ids stand for the same things.
+/// Returns the process information and all names, with placeholders for private data. The meaning of ids does
+/// not change.
 pub(crate) fn redacted(
     session: &ProcessInfo,
     dictionary: &Dictionary,
@@ -97,7 +99,7 @@ pub(crate) fn redacted(
     let mut marks = Marks::default();
     let frames = dictionary.frames();
     let files: FxHashSet<NameId> = frames.iter().map(|frame| frame.file).collect();
-    // The page names these anyway, so that a range of the same name is no secret.
+    // The page shows these anyway, so a range with the same name is not private.
     let mut shown: FxHashSet<NameId> = dictionary.launch_configs().iter().map(|config| config.name).collect();
     shown.extend(dictionary.api_functions().iter().map(|function| function.name));
     shown.extend(frames.iter().map(|frame| frame.function));
@@ -105,7 +107,7 @@ pub(crate) fn redacted(
     for (index, name) in dictionary.names().iter().enumerate() {
         let id = NameId(index as u32);
         let secret = !name.is_empty() && !shown.contains(&id);
-        // A native function without a symbol is named by its file.
+        // A native function without a symbol has the name of its file.
         let told = if files.contains(&id) || (shown.contains(&id) && name.starts_with('/')) {
             marks.path(name)
         } else if secret && ranges.messages.contains(&id) {
@@ -123,7 +125,7 @@ pub(crate) fn redacted(
     dictionary.devices().iter().for_each(|device| words.add_device(device.clone()));
     dictionary.contexts().iter().for_each(|&context| words.add_context(context));
     dictionary.links().iter().for_each(|&link| words.add_link(link));
-    // The program names its threads as it names ranges: without names they have their numbers.
+    // Thread names are omitted, because the program chooses them like texts of ranges; threads show numbers.
     let host = &session.host;
     let numeric = |(name, value): &(String, String)| {
         let told = if value.trim().parse::<u64>().is_ok() { value.clone() } else { "<value>".to_owned() };

@@ -1,4 +1,4 @@
-//! A few steps as they would be in the simulated worlds: what the what-if switch of the page moves.
+//! A few steps in every simulated scenario: the data for the what-if switch of the page.
 
 use std::io;
 
@@ -10,31 +10,32 @@ use serde::Serialize;
 use crate::block::{BlockId, Blocks, Bytes};
 use gpuwhy_report::words;
 
-/// Steps of a device that the page can replay.
+/// Maximum number of simulated steps per device in the page.
 const STEPS: usize = 3;
-/// Steps that are tried: long runs are simulated in bursts, and some of these lie in none.
+/// Number of candidate steps: long runs are simulated in parts, and some candidates are outside of these.
 const CANDIDATES: usize = 24;
-/// Operations of all steps that are tried (some 300 bytes each).
+/// Maximum number of operations of all candidate steps (some 300 bytes each).
 const OPERATIONS: u64 = 1 << 16;
 
 /// Step on a device, nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Candidate {
     device: DeviceId,
-    /// Begin of the step before: what ran there tells where each world stands at the begin of this one.
+    /// Start of the previous step: its operations determine the time of each scenario at the start of this
+    /// one.
     before: u64,
     from: u64,
     to: u64,
     operations: u64,
 }
 
-/// Which steps are tried.
+/// Candidate steps.
 #[derive(Debug, Default)]
 pub(crate) struct ReplayPlan {
     candidates: Vec<Candidate>,
 }
 
-/// A step in every world.
+/// A step in every scenario.
 #[derive(Debug, Serialize)]
 struct ReplayedStep {
     device: u32,
@@ -43,14 +44,15 @@ struct ReplayedStep {
     to: u64,
     count: usize,
     block: BlockId,
-    /// How long the step is in each world, nanoseconds; the first is the replay of the run as it was.
+    /// Duration of the step in each scenario, nanoseconds; the first is the simulation of the run without
+    /// changes.
     ends: Vec<u64>,
 }
 
-/// What the page knows of the worlds.
+/// Simulated steps in the page.
 #[derive(Debug, Serialize)]
 pub(crate) struct Replay {
-    /// Names of the scenarios, and what holds in each.
+    /// Names of the scenarios, and their conditions.
     worlds: Vec<(&'static str, &'static str)>,
     steps: Vec<ReplayedStep>,
 }
@@ -65,7 +67,7 @@ impl ReplayPlan {
         Self { candidates }
     }
 
-    /// The parts of the run that the simulation is to note, in order.
+    /// Parts of the run to log in the simulation, in order.
     pub(crate) fn parts(&self) -> Vec<(u64, u64)> {
         let mut parts: Vec<(u64, u64)> = Vec::new();
         for candidate in &self.candidates {
@@ -77,7 +79,7 @@ impl ReplayPlan {
         parts
     }
 
-    /// Writes the steps of which the simulation noted something, as well as the step before.
+    /// Writes the steps with logged operations in both the step and the previous step.
     pub(crate) fn write(
         &self,
         rows: &[ReplayedOperation],
@@ -92,13 +94,14 @@ impl ReplayPlan {
             let inside: Vec<_> =
                 of_device().filter(|row| (candidate.from..candidate.to).contains(&row.start.nanos())).collect();
             let Some(stand) = latest(before.iter().copied()) else { continue };
-            // A pause of the simulation may begin or end within a step.
+            // A pause of the simulation may start or end within a step.
             if inside.len() as u64 != candidate.operations {
                 continue;
             }
             let known = steps.iter().filter(|step| step.device == candidate.device.0).count();
             let Some(ends) = latest(inside.iter().copied()).filter(|_| known < STEPS) else { continue };
-            // As in every world, the step lasts from the end of what ran before it to the end of what ran in it.
+            // As in every scenario, the step lasts from the end of the previous operations to the end of its
+            // own.
             let (from, to) = (ended(&before, candidate.from), ended(&inside, candidate.to));
             let block = blocks.numbered(packed(&inside, from, &stand))?;
             steps.push(ReplayedStep {
@@ -115,7 +118,7 @@ impl ReplayPlan {
     }
 }
 
-/// Typical steps of a device whose simulation is believed, spread over the steps that are remembered.
+/// Typical steps of a device with a validated simulation, spread over the steps that are kept.
 fn tried(device: &DeviceReport) -> Vec<Candidate> {
     let Some(steps) = &device.steps else { return Vec::new() };
     if device.what_if.as_ref().is_none_or(|what_if| what_if.refused.is_some()) {
@@ -142,19 +145,19 @@ fn tried(device: &DeviceReport) -> Vec<Candidate> {
         .collect()
 }
 
-/// When all of these are done, in every world.
+/// Time at which all of these are done, in every scenario.
 fn latest<'a>(rows: impl Iterator<Item = &'a ReplayedOperation>) -> Option<[f64; SCENARIO_COUNT]> {
     rows.map(|row| row.replayed.map(|(_, done)| done))
         .reduce(|a, b| std::array::from_fn(|world| a[world].max(b[world])))
 }
 
-/// When all of these had really ended, nanoseconds since the Unix epoch; `none` without any.
+/// Time at which all of these had really ended, nanoseconds since the Unix epoch; `none` without any.
 fn ended(rows: &[&ReplayedOperation], none: u64) -> u64 {
     rows.iter().map(|row| row.end.nanos()).max().unwrap_or(none)
 }
 
-/// By column: real begin after the step's, duration, stream, class; then for each world begin after its own step's and
-/// duration.
+/// By column: real start relative to the step's, duration, stream, class; then for each scenario the start
+/// relative to its step, and the duration.
 fn packed(rows: &[&ReplayedOperation], from: u64, stand: &[f64; SCENARIO_COUNT]) -> Vec<u8> {
     let mut bytes = Bytes::default();
     let mut column = |value: &dyn Fn(&ReplayedOperation) -> i64| {

@@ -1,7 +1,7 @@
-//! Lines of source code around those that the report names, if they are asked for.
+//! Lines of source code around those that the report names, if requested.
 //!
-//! A trace may come from a stranger, and a page may go to one: so only files that look like source code are read, and a
-//! few lines of each.
+//! A trace may come from another person, and a page may be shared with one: so only files that look like
+//! source code are read, and a few lines of each.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -14,15 +14,15 @@ use serde::Serialize;
 
 use crate::html::shown;
 
-/// Lines of the report that are shown with their surroundings.
+/// Maximum number of lines of the report that are shown with their surroundings.
 const MOST: usize = 32;
-/// Lines before and behind each.
+/// Number of lines before and after each.
 const AROUND: u32 = 3;
-/// Larger files are not read, bytes.
+/// Maximum size of a file, bytes.
 const LARGEST: u64 = 4 << 20;
-/// Letters of a line that are shown.
+/// Maximum number of letters shown per line.
 const WIDEST: usize = 200;
-/// Endings of files of source code.
+/// File name extensions of source code.
 const ENDINGS: [&str; 16] =
     ["py", "pyx", "pyi", "c", "h", "cc", "cpp", "cxx", "hh", "hpp", "hxx", "cu", "cuh", "rs", "jl", "inl"];
 
@@ -39,29 +39,29 @@ pub(crate) struct Excerpt {
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
     pub(crate) excerpts: Vec<Excerpt>,
-    /// What could not be, a sentence each.
+    /// Sources that could not be shown, one sentence each.
     pub(crate) notes: Vec<String>,
 }
 
-/// Why a file is not shown.
+/// Reason why a file is not shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Refused {
-    /// It is not there, cannot be read, is too large, or has no such line.
+    /// It does not exist, cannot be read, is too large, or has no such line.
     Unreadable,
-    /// It was written after the run began, so that its lines may be others.
+    /// It was written after the start of the run, so its lines may differ.
     Changed,
     /// It does not look like source code.
     Other,
 }
 
 impl Sources {
-    /// The surroundings of the lines that a report names: of idle time first, then of launches.
+    /// Surroundings of the lines that a report names: lines of idle time first, then lines of launches.
     pub(crate) fn of(report: &Report) -> Self {
         let idle = report.host.iter().flat_map(|host| &host.lines).map(|row| (row.file.as_str(), row.line));
         let launches = report.kernel_lines.iter().flat_map(|known| &known.lines);
         let launches = launches.map(|row| (row.place.file.as_str(), row.place.line));
         let mut places: Vec<(&str, u32)> = Vec::new();
-        // Line 0 stands for code without lines, such as native functions.
+        // Line 0 means code without lines, such as native functions.
         for place in idle.chain(launches).filter(|&(file, line)| line > 0 && !file.starts_with('<')) {
             if places.len() < MOST && !places.contains(&place) {
                 places.push(place);
@@ -112,9 +112,9 @@ fn excerpt(file: &str, line: u32, began: Timestamp) -> Result<Excerpt, Refused> 
     Ok(Excerpt { file: shown(file).into_owned(), line, first, text })
 }
 
-/// The text of a file; `InvalidData` stands for one that was written after `began`.
+/// Reads the text of a file; `InvalidData` means that it was written after `began`.
 fn read(path: &Path, began: Timestamp) -> io::Result<String> {
-    // Before it is opened: opening a pipe would wait for somebody who writes.
+    // Checked before opening: opening a pipe would wait for a writer.
     let known = fs::metadata(path)?;
     if !known.is_file() || known.len() > LARGEST {
         return Err(io::ErrorKind::Unsupported.into());

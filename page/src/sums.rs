@@ -1,11 +1,11 @@
-//! Time by kind in equal stretches of the run: what a lane looks like from afar, exactly.
+//! Time by kind in equal intervals of the run: the exact zoomed-out form of a lane.
 //!
-//! Everything that is added is divided over the stretches that it covers to the nanosecond, so that the sums of a lane
-//! are those of the report.
+//! Every added time is divided among the intervals that it covers to the nanosecond, so that the sums of a
+//! lane are those of the report.
 
 use crate::block::Bytes;
 
-/// How the run is divided: `count` stretches of `span` nanoseconds from the origin on.
+/// Division of the run: `count` intervals of `span` nanoseconds from the origin on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stretches {
     pub(crate) count: usize,
@@ -13,7 +13,7 @@ pub(crate) struct Stretches {
 }
 
 impl Stretches {
-    /// At most `most` stretches of a run of `window` nanoseconds, a power of two of them.
+    /// Divides a run of `window` nanoseconds into at most `most` intervals, a power of two.
     pub(crate) fn of(window: u64, most: usize) -> Self {
         let count = most.max(1).next_power_of_two();
         let count = if count > most.max(1) { count / 2 } else { count };
@@ -21,11 +21,11 @@ impl Stretches {
     }
 }
 
-/// Nanoseconds by key in each stretch.
+/// Nanoseconds by key in each interval.
 #[derive(Debug)]
 pub(crate) struct Sums {
     stretches: Stretches,
-    /// By key; empty for a key that has no time.
+    /// By key; empty for a key without time.
     columns: Vec<Vec<u64>>,
 }
 
@@ -39,7 +39,7 @@ impl Sums {
         self.change(key, from, to, |sum, nanos| *sum += nanos);
     }
 
-    /// Takes time away that was added before.
+    /// Subtracts time that was added before.
     pub(crate) fn take(&mut self, key: usize, from: u64, to: u64) {
         self.change(key, from, to, |sum, nanos| *sum = sum.saturating_sub(nanos));
     }
@@ -50,7 +50,7 @@ impl Sums {
         if column.is_empty() {
             column.resize(count, 0);
         }
-        // What lies behind the last stretch, as damage may, belongs to it.
+        // Time after the last interval, possible in a damaged trace, counts for the last one.
         let stretch = |at: u64| ((at / span) as usize).min(count - 1);
         let (first, last) = (stretch(from), stretch(to));
         if first == last {
@@ -65,7 +65,7 @@ impl Sums {
         change(&mut column[last], to - edge(last));
     }
 
-    /// Number of keys with time; for each the key and its stretches.
+    /// Encodes the number of keys with time, and for each the key and its intervals.
     pub(crate) fn packed(&self) -> Vec<u8> {
         let mut bytes = Bytes::default();
         bytes.number(self.columns.iter().filter(|column| !column.is_empty()).count() as u64);

@@ -1,4 +1,4 @@
-//! What has no place in the timeline is counted, in the page and for the command.
+//! Data without a place in the timeline is counted, in the page and for the command.
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
@@ -40,20 +40,20 @@ fn a_whole_timeline_loses_nothing() {
 fn ranges_without_a_place_are_counted() {
     use RangeEventKind::{End, Pop, Push, Start};
     let mut events = Vec::new();
-    // Six threads more than rows, each with one range; the row of the first is used again below.
+    // Six threads more than rows, each with one range; the row of the first one is used again below.
     events.extend((1..=70).flat_map(|thread| [(Push, thread, 0), (Pop, thread, 0)]));
-    // Ends without begin, and a begin that another one replaces.
+    // Ends without start, and a start that another one replaces.
     events.extend([(Pop, 1, 0), (Pop, 1, 0), (End, 1, 9), (Start, 1, 5), (Start, 1, 5)]);
-    // Deeper than is kept; those that are kept end where they did.
+    // Deeper than the limit; the ranges within the limit keep their ends.
     events.extend((0..4_100).map(|_| (Push, 1, 0)));
     events.extend((0..4_100).map(|_| (Pop, 1, 0)));
     let page = Stage::of(&ranges(events)).page(&options());
     let manifest = page.manifest();
     let lost = &manifest["timeline"]["lost"];
     assert_eq!(lost["ranges_too_many"], 4, "{lost}");
-    // Two pops, one end, one begin.
+    // Two pops, one end, one start.
     assert_eq!(lost["ranges_unmatched"], 4, "{lost}");
-    // Six threads, and the range by number, which has a row of its own.
+    // Six threads, and the range by number, which needs a separate row.
     assert_eq!(lost["without_row"], 7, "{lost}");
     let lanes = manifest["timeline"]["lanes"].as_array().unwrap();
     let first = lanes.iter().find(|lane| lane["kind"] == "ranges" && lane["id"] == 1).unwrap();

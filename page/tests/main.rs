@@ -1,4 +1,4 @@
-//! Pages of traces: what is in them is what the report says.
+//! Pages of traces: their contents equal those of the report.
 
 mod losses;
 mod page;

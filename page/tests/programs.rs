@@ -1,4 +1,4 @@
-//! Programs with any timeline: gaps, overlap, waits, records that come late.
+//! Programs with random timelines: gaps, overlap, waits, late records.
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
@@ -11,7 +11,7 @@ use gpuwhy_trace::record::{
 
 use crate::page::at;
 
-/// A generator of numbers that look random.
+/// Pseudorandom number generator.
 struct Random(u64);
 
 impl Random {
@@ -78,7 +78,8 @@ pub fn random_program(seed: u64, count: u32) -> Vec<u8> {
             config: configs[random.below(3) as usize],
             ..Kernel::default()
         });
-        // Some records come some flushes after their time; the call is missing, as nothing would wait for them.
+        // Some records arrive some flushes after their time; their call is omitted, so that no record waits
+        // for them.
         if random.below(30) == 0 {
             late.push(kernel);
         } else {

@@ -1,4 +1,4 @@
-//! The page of ranks: waiting apart from moving data, on one clock.
+//! The page of ranks: waiting separate from moving data, on one clock.
 
 use gpuwhy_import::{TraceFile, unwatched};
 use gpuwhy_page::write_ranks;
@@ -14,8 +14,8 @@ use gpuwhy_trace::record::{
 
 use crate::page::{Stage, at};
 
-/// A rank of two that computes for `compute` microseconds of each millisecond, and then takes part in a collective that
-/// ends for all when the last one has come.
+/// A rank of two that computes for `compute` microseconds of each millisecond, and then takes part in a
+/// collective that ends for all when the last one has arrived.
 fn rank(number: u32, compute: u64) -> Vec<u8> {
     let mut dictionary = Dictionary::new();
     let [gemm, reduce] = ["gemm", "ncclDevKernel_AllReduce_Sum_f32_RING_LL"]
@@ -57,7 +57,7 @@ fn rank(number: u32, compute: u64) -> Vec<u8> {
     writer.finish(End::Clean, at(200_000), &Loss::default(), &dictionary).unwrap()
 }
 
-/// What is said of ranks that compute for so long, and their page.
+/// Comparison of ranks with these computation times, and its page.
 fn ranks(compute: &[u64]) -> (RanksReport, String) {
     let stages: Vec<Stage> = (0..).zip(compute).map(|(number, &compute)| Stage::of(&rank(number, compute))).collect();
     let files: Vec<TraceFile> = stages.iter().map(Stage::file).collect();

@@ -1,4 +1,4 @@
-//! A page for strangers tells nothing of its user, and the same numbers.
+//! A redacted page reveals no private data of its user, and has the same numbers.
 
 use std::fs::{self, File};
 use std::time::{Duration, SystemTime};
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::page::{Page, Stage, at, options};
 
-/// What a page for strangers must not hold.
+/// Texts that a redacted page must not contain.
 const SECRETS: [&str; 7] =
     ["alice", "node7.example", "secret_project", "--token=abc", "train a secret", "Secrets", "the secret thread"];
 
@@ -85,7 +85,7 @@ fn program(code: &str) -> Vec<u8> {
     writer.finish(End::Clean, at(200_000), &Loss::default(), &dictionary).unwrap()
 }
 
-/// Everything that a page says: its text, and what its blocks hold.
+/// Complete contents of a page: its text, and its decoded blocks.
 fn everything(page: &Page) -> String {
     let mut all = page.text.clone();
     for part in page.text.split("id=\"gpuwhy-").skip(1) {
@@ -114,7 +114,7 @@ fn a_page_for_strangers_tells_nothing_of_its_user() {
     assert!(told.contains("/train.py") && told.contains("<range 1>") && told.contains("&lt;command&gt;"));
 }
 
-/// Steps are told by ranges, and lines by folders: neither depends on the marks.
+/// Steps are detected by ranges, and lines by folders: neither depends on the placeholders.
 #[test]
 fn marks_change_no_number() {
     let stage = Stage::of(&program(CODE));
@@ -132,7 +132,7 @@ fn marks_change_no_number() {
         }
         let mut all = Vec::new();
         numbers(&manifest["report"], &mut all);
-        // Packed names have other lengths, so blocks may have other numbers; the events are the same.
+        // Packed names have different lengths, so blocks may have different numbers; the events are the same.
         let lanes = manifest["timeline"]["lanes"].as_array().unwrap();
         all.extend(lanes.iter().map(|lane| format!("{} {} {}", lane["kind"], lane["events"], lane["embedded"])));
         all

@@ -1,4 +1,4 @@
-//! The static part of a page: the whole answer, nothing that runs but the page's own script, no network.
+//! The static part of a page: the complete report, no script except the page's own, no network.
 
 use gpuwhy_import::{TraceFile, unwatched};
 use gpuwhy_page::{read, write_report};
@@ -26,7 +26,7 @@ fn the_same_trace_gives_the_same_bytes() {
     assert_eq!(stage.page(&options()).text, stage.page(&options()).text);
 }
 
-/// Names come from the traced program, which may not be a friend.
+/// Names come from the traced program, which may be malicious.
 #[test]
 fn no_name_leaves_its_place() {
     let hostile = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'\u{202e}\0";
@@ -58,7 +58,7 @@ fn a_trace_that_is_cut_off_gives_a_page_that_says_so() {
     assert!(page.text.contains("class=\"badge incomplete\""));
 }
 
-/// Whatever is wrong with a trace, its page is whole or there is an error that names the file.
+/// For any damage of a trace, its page is complete or an error names the file.
 #[test]
 fn damage_anywhere_gives_a_page_that_says_so_or_an_error() {
     let whole = launches(600, "my_kernel", "train");
@@ -88,7 +88,7 @@ fn damage_anywhere_gives_a_page_that_says_so_or_an_error() {
     assert!(told > 20 && refused > 0, "{told} pages, {refused} errors");
 }
 
-/// A step of the system clock moves everything behind it; the page is whole, and says what the report says.
+/// A step of the system clock shifts everything after it; the page is complete, and equals the report.
 #[test]
 fn a_clock_that_steps_gives_a_page() {
     for step in [-1_900_i64, -3, 900_000_000] {

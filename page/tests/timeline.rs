@@ -1,4 +1,4 @@
-//! The timeline of a page says what the report says, to the nanosecond.
+//! The timeline of a page equals the report to the nanosecond.
 
 use gpuwhy_import::unwatched;
 use gpuwhy_page::read::{self, Event, Numbers};
@@ -12,7 +12,7 @@ use crate::programs::random_program;
 /// Added to the number of a leaf where a gap ends.
 const GAP_END: usize = 32;
 
-/// The sums of a lane by key.
+/// Sums of a lane by key.
 fn sums(page: &Page, lane: &Value, stretches: u64, keys: usize) -> Vec<u64> {
     let mut totals = vec![0; keys];
     let bytes = page.block(&lane["sums"].to_string());
@@ -29,7 +29,7 @@ fn lanes<'a>(manifest: &'a Value, kind: &'a str) -> impl Iterator<Item = &'a Val
     manifest["timeline"]["lanes"].as_array().unwrap().iter().filter(move |lane| lane["kind"] == kind)
 }
 
-/// Sums and segments of each device are the leaves of the report.
+/// Checks that sums and segments of each device equal the leaves of the report.
 fn assert_lanes_are_the_report(stage: &Stage, options: &Options) -> Page {
     let page = stage.page(options);
     let manifest = page.manifest();
@@ -82,7 +82,7 @@ fn random_programs_with_late_records_are_told_exactly() {
         corrected += stage.file().report(None, &mut unwatched).unwrap().completeness.late_corrected_ns;
     }
     assert!(corrected > 0, "no record came late");
-    // More segments than wait for corrections.
+    // More segments than can wait for corrections.
     assert_lanes_are_the_report(&Stage::of(&random_program(99, 40_000)), &options());
 }
 
@@ -114,7 +114,7 @@ fn a_budget_is_kept_and_what_fell_out_is_named() {
     }
 }
 
-/// Where not everything fits, the longest idle times of the bottleneck are there.
+/// If not all events fit, the longest idle intervals of the bottleneck are included.
 #[test]
 fn windows_show_the_bottleneck() {
     let stage = Stage::of(&random_program(3, 60_000));

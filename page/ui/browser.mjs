@@ -1,9 +1,9 @@
-// Opens a page in Chromium from file:// and checks what people rely on. Prints one line for each thing that holds; the
-// exit code is 1 when one does not, 3 when there is no Chromium here.
+// Opens a page in Chromium from file:// and checks its functions. Prints one line for each successful check; the exit
+// code is 1 if a check fails, 3 if Chromium is not installed.
 //
 //   node browser.mjs PAGE REPORT.json [PICTURES]
 //
-// Chromium: CHROMIUM names the program; else that of playwright-core, which tests/browser.sh fetches; else that of the
+// Chromium: the program in CHROMIUM; else that of playwright-core, which tests/browser.sh fetches; else that of the
 // system.
 
 import { existsSync, mkdirSync, readFileSync, statSync } from "node:fs";
@@ -30,7 +30,7 @@ const check = (what, holds, found = "") => {
   failed ||= !holds;
 };
 
-/** What the page says of itself, by the page's own reader. */
+/** The page's contents, read by its own reader. */
 const manifest = await (async () => {
   const built = await build({ entryPoints: ["src/data.ts"], bundle: true, write: false, format: "esm" });
   const reader = await import(`data:text/javascript;base64,${Buffer.from(built.outputFiles[0].contents).toString("base64")}`);
@@ -38,7 +38,7 @@ const manifest = await (async () => {
   return JSON.parse(new TextDecoder().decode(await reader.unpack(text)));
 })();
 
-/** A tab with what it asked for and said. */
+/** A tab with its requests and messages. */
 async function opened(options, fragment = "") {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
   const tab = await context.newPage();
@@ -60,7 +60,7 @@ async function picture(tab, name) {
   mkdirSync(pictures, { recursive: true });
   await tab.screenshot({ path: join(pictures, `${name}.png`) });
 }
-/** A picture for the documentation: from this element on, or of it alone. */
+/** A picture for the documentation: from this element on, or only of this element. */
 async function part(tab, name, selector, alone) {
   if (!pictures) return;
   const path = join(pictures, `${name}.png`);
@@ -69,7 +69,7 @@ async function part(tab, name, selector, alone) {
   const { y } = await element.boundingBox();
   await tab.screenshot({ path, clip: { x: 0, y: y - 2, width: 1280, height: 800 - y } });
 }
-/** Nanoseconds of the breakdown that is shown, by words. */
+/** Nanoseconds of the displayed breakdown, by words. */
 const shown = (tab) =>
   tab.$$eval("#stretch tr", (rows) =>
     Object.fromEntries(rows.map((row) => [row.cells[1].textContent, Number(row.cells[2].title.replace(" ns", ""))])));
@@ -91,7 +91,7 @@ if (device) {
   await picture(tab, "timeline");
   await part(tab, "readme-timeline", "h1", false);
 
-  // By keyboard alone: to a gap, and what it says.
+  // Keyboard only: go to a gap, and check its text.
   await tab.focus("canvas.timeline");
   for (const key of ["w", "w", "d", "a", "s", "w"]) await tab.keyboard.press(key);
   await tab.keyboard.press("]");
@@ -158,7 +158,7 @@ if (device) {
     }
   }
   const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-  // The page's own policy allows no other script; the test's world is another one.
+  // The page's own policy allows no other script; the test runs in a separate JavaScript world.
   const found = await tab.evaluate(`(() => { const module = undefined; ${axe}; return axe.run(); })()`);
   check("axe finds nothing", found.violations.length === 0,
     JSON.stringify(found.violations.map((rule) => [rule.id, rule.nodes.slice(0, 3).map((node) => node.html.slice(0, 120))])));
@@ -195,7 +195,7 @@ await paper.tab.emulateMedia({ media: "print" });
 check("paper has the static answer", (await paper.tab.isVisible("#answer")) && !(await paper.tab.isVisible("#app")));
 await paper.close();
 
-// As a notebook shows it: no origin, no storage.
+// As in a notebook: no origin, no storage.
 const context = await browser.newContext();
 const notebook = await context.newPage();
 const said = [];

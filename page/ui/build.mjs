@@ -1,5 +1,5 @@
-// Builds page/assets from page/ui: the same bytes each time. With --check nothing is written, and the exit code says
-// whether the committed files are those that would be.
+// Builds page/assets from page/ui: the same bytes each time. With --check it writes no files, and the exit code shows
+// if the committed files are up to date.
 
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
@@ -26,7 +26,7 @@ async function bundle(entry, loader) {
     legalComments: "none",
     charset: "ascii",
   });
-  // Within the page neither may end its own element.
+  // Within the page neither may close its own element.
   return result.outputFiles[0].text.replaceAll("</", "<\\/");
 }
 

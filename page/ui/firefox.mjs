@@ -1,11 +1,11 @@
-// A smoke test in Firefox: opens a page from file:// and checks that it is drawn, says what the report says and asks for
-// nothing. Prints one line for each thing that holds; the exit code is 1 when one does not, 3 when there is no Firefox.
+// A smoke test in Firefox: opens a page from file:// and checks that it is drawn, equals the report and makes no
+// requests. Prints one line for each successful check; the exit code is 1 if a check fails, 3 if Firefox is missing.
 //
 //   node firefox.mjs PAGE REPORT.json [PICTURE.png]
-//   node firefox.mjs PAGE                              # only says how long it takes to open
+//   node firefox.mjs PAGE                              # only prints the time to open it
 //
-// Firefox: FIREFOX names the program; else that of the system, which tests/browser.sh fetches. It is driven through
-// Marionette, which every Firefox has: messages of JSON behind their length.
+// Firefox: the program in FIREFOX; else that of the system, which tests/browser.sh fetches. It is driven through
+// Marionette, which every Firefox has: JSON messages preceded by their length.
 
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -29,7 +29,7 @@ const check = (what, holds, found = "") => {
 };
 const wait = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 
-/** Waits until something is there, for a minute at most. */
+/** Waits until a condition holds, for at most a minute. */
 async function until(what, is) {
   for (let time = 0; time < 600; time++) {
     const found = await is();
@@ -54,7 +54,7 @@ class Marionette {
         if (colon < 0 || bytes.length < colon + 1 + length) return;
         const message = JSON.parse(bytes.subarray(colon + 1, colon + 1 + length));
         bytes = bytes.subarray(colon + 1 + length);
-        // The first one says who it is.
+        // The first message identifies the browser.
         if (Array.isArray(message)) this.answers.get(message[1])?.(message);
       }
     });
@@ -70,7 +70,7 @@ class Marionette {
     return value;
   }
 
-  /** What a function of the page answers. */
+  /** Returns the result of a function of the page. */
   async run(script) {
     const { value } = await this.send("WebDriver:ExecuteScript", { script: `return (${script})()`, args: [] });
     return value;
@@ -83,7 +83,7 @@ const browser = spawn(program, ["--headless", "--marionette", "--remote-allow-sy
   stdio: "ignore", env: { ...process.env, MOZ_HEADLESS_WIDTH: "1280", MOZ_HEADLESS_HEIGHT: "900" },
 });
 try {
-  // It tells its port by a file.
+  // It writes its port to a file.
   const told = join(profile, "MarionetteActivePort");
   const port = await until("Firefox", () => existsSync(told) && Number(readFileSync(told, "utf8")));
   const firefox = new Marionette(port);

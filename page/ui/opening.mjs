@@ -1,6 +1,6 @@
-// Opens a page in Chromium from file:// and prints how long that takes: `node opening.mjs PAGE`. benches/page.sh makes the
-// page, and firefox.mjs does the same in Firefox. Five openings, each in a browser of its own, until the timeline is
-// drawn. The exit code is 3 when there is no Chromium here.
+// Opens a page in Chromium from file:// and prints the time: `node opening.mjs PAGE`. benches/page.sh generates the
+// page, and firefox.mjs does the same in Firefox. Five openings, each in a separate browser, until the timeline is
+// drawn. The exit code is 3 if Chromium is not installed.
 
 import { existsSync, statSync } from "node:fs";
 import { resolve } from "node:path";

@@ -1,4 +1,4 @@
-// Builds the tests with the modules that they test, and runs them with Node's own runner.
+// Builds the tests with the modules under test, and runs them with Node's own runner.
 
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";

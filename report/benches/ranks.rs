@@ -1,9 +1,9 @@
 //! Time and memory of comparing ranks: `cargo bench -p gpuwhy-report --bench ranks [-- RANKS...]`.
 //!
-//! Jobs are made up as in `tests/ranks_simulated.rs`: 52 collectives a step, 16 steps, clocks that drift, one late
-//! rank. Rows lie in a temporary file, as `gpuwhy merge` keeps those of many ranks, and the file is in the page cache.
-//! Time is that of the comparison, on one core. Memory is the highest resident size of the process so far, as Linux
-//! counts it (`VmHWM`), so name sizes in ascending order.
+//! Jobs are synthetic as in `tests/ranks_simulated.rs`: 52 collectives per step, 16 steps, drifting clocks,
+//! one late rank. Rows are in a temporary file, as `gpuwhy merge` does for many ranks, and the file is in the
+//! page cache. The time covers the comparison on one core. Memory is the process's peak resident size as
+//! reported by Linux (`VmHWM`), so list sizes in ascending order.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -27,10 +27,10 @@ mod job {
     include!("../tests/support/job.rs");
 }
 
-/// Ranks without arguments.
+/// Numbers of ranks used without arguments.
 const SIZES: [u32; 3] = [64, 1_000, 10_000];
 
-/// Rows on disk.
+/// Rows stored on disk.
 struct OnDisk {
     file: File,
     ends: Vec<u64>,
@@ -93,7 +93,7 @@ fn main() {
     }
 }
 
-/// MB.
+/// Peak resident memory, MB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();

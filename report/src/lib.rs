@@ -1,8 +1,8 @@
-//! The reports of gpuwhy: about one [`run`], a comparison ([`diff`]), several [`ranks`], a program that [hangs](hang),
+//! Reports of gpuwhy: about one [`run`], a comparison ([`diff`]), several [`ranks`], a [hanging](hang) job,
 //! single [`kernels`], and the [`history`] of a program.
 //!
-//! [`capture`] holds the engines of a process, live or from a trace, and makes reports of their state. The texts are
-//! made with [`text_format`] and [`words`]; [`metrics`] are for monitoring systems.
+//! [`capture`] holds the engines of a process, live or from a trace, and builds reports from their state. The
+//! texts use [`text_format`] and [`words`]; [`metrics`] are for monitoring systems.
 //!
 //! This crate has no clock, environment, file or thread: times are arguments.
 #![forbid(unsafe_code)]

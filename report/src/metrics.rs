@@ -1,8 +1,9 @@
-//! Numbers of a process for monitoring systems, as fields of one JSON object of bounded length.
+//! Metrics of a process for monitoring systems, as fields of one JSON object of bounded length.
 //!
-//! Counters are totals over all captures of the process, so that they never go back when the next capture begins. What
-//! describes the present (verdict, recoverable time) is that of the capture that a report would be about. Names of
-//! kernels, lines and arguments are in none of it. `docs/guide/control.md` defines every field.
+//! Counters are totals over all captures of the process, so that they never decrease when the next capture
+//! starts. Values that describe the present (bottleneck, recoverable time) are those of the capture that a
+//! report would cover. They contain no names of kernels, lines or arguments. `docs/guide/control.md` defines
+//! every field.
 
 use gpuwhy_trace::collective::Function as Told;
 use gpuwhy_trace::dictionary::Dictionary;
@@ -16,11 +17,11 @@ use profiler_core::steps::StepSource;
 use crate::run::{Report, STARTING_UP};
 use crate::text_format::shortened;
 
-/// Devices with numbers of their own; the others are counted.
+/// Maximum number of devices with separate values; the others are counted.
 const DEVICES: usize = 16;
-/// Characters of a text.
+/// Maximum number of characters of a text.
 const TEXT: usize = 160;
-/// Directions of copies, in the order of the counters.
+/// Copy directions in the order of the counters.
 const DIRECTIONS: [CopyKind; 6] = [
     CopyKind::Unknown,
     CopyKind::HostToDevice,
@@ -30,7 +31,7 @@ const DIRECTIONS: [CopyKind; 6] = [
     CopyKind::PeerToPeer,
 ];
 
-/// What a communication kernel does, as far as its name says.
+/// Function of a communication kernel, from its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Function {
@@ -45,8 +46,8 @@ enum Function {
 }
 
 impl Function {
-    /// With its name in metrics and the part of a kernel's name that tells it, in lower case and without underscores.
-    /// In this order: `reduce` is a part of others.
+    /// Each function with its name in metrics and the identifying part of a kernel's name, in lower case and
+    /// without underscores. The order matters: `reduce` is a part of others.
     const ALL: [(Self, &'static str, &'static str); 8] = [
         (Self::AllReduce, "all_reduce", "allreduce"),
         (Self::AllGather, "all_gather", "allgather"),
@@ -58,7 +59,8 @@ impl Function {
         (Self::Other, "other", ""),
     ];
 
-    /// The function with the same name in metrics. Sends and receives are one, as their kernels are.
+    /// The function with the same name in metrics. Sends and receives are one function, because they share
+    /// kernels.
     const fn of_operation(function: Told) -> Self {
         match function {
             Told::AllReduce => Self::AllReduce,
@@ -86,7 +88,7 @@ struct Tally {
     total_ns: u64,
 }
 
-/// What a device has done in all captures so far.
+/// Totals of a device over all captures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct DeviceTotals {
     id: DeviceId,
@@ -95,18 +97,18 @@ struct DeviceTotals {
     steps: u64,
     copied: [u64; DIRECTIONS.len()],
     collectives: [Tally; Function::ALL.len()],
-    /// As NCCL told, else as names of kernels say.
+    /// From NCCL if available, else from the names of kernels.
     operations: [FunctionTotal; Function::ALL.len()],
 }
 
-/// What all devices of a process have done in all captures so far.
+/// Totals of all devices of a process over all captures.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     devices: Vec<DeviceTotals>,
 }
 
 impl Totals {
-    /// Adds what a capture came to, or has come to so far.
+    /// Adds the totals of a capture, complete or still running.
     pub fn add(&mut self, attributor: &Attributor, dictionary: &Dictionary) {
         for account in attributor.devices() {
             let totals = self.device(account.id());
@@ -131,7 +133,7 @@ impl Totals {
         }
     }
 
-    /// Adds the operations of a capture, or of what it has come to so far.
+    /// Adds the collectives of a capture, complete or still running.
     pub fn add_collectives(&mut self, collectives: &CollectiveEngine) {
         for ((device, function), total) in collectives.totals() {
             let sum = &mut self.device(device).operations[Function::of_operation(function) as usize];
@@ -158,7 +160,8 @@ impl Totals {
     }
 }
 
-/// The fields of the answer to `metrics` that come from the records; the verdict and its share as a display names them.
+/// Fields of the reply to `metrics` that come from the records; bottleneck and share are those of the live
+/// display.
 pub fn state(
     report: &Report,
     (verdict, share): (&'static str, f64),
@@ -166,7 +169,7 @@ pub fn state(
     dictionary: &Dictionary,
 ) -> Object {
     let process = &report.process;
-    // What could be had back is as little known as what matters most.
+    // During start-up the recoverable time is as uncertain as the bottleneck.
     let ranking = if verdict == STARTING_UP { &[][..] } else { &report.verdict.ranking };
     let text = |text: &str| shortened(text, TEXT);
     let loss = report.completeness.loss.kinds();

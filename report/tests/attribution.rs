@@ -1,4 +1,4 @@
-//! One made-up program for each cause of device time, with the answer worked out by hand.
+//! One synthetic program for each cause of device time, with the expected result computed by hand.
 
 use crate::support::{Scenario, assert_leaves, gpu};
 use gpuwhy_trace::dictionary::Dictionary;
@@ -6,7 +6,7 @@ use gpuwhy_trace::record::{MemoryKind, Timestamp};
 use profiler_core::attribution::leaf::{Leaf, Work};
 use profiler_core::attribution::{Attributor, Producer};
 
-/// A kernel of 100 us at 0 launched just before, then whatever the test adds.
+/// A kernel of 100 us at 0 launched just before; the test adds the rest.
 fn after_a_kernel() -> Scenario {
     let mut scenario = Scenario::new();
     gpu(0).kernel("first").at(100).lasting(100).launched(&mut scenario, 1, 90, 5);
@@ -59,7 +59,7 @@ fn nodes_of_a_graph_wait_as_such() {
 #[test]
 fn a_late_launch_is_dispatch_call_and_latency() {
     let mut scenario = after_a_kernel();
-    // Not a CUDA call between 95 and 230: longer than dispatch. The next hole is short.
+    // No CUDA call between 95 and 230: longer than dispatch. The next gap is short.
     gpu(0).kernel("second").at(240).lasting(10).launched(&mut scenario, 1, 230, 6);
     gpu(0).kernel("third").at(300).lasting(10).launched(&mut scenario, 1, 290, 6);
     assert_leaves(
@@ -77,8 +77,8 @@ fn a_late_launch_is_dispatch_call_and_latency() {
 #[test]
 fn a_wait_costs_the_run_ahead_it_took_and_no_more() {
     let mut scenario = after_a_kernel();
-    // Blocked from 150 to 205; the device ran dry at 200. Of the 60 us until the next launch, 50 would have been
-    // hidden, and 5 went by inside the call.
+    // Blocked from 150 to 205; the device ran out of work at 200. Of the 60 us until the next launch, 50
+    // would have been hidden, and 5 passed inside the call.
     scenario.call(1, "cudaDeviceSynchronize_v3020", 150, 55);
     gpu(0).kernel("second").at(275).lasting(10).launched(&mut scenario, 1, 265, 5);
     assert_leaves(
@@ -163,7 +163,7 @@ fn recurring_holes_that_end_in_an_input_copy_are_data_loading_from_the_third_on(
         gpu(0).kernel("forward").at(at + 110).lasting(1_000).launched(&mut scenario, 1, at + 95, 5);
     }
     let leaves = scenario.leaves();
-    // Holes: from the end of the kernel before to the copy. The first follows `first`, the others `forward`.
+    // Gaps from the end of the previous kernel to the copy. The first follows `first`, the others `forward`.
     assert_eq!(leaves[Leaf::HostCpu as usize], (9_990 - 200 + 8_880) * 1_000);
     assert_eq!(leaves[Leaf::DataLoading as usize], 4 * 8_880 * 1_000);
 }
@@ -272,7 +272,7 @@ fn a_kernel_that_begins_before_its_call_is_counted() {
 fn a_kernel_of_many_seconds_takes_back_what_was_given_away() {
     let mut scenario = after_a_kernel();
     gpu(0).stream(9).kernel("long").at(400).lasting(9_000_000).launched(&mut scenario, 1, 300, 5);
-    // Another stream goes on: without it, the device's gap would just stay open.
+    // Another stream continues: without it, the device's gap would stay open.
     for step in 1..=60 {
         let at = step * 100_000;
         gpu(0).kernel("tick").at(at).lasting(10).launched(&mut scenario, 2, at - 10, 5);
@@ -289,7 +289,7 @@ fn a_kernel_of_many_seconds_takes_back_what_was_given_away() {
 #[test]
 fn a_program_is_judged_once_it_has_left_its_start_up() {
     let mut scenario = Scenario::new();
-    // 300 ms of module loading between kernels that were never seen before, then steady computation.
+    // 300 ms of module loading between new kernels, then steady computation.
     for step in 0..3 {
         let at = step * 100_000;
         let name = format!("new_{step}");
@@ -308,7 +308,8 @@ fn a_program_is_judged_once_it_has_left_its_start_up() {
 
 #[test]
 fn the_host_lead_tells_a_full_queue_from_a_late_host() {
-    // Kernels of 100 us, launched every 10 us until the queue is full; from then on each launch waits for room.
+    // Kernels of 100 us, launched every 10 us until the queue is full; from then on each launch waits for
+    // space in the queue.
     let mut busy = Scenario::new();
     for index in 0..200 {
         let (at, lasting) = if index < 20 { (10 * index, 5) } else { (210 + 100 * (index - 20), 90) };
@@ -320,7 +321,7 @@ fn the_host_lead_tells_a_full_queue_from_a_late_host() {
     assert_eq!(lead.held_back_ns(), 180 * 90_000);
     assert!(lead.median_ns().abs_diff(1_720_000) < 1_720_000 / 25, "{}", lead.median_ns());
 
-    // A launch that takes as long and finds the device idle is a cost.
+    // A launch that takes the same time and finds the device idle is a cost.
     let mut late = Scenario::new();
     for index in 0..200 {
         gpu(0).kernel("k").at(95 + 200 * index).lasting(100).launched(&mut late, 1, 200 * index, 90);
@@ -331,7 +332,7 @@ fn the_host_lead_tells_a_full_queue_from_a_late_host() {
 
 #[test]
 fn an_event_names_what_a_queued_operation_waited_for() {
-    // Device 1 reduces for 500 us; device 0 has its next kernel queued behind that.
+    // Device 1 reduces for 500 us; the next kernel of device 0 is queued after that.
     let program = |events: bool| {
         let mut scenario = Scenario::new();
         for step in 0..40 {

@@ -1,4 +1,4 @@
-//! Where the rules that explain a gap begin and end: each limit from both sides, to the microsecond.
+//! Limits of the rules that explain a gap: each limit from both sides, to the microsecond.
 //!
 //! Every program is a kernel that runs from 100 to 200 us, a gap, and an operation that ends it.
 
@@ -10,7 +10,7 @@ use profiler_core::attribution::leaf::Leaf;
 const LAUNCH: &str = "cudaLaunchKernel_v7000";
 const COPY: &str = "cudaMemcpyAsync_v3020";
 const WAIT: &str = "cudaDeviceSynchronize_v3020";
-/// A call that belongs to no class of its own.
+/// A call without a separate class.
 const SHORT: &str = "cudaEventRecord_v3020";
 const TRAIN: (&str, &str, u32) = ("/home/u/train.py", "main", 42);
 /// A frame of PyTorch's loader without workers.
@@ -30,8 +30,8 @@ fn idle(scenario: &Scenario) -> Vec<(Leaf, u64)> {
     idle.map(|leaf| (leaf, leaves[leaf as usize] / 1_000)).filter(|&(_, micros)| micros != 0).collect()
 }
 
-/// The idle time before an operation that begins at `begin`, after `calls` (function, entry, duration). The last of the
-/// calls launched it: a copy, if it is one that copies, else a kernel.
+/// The idle time before an operation that starts at `begin`, after `calls` (function, entry, duration). The
+/// last of the calls launched it: a copy, if the function copies, else a kernel.
 fn idle_after(calls: &[(&str, u64, u64)], begin: u64) -> Vec<(Leaf, u64)> {
     let mut scenario = busy_until_200();
     let mut launch = 0;
@@ -44,7 +44,7 @@ fn idle_after(calls: &[(&str, u64, u64)], begin: u64) -> Vec<(Leaf, u64)> {
     idle(&scenario)
 }
 
-/// Asserts idle time, whatever the order of its causes.
+/// Asserts idle time regardless of the order of its causes.
 #[track_caller]
 fn assert_idle(mut seen: Vec<(Leaf, u64)>, expected: &[(Leaf, u64)]) {
     let mut expected = expected.to_vec();
@@ -61,7 +61,7 @@ fn waiting_in(state: ThreadState) -> HostSample {
 fn a_queued_operation_follows_within_10_us_or_waits_for_something() {
     assert_idle(idle_after(&[(LAUNCH, 150, 5)], 210), &[(Leaf::InterKernel, 10)]);
     assert_idle(idle_after(&[(LAUNCH, 150, 5)], 211), &[(Leaf::DependencyWait, 11)]);
-    // Its call was entered before the gap opened, so nobody was late.
+    // Its call was entered before the gap opened, so the host was not late.
     assert_idle(idle_after(&[(LAUNCH, 195, 5)], 210), &[(Leaf::InterKernel, 10)]);
 }
 
@@ -69,21 +69,21 @@ fn a_queued_operation_follows_within_10_us_or_waits_for_something() {
 fn a_call_that_was_entered_before_the_gap_is_the_call_and_then_20_us_of_latency() {
     assert_idle(idle_after(&[(LAUNCH, 190, 30)], 240), &[(Leaf::LaunchApi, 20), (Leaf::LaunchLatency, 20)]);
     assert_idle(idle_after(&[(LAUNCH, 190, 30)], 241), &[(Leaf::DependencyWait, 21), (Leaf::LaunchApi, 20)]);
-    // The kernel begins inside its call, which was not done submitting it.
+    // The kernel starts inside its call, which was still submitting it.
     assert_idle(idle_after(&[(LAUNCH, 190, 200)], 300), &[(Leaf::LaunchApi, 100)]);
 }
 
 #[test]
 fn a_copy_that_begins_inside_its_own_call_was_submitted_early_in_it() {
-    // 20 us into the call it is submitted, however long the call stays.
+    // It is submitted 20 us into the call, regardless of the call's length.
     assert_idle(idle_after(&[(COPY, 190, 200)], 230), &[(Leaf::LaunchApi, 10), (Leaf::LaunchLatency, 20)]);
     assert_idle(idle_after(&[(COPY, 190, 200)], 231), &[(Leaf::DependencyWait, 21), (Leaf::LaunchApi, 10)]);
     // Submitted before the gap opened.
     assert_idle(idle_after(&[(COPY, 170, 200)], 210), &[(Leaf::InterKernel, 10)]);
     assert_idle(idle_after(&[(COPY, 170, 200)], 211), &[(Leaf::DependencyWait, 11)]);
-    // A call that returns sooner has submitted it by then.
+    // A call that returns sooner has submitted it by its return.
     assert_idle(idle_after(&[(COPY, 190, 15)], 204), &[(Leaf::LaunchApi, 4)]);
-    // One that begins as its call returns, or later, goes by the return.
+    // For an operation that starts when its call returns, or later, the return counts.
     assert_idle(idle_after(&[(COPY, 190, 110)], 300), &[(Leaf::LaunchApi, 100)]);
     assert_idle(idle_after(&[(COPY, 190, 30)], 240), &[(Leaf::LaunchApi, 20), (Leaf::LaunchLatency, 20)]);
 }
@@ -98,11 +98,12 @@ fn behind_a_late_launch_20_us_are_latency_and_the_rest_is_a_wait() {
 
 #[test]
 fn a_wait_that_returned_at_most_20_us_before_the_gap_let_the_device_run_dry() {
-    // The next launch comes 30 us into the gap and the kernel 10 us behind its begin: all of it would have been hidden.
+    // The next launch comes 30 us into the gap and the kernel 10 us after its start: the gap would have been
+    // completely hidden.
     let next = |lasting| idle_after(&[(WAIT, 100, lasting), (LAUNCH, 230, 5)], 240);
     assert_idle(next(80), &[(Leaf::SyncDrain, 40)]);
     assert_idle(next(79), &[(Leaf::Dispatch, 30), (Leaf::LaunchApi, 5), (Leaf::LaunchLatency, 5)]);
-    // Nor does another call, which is entered as the gap opens, hide the wait.
+    // Another call, entered as the gap opens, does not hide the wait either.
     assert_idle(
         idle_after(&[(WAIT, 150, 50), (SHORT, 200, 2), (LAUNCH, 210, 5)], 220),
         &[(Leaf::SyncDrain, 18), (Leaf::Dispatch, 2)],
@@ -111,7 +112,8 @@ fn a_wait_that_returned_at_most_20_us_before_the_gap_let_the_device_run_dry() {
 
 #[test]
 fn run_ahead_that_a_wait_cost_is_charged_up_to_the_kernel_and_not_to_what_that_waits_for() {
-    // 50 us lost: 10 until the launch, 5 in it, 20 of latency; what the kernel then waits for has another cause.
+    // 50 us lost: 10 until the launch, 5 in it, 20 of latency; the rest of the kernel's wait has another
+    // cause.
     let seen = idle_after(&[(WAIT, 150, 50), (LAUNCH, 210, 5)], 260);
     assert_idle(seen, &[(Leaf::DependencyWait, 25), (Leaf::SyncDrain, 35)]);
     // 30 us lost end within the latency.
@@ -128,7 +130,7 @@ fn an_asynchronous_copy_call_of_more_than_50_us_was_a_wait() {
         gpu(0).kernel("next").at(240).lasting(10).launched(&mut scenario, 1, 230, 5);
         idle(&scenario)
     };
-    // Still in it when the gap opens: what it cost before counts as well.
+    // Still in it when the gap opens: its earlier cost counts as well.
     assert_eq!(after_copy(150, 51), [(Leaf::SyncDrain, 40)]);
     assert_eq!(after_copy(151, 50), [(Leaf::Dispatch, 29), (Leaf::LaunchApi, 6), (Leaf::LaunchLatency, 5)]);
     // Returned just before.
@@ -145,7 +147,7 @@ fn short_calls_of_no_class_are_dispatch_and_long_ones_are_calls() {
         assert_idle(call(100), &[&[(dispatch, 120)][..], &rest].concat());
         assert_idle(call(101), &[&[(dispatch, 19), (Leaf::RuntimeApi, 101)][..], &rest].concat());
     }
-    // What loads code or builds a graph is named however short it is, and so is what allocates.
+    // Functions that load code, build a graph or allocate are named regardless of their length.
     for (function, leaf) in [
         ("cuModuleLoadData", Leaf::RuntimeApi),
         ("cudaGraphInstantiate_v12000", Leaf::RuntimeApi),
@@ -212,15 +214,16 @@ fn ten_seconds_without_a_call_are_host_time_and_more_is_a_parked_process() {
     const TEN: u64 = 10_000_000;
     assert_idle(away(TEN, &[]), &[(Leaf::HostCpu, TEN)]);
     assert_idle(away(TEN + 1, &[]), &[(Leaf::NoWork, TEN + 1)]);
-    // Seen off the cores, a thread that was away for so long waits to be asked; seen at work, it works.
+    // A thread that was away this long counts as waiting for requests if sampled off the cores; sampled at
+    // work, it works.
     let (waits, works) = ([(1_000_000, ThreadState::Poll)], [(1_000_000, ThreadState::Running)]);
     assert_idle(away(TEN, &waits), &[(Leaf::HostCpu, TEN - 1_000_000), (Leaf::HostBlocked, 1_000_000)]);
     assert_idle(away(TEN + 1, &waits), &[(Leaf::NoWork, TEN + 1)]);
     assert_idle(away(TEN + 1, &works), &[(Leaf::HostCpu, 1_000_000), (Leaf::NoWork, TEN + 1 - 1_000_000)]);
 }
 
-/// A program of rounds: a kernel of 1 ms, then the host is away until 5 ms behind its begin, then what the round is
-/// made of.
+/// A program of rounds: a kernel of 1 ms, then the host is away until 5 ms after its start, then the rest of
+/// the round.
 struct Rounds {
     scenario: Scenario,
     at: u64,
@@ -231,13 +234,13 @@ impl Rounds {
         Self { scenario: busy_until_200(), at: 10_000 }
     }
 
-    /// The device works for 1 ms at the begin of the round; the call that launched it returned at once.
+    /// The device works for 1 ms at the start of the round; the call that launched it returned at once.
     fn work(&mut self) {
         let at = self.at;
         gpu(0).kernel("forward").at(at).lasting(1_000).launched(&mut self.scenario, 1, at - 10, 5);
     }
 
-    /// A round that ends with a batch from the host 5 ms after its begin: 4 ms of gap less the launch.
+    /// A round that ends with a batch from the host 5 ms after its start: 4 ms of gap less the launch.
     fn batch(&mut self) {
         self.work();
         let at = self.at + 5_000;
@@ -245,17 +248,17 @@ impl Rounds {
         self.at += 5_200;
     }
 
-    /// A round that ends with a kernel 5 ms after its begin.
+    /// A round that ends with a kernel 5 ms after its start.
     fn kernel(&mut self) {
         self.work();
         self.at += 5_000;
     }
 
-    /// What of a round is charged to loading, microseconds.
+    /// Time of a round that is attributed to loading, microseconds.
     fn loading(&mut self, round: impl FnOnce(&mut Self)) -> u64 {
         let before = self.scenario.leaves()[Leaf::DataLoading as usize];
         round(self);
-        // The gap before the round's own kernel is not part of it.
+        // The gap before the round's own kernel does not count.
         (self.scenario.leaves()[Leaf::DataLoading as usize] - before) / 1_000
     }
 }
@@ -269,7 +272,7 @@ fn a_pattern_of_input_needs_three_batches_and_half_of_the_newest_eight_absences(
         let mut at = 1_000;
         let mut before = 0;
         for kind in pattern.chars() {
-            // The gap: from the end of what ran before, 5 ms.
+            // The gap: 5 ms from the end of the previous operation.
             before = scenario.leaves()[Leaf::DataLoading as usize];
             at += 5_000;
             let work = if kind == 'b' { gpu(0).h2d(MemoryKind::Pinned, 4_096) } else { gpu(0).kernel("k") };
@@ -288,7 +291,7 @@ fn a_pattern_of_input_needs_three_batches_and_half_of_the_newest_eight_absences(
         ("kkkkbbb", false),
         ("bbkkkb", true),
         ("bbkkkkb", false),
-        // What was before the newest eight is forgotten.
+        // Rounds before the newest eight are forgotten.
         ("kkkkkkkkkbbb", false),
         ("kkkkkkkkkbbbb", true),
         ("bbbbbkkkkkkbb", false),
@@ -336,7 +339,7 @@ fn absences_that_the_device_hid_are_no_part_of_a_pattern() {
             batch.launched(&mut scenario, 1, at + 10_004, 5);
             at += 10_120;
         }
-        // One that the device did not hide.
+        // An absence that the device did not hide.
         at += 5_000;
         gpu(0).h2d(MemoryKind::Pinned, 4_096).at(at).lasting(100).launched(&mut scenario, 1, at - 5, 5);
         assert_eq!(scenario.leaves()[Leaf::DataLoading as usize], 0, "{wait_begins_with_the_gap}");
@@ -349,7 +352,7 @@ fn only_holes_of_more_than_1_ms_are_loading_by_the_pattern() {
         let mut scenario = busy_until_200();
         for round in 1..=3 {
             let at = round * 10_000;
-            // Two holes in one gap: `first_hole` and 2 ms.
+            // Two intervals in one gap: `first_hole` and 2 ms.
             let opened = at - 2_010 - first_hole;
             gpu(0).kernel("forward").at(opened - 500).lasting(500).launched(&mut scenario, 1, opened - 510, 5);
             scenario.call(1, SHORT, opened - 5, 5);
@@ -403,8 +406,9 @@ fn a_program_that_names_its_loader_loads_nowhere_else() {
 
 #[test]
 fn time_before_the_first_look_of_a_hole_is_charged_in_its_place() {
-    // The thread waited 95 us for the first kernel. Of the hole of 5 ms behind that, a sample saw the last 4 ms in the
-    // loader: the first one is not loading, and takes the run-ahead that the wait cost.
+    // The thread waited 95 us for the first kernel. In the following gap of 5 ms, a sample covers the last 4
+    // ms with the loader: the first millisecond is not loading, and includes the run-ahead that the wait
+    // cost.
     let mut scenario = busy_until_200();
     scenario.call(1, WAIT, 105, 97);
     scenario.sample(1, 1_202, 5_202, waiting_in(ThreadState::Running), &[LOADER]);

@@ -1,4 +1,5 @@
-//! What samples of the launching thread change: the cause of idle time outside CUDA, and nothing else.
+//! Effects of samples of the launching thread: they change the cause of idle time outside CUDA, and no other
+//! result.
 
 use crate::support::{Scenario, assert_leaves, gpu};
 use gpuwhy_trace::record::{HostSample, InterpreterLock, MemoryKind, Record, StackId, ThreadState};
@@ -67,16 +68,16 @@ fn without_looks_a_hole_is_host_time() {
 
 #[test]
 fn clocks_divide_what_a_look_speaks_for() {
-    // The sample speaks for 4 ms back; nothing speaks for what is before, and for at most 4 ms ahead.
+    // The sample covers the 4 ms before it, no earlier time, and at most 4 ms after it.
     let seen = gap(|scenario| scenario.sample(1, 1_200, 5_200, sample(ThreadState::Io, 1_000, 500), &[TRAIN]));
-    // Back: 1 ms on, 0.5 ms ready, 2.5 ms in io; the same again ahead; the rest is unseen.
+    // Before it: 1 ms on a core, 0.5 ms ready, 2.5 ms in io; the same after it; the rest is not covered.
     assert_eq!(seen, [(Leaf::HostCpu, 2_000 + 2_000), (Leaf::HostBlocked, 6_000)]);
-    // A sample of another thread changes nothing.
+    // A sample of another thread has no effect.
     assert_eq!(
         gap(|scenario| scenario.sample(2, 1_200, 5_200, sample(ThreadState::Io, 0, 0), &[TRAIN])),
         [(Leaf::HostCpu, 10_000)]
     );
-    // Nor does one that falls outside of the hole.
+    // A sample outside the gap has none either.
     assert_eq!(
         gap(|scenario| scenario.sample(1, 1_200, 10_220, sample(ThreadState::Io, 0, 0), &[TRAIN])),
         [(Leaf::HostCpu, 10_000)]
@@ -107,7 +108,8 @@ fn a_loader_is_named_at_its_first_gap() {
 fn a_loader_goes_before_the_wait_that_exposed_it_and_other_work_after() {
     let drained = |stack: &[(&str, &str, u32)]| {
         gap(|scenario| {
-            // The thread waited 95 us for the first kernel, so 95 us of what follows would have been hidden.
+            // The thread waited 95 us for the first kernel, so 95 us of the following time would have been
+            // hidden.
             scenario.call(1, "cudaDeviceSynchronize_v3020", 105, 97);
             scenario.sample(1, 202, 10_190, sample(ThreadState::Running, 0, 0), stack);
         })
@@ -135,8 +137,8 @@ fn what_was_seen_decides_against_the_pattern() {
 
 #[test]
 fn holes_that_no_look_fell_into_go_by_their_like() {
-    // Before each batch the host is away for 500 us, too short for the pattern; samples fall into three of eight such
-    // holes.
+    // Before each batch the host is away for 500 us, too short for the pattern; samples fall into three of
+    // eight such gaps.
     let program = |stack: Option<&[(&str, &str, u32)]>| {
         let mut scenario = Scenario::new();
         gpu(0).kernel("first").at(100).lasting(100).launched(&mut scenario, 1, 90, 5);
@@ -171,7 +173,7 @@ fn long_holes_do_not_go_by_the_pattern_when_their_like_were_seen() {
     assert_eq!(scenario.leaves()[Leaf::DataLoading as usize], 0);
 }
 
-/// Causes of the gap of [`one_gap`] with one sample that speaks for all of it.
+/// Causes of the gap of [`one_gap`] with one sample that covers it completely.
 fn causes(sample: HostSample, stack: &[(&str, &str, u32)]) -> Vec<HostCause> {
     let mut scenario = one_gap();
     scenario.sample(1, 200, 10_200, sample, stack);
@@ -263,7 +265,7 @@ fn the_verdict_names_the_line_and_what_the_workers_did() {
     assert_eq!((host.totals.samples, host.lines.len(), host.lines[0].line), (1_000, 1, 42));
     assert!(host.sampled_ns <= host.outside_cuda_ns && host.sampled_ns * 10 > host.outside_cuda_ns * 9);
     let step = host.lines[0].step_ns.unwrap();
-    // 8 ms, less the 1.8 ms that would have been hidden had the thread not waited for the step before.
+    // 8 ms, less the 1.8 ms that would have been hidden without the wait for the previous step.
     assert!((6_100_000..6_400_000).contains(&step), "{step}");
     assert!(report.full().contains("(1000 samples)"), "{}", report.full());
 
@@ -280,8 +282,8 @@ fn without_looks_there_is_no_section() {
     assert!(!report.full().contains("samples)"));
 }
 
-/// One step of a made-up program: how long the thread is away, whether it waits first, samples (offset back from the
-/// end of the hole, length, state, time on a core), and a stack.
+/// One step of a synthetic program: how long the thread is away, whether it waits first, samples (offset back
+/// from the end of the gap, length, state, time on a core), and a stack.
 type Step = (u64, bool, Vec<(u64, u64, u8, u64)>, u8);
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -315,7 +317,7 @@ fn play(steps: &[Step], thread: u32) -> Scenario {
     scenario
 }
 
-/// The same with one sample in a hole at most, and that within it.
+/// The same with at most one sample per gap, within the gap.
 fn alone(steps: &[Step]) -> Vec<Step> {
     let within = |(pause, waits, samples, stack): &Step| {
         let sample = samples.first().map(|&(back, length, index, on_cpu)| {
@@ -327,7 +329,7 @@ fn alone(steps: &[Step]) -> Vec<Step> {
     steps.iter().map(within).collect()
 }
 
-/// Which samples are lost: more than `steps` has.
+/// Flags of the lost samples: more than `steps` has.
 fn lost() -> impl Strategy<Value = Vec<bool>> {
     prop::collection::vec(any::<bool>(), 120)
 }
@@ -353,7 +355,7 @@ fn fixed(leaves: &Leaves) -> (Leaves, u64) {
 
 fn books(attributor: &Attributor) -> String {
     let account = attributor.devices().next().unwrap();
-    // Lines are numbered as they come.
+    // Line ids depend on the order of samples.
     let named = |subject| match subject {
         Subject::Host(cause, line) => format!("{cause:?} {:?}", attributor.host_line(line)),
         other => format!("{other:?}"),
@@ -401,7 +403,7 @@ proptest! {
 
     #[test]
     fn delivery_does_not_matter(steps in steps(), seed in 1..u64::MAX, period in 50..20_000u64) {
-        // Two samples of one instant have no order of their own.
+        // Two samples at the same instant have no defined order.
         let mut scenario = play(&steps, 1);
         let mut times = std::collections::BTreeSet::new();
         scenario.records.retain(|(at, record)| !matches!(record, Record::Sample(_)) || times.insert(*at));
@@ -410,7 +412,7 @@ proptest! {
         prop_assert_eq!(&books(&scenario.run_with(period, seed)), &reference);
     }
 
-    /// A sample that is lost takes its evidence along. Its neighbor in the same hole may speak ahead in its place.
+    /// A lost sample removes its evidence. An adjacent sample in the same gap may cover its time instead.
     #[test]
     fn lost_looks_move_time_between_host_causes_only(steps in steps(), lost in lost()) {
         let (before, after) = (play(&steps, 1).run(), without(play(&steps, 1), &lost).run());
@@ -419,7 +421,7 @@ proptest! {
         prop_assert_eq!(seen(&none), vec![]);
     }
 
-    /// Without a neighbor in its hole no cause gets more, and none appears that no sample had seen.
+    /// Without an adjacent sample in the gap, no cause gets more time, and no unsampled cause appears.
     #[test]
     fn lost_looks_without_neighbors_leave_less_evidence(steps in steps(), lost in lost()) {
         let steps = alone(&steps);

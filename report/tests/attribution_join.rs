@@ -1,4 +1,4 @@
-//! How long launches and operations wait for each other, and what is counted meanwhile.
+//! How long launches and operations wait for each other, and the counters for unmatched ones.
 
 use crate::support::{Scenario, ZERO, assert_leaves, gpu};
 use gpuwhy_trace::completeness::Completeness;
@@ -17,7 +17,7 @@ fn time(micros: u64) -> Timestamp {
     Timestamp::from_nanos(ZERO + micros * 1_000)
 }
 
-/// A program that is fed by hand: records now, and flushes in between. Times are microseconds.
+/// A program fed step by step: records, with flushes in between. Times are microseconds.
 #[derive(Default)]
 struct Feed {
     attributor: Attributor,
@@ -26,7 +26,7 @@ struct Feed {
 }
 
 impl Feed {
-    /// A call; gives its correlation id.
+    /// Adds a call and returns its correlation id.
     fn call(&mut self, thread: u32, function: &str, start: u64, end: u64) -> u32 {
         self.calls += 1;
         let name = self.dictionary.intern_name(function);
@@ -49,7 +49,7 @@ impl Feed {
         self.attributor.push(&Record::Kernel(kernel), &self.dictionary);
     }
 
-    /// Whether work is awaited after a flush at `at`.
+    /// True if work is awaited after a flush at `at`.
     fn awaits_at(&mut self, at: u64) -> bool {
         self.attributor.flushed(time(at), &self.dictionary);
         self.attributor.awaits_work()
@@ -62,7 +62,7 @@ impl Feed {
     }
 }
 
-/// After which of the flushes at `times` a call of `function` that lasted until 10 us is still waited for.
+/// For each of the flushes at `times`: true if a call of `function` that lasted until 10 us is still awaited.
 fn waited_for(function: &str, times: &[u64]) -> (Vec<bool>, u64) {
     let mut feed = Feed::default();
     feed.call(1, function, 0, 10);
@@ -75,14 +75,14 @@ fn a_launch_is_given_up_after_two_seconds_and_three_flushes() {
     assert_eq!(waited_for(KERNEL, &exactly), (vec![true, true, true, false], 1));
     let late = [5 * SECOND, 6 * SECOND, 7 * SECOND];
     assert_eq!(waited_for(KERNEL, &late), (vec![true, true, false], 1));
-    // A graph need not leave any record, and a copy of nothing leaves none.
+    // A graph need not leave a record, and an empty copy leaves none.
     assert_eq!(waited_for(GRAPH, &exactly), (vec![true, true, true, false], 0));
     assert_eq!(waited_for("cudaMemcpyAsync_v3020", &exactly), (vec![true, true, true, false], 0));
 }
 
 #[test]
 fn a_blocking_copy_is_given_up_after_100_ms_and_two_flushes() {
-    // From its return, which is at 10 us.
+    // Counted from its return at 10 us.
     let exactly = [50 * MILLI, 100 * MILLI + 10, 100 * MILLI + 11];
     assert_eq!(waited_for(BLOCKING, &exactly), (vec![true, true, false], 0));
     assert_eq!(waited_for(BLOCKING, &[200 * MILLI, 300 * MILLI]), (vec![true, false], 0));
@@ -106,7 +106,7 @@ fn a_graph_is_complete_after_200_ms_and_two_flushes_without_a_node() {
     assert_eq!(after_first_node(&exactly, 0), [true, true, true, false]);
     let seldom = [300 * MILLI, 400 * MILLI, 500 * MILLI];
     assert_eq!(after_first_node(&seldom, 0), [true, true, false]);
-    // Each node makes it wait anew.
+    // Each node restarts the wait.
     let longer = [300 * MILLI, 400 * MILLI, 500 * MILLI, 600 * MILLI];
     assert_eq!(after_first_node(&longer, 1), [true, true, true, false]);
 }
@@ -167,7 +167,7 @@ fn an_operation_waits_for_its_call_for_two_seconds_and_three_flushes() {
     }
     feed.awaits_at(2 * SECOND + 21);
     assert_eq!(feed.unmatched(), (0, 1));
-    // With few flushes it waits longer, and its call may come.
+    // With few flushes it waits longer, and its call may arrive.
     let mut feed = Feed::default();
     feed.ran(7, 10, 20, 1);
     feed.awaits_at(5 * SECOND);
@@ -198,7 +198,7 @@ fn a_lost_kernel_counts_in_the_gap_in_which_its_launch_returned() {
     scenario.call(1, KERNEL, 220, 5);
     gpu(0).kernel("next").at(240).lasting(10).launched(&mut scenario, 1, 230, 5);
     assert_eq!(scenario.leaves()[Leaf::Unobserved as usize], 15_000);
-    // That of another thread says nothing.
+    // An event of another thread does not count.
     let mut scenario = Scenario::new();
     gpu(0).kernel("first").at(100).lasting(100).launched(&mut scenario, 1, 90, 5);
     scenario.call(2, KERNEL, 210, 5);
@@ -270,7 +270,7 @@ fn times_that_cannot_be_are_counted_as_damage() {
         attributor.completeness().bad_timestamps
     };
     assert_eq!(bad(NOW - 10, NOW), 0);
-    // Ten seconds behind the flush that delivered them, and 208 days before it.
+    // Ten seconds after the flush that delivered them, and 208 days before it.
     assert_eq!(bad(NOW - 10, NOW + 10_000_000_000), 0);
     assert_eq!(bad(NOW - 10, NOW + 10_000_000_001), 2);
     assert_eq!(bad(NOW - (1 << 54), NOW - (1 << 53)), 0);
@@ -308,7 +308,7 @@ fn copies_over_a_known_link_need_it_for_their_bytes() {
     assert_eq!(needed(true, std::slice::from_ref(&h2d)), one);
     assert_eq!(needed(true, &[h2d.clone(), d2h.clone(), d2h.clone()]), 2 * one, "both directions at once");
     assert_eq!(needed(false, std::slice::from_ref(&h2d)), 0);
-    // Never longer than it took; and what takes no time by its bytes is known all the same.
+    // Never longer than its duration; and an operation that takes no time by its bytes is known all the same.
     assert_eq!(needed(true, &[h2d.lasting(10)]), 10_000);
     assert_eq!(needed(true, &[gpu(0).h2d(pinned, 0).lasting(10)]), 1);
 }
@@ -328,7 +328,7 @@ fn operations_of_a_graph_are_its_own_without_their_launch_too() {
 #[test]
 fn the_peak_of_memory_is_of_the_call_that_took_it() {
     let mut scenario = Scenario::new();
-    // Another thread, known before, calls around the same time.
+    // Another, already known thread makes a call around the same time.
     scenario.call(2, "cudaEventRecord_v3020", 10, 5);
     scenario.memory(1, 100, MemoryOperation::Allocation, 0x1000, 4_096);
     scenario.call(2, "cudaFree_v3020", 98, 10);
@@ -350,6 +350,6 @@ fn ranges_have_the_deviation_of_a_sample() {
     };
     assert_eq!(deviation(&[50]), 0.0);
     assert_eq!(deviation(&[50, 50, 50]), 0.0);
-    // 10, 20 and 60 us: 30 us on average, squares of 400, 100 and 900 us, of which a half.
+    // 10, 20 and 60 us: 30 us on average, squares of 400, 100 and 900 us, halved.
     assert!((deviation(&[10, 20, 60]) - 1e3 * 700f64.sqrt()).abs() < 1e-3, "{}", deviation(&[10, 20, 60]));
 }

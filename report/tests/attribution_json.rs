@@ -1,5 +1,5 @@
-//! The JSON report is read back with types of its own, which refuse fields they do not know: whoever changes the
-//! wire format has to change this file too, and with it `docs/reference/report.md` and the schema version.
+//! The JSON report is parsed with separate types that reject unknown fields: a change of the wire format also
+//! has to change this file, `docs/reference/report.md` and the schema version.
 
 use std::collections::BTreeMap;
 

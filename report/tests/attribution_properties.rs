@@ -1,6 +1,6 @@
-//! What must hold for every program, on programs that nobody thought of.
+//! Invariants of every program, on random programs.
 //!
-//! Whether leaves name the right cause is not asked here; only what must be so whatever the cause is.
+//! These tests do not check that leaves name the right cause; only properties that hold for any cause.
 
 use crate::support::{Scenario, gpu};
 use gpuwhy_trace::record::{CopyKind, MemoryKind, Record, Timestamp};
@@ -8,7 +8,7 @@ use profiler_core::attribution::leaf::{BUSY_COUNT, LEAF_COUNT, Leaf, Leaves};
 use profiler_core::attribution::{Attributor, is_communication};
 use proptest::prelude::*;
 
-/// One thing that a host thread does: how long it stays away from CUDA first, and what it does then.
+/// One action of a host thread: how long it stays away from CUDA first, and what it does then.
 #[derive(Clone, Debug)]
 struct Action {
     thread: u32,
@@ -31,7 +31,8 @@ fn play(actions: &[Action], scale: u64) -> Scenario {
     scenario
 }
 
-/// Plays actions from `at` microseconds on threads from `first_thread`; gives the time by which all is over.
+/// Plays actions from `at` microseconds on threads from `first_thread`; returns the time by which all are
+/// done.
 fn play_into(scenario: &mut Scenario, actions: &[Action], scale: u64, at: u64, first_thread: u32) -> u64 {
     let mut clock = [at + 10 * scale; 3];
     let mut streams = [at; 4];
@@ -68,7 +69,7 @@ fn play_into(scenario: &mut Scenario, actions: &[Action], scale: u64, at: u64, f
     clock.into_iter().chain(streams).max().unwrap_or(at)
 }
 
-/// Begin and end of device work, nanoseconds.
+/// Start and end of device work, nanoseconds.
 fn span(record: &Record) -> Option<(u64, u64)> {
     let (start, end) = match record {
         Record::Kernel(kernel) => (kernel.start, kernel.end),
@@ -79,23 +80,23 @@ fn span(record: &Record) -> Option<(u64, u64)> {
     Some((start.nanos(), end.nanos()))
 }
 
-/// The device work of a scenario, as begins and ends.
+/// The device work of a scenario, as starts and ends.
 fn spans(scenario: &Scenario) -> Vec<(u64, u64)> {
     scenario.records.iter().filter_map(|(_, record)| span(record)).collect()
 }
 
-/// From the first begin of any device work to the last end.
+/// From the first start of any device work to the last end.
 fn bounds(scenario: &Scenario) -> Option<(u64, u64)> {
     let spans = spans(scenario);
     Some((spans.iter().map(|span| span.0).min()?, spans.iter().map(|span| span.1).max()?))
 }
 
-/// Leaves of device 0, all 0 when nothing ran there.
+/// Leaves of device 0, all 0 when it ran no work.
 fn leaves_of(attributor: &Attributor) -> Leaves {
     attributor.devices().next().map_or([0; LEAF_COUNT], |account| *account.leaves())
 }
 
-/// The leaf under which device work runs.
+/// The leaf of running device work.
 fn leaf_of(record: &Record, scenario: &Scenario) -> Option<Leaf> {
     match record {
         Record::Kernel(kernel) => {
@@ -109,7 +110,7 @@ fn leaf_of(record: &Record, scenario: &Scenario) -> Option<Leaf> {
     }
 }
 
-/// The part of device work between two times, if any is there. Work of no duration is where it begins.
+/// The part of device work between two times, if there is any. Work of zero duration is at its start.
 fn clipped(mut record: Record, from: u64, to: u64) -> Option<Record> {
     let Some((start, end)) = span(&record) else { return Some(record) };
     let inside = if start == end { from <= start && start < to } else { start < to && end > from };
@@ -126,14 +127,14 @@ fn clipped(mut record: Record, from: u64, to: u64) -> Option<Record> {
     Some(record)
 }
 
-/// `scenario` with the records for which `keep` gives something.
+/// `scenario` with the records that `keep` returns.
 fn with_records(mut scenario: Scenario, mut keep: impl FnMut(Record) -> Option<Record>) -> Scenario {
     scenario.records =
         scenario.records.into_iter().filter_map(|(complete, record)| Some((complete, keep(record)?))).collect();
     scenario
 }
 
-/// Everything about the devices that a report shows.
+/// All data about the devices that a report shows.
 fn books(attributor: &Attributor) -> String {
     let devices: Vec<_> = attributor
         .devices()
@@ -214,7 +215,7 @@ proptest! {
         let plain = play(&actions, 1);
         let mut more = play(&actions, 1);
         let Some(account) = plain.run().devices().next().map(|account| *account.leaves()) else { return Ok(()) };
-        // Beside running kernels only: an operation in a gap would rightly end it.
+        // Only in parallel with running kernels: an operation in a gap would end the gap.
         let inside: Vec<u64> = more.records.iter().filter_map(|(_, record)| match record {
             Record::Kernel(kernel) if kernel.end > kernel.start => {
                 Some((kernel.start.nanos() - crate::support::ZERO) / 1_000)
@@ -229,8 +230,8 @@ proptest! {
         prop_assert_eq!(leaves, Some(account));
     }
 
-    /// Each stretch has threads of its own: a thread that comes back is judged by how long it was away, so the first
-    /// gap of a stretch may have another cause after another stretch. Busy time is the same in any case.
+    /// Each part has separate threads: the cause of a gap depends on how long a thread was away, so the first
+    /// gap of a part could have a different cause after another part. Busy time is the same in any case.
     #[test]
     fn a_run_is_its_stretches_and_the_idle_time_between_them(
         before in actions(), after in actions(), pause in 0..50_000u64, period in 50..20_000u64,
@@ -251,8 +252,8 @@ proptest! {
         prop_assert_eq!(between, idle_to - idle_from);
     }
 
-    /// Wherever the cut falls, also through running operations: busy time is exact by leaf, idle time in total. Causes
-    /// of idle time are not, since either half misses calls or operations of the other.
+    /// For a cut at any point, also through running operations, busy time is exact by leaf, and idle time in
+    /// total. Causes of idle time are not, since either half lacks calls or operations of the other.
     #[test]
     fn a_cut_anywhere_moves_no_busy_time(actions in actions(), per_mille in 1..1_000u64) {
         let whole = play(&actions, 1);
@@ -271,8 +272,9 @@ proptest! {
         prop_assert_eq!(idle(&whole), idle(&before) + idle(&after) + idle_to - idle_from);
     }
 
-    /// What runs beneath a lost operation comes to light, so one busy leaf can grow. But the time in which anything
-    /// down to a given priority runs only shrinks, and by no more than the lost operations of that priority lasted.
+    /// Losing an operation exposes the work that it overlapped, so one busy leaf can grow. But the time with
+    /// any operation of at least a given priority only shrinks, and by no more than the lost operations of
+    /// that priority lasted.
     #[test]
     fn lost_operations_cost_no_more_than_they_lasted(
         actions in actions(), lost in prop::collection::vec(0..4u8, 80), period in 50..20_000u64,
@@ -300,10 +302,10 @@ proptest! {
         prop_assert!(idle(&after) <= idle(&before) + lasted.iter().sum::<u64>());
     }
 
-    /// Where the device runs dry before each launch, a lost kernel costs exactly the time from the return of its
-    /// launch to the next launch of which a kernel came, and nothing but `unobserved` grows: in a loop of equal slots,
-    /// x % of the records are at most x % of the time. (A kernel queued behind a
-    /// lost one would be seen to wait for something, and its gap be explained anew.)
+    /// If the device is idle before each launch, a lost kernel costs exactly the time from the return of its
+    /// launch to the next launch with a recorded kernel, and only `unobserved` grows: in a loop of equal
+    /// slots, x % of the records are at most x % of the time. (A kernel queued after a lost one would appear
+    /// to wait, and its gap would be explained differently.)
     #[test]
     fn lost_kernels_of_an_eager_loop_become_unobserved_time(
         kernels in prop::collection::vec((1..300u64, 1..100u64, 0..5u8), 3..120), period in 50..20_000u64,
@@ -373,7 +375,7 @@ proptest! {
     }
 }
 
-/// A program that does the same things over and over, long enough for its steps to be found.
+/// A program that repeats the same actions, long enough for its steps to be found.
 fn repeated(actions: &[Action]) -> Vec<Action> {
     actions.iter().cycle().take(actions.len() * 1_800usize.div_ceil(actions.len())).cloned().collect()
 }

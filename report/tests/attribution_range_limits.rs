@@ -1,4 +1,4 @@
-//! What becomes of ranges when a program has more of them, or more in them, than is kept: it is counted.
+//! Programs with more ranges, or more operations in ranges, than are kept: the excess is counted.
 
 use crate::support::{Scenario, gpu};
 use gpuwhy_report::run::{RangeRow, RangesReport};
@@ -49,7 +49,7 @@ fn kernels_beyond_the_table_are_counted_and_those_in_it_go_on() {
     assert_eq!((work.operations, work.device_ns), (4_102, 4_102 * 2_000));
 }
 
-/// A kernel that is launched in `first` and runs when `others` more ranges are over, on thread `thread`.
+/// A kernel that is launched in `first` and runs after `others` more ranges have ended, on thread `thread`.
 fn late(thread: u32, others: u64) -> RangesReport {
     let mut scenario = Scenario::new();
     scenario.pushed(1, 100, 200, "first");
@@ -63,7 +63,7 @@ fn late(thread: u32, others: u64) -> RangesReport {
 
 #[test]
 fn work_of_a_range_that_a_thread_has_forgotten_is_counted() {
-    // A thread remembers 32,768 begins and ends; what was open at the launches lies before.
+    // A thread remembers 32,768 starts and ends; the range open at the launches is older.
     let report = late(1, 16_384);
     assert_eq!((report.counts.evicted, row(&report, "first").operations), (3, 0));
     let report = late(1, 16_383);
@@ -72,11 +72,11 @@ fn work_of_a_range_that_a_thread_has_forgotten_is_counted() {
 
 #[test]
 fn a_range_waits_for_its_work_until_so_many_others_are_over() {
-    // 32,768 ranges that are over still take what was launched in them, whichever thread had them.
+    // The last 32,768 completed ranges, of any thread, still receive the work launched in them.
     let report = late(2, 32_767);
     let first = row(&report, "first");
     assert_eq!((first.device_ns, first.operations, first.projected.durations.total()), (15_000, 3, 25_000));
-    // Then what runs is that of the name alone, and of no other range.
+    // After that, the work counts only for the name, and for no other range.
     let report = late(2, 32_768);
     let first = row(&report, "first");
     assert_eq!((first.device_ns, first.projected.durations.count()), (15_000, 0));

@@ -1,4 +1,4 @@
-//! Ranges that a program names: whose device work and idle time is whose, on made-up programs.
+//! Ranges that a program names: assignment of device work and idle time, on synthetic programs.
 
 use crate::support::{Scenario, gpu};
 use gpuwhy_report::run::{RangeRow, RangesReport};
@@ -25,7 +25,7 @@ fn nested() -> Scenario {
     gpu(0).kernel("gemm").at(1_000).lasting(100).launched(&mut scenario, 1, 120, 5);
     gpu(0).stream(8).kernel("relu").at(1_050).lasting(250).launched(&mut scenario, 1, 140, 5);
     gpu(0).kernel("loss").at(1_400).lasting(50).launched(&mut scenario, 1, 300, 5);
-    // Another thread's work is not in it.
+    // Another thread's work is not included.
     gpu(0).stream(9).kernel("other").at(1_500).lasting(50).launched(&mut scenario, 2, 150, 5);
     scenario
 }
@@ -85,7 +85,7 @@ fn started_ranges_overlap_and_end_anywhere() {
     let request = row(&report, "request");
     assert_eq!(request.style, RangeStyle::StartEnd);
     assert_eq!((request.host.durations.min(), request.host.durations.max()), (200_000, 350_000));
-    // The first saw `a`, the second both.
+    // The first is in `a`, the second in both.
     assert_eq!((request.operations, request.projected.durations.count()), (3, 2));
     assert_eq!((report.counts.unmatched, report.open), (2, 1));
 }
@@ -123,7 +123,8 @@ fn counters_share_a_row_and_tables_are_bounded() {
     let report = rows(&scenario);
     assert_eq!(row(&report, "ProfilerStep#*").host.durations.count(), 1_300);
     assert_eq!(report.rows.len(), 1_024);
-    // 277 names too many (one row is the steps', and `deep` came last), and all 70 levels of `deep` have none.
+    // 277 names too many (one row belongs to the steps, and `deep` was last), and all 70 levels of `deep`
+    // have none.
     assert_eq!(report.counts.table_overflow, (1_300 - 1_023) + 70);
     assert_eq!((report.counts.unmatched, report.open), (0, 0));
 }
@@ -149,7 +150,7 @@ fn steps_are_taken_from_ranges_from_the_third_on() {
     assert!(once.report().devices[0].steps.as_ref().is_none_or(|steps| steps.source != StepSource::Annotated));
 }
 
-/// A loop that loads its batch for 5 ms before each step, in the range that PyTorch puts there.
+/// A loop that loads its batch for 5 ms before each step, in PyTorch's range for it.
 fn loading(named: bool) -> Scenario {
     let mut scenario = Scenario::new();
     for step in 0..10u64 {
@@ -175,7 +176,7 @@ fn a_named_loader_is_data_loading_and_the_pattern_steps_back() {
     let unnamed = loading(false);
     assert_eq!(of(&unnamed, Leaf::DataLoading), (10 - 3) * 8_880, "the whole hole, from the third on");
     let named = loading(true);
-    // Nine gaps lie between the ten steps.
+    // There are nine gaps between the ten steps.
     assert_eq!(of(&named, Leaf::DataLoading), 9 * 5_000);
     assert_eq!(
         of(&named, Leaf::HostCpu) + of(&named, Leaf::DataLoading),
@@ -187,7 +188,8 @@ fn a_named_loader_is_data_loading_and_the_pattern_steps_back() {
     assert!(evidence.contains("ranges around its data loader: preparing the batch"), "{evidence}");
 }
 
-/// A range of a made-up program: pause before, length of the part before its launch, whether a range is within, thread.
+/// A range of a synthetic program: pause before it, length of the part before its launch, presence of a
+/// nested range, thread.
 type Step = (u64, u64, bool, u8);
 
 fn play(steps: &[Step]) -> Scenario {

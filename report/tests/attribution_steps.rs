@@ -1,4 +1,4 @@
-//! Steps of made-up programs: where they begin, what they hold, and what the verdict makes of them.
+//! Steps of synthetic programs: their boundaries, their contents, and the bottleneck derived from them.
 
 use crate::support::{Scenario, ZERO, gpu};
 use gpuwhy_report::run::StepMeaning;
@@ -27,7 +27,7 @@ fn train(steps: u64, pause: impl Fn(u64) -> u64) -> Scenario {
     scenario
 }
 
-/// A text as it is before lines are broken.
+/// A text before line breaking.
 fn in_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -78,7 +78,7 @@ fn a_short_run_has_no_steps() {
 fn start_up_ends_where_the_steady_time_begins() {
     let attributor = train(200, |_| 0).run();
     let device = attributor.devices().next().expect("a device");
-    // The window begins with the first kernel, 1,008 us after the begin of the scenario.
+    // The window starts with the first kernel, 1,008 us after the start of the scenario.
     assert_eq!(device.steady_start().nanos(), ZERO + 1_008_000 + device.start_up_ns());
     assert_ne!(device.start_up_ns(), 0, "kernels that were not seen before");
 }
@@ -106,7 +106,7 @@ fn a_phase_in_between_is_part_of_no_step() {
 
 #[test]
 fn kernels_do_not_shorten_the_wait_for_a_period_as_copies_do() {
-    // Nine steps of 50 launches, less than an epoch, that begin with a copy or with a kernel.
+    // Nine steps of 50 launches, less than an epoch, that start with a copy or with a kernel.
     let found = |copies: bool| {
         let mut scenario = Scenario::new();
         for launch in 0..450 {
@@ -145,7 +145,8 @@ fn with_marks(scenario: &Scenario, marks: &[(u32, u64)], flush: Option<u64>) -> 
 
 #[test]
 fn marked_steps_begin_with_the_first_operation_launched_in_them() {
-    // The device is far behind: the kernel launched at the mark runs 5 ms later, beside what was queued before.
+    // The device lags far: the kernel launched at the mark runs 5 ms later, in parallel with previously
+    // queued work.
     let mut scenario = Scenario::new();
     for step in 0..6u64 {
         for kernel in 0..4 {
@@ -201,7 +202,7 @@ fn the_verdict_rests_on_the_typical_step_and_lists_the_others() {
     let verdict = &report.verdict;
     let basis = verdict.basis.expect("steady steps");
     assert_eq!((verdict.group, basis.set_aside), (Group::HostCpu, 1), "{}", report.summary());
-    // 1.2 ms from the call before to the next one is the pause; the device knows 1,202 us of it.
+    // The pause between two calls is 1.2 ms; the device is idle for 1,202 us because of it.
     assert!((verdict.share - 0.6).abs() < 0.02, "{}", verdict.share);
     assert!(basis.share.low <= verdict.share && verdict.share <= basis.share.high);
     assert!(verdict.details.iter().any(|line| line.contains("Not counted: 1 step of over 1.5 times")));
@@ -212,11 +213,11 @@ fn the_verdict_rests_on_the_typical_step_and_lists_the_others() {
 
 #[test]
 fn steps_that_differ_too_much_are_judged_as_a_whole() {
-    // Each thirteenth step waits 40 ms: too few for a kind of steps, and most of the time.
+    // Each thirteenth step waits 40 ms: too few to be a kind of steps, but most of the time.
     let report = train(300, |step| if step % 13 == 0 { 40_000 } else { 0 }).report();
     assert_eq!(report.verdict.basis, None);
     assert!(report.verdict.share > 0.8, "{}", report.summary());
-    // Each fifth is a kind.
+    // Each fifth step is enough for a kind.
     let report = train(300, |step| if step % 5 == 0 { 20_000 } else { 0 }).report();
     assert_eq!(report.verdict.basis.map(|basis| basis.set_aside), Some(0));
     assert!(report.verdict.share > 0.8, "{}", report.summary());
@@ -255,7 +256,8 @@ fn graphs_are_recommended_only_when_the_sequence_repeats() {
     assert_eq!(verdict.group, Group::Launch, "{verdict:?}");
     assert!(verdict.recommendation.contains("within the graphs"), "{}", verdict.recommendation);
 
-    // One kernel of each third step is another: 1 in 30 differs from the step before, and 1 in 30 from the step after.
+    // One kernel of each third step is different: 1 in 30 differs from the previous step, and 1 in 30 from
+    // the next one.
     let report = decode(|step| (step % 3 == 0).then_some(step % 10)).report();
     let verdict = report.verdict;
     assert_eq!(verdict.group, Group::Launch);

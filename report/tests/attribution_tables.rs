@@ -1,4 +1,4 @@
-//! What ran, by name: tables that need no order and are bounded, and devices in whatever order they come.
+//! Totals by name: bounded tables that do not depend on order, and devices in any order.
 
 use crate::support::{Scenario, gpu};
 use gpuwhy_trace::dictionary::Dictionary;
@@ -11,7 +11,7 @@ fn at(nanos: u64) -> Timestamp {
     Timestamp::from_nanos(NOW + nanos)
 }
 
-/// A kernel of a configuration that was interned.
+/// A kernel of an interned configuration.
 fn kernel(config: LaunchConfigId, start: u64, nanos: u64) -> Record {
     Record::Kernel(Kernel { start: at(start), end: at(start + nanos), config, ..Kernel::default() })
 }
@@ -151,7 +151,7 @@ fn an_operation_that_no_window_can_hold_is_refused() {
         };
         attributor.push(&times(1_000, 2_000, 0), &dictionary);
         attributor.push(&times(3_000, 1_000 + nanos, 5), &dictionary);
-        // The flush is late enough for the end, and early enough for the begin.
+        // The flush is late enough for the end, and early enough for the start.
         attributor.finish(Timestamp::from_nanos(1 << 54), &dictionary);
         let account = attributor.devices().next().unwrap();
         let kept = (account.operations(), account.graph_operations(), account.graph_ns() > 0);

@@ -1,4 +1,4 @@
-//! One made-up program for each verdict.
+//! One synthetic program for each bottleneck.
 
 use crate::support::{Scenario, gpu};
 use gpuwhy_report::run::{RecoverableBy, Report};
@@ -22,7 +22,7 @@ fn assert_verdict(scenario: &Scenario, group: Group) -> Report {
     report
 }
 
-/// `steps` times `step(scenario, begin in microseconds)`, `period` microseconds apart.
+/// `steps` times `step(scenario, start in microseconds)`, `period` microseconds apart.
 fn steps(count: u64, period: u64, mut step: impl FnMut(&mut Scenario, u64)) -> Scenario {
     let mut scenario = Scenario::new();
     for index in 0..count {
@@ -49,8 +49,8 @@ fn gpt_is_compute_bound() {
     assert!(report.verdict.evidence.iter().any(|sentence| sentence.contains("flash_fwd_kernel")));
 }
 
-/// Steps of 64 rows, each a kernel of `blocks` blocks that takes 100 us, and of one kernel for all rows, which the host
-/// waits for.
+/// Steps of 64 rows, each a kernel of `blocks` blocks that takes 100 us, and one kernel for all rows, which
+/// the host waits for.
 fn rows(blocks: u32) -> Scenario {
     let mut scenario = steps(100, 6_600, |scenario, at| {
         for row in 0..64 {
@@ -69,7 +69,7 @@ fn small_grids_in_a_row_are_to_be_batched() {
     let report = assert_verdict(&rows(1), Group::GpuCompute);
     let what_if = report.devices[0].what_if.as_ref().expect("steps");
     let gain = what_if.ceiling(ScenarioKind::GridsFilled).expect("replayed").speedup;
-    // 6.6 ms become two kernels of 100 us, their launches, and a host that wakes up and begins anew.
+    // 6.6 ms become two kernels of 100 us, their launches, and a host that wakes up and starts again.
     assert!((26.0..30.0).contains(&gain), "{gain}");
     let text = report.summary();
     assert!(
@@ -80,7 +80,7 @@ fn small_grids_in_a_row_are_to_be_batched() {
         "{text}"
     );
     assert!(report.verdict.recommendation.starts_with("Join equal small kernels"), "{text}");
-    // Grids of which no two fit beside each other have nothing to gain.
+    // Grids too large for two to run concurrently have no gain.
     let report = assert_verdict(&rows(67), Group::GpuCompute);
     let ceiling = report.devices[0].what_if.as_ref().and_then(|what_if| what_if.ceiling(ScenarioKind::GridsFilled));
     assert_eq!(ceiling.map(|ceiling| ceiling.speedup), Some(1.0));
@@ -114,7 +114,8 @@ fn pageable_copies_in_a_loop_are_copy_bound() {
 #[test]
 fn item_in_every_iteration_is_sync_bound() {
     let scenario = steps(200, 2_000, |scenario, at| {
-        // The host takes 900 us to launch ten kernels of 100 us, then waits for the last: no run-ahead is left.
+        // The host takes 900 us to launch ten kernels of 100 us, then waits for the last: it has no run-ahead
+        // left.
         for kernel in 0..10 {
             let call = at + kernel * 90;
             gpu(0).kernel("layer").at(at + 10 + kernel * 101).lasting(100).launched(scenario, 1, call, 5);
@@ -125,7 +126,7 @@ fn item_in_every_iteration_is_sync_bound() {
     });
     // The pause after each wait is far longer than the wait was: plain host time...
     assert_verdict(&scenario, Group::HostCpu);
-    // ...and when the wait is as long as the pause, the wait is to blame.
+    // ...and when the wait is as long as the pause, the wait is the cause.
     let scenario = steps(200, 2_000, |scenario, at| {
         gpu(0).kernel("layer").at(at + 10).lasting(1_000).launched(scenario, 1, at, 5);
         scenario.call(1, "cudaStreamSynchronize_v3020", at + 10, 1_005);
@@ -136,8 +137,8 @@ fn item_in_every_iteration_is_sync_bound() {
 
 #[test]
 fn waiting_for_each_kernel_is_sync_bound_though_the_device_waits_for_launches() {
-    // Lesson 3: the device stands still for 10 us until the host wakes up, 5 us of launching and 3 us of latency. A
-    // host that had not waited would have launched while the kernel ran.
+    // Lesson 3: the device is idle for 10 us until the host wakes up, 5 us of launching and 3 us of latency.
+    // Without the wait the host would have launched while the kernel ran.
     let scenario = steps(1_800, 76, |scenario, at| {
         for (at, name) in [(at, "spin"), (at + 38, "turn")] {
             gpu(0).kernel(name).at(at + 8).lasting(20).launched(scenario, 1, at, 5);
@@ -165,7 +166,8 @@ fn a_collective_that_nothing_covers_is_communication() {
     assert_verdict(&scenario, Group::Communication);
 }
 
-/// The host needs a millisecond for a step whatever the device does, so a collective that ends sooner changes nothing.
+/// The host needs a millisecond per step regardless of the device, so a collective that ends sooner has no
+/// effect.
 fn late_host(compute: u64, communication: u64) -> Scenario {
     steps(1_500, 1_000, |scenario, at| {
         gpu(0).kernel("gemm").at(at + 10).lasting(compute).launched(scenario, 1, at, 5);
@@ -187,7 +189,7 @@ fn groups_are_ranked_by_what_could_be_had_back() {
     assert!(communication.recoverable < 0.01 && host.recoverable > 0.25, "{:?}", report.verdict.ranking);
     assert_eq!((communication.by, host.by), (RecoverableBy::Simulation, RecoverableBy::Simulation));
 
-    // Without steps there is no replay to ask, and the books have the last word.
+    // Without steps there is no simulation, and the accounting decides.
     let mut irregular = late_host(250, 450);
     irregular.records.truncate(4 * 100);
     let report = assert_verdict(&irregular, Group::Communication);

@@ -1,4 +1,4 @@
-//! Mode auto: the whole run is capture 0, and what is recorded in bursts stands beside it.
+//! Mode auto: the complete run is capture 0, separate from the recordings of the bursts.
 
 use crate::support::{Scenario, ZERO, gpu};
 use gpuwhy_report::capture::{Captures, MONITORED};
@@ -36,7 +36,8 @@ fn cost() -> Cost {
     }
 }
 
-/// A run with a range outside, and two bursts with a range and kernels each: launches too late, and one long kernel.
+/// A run with a range outside, and two bursts with a range and kernels each: late launches, and one long
+/// kernel.
 fn items() -> (Vec<Event>, Dictionary) {
     let mut scenario = Scenario::default();
     for (name, launch, start, lasting) in [("small", 110, 120, 1), ("small", 180, 190, 1), ("large", 310, 320, 70)] {

@@ -1,4 +1,4 @@
-//! Captures are accounted one by one, and a trace gives back what the writer was told.
+//! Captures have separate accounting, and a trace returns the data passed to the writer.
 
 use crate::support::{Scenario, ZERO, gpu};
 use gpuwhy_report::capture::{Captures, OPEN_LIMIT};
@@ -26,14 +26,14 @@ fn select(number: u32) -> Event {
     Event::Capture(CaptureMark::Select { number })
 }
 
-/// Kernels and their launches, of which the second capture's begins before the first's last kernel has come.
+/// Kernels and their launches; the second capture starts before the first's last kernel has arrived.
 fn items() -> (Vec<Event>, Dictionary) {
     let mut scenario = Scenario::default();
     for (name, launch, start) in [("first", 10, 20), ("first", 30, 60), ("second", 110, 120)] {
         gpu(0).kernel(name).at(start).lasting(5).launched(&mut scenario, 1, launch, 5);
     }
     let records: Vec<Event> = scenario.records.iter().map(|(_, record)| Event::Record(*record)).collect();
-    // Call and kernel of each launch; the second kernel comes after the second capture has begun.
+    // Call and kernel of each launch; the second kernel arrives after the start of the second capture.
     let [call_1, kernel_1, call_2, kernel_2, call_3, kernel_3] = <[Event; 6]>::try_from(records).unwrap();
     let items = vec![
         begin(1, 0),
@@ -133,7 +133,7 @@ fn a_trace_gives_the_marks_back_where_they_were() {
         items.iter().filter(|item| matches!(item, Event::Capture(_) | Event::Flush(_))).cloned().collect()
     };
     assert_eq!(marks(&back), marks(&items));
-    // Between two marks the order of kinds is free, so the comparison is that of what they add up to.
+    // Between two marks the order of kinds is not defined, so the totals are compared.
     for wished in [Some(1), Some(2), None] {
         let (written, read) = (report(wished, &items, &dictionary), report(wished, &back, reader.dictionary()));
         assert_eq!(kernels(&written), kernels(&read), "{wished:?}");

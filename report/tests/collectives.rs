@@ -1,5 +1,5 @@
-//! Collectives in a trace: they come back, also from a compacted one and from a file that was written once, and the
-//! trace says what the live run said.
+//! Collectives in a trace: they survive a round trip, also in a compacted trace and in a golden file, and the
+//! report of the trace equals that of the live run.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -16,9 +16,9 @@ use gpuwhy_trace::format::{TraceReader, TraceWriter};
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::*;
 
-/// Never written again: a change of the format that breaks it needs a new major version.
+/// Never rewritten: a format change that breaks this file needs a new major version.
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../trace/tests/golden/collectives-1.5.bin");
-/// The same of operations that NVTX ranges tell.
+/// The same for operations that come from NVTX ranges.
 const GOLDEN_RANGES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../trace/tests/golden/collectives-ranges-1.5.bin");
 const START: u64 = 1_790_000_000_000_000_000;
 const STEPS: u64 = 40;
@@ -28,7 +28,8 @@ fn at(nanos: u64) -> Timestamp {
     Timestamp::from_nanos(START + nanos)
 }
 
-/// A program that computes and reduces in each step; the reduction begins beneath the computation and ends alone.
+/// A program that computes and reduces in each step; the reduction starts during the computation and ends
+/// alone.
 fn program() -> (Vec<Event>, Dictionary) {
     let mut dictionary = Dictionary::new();
     let launch = dictionary.intern_name("cuLaunchKernelEx");
@@ -176,7 +177,7 @@ fn an_operation_takes_few_bytes() {
     without.0.retain(|item| !matches!(item, Event::Collective(_)));
     let sizes = [&with, &without].map(|program| compact(&written(program)[..], Vec::new()).unwrap().1.len());
     let per_operation = (sizes[0] - sizes[1]) as f64 / STEPS as f64;
-    // The study counts on 8 to 11 bytes in a lake; a block of 40 operations has a header as well.
+    // The study assumes 8 to 11 bytes in a lake; a block of 40 operations has a header as well.
     assert!(per_operation < 12.0, "{per_operation} bytes");
 }
 
@@ -198,7 +199,7 @@ fn each_capture_has_the_operations_that_were_queued_in_it() {
     items.insert(from, begin);
     let to = place(&items, 20);
     items.insert(to, end);
-    // Records outside of a capture are in none.
+    // Records outside of a capture belong to none.
     let outside = |index: usize, item: &Event| matches!(item, Event::Record(_)) && !(from..=to).contains(&index);
     let mut index = 0;
     items.retain(|item| {

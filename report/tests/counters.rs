@@ -1,5 +1,5 @@
-//! Samples of hardware counters and records of kernels together: counters of kernels with a known truth, and the
-//! division of computation that follows.
+//! Hardware counter samples combined with kernel records: counters of kernels with a known truth, and the
+//! resulting division of computation.
 
 use gpuwhy_report::capture::Captures;
 use gpuwhy_report::run::{DeviceReport, Report};
@@ -29,7 +29,7 @@ const METRICS: [Metric; 10] = [
     Metric::DramWrite,
 ];
 
-/// What a kernel does while it runs: values of [`METRICS`].
+/// True values of [`METRICS`] while a kernel runs.
 #[derive(Clone, Copy, Debug)]
 struct Truth {
     name: &'static str,
@@ -44,7 +44,7 @@ fn truth(name: &'static str, micros: u64, of: [f64; 8]) -> Truth {
     Truth { name, micros, values: [clock * 1e9, sm, issue, tensor, dram, l2, l1, warps, traffic * 0.6, traffic * 0.4] }
 }
 
-/// The kernels of a layer, as measured in a training on an H200 (docs/design/counters.md).
+/// Kernels of a layer, as measured in a training on an H200 (docs/design/counters.md).
 fn kernels() -> Vec<Truth> {
     vec![
         truth("flash_backward", 282, [1.77, 97.0, 46.3, 31.1, 11.6, 20.0, 30.0, 18.0]),
@@ -58,7 +58,7 @@ fn kernels() -> Vec<Truth> {
     ]
 }
 
-/// Equally distributed from -1 to 1.
+/// Uniformly distributed from -1 to 1.
 struct Noise(u64);
 
 impl Noise {
@@ -68,16 +68,16 @@ impl Noise {
     }
 }
 
-/// Those of a layer forward, then those of a layer backward.
+/// Kernels of a layer's forward pass, then of its backward pass.
 const PASSES: [&[usize]; 2] = [&[1, 2, 6, 5], &[3, 0, 4]];
 const LAYERS: u64 = 10;
 
-/// How often each kernel runs in a step.
+/// Number of executions of each kernel per step.
 fn times(kernel: &Truth) -> f64 {
     if kernel.name == "adam" { 1.0 } else { LAYERS as f64 }
 }
 
-/// A training: steps of layers, forward and then backward, with some time in which nothing runs, on one stream or two.
+/// A training: steps of layers, forward and then backward, with some idle time, on one stream or two.
 pub struct Program {
     dictionary: Dictionary,
     items: Vec<(u64, Event)>,
@@ -142,7 +142,7 @@ impl Program {
                     };
                     program.items.push((end, Event::Record(Record::Kernel(record))));
                     program.runs.push((start, end, kernel.values));
-                    // The next kernel of the other stream begins when this one is half done.
+                    // The next kernel of the other stream starts when this one is half done.
                     at = if two_streams && index % 2 == 0 { (start + end) / 2 } else { end + 1_500 };
                     program.end = program.end.max(end);
                 }
@@ -163,7 +163,7 @@ impl Program {
         program
     }
 
-    /// The means over the time from `begin` to `end`: what the hardware would have counted.
+    /// Means over the time from `begin` to `end`, as the hardware would count them.
     fn counted(&self, begin: u64, end: u64) -> [f64; 10] {
         let mut sums = [0.0; 10];
         let first = self.runs.partition_point(|run| run.0 + 2_000_000 < begin);
@@ -173,7 +173,7 @@ impl Program {
             sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += part * value);
             (clock, running) = (clock + part * values[0], running + part);
         }
-        // The clock is one for all that run at once.
+        // Concurrent kernels share one clock.
         sums[0] = if running > 1.0 { clock / running } else { clock + (1.0 - running) * HIGHEST };
         sums
     }
@@ -193,14 +193,14 @@ impl Program {
                 })
                 .collect();
             let (from, to) = (Timestamp::from_nanos(begin), Timestamp::from_nanos(begin + interval));
-            // A sample is there some milliseconds after its end.
+            // A sample arrives some milliseconds after its end.
             let sample = Sample::new(DeviceId(0), from, to, &values);
             self.items.push((begin + interval + 6_000_000, Event::from(CounterEvent::Sample(sample))));
         }
         self
     }
 
-    /// In the order of delivery, with a flush each `period`.
+    /// Events in order of delivery, with a flush each `period`.
     pub fn delivered(mut self, period: u64) -> (Vec<Event>, Dictionary) {
         let last = self.items.iter().map(|(at, _)| *at).max().unwrap_or(0);
         for at in (START + period..last + 2 * period).step_by(period as usize) {
@@ -211,7 +211,7 @@ impl Program {
     }
 }
 
-/// A set of [`METRICS`].
+/// A metric set of [`METRICS`].
 pub fn set(interval_ns: u64) -> MetricSet {
     MetricSet {
         device: DeviceId(0),
@@ -247,7 +247,7 @@ fn shares(device: &DeviceReport) -> [f64; 8] {
     Limit::ALL.map(|limit| limits.share(limit) * 100.0)
 }
 
-/// The division by the truth itself.
+/// The true division.
 fn true_shares() -> [f64; 8] {
     let mut shares = [0.0; 8];
     let total: f64 = kernels().iter().map(|kernel| times(kernel) * kernel.micros as f64).sum();
@@ -415,7 +415,7 @@ fn what_reads_wrong_is_counted_and_left_out() {
         let (begin, end) = (Timestamp::from_nanos(START + begin), Timestamp::from_nanos(START + end));
         Event::from(CounterEvent::Sample(Sample::new(DeviceId(0), begin, end, &[value; 10])))
     };
-    // Without a length, backwards, no number, of the past: all behind the good ones.
+    // Samples without length, reversed, not a number, or in the past: all after the good ones.
     for (begin, end, value) in [(9, 9, 1.0), (20, 10, 1.0), (0, 5, 1.0)] {
         items.insert(items.len() - 1, wrong(begin, end, value));
     }
@@ -442,7 +442,7 @@ fn gauges_say_that_the_clock_is_lowered_and_by_what() {
     }
     let refused = CounterLoss { refused: Some(Refusal::Busy), ..CounterLoss::default() };
     program.items.push((START, Event::from(CounterEvent::Loss(refused))));
-    // Readings before the first record are of no capture.
+    // Readings before the first record belong to no capture.
     let report = report(&program.delivered(100_000_000));
     let gauges = device(&report).gauges.as_ref().unwrap();
     assert!(gauges.readings >= 18, "{}", gauges.readings);
@@ -462,7 +462,7 @@ fn kernels_at_their_roofs_are_simulated() {
     assert_eq!(what_if.refused, None);
 
     let ceiling = what_if.ceiling(ScenarioKind::KernelsAtRoof).expect("roofs are known");
-    // What remains of the kernels if each used 90 % of its nearest roof; gaps stay.
+    // Remaining kernel time if each used 90 % of its nearest roofline; gaps stay.
     let (mut at_roof, mut all) = (0.0, 0.0);
     for kernel in kernels() {
         let used = kernel.values[2..7].iter().copied().fold(0.0, f64::max) / 100.0;

@@ -1,4 +1,4 @@
-//! What limits two runs, and ranks, beside each other: changes that are made here, and sums that are exact.
+//! Limits of two runs, and of ranks, compared: the changes are synthetic, and the sums exact.
 
 use gpuwhy_report::diff::{Diff, compare};
 use gpuwhy_report::ranks::{Collectives, RankTrace, RanksReport};
@@ -12,7 +12,7 @@ use crate::counters::{Program, report};
 
 const MEMORY: usize = 4;
 
-/// A run whose use of device memory is `part` of what it is in the others.
+/// A run that uses `part` of the device memory bandwidth of the others.
 fn run(interval: u64, part: f32) -> Report {
     let (mut items, dictionary) = Program::new(120, false).sample(interval, 0.5).delivered(100_000_000);
     for item in &mut items {
@@ -45,8 +45,8 @@ fn less_use_of_memory_is_a_change_of_that_limit() {
     let (a, b) = (run(1_000_000, 1.0), run(1_000_000, 0.85));
     let diff = compared(&a, &b);
     let limits = diff.devices[0].limits.as_ref().unwrap();
-    // Of a step: adam 420 us from 88 to 74.8 %, and ten times add 24 us from 93 %, gelu 31 us from 80 %, layer norm
-    // 39 us from 17.3 %.
+    // In a step: adam 420 us from 88 to 74.8 %, and ten times add 24 us from 93 %, gelu 31 us from 80 %,
+    // layer norm 39 us from 17.3 %.
     let wanted = -0.15 * (0.88 * 420e3 + 0.93 * 240e3 + 0.8 * 310e3 + 0.173 * 390e3);
     let (limit, found) = limits.changes[0];
     assert!(limit == Limit::Memory && (found as f64 / wanted - 1.0).abs() < 0.2, "{limit:?} {found} {wanted}");

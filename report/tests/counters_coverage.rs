@@ -1,7 +1,8 @@
-//! Counters of kernels come with errors that hold: over many made programs, two standard errors hold the truth.
+//! Validity of the errors of kernel counters: over many synthetic programs, two standard errors contain the
+//! truth.
 //!
-//! What makes it hard is in them: kernels do less in their first and last part than in between, differ from launch to
-//! launch, and repeat in steps that are shorter than a sample.
+//! The programs include the difficult properties: kernels do less in their first and last part than in
+//! between, vary from launch to launch, and repeat in steps that are shorter than a sample.
 
 use gpuwhy_trace::counters::{Metric, MetricList, Sample};
 use gpuwhy_trace::record::{DeviceId, LaunchConfigId, Timestamp};
@@ -13,11 +14,11 @@ const PROGRAMS: u64 = 24;
 const KERNELS: usize = 8;
 const METRICS: [Metric; 2] = [Metric::Clock, Metric::Tensor];
 
-/// Numbers of a xorshift generator.
+/// Xorshift random number generator.
 struct Random(u64);
 
 impl Random {
-    /// Equally distributed from `low` to `high`.
+    /// Uniformly distributed from `low` to `high`.
     fn within(&mut self, low: f64, high: f64) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -25,20 +26,20 @@ impl Random {
         low + (high - low) * (self.0 >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Nearly normal, with a standard deviation of 1.
+    /// Approximately normal, with a standard deviation of 1.
     fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.within(-0.5, 0.5)).sum()
     }
 }
 
-/// How a program and its samples are.
+/// Parameters of a program and its samples.
 #[derive(Clone, Copy, Debug)]
 struct Made {
     interval: u64,
     samples: u64,
-    /// How launches of a kernel differ, points.
+    /// Variation between launches of a kernel, points.
     launches: f64,
-    /// The longest first and last part of a kernel with less work, as parts of its time.
+    /// The longest first and last part of a kernel with less work, as fractions of its time.
     parts: (f64, f64),
 }
 
@@ -50,7 +51,7 @@ struct Kernel {
 }
 
 impl Kernel {
-    /// The part of the work that is done when the part `time` of the time is over.
+    /// Fraction of the work that is done after the fraction `time` of the time.
     fn done(&self, time: f64) -> f64 {
         const LOW: f64 = 0.3;
         let middle = 1.0 - self.head - self.tail;
@@ -61,7 +62,8 @@ impl Kernel {
     }
 }
 
-/// Of a made program: how many errors hold the truth, the errors, and how far values are off.
+/// Results for a synthetic program: number of errors that contain the truth, the errors, and the deviations
+/// of the values.
 fn measure(made: Made, seed: u64) -> (usize, Vec<f64>, Vec<f64>) {
     let mut random = Random(seed * 7_919 + 1);
     let kernels: Vec<Kernel> = (0..KERNELS)
@@ -72,7 +74,7 @@ fn measure(made: Made, seed: u64) -> (usize, Vec<f64>, Vec<f64>) {
             tail: random.within(0.0, made.parts.1),
         })
         .collect();
-    // Three layers of all kernels but the last, which comes once.
+    // Three layers of all kernels except the last, which occurs once.
     let order: Vec<usize> = (0..3 * (KERNELS - 1)).map(|place| place % (KERNELS - 1)).chain([KERNELS - 1]).collect();
     let metrics = MetricList::new(&METRICS);
     let mut estimator = Estimator::new(gpuwhy_trace::counters::MetricSet { metrics, ..set(made.interval) }, 0);

@@ -1,4 +1,4 @@
-//! Samples and records in any order and number: nothing panics, memory is bounded, values stay within their bounds.
+//! Samples and records in any order and number: no panic, bounded memory, values within their bounds.
 
 use gpuwhy_trace::counters::{Metric, Sample};
 use gpuwhy_trace::record::{DeviceId, LaunchConfigId, Timestamp};
@@ -32,7 +32,7 @@ fn more_kernels_than_unknowns_are_joined_and_the_large_ones_stay() {
     let mut estimator = Estimator::new(set(1_000), 0);
     let mut at = 0;
     for index in 0..6_000u32 {
-        // Half of each sample is one of two large kernels, the rest one that comes once.
+        // Half of each sample is one of two large kernels, the rest one that occurs once.
         let large = index % 2;
         estimator.ran(Activity::Kernel(LaunchConfigId(large)), at, at + 300 + u64::from(index % 5) * 50);
         estimator.ran(Activity::Kernel(LaunchConfigId(2 + index)), at + 500, at + 1_000);

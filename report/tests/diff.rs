@@ -1,4 +1,5 @@
-//! Two made-up runs compared: the books balance, causes are told, other programs are refused.
+//! Comparison of two synthetic runs: the accounting is exact, causes are identified, other programs are
+//! refused.
 
 use crate::support::{Scenario, gpu};
 use gpuwhy_report::diff::{Basis, Diff, Fate, Launches, Outcome, Refusal, Side, Speed, compare};
@@ -13,7 +14,7 @@ fn training(iterations: u64, loading: u64, gemm: u64) -> Scenario {
     let mut scenario = Scenario::new();
     let period = loading + 600 + gemm;
     for iteration in 0..iterations {
-        // The host takes a little longer each time than the time before, up to 6 us: steps are never all alike.
+        // The host takes slightly longer each time, up to 6 us: steps are never all equal.
         let at = 1_000 + iteration * period + iteration % 7;
         gpu(0).h2d(MemoryKind::Pinned, 1 << 20).at(at + 10).lasting(100).launched(&mut scenario, 1, at, 5);
         gpu(0).kernel("relu").at(at + 111).lasting(400).launched(&mut scenario, 1, at + 6, 5);
@@ -38,8 +39,8 @@ fn compared(a: &Report, b: &Report) -> Diff {
     diff
 }
 
-/// `report` with steps of its own making: `durations` in microseconds, of which the first part computes and the
-/// rest, if any, waits for data.
+/// `report` with synthetic steps: `durations` in microseconds; the first part computes and the rest, if any,
+/// waits for data.
 pub fn with_steps(mut report: Report, operations: u64, durations: &[(u64, u64)]) -> Report {
     let mut at = crate::support::ZERO;
     let rows = durations.iter().map(|&(compute, data_loading)| {
@@ -250,7 +251,7 @@ fn changes_are_told_by_their_place_in_the_step() {
     assert_eq!(rows, [(Fate::Slower, "gemm", 30_000.0), (Fate::Added, "clip", 7_000.0)]);
     let (slower, added) = (&places.changed[0], &places.changed[1]);
     let optimizer = (added.at_a, added.at_b + 1);
-    // Two layers on from the optimizer, whichever of its launches the step is said to begin with.
+    // Two layers after the optimizer, regardless of the launch at which the detected step starts.
     assert_eq!((slower.at_a, slower.at_b), ((optimizer.0 + 5) % 9, (optimizer.1 + 5) % 10));
     assert!(diff.text(10).contains("by position in the step (9 of 9 and 10 GPU operations match)"));
 

@@ -1,4 +1,5 @@
-//! Predicted and got: the ceiling of A for what shrank most beside the steps of B, or nothing where it would mislead.
+//! Prediction and result: A's best case for the cause that shrank most against the steps of B, or no
+//! prediction where it would mislead.
 
 use crate::support::{Scenario, gpu};
 use gpuwhy_report::diff::{Diff, Prediction, compare};
@@ -31,7 +32,7 @@ fn run(leaves: &[(Leaf, u64)]) -> Report {
     report
 }
 
-/// `report` with a replay that knows one ceiling.
+/// `report` with a simulation of one best case.
 fn replayed(mut report: Report, kind: ScenarioKind, real_micros: u64, possible_micros: u64) -> Report {
     let speedup = real_micros as f64 / possible_micros as f64;
     let ceilings = vec![Ceiling { kind, step_ns: possible_micros * 1_000, speedup, interval: None }];
@@ -52,7 +53,7 @@ fn prediction(diff: &Diff) -> Option<&Prediction> {
     diff.devices[0].prediction.as_ref()
 }
 
-/// The text with its lines joined, checked to fit.
+/// The text with its lines joined, checked to fit the width.
 fn text(diff: &Diff) -> String {
     let text = diff.text(10);
     assert!(text.lines().all(|line| line.chars().count() <= 100 && line.is_ascii()), "{text}");
@@ -119,7 +120,7 @@ fn nothing_is_predicted_where_no_replay_speaks_of_it() {
     assert!(prediction(&compare(&a, &fast).unwrap()).is_some());
 
     let mut cases = Vec::new();
-    // Additive bounds are no replay.
+    // Additive bounds are not a simulation.
     let mut refused = a.clone();
     refused.devices[0].what_if.as_mut().unwrap().refused = Some(Refusal::BaseError(0.2));
     cases.push(("refused", refused, fast.clone()));
@@ -127,7 +128,7 @@ fn nothing_is_predicted_where_no_replay_speaks_of_it() {
     cases.push(("no ceiling of the group", replayed(run(&SLOW), ScenarioKind::NoSyncs, 3_000, 2_900), fast.clone()));
     cases.push(("computation", a.clone(), run(&[(Leaf::Compute, 100), (Leaf::DataLoading, 1_700)])));
     cases.push(("nothing shrank", a.clone(), run(&SLOW)));
-    // The replay was cut into other steps than those that were found.
+    // The simulation used different steps than the detected ones.
     cases.push(("other steps", replayed(run(&SLOW), ScenarioKind::DataReady, 6_000, 2_600), fast.clone()));
     let mut windows = fast.clone();
     windows.devices[0].steps.as_mut().unwrap().source = StepSource::Window;

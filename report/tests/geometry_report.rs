@@ -1,4 +1,4 @@
-//! Compute split and copy classes of made-up programs, through the attributor into the report.
+//! Compute split and copy classes of synthetic programs, through the attributor into the report.
 
 use crate::support::{Scenario, ZERO, gpu};
 use gpuwhy_report::run::compute::compute_evidence;
@@ -6,7 +6,7 @@ use gpuwhy_report::run::copies::copy_evidence;
 use gpuwhy_report::run::{CopyClass, DeviceReport, GridClass};
 use gpuwhy_trace::record::*;
 
-/// A device of 100 multiprocessors with room for 2,048 threads each.
+/// A device of 100 multiprocessors with space for 2,048 threads each.
 fn with_device() -> Scenario {
     let mut scenario = Scenario::new();
     scenario.dictionary.add_device(Device {
@@ -95,7 +95,7 @@ fn a_kernel_of_many_shapes_is_weighted_by_time() {
     let gemm = device.kernels[0].geometry.unwrap();
     assert_eq!(gemm.configurations, 2);
     assert_close(gemm.sm_efficiency, (0.5 * 300.0 + 100.0) / 400.0, 1e-9);
-    // 64 registers leave room for one block of 1,024 threads.
+    // 64 registers allow one block of 1,024 threads.
     assert_close(gemm.theoretical_occupancy, (300.0 + 0.5 * 100.0) / 400.0, 1e-9);
     assert_eq!(gemm.limiter.name(), "threads", "of the configuration with the most time");
 }

@@ -1,4 +1,4 @@
-//! The history of made-up runs: what a line holds, which runs are compared, and what is a regression.
+//! History of synthetic runs: contents of a line, choice of the compared runs, and detection of regressions.
 
 use crate::diff::{uneven, with_steps};
 use crate::support::{Scenario, gpu};
@@ -10,7 +10,7 @@ use gpuwhy_trace::record::MemoryKind;
 #[cfg(feature = "serde")]
 use profiler_core::attribution::leaf::Group;
 
-/// A training loop of two kernels whose steps, of its own making, wait `loading` microseconds for data.
+/// A training loop of two kernels whose synthetic steps wait `loading` microseconds for data.
 fn training(iterations: u64, loading: u64, kernel: &str) -> Report {
     let mut scenario = Scenario::new();
     for iteration in 0..60 {
@@ -27,7 +27,7 @@ fn command(words: &[&str]) -> Vec<String> {
     words.iter().map(|&word| word.to_owned()).collect()
 }
 
-/// A run of `report` that began at this second.
+/// A run of `report` that started at this second.
 fn run(report: &Report, second: u64) -> Run {
     let run = Run::of(report, Some("/tmp/a.gpuwhy")).unwrap();
     let command = command(&["python3", "/x/train.py", "--lr", "1"]);
@@ -94,7 +94,7 @@ fn runs_that_are_not_alike_are_not_compared() {
     assert!(matches!(why(&|run| run.kernels.clear()), Unlike::Program(_)));
     let other = run(&training(60, 500, "another kernel"), 2);
     assert_eq!(newest(&[first.clone(), other]).unlike, None, "half of the executions agree");
-    // An option of the command compares them all the same.
+    // A command option compares them anyway.
     let mut second = run(&slow, 2);
     second.host = "node2".to_owned();
     second.command.push("--batch=64".to_owned());
@@ -109,7 +109,7 @@ fn a_regression_is_slower_than_each_of_the_runs_before() {
     runs.push(run(&slow, 8));
     let found = newest(&runs);
     assert_eq!((found.regression, found.held_against), (true, EARLIER_RUNS));
-    // A machine on which one of the last runs was as slow: runs differ this much.
+    // A machine on which one of the last runs was equally slow: runs vary this much.
     runs[5] = run(&slow, 5);
     let found = newest(&runs);
     assert_eq!((found.regression, found.before.unwrap().1.outcome()), (false, Outcome::Slower));

@@ -1,4 +1,4 @@
-//! What a step gains from shorter kernels, compared with the same program with shorter kernels.
+//! Gain of a step from shorter kernels, compared with the same program with shorter kernels.
 
 use gpuwhy_report::capture::Captures;
 use gpuwhy_report::kernels::Roof;
@@ -17,12 +17,12 @@ use crate::counters::{Program, report};
 
 const DEVICE: DeviceId = DeviceId(0);
 const STEPS: StepSeries = StepSeries { source: StepSource::Period, period: 2 };
-/// Numbers of the two kernels.
+/// Ids of the two kernels.
 const FIRST: u32 = 11;
 const SECOND: u32 = 12;
 
-/// A step: two kernels, launched one after the other with some work of the host before each, and a wait for the second.
-/// Gives the simulation and the length of the last step, microseconds.
+/// A step: two kernels, launched one after the other with some host work before each, and a wait for the
+/// second. Returns the simulation and the length of the last step, microseconds.
 fn two_kernels(first: u64, second: u64, steps: u64, keeps: bool) -> (Simulation, u64) {
     let mut simulation = Simulation::new();
     if keeps {
@@ -85,14 +85,14 @@ fn gain(simulation: &Simulation, kernel: u32, remains: f64) -> f64 {
 
 #[test]
 fn a_shorter_kernel_brings_what_the_program_with_it_shows() {
-    // The host hides none of the first kernel, half of it, or all of it.
+    // The host hides none of the first kernel, half of the kernel, or all of the kernel.
     for (first, second) in [(200, 150), (80, 60), (20, 300)] {
         let (simulation, before) = two_kernels(first, second, 300, true);
         for (kernel, remains) in [(FIRST, 0.5), (FIRST, 0.9), (SECOND, 0.5), (SECOND, 0.25), (SECOND, 1.0)] {
             let of = |nanos: u64, number| if kernel == number { (nanos as f64 * remains) as u64 } else { nanos };
             let (_, after) = two_kernels(of(first, FIRST), of(second, SECOND), 300, false);
             let (found, wanted) = (gain(&simulation, kernel, remains), before as f64 / after as f64);
-            // The latency of a launch does not show while it is hidden: 2 of 120 us.
+            // The latency of a launch is invisible while it is hidden: 2 of 120 us.
             assert!((found / wanted - 1.0).abs() < 0.02, "{first} {second} {kernel} {remains}: {found} {wanted}");
             if (first, kernel) == (20, FIRST) {
                 assert!(found < 1.001, "the host is late anyway: {found}");
@@ -114,7 +114,7 @@ fn without_events_or_with_too_few_nothing_is_said() {
     assert_eq!(ask(2, true), None);
     assert_eq!(Simulation::new().with_shorter_kernels(DEVICE, STEPS, &|_, _| 0.5), None);
     assert!(ask(12, true).is_some());
-    // Longer than what is kept, with pauses of the simulation in it.
+    // Longer than the kept events, with pauses of the simulation.
     let (simulation, before) = two_kernels(200, 60, 20_000, true);
     let (_, after) = two_kernels(100, 60, 300, false);
     let (found, wanted) = (gain(&simulation, FIRST, 0.5), before as f64 / after as f64);
@@ -129,7 +129,7 @@ fn a_report_says_what_each_kernel_brings_and_the_bottleneck_then() {
     let report = report(&Program::new(120, false).sample(1_000_000, 0.5).delivered(50_000_000));
     let device = &report.devices[0];
     let gains = |name: &str| device.kernels.iter().find(|row| row.name == name).unwrap().limits.unwrap().gains.unwrap();
-    // Ten of 282 us at 46.3 % of issue, in a step of 7.97 ms; on one stream nothing hides them.
+    // Ten of 282 us at 46.3 % of issue, in a step of 7.97 ms; on one stream they are not hidden.
     for (found, roof) in [(gains("flash_backward").at_80, 0.8), (gains("flash_backward").at_90, 0.9)] {
         let wanted = 7.97 / (7.97 - 2.82 * (1.0 - 0.463 / roof));
         assert!((found.speedup / wanted - 1.0).abs() < 0.02, "{found:?} {wanted}");
@@ -137,7 +137,7 @@ fn a_report_says_what_each_kernel_brings_and_the_bottleneck_then() {
         assert!(low < wanted && wanted < high && high - low < 0.4, "{found:?}");
     }
     assert_eq!(gains("flash_backward").then, Some(Group::GpuCompute));
-    // At 88 % already, and not among those that lose most.
+    // Already at 88 %, and not among those that lose most.
     assert!(gains("adam").at_80.speedup < 1.001 && gains("adam").at_90.speedup < 1.01);
     let text = report.full();
     for part in ["used 90 % of the peak of instruction issue (now 46 %), a step would be about", "; at 80 %, about"] {

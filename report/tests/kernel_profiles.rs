@@ -1,4 +1,5 @@
-//! Profiles of kernels in a trace: they come back, also from a compacted one, and reach the report with their kernel.
+//! Kernel profiles in a trace: they survive a round trip, also in a compacted trace, and reach the report
+//! with their kernel.
 
 use gpuwhy_report::capture::Captures;
 use gpuwhy_trace::dictionary::Dictionary;
@@ -93,7 +94,7 @@ fn names_of_megabytes_that_pack_well_take_bounded_memory() {
     let trace = writer.finish(End::Clean, at(300), &Loss::default(), &dictionary).unwrap();
     assert!(trace.len() < 64 << 10, "{} bytes", trace.len());
     let mut reader = TraceReader::new(&trace[..]).unwrap();
-    // 128 MiB hold eight of them, and what is small still fits behind.
+    // 128 MiB hold eight profiles, and small ones still fit after them.
     let profiles = profiles(&mut reader);
     assert_eq!((profiles.len(), profiles.last()), (9, Some(&profile(config))));
     assert_eq!(reader.damage().skipped_blocks, 1);

@@ -1,4 +1,4 @@
-//! Which line launched a kernel: programs of which the answer is arithmetic, delivered in any order.
+//! Lines that launched a kernel: programs whose result is computed by hand, delivered in any order.
 
 use crate::support::{Scenario, gpu};
 use gpuwhy_report::run::{KernelLines, LaunchLineRow};
@@ -13,7 +13,7 @@ fn running() -> HostSample {
     HostSample { state: ThreadState::Running, ..HostSample::default() }
 }
 
-/// The samples that `scenario` has fall at `at` on a thread.
+/// Adds a sample of a running thread at `at`.
 fn seen(scenario: &mut Scenario, thread: u32, at: u64, stack: &[(&str, &str, u32)]) {
     scenario.sample(thread, at.saturating_sub(10), at, running(), stack);
 }
@@ -27,8 +27,8 @@ fn told(row: &LaunchLineRow) -> (&str, u32, u64, u64) {
     (&row.place.file, row.place.line, row.time.samples, (row.time.total_ns / 1e3).round() as u64)
 }
 
-/// `gemm` runs ten times for 100 us, launched by line 42 or 50 in turn; `add` once for 500 us. Samples fall into three
-/// launches of line 42 and one of line 50.
+/// `gemm` runs ten times for 100 us, launched alternately by line 42 and 50; `add` once for 500 us. Samples
+/// fall into three launches of line 42 and one of line 50.
 fn two_lines() -> Scenario {
     let mut scenario = Scenario::new();
     for index in 0..10 {

@@ -1,4 +1,4 @@
-//! The line of a run that is still going, on a program that changes: what it names and when.
+//! Live line of a changing program: the named bottleneck and the time of its changes.
 
 use crate::support::{Scenario, ZERO, gpu};
 use gpuwhy_report::capture::Captures;
@@ -22,7 +22,7 @@ fn second(scenario: &mut Scenario, at: u64, launch_bound: bool) {
     }
 }
 
-/// The names that the line gives, second by second, and the report at the end.
+/// Names in the line, second by second, and the report at the end.
 fn lines(program: &[bool], printed: bool) -> (Vec<String>, Report) {
     let mut scenario = Scenario::new();
     for (number, &launch_bound) in (0..).zip(program) {
@@ -52,7 +52,8 @@ fn lines(program: &[bool], printed: bool) -> (Vec<String>, Report) {
 
 #[test]
 fn the_line_does_not_flap_and_the_report_at_the_end_does_not_care() {
-    // Eight seconds of one, then three of each in turn: what the verdict on all of it would be is about to change.
+    // Eight seconds of one, then three of each in turn: the bottleneck of the complete run is about to
+    // change.
     let flapping: Vec<bool> = (0..26).map(|second| second < 8 || second / 3 % 2 == 0).collect();
     let (names, report) = lines(&flapping, true);
     assert!(names.len() >= 24 && names[5..].iter().all(|name| name == "kernel launches"), "{names:?}");
@@ -61,7 +62,7 @@ fn the_line_does_not_flap_and_the_report_at_the_end_does_not_care() {
     assert_eq!(report.verdict.evidence, unprinted.verdict.evidence);
     assert_eq!(report.summary(), unprinted.summary());
 
-    // A change that lasts is followed, once and after five seconds.
+    // A lasting change is followed, once and after five seconds.
     let changing: Vec<bool> = (0..24).map(|second| second < 8).collect();
     let (names, _) = lines(&changing, true);
     let change = names.iter().position(|name| name == "synchronization").expect("another name");

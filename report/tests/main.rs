@@ -1,4 +1,4 @@
-//! Reports through their public interface, and what of the engine is seen best in them.
+//! Tests of reports through their public interface, and of parts of the engine that show best in them.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,

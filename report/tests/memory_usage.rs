@@ -1,4 +1,5 @@
-//! Memory that a made-up program takes: how much, when most, by whom, whatever the order of delivery.
+//! Memory use of a synthetic program: amount, time of the peak, and responsible call, for any order of
+//! delivery.
 
 use crate::support::{Scenario, ZERO, gpu};
 use gpuwhy_report::run::MemoryReport;
@@ -11,10 +12,10 @@ fn program() -> Scenario {
     scenario.pushed(2, 1_900, 2_500, "train");
     scenario.pushed(2, 1_950, 2_400, "step 7");
     scenario.memory(2, 2_000, Allocation, 0x2000, 5_000_000);
-    // One thread releases what another one allocated.
+    // One thread releases memory that another one allocated.
     scenario.memory(1, 3_000, Release, 0x2000, 5_000_000);
     scenario.memory(1, 4_000, Allocation, 0x3000, 1_000_000);
-    // Held since before.
+    // Allocated before the start of recording.
     scenario.memory(1, 5_000, Release, 0x9000, 7_000_000);
     scenario
 }

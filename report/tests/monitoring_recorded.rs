@@ -1,5 +1,6 @@
-//! Monitor mode against recorded device work: a training of a GPT with samples of hardware counters (H100, 2.4 ms a
-//! sample) and of its first thread, divided with its activity records, and by the samples alone.
+//! Monitor mode against recorded device work: a GPT training with hardware counter samples (H100, 2.4 ms per
+//! sample) and samples of its first thread, divided once with its activity records, and once by the samples
+//! alone.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -17,16 +18,16 @@ use profiler_core::monitoring::{MonitoredTime, Monitoring};
 /// The last part of the run, nanoseconds: training, after start-up.
 const TRAINING: u64 = 1_500_000_000;
 
-/// The recorded session, taken apart.
+/// The recorded session, split by kind.
 struct Recorded {
-    /// Has the names.
+    /// Provides the names.
     reader: TraceReader<BufReader<File>>,
     set: MetricSet,
     samples: Vec<Sample>,
     host: Vec<HostSample>,
-    /// Times in which a kernel ran, disjoint and in order.
+    /// Intervals in which a kernel ran, disjoint and in order.
     busy: Vec<(u64, u64)>,
-    /// Times by cause, from the activity records.
+    /// Intervals by cause, from the activity records.
     segments: Vec<(Leaf, u64, u64, f64)>,
 }
 
@@ -91,21 +92,22 @@ fn overlap(one: (u64, u64), other: (u64, u64)) -> u64 {
 }
 
 impl Recorded {
-    /// Part of a time in which a kernel ran.
+    /// Fraction of an interval in which a kernel ran.
     fn busy(&self, from: u64, to: u64) -> f64 {
         let first = self.busy.partition_point(|kernel| kernel.1 <= from);
         let inside = self.busy[first..].iter().take_while(|kernel| kernel.0 < to);
         inside.map(|&kernel| overlap(kernel, (from, to))).sum::<u64>() as f64 / (to - from) as f64
     }
 
-    /// Share of a group by the activity records.
+    /// Share of a cause according to the activity records.
     fn truth(&self, group: Group, (from, to): (u64, u64)) -> f64 {
         let its = self.segments.iter().filter(|segment| segment.0.group() == group);
         let nanos: f64 = its.map(|&(_, begin, end, sign)| overlap((begin, end), (from, to)) as f64 * sign).sum();
         nanos / (to - from) as f64
     }
 
-    /// The training, by samples alone; with the part in which kernels ran in each as if a counter had told it.
+    /// The training, by samples alone; with `engine`, each also has the fraction in which kernels ran, as if
+    /// from a counter.
     fn monitored(&self, engine: bool) -> (MonitoredTime, (u64, u64)) {
         let end = self.busy.last().unwrap().1;
         let inside = |sample: &&Sample| sample.begin.nanos() >= end - TRAINING && sample.end.nanos() <= end;

@@ -1,4 +1,4 @@
-//! Program counters in a trace: they come back, also from a compacted one and from a file that was written once, and
+//! PC samples in a trace: they survive a round trip, also in a compacted trace and in a golden file, and
 //! reach the report.
 
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ use gpuwhy_trace::kernels::{Outcome, PcCount, PcFunction, PcWindow};
 use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::*;
 
-/// Never written again: a change of the format that breaks it needs a new major version.
+/// Never rewritten: a format change that breaks this file needs a new major version.
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../trace/tests/golden/program-counters-1.5.bin");
 
 fn at(nanos: u64) -> Timestamp {
@@ -86,7 +86,7 @@ fn write_golden_program_counters() {
     File::create_new(GOLDEN).unwrap().write_all(&trace()).unwrap();
 }
 
-/// Knows one line.
+/// A map with one line.
 struct Map;
 
 impl SourceMap for Map {

@@ -1,4 +1,4 @@
-//! Ranks beside each other: programs whose waiting is known because it is made here.
+//! Comparison of ranks: programs with known, synthetic waiting.
 
 use gpuwhy_report::capture::Captures;
 use gpuwhy_report::ranks::{Collectives, ExcessEvidence, RankTrace, RanksReport};
@@ -60,8 +60,8 @@ fn compared(ranks: &[Rank]) -> RanksReport {
     RanksReport::of(&ranks)
 }
 
-/// A step of a job: each rank computes as long as `compute` says, all reduce together for 0.2 ms, then all go on at
-/// once. The clock of a rank is ahead by `clocks`.
+/// A step of a job: each rank computes for its time in `compute`, all reduce together for 0.2 ms, then all
+/// continue at once. The clock of a rank is ahead by `clocks`.
 fn job(ranks: &mut [Rank], compute: &[u64], clocks: &[u64], steps: u64) {
     let longest = compute.iter().max().unwrap();
     for step in 0..steps {
@@ -130,7 +130,7 @@ fn groups_of_ranks_are_not_taken_for_all() {
     let mut ranks = ["a"; 4].map(Rank::new);
     let (first, second) = ranks.split_at_mut(2);
     job(first, &[MS, 2 * MS], &[0; 2], 100);
-    // The other group reduces as often, among itself, at other times.
+    // The other group reduces equally often, among its own ranks, at other times.
     job(second, &[5 * MS, 6 * MS], &[MS / 2; 2], 100);
     let report = compared(&ranks);
     assert_eq!((report.collectives, report.straggler), (0, None));
@@ -169,8 +169,8 @@ fn one_host_without_a_name_has_one_clock() {
     assert!(text.contains("\nclock: one clock for all"), "{text}");
 }
 
-/// Two ranks; one multiplies a matrix more in each step, and once, long before, it did something else. What it did at
-/// its start is not why the other one waits.
+/// Two ranks; one multiplies one more matrix in each step, and did other work once, long before. The work at
+/// its start is not the reason why the other one waits.
 #[test]
 fn more_work_in_each_step_is_told_as_computation_whatever_happened_at_the_start() {
     let mut ranks = [Rank::new("a"), Rank::new("a")];
@@ -206,7 +206,7 @@ fn more_work_in_each_step_is_told_as_computation_whatever_happened_at_the_start(
     assert!(text.contains("More work: ampere_sgemm ran 800 times against 600"), "{text}");
 }
 
-/// Groups that the communication library names are not taken for all ranks, and each is judged by itself.
+/// Groups named by the communication library are not treated as all ranks, and each is assessed separately.
 #[test]
 fn named_groups_are_compared_by_themselves() {
     let mut ranks = ["a"; 4].map(Rank::new);

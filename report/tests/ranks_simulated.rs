@@ -1,4 +1,4 @@
-//! Jobs of up to 10,000 ranks that are made up: who is late, why, what everybody waits and how clocks differ is known.
+//! Synthetic jobs of up to 10,000 ranks with known lateness, causes, waiting, and clock differences.
 
 use gpuwhy_report::ranks::{ExcessEvidence, RankRow, RanksReport};
 use profiler_core::attribution::leaf::Leaf;
@@ -10,12 +10,12 @@ fn compared(job: &Job) -> RanksReport {
     report
 }
 
-/// Compares a job with what is true of it.
+/// Compares a job with its truth.
 fn check(job: &Job) -> RanksReport {
     let (report, truth) = (compared(job), job.truth());
     assert_eq!((report.collectives, report.missing), (truth.collectives, 0), "{:?}", report.doubts);
     for (row, &wanted) in report.rows.iter().zip(&truth.waited) {
-        // A hundredth, and what ends of collectives scatter by: a microsecond in each.
+        // One percent, plus the scatter of the ends of collectives: a microsecond each.
         let slack = wanted / 100 + 2_000 * job.steps * (job.layers + 1);
         assert!(row.waited_ns.abs_diff(wanted) <= slack, "rank {} waited {}, not {wanted}", row.rank, row.waited_ns);
     }
@@ -25,7 +25,7 @@ fn check(job: &Job) -> RanksReport {
         let error = clock.error_ns.unwrap() as i64;
         let off = clock.offset_ns.unwrap() + ahead;
         assert!(off.abs() <= error && error < 20_000, "off by {off}: {clock:?}");
-        // A microsecond at most from one end of the run to the other.
+        // At most a microsecond from one end of the run to the other.
         let wrong = (clock.drift_ppb as f64 * 1e-9 + drift).abs() * job.length() as f64;
         assert!(wrong <= 1_000.0, "{drift}, wrong by {wrong} ns: {clock:?}");
     }
@@ -54,7 +54,7 @@ fn job(ranks: u32) -> Job {
 fn of_64_ranks_the_late_one_is_found_over_communicators() {
     let report = check(&job(64));
     assert_eq!(report.waits.len(), 64);
-    // The ranks of its own group are last in their data parallel groups because of it.
+    // The ranks of its group are last in their data parallel groups because of this rank.
     let late = report.straggler.as_ref().unwrap().row;
     let group = late / GROUP as usize * GROUP as usize;
     let last: Vec<u64> = report.rows[group..][..GROUP as usize].iter().map(|row| row.last).collect();
@@ -97,7 +97,7 @@ fn lateness_below_the_error_of_the_clocks_is_not_told() {
 fn ranks_without_a_trace_are_missing_and_not_guessed() {
     let job = job(64);
     let mut summaries = job.summaries();
-    // Of the last group one rank has no trace: its group is not complete, nor is one data parallel group.
+    // One rank of the last group has no trace: its group is incomplete, and so is one data parallel group.
     summaries.pop();
     let Ok(report) = RanksReport::compare(&summaries, &mut { job });
     assert_eq!(report.missing, job.layers * job.steps + job.steps, "{:?}", report.doubts);

@@ -1,4 +1,4 @@
-//! What a report advises and counts must agree with what else it says.
+//! Consistency of a report's advice and counts with its other statements.
 
 use crate::support::{Scenario, gpu};
 use gpuwhy_report::diff::compare;
@@ -8,7 +8,7 @@ use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::{Loss, MemoryKind};
 use profiler_core::attribution::leaf::Group;
 
-/// `steps` times `step(scenario, begin in microseconds)`, `period` microseconds apart.
+/// `steps` times `step(scenario, start in microseconds)`, `period` microseconds apart.
 fn steps(count: u64, period: u64, step: impl Fn(&mut Scenario, u64)) -> Scenario {
     let mut scenario = Scenario::new();
     (0..count).for_each(|index| step(&mut scenario, 1_000 + index * period));
@@ -22,7 +22,7 @@ fn of_group(scenario: &Scenario, group: Group) -> Report {
     report
 }
 
-/// A kernel of `lasting` in each millisecond, whose launch comes when the device is done.
+/// A kernel of `lasting` in each millisecond, launched when the device is done.
 fn computing(lasting: u64) -> Scenario {
     steps(400, 1_000, |scenario, at| {
         gpu(0).kernel("gemm").at(at + 10).lasting(lasting).launched(scenario, 1, at, 5);
@@ -108,7 +108,7 @@ fn texts_fit_the_terminal() {
     let reports = [computing(985), computing(300)].map(|scenario| scenario.report());
     let diff = compare(&reports[0], &reports[1]).unwrap();
     for columns in [60, 80, 100, 140] {
-        // What changed of a kernel is one line, with the name on another.
+        // A changed kernel takes one line, with the name on another.
         let compared = (columns >= 80).then(|| diff.text_within(5, Style { width: columns, color: false }));
         let texts =
             reports.iter().map(|report| report.summary_within(Style { width: columns, color: false })).chain(compared);

@@ -1,4 +1,4 @@
-//! Names that stand in reports, in their JSON and in tables: whoever reads those by program relies on them.
+//! Names in reports, in their JSON and in tables, on which programs that parse them rely.
 
 use gpuwhy_report::run::{CopyClass, GridClass, RecoverableBy};
 use gpuwhy_report::words;

@@ -1,4 +1,4 @@
-//! Reports of programs without tracing, and where its prices come from.
+//! Predicted reports without tracing, and the source of the overhead table.
 
 use gpuwhy_report::run::Report;
 use gpuwhy_trace::cost::{Calibration, PriceSource, Prices};
@@ -8,8 +8,8 @@ use profiler_core::attribution::leaf::Group;
 
 use crate::support::{Scenario, gpu};
 
-/// 60 steps of 64 times a long kernel and three tiny ones, 4.1 ms each: a launch every 16 us keeps the device waiting
-/// 10 of 64 us. Without 1.5 us of tracing for each launch the host needs 58 us, and the device 57.1.
+/// 60 steps of 64 times a long kernel and three tiny ones, 4.1 ms each: with a launch every 16 us the device
+/// waits 10 of 64 us. Without 1.5 us of tracing per launch the host needs 58 us, and the device 57.1.
 fn recurrent() -> Scenario {
     let mut scenario = Scenario::new();
     for step in 0..60 {
@@ -52,12 +52,12 @@ fn a_program_that_only_tracing_makes_launch_bound_is_bound_by_its_kernels() {
         "{text}"
     );
 
-    // As by the prices of the table: 3.72 ms bare.
+    // With the overhead of the table: 3.72 ms without tracing.
     let by_table = self::report(&scenario, gpuwhy_trace::cost::prices::TABLE);
     assert_eq!(by_table.verdict.group, Group::GpuCompute, "{by_table}");
     let step = by_table.devices[0].untraced.unwrap().step_ns;
     assert!((step as f64 / 3_720_000.0 - 1.0).abs() < 0.03, "{step}");
-    // Were each launch one of a row, it would cost less.
+    // If each launch were one of a sequence, it would cost less.
     let row = self::report(&scenario, Prices { kernel_launch_cold: 921, ..prices });
     assert!(row.devices[0].untraced.unwrap().step_ns > 3_840_000);
 }

@@ -1,5 +1,4 @@
-//! What a verdict says when the launching thread was looked at: which sentence and which advice follow from what was
-//! seen.
+//! Sentences and advice of the conclusion with samples of the launching thread.
 
 use crate::support::{Scenario, gpu};
 use gpuwhy_report::run::{CauseRow, HostReport, LineRow, Verdict, verdict_of};
@@ -11,13 +10,14 @@ use profiler_core::whatif::{Ceiling, ScenarioKind, WhatIf};
 
 const MS: u64 = 1_000_000;
 
-/// The verdict on a device that computes for 400 of 1,000 ms and stands still for 600 ms with `leaf` as cause, of which
-/// these causes were seen, milliseconds.
+/// The conclusion for a device that computes for 400 of 1,000 ms and is idle for 600 ms with `leaf` as cause,
+/// with these sampled causes, milliseconds.
 fn judge(leaf: Leaf, seen: &[(Cause, u64)], lines: &[LineRow]) -> Verdict {
     judge_simulated(leaf, seen, lines, SampleTotals::default(), None)
 }
 
-/// As [`judge`], of samples with these totals, and of steps of 100 ms that take so many ms without the cost of a kind.
+/// Like [`judge`], with samples of these totals, and steps of 100 ms that take this many ms without one kind
+/// of cost.
 fn judge_simulated(
     leaf: Leaf,
     seen: &[(Cause, u64)],
@@ -84,7 +84,7 @@ fn says(verdict: &Verdict, words: &str) -> bool {
 fn looks_speak_from_half_of_the_time_on() {
     let seen = |millis| says(&judge(Leaf::HostCpu, &[(Cause::Code, millis)], &[]), "the launching thread was");
     assert!(seen(300) && !seen(299));
-    // What was seen of another group says nothing of this one.
+    // Samples of another cause do not count for this one.
     let other = judge(Leaf::HostCpu, &[(Cause::LoaderWait, 600)], &[]);
     assert!(!says(&other, "the launching thread was"), "{:?}", other.evidence);
     let inferred = judge(Leaf::DataLoading, &[(Cause::LoaderWait, 299)], &[]);
@@ -153,7 +153,7 @@ fn what_the_workers_did_is_told_where_it_is_known() {
     let known = "worker processes were computing 50 %, only reading or writing 38 %, and all idle 12 % of the time";
     assert_eq!(place(known), place("train.py:42").map(|place| place + 1), "{:?}", verdict.evidence);
     assert!(!says(&judge(Leaf::DataLoading, &workers[..1], &[]), "worker processes"), "of none of them it is known");
-    // Preparing the batch itself is no wait for workers.
+    // Preparing the batch in the thread itself is not a wait for workers.
     assert!(!says(&judge(Leaf::DataLoading, &[(Cause::LoaderInline, 500)], &[]), "worker processes"));
 }
 
@@ -171,7 +171,7 @@ fn without_a_stack_the_ranges_of_the_program_say_it() {
     assert!(place("By the program's own ranges") < place("computing 100 %"), "{:?}", busy.evidence);
 }
 
-/// The advice for a group of `leaf`, when all that was seen are these causes.
+/// The advice for the cause of `leaf`, with only these sampled causes.
 fn advice(leaf: Leaf, seen: &[(Cause, u64)]) -> String {
     judge(leaf, seen, &[]).recommendation
 }
@@ -190,7 +190,7 @@ fn each_cause_has_its_advice() {
         (Cause::Sleep, "Remove the sleep"),
         (Cause::Memory, "page faults"),
         (Cause::Code, "Move the work at the line that does it"),
-        // Nothing is known that helps against these alone.
+        // No specific remedy is known for these alone.
         (Cause::Driver, "Find what the launching thread does"),
         (Cause::OtherWait, "Find what the launching thread does"),
     ] {
@@ -250,7 +250,7 @@ fn a_line_says_what_the_program_gains_without_it() {
         judge_simulated(Leaf::HostCpu, &[(Cause::Code, 600)], &lines, SampleTotals::default(), without)
     };
     assert!(says(&judged(0.5, 20), "(50 %); without it about 2.0x faster."), "{:?}", judged(0.5, 20).evidence);
-    // The device needs most of the time itself.
+    // The device itself needs most of the time.
     assert!(says(&judged(0.5, 80), "; without it about 1.25x faster."), "{:?}", judged(0.5, 80).evidence);
     assert!(!says(&judged(0.04, 20), "without it"));
 }

@@ -1,11 +1,12 @@
-//! What a launch-bound program is told about CUDA graphs, which depends on whether its launches repeat.
+//! Advice about CUDA graphs for a launch-bound program, depending on how well its launches repeat.
 
 use crate::support::{Scenario, gpu};
 use gpuwhy_report::run::Report;
 use profiler_core::attribution::leaf::Group;
 
-/// Steps of 20 kernels of 2 us that are launched every 8 us; `other` says which of them have another name than usual.
-/// The first `graph_nodes` kernels of a step are one graph, and the first one takes `longer` microseconds more.
+/// Steps of 20 kernels of 2 us that are launched every 8 us; `other` selects those with a different name than
+/// usual. The first `graph_nodes` kernels of a step are one graph, and the first one takes `longer`
+/// microseconds more.
 fn program(graph_nodes: u64, longer: u64, other: impl Fn(u64, u64) -> bool) -> Report {
     let mut scenario = Scenario::new();
     let mut at = 1_000;
@@ -49,7 +50,7 @@ fn launches_that_repeat_are_to_be_captured() {
 
 #[test]
 fn launches_of_which_some_differ_each_step_are_not() {
-    // One of twenty is another one, in steps that are else the same.
+    // One of twenty differs, in otherwise equal steps.
     let report = program(0, 0, |_, kernel| kernel == 7);
     assert_told(
         &report,

@@ -1,4 +1,4 @@
-//! The plan of fixes: what comes first, what is left out, and that advice and gains agree.
+//! The plan of fixes: its order, its omissions, and the consistency of advice and gains.
 
 use crate::support::{Scenario, gpu};
 use gpuwhy_report::run::{PlanStep, Report};
@@ -21,7 +21,7 @@ fn kinds(report: &Report) -> Vec<ScenarioKind> {
     report.verdict.plan.iter().map(|step| step.kind).collect()
 }
 
-/// What holds for every plan.
+/// Checks the invariants of every plan.
 fn assert_sound(report: &Report) {
     let verdict = &report.verdict;
     let mut before = 1.0;
@@ -36,7 +36,7 @@ fn assert_sound(report: &Report) {
     assert!(report.summary().lines().all(|line| line.chars().count() <= 100), "{}", report.summary());
 }
 
-/// A layer of three kernels, and a value that is read behind it.
+/// A layer of three kernels, followed by reading a value.
 fn layers(reads: bool) -> Scenario {
     steps(200, 24 * 75, |scenario, at| {
         for layer in 0..24 {
@@ -71,7 +71,7 @@ fn reads_go_before_the_graph_that_cannot_contain_them() {
         "{text}"
     );
     assert!(text.contains("Then the bottleneck is kernel launches. Fix 2: "), "{text}");
-    // Without reads there is nothing before it.
+    // Without reads it comes first.
     assert_eq!(kinds(&layers(false).report())[..1], [ScenarioKind::LaunchesFree]);
 }
 

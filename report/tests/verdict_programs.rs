@@ -1,4 +1,4 @@
-//! What a verdict says of whole programs: of their steps, and of what the replay takes from them.
+//! Conclusions about complete programs: about their steps, and from the simulation.
 
 use crate::support::{Scenario, gpu};
 use gpuwhy_report::run::{Report, Verdict};
@@ -6,7 +6,7 @@ use gpuwhy_trace::record::{Device, MemoryKind, PcieLink};
 use profiler_core::attribution::leaf::Group;
 use profiler_core::whatif::ScenarioKind;
 
-/// The sentence of a verdict that has `words` in it.
+/// The sentence of a conclusion that contains `words`.
 #[track_caller]
 fn sentence(verdict: &Verdict, words: &str) -> String {
     let found = verdict.evidence.iter().chain(&verdict.details).find(|sentence| sentence.contains(words));
@@ -17,7 +17,7 @@ fn says(verdict: &Verdict, words: &str) -> bool {
     verdict.evidence.iter().chain(&verdict.details).any(|sentence| sentence.contains(words))
 }
 
-/// Steps of `durations` microseconds: a kernel for half of it, then the host is away.
+/// Steps of `durations` microseconds: a kernel for half the time, then the host is away.
 fn stepping(devices: u32, durations: impl Iterator<Item = u64> + Clone, halves: impl Fn(u64) -> u64) -> Report {
     let mut scenario = Scenario::new();
     for device in 0..devices {
@@ -68,7 +68,7 @@ fn steps_of_several_devices_are_counted_together() {
 
 #[test]
 fn a_group_that_may_be_as_large_is_named() {
-    // The host is away for 3 to 7 ms of 10 ms, and allocates for the rest of them; fifteen steps are alike.
+    // The host is away for 3 to 7 ms of 10 ms, and allocates for the rest; fifteen steps are equal.
     let report = |allocating: [u64; 2]| {
         let mut scenario = Scenario::new();
         for step in 0..60 {
@@ -98,7 +98,7 @@ fn collectives_with_small_grids_are_not_to_be_batched() {
                 let work = gpu(0).kernel(name).blocks(2).at(at + 10 + row * 101).lasting(100);
                 work.launched(&mut scenario, 1, at + row * 10, 5);
             }
-            // The host waits for the last of them.
+            // The host waits for the last kernel.
             scenario.call(1, "cudaStreamSynchronize_v3020", at + 160, 1_480);
             scenario.pushed(1, at, at + 1_900, "step");
         }

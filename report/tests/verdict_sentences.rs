@@ -1,7 +1,7 @@
-//! What a verdict says of numbers that are given: limits from both sides, and which sentence follows from which number.
+//! Conclusions from given numbers: limits from both sides, and the sentence that follows from each number.
 //!
-//! The devices are made up field by field. Of the attributor only the number of operations counts here, and that it
-//! found no steps.
+//! The devices are set field by field. From the attributor, only the number of operations counts here, and
+//! that it found no steps.
 
 use crate::support::{Scenario, gpu};
 use gpuwhy_report::run::{DeviceReport, GapRow, GapSubject, KernelRow, RecoverableBy, Verdict, verdict_of};
@@ -13,7 +13,7 @@ use profiler_core::whatif::{Ceiling, Refusal, ScenarioKind, WhatIf};
 
 const MS: u64 = 1_000_000;
 
-/// A program of `operations` kernels, none of which comes again: no steps.
+/// A program of `operations` kernels without repetition: no steps.
 fn program(operations: u64) -> Scenario {
     let mut scenario = Scenario::new();
     for index in 0..operations {
@@ -38,7 +38,7 @@ fn leaves(rows: &[(Leaf, u64)]) -> Leaves {
     leaves
 }
 
-/// A device whose steady time is `rows`, milliseconds, of which no more is known.
+/// A device with the steady time `rows`, milliseconds, and no other data.
 fn device(rows: &[(Leaf, u64)]) -> DeviceReport {
     let mut device = program(20).report().devices.remove(0);
     device.leaves = leaves(rows);
@@ -74,7 +74,7 @@ fn what_if(steps: u64, ceilings: &[(ScenarioKind, f64)]) -> WhatIf {
     }
 }
 
-/// The device with a replay of 10 steps that saves that much.
+/// The device with a simulation of 10 steps that saves this much.
 fn saving(mut device: DeviceReport, kind: ScenarioKind, saved: f64) -> DeviceReport {
     device.what_if = Some(what_if(10, &[(kind, saved)]));
     device
@@ -88,7 +88,7 @@ fn judge(devices: &[DeviceReport]) -> Verdict {
     verdict_of(&attributor(), devices, None, &counted())
 }
 
-/// The sentence of a verdict that has `words` in it.
+/// The sentence of a conclusion that contains `words`.
 #[track_caller]
 fn sentence(verdict: &Verdict, words: &str) -> String {
     let found = verdict.evidence.iter().chain(&verdict.details).find(|sentence| sentence.contains(words));
@@ -132,7 +132,7 @@ fn a_group_is_the_verdict_from_15_percent_on_or_when_it_has_more_than_computatio
     assert_eq!(of(850, 150, 0), Group::HostCpu);
     assert_eq!(of(851, 149, 0), Group::GpuCompute);
     assert_eq!(of(600, 150, 250), Group::Sync, "the larger one");
-    // No remedy is known to help, but it is what the device is busy with.
+    // No remedy is known to help, but the device is mostly busy with it.
     let replayed = |compute, sync| {
         let rows = [(Leaf::Compute, compute), (Leaf::SyncDrain, sync)];
         judge(&[saving(device(&rows), ScenarioKind::NoSyncs, 0.05)]).group
@@ -164,7 +164,7 @@ fn what_the_replay_gains_is_compared_with_the_share() {
     assert!(
         sentence(&with(0.47), "if the CPU never waited").contains("; less than its own 50 %, because something else")
     );
-    // What stays depends on what would be gone.
+    // The remaining time depends on the removed part.
     let launch = half_computing(&[(Leaf::LaunchApi, 50)]);
     let launch = judge(&[saving(launch, ScenarioKind::LaunchesFree, 0.4)]);
     assert!(sentence(&launch, "less than its own 50 %").contains("the GPU takes a moment between operations"));
@@ -217,7 +217,7 @@ fn what_pageable_copies_gain_is_not_known_without_the_link() {
     assert!(says(&copies(Leaf::CopyD2hPageable, None), unknown));
     assert!(!says(&copies(Leaf::CopyH2dPinned, None), unknown));
     assert!(!says(&copies(Leaf::CopyH2dPageable, Some(PcieLink::default())), unknown));
-    // Waits are no copies, whatever else the device did.
+    // Waits are not copies, regardless of the device's other work.
     let mut device = device(&[(Leaf::Compute, 500), (Leaf::CopyH2dPageable, 10), (Leaf::SyncDrain, 490)]);
     device = saving(device, ScenarioKind::NoSyncs, 0.5);
     assert!(says(&judge(&[device]), "About 2.0x faster if the CPU never waited"));
@@ -229,7 +229,7 @@ fn of_several_devices_the_smallest_ceiling_counts() {
     let [a, b] = [0.4, 0.5].map(|saved| saving(device.clone(), ScenarioKind::NoSyncs, saved));
     assert!(says(&judge(&[a.clone(), b.clone()]), "About 1.67x"));
     assert!(says(&judge(&[b.clone(), a]), "About 1.67x"));
-    // Nothing left at all is no number.
+    // An infinite gain is not shown as a number.
     let mut nothing_left = b;
     nothing_left.what_if.as_mut().unwrap().ceilings[0].speedup = f64::INFINITY;
     assert!(!says(&judge(&[nothing_left]), "if the CPU never waited"));
@@ -270,7 +270,7 @@ fn computation_says_which_large_group_could_not_be_had_back() {
 
 #[test]
 fn the_replay_is_asked_only_where_it_stands_for_the_same_steps() {
-    // Without steady steps: 5 of them and 3 before are the fewest that it must have replayed.
+    // Without steady steps, the simulation needs at least 5 of them and the 3 before.
     let by = |steps| {
         let mut device = half_computing(&[(Leaf::SyncDrain, 50)]);
         device.what_if = Some(what_if(steps, &[(ScenarioKind::NoSyncs, 0.3)]));
@@ -288,7 +288,7 @@ fn launches_gain_what_the_replay_says_and_the_time_between_operations() {
     assert_eq!((row.group, (row.recoverable * 1e3).round()), (Group::Launch, 450.0), "25 % and 20 %");
     let row = judge(&[saving(half_computing(&rows), ScenarioKind::LaunchesFree, 0.45)]).ranking[0];
     assert_eq!(row.recoverable, row.share, "never more than it has");
-    // Copies can be made faster and fewer, which no world is: the books have the last word.
+    // Copies can be made faster and fewer, which no scenario does: the accounting decides.
     let copies = half_computing(&[(Leaf::CopyH2dPinned, 50)]);
     let row = judge(&[saving(copies, ScenarioKind::CopiesOverlapped, 0.1)]).ranking[0];
     assert_eq!((row.by, row.recoverable), (RecoverableBy::Additive, 0.5));
@@ -327,7 +327,7 @@ fn too_little_or_too_much_missing_is_no_ground() {
         unknown.as_deref(),
         Some("The cause of 20.1 % of the time is not in the records: waiting inside a CUDA graph 201.0 ms.")
     );
-    // One record in twenty, of all kinds together.
+    // One record in twenty, over all kinds.
     let lossy = |cupti, own| Completeness {
         kernels: 30,
         copies: 20,
@@ -356,7 +356,7 @@ fn without_operations_nothing_ran_or_nothing_is_left() {
     assert_eq!(judged(&Completeness { loss: own, ..Completeness::default() }).evidence, lost.evidence);
 }
 
-/// A kernel row with the durations of the only kernel of some program.
+/// A kernel row with the durations of the only kernel of a program.
 fn kernel(name: &str, micros: u64, count: u64) -> KernelRow {
     let mut scenario = Scenario::new();
     for index in 0..count {
@@ -422,13 +422,13 @@ fn a_launch_bound_program_is_told_what_a_launch_costs() {
         verdict.evidence
     );
     assert!(says(&verdict, "The launches do not repeat"));
-    // Each of the twenty kernels was launched when the one before it was done.
+    // Each of the twenty kernels was launched after the previous one had ended.
     assert!(says(&verdict, "At 100 % of the launches the GPU had nothing else to do."), "{:?}", verdict.evidence);
 }
 
 #[test]
 fn the_replay_is_asked_only_where_its_steps_are_as_long() {
-    // Steady steps of 10 ms. Those that were replayed may be half as long again, or the other way round.
+    // Steady steps of 10 ms. The simulated ones may be up to 1.5 times as long, or as short.
     let scenario = {
         let mut scenario = Scenario::new();
         for step in 0..100 {
@@ -471,7 +471,7 @@ fn the_line_of_the_verdict_has_the_ceiling_that_its_advice_could_reach() {
     assert!(!line(sync).contains("Best case"), "nothing is known");
     let grids = saving(device(&[(Leaf::Compute, 100)]), ScenarioKind::GridsFilled, 0.5);
     assert!(line(grids).contains("Best case without it: about 2.0x faster."));
-    // What copies from ordinary memory could gain is not known without the link.
+    // The gain for copies from pageable memory is unknown without the link.
     let mut copies = saving(half_computing(&[(Leaf::CopyH2dPageable, 50)]), ScenarioKind::CopiesOverlapped, 0.5);
     assert!(
         line(copies.clone()).contains("Best case unknown: pinned memory is faster, but nothing describes the link.")

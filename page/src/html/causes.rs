@@ -1,4 +1,4 @@
-//! Where the time of each device went, as bars and tables that sum to its window, and its steps as a strip.
+//! Time of each device by cause, as bars and tables that sum to its window, and its steps as a strip.
 
 use std::fmt::Write as _;
 
@@ -10,9 +10,9 @@ use profiler_core::attribution::leaf::{Group, Leaf};
 use super::escape::escaped;
 use super::palette::{ROWS, bar, mark};
 
-/// Steps in the strip, the newest.
+/// Maximum number of steps in the strip, the newest.
 const STEPS: usize = 64;
-/// Devices with a bar of their own.
+/// Maximum number of devices with a separate bar.
 const DEVICES: usize = 64;
 
 pub(super) fn write(page: &mut String, report: &Report) {
@@ -66,7 +66,7 @@ fn leaf_table(page: &mut String, device: &DeviceReport) {
     );
 }
 
-/// The newest steps as stacked columns.
+/// Appends the newest steps as stacked columns.
 fn steps(page: &mut String, device: &DeviceReport) {
     let Some(steps) = &device.steps else { return };
     let rows = &steps.rows[steps.rows.len().saturating_sub(STEPS)..];
@@ -104,7 +104,7 @@ fn steps(page: &mut String, device: &DeviceReport) {
     page.push_str("</svg>\n");
 }
 
-/// What idle time is blamed on.
+/// Appends the subjects of idle time.
 fn gaps(page: &mut String, device: &DeviceReport) {
     if device.gaps.is_empty() {
         return;

@@ -1,4 +1,5 @@
-//! Two runs beside each other: the time of a step by cause, and its operations aligned by place. It needs no script.
+//! Comparison of two runs: the time of a step by cause, and its operations aligned by position. It needs no
+//! script.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -12,10 +13,10 @@ use profiler_core::attribution::leaf::Leaf;
 use super::escape::escaped;
 use super::palette::{ROWS, bar, mark};
 
-/// Operations of a step that are drawn.
+/// Maximum number of operations drawn per step.
 const DRAWN: usize = 4_000;
 
-/// The comparison of `a` and `b`, which are called so.
+/// Renders the comparison of `a` and `b` with their names.
 pub(crate) fn diff(of: &Diff, (a, b): (&Report, &Report), (name_a, name_b): (&str, &str)) -> String {
     let mut page = String::from("<header>\n");
     let _ =
@@ -57,7 +58,7 @@ fn signed(nanos: i64) -> String {
     format!("{sign}{}", duration(nanos.unsigned_abs()))
 }
 
-/// Bars on one scale, and a table that sums to the change.
+/// Appends bars on one scale, and a table that sums to the change.
 fn device_section(page: &mut String, device: &DeviceDiff) {
     let (a, b) = (&device.a, &device.b);
     let whole = a.unit_ns.max(b.unit_ns);
@@ -102,7 +103,8 @@ fn leaf_row(page: &mut String, leaf: Leaf, [a, b]: [u64; 2], change: i64) {
     );
 }
 
-/// Operation above operation: what both steps launch is joined, what only one launches stands alone.
+/// Draws the operations of both steps in two rows: operations of both steps are connected, the others are
+/// not.
 fn ribbons(page: &mut String, a: &Sequence, b: &Sequence) {
     let mut ids: HashMap<&str, u32> = HashMap::new();
     let numbered = |sequence: &Sequence| -> Vec<String> {

@@ -1,14 +1,14 @@
-//! Text as HTML shows it.
+//! Text in the form that HTML requires.
 
 use std::borrow::Cow;
 
 use gpuwhy_report::text_format::printable;
 
-/// The longest text of a name, characters: C++ has names of megabytes.
+/// Maximum number of characters of a name: C++ has names of megabytes.
 const LONGEST: usize = 2_000;
 
-/// `text` as a browser may show it anywhere in a page: nothing in it is markup, moves text about or is a control
-/// character. A text of more than 2,000 characters is cut.
+/// Escapes `text` for any place in a page: the result contains no markup, directional control, or control
+/// character. A text of more than 2,000 characters is truncated.
 pub(crate) fn escaped(text: &str) -> String {
     let shown = shown(text);
     let mut safe = String::with_capacity(shown.len() + 16);
@@ -25,7 +25,7 @@ pub(crate) fn escaped(text: &str) -> String {
     safe
 }
 
-/// `text` without control characters, of a length that a page can hold.
+/// `text` without control characters, truncated to a length that a page can hold.
 pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     let short = match text.char_indices().nth(LONGEST) {
         Some((end, _)) => return Cow::Owned(format!("{}…", printable(&text[..end]))),

@@ -1,4 +1,4 @@
-//! The answer as static HTML: readable without scripts, and on paper.
+//! The report as static HTML: readable without scripts, and on paper.
 
 mod causes;
 mod diff;
@@ -27,9 +27,9 @@ const STYLE: &str = include_str!("../../assets/page.css");
 const SCRIPT_HASH: &str = include_str!("../../assets/page.js.sha256");
 const STYLE_HASH: &str = include_str!("../../assets/page.css.sha256");
 
-/// Writes everything before the data: head, and what `body` says, which is shown where no script runs.
+/// Writes everything before the data: the head, and `body`, which is shown if no script runs.
 pub(crate) fn begin(out: &mut dyn Write, title: &str, body: &str) -> io::Result<()> {
-    // No source of network requests is allowed, so the page can make none.
+    // The policy allows no source of network requests, so the page cannot make any.
     writeln!(
         out,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -46,18 +46,18 @@ pub(crate) fn begin(out: &mut dyn Write, title: &str, body: &str) -> io::Result<
     )
 }
 
-/// Writes everything behind the data.
+/// Writes everything after the data.
 pub(crate) fn end(out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "<script>{SCRIPT}</script>\n</body>\n</html>")
 }
 
-/// Writes a page that needs no script and no data.
+/// Writes a page without script and data.
 pub(crate) fn whole(out: &mut dyn Write, title: &str, body: &str) -> io::Result<()> {
     begin(out, title, body)?;
     writeln!(out, "</body>\n</html>")
 }
 
-/// The answer about one run.
+/// Renders the report about one run.
 pub(crate) fn report(report: &Report, left_out: &[String], sources: &[Excerpt]) -> String {
     let mut page = String::new();
     verdict::write(&mut page, report);

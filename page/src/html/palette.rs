@@ -1,4 +1,4 @@
-//! What the pictures and tables of the static answer share.
+//! Elements shared by the charts and tables of the static report.
 
 use std::fmt::Write as _;
 
@@ -8,10 +8,10 @@ use profiler_core::attribution::leaf::{Group, Leaves};
 
 use super::escape::escaped;
 
-/// Kernels, copies, calls and lines in the static tables; the page with scripts shows all.
+/// Maximum number of kernels, copies, calls and lines in the static tables; the page with scripts shows all.
 pub(super) const ROWS: usize = 20;
 
-/// Two letters for a group: colors are never the only mark.
+/// Two letters for a cause: color is never the only mark.
 pub(crate) const fn mark(group: Group) -> &'static str {
     match group {
         Group::DataLoading => "DL",
@@ -27,11 +27,11 @@ pub(crate) const fn mark(group: Group) -> &'static str {
     }
 }
 
-/// The hatches of the groups, for all pictures of the page.
+/// Hatch patterns of the causes, for all charts of the page.
 pub(crate) fn patterns() -> String {
     let mut svg = String::from("<svg width=\"0\" height=\"0\" aria-hidden=\"true\" class=\"defs\"><defs>");
     for (index, group) in Group::ALL.into_iter().enumerate() {
-        // Computation is plain; each other group has lines of its own direction and distance.
+        // Computation is plain; each other cause has lines with a separate direction and distance.
         let lines = match index % 5 {
             0 => "M0 8L8 0",
             1 => "M0 0L8 8",
@@ -53,7 +53,7 @@ pub(crate) fn patterns() -> String {
     svg
 }
 
-/// A bar of `leaves`, stacked by group, of which the full width is `whole` nanoseconds.
+/// Appends a bar of `leaves`, stacked by cause; its full width is `whole` nanoseconds.
 pub(super) fn bar(page: &mut String, leaves: &Leaves, whole: u64, label: &str) {
     let _ = write!(
         page,

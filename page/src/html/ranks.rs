@@ -1,4 +1,5 @@
-//! The ranks of a job beside each other: time by cause, rank over time, and who waits for whom. It needs no script.
+//! Comparison of the ranks of a job: time by cause, a rank-over-time map, and waiting between ranks. It needs
+//! no script.
 
 use std::fmt::Write as _;
 
@@ -11,7 +12,7 @@ use super::escape::escaped;
 use super::palette::{bar, mark};
 use crate::rank_map::RankTime;
 
-/// Ranks in the matrix of waits.
+/// Maximum number of ranks in the matrix of waits.
 const MATRIX: usize = 64;
 
 pub(crate) fn ranks(of: &RanksReport, maps: &[RankTime]) -> String {
@@ -51,7 +52,7 @@ pub(crate) fn ranks(of: &RanksReport, maps: &[RankTime]) -> String {
     page
 }
 
-/// Each rank as it ran, and if it waited for nobody in collectives.
+/// Appends bars for each rank: as measured, and without waiting in collectives.
 fn bars(page: &mut String, of: &RanksReport) {
     let whole = of.rows.iter().map(|row| row.window_ns).max().unwrap_or(1);
     page.push_str(
@@ -84,7 +85,7 @@ fn bars(page: &mut String, of: &RanksReport) {
     page.push_str("</tbody></table></section>\n");
 }
 
-/// Rank over time, each column stacked by cause, on one clock.
+/// Appends the map of ranks over time, each column stacked by cause, on one clock.
 fn map(page: &mut String, of: &RanksReport, maps: &[RankTime]) {
     let spans = maps.iter().filter_map(RankTime::span);
     let Some((first, last)) = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))) else { return };
@@ -119,7 +120,7 @@ fn map(page: &mut String, of: &RanksReport, maps: &[RankTime]) {
     page.push_str("</svg></section>\n");
 }
 
-/// What each rank waited for each other one in collectives.
+/// Appends the time that each rank waited for each other one in collectives.
 fn matrix(page: &mut String, of: &RanksReport) {
     let most = of.waits.iter().flatten().max().copied().unwrap_or(0);
     if most == 0 || of.rows.len() > MATRIX {

@@ -1,4 +1,5 @@
-//! What ran: kernels, copies, calls, and the lines of code behind idle time. The largest rows; the text has more.
+//! Tables of kernels, copies, calls, and the source lines responsible for idle time. The largest rows; the
+//! text has more.
 
 use std::fmt::Write as _;
 
@@ -98,7 +99,7 @@ fn lines(page: &mut String, report: &Report) {
     page.push_str(END);
 }
 
-/// Lines of source code around those that the report names.
+/// Appends source lines around those that the report names.
 pub(super) fn sources(page: &mut String, excerpts: &[Excerpt]) {
     if excerpts.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! The verdict with its evidence and advice, and what the report rests on.
+//! The bottleneck with its evidence and advice, and the basis of the report.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use profiler_core::attribution::leaf::Group;
 
 use super::escape::escaped;
 
-/// Who was measured, and the answer.
+/// Appends the measured process and the conclusion.
 pub(super) fn write(page: &mut String, report: &Report) {
     let process = &report.process;
     let missing = report.missing();
@@ -56,7 +56,7 @@ pub(super) fn write(page: &mut String, report: &Report) {
     page.push_str("</header>\n");
 }
 
-/// What is missing or doubtful, of the trace and of this page.
+/// Appends missing or doubtful data, of the trace and of this page.
 pub(super) fn completeness(page: &mut String, report: &Report, left_out: &[String]) {
     page.push_str("<section id=\"completeness\"><h2>Completeness</h2>\n");
     let missing = report.missing();

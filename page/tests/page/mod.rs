@@ -1,4 +1,4 @@
-//! Traces made for tests, and pages taken apart.
+//! Traces generated for tests, and a parser for pages.
 
 use std::fs;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ pub struct Stage {
     pub trace: PathBuf,
 }
 
-/// A page and what its blocks say.
+/// A page and its decoded blocks.
 pub struct Page {
     pub text: String,
     pub outcome: Outcome,
@@ -54,7 +54,7 @@ impl Page {
         read::block(&self.text, name).unwrap()
     }
 
-    /// The events of a lane in order of time.
+    /// The events of a lane in time order.
     pub fn events(&self, lane: &Value) -> Vec<Event> {
         let columns = lane["columns"].as_array().unwrap().len();
         let mut all = Vec::new();
@@ -83,7 +83,7 @@ pub fn launches(count: u32, kernel: &str, command: &str) -> Vec<u8> {
     launches_with(count, kernel, command, |micros| micros)
 }
 
-/// As [`launches`], by a clock that shows `clock` microseconds when so many have passed.
+/// Like [`launches`], with a clock that shows `clock` microseconds after the given number of real ones.
 pub fn launches_with(count: u32, kernel: &str, command: &str, clock: impl Fn(u64) -> u64) -> Vec<u8> {
     let at = |micros: u64| at(clock(micros));
     let mut dictionary = Dictionary::new();
@@ -119,7 +119,7 @@ pub fn launches_with(count: u32, kernel: &str, command: &str, clock: impl Fn(u64
     writer.finish(End::Clean, end, &Loss::default(), &dictionary).unwrap()
 }
 
-/// As the command has them without options.
+/// Default options of the command.
 pub fn options() -> Options {
     Options::default()
 }

@@ -1,4 +1,4 @@
-// What a click on the timeline answers.
+// Result of a click on the timeline.
 
 import type { Page } from "./data";
 import { count, duration, percent } from "./format";
@@ -13,15 +13,15 @@ interface Actions {
   close: () => void;
 }
 
-/** The report's row about idle time like this. */
+/** The report's row about the same kind of idle time. */
 function alike(page: Page, device: number, leaf: string, kind: string, name: string) {
   const of = page.manifest.report.devices.find((row: { id: number }) => row.id === device);
   const rows: { leaf: string; kind: string; name: string | null }[] = of?.gaps ?? [];
-  // Kernels are named without parameters on both sides; what the host did has other words in the JSON.
+  // Kernel names lack their parameters on both sides; host activity has different words in the JSON.
   return rows.find((row) => row.leaf === leaf && row.kind === kind && (kind === "host" || (row.name ?? "") === name));
 }
 
-/** What removing the cause of a group gains at most, by the report. */
+/** Best case in the report without this cause. */
 function ceiling(page: Page, device: number, group: number) {
   const { without } = page.manifest.groups[group]!;
   const of = page.manifest.report.devices.find((row: { id: number }) => row.id === device);
@@ -55,7 +55,7 @@ function GapPanel({ gap, page, next, zoom }: { gap: Gap } & Actions) {
     const row = together.get(key) ?? { leaf, subject, duration: 0 };
     together.set(key, { ...row, duration: row.duration + nanos });
   }
-  // What took most of it speaks, by its longest part.
+  // The cause of most of the gap counts, with its longest part.
   const most = [...together.values()].sort((a, b) => b.duration - a.duration)[0];
   const largest = gap.parts
     .filter((part) => part.leaf === most?.leaf && part.subject === most.subject)

@@ -1,4 +1,4 @@
-// What the page holds: blocks of packed data, taken apart when somebody looks at them.
+// Contents of the page: blocks of compressed data, decoded on demand.
 
 export interface Lane {
   kind: "device" | "stream" | "thread" | "samples" | "ranges";
@@ -21,7 +21,7 @@ export interface Timeline {
   windows: [number, number][] | null;
   lanes: Lane[];
   steps: { device: number; rows: [number, number][] }[];
-  /** What of the trace has no place in the timeline, by kind. */
+  /** Trace data without a place in the timeline, by kind. */
   lost: Record<string, number>;
   uncorrected_ns: number;
   replay: ReplayEntry | null;
@@ -34,7 +34,7 @@ export interface CurveEntry {
   device: number;
   label: string;
   unit: string;
-  /** Units of one of the numbers in the block. */
+  /** Size of a step of the numbers in the block, in units. */
   step: number;
   /** The largest value. */
   most: number;
@@ -43,20 +43,20 @@ export interface CurveEntry {
   block: number;
 }
 
-/** A curve with the value of each stretch; NaN where nothing is known. */
+/** A curve with the value of each interval; NaN if unknown. */
 export interface Curve extends CurveEntry {
   values: Float64Array;
 }
 
-/** Hardware counters of a device in equal stretches of the run, percent of their peak. */
+/** Hardware counters of a device in equal intervals of the run, percent of their peak. */
 export interface CounterLane {
   device: number;
   rows: { name: string; values: (number | null)[] }[];
 }
 
-/** A few steps in every world of the simulation. */
+/** A few steps in every scenario of the simulation. */
 export interface ReplayEntry {
-  /** Name of the scenario, and what holds in it. */
+  /** Name of the scenario, and its condition. */
   worlds: [string, string][];
   steps: { device: number; from: number; to: number; count: number; block: number; ends: number[] }[];
 }
@@ -94,7 +94,7 @@ export interface Manifest {
   sources: Excerpt[];
 }
 
-/** A line that the report names, with those around it. */
+/** A line that the report names, with its surrounding lines. */
 export interface Excerpt {
   file: string;
   line: number;
@@ -110,23 +110,23 @@ export interface Names {
   subjects: [string, number][];
 }
 
-/** Events of a chunk in order of begin, by column. */
+/** Events of a chunk in order of their start, by column. */
 export interface Events {
   count: number;
   begin: Float64Array;
   duration: Float64Array;
   values: Float64Array[];
-  /** The latest end up to each event: it only grows. */
+  /** Latest end up to each event; it never decreases. */
   reach: Float64Array;
 }
 
 /** Added to the number of a leaf where a gap ends. */
 export const GAP_END = 32;
-/** Chunks that are kept taken apart. */
+/** Maximum number of decoded chunks in memory. */
 const CACHE = 64;
 const VERSION = 2;
 
-/** Printable letters but those with a meaning in HTML, by their code: what each stands for in a block. */
+/** Value of each letter of a block by its code: printable letters except those with a meaning in HTML. */
 const LETTERS = new Uint8Array(127);
 for (let code = 33, value = 0; code <= 126; code++) {
   if (!"<>&".includes(String.fromCharCode(code))) LETTERS[code] = value++;
@@ -148,7 +148,7 @@ function packed(text: string): Uint8Array {
   return bytes.subarray(0, length);
 }
 
-/** Unpacks what a block of the page holds. */
+/** Decompresses a block of the page. */
 export async function unpack(text: string): Promise<Uint8Array> {
   const raw = packed(text) as Uint8Array<ArrayBuffer>;
   const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
@@ -161,7 +161,7 @@ async function block(name: string | number): Promise<Uint8Array> {
   return unpack(element.textContent ?? "");
 }
 
-/** Reads numbers of seven bits a byte, up to 2^53. */
+/** Reads numbers of seven bits per byte, up to 2^53. */
 export class Numbers {
   at = 0;
   constructor(readonly bytes: Uint8Array) {}
@@ -182,7 +182,7 @@ export class Numbers {
     return unzigzag(this.next());
   }
 
-  /** A column of numbers: all first bytes, then the second ones of those that have them, and so on. */
+  /** A column of numbers: all first bytes, then the second bytes of the numbers that have one, and so on. */
   column(count: number): Float64Array {
     const values = new Float64Array(count);
     let more = new Uint32Array(count);
@@ -202,12 +202,12 @@ export class Numbers {
   }
 }
 
-/** A number that may be negative, from one that may not. */
+/** Maps an unsigned number to a signed one. */
 function unzigzag(value: number): number {
   return value % 2 ? -(value + 1) / 2 : value / 2;
 }
 
-/** Takes the values of a curve apart. */
+/** Decodes the values of a curve. */
 export function curve(bytes: Uint8Array, entry: CurveEntry): Curve {
   const values = new Numbers(bytes).column(entry.stretches);
   let number = 0;
@@ -218,7 +218,7 @@ export function curve(bytes: Uint8Array, entry: CurveEntry): Curve {
   return { ...entry, values };
 }
 
-/** Takes a chunk apart. */
+/** Decodes a chunk. */
 export function events(bytes: Uint8Array, count: number, columns: number): Events {
   const numbers = new Numbers(bytes);
   const begin = numbers.column(count);
@@ -241,7 +241,7 @@ export function events(bytes: Uint8Array, count: number, columns: number): Event
   return { count, begin, duration, values, reach };
 }
 
-/** The first of growing times that is not before `at`. */
+/** Index of the first of ascending times that is not before `at`. */
 export function firstFrom(times: Float64Array, at: number): number {
   let [low, high] = [0, times.length];
   while (low < high) {
@@ -252,11 +252,11 @@ export function firstFrom(times: Float64Array, at: number): number {
   return low;
 }
 
-/** Everything in the page. */
+/** Data of the page. */
 export class Page {
   private cache = new Map<number, Events>();
   private waiting = new Map<number, Promise<Events>>();
-  /** Called when something that was asked for is there. */
+  /** Called when requested data has been loaded. */
   arrived: () => void = () => {};
 
   constructor(readonly manifest: Manifest, readonly names: Names) {}
@@ -306,14 +306,14 @@ export class Page {
     return frames;
   }
 
-  /** Whether all events between two times are in the page. */
+  /** True if all events between two times are in the page. */
   whole(lane: Lane, from: number, to: number): boolean {
     if (lane.refused > 0) return false;
     const windows = this.manifest.timeline?.windows;
     return !windows || windows.some(([begin, end]) => begin <= from && to <= end);
   }
 
-  /** A chunk, if it is there already; else it is asked for. */
+  /** A chunk, if it is loaded; otherwise it is requested. */
   peek(lane: Lane, index: number): Events | undefined {
     const chunk = lane.chunks[index]!;
     const known = this.cache.get(chunk.block);
@@ -356,7 +356,7 @@ export class Page {
     return found;
   }
 
-  /** About how many events overlap a time. */
+  /** Approximate number of events that overlap a time. */
   estimate(lane: Lane, from: number, to: number): number {
     let count = 0;
     for (const index of this.chunksIn(lane, from, to)) {
@@ -378,7 +378,7 @@ export class Page {
 /** Visits the events of a chunk that overlap a time. */
 export function visitChunk(of: Events, from: number, to: number, each: (events: Events, i: number) => void): void {
   const end = firstFrom(of.begin, to);
-  // What began earlier may reach in.
+  // Earlier events may overlap the time, too.
   for (let i = Math.min(firstFrom(of.reach, from), end); i < end; i++) {
     if (of.begin[i]! + of.duration[i]! > from || of.begin[i]! >= from) each(of, i);
   }

@@ -1,4 +1,4 @@
-// A flame graph whose widths are lost device time: nanoseconds in which the device was idle because of a stack.
+// A flame graph whose widths are lost device time: nanoseconds of device idle time attributed to a stack.
 
 import { useEffect, useState } from "preact/hooks";
 import { GAP_END, type Page } from "./data";
@@ -10,7 +10,7 @@ export interface Frame {
   children: Map<string, Frame>;
 }
 
-/** Sums idle time by stack, from the outermost frame. Idle time without a stack is not in it, and counted. */
+/** Sums idle time by stack, from the outermost frame. Idle time without a stack is excluded and counted. */
 export async function lost(page: Page, device: number): Promise<{ root: Frame; without: number }> {
   const root: Frame = { text: "idle time with a stack", nanos: 0, children: new Map() };
   let without = 0;
@@ -30,9 +30,9 @@ export async function lost(page: Page, device: number): Promise<{ root: Frame; w
     let at = root;
     at.nanos += nanos;
     for (const frame of page.stack(stack).reverse()) {
-      // Python's import machinery, five frames for each module, would hide which module it is.
+      // Python's import machinery, five frames per module, would hide the module.
       if (frame.file.startsWith("<frozen importlib")) continue;
-      // Of the code of a module the file is the name, of __init__.py also its folder.
+      // For the code of a module the file is the name; for __init__.py with its folder.
       const module = frame.text === "<module>";
       const file = frame.file.replace(module ? /^.*\/(?=[^/]*\/)/ : /^.*\//, "");
       const text = frame.line ? `${module ? "" : `${frame.text} `}${file}:${frame.line}` : frame.text;
@@ -56,7 +56,7 @@ interface Box {
   depth: number;
 }
 
-/** The boxes of a frame and what it called, widest first, as parts of `WIDE`. */
+/** The boxes of a frame and its callees, widest first, as fractions of `WIDE`. */
 export function boxes(root: Frame): Box[] {
   const found: Box[] = [];
   const add = (frame: Frame, x: number, depth: number) => {

@@ -1,4 +1,4 @@
-// Numbers as people read them; the same words as the report as text.
+// Numbers in the same format as in the text report.
 
 export function duration(nanos: number): string {
   const sign = nanos < 0 ? "-" : "";
@@ -32,13 +32,13 @@ export function quantity(value: number, unit: string): string {
   return `${value.toFixed(value < 10 ? 1 : 0)} ${unit}`.trim();
 }
 
-/** A time on an axis whose marks are `step` apart: as many digits as tell two marks apart. */
+/** A time on an axis with marks `step` apart: as many digits as distinguish two marks. */
 export function moment(at: number, step: number): string {
   const digits = Math.min(9, Math.max(0, Math.ceil(9 - Math.log10(Math.max(step, 1)) - 1e-9)));
   return `${(at / 1e9).toFixed(digits)} s`;
 }
 
-/** Distances of an axis with about `most` marks: 1, 2 or 5 times a power of ten. */
+/** Distance of the marks of an axis with about `most` marks: 1, 2 or 5 times a power of ten. */
 export function marks(from: number, to: number, most: number): number[] {
   const least = (to - from) / Math.max(1, most);
   const power = 10 ** Math.floor(Math.log10(Math.max(least, 1)));

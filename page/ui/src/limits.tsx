@@ -1,4 +1,4 @@
-// What limits computation inside the GPU: what hardware counters tell, where they were sampled.
+// Limits of computation inside the GPU, from hardware counters if sampled.
 
 import type { CounterLane, Report } from "./data";
 import { bytes, count, duration, percent } from "./format";
@@ -8,7 +8,7 @@ import type { ViewProps } from "./views";
 // eslint-disable-next-line @typescript-eslint/no-explicit-any
 type Row = any;
 
-/** A limit or a roof in the words of the report as text. */
+/** A limit or a roofline in the words of the text report. */
 export function wordsOf(list: [string, string][], name: string | null | undefined): string {
   return list.find(([known]) => known === name)?.[1] ?? "";
 }
@@ -57,7 +57,7 @@ function used({ used: part, standard_error: error, own }: Row): string {
   return `${Math.round(part * 100)} %` + (own ? ` (±${Math.max(1, Math.round((error ?? 0) * 100))})` : " (pooled)");
 }
 
-/** What a sample covers in the mean, nanoseconds: the text of the report says the same. */
+/** Mean time covered by a sample, nanoseconds, as in the text report. */
 const interval = ({ samples, interval_ns }: Row): number =>
   samples.used > 0 && samples.used_ns > 0 ? samples.used_ns / samples.used : interval_ns;
 
@@ -97,7 +97,7 @@ function Division({ of, limits }: { of: Row; limits: [string, string][] }) {
 
 const HIGH = 44;
 
-/** The counters in percent of their peak over the run, a row each. */
+/** Counters in percent of their peak over the run, one row each. */
 function Counters({ lane, span }: { lane: CounterLane; span: number }) {
   return (
     <div>
@@ -130,7 +130,7 @@ function Counters({ lane, span }: { lane: CounterLane; span: number }) {
 
 function Gauges({ of }: { of: Row }) {
   const rows: [string, Row, (value: number) => string][] = [
-    // The counter of energy tells the mean better than readings of the power.
+    // The energy counter yields a more accurate mean than power readings.
     ["power", of.power_w && { ...of.power_w, mean: of.watts ?? of.power_w.mean }, (value) => `${value.toFixed(0)} W`],
     ["temperature", of.temperature_c, (value) => `${value.toFixed(0)} °C`],
     ["SM clock, as read", of.sm_clock_mhz, (value) => `${value.toFixed(0)} MHz`],

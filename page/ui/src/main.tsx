@@ -1,5 +1,5 @@
-// The page: reads what is embedded, and draws it beside the static answer. Without scripts that answer is all, and it
-// comes back if anything here fails.
+// The page: reads the embedded data, and draws it next to the static report. Without scripts only the static report is
+// shown, and it is restored if anything here fails.
 
 import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
@@ -20,7 +20,7 @@ const KEYS: [string, string][] = [
   ["/", "search a name"], ["Esc", "clear"], ["?", "these keys"],
 ];
 
-/** Looks for the next event of a name behind a time; wraps around once. */
+/** Finds the next event of a name after a time; wraps around once. */
 async function occurrence(page: Page, name: number, after: number): Promise<[Lane, number, number] | null> {
   const lanes = page.manifest.timeline?.lanes.filter((lane) => lane.columns[0] === "name") ?? [];
   let best: [Lane, number, number] | null = null;
@@ -62,7 +62,7 @@ function App({ page, sums, curves }: { page: Page; sums: Map<Lane, Sums>; curves
     try {
       history.replaceState(null, "", "#" + toFragment(view));
     } catch {
-      // A sandbox may refuse it; the page works without.
+      // A sandbox may refuse it; the page works without it.
     }
   }, [view]);
   useEffect(() => {
@@ -108,7 +108,7 @@ function App({ page, sums, curves }: { page: Page; sums: Map<Lane, Sums>; curves
     const lane = page.lane("device", view.device, view.device);
     const at = answer ? answer.from : (view.from + view.to) / 2;
     const from = forward && answer ? answer.to : at;
-    // Behind the last one comes the first.
+    // The first one follows the last one.
     const found =
       lane &&
       ((await neighbor(page, lane, from, leaf, forward)) ??
@@ -208,7 +208,7 @@ function App({ page, sums, curves }: { page: Page; sums: Map<Lane, Sums>; curves
   );
 }
 
-/** The view on a device that exists: ordinals need not begin with 0. */
+/** The view with an existing device: ordinals need not start with 0. */
 function onDevice(page: Page, view: View): View {
   const devices = page.lanes("device");
   const known = devices.some((lane) => lane.device === view.device);
@@ -285,7 +285,7 @@ async function start(): Promise<void> {
     const [sums, curves] = await Promise.all([readSums(page), readCurves(page)]);
     render(<App page={page} sums={sums} curves={curves} />, root);
     document.body.classList.add("ready");
-    // For benchmarks: milliseconds after the page was asked for.
+    // For benchmarks: milliseconds since the page was requested.
     requestAnimationFrame(() => requestAnimationFrame(() => performance.mark("gpuwhy-drawn")));
   } catch (error) {
     // The static answer stays.

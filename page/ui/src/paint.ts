@@ -5,7 +5,7 @@ import { quantity } from "./format";
 import type { Sums } from "./sums";
 import type { View } from "./view";
 
-/** Rectangles of a lane before columns of sums stand in. */
+/** Maximum number of rectangles of a lane; beyond it, columns of sums are drawn. */
 const MOST_EVENTS = 4_000;
 const LEAST_TEXT = 40;
 
@@ -13,7 +13,7 @@ const LEAST_TEXT = 40;
 const KINDS = [
   "gpu_compute", "communication", "copy", "copy", "launch", "sync", "allocator", "no_work", "data_loading", "host_cpu",
 ];
-/** A sample's state is running, or anything else. */
+/** State of a sample: running, or any other. */
 const RUNNING = 1;
 
 export interface Colors {
@@ -39,7 +39,7 @@ export function colors(page: Page, context: CanvasRenderingContext2D): Colors {
   };
 }
 
-/** The same hatches as those of the static pictures: lines of a direction and distance for each group. */
+/** The same hatches as in the static charts: lines with a direction and distance for each cause. */
 function hatch(
   context: CanvasRenderingContext2D,
   color: string,
@@ -70,7 +70,7 @@ function hatch(
   return context.createPattern(tile, "repeat") ?? color;
 }
 
-/** Where a lane is drawn. */
+/** Position of a lane on the canvas. */
 export interface Place {
   context: CanvasRenderingContext2D;
   colors: Colors;
@@ -83,12 +83,12 @@ export interface Place {
 
 const scale = ({ view, width }: Place) => width / (view.to - view.from);
 
-/** Time by group in each pixel column: stacked, each column as high as the part of it that a group has. */
+/** Time by cause in each pixel column: stacked in proportion to the causes' shares. */
 export function columns(page: Page, sums: Sums, place: Place, leafOnly: number): void {
   const { context, colors: of, view, left, width, top, height } = place;
   const perPixel = (view.to - view.from) / width;
   const { leaves } = page.manifest;
-  // Groups lie together, what the device worked on at the bottom.
+  // Causes are adjacent, with the device's work at the bottom.
   const rank = (leaf: number) => (leaves[leaf]!.busy ? 0 : 100) + leaves[leaf]!.group;
   const order = [...sums.running.keys()].sort((a, b) => rank(a) - rank(b) || a - b);
   const step = Math.max(1, Math.ceil(sums.span / perPixel));
@@ -124,7 +124,7 @@ export function columns(page: Page, sums: Sums, place: Place, leafOnly: number):
   }
 }
 
-/** The mean of what is known of a curve between two times; NaN where nothing is. */
+/** Mean of the known values of a curve between two times; NaN without any. */
 export function meanOf({ values, span_ns: span }: Curve, from: number, to: number): number {
   const first = Math.min(values.length - 1, Math.floor(from / span));
   const last = Math.max(first + 1, Math.min(values.length, Math.floor(to / span)));
@@ -141,7 +141,7 @@ export function meanOf({ values, span_ns: span }: Curve, from: number, to: numbe
 export function curve(of: Curve, place: Place): void {
   const { context, colors, view, left, width, top, height } = place;
   const perPixel = (view.to - view.from) / width;
-  // Percent have a fixed scale, so that rows can be compared.
+  // Percentages have a fixed scale, so that rows can be compared.
   const most = of.unit === "%" ? 100 : of.most || 1;
   context.fillStyle = colors.accent;
   for (let x = 0; x < width; x++) {
@@ -159,7 +159,7 @@ export function curve(of: Curve, place: Place): void {
   context.textAlign = "left";
 }
 
-/** How much of each pixel column a lane is busy, by kind. */
+/** Draws the busy share of each pixel column of a lane, by kind. */
 export function density(sums: Sums, place: Place): void {
   const { context, colors: of, view, left, width, top, height } = place;
   const perPixel = (view.to - view.from) / width;
@@ -178,7 +178,7 @@ export function density(sums: Sums, place: Place): void {
   }
 }
 
-/** Draws the segments of a device; answers whether it could, as they are few and there. */
+/** Draws the segments of a device; returns false if there are too many or they are not loaded. */
 export function segments(page: Page, lane: Lane, place: Place, leafOnly: number): boolean {
   const { context, colors: of, view, left, width, top, height } = place;
   if (!page.whole(lane, view.from, view.to) || page.estimate(lane, view.from, view.to) > MOST_EVENTS) return false;
@@ -207,7 +207,7 @@ export function segments(page: Page, lane: Lane, place: Place, leafOnly: number)
   return all;
 }
 
-/** Draws events with their names; answers whether it could. */
+/** Draws events with their names; returns true on success. */
 export function events(page: Page, lane: Lane, place: Place, nameOnly: number, levels: number): boolean {
   const { context, colors: of, view, left, width, top, height } = place;
   if (!page.whole(lane, view.from, view.to) || page.estimate(lane, view.from, view.to) > MOST_EVENTS) return false;
@@ -259,7 +259,7 @@ function label({ context, colors: of, top, height }: Place, x: number, width: nu
   context.restore();
 }
 
-/** The index of the event at a time, the innermost where they nest. */
+/** Index of the event at a time; the innermost of nested ones. */
 export function eventAt(begin: Float64Array, duration: Float64Array, at: number, slack: number): number {
   let best = -1;
   for (let i = firstFrom(begin, at + slack) - 1, seen = 0; i >= 0 && seen < 512; i--, seen++) {

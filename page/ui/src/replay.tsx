@@ -1,4 +1,4 @@
-// The what-if switch: the operations of a step move to where they would be if one cost were gone.
+// The what-if switch: moves the operations of a step to their positions without one cost.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Numbers, type Page, type ReplayEntry } from "./data";
@@ -14,7 +14,7 @@ export interface Replayed {
   duration: number[];
   stream: number[];
   kind: number[];
-  /** For each world: begin and duration. */
+  /** For each scenario: start and duration. */
   worlds: { begin: number[]; duration: number[] }[];
 }
 
@@ -29,15 +29,15 @@ export function replayed(bytes: Uint8Array, count: number, worlds: number): Repl
   return { begin, duration: lasted, stream, kind, worlds: all };
 }
 
-/** How long the switch takes, milliseconds. */
+/** Duration of the switch animation, milliseconds. */
 const GLIDE = 700;
 const ROW = 26;
 const LEFT = 110;
-/** Real, and nothing traced: worlds that are no fix. */
+/** The measured run and the run without tracing: scenarios that are not a fix. */
 const AS_IT_RAN = 0;
 const UNTRACED = 1;
 
-/** Where operations are between two worlds; `part` 0 is the first, 1 the second. World 0 is the run as it was. */
+/** Positions between two scenarios; `part` is 0 at the first, 1 at the second. Scenario 0 is the measured run. */
 function at(of: Replayed, world: number, i: number): [number, number] {
   if (world === AS_IT_RAN) return [of.begin[i]!, of.duration[i]!];
   const { begin, duration: lasted } = of.worlds[world]!;
@@ -84,7 +84,7 @@ function draw(canvas: HTMLCanvasElement, page: Page, of: Replayed, step: Step, f
       context.fillRect(x(begin), top + 2, Math.max(0.5, x(begin + lasted) - x(begin)), ROW - 8);
     }
   });
-  // The ends of the step: as it ran, and in the world.
+  // The ends of the step: as measured, and in the scenario.
   const end = (world: number) => (world === AS_IT_RAN ? real : step.ends[world]!);
   context.fillStyle = palette.text;
   context.fillRect(x(real), 0, 1.5, streams.length * ROW);
@@ -138,7 +138,7 @@ export function ReplayView({ page, view, show }: { page: Page; view: View; show:
   const plan = report.verdict.plan.find((fix: { kind: string }) => fix.kind === entry.worlds[world]![0]);
   const next = plan?.then ? page.manifest.groups.find((group) => group.name === plan.then)?.words : null;
   const scenario = device?.what_if?.scenarios?.find((row: { kind: string }) => row.kind === entry.worlds[world]![0]);
-  // Worlds that change nothing are left out of the switch.
+  // Scenarios without any effect are omitted from the switch.
   const useful = entry.worlds.map((_, index) => index)
     .filter((index) => index > UNTRACED && (steps.some((of) => of.ends[index]! < of.ends[UNTRACED]! * 0.99) || index === world));
   return (

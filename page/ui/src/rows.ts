@@ -1,4 +1,4 @@
-// The rows of the timeline from top to bottom, and what lies where.
+// Rows of the timeline from top to bottom, and their positions.
 
 import type { Curve, Lane, Page } from "./data";
 
@@ -18,10 +18,10 @@ const HEIGHTS: Record<RowKind, number> = {
   minimap: 34, axis: 20, steps: 22, device: 64, stream: 24, thread: 24, samples: 10, ranges: 18, curve: 26,
 };
 const BETWEEN = 4;
-/** Levels of nested ranges that are drawn. */
+/** Maximum depth of nested ranges that are drawn. */
 export const LEVELS = 4;
 
-/** All rows, with their places. */
+/** All rows, with their positions. */
 export function rows(page: Page, curves: Curve[] = []): Row[] {
   const found: Row[] = [];
   let top = 0;

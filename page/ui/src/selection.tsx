@@ -1,4 +1,4 @@
-// The panel below the timeline: the exact breakdown of a stretch, and the answer about one gap or event.
+// The panel below the timeline: the exact breakdown of an interval, or details of one gap or event.
 
 import { useEffect, useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
@@ -8,10 +8,10 @@ import { eventAt, meanOf } from "./paint";
 import { breakdown, segments, type Breakdown, type Part, type Sums } from "./sums";
 import type { Hit } from "./timeline";
 
-/** Chunks of calls that are looked through for a launch. */
+/** Maximum number of chunks of calls that are searched for a launch. */
 const MOST_CHUNKS = 16;
 
-/** What is known of one gap. */
+/** Details of one gap. */
 export interface Gap {
   kind: "gap";
   device: number;
@@ -39,7 +39,7 @@ export interface Picked {
 
 export type Answer = Gap | Picked;
 
-/** Everything about the gap of a device at a time; `null` where there is none. */
+/** Details of the gap of a device at a time; `null` without a gap. */
 export async function gapAt(page: Page, device: number, at: number): Promise<Gap | null> {
   const lane = page.lane("device", device, device);
   const found = lane && (await idleAround(page, lane, at));
@@ -58,7 +58,7 @@ export async function gapAt(page: Page, device: number, at: number): Promise<Gap
   return gap;
 }
 
-/** The idle segments that touch each other around a time, and what is told where their gap ends. */
+/** The adjacent idle segments around a time, and the information at the end of their gap. */
 async function idleAround(page: Page, lane: Lane, at: number): Promise<{ parts: Part[]; last: number[] | null } | null> {
   const chunks = page.chunksIn(lane, at, at + 1);
   for (const index of chunks) {
@@ -76,7 +76,7 @@ async function idleAround(page: Page, lane: Lane, at: number): Promise<{ parts: 
     const from = events.begin[first]!;
     const to = events.begin[last]! + events.duration[last]!;
     const row = ends() ? events.values.map((column) => column[last]!) : null;
-    // A gap may go on in the chunk before or behind.
+    // A gap may continue in the previous or the next chunk.
     const parts = await segments(page, lane, from, to);
     return { parts, last: row };
   }
@@ -99,7 +99,7 @@ async function callOf(page: Page, thread: number, correlation: number, to: numbe
   return null;
 }
 
-/** What samples saw the launching thread do during the gap. */
+/** Sampled activity of the launching thread during the gap. */
 async function addSamples(page: Page, gap: Gap, thread: number): Promise<void> {
   const lane = page.lane("samples", thread);
   if (!lane) return;
@@ -111,7 +111,7 @@ async function addSamples(page: Page, gap: Gap, thread: number): Promise<void> {
     const stack = events.values[0]![i]!;
     seen.set(stack, (seen.get(stack) ?? 0) + 1);
   });
-  // Samples at one place are one row, whoever called it.
+  // Samples at one place are one row, regardless of their callers.
   const places = new Map<string, Gap["samples"][0]>();
   for (const [stack, count] of seen) {
     const frames = page.stack(stack);
@@ -125,7 +125,7 @@ async function addSamples(page: Page, gap: Gap, thread: number): Promise<void> {
   gap.samples = [...places.values()].sort((a, b) => b.count - a.count);
 }
 
-/** The event of a lane that somebody pointed at. */
+/** The event of a lane under the pointer. */
 export async function eventIn(page: Page, { row, at, slack }: Hit): Promise<Picked | null> {
   const lane = row.lane;
   if (!lane) return null;
@@ -185,7 +185,7 @@ async function linked(page: Page, lanes: Lane[], id: number, at: number, later: 
   return best;
 }
 
-/** A mark of a group: letters beside the color. */
+/** Mark of a cause: letters next to the color. */
 export function Mark({ page, group }: { page: Page; group: number }) {
   const of = page.manifest.groups[group]!;
   return <span class={`mark m-${of.name}`}>{of.mark}</span>;
@@ -211,7 +211,7 @@ export function Leaves({ page, of }: { page: Page; of: { leaf: number; nanos: nu
   );
 }
 
-/** Time by cause of the selected stretch. */
+/** Time by cause of the selected interval. */
 export function Stretch(props: { page: Page; lane: Lane; sums: Sums; curves: Curve[]; from: number; to: number }) {
   const [found, set] = useState<Breakdown | null>(null);
   const { page, lane, sums, from, to } = props;

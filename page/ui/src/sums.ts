@@ -1,10 +1,10 @@
-// Exact sums of any part of a lane: running sums by stretch, and segments at the two edges.
+// Exact sums of any part of a lane: running sums by interval, and segments at the two edges.
 
 import { GAP_END, Numbers, Page, visitChunk, type Lane } from "./data";
 
-/** Time by key in equal stretches, as running sums. */
+/** Time by key in equal intervals, as running sums. */
 export class Sums {
-  /** By key: running sums, one more than there are stretches; absent keys have no time. */
+  /** By key: running sums, one more than there are intervals; absent keys have no time. */
   readonly running = new Map<number, Float64Array>();
 
   constructor(bytes: Uint8Array, readonly stretches: number, readonly span: number) {
@@ -18,29 +18,29 @@ export class Sums {
     }
   }
 
-  /** The border between stretches that is nearest to a time. */
+  /** Index of the interval boundary nearest to a time. */
   border(at: number): number {
     return Math.min(this.stretches, Math.max(0, Math.round(at / this.span)));
   }
 
-  /** Nanoseconds of a key between two borders. */
+  /** Nanoseconds of a key between two boundaries. */
   between(key: number, from: number, to: number): number {
     const running = this.running.get(key);
     return running ? running[to]! - running[from]! : 0;
   }
 }
 
-/** Time by cause of a stretch of a device. */
+/** Time by cause of an interval of a device. */
 export interface Breakdown {
   from: number;
   to: number;
   /** Nanoseconds by leaf. */
   leaves: Float64Array;
-  /** How far the edges may be off, nanoseconds; 0 is exact. */
+  /** Maximum error due to the edges, nanoseconds; 0 is exact. */
   within: number;
 }
 
-/** Time by cause from `from` to `to`: exact where the segments at the edges are in the page. */
+/** Time by cause from `from` to `to`: exact if the segments at the edges are in the page. */
 export async function breakdown(page: Page, lane: Lane, sums: Sums, from: number, to: number): Promise<Breakdown> {
   const leaves = new Float64Array(page.manifest.leaves.length);
   const add = async (begin: number, end: number) => {
@@ -94,7 +94,7 @@ export async function segments(page: Page, lane: Lane, from: number, to: number)
   return parts.sort((a, b) => a.begin - b.begin);
 }
 
-/** The next segment of one cause behind `at`, or the one before it. */
+/** Next segment of one cause after `at`, or the previous one. */
 export async function neighbor(
   page: Page,
   lane: Lane,

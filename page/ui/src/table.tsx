@@ -1,11 +1,11 @@
-// A table that sorts and filters, and draws only the rows that are in sight.
+// A table that sorts and filters, and draws only the visible rows.
 
 import { useMemo, useRef, useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
 
 export interface Column<T> {
   title: string;
-  /** What it sorts by. */
+  /** Sort key. */
   value: (row: T) => number | string;
   text?: (row: T) => ComponentChildren;
 }

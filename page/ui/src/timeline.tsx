@@ -8,16 +8,16 @@ import { height, LEVELS, rowAt, rows, type Row } from "./rows";
 import { Sums } from "./sums";
 import { clamp, key, panned, zoomed, type View } from "./view";
 
-/** Width of the names of rows. */
+/** Width of the row names. */
 const LEFT = 150;
-/** A press that moves less than this is a click, pixels. */
+/** A press with a smaller movement is a click, pixels. */
 const CLICK = 4;
 
-/** What somebody pointed at. */
+/** Target of the pointer. */
 export interface Hit {
   row: Row;
   at: number;
-  /** How far a pixel reaches, nanoseconds. */
+  /** Time covered by a pixel, nanoseconds. */
   slack: number;
 }
 
@@ -26,7 +26,7 @@ export interface TimelineProps {
   sums: Map<Lane, Sums>;
   curves: Curve[];
   view: View;
-  /** The view that was shown last, which may not be drawn yet. */
+  /** The newest view, which may not be drawn yet. */
   latest: () => View;
   show: (view: View) => void;
   pick: (hit: Hit) => void;
@@ -70,7 +70,7 @@ function drawAxis(page: Page, place: paint.Place): void {
     context.fillRect(x, top + high - 5, 1, 5);
     if (x < left + width - 90) context.fillText(moment(at, step), x + 3, top + high / 2 - 2);
   }
-  // Stretches of which no event is in the page.
+  // Intervals without any event in the page.
   const windows = page.manifest.timeline?.windows;
   for (const [from, to] of windows ?? []) {
     const [x0, x1] = [from, to].map((at) => Math.min(width, Math.max(0, (at - view.from) / perPixel)));
@@ -212,11 +212,11 @@ export function TimelineView(props: TimelineProps) {
     try {
       canvas.current!.setPointerCapture(event.pointerId);
     } catch {
-      // The pointer has gone.
+      // The pointer is no longer active.
     }
     if (row?.kind === "minimap") jump(event);
   };
-  /** The window moves so that its middle is where the minimap was pressed. */
+  /** Moves the window so that its middle is at the pressed position of the minimap. */
   const jump = (event: MouseEvent) => {
     const { x, width } = place(event);
     const [middle, length] = [(x / width) * total, view.to - view.from];

@@ -1,19 +1,19 @@
-// What is looked at: a window of time, a selection, a page of tables, a world. It lives in the address, so that a link
-// or a reload opens the same spot; nothing is stored.
+// State of the view: a time window, a selection, a page of tables, a scenario. It is stored in the address, so that a
+// link or a reload opens the same view; there is no other storage.
 
 export interface View {
   from: number;
   to: number;
-  /** The selected stretch. */
+  /** Selected interval. */
   selected: [number, number] | null;
-  /** The device that panels are about. */
+  /** Device shown in the panels. */
   device: number;
   tab: string;
-  /** Index of the scenario that the timeline shows; 0 is as it ran. */
+  /** Index of the scenario in the timeline; 0 is the measured run. */
   world: number;
-  /** Only events of this name are bright; 0: all are. */
+  /** Name whose events are highlighted; 0: all are. */
   name: number;
-  /** Only this cause is bright; -1: all are. */
+  /** Cause that is highlighted; -1: all are. */
   leaf: number;
 }
 
@@ -26,7 +26,7 @@ export function clamp(view: View, window: number): View {
   return { ...view, from, to: from + length };
 }
 
-/** Zooms so that the time at `place` (0: left edge, 1: right edge) stays where it is. */
+/** Zooms so that the time at `place` (0: left edge, 1: right edge) keeps its position. */
 export function zoomed(view: View, factor: number, place: number, window: number): View {
   const at = view.from + (view.to - view.from) * place;
   const length = Math.min(window, Math.max(SHORTEST, (view.to - view.from) * factor));
@@ -38,7 +38,7 @@ export function panned(view: View, part: number, window: number): View {
   return clamp({ ...view, from: view.from + by, to: view.to + by }, window);
 }
 
-/** Shows a stretch with some room around it. */
+/** Shows an interval with some space around it. */
 export function around(view: View, from: number, to: number, window: number): View {
   const room = Math.max((to - from) * 0.5, SHORTEST / 2);
   return clamp({ ...view, from: from - room, to: to + room }, window);
@@ -71,7 +71,7 @@ export function fromFragment(text: string, window: number): View {
   return clamp(view, window);
 }
 
-/** What a key does in the timeline; `null`: nothing of ours. */
+/** Action of a key in the timeline; `null` if the key has none. */
 export function key(view: View, pressed: string, window: number): View | null {
   switch (pressed) {
     case "w":

@@ -1,4 +1,4 @@
-// The pages of tables: what the report says, as far as the trace has it.
+// The pages of tables: the report's contents, as far as the trace has them.
 
 import type { ComponentChildren } from "preact";
 import type { Excerpt, Page, Report } from "./data";
@@ -21,7 +21,7 @@ export interface ViewProps {
 interface Tab {
   id: string;
   title: string;
-  /** Whether the trace has what it shows. */
+  /** True if the trace has the data. */
   has: (report: Report, page: Page) => boolean;
   body: (props: ViewProps) => ComponentChildren;
 }
@@ -171,7 +171,7 @@ function Host({ page, view }: ViewProps) {
   );
 }
 
-/** A line of source code with those around it. */
+/** A source line with its surrounding lines. */
 function Source({ of }: { of: Excerpt }) {
   return (
     <div class="source">

@@ -5,7 +5,7 @@ import { boxes, type Frame } from "../src/flame";
 import { meanOf } from "../src/paint";
 import { breakdown, Sums } from "../src/sums";
 
-/** Numbers as the encoder writes them. */
+/** Numbers in the encoder's format. */
 function packed(numbers: number[]): Uint8Array {
   const bytes: number[] = [];
   for (let value of numbers) {
@@ -14,7 +14,7 @@ function packed(numbers: number[]): Uint8Array {
   }
   return Uint8Array.from(bytes);
 }
-/** Columns as the encoder writes them. */
+/** Columns in the encoder's format. */
 function columns(...all: number[][]): Uint8Array {
   const bytes: number[] = [];
   for (let column of all) {
@@ -47,7 +47,7 @@ test("a curve has its values, and nothing where nothing is known", () => {
 });
 
 test("a block of the golden page is unpacked", async () => {
-  // What the encoder makes of "gpuwhy page"; a test of it has the same text.
+  // The encoder's output for "gpuwhy page"; a test of the encoder has the same text.
   assert.equal(new TextDecoder().decode(await unpack("#O$=b[5=*);3h_!!")), "gpuwhy page");
 });
 

@@ -1,4 +1,5 @@
-//! What mode auto adds: the whole run as it is monitored, and bursts beside it; and what a display names.
+//! Additions of mode auto: monitoring of the complete run with bursts in parallel, and the name for a
+//! display.
 
 use gpuwhy_trace::record::Timestamp;
 use profiler_core::attribution::leaf::Group;
@@ -8,7 +9,7 @@ use super::{Captures, MONITORED, ROW_LIMIT};
 use crate::run::{BurstRow, BurstTable, CaptureRow, Report};
 
 impl Captures {
-    /// What decides about bursts: in mode auto, else `None`.
+    /// Input for decisions about bursts in mode auto, else `None`.
     pub fn monitor_view(&self) -> Option<MonitorView> {
         let monitored = self.open.iter().find(|capture| capture.row.number == MONITORED)?;
         let burst = self.open.iter().rev().find(|capture| capture.row.trigger.is_burst());
@@ -20,7 +21,7 @@ impl Captures {
         })
     }
 
-    /// Looks at what samples name, once a second.
+    /// Updates the bottleneck by samples, once a second.
     pub(super) fn watch_changes(&mut self, at: Timestamp) {
         let monitored = self.open.iter().find(|capture| capture.row.number == MONITORED);
         if let Some(monitored) = monitored.filter(|_| self.changes.is_due(at)) {
@@ -29,7 +30,7 @@ impl Captures {
         }
     }
 
-    /// A capture has ended: what it came to, if it is a burst.
+    /// Records the result of a capture that has ended, if it is a burst.
     pub(super) fn note_burst(&mut self, row: &CaptureRow, report: &Report) {
         if !row.trigger.is_burst() {
             return;
@@ -54,7 +55,8 @@ impl Captures {
         }
     }
 
-    /// What a display names now for this report, with its share: `named`, or that its capture is too young.
+    /// Bottleneck and share that a display shows now for this report: `named`, or that its capture is too
+    /// young.
     pub fn name_now(&self, report: &Report, named: (Group, f64)) -> (&'static str, f64) {
         if self.open.is_empty() { (named.0.name(), named.1) } else { report.name_now(named) }
     }

@@ -1,11 +1,11 @@
-//! Readings and operations that come before the first capture begins, which gets them.
+//! Readings and operations that arrive before the first capture starts; they are passed to it.
 
 use gpuwhy_trace::collective::CollectiveEvent;
 use gpuwhy_trace::event::Event;
 
-/// Events of counters that wait: as many as samples wait for their records.
+/// Maximum number of waiting counter events: as many as there are samples waiting for their records.
 const COUNTERS: usize = 1 << 13;
-/// Operations that wait.
+/// Maximum number of waiting operations.
 const OPERATIONS: usize = 1 << 14;
 
 /// See the [module](self).
@@ -14,12 +14,12 @@ pub(super) struct Early {
     events: Vec<Event>,
     counters: usize,
     operations: usize,
-    /// Operations that found no room.
+    /// Number of operations dropped because the buffer was full.
     dropped: u64,
 }
 
 impl Early {
-    /// Keeps an event of counters or an operation, if there is room. Communicators are in the preamble.
+    /// Keeps a counter event or an operation, if there is room. Communicators are in the preamble.
     pub(super) fn keep(&mut self, event: &Event) {
         let (kept, most) = match event {
             Event::Collective(CollectiveEvent::Communicator(_)) => return,
@@ -34,7 +34,7 @@ impl Early {
         }
     }
 
-    /// What was kept, and how many operations were not.
+    /// Returns the kept events and the number of dropped operations.
     pub(super) fn take(&mut self) -> (Vec<Event>, u64) {
         let Self { events, dropped, .. } = std::mem::take(self);
         (events, dropped)

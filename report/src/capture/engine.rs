@@ -1,4 +1,4 @@
-//! One capture: everything that accounts for it.
+//! Engines of one capture.
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::{Event, Sink};
@@ -14,10 +14,10 @@ use crate::run::verdict::LiveVerdict;
 pub(super) struct Capture {
     pub(super) row: CaptureRow,
     pub(super) attributor: Attributor,
-    /// What divides the time where no device work is recorded.
+    /// Divides the time if no device work is recorded.
     pub(super) monitoring: Monitoring,
     pub(super) collectives: CollectiveEngine,
-    /// What the live line names.
+    /// Bottleneck shown in the live line.
     pub(super) live_verdict: LiveVerdict,
 }
 
@@ -62,7 +62,7 @@ impl Sink for Capture {
                 self.attributor.flushed(*at, dictionary);
                 self.collectives.flushed(*at);
             }
-            // Of the run.
+            // Events of the run, not of a capture.
             _ => {}
         }
     }

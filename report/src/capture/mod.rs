@@ -1,12 +1,12 @@
-//! Captures: the parts of a run that are measured, and the accounting of each by itself.
+//! Captures: the measured parts of a run, each with separate accounting.
 //!
-//! A run is measured as a whole unless somebody chose: then each capture has an [`Attributor`] of its own, so that
-//! steps, verdict and tables are those of the capture and what lay between two captures is in none. The injected
-//! library and the reader of a trace feed the same [`Captures`] with the same events, so both say the same. Which
-//! record belongs to which capture is decided before: here is only the bookkeeping.
+//! The complete run is measured unless captures were requested. Each capture has its own [`Attributor`], so
+//! that steps, bottleneck and tables cover only the capture, and the time between two captures is in none.
+//! The injected library and the reader of a trace feed [`Captures`] with the same events, so both produce the
+//! same results. The assignment of records to captures happens before: this module only does the accounting.
 //!
-//! Memory is bounded: the engines of the captures that are still open, of one that is kept for the report, and one
-//! row for each of the first [`ROW_LIMIT`] others.
+//! Memory is bounded: the engines of the captures that are still open, of one that is kept for the report,
+//! and one row for each of the first [`ROW_LIMIT`] others.
 
 mod auto;
 mod early;
@@ -33,70 +33,73 @@ use crate::kernels::{Choice, KernelsReport, candidates, choose, has_run_enough};
 use crate::metrics::{self, Totals};
 use crate::run::{BurstRow, CaptureRow, CaptureTable, Report, monitor};
 
-/// Captures that get a row of their own in the report; those beyond are counted.
+/// Maximum number of captures with a separate row in the report; the others are counted.
 pub const ROW_LIMIT: usize = 1_000;
-/// Captures that are open at once: one that is being taken and earlier ones whose last device work is still to come.
-/// The driver queues some thousand launches, so ranges of a few dozen launches that follow each other need this many.
+/// Maximum number of open captures: the current one, and earlier ones that still wait for their last device
+/// work. The driver queues some thousand launches, so consecutive captures of a few dozen launches each need
+/// this many.
 pub const OPEN_LIMIT: usize = 64;
 
-/// Of these, captures of more than so many records. A device is ahead of one such capture by its queue at most, so that
-/// those before it are over; what an engine holds grows with what it takes.
+/// Maximum number of open captures with more than `LARGE_RECORDS` records. The device lags the host by at
+/// most its queue, which is less than one such capture, so the earlier ones are complete. The memory of an
+/// engine grows with its records.
 const LARGE_LIMIT: usize = 4;
 const LARGE_RECORDS: u64 = 1 << 14;
 
-/// The capture of the whole run as mode auto monitors it: its captures are bursts beside it.
+/// Capture number of the complete run in mode auto; the other captures are its bursts.
 pub const MONITORED: u32 = 0;
 
 /// All captures of a process. See the [module](self).
 #[derive(Debug, Default)]
 pub struct Captures {
     open: Vec<Capture>,
-    /// The engine behind the report: the requested capture, else the newest that ended.
+    /// Engine for the report: of the requested capture, else of the newest that ended.
     kept: Option<Capture>,
     rows: Vec<CaptureRow>,
     beyond_rows: u64,
     bursts: Vec<BurstRow>,
     /// Bottlenecks of a run in mode auto.
     changes: Changes,
-    /// What the captures that have ended came to.
+    /// Totals of the captures that have ended.
     ended: Totals,
     requested: Option<u32>,
-    /// Number that records go to.
+    /// Number of the capture that receives records.
     selected: u32,
-    /// Whether there was ever a mark: else the run is one capture and is not called so.
+    /// True if there was ever a mark; otherwise the run is one unnamed capture.
     marked: bool,
     what_if_stopped: bool,
-    /// Whether the captures that the report can be about note their segments.
+    /// True if the captures that may be reported log their segments.
     segments_logged: bool,
-    /// Parts of the run of which these captures note the replay.
+    /// Parts of the run for which these captures log the simulation.
     replay_logged: Vec<(u64, u64)>,
     loss: Loss,
     cost: Option<Cost>,
     utilization: Utilization,
-    /// What captures to come have to know.
+    /// Definitions that later captures need.
     preamble: Preamble,
     early: Early,
-    /// Whether a capture ever began.
+    /// True once a capture has started.
     begun: bool,
     kernel_profiles: Vec<Arc<KernelProfile>>,
     pc_windows: Vec<Arc<PcWindow>>,
-    /// What of the process decides about the prices of tracing.
+    /// Process information that determines the overhead table of tracing.
     priced_as: Option<ProcessInfo>,
-    /// Whether captures keep the newest events of the simulation.
+    /// True if captures keep the newest events of the simulation.
     events_kept: bool,
-    /// Whether captures keep forgotten steps until they are taken.
+    /// True if captures keep dropped steps until they are taken.
     step_overflow_kept: bool,
 }
 
 impl Captures {
-    /// None yet. The report will be about the capture `requested`, or about the newest.
+    /// Creates an empty set. The report will cover the capture `requested`, or else the newest.
     pub fn new(requested: Option<u32>) -> Self {
         Self { requested, ..Self::default() }
     }
 
-    /// Takes an event. Records go to the capture that was selected last; the first one of a run without marks begins
-    /// one. Samples of counters come before the flush mark that passes them, or some marks later. The end of the run is
-    /// not the end of what is open, which [`finish`](Self::finish) ends: it may come early in a damaged trace.
+    /// Processes an event. Records go to the capture that was selected last; the first record of a run
+    /// without marks starts one. Counter samples arrive before the flush mark that passes them, or some marks
+    /// later. The end of the run does not close open captures, because it may come early in a damaged trace;
+    /// [`finish`](Self::finish) closes them.
     #[inline]
     pub fn event(&mut self, event: &Event, session: &ProcessInfo, dictionary: &Dictionary) {
         match event {
@@ -119,7 +122,7 @@ impl Captures {
         }
     }
 
-    /// Marks that contradict the ones before (a damaged trace) are passed over.
+    /// Marks that contradict earlier ones (a damaged trace) are ignored.
     fn mark(&mut self, mark: CaptureMark, session: &ProcessInfo, dictionary: &Dictionary) {
         self.limit_large(session, dictionary);
         match mark {
@@ -150,7 +153,8 @@ impl Captures {
         if let Some(capture) = self.open.iter_mut().find(|capture| capture.row.number == selected) {
             capture.push(record, dictionary);
         }
-        // The run as mode auto monitors it begins before its bursts, and has their samples and ranges too.
+        // The monitored run in mode auto starts before its bursts, and also receives their samples and
+        // ranges.
         if let (true, Record::Sample(_) | Record::Range(_)) = (selected != MONITORED, record)
             && let Some(monitored) = self.open.first_mut().filter(|capture| capture.row.number == MONITORED)
         {
@@ -158,7 +162,7 @@ impl Captures {
         }
     }
 
-    /// What tracing adds is that of `session` from here on; without this no cost of tracing is known.
+    /// Uses the tracing overhead of `session` from here on; without this call no overhead is known.
     pub fn set_calibrations(&mut self, session: &ProcessInfo) {
         self.priced_as = Some(ProcessInfo {
             gpuwhy_version: session.gpuwhy_version.clone(),
@@ -167,7 +171,8 @@ impl Captures {
         });
     }
 
-    /// Tells the engines what tracing adds, which depends on the GPUs, as soon as one is described.
+    /// Passes the tracing overhead to the engines. It depends on the GPUs, so this happens when the first one
+    /// is described.
     fn price(&mut self, dictionary: &Dictionary) {
         let Some(session) = &self.priced_as else { return };
         let (prices, source) = session.prices(dictionary);
@@ -182,14 +187,14 @@ impl Captures {
         self.watch_changes(at);
     }
 
-    /// Nothing more will come: ends what is open, as of `at`.
+    /// Closes everything that is open as of `at`; no further events follow.
     pub fn finish(&mut self, at: Timestamp, session: &ProcessInfo, dictionary: &Dictionary) {
         while !self.open.is_empty() {
             self.close(0, at, session, dictionary);
         }
     }
 
-    /// Takes what belongs to no capture more than to another.
+    /// Passes an event to all captures.
     fn give_to_all(&mut self, event: &Event, dictionary: &Dictionary) {
         self.preamble.note(event);
         if !self.begun {
@@ -198,30 +203,30 @@ impl Captures {
         self.open.iter_mut().for_each(|capture| capture.event(event, dictionary));
     }
 
-    /// Tells the captures that the report can be about that gpuwhy held the program up.
+    /// Passes a stall caused by gpuwhy to the captures that may be reported.
     fn give_to_shown(&mut self, event: &Event, dictionary: &Dictionary) {
         self.open.iter_mut().chain(&mut self.kept).for_each(|capture| capture.event(event, dictionary));
     }
 
-    /// What somebody who begins to listen now has to know.
+    /// Definitions for a new listener.
     pub fn preamble(&self) -> &Preamble {
         &self.preamble
     }
 
-    /// How the time of the capture that the report is about divides by samples alone, where no device work was
-    /// recorded; `None` without hardware samples.
+    /// Division of the reported capture's time by samples alone, if no device work was recorded; `None`
+    /// without hardware samples.
     pub fn monitored(&self) -> Option<MonitoredTime> {
         self.shown()?.monitoring.time()
     }
 
-    /// What was queued in communicators and is not finished, in the newest open capture: fields of an answer to `hang`.
+    /// Unfinished operations by communicator in the newest open capture: fields of the reply to `hang`.
     pub fn pending_collectives(&self, now: Timestamp, dictionary: &Dictionary) -> Object {
         let newest = self.open.last().map(|capture| capture.collectives.pending().state(now, dictionary));
         newest.unwrap_or_default()
     }
 
-    /// The kernels that are worth measuring, once enough has run to tell; see [`crate::kernels::choose`]. `None`
-    /// before, and while none can be measured.
+    /// Returns the kernels worth measuring, once enough has run to choose them; see
+    /// [`crate::kernels::choose`]. `None` before, and while none can be measured.
     pub fn kernels_to_measure(
         &self,
         most: usize,
@@ -234,50 +239,51 @@ impl Captures {
         let attributor = &self.shown()?.attributor;
         let (chosen, _) = choose(&candidates(attributor, dictionary), most, is_wanted);
         let first = chosen.first()?.candidate.device;
-        // The counters are opened in one context.
+        // Counters can be opened in only one context.
         let on_first = chosen.into_iter().filter(|choice| choice.candidate.device == first);
         Some(on_first.collect())
     }
 
-    /// Whether the run is long enough to tell which kernels matter.
+    /// True if the run is long enough to know which kernels matter.
     pub fn has_run_enough(&self) -> bool {
         self.shown().is_some_and(|capture| has_run_enough(&capture.attributor))
     }
 
-    /// Whether a capture has launched device work that has not come yet.
+    /// True if a capture has launched device work without a record yet.
     pub fn awaits_work(&self, number: u32) -> bool {
         self.open.iter().any(|capture| capture.row.number == number && capture.attributor.awaits_work())
     }
 
-    /// The capture that records go to.
+    /// Number of the capture that receives records.
     pub fn selected(&self) -> u32 {
         self.selected
     }
 
-    /// Whether the report would be about anything.
+    /// True if there is no capture to report.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty() && self.kept.is_none()
     }
 
-    /// Leaves the what-if simulation out from here on, in captures to come too.
+    /// Disables the simulation from here on, also for later captures.
     pub fn stop_what_if(&mut self) {
         self.what_if_stopped = true;
         self.open.iter_mut().for_each(|capture| capture.attributor.stop_what_if());
     }
 
-    /// What a step gains from better kernels will be asked: captures from here on keep the newest events of the
-    /// simulation for that, at most 2.4 MB each. Where counters are sampled they do so anyway.
+    /// Prepares for simulating the gain of better kernels: captures from here on keep the newest events of
+    /// the simulation, at most 2.4 MB each. If counters are sampled, they do so anyway.
     pub fn keep_simulated_events(&mut self) {
         self.events_kept = true;
         self.open.iter_mut().for_each(|capture| capture.attributor.keep_simulated_events());
     }
 
-    /// The report about the requested capture; without a request about the one being taken, else about the newest.
+    /// Returns the report about the requested capture; without a request, about the running one, else about
+    /// the newest.
     pub fn report(&self, session: &ProcessInfo, dictionary: &Dictionary, end: End, damage: Vec<String>) -> Report {
         self.report_of(session, dictionary, (end, damage), true)
     }
 
-    /// The numbers of all captures so far, for monitoring systems.
+    /// Totals of all captures, for monitoring systems.
     pub fn metrics(&self, session: &ProcessInfo, dictionary: &Dictionary) -> Object {
         let report = self.report_of(session, dictionary, (End::Abrupt, Vec::new()), false);
         let mut totals = self.ended.clone();
@@ -288,7 +294,7 @@ impl Captures {
         metrics::state(&report, self.name_now(&report, report.verdict.live), &totals, dictionary)
     }
 
-    /// `simulated`: with the kernels by themselves, and the simulations that are made for a report alone.
+    /// `simulated`: include the single kernels, and the simulations that only a report needs.
     fn report_of(
         &self,
         session: &ProcessInfo,
@@ -337,20 +343,20 @@ impl Captures {
         report
     }
 
-    /// The capture that the report is about.
+    /// The reported capture.
     fn shown(&self) -> Option<&Capture> {
         let mut newest_first = self.open.iter().rev().chain(&self.kept);
         match self.requested {
             Some(number) => newest_first.find(|capture| capture.row.number == number),
-            // The whole run goes before its bursts.
+            // The complete run takes precedence over its bursts.
             None => {
                 newest_first.clone().find(|capture| capture.row.number == MONITORED).or_else(|| newest_first.next())
             }
         }
     }
 
-    /// The verdict in one line, for a run that is still going, and the name that it gives is kept as long as
-    /// nothing else has led for a while.
+    /// One-line summary of the bottleneck, for a run that is still going. The named bottleneck stays until
+    /// another one has led for a while.
     pub fn live_line(&mut self, session: &ProcessInfo, dictionary: &Dictionary) -> String {
         let report = self.report_of(session, dictionary, (End::Abrupt, Vec::new()), false);
         let number = self.shown().map(|capture| capture.row.number);
@@ -361,7 +367,7 @@ impl Captures {
         report.live_line()
     }
 
-    /// Closes the oldest of the large captures when there are too many. Between two marks only one of them grows.
+    /// Closes the oldest large capture when there are too many. Between two marks only one capture grows.
     fn limit_large(&mut self, session: &ProcessInfo, dictionary: &Dictionary) {
         let is_large = |capture: &Capture| {
             capture.row.number != MONITORED && capture.attributor.completeness().records() > LARGE_RECORDS
@@ -376,7 +382,7 @@ impl Captures {
     fn begin(&mut self, number: u32, at: Timestamp, trigger: Trigger, dictionary: &Dictionary) {
         let mut capture = Capture::new(number, at, trigger);
         let is_first = !std::mem::replace(&mut self.begun, true);
-        // The metric sets of the first are among what came early, each before its samples.
+        // The metric sets of the first capture are among the early events, each before its samples.
         let known = self.preamble.definitions().filter(|event| !is_first || matches!(event, Event::Collective(_)));
         let (early, dropped) = self.early.take();
         known.chain(early).for_each(|event| capture.event(&event, dictionary));
@@ -397,7 +403,7 @@ impl Captures {
                 capture.attributor.log_replay(self.replay_logged.clone());
             }
         }
-        // A number that comes twice is damage; the first keeps it.
+        // A repeated number is damage; the first capture keeps it.
         if self.open.iter().all(|open| open.row.number != number) {
             self.open.push(capture);
         }

@@ -1,15 +1,15 @@
-//! Which elements of two sequences belong together: a shortest edit script (Myers, "An O(ND) Difference Algorithm and
-//! Its Variations", 1986).
+//! Alignment of two sequences by a shortest edit script (Myers, "An O(ND) Difference Algorithm and Its
+//! Variations", 1986).
 //!
-//! Chosen because steps of two runs are long (hundreds to tens of thousands of launches) and nearly the same, so the
-//! work is their length times the number of differences. That number is bounded, since the memory grows with its
-//! square.
+//! This algorithm fits because steps of two runs are long (hundreds to tens of thousands of launches) and
+//! nearly the same: the work is their length times the number of differences. That number is bounded, since
+//! the memory grows with its square.
 
-/// Elements that may be added and removed together; beyond, the sequences are too different to be told by place.
-/// The script's trace takes 4 bytes by half the square of this: 8 MB.
+/// Maximum number of added and removed elements together; beyond it, the sequences are too different to
+/// compare by position. The trace of the script takes 4 bytes times half the square of this: 8 MB.
 pub const MOST_EDITS: usize = 2_000;
 
-/// Pairs of equal elements, increasing in both; `None` beyond [`MOST_EDITS`].
+/// Returns the pairs of equal elements, increasing in both; `None` beyond [`MOST_EDITS`].
 pub fn align(a: &[u32], b: &[u32]) -> Option<Vec<(usize, usize)>> {
     let prefix = a.iter().zip(b).take_while(|(x, y)| x == y).count();
     let (rest_a, rest_b) = (&a[prefix..], &b[prefix..]);
@@ -22,8 +22,8 @@ pub fn align(a: &[u32], b: &[u32]) -> Option<Vec<(usize, usize)>> {
     Some(pairs)
 }
 
-/// Diagonal `k` is `x - y`. After `d` edits only diagonals of `-d..=d` in steps of two can be reached; `reached[k + d]`
-/// is how far, as `x`.
+/// Diagonal `k` is `x - y`. After `d` edits only the diagonals of `-d..=d` in steps of two are reachable;
+/// `reached[k + d]` is the furthest `x`.
 fn shortest_edit(a: &[u32], b: &[u32]) -> Option<Vec<(usize, usize)>> {
     let mut trace: Vec<Vec<u32>> = Vec::new();
     for edits in 0..=(a.len() + b.len()).min(MOST_EDITS) {
@@ -45,13 +45,15 @@ fn shortest_edit(a: &[u32], b: &[u32]) -> Option<Vec<(usize, usize)>> {
     None
 }
 
-/// `x - k`, with `k = 2 step - edits`. Below the grid for diagonals that lie outside, which are then as far as can be.
+/// `x - k`, with `k = 2 step - edits`. Saturates for diagonals outside the grid, which then count as fully
+/// reached.
 fn y_of(x: usize, step: usize, edits: usize) -> usize {
     (x + edits).saturating_sub(2 * step)
 }
 
-/// The entry of the row before from which diagonal `step` of the row of `edits` was reached, and the `x` there after
-/// the edit: from the diagonal below by removing an element of `a`, from the one above by adding one of `b`.
+/// Entry of the previous row from which diagonal `step` of the row of `edits` was reached, and the `x` there
+/// after the edit: from the diagonal below by removing an element of `a`, from the one above by adding one of
+/// `b`.
 fn came_from(before: &[u32], step: usize, edits: usize) -> (usize, usize) {
     let by_adding = |step: usize| (step, before[step] as usize);
     let by_removing = |step: usize| (step - 1, before[step - 1] as usize + 1);
@@ -63,7 +65,7 @@ fn came_from(before: &[u32], step: usize, edits: usize) -> (usize, usize) {
     }
 }
 
-/// From the ends of both back to their begins, by the edits that led there.
+/// Traces the edits from the ends of both sequences back to their starts.
 fn walk_back(trace: &[Vec<u32>], a: usize, b: usize) -> Vec<(usize, usize)> {
     let mut pairs = Vec::new();
     let (mut x, mut y) = (a, b);
@@ -92,7 +94,7 @@ mod tests {
         text.bytes().map(u32::from).collect()
     }
 
-    /// The length of a longest common subsequence by the textbook table.
+    /// Length of a longest common subsequence by the textbook table.
     fn longest_common(a: &[u32], b: &[u32]) -> usize {
         let mut row = vec![0; b.len() + 1];
         for x in a {

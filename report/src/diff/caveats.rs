@@ -1,6 +1,6 @@
-//! What stands between the two reports and a fair comparison: damage, loss, other machines, other software.
+//! Obstacles to a fair comparison of two reports: damage, loss, different machines, different software.
 //!
-//! None of it refuses the comparison. Each is a sentence that says which run it is about.
+//! No obstacle prevents the comparison. Each is a sentence that names the affected run.
 
 use gpuwhy_trace::process_info::End;
 use profiler_core::attribution::leaf::Group;
@@ -8,7 +8,7 @@ use profiler_core::attribution::leaf::Group;
 use super::Side;
 use crate::run::Report;
 
-/// The sentences for both runs, those about one run first.
+/// Sentences for both runs, those about one run first.
 pub(super) fn caveats(a: &Report, b: &Report) -> Vec<String> {
     let mut sentences = Vec::new();
     for (side, report) in [(Side::A, a), (Side::B, b)] {
@@ -78,7 +78,7 @@ fn number(version: u32) -> String {
     if version == 0 { String::new() } else { version.to_string() }
 }
 
-/// `1000 * major + 10 * minor` as people write it.
+/// Formats `1000 * major + 10 * minor` as a version.
 fn cuda_version(version: u32) -> String {
     if version == 0 { String::new() } else { format!("{}.{}", version / 1000, version % 1000 / 10) }
 }

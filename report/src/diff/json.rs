@@ -1,4 +1,4 @@
-//! The comparison for programs.
+//! JSON form of the comparison.
 
 use gpuwhy_trace::document::document;
 use profiler_core::document::leaves;
@@ -11,7 +11,7 @@ use crate::document::limits;
 
 const SCHEMA_VERSION: u32 = 2;
 
-/// The whole document: a comparison, or the reason why there is none.
+/// The complete document: a comparison, or the reason why there is none.
 #[derive(Debug)]
 pub struct Document<'a>(pub &'a Result<Diff, Refusal>);
 
@@ -25,7 +25,7 @@ impl Document<'_> {
     }
 }
 
-/// A name and by how much its time changed, nanoseconds.
+/// A name and the change of its time, nanoseconds.
 struct Change(&'static str, i64);
 
 document! {

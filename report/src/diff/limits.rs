@@ -1,4 +1,4 @@
-//! What changed in what limits computation, where hardware counters of both runs tell it.
+//! Changes in the limits of computation, if hardware counters of both runs show them.
 
 use profiler_core::attribution::leaf::Leaf;
 use profiler_core::counters::roofs::{Limit, LimitTimes};
@@ -7,21 +7,21 @@ use super::compared::{change, ranked};
 use super::unit::Representative;
 use crate::run::ComputeLimits;
 
-/// The computation of one unit of each run by what limits it. Each sums to the leaf `compute` of its unit exactly, and
-/// the changes to the change of that leaf.
+/// Computation of one unit of each run by limit. Each sums to the leaf `compute` of its unit exactly, and the
+/// changes sum to the change of that leaf.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitChanges {
-    /// Of A, nanoseconds by limit.
+    /// Time in A, nanoseconds by limit.
     pub a: LimitTimes,
-    /// Of B, likewise.
+    /// Time in B, nanoseconds by limit.
     pub b: LimitTimes,
     /// Limits that changed, nanoseconds, the largest change first.
     pub changes: Vec<(Limit, i64)>,
 }
 
 impl LimitChanges {
-    /// Divides the computation of both units in the proportions of the runs' typical steps (without these, of their
-    /// steady time). `None` where a run has no samples, or neither computes.
+    /// Divides the computation of both units in the proportions of the runs' typical steps (without these, of
+    /// their steady time). `None` if a run has no samples, or neither computes.
     pub(super) fn of(
         a: (Option<&ComputeLimits>, &Representative),
         b: (Option<&ComputeLimits>, &Representative),
@@ -37,8 +37,8 @@ impl LimitChanges {
     }
 }
 
-/// That the two runs were sampled so differently that their limits differ for that alone: at rates that differ by half,
-/// or on other chips.
+/// Sentence that the two runs were sampled too differently to compare their limits: at rates that differ by
+/// half, or on different chips.
 pub(super) fn caveat(a: &ComputeLimits, b: &ComputeLimits) -> Option<String> {
     let every = |limits: &ComputeLimits| limits.samples.mean_interval_ns().unwrap_or(limits.set.interval_ns);
     let (first, second) = (every(a), every(b));

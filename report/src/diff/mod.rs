@@ -1,14 +1,15 @@
-//! Two runs of one program: what changed, by how much, and whether it is more than two runs differ by.
+//! Comparison of two runs of one program: the changes, their size, and their significance.
 //!
-//! The durations of a representative step of each run are compared, and the difference is divided by cause. Every
-//! nanosecond of a step has one leaf, so the differences of the leaves sum to the difference of the steps exactly.
-//! When one of the runs has no steps, or the steps of the two are not the same thing, the time of equally many
-//! operations takes the place of a step, and there is no test of significance.
+//! The durations of a representative step of each run are compared, and the difference is divided by cause.
+//! Every nanosecond of a step has one leaf, so the differences of the leaves sum to the difference of the
+//! steps exactly. When one of the runs has no steps, or the steps of the two are not comparable, the time of
+//! equally many operations replaces a step, and there is no test of significance.
 //!
-//! Where A carries simulated ceilings, the one for what B got rid of stands beside what B reached ([`Prediction`]).
+//! If A contains simulated best cases, the one for the cost that B removed is compared with the step of B
+//! ([`Prediction`]).
 //!
-//! It compares two reports, not two programs: one run of each says nothing about how much runs differ. It explains
-//! by leaf, which is a cause as the device sees it, not a line of source.
+//! The comparison covers two reports, not two programs: one run of each does not show how much runs vary. It
+//! explains by leaf, which is a cause as seen by the device, not a source line.
 
 mod alignment;
 mod caveats;
@@ -43,17 +44,17 @@ use pair::Run;
 use profiler_core::attribution::leaf::Group;
 
 impl Diff {
-    /// What changed, in one line for each device.
+    /// Changes in one line per device.
     pub fn headlines(&self) -> Vec<String> {
         self.devices.iter().map(text::headline).collect()
     }
 
-    /// The comparison for people, with at most `rows` kernels; at most 100 columns.
+    /// Formats the comparison as text, with at most `rows` kernels; at most 100 columns.
     pub fn text(&self, rows: usize) -> String {
         self.text_within(rows, Style::default())
     }
 
-    /// As [`text`](Self::text), in this style.
+    /// Like [`text`](Self::text), in this style.
     pub fn text_within(&self, rows: usize, style: Style) -> String {
         text::full(self, rows, style)
     }
@@ -62,7 +63,7 @@ impl Diff {
 /// Compares two runs of one program.
 ///
 /// # Errors
-/// When they cannot be compared: a run without work, or runs of different programs.
+/// If they cannot be compared: a run without work, or runs of different programs.
 pub fn compare(a: &Report, b: &Report) -> Result<Diff, Refusal> {
     for (side, report) in [(Side::A, a), (Side::B, b)] {
         if report.verdict.group == Group::NoWork {

@@ -1,4 +1,4 @@
-//! What a comparison holds.
+//! Contents of a comparison.
 
 use std::error::Error;
 use std::fmt;
@@ -14,8 +14,8 @@ use super::rows::Row;
 use super::significance::{RankTest, SIGNIFICANCE};
 use super::unit::{Basis, Representative};
 
-/// A difference below this part of the longer unit is within what two runs of one unchanged program differ by: a host,
-/// its clocks and what else runs there change between runs. On shared hosts single runs scattered by 10 to 30 %.
+/// Relative difference, of the longer unit, that two runs of one unchanged program may show: a host, its
+/// clocks and its other load change between runs. On shared hosts single runs scattered by 10 to 30 %.
 pub const RUNS_DIFFER: f64 = 0.3;
 
 /// One of the two runs.
@@ -36,12 +36,12 @@ impl fmt::Display for Side {
     }
 }
 
-/// Why two runs are not compared.
+/// Reason not to compare two runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Refusal {
-    /// A run asked nothing of a device.
+    /// A run launched no device work.
     NoWork(Side),
-    /// They execute different kernels. Carries the similarity, 0 to 1.
+    /// They execute different kernels. Contains the similarity, 0 to 1.
     DifferentPrograms(f64),
 }
 
@@ -61,48 +61,48 @@ impl fmt::Display for Refusal {
 
 impl Error for Refusal {}
 
-/// How two runs differ.
+/// Differences between two runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diff {
-    /// The part of kernel executions that the runs have in common by name, 0 to 1.
+    /// Share of kernel executions, by name, common to both runs, 0 to 1.
     pub similarity: f64,
     /// Devices of both runs, paired in the order of their ordinals.
     pub devices: Vec<DeviceDiff>,
-    /// What makes the comparison less fair or less sure, a sentence each.
+    /// Reasons why the comparison is less fair or less certain, one sentence each.
     pub warnings: Vec<String>,
 }
 
-/// How two runs differ on one device of each.
+/// Differences between two runs on one device of each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceDiff {
     /// The devices, in A and in B.
     pub ids: (DeviceId, DeviceId),
-    /// What one unit is.
+    /// Unit of the comparison.
     pub basis: Basis,
     /// One unit of A.
     pub a: Representative,
     /// One unit of B.
     pub b: Representative,
-    /// The rank test of the durations of the steps: whether the two recordings differ, not whether the programs do.
+    /// Rank test of the step durations: shows that the two recordings differ, not that the programs do.
     /// `None` when steps are not compared.
     pub test: Option<RankTest>,
     /// Leaves that changed, the largest change first. They sum to [`change_ns`](Self::change_ns) exactly.
     pub leaves: Vec<(Leaf, i64)>,
-    /// Groups that changed, likewise.
+    /// Causes that changed, the largest change first. They sum to [`change_ns`](Self::change_ns) exactly.
     pub groups: Vec<(Group, i64)>,
-    /// What changed in what limits computation; `None` unless both runs have samples of hardware counters.
+    /// Changes in the limits of computation; `None` unless both runs have hardware counter samples.
     pub limits: Option<LimitChanges>,
     /// Kernels, the largest change of time in one unit first.
     pub kernels: Vec<Row>,
-    /// Copies, likewise.
+    /// Copies, the largest change of time in one unit first.
     pub copies: Vec<Row>,
-    /// What changed by place in the step, or why only names can be compared.
+    /// Changes by position in the step, or the reason why only names can be compared.
     pub places: Result<Places, String>,
-    /// What the simulation of A foretold of B, if it did.
+    /// Prediction for B by the simulation of A, if there is one.
     pub prediction: Option<Prediction>,
 }
 
-/// What became of the duration of one unit, as far as one run each can tell.
+/// Change in the duration of one unit, as far as one run of each shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Outcome {
@@ -112,7 +112,7 @@ pub enum Outcome {
     Slower,
     /// Equal, or the steps of the two recordings do not differ by the test.
     Unchanged,
-    /// The recordings differ, by less than [`RUNS_DIFFER`]: so much that two runs of one program may, too.
+    /// The recordings differ by less than [`RUNS_DIFFER`], as two runs of one program may.
     Inconclusive,
 }
 
@@ -122,7 +122,7 @@ impl DeviceDiff {
         self.b.unit_ns.cast_signed().wrapping_sub(self.a.unit_ns.cast_signed())
     }
 
-    /// What became of the duration. Without steps there is no test.
+    /// Outcome for the duration. Without steps there is no test.
     pub fn outcome(&self) -> Outcome {
         let is_chance = self.test.is_some_and(|test| test.p >= SIGNIFICANCE);
         match self.change_ns() {
@@ -135,7 +135,7 @@ impl DeviceDiff {
     }
 }
 
-/// Whether two times differ by less than [`RUNS_DIFFER`] of the longer one.
+/// True if two times differ by less than [`RUNS_DIFFER`] of the longer one.
 #[must_use]
 pub fn within_runs(first: u64, second: u64) -> bool {
     let (longer, shorter) = (first.max(second) as f64, first.min(second) as f64);

@@ -1,7 +1,7 @@
-//! One device of each run: choice of what is compared, and the comparison.
+//! One device of each run: the choice of the unit, and the comparison.
 //!
-//! Steps are compared when both runs have them and they are the same thing. A detector may take two iterations of a
-//! program for one step in one run and not in the other; then operations are compared.
+//! Steps are compared if both runs have them and they are comparable. A detector may combine two iterations
+//! of a program into one step in only one of the runs; then operations are compared.
 
 use profiler_core::attribution::leaf::{Group, Leaf};
 
@@ -21,7 +21,8 @@ pub(super) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Memsets are counted for all devices together; each device is given its part by its other operations.
+    /// Memsets are counted for all devices together; each device gets a part in proportion to its other
+    /// operations.
     pub(super) fn new(report: &Report, device: &'a DeviceReport) -> Self {
         let all: u64 = report.devices.iter().map(kernels_and_copies).sum();
         let own = kernels_and_copies(device);
@@ -35,8 +36,8 @@ fn kernels_and_copies(device: &DeviceReport) -> u64 {
     kernels.chain(device.copies.iter().map(|row| row.durations.count())).sum()
 }
 
-/// Compares one device of each run; with sentences when it is not by steps, or when counters do not compare.
-/// `similarity` is that of the runs.
+/// Compares one device of each run; returns sentences if the comparison is not by steps, or if counters are
+/// not comparable. `similarity` is that of the runs.
 pub(super) fn compare(a: &Run<'_>, b: &Run<'_>, similarity: f64) -> (DeviceDiff, Vec<String>) {
     let (basis, before, after, test, reason) = match by_steps(a, b, similarity) {
         Ok((before, after, test)) => (Basis::Step, before, after, test, None),
@@ -85,8 +86,8 @@ fn by_steps(a: &Run<'_>, b: &Run<'_>, similarity: f64) -> Result<BySteps, String
     Ok((before, after, test))
 }
 
-/// The time of equally many operations, and the sentence that says what they are. Start-up is left out where both
-/// runs tell it from the rest.
+/// Returns the time of equally many operations, and the sentence that describes them. Start-up is excluded if
+/// both runs can separate it.
 fn by_operations(a: &Run<'_>, b: &Run<'_>, reason: &str) -> (Representative, Representative, String) {
     let step = |run: &Run<'_>| {
         unit::comparable(run.device.steps.as_ref()).map(|(source, rows)| unit::representative(source, rows))

@@ -1,11 +1,10 @@
-//! Kernels and copies of two runs by their place in the step: which came, which went, and which take longer where they
-//! are.
+//! Kernels and copies of two runs by their position in the step: added, removed, and slower or faster ones.
 //!
-//! The sequences of the steps are aligned by name. Both are first turned to begin with the same operation: where in its
-//! cycle a step begins is a convention and may differ between runs. A name alone cannot tell the tenth layer's kernel
-//! from the others; its place can.
+//! The sequences of the steps are aligned by name. Both are first rotated to start with the same operation,
+//! because the position in its cycle at which a step starts is a convention and may differ between runs. A
+//! name alone cannot distinguish the tenth layer's kernel from the others; its position can.
 //!
-//! Not known here: what changed within an operation that kept its name, but for its duration.
+//! Changes within an operation that kept its name are unknown, except for its duration.
 
 use std::collections::HashMap;
 
@@ -15,31 +14,31 @@ use super::rows::{Speed, speed};
 use super::significance::{SIGNIFICANCE, Spread, mean_shift};
 use crate::run::Sequence;
 
-/// What became of an operation of the step.
+/// Change of an operation of the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Fate {
-    /// Only B's step has it.
+    /// Only in B's step.
     Added,
-    /// Only A's step has it.
+    /// Only in A's step.
     Removed,
-    /// In both, and longer in B by at least [`SLOWER_SHARE`](super::SLOWER_SHARE), not by chance.
+    /// In both, and significantly longer in B by at least [`SLOWER_SHARE`](super::SLOWER_SHARE).
     Slower,
-    /// In both, and shorter in B, likewise.
+    /// In both, and significantly shorter in B by at least the same share.
     Faster,
 }
 
-/// A place at which the steps differ.
+/// A position at which the steps differ.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ChangedPlace {
-    /// What happened there.
+    /// Kind of change.
     pub fate: Fate,
-    /// What stands there.
+    /// Name of the operation.
     pub name: String,
-    /// Number of the operation in A's step, from 0; of what was added, that of the one before which it stands.
+    /// Index of the operation in A's step, from 0; for an added operation, the index of the next one in A.
     pub at_a: usize,
-    /// The same in B's step; of what was removed, that of the one before which it stood.
+    /// The same in B's step; for a removed operation, the index of the next one in B.
     pub at_b: usize,
     /// Mean duration in A, nanoseconds; 0 when added.
     pub a_ns: f64,
@@ -54,16 +53,16 @@ impl ChangedPlace {
     }
 }
 
-/// The steps of two runs side by side.
+/// Steps of two runs, aligned.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Places {
-    /// Operations in a step of A and of B.
+    /// Number of operations in a step of A and of B.
     pub operations: (usize, usize),
-    /// Steps that launched just that, of A and of B.
+    /// Number of steps that launched exactly this sequence, of A and of B.
     pub steps: (u64, u64),
-    /// Operations that both have, in the same order.
+    /// Number of operations in both, in the same order.
     pub aligned: usize,
-    /// Where they differ, the largest change of time first.
+    /// Positions that differ, the largest change of time first.
     pub changed: Vec<ChangedPlace>,
 }
 
@@ -71,7 +70,7 @@ impl Places {
     /// Aligns two steps. `similarity` is that of the runs.
     ///
     /// # Errors
-    /// With the reason when they cannot be aligned: then names are all there is.
+    /// The reason if they cannot be aligned: then only names can be compared.
     pub(super) fn of(a: Option<&Sequence>, b: Option<&Sequence>, similarity: f64) -> Result<Self, String> {
         let (a, b) = match (a, b) {
             (Some(a), Some(b)) => (a, b),
@@ -132,7 +131,7 @@ fn identified(a: &Sequence, b: &Sequence) -> (Vec<u32>, Vec<u32>) {
     (a, b)
 }
 
-/// Where the first operation of A stands that comes once in both, in A and in B.
+/// Positions in A and B of the first operation of A that occurs exactly once in both.
 fn common_begin(a: &[u32], b: &[u32]) -> Option<(usize, usize)> {
     let mut seen: HashMap<u32, (u32, u32, usize)> = HashMap::new();
     for &id in a {

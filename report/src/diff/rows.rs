@@ -1,8 +1,9 @@
-//! Kernels and copies of two runs side by side: which came, went, run more often, or take longer.
+//! Kernels and copies of two runs: added, removed, run more or less often, slower or faster.
 //!
-//! They are aligned by name, and counts are put on one unit (a step, or a number of operations) because the runs may
-//! differ in length. A report counts kernels over the whole trace: what only start-up runs appears as fewer launches in
-//! the longer run. A report keeps no sequence of operations, so two kernels of one name are one row.
+//! They are aligned by name, and counts are scaled to one unit (a step, or a number of operations) because
+//! the runs may differ in length. A report counts kernels over the complete trace: kernels that run only
+//! during start-up appear as fewer launches in the longer run. A report keeps no sequence of operations, so
+//! two kernels of one name share a row.
 
 use std::collections::BTreeMap;
 
@@ -12,51 +13,53 @@ use super::significance::{SIGNIFICANCE, Spread, mean_shift};
 use crate::run::{CopyRow, DeviceReport, KernelRow};
 use crate::text_format::path_name;
 
-/// A mean duration that changed by less is called the same. Two runs of one program on one H200 (78 kernels of a
-/// ResNet-50) differ by up to 1 % in kernels of over 10 us, and by the resolution of the clock in shorter ones.
+/// Minimum relative change of a mean duration to be reported. Two runs of one program on one H200 (78 kernels
+/// of a ResNet-50) differ by up to 1 % in kernels of over 10 us, and by the resolution of the clock in
+/// shorter ones.
 pub const SLOWER_SHARE: f64 = 0.02;
-/// Launches that changed by less are called the same: the ends of a run cut steps, and start-up counts as well.
+/// Minimum relative change of launches to be reported: the ends of a run cut steps, and start-up counts as
+/// well.
 pub const LAUNCHES_SHARE: f64 = 0.05;
 
-/// How the number of executions in one unit changed.
+/// Change in the number of executions in one unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Launches {
-    /// Only the second run has it.
+    /// Only in the second run.
     Added,
-    /// Only the first run has it.
+    /// Only in the first run.
     Removed,
     /// More often than before.
     More,
     /// Less often.
     Fewer,
-    /// As often, within [`LAUNCHES_SHARE`].
+    /// Equal within [`LAUNCHES_SHARE`].
     Same,
 }
 
-/// How the mean duration of one execution changed.
+/// Change in the mean duration of one execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Speed {
-    /// Longer, by at least [`SLOWER_SHARE`], and significantly so.
+    /// Significantly longer, by at least [`SLOWER_SHARE`].
     Slower,
-    /// Shorter, likewise.
+    /// Significantly shorter, by at least the same share.
     Faster,
-    /// Neither, or only one run has it.
+    /// Neither, or present in only one run.
     Same,
 }
 
-/// What one run spent on a kernel or a kind of copy.
+/// Time and count of a kernel or a kind of copy in one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Usage {
-    /// Executions in the whole trace.
+    /// Executions in the complete trace.
     pub count: u64,
     /// Executions in one unit.
     pub per_unit: f64,
     /// Mean duration of one execution, nanoseconds; 0 without executions.
     pub mean_ns: f64,
-    /// Time in one unit, nanoseconds, whether or not something else ran at the same time.
+    /// Time in one unit, nanoseconds, including time that overlaps other work.
     pub unit_ns: f64,
     /// Bytes moved in one unit; 0 for kernels.
     pub unit_bytes: f64,
@@ -75,7 +78,7 @@ pub struct Row {
     pub launches: Launches,
     /// Change of the mean duration.
     pub speed: Speed,
-    /// How often chance alone would set the means this far apart, at most; `None` with too few executions.
+    /// Upper bound of the probability of means this far apart by chance; `None` with too few executions.
     pub p: Option<f64>,
 }
 
@@ -85,7 +88,7 @@ impl Row {
         self.b.unit_ns - self.a.unit_ns
     }
 
-    /// Whether anything about it changed.
+    /// True if its launches or its duration changed.
     pub fn is_changed(&self) -> bool {
         self.launches != Launches::Same || self.speed != Speed::Same
     }
@@ -118,7 +121,7 @@ impl KernelTotals {
         Spread { count: self.count, mean: self.mean(), min: self.min, max: self.max }
     }
 
-    /// `scale` is units in the trace, inverted.
+    /// `scale` is the inverse of the number of units in the trace.
     fn usage(&self, scale: f64) -> Usage {
         Usage {
             count: self.count,
@@ -130,8 +133,9 @@ impl KernelTotals {
     }
 }
 
-/// The similarity of what two runs execute: the part of kernel executions, by name, that the runs have in common
-/// when both are counted as one. 1 for equal mixtures whatever the length of the runs, 0 without a common kernel.
+/// Similarity of the kernels of two runs: the share of executions, by name, that the runs have in common when
+/// each run is normalized to 1. It is 1 for equal mixtures regardless of the length of the runs, 0 without a
+/// common kernel.
 pub fn similarity(a: &[DeviceReport], b: &[DeviceReport]) -> f64 {
     let mixture = |devices: &[DeviceReport]| {
         let mut counts = BTreeMap::<String, u64>::new();
@@ -146,13 +150,13 @@ pub fn similarity(a: &[DeviceReport], b: &[DeviceReport]) -> f64 {
     common.map(|(a, b)| (a as f64 / a_total).min(b as f64 / b_total)).sum()
 }
 
-/// Kernels of both runs, the largest change of time first. `scale` is one unit as a part of each trace.
+/// Kernels of both runs, the largest change of time first. `scale` is one unit as a fraction of each trace.
 pub fn kernels(a: &[KernelRow], b: &[KernelRow], scale: (f64, f64)) -> Vec<Row> {
     let tally = |rows: &[KernelRow]| tallies(rows.iter().map(|row| (row.name.clone(), &row.durations, 0)));
     aligned(&tally(a), &tally(b), scale)
 }
 
-/// Copies of both runs, likewise.
+/// Copies of both runs, the largest change of time first. `scale` is one unit as a fraction of each trace.
 pub fn copies(a: &[CopyRow], b: &[CopyRow], scale: (f64, f64)) -> Vec<Row> {
     let tally = |rows: &[CopyRow]| {
         tallies(rows.iter().map(|row| (format!("copy {}", path_name(row.path)), &row.durations, row.bytes)))
@@ -169,7 +173,7 @@ fn tallies<'a>(rows: impl Iterator<Item = (String, &'a Durations, u64)>) -> BTre
 }
 
 fn aligned(a: &BTreeMap<String, KernelTotals>, b: &BTreeMap<String, KernelTotals>, scale: (f64, f64)) -> Vec<Row> {
-    // Bonferroni: with a test for each row, chance may call one of all of them significant this seldom.
+    // Bonferroni: each row has a test, so the significance level holds for all tests together.
     let level = SIGNIFICANCE / a.keys().filter(|name| b.contains_key(*name)).count().max(1) as f64;
     let absent = KernelTotals::default();
     let names = a.keys().chain(b.keys().filter(|name| !a.contains_key(*name)));
@@ -197,7 +201,7 @@ fn launches(a: &Usage, b: &Usage) -> Launches {
     }
 }
 
-/// Whether mean durations differ by [`SLOWER_SHARE`] or more, and significantly.
+/// Compares mean durations: they must differ by at least [`SLOWER_SHARE`], and significantly.
 pub(super) fn speed(a: f64, b: f64, is_significant: bool) -> Speed {
     if !is_significant || (b - a).abs() < SLOWER_SHARE * a.min(b) {
         Speed::Same

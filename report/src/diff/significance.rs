@@ -1,27 +1,27 @@
-//! Could the difference be chance? Two tests, both with a normal approximation and no table.
+//! Significance of a difference: two tests, both with a normal approximation and without tables.
 //!
-//! Steps are compared by rank, because their durations have long tails. Kernels are compared by mean from what a
-//! report keeps of them (count, mean, least, greatest), with the widest spread that these allow: an answer of
-//! "significant" is then safe, "not significant" may be for want of data.
+//! Steps are compared by rank, because their durations have long tails. Kernels are compared by mean from the
+//! values in a report (count, mean, minimum, maximum), with the widest spread that these allow: "significant"
+//! is then reliable, "not significant" may be due to missing data.
 //!
-//! Both take the values of a run as independent. They tell whether the two runs differ, not whether the next two
-//! runs of the same programs would.
+//! Both tests treat the values of a run as independent. They show that the two runs differ, not that the next
+//! two runs of the same programs would.
 
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
-/// Differences that chance gives less often than this are called significant.
+/// Differences with a lower probability by chance are significant.
 pub const SIGNIFICANCE: f64 = 0.01;
 
-/// Fewer executions than this say too little about a mean.
+/// Minimum number of executions for a test of a mean.
 const FEWEST_EXECUTIONS: u64 = 5;
 
-/// What a rank test of two samples found.
+/// Result of a rank test of two samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RankTest {
-    /// How often chance alone would give ranks at least this far apart, two-sided.
+    /// Two-sided probability of ranks at least this far apart by chance.
     pub p: f64,
-    /// The part of all pairs in which the value of the second sample is the larger one, ties counted half: 0.5
-    /// when neither tends to be larger.
+    /// Share of all pairs in which the value of the second sample is larger, with ties counted half: 0.5 when
+    /// neither tends to be larger.
     pub larger: f64,
 }
 
@@ -51,10 +51,10 @@ pub fn mann_whitney(first: &[u64], second: &[u64]) -> Option<RankTest> {
     Some(RankTest { p, larger: u / (m * n) })
 }
 
-/// What is known of the durations of one kernel.
+/// Statistics of the durations of one kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// Executions.
+    /// Number of executions.
     pub count: u64,
     /// Mean duration, nanoseconds.
     pub mean: f64,
@@ -65,14 +65,15 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// The square of the standard error of the mean, at most: no distribution with this mean between these ends
+    /// Upper bound of the squared standard error of the mean: no distribution with this mean and these limits
     /// has a greater variance than `(max - mean) (mean - min)` (Bhatia and Davis 2000).
     fn squared_error(&self) -> f64 {
         (self.max as f64 - self.mean).max(0.0) * (self.mean - self.min as f64).max(0.0) / self.count as f64
     }
 }
 
-/// How often chance alone would set two means this far apart, at most; two-sided. `None` with too few executions.
+/// Upper bound of the two-sided probability of two means this far apart by chance. `None` with too few
+/// executions.
 pub fn mean_shift(first: &Spread, second: &Spread) -> Option<f64> {
     if first.count.min(second.count) < FEWEST_EXECUTIONS {
         return None;
@@ -86,7 +87,7 @@ pub fn mean_shift(first: &Spread, second: &Spread) -> Option<f64> {
     })
 }
 
-/// The probability that a standard normal variable is at least `z` away from 0, for `z` not below 0.
+/// Probability that a standard normal variable is at least `z` away from 0, for `z` not below 0.
 fn two_sided(z: f64) -> f64 {
     erfc(z * FRAC_1_SQRT_2).clamp(0.0, 1.0)
 }

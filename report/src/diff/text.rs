@@ -1,6 +1,6 @@
-//! The comparison for people: what changed in one line, then the tables behind it.
+//! Text form of the comparison: the change in one line, followed by the tables.
 //!
-//! Causes have plain words; their names in the JSON are in the table of causes.
+//! Causes have plain words; the table of causes also shows their names in the JSON.
 
 use std::fmt::Write;
 
@@ -14,15 +14,15 @@ use crate::text_format::names::short_name;
 use crate::text_format::{Page, Paint, Style, counted, duration, wrapped, wrapped_as};
 use crate::words::{self, about};
 
-/// Where the text of a row begins.
+/// Column at which the text of a row starts.
 const INDENT: usize = 17;
-/// Changes smaller than this share of the larger unit are left out of the text.
+/// Changes smaller than this share of the larger unit are omitted from the text.
 const WORTH_A_LINE: f64 = 0.001;
-/// Changes of a limit smaller than this share of the computation are left out of the text: divisions of the same
-/// samples at 200 Hz and 1 kHz differed by 1.6 points (docs/design/counters.md).
+/// Changes of a limit smaller than this share of the computation are omitted from the text: divisions of the
+/// same samples at 200 Hz and 1 kHz differed by 1.6 points (docs/design/counters.md).
 const LIMIT_WORTH_A_LINE: f64 = 0.016;
 
-/// What changed, in one line.
+/// The change in one line.
 pub(super) fn headline(diff: &DeviceDiff) -> String {
     let (a, b) = (diff.a.unit_ns, diff.b.unit_ns);
     let what = match diff.basis {
@@ -53,7 +53,7 @@ pub(super) fn headline(diff: &DeviceDiff) -> String {
     line
 }
 
-/// Why a difference of two runs may be none of the program.
+/// Reason why a difference between two runs may not be due to the program.
 fn one_run_each() -> String {
     format!(
         "One run each: differences below {:.0} % of the longer step are within what runs differ by",
@@ -61,7 +61,7 @@ fn one_run_each() -> String {
     )
 }
 
-/// Everything, with at most `limit` kernels for each device.
+/// Formats everything, with at most `limit` kernels per device.
 pub(super) fn full(diff: &Diff, limit: usize, style: Style) -> String {
     let mut page = Page::new(style);
     let out = &mut page;
@@ -96,8 +96,8 @@ pub(super) fn full(diff: &Diff, limit: usize, style: Style) -> String {
 }
 
 impl Prediction {
-    /// What A predicted and what was measured, in words; where more was gained, with the causes that became shorter
-    /// besides.
+    /// Prediction of A and measured result, in words; if the result is better, with the other causes that
+    /// became shorter.
     pub fn sentences(&self) -> String {
         let mut text = format!(
             "Predicted from A: {} faster without {} ({} -> {}). Measured: {:.2}x ({}).",
@@ -160,7 +160,7 @@ fn leaf_table(out: &mut Page, device: &DeviceDiff) {
     leaf_line(out, "sum", &duration(a.unit_ns), &duration(b.unit_ns), device.change_ns());
 }
 
-/// As the table of causes, of the computation alone.
+/// Appends a table like that of the causes, for the limits of computation.
 fn limit_table(out: &mut Page, limits: &LimitChanges) {
     let sum = |times: &LimitTimes| times.iter().sum::<u64>();
     let (a, b) = (sum(&limits.a), sum(&limits.b));
@@ -207,7 +207,7 @@ fn row_table(out: &mut Page, title: &str, rows: &[Row], limit: usize, device: &D
     }
 }
 
-/// What changed where in the step, or why that cannot be told.
+/// Appends the changes by position in the step, or the reason why they are unknown.
 fn place_table(out: &mut Page, device: &DeviceDiff, limit: usize) {
     let places = match &device.places {
         Ok(places) => places,
@@ -258,7 +258,8 @@ fn row_text(row: &Row, columns: usize) -> String {
         (true, false) => what = format!("{speed}, {} -> {}", usage(&row.a), usage(&row.b)),
         (false, false) => what = format!("{speed} and {what}"),
     }
-    // A name that does not fit beside the figures has a line of its own: what tells kernels apart is often its end.
+    // A name that does not fit next to the figures gets a separate line, because kernel names often differ at
+    // the end.
     let name = short_name(&row.name, columns - INDENT);
     if INDENT + name.chars().count() + 2 + what.chars().count() > columns {
         format!("{what}\n{:INDENT$}{name}", "")
@@ -267,7 +268,7 @@ fn row_text(row: &Row, columns: usize) -> String {
     }
 }
 
-/// How many times `longer` is as long as `shorter`.
+/// `longer` as a multiple of `shorter`.
 fn factor(longer: u64, shorter: u64) -> String {
     if shorter == 0 {
         return "infinitely".to_owned();

@@ -1,9 +1,9 @@
-//! What the two runs are compared by: one representative step of each, or a number of operations where steps do not
-//! serve.
+//! Unit of comparison of two runs: one representative step of each, or a number of operations if steps are
+//! unsuitable.
 //!
-//! A representative has to keep the accounts balanced: its leaves sum to its duration exactly, so that the differences
-//! of the leaves sum to the difference of the durations. A median of each leaf does not; the mean over the steps
-//! between the quartiles does, and is as deaf to outliers.
+//! A representative must keep the accounting exact: its leaves sum to its duration, so that the differences
+//! of the leaves sum to the difference of the durations. Medians of the leaves do not; the mean over the
+//! steps between the quartiles does, and is equally robust against outliers.
 
 use profiler_core::attribution::leaf::{LEAF_COUNT, Leaves};
 use profiler_core::attribution::quantile::lower_median;
@@ -11,63 +11,64 @@ use profiler_core::steps::{Step, StepSource, Steps};
 
 use crate::run::DeviceReport;
 
-/// Fewer steps than this are no ground for a comparison by steps.
+/// Minimum number of steps for a comparison by steps.
 pub const FEWEST_STEPS: usize = 5;
-/// The first steps of a run are left out: caches fill, lazily loaded code arrives, algorithms are tried.
+/// Number of first steps of a run that are excluded: caches fill, code loads lazily, algorithms are tuned.
 pub const WARM_UP_STEPS: usize = 3;
-/// Operations that are compared when neither run has comparable steps.
+/// Number of operations to compare when neither run has comparable steps.
 pub const OPERATIONS: u64 = 1_000;
 
-/// What is compared.
+/// Unit of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Basis {
     /// One step.
     Step,
-    /// As many device operations as a step of the run that has steps, else [`OPERATIONS`]; with the time between
-    /// them.
+    /// As many device operations as in a step of the run that has steps, else [`OPERATIONS`]; with the time
+    /// between them.
     Operations,
 }
 
 /// The time of one unit (a step, or a number of operations) of one run on one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Representative {
-    /// Steps that were averaged: those between the quartiles. 0 without steps.
+    /// Number of averaged steps: those between the quartiles. 0 without steps.
     pub averaged: usize,
-    /// Steps that were considered. 0 without steps.
+    /// Number of considered steps. 0 without steps.
     pub considered: usize,
     /// How steps were found; `None` without steps.
     pub source: Option<StepSource>,
-    /// Device operations of one unit: the median over the steps considered.
+    /// Number of device operations in one unit: the median over the steps considered.
     pub operations: u64,
     /// Duration of one unit, nanoseconds, rounded down.
     pub unit_ns: u64,
-    /// The lower median of the durations of the steps considered; `None` without steps.
+    /// Lower median of the durations of the steps considered; `None` without steps.
     pub median_ns: Option<u64>,
-    /// The duration by cause. Sums to `unit_ns` exactly.
+    /// The duration by leaf. Sums to `unit_ns` exactly.
     pub leaves: Leaves,
 }
 
-/// The steps that can be compared: found by what repeats, warm, and enough of them.
+/// Returns the steps that can be compared: found by repetition, after start-up, and numerous enough.
 pub fn comparable(steps: Option<&Steps>) -> Option<(StepSource, &[Step])> {
     let steps = steps.filter(|steps| steps.source != StepSource::Window)?;
-    // The ring forgets the oldest; what is left of a long run is warm.
+    // The ring drops the oldest steps; the rest of a long run is after start-up.
     let forgotten = usize::try_from(steps.seen).unwrap_or(usize::MAX).saturating_sub(steps.rows.len());
     let rows = steps.rows.get(WARM_UP_STEPS.saturating_sub(forgotten)..)?;
     (rows.len() >= FEWEST_STEPS).then_some((steps.source, rows))
 }
 
-/// Durations, nanoseconds, in the order of the steps.
+/// Step durations in order, nanoseconds.
 pub fn durations(rows: &[Step]) -> Vec<u64> {
     rows.iter().map(duration).collect()
 }
 
-/// A step's duration is the sum of its leaves, so that the accounts balance even if a reader gave it other ends.
+/// A step's duration is the sum of its leaves, so that the accounting is exact even if a reader set other
+/// ends.
 fn duration(step: &Step) -> u64 {
     step.leaves.iter().sum()
 }
 
-/// Averages the steps between the quartiles: a quarter of them, rounded down, is left out at each end.
+/// Averages the steps between the quartiles: a quarter of the steps, rounded down, is excluded at each end.
 pub fn representative(source: StepSource, rows: &[Step]) -> Representative {
     let mut sorted: Vec<_> = rows.iter().collect();
     sorted.sort_by_key(|step| (duration(step), step.start));
@@ -86,7 +87,7 @@ pub fn representative(source: StepSource, rows: &[Step]) -> Representative {
     }
 }
 
-/// Device time by cause, and the operations that ran in it.
+/// Device time by leaf, and the number of operations in it.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceSum {
     leaves: [u128; LEAF_COUNT],
@@ -94,13 +95,13 @@ pub struct DeviceSum {
 }
 
 impl DeviceSum {
-    /// The whole window of a device, start-up included.
+    /// The complete window of a device, start-up included.
     pub fn whole(device: &DeviceReport, operations: u64) -> Self {
         Self { leaves: sum(std::iter::once(&device.leaves)), operations }
     }
 
-    /// What is warm of a device: the comparable steps, or the windows of fixed length that begin after start-up.
-    /// `None` when fewer than [`OPERATIONS`] ran in them.
+    /// The time of a device after start-up: the comparable steps, or the windows of fixed length that start
+    /// after start-up. `None` when fewer than [`OPERATIONS`] ran in it.
     pub fn warm(device: &DeviceReport) -> Option<Self> {
         let steps = device.steps.as_ref();
         let rows = match (comparable(steps), steps) {
@@ -119,7 +120,8 @@ impl DeviceSum {
     }
 }
 
-/// The first window begins with the device's; it ends before the device's does, so start-up is counted from the begin.
+/// The first window starts with the device's; it ends before the device's does, so start-up is counted from
+/// the start.
 fn after_start_up<'a>(device: &DeviceReport, steps: &'a Steps) -> &'a [Step] {
     let remembers_all = usize::try_from(steps.seen).is_ok_and(|seen| seen == steps.rows.len());
     let start_up = device.window_ns.saturating_sub(device.steady_leaves.iter().sum());
@@ -140,9 +142,9 @@ fn sum<'a>(rows: impl Iterator<Item = &'a Leaves>) -> [u128; LEAF_COUNT] {
 
 /// `leaves * numerator / denominator` in whole nanoseconds, and the total.
 ///
-/// The total is rounded down. Leaves are rounded down as well, and the nanoseconds that are then missing go to the
-/// leaves with the largest remainders, one each, the earlier leaf first: so the leaves sum to the total, and each is
-/// less than 1 ns from its exact value. Without denominator all are 0.
+/// The total is rounded down. Leaves are rounded down as well, and the missing nanoseconds go to the leaves
+/// with the largest remainders, one each, the earlier leaf first. So the leaves sum to the total, and each is
+/// less than 1 ns from its exact value. Without a denominator all are 0.
 fn scaled(leaves: &[impl Copy + Into<u128>; LEAF_COUNT], numerator: u64, denominator: u64) -> (u64, Leaves) {
     let mut whole = [0; LEAF_COUNT];
     if denominator == 0 {

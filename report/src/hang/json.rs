@@ -1,4 +1,4 @@
-//! What is found, for programs.
+//! JSON form of a hang report.
 
 use gpuwhy_trace::document::document;
 

@@ -1,14 +1,14 @@
-//! From what ranks say to what is wrong.
+//! Diagnosis of a hang from the reports of the ranks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{CommunicatorState, Culprit, Finding, HangKind, HangReport, Outstanding, RunAnswers, Witness};
 
-/// An operation younger than this is not suspicious, nanoseconds: checkpoints and evaluations of one rank take as long.
-/// PyTorch's own watchdog waits 600 s.
+/// Minimum age of a suspicious operation, nanoseconds: checkpoints and evaluations of one rank take this
+/// long. PyTorch's own watchdog waits 600 s.
 pub const SUSPECT_NANOS: u64 = 30_000_000_000;
 const CULPRITS: usize = 64;
-/// Ranks of a job that are looked for: an answer may say anything.
+/// Maximum number of ranks of a job; a rank's reply is not trusted to be valid.
 const LARGEST_JOB: u32 = 1 << 20;
 
 /// A rank's view of a communicator.
@@ -27,7 +27,7 @@ impl View<'_> {
     }
 }
 
-/// Judges what `witnesses` say.
+/// Finds the causes of a hang from the ranks' reports.
 pub fn judge(witnesses: &[Witness]) -> HangReport {
     let mut runs: BTreeMap<&str, Vec<&Witness>> = BTreeMap::new();
     for witness in witnesses {
@@ -74,8 +74,8 @@ fn judge_run(run: &str, witnesses: &[&Witness], report: &mut HangReport) {
     report.runs.push(RunAnswers { run: run.to_owned(), ranks: ranks.len() as u32, silent: absent });
 }
 
-/// Ranks of the job that said nothing. Without its size those that must exist, because there are higher ones or larger
-/// communicators.
+/// Ranks of the job without a report. If the job's size is unknown, those that must exist because there are
+/// higher ranks or larger communicators.
 fn absent(witnesses: &[&Witness], ranks: &BTreeSet<u32>) -> Vec<u32> {
     let of_communicators = witnesses.iter().flat_map(|witness| &witness.communicators).map(|state| state.size);
     let said = witnesses.iter().map(|witness| witness.world_size).chain(of_communicators).max().unwrap_or(0);
@@ -83,12 +83,12 @@ fn absent(witnesses: &[&Witness], ranks: &BTreeSet<u32>) -> Vec<u32> {
     (0..said.max(highest).min(LARGEST_JOB)).filter(|rank| !ranks.contains(rank)).collect()
 }
 
-/// What is wrong with a communicator; `None` when nobody waits in it. `absent`: ranks of the job that said nothing.
+/// Problem of a communicator; `None` when no rank waits in it. `absent`: ranks of the job without a report.
 fn finding(run: &str, id: &str, views: &[View<'_>], absent: &[u32]) -> Option<Finding> {
     let number = first_mismatch(views).or_else(|| never_queued(views)).or_else(|| first_outstanding(views))?;
     let of_number: Vec<(&View<'_>, &Outstanding)> =
         views.iter().filter_map(|view| Some((view, view.operation(number)?))).collect();
-    // Answers name the oldest operations only; one behind these is as young as the last of them, or younger.
+    // Replies list only the oldest operations; a later one is as young as the last in the list, or younger.
     let waiting = views.iter().filter(|view| !view.state.outstanding.is_empty() && view.has_queued(number));
     let near = |view: &View<'_>| view.operation(number).or(view.state.outstanding.last()).and_then(|near| near.age_ns);
     let age_ns = waiting.clone().filter_map(near).max();
@@ -110,19 +110,20 @@ fn finding(run: &str, id: &str, views: &[View<'_>], absent: &[u32]) -> Option<Fi
     })
 }
 
-/// The first operation that somebody has not finished.
+/// First operation that some rank has not finished.
 fn first_outstanding(views: &[View<'_>]) -> Option<u64> {
     views.iter().filter_map(|view| view.state.outstanding.first()).map(|first| first.number).min()
 }
 
-/// The first operation that some rank waits in and another rank, which waits for nothing here, has not queued.
+/// First operation that some rank waits in and another rank, which waits for no operation here, has not
+/// queued.
 fn never_queued(views: &[View<'_>]) -> Option<u64> {
     let (idle, waiting): (Vec<_>, Vec<_>) = views.iter().partition(|view| view.state.outstanding.is_empty());
     let number = idle.iter().map(|view| view.state.queued).min()?;
     waiting.iter().any(|view| view.has_queued(number)).then_some(number)
 }
 
-/// The first operation that ranks queued differently.
+/// First operation that ranks queued differently.
 fn first_mismatch(views: &[View<'_>]) -> Option<u64> {
     let mut known: BTreeMap<u64, &Outstanding> = BTreeMap::new();
     let mut first = None;
@@ -141,11 +142,11 @@ fn reason(
     of_number: &[(&View<'_>, &Outstanding)],
     absent: &[u32],
 ) -> (HangKind, Vec<Culprit>) {
-    // Who waits for an earlier operation here has come to it.
+    // A rank that waits for an earlier operation here is not absent from the communicator.
     let away = views.iter().filter(|view| !view.has_queued(number) && view.state.outstanding.is_empty());
     let away: Vec<Culprit> = away.map(|view| culprit(view, None)).collect();
     let common = most(of_number.iter().map(|(_, operation)| described(operation)));
-    // What one rank does not know is no difference.
+    // Values that one rank does not know are not a difference.
     let differ = of_number.iter().filter(|(_, operation)| {
         of_number.iter().any(|(_, other)| differs(operation, other)) && described(operation) != common
     });
@@ -166,8 +167,8 @@ fn reason(
     if idle.is_empty() { (HangKind::Running, Vec::new()) } else { (HangKind::NotRunning, idle) }
 }
 
-/// Ranks of the communicator of which nobody says anything. Where its members are not known, those of the job, if as
-/// many are missing here as there.
+/// Ranks of the communicator without a report. If its members are unknown, those of the job, if as many are
+/// missing here as in the job.
 fn silent(views: &[View<'_>], absent: &[u32]) -> Vec<Culprit> {
     let known: BTreeSet<u32> = views.iter().map(|view| view.witness.rank).collect();
     let mut members: BTreeSet<u32> = views.iter().flat_map(|view| &view.state.ranks).copied().collect();
@@ -196,7 +197,7 @@ fn described(operation: &Outstanding) -> String {
 
 fn differs(a: &Outstanding, b: &Outstanding) -> bool {
     let unequal = |a: &str, b: &str| !a.is_empty() && !b.is_empty() && a != b;
-    // All-to-all and the like may differ in size between ranks.
+    // All-to-all and similar functions may differ in size between ranks.
     let same_size =
         ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"].contains(&a.function.as_str());
     unequal(&a.function, &b.function)
@@ -204,7 +205,7 @@ fn differs(a: &Outstanding, b: &Outstanding) -> bool {
         || (same_size && unequal(&a.elements, &b.elements))
 }
 
-/// The text that most have; the first of several.
+/// The most frequent text; the first of several.
 fn most<T: AsRef<str>>(texts: impl Iterator<Item = T>) -> String {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     texts.for_each(|text| *counts.entry(text.as_ref().to_owned()).or_default() += 1);
@@ -213,7 +214,7 @@ fn most<T: AsRef<str>>(texts: impl Iterator<Item = T>) -> String {
     most.map(|(text, _)| text).unwrap_or_default()
 }
 
-/// Finds culprits that wait themselves in another communicator, and puts them behind those that do not.
+/// Finds culprits that wait in another communicator themselves, and sorts them after those that do not.
 fn pass_on(findings: &mut [Finding]) {
     let mut waits: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (place, finding) in findings.iter().enumerate() {
@@ -288,14 +289,14 @@ mod tests {
 
     #[test]
     fn records_that_come_late_do_not_hide_the_rank_that_never_came() {
-        // Kernels 4 to 6 are done, and CUPTI keeps their records back behind the running one.
+        // Kernels 4 to 6 are done, and CUPTI holds back their records because of the running one.
         let waits = |rank| {
             let queued = (4..9).map(|number| operation(number, "all_reduce", "100", None)).collect();
             witness(rank, vec![state("a", ALL, 9, queued)])
         };
         let report = judge(&[waits(0), waits(1), witness(2, vec![state("a", ALL, 7, Vec::new())]), waits(3)]);
         assert_eq!((report.findings[0].kind, report.findings[0].number), (HangKind::NeverCame, 7));
-        // A rank that has queued less and waits itself is not absent.
+        // A rank that has queued fewer operations and waits itself is not absent.
         let behind = witness(2, vec![state("a", ALL, 7, vec![operation(6, "all_reduce", "100", None)])]);
         let report = judge(&[waits(0), waits(1), behind, waits(3)]);
         assert_eq!((report.findings[0].kind, report.findings[0].number), (HangKind::Running, 4));
@@ -303,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_rank_that_waits_elsewhere_is_not_the_reason() {
-        // 0 and 1 wait for 2, which waits in another communicator for 3, which is nowhere.
+        // 0 and 1 wait for 2, which waits in another communicator for 3, which has no report.
         let a = |rank| witness(rank, vec![state("a", &[0, 1, 2], 5, vec![operation(4, "all_reduce", "8", None)])]);
         let two = vec![
             state("a", &[0, 1, 2], 4, Vec::new()),
@@ -317,7 +318,7 @@ mod tests {
         assert_eq!(report.findings[1].culprits[0].waits_in.as_deref(), Some("group b"));
     }
 
-    /// Groups of 8 for the tensors, one of all for the gradients.
+    /// Groups of 8 for tensor parallelism, one group of all for gradients.
     fn in_groups(rank: u32, tensors: u64, gradients: u64) -> Witness {
         let group = rank / 8;
         let of = |id: &str, size, queued, waits| {
@@ -325,7 +326,7 @@ mod tests {
             CommunicatorState { size, ..state(id, &[], queued, outstanding) }
         };
         let dp = of("dp", 64, gradients, gradients == 10);
-        // Ranks say how many a communicator has, not which.
+        // Ranks report the size of a communicator, not its members.
         let tp = of(&format!("tp{group}"), 8, tensors, group == 2 && tensors == 10);
         Witness { world_size: 64, ..witness(rank, vec![dp, tp]) }
     }
@@ -362,7 +363,7 @@ mod tests {
         assert_eq!((&second.communicator[..], second.is_passed_on), ("dp", true));
         assert_eq!(report.runs[0].silent, [21]);
         assert!(report.text().contains("ranks: 63 of 64, without an answer from 21;"), "{}", report.text());
-        // Whatever an answer says of its job.
+        // Any size of the job that a reply may contain.
         let odd = Witness { rank: u32::MAX, world_size: u32::MAX, ..witness(0, Vec::new()) };
         assert_eq!(judge(&[odd]).runs[0].silent.len(), LARGEST_JOB as usize);
     }
@@ -392,7 +393,7 @@ mod tests {
             assert_eq!(report.findings[0].kind, HangKind::Mismatch, "{odd:?}");
             assert_eq!(report.findings[0].culprits.iter().map(|one| one.rank).collect::<Vec<_>>(), [1], "{odd:?}");
         }
-        // What a rank does not say is no difference, and sizes of all-to-all may differ.
+        // Missing values are not a difference, and sizes of all-to-all may differ.
         let unsaid = Outstanding { elements: String::new(), data_type: String::new(), ..usual() };
         let report = judge(&[of(0, usual()), of(1, unsaid), of(2, usual()), of(3, usual())]);
         assert_eq!(report.findings[0].kind, HangKind::Running);

@@ -1,11 +1,12 @@
-//! Jobs that stand still: which rank did not come to a collective, or came with another one.
+//! Hanging jobs: finds the rank that did not reach a collective, or reached it with a different one.
 //!
-//! Each rank tells what it has queued and finished in each communicator ([`Witness`]). The operations of a communicator
-//! are numbered in the order in which they were queued, which is the same on all of its ranks in a correct program. So
-//! the first operation that some rank has not finished says what the communicator waits for: a rank that never queued
-//! it, ranks that queued something else, a kernel that does not run yet, or, where it runs on all, the network or a
-//! device. A rank that never came because it waits in another communicator is not the reason; that communicator is.
-//! Runs are judged apart: a node may have several jobs.
+//! Each rank reports the operations that it queued and finished in each communicator ([`Witness`]). The
+//! operations of a communicator are numbered in queue order, which is the same on all of its ranks in a
+//! correct program. So the first operation that some rank has not finished shows what the communicator waits
+//! for: a rank that never queued it, ranks that queued something else, a kernel that is not running yet, or,
+//! if it runs on all ranks, the network or a device. If a rank never reached it because it waits in another
+//! communicator, the cause is in that communicator. Runs are diagnosed separately: a node may have several
+//! jobs.
 //!
 //! Reading order: here, `judge`, `text`.
 
@@ -18,39 +19,39 @@ mod text;
 
 pub use judge::{SUSPECT_NANOS, judge};
 
-/// What one rank says.
+/// Hang report of one rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Witness {
-    /// The name of its run; empty when unknown.
+    /// Name of its run; empty when unknown.
     pub run: String,
     /// Its rank in the job.
     pub rank: u32,
-    /// Ranks of the job; 0 when unknown.
+    /// Number of ranks in the job; 0 when unknown.
     pub world_size: u32,
     /// Host and process, or the file.
     pub place: String,
-    /// Where its program is, as `file:line function`.
+    /// Current position of its program, as `file:line function`.
     pub line: Option<String>,
-    /// Communicators in which it waits or has worked.
+    /// Communicators in which it waits or has done work.
     pub communicators: Vec<CommunicatorState>,
 }
 
-/// What a rank says of one of its communicators.
+/// A rank's state of one of its communicators.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommunicatorState {
-    /// Equal on all of its ranks.
+    /// Identity, equal on all of its ranks.
     pub id: String,
-    /// What the program calls it; may be empty.
+    /// Name given by the program; may be empty.
     pub name: String,
-    /// Its ranks by their number in the job; empty when unknown.
+    /// Its members by their rank in the job; empty when unknown.
     pub ranks: Vec<u32>,
-    /// How many ranks it has; 0 when unknown.
+    /// Number of its ranks; 0 when unknown.
     pub size: u32,
-    /// Operations that were queued: the next one gets this number.
+    /// Number of queued operations: the next one gets this number.
     pub queued: u64,
-    /// Operations that are finished, all before the first outstanding one.
+    /// Number of finished operations, all before the first outstanding one.
     pub finished: u64,
-    /// Operations that were queued and are not finished, the oldest first; perhaps not all.
+    /// Operations that were queued and are not finished, the oldest first; possibly not all.
     pub outstanding: Vec<Outstanding>,
 }
 
@@ -59,86 +60,87 @@ pub struct CommunicatorState {
 pub struct Outstanding {
     /// Its number in its communicator.
     pub number: u64,
-    /// What it does, as `all_reduce`; empty when unknown.
+    /// Its function, as `all_reduce`; empty when unknown.
     pub function: String,
-    /// Elements, as a count or a list of shapes; empty when unknown.
+    /// Number of elements, or a list of shapes; empty when unknown.
     pub elements: String,
-    /// Type of the elements; empty when unknown.
+    /// Data type of the elements; empty when unknown.
     pub data_type: String,
-    /// Whether its kernel runs; `None` when unknown.
+    /// True if its kernel is running; `None` when unknown.
     pub runs: Option<bool>,
-    /// How long ago it was queued, nanoseconds; `None` when unknown.
+    /// Time since it was queued, nanoseconds; `None` when unknown.
     pub age_ns: Option<u64>,
-    /// Where the program queued it.
+    /// Source line that queued it.
     pub line: Option<String>,
 }
 
-/// What is found.
+/// Diagnosis of a hang.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HangReport {
-    /// Runs of which somebody said something, by name.
+    /// Runs with at least one reply, by name.
     pub runs: Vec<RunAnswers>,
-    /// Communicators that wait, those that explain others first.
+    /// Waiting communicators, those that explain others first.
     pub findings: Vec<Finding>,
-    /// Processes and hosts that were asked and do not answer: sentences. Where a job stands still, they may be why.
+    /// Sentences about processes and hosts that were queried and did not reply. They may be the cause of a
+    /// hang.
     pub silent: Vec<String>,
-    /// What cannot be told, and why: sentences.
+    /// Sentences about unknown facts and the reason.
     pub doubts: Vec<String>,
 }
 
-/// Who said something of a run.
+/// Replies from one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct RunAnswers {
-    /// Its name; empty when unknown.
+    /// Name of the run; empty when unknown.
     pub run: String,
-    /// Ranks that said something.
+    /// Number of ranks that replied.
     pub ranks: u32,
-    /// Ranks of the job that said nothing.
+    /// Ranks of the job that did not reply.
     pub silent: Vec<u32>,
 }
 
-/// A communicator that waits.
+/// A waiting communicator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Finding {
-    /// The name of its run; empty when unknown.
+    /// Name of its run; empty when unknown.
     pub run: String,
     /// Its identity.
     pub communicator: String,
-    /// What the program calls it; may be empty.
+    /// Name given by the program; may be empty.
     pub name: String,
-    /// The number of the first operation that some rank has not finished.
+    /// Number of the first operation that some rank has not finished.
     pub number: u64,
-    /// What it does on most ranks; empty when unknown.
+    /// Function of this operation on most ranks; empty when unknown.
     pub function: String,
-    /// How long the first rank has waited, nanoseconds; `None` when unknown.
+    /// Longest wait of a rank, nanoseconds; `None` when unknown.
     pub age_ns: Option<u64>,
-    /// What is wrong.
+    /// Kind of problem.
     pub kind: HangKind,
-    /// Whether culprits wait themselves in other communicators, which are the reason then. The others of them are
-    /// culprits there.
+    /// True if culprits wait in other communicators, which are then the cause. Their other ranks are culprits
+    /// there.
     #[cfg_attr(feature = "serde", serde(rename = "passed_on"))]
     pub is_passed_on: bool,
-    /// The ranks that are the reason.
+    /// The ranks that cause the wait.
     pub culprits: Vec<Culprit>,
-    /// Ranks that wait.
+    /// The waiting ranks.
     pub waiting: Vec<u32>,
 }
 
 named! {
-    /// Why a communicator waits.
+    /// Reason why a communicator waits.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum HangKind: name {
-        /// Ranks queued something else, or other sizes or types.
+        /// Ranks queued a different function, size or type.
         Mismatch "mismatch",
         /// Ranks never queued the operation.
         NeverCame "never_came",
-        /// Ranks of the communicator say nothing: their process has ended, or was not asked.
+        /// Ranks of the communicator did not reply: their process has ended, or was not queried.
         Silent "silent",
-        /// All queued it, and on some ranks its kernel does not run.
+        /// All queued it, but its kernel is not running on some ranks.
         NotRunning "not_running",
-        /// It runs on all ranks: network or device.
+        /// It runs on all ranks: the network or a device is the cause.
         Running "running",
     }
 }
@@ -149,12 +151,12 @@ named! {
 pub struct Culprit {
     /// Its rank in the job.
     pub rank: u32,
-    /// Host and process, or the file; empty when it said nothing.
+    /// Host and process, or the file; empty without a reply.
     pub place: String,
-    /// Where its program is, or where it queued what it queued.
+    /// Current position of its program, or the line that queued the operation.
     pub line: Option<String>,
-    /// What it queued, where that is the matter.
+    /// Operation that it queued, if that is the problem.
     pub queued: Option<String>,
-    /// The communicator in which it waits itself.
+    /// Communicator in which it waits itself.
     pub waits_in: Option<String>,
 }

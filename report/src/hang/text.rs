@@ -1,24 +1,24 @@
-//! What is found, for people.
+//! Text form of a hang report.
 
 use std::fmt::Write as _;
 
 use super::{Culprit, Finding, HangKind, HangReport, RunAnswers};
 use crate::text_format::{Page, Style, duration, shortened, wrapped};
 
-/// Findings and culprits that are shown; the others are counted.
+/// Maximum number of findings and culprits shown; the others are counted.
 const SHOWN: usize = 16;
-/// Characters of what an answer says.
+/// Maximum number of characters of a text from a reply.
 const TEXT: usize = 160;
-/// Ranks that a list names.
+/// Maximum number of ranks in a list.
 const RANKS: usize = 12;
 
 impl HangReport {
-    /// What is found as text, at most 100 columns.
+    /// Formats the diagnosis with at most 100 columns.
     pub fn text(&self) -> String {
         self.text_within(Style::default())
     }
 
-    /// As [`text`](Self::text), in this style.
+    /// Like [`text`](Self::text), in this style.
     pub fn text_within(&self, style: Style) -> String {
         let mut out = Page::new(style);
         let waiting = self.findings.len();
@@ -131,7 +131,7 @@ fn shortened_text(text: &str) -> String {
     shortened(text, TEXT)
 }
 
-/// Ranks with ranges, as `0-6, 9`.
+/// Ranks as ranges: `0-6, 9`.
 fn list(ranks: &[u32]) -> String {
     let mut sorted = ranks.to_vec();
     sorted.sort_unstable();

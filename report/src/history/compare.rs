@@ -1,15 +1,15 @@
-//! Which earlier run a run is compared with, and what became of its step.
+//! Choice of the earlier run to compare a run with, and the change of its step.
 
 use profiler_core::attribution::leaf::Group;
 
 use super::{DeviceRun, Run};
 use crate::diff::{Outcome, RankTest, SAME_PROGRAM, SIGNIFICANCE, mann_whitney, same_steps, within_runs};
 
-/// A run is a regression when it is slower than each of this many runs before it (or of those that there are): two runs
-/// of one program differ by more than their steps do, and one run before says nothing of that.
+/// Number of earlier runs (fewer if there are fewer) that a regression must be slower than: two runs of one
+/// program differ by more than their steps do, and a single earlier run does not show that variation.
 pub const EARLIER_RUNS: usize = 5;
 
-/// Which runs count as alike beyond program, device, mode and kernels.
+/// Further conditions for two runs to be comparable, in addition to program, device, mode and kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Like {
     /// Only runs on the same host.
@@ -24,26 +24,26 @@ impl Default for Like {
     }
 }
 
-/// Why two runs are not compared.
+/// Reason not to compare two runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Unlike {
     /// They ran on different hosts.
     Host,
     /// Their arguments differ.
     Arguments,
-    /// Their devices, or the number of processes of the job, differ.
+    /// Their devices, or the job's numbers of processes, differ.
     Devices,
-    /// Different amounts were recorded, which costs differently.
+    /// They recorded different amounts of data, with different overhead.
     Mode,
-    /// They execute different kernels. Carries the similarity, 0 to 1.
+    /// They execute different kernels. Contains the similarity, 0 to 1.
     Program(f64),
-    /// One of them has no comparable steps.
+    /// At least one has no comparable steps.
     NoSteps,
     /// Their steps hold different numbers of operations.
     Steps,
 }
 
-/// What became of the step from one run to a later one.
+/// Change of the step from one run to a later one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// The device whose steps are compared: the slowest of the later run.
@@ -52,20 +52,20 @@ pub struct Change {
     pub before_ns: u64,
     /// The step of the later run, nanoseconds.
     pub after_ns: u64,
-    /// The rank test of the durations of steps: whether these two runs differ, not whether the programs do.
+    /// Rank test of the step durations: shows that these two runs differ, not that the programs do.
     pub test: RankTest,
-    /// Causes that changed, the largest change first, nanoseconds in a step.
+    /// Causes that changed, the largest change first, nanoseconds per step.
     pub causes: Vec<(Group, i64)>,
 }
 
 impl Change {
-    /// The change in per cent of the earlier step; positive when the later run is slower.
+    /// Change in percent of the earlier step; positive when the later run is slower.
     pub fn percent(&self) -> f64 {
         (self.after_ns as f64 - self.before_ns as f64) / self.before_ns.max(1) as f64 * 100.0
     }
 
-    /// Result of the rank test alone: a change that chance gives more often than in one of a hundred cases is none.
-    /// Never inconclusive; whether it is a regression depends on the runs before.
+    /// Result of the rank test alone: a change with a probability by chance above one in a hundred counts as
+    /// unchanged. Never inconclusive; the earlier runs decide if it is a regression.
     pub fn outcome(&self) -> Outcome {
         match self.after_ns.cmp(&self.before_ns) {
             _ if self.test.p >= SIGNIFICANCE => Outcome::Unchanged,
@@ -76,22 +76,23 @@ impl Change {
     }
 }
 
-/// A run, and what there is to compare it with.
+/// A run with its comparison to earlier runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judged {
-    /// Its place in what was given.
+    /// Index in the input.
     pub run: usize,
-    /// The newest earlier run that is like it, and what changed since.
+    /// The newest comparable earlier run, and the change since then.
     pub before: Option<(usize, Change)>,
-    /// Earlier runs that it was held against, [`EARLIER_RUNS`] at most.
+    /// Number of earlier runs it was compared with, at most [`EARLIER_RUNS`].
     pub held_against: usize,
-    /// Whether it is slower, by the test, than each of them; than a single one, by more than two runs differ by.
+    /// True if it is slower, by the test, than each of these; compared with a single run, by more than two
+    /// runs differ.
     pub regression: bool,
-    /// Without a run like it: why the newest earlier run of the program is not.
+    /// Without a comparable run: why the newest earlier run of the program is not comparable.
     pub unlike: Option<Unlike>,
 }
 
-/// Judges runs of one program, oldest first.
+/// Compares runs of one program, oldest first.
 pub fn judged(runs: &[Run], like: Like) -> Vec<Judged> {
     let judge = |at: usize| {
         let run = &runs[at];
@@ -161,14 +162,14 @@ fn causes(before: &DeviceRun, after: &DeviceRun) -> Vec<(Group, i64)> {
     changed
 }
 
-/// The part of kernel executions, by name, that two runs have in common when both are counted as one, as
-/// [`crate::diff`] has it; of the kernels that both lines hold, so at least that of the most executed ones.
+/// Share of kernel executions, by name, that two runs have in common when each is normalized to 1, as in
+/// [`crate::diff`]. Uses the kernels in both lines, so at least the most executed ones.
 fn similarity(a: &Run, b: &Run) -> f64 {
     let part = |run: &Run, count: u64| count as f64 / run.executions.max(1) as f64;
     let other = |hash| b.kernels.iter().find(|(known, _)| *known == hash).map(|&(_, count)| count);
     let common = a.kernels.iter().filter_map(|&(hash, count)| Some((count, other(hash)?)));
     let shared: f64 = common.map(|(first, second)| part(a, first).min(part(b, second))).sum();
-    // What neither line names is taken to be shared in the same way as what they name.
+    // Unlisted kernels are assumed to be shared in the same proportion as the listed ones.
     let named = |run: &Run| part(run, run.kernels.iter().fold(0, |sum: u64, (_, count)| sum.saturating_add(*count)));
     let named = named(a).min(named(b));
     if named > 0.0 { (shared / named).min(1.0) } else { 0.0 }

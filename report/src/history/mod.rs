@@ -1,8 +1,9 @@
-//! The history of a program: one short line for each run, and whether the newest run is slower than those before.
+//! History of a program: one short line per run, and detection of a newest run that is slower than the
+//! earlier ones.
 //!
-//! A line is JSON written by hand ([`Run::line`]), because the injected library writes it too. It holds what the
-//! comparison needs and no more: a representative step by cause, some durations of steps for the rank test that
-//! [`crate::diff`] uses, and which kernels ran. Where lines are kept is not known here.
+//! A line is JSON written by hand ([`Run::line`]), because the injected library writes it too. It holds only
+//! the data for the comparison: a representative step by cause, some step durations for the rank test of
+//! [`crate::diff`], and the kernels that ran. The storage of the lines is not part of this module.
 
 mod compare;
 #[cfg(feature = "serde")]
@@ -26,26 +27,27 @@ use crate::run::{DeviceReport, Report};
 
 /// Version of a line. Fields may be added within it.
 pub const VERSION: u64 = 1;
-/// With what a line begins.
+/// Start of every line.
 const FIRST_FIELD: &[u8] = b"{\"gpuwhy_history\":";
-/// Bytes of a file that [`may_grow`] has to see.
+/// Number of bytes of a file that [`may_grow`] needs.
 pub const BEGINNING: u64 = 64 << 10;
-/// Durations of steps that a line holds at most: enough for the rank test to tell shifts of a fraction of the spread,
-/// and about 1 kB.
+/// Maximum number of step durations in a line: enough for the rank test to detect shifts of a fraction of the
+/// spread, and about 1 kB.
 pub const MOST_DURATIONS: usize = 100;
-/// Bytes from which on a file of lines is put aside, so that a new one begins: about 2,000 runs.
+/// Size in bytes at which the file is rotated: about 2,000 runs.
 pub const PUT_ASIDE_FROM: u64 = 4 << 20;
-/// Bytes of a file to which a line may still be added, where nobody puts it aside.
+/// Maximum size in bytes of a file that still gets a line, if it is not rotated.
 pub const LARGEST_FILE: u64 = 8 << 20;
-/// Kernel names that a line holds at most, the most executed first.
+/// Maximum number of kernel names in a line, the most executed first.
 const MOST_KERNELS: usize = 24;
-/// Devices of one process that a line holds at most.
+/// Maximum number of devices of one process in a line.
 const MOST_DEVICES: usize = 16;
-/// Words of a command line that are kept at most, and bytes of a word.
+/// Maximum number of words of a command line, and bytes of a word.
 const MOST_WORDS: usize = 64;
 const LONGEST_WORD: usize = 200;
 
-/// Where the file lies, by the values of `XDG_STATE_HOME` and `HOME`. Relative paths do not count, as XDG has it.
+/// Path of the file for these values of `XDG_STATE_HOME` and `HOME`. Relative paths are ignored, as XDG
+/// requires.
 pub fn path(state_home: Option<&OsStr>, home: Option<&OsStr>) -> Option<PathBuf> {
     let absolute = |path: Option<&OsStr>| path.map(Path::new).filter(|path| path.is_absolute()).map(Path::to_owned);
     let state = absolute(state_home).or_else(|| Some(absolute(home)?.join(".local/state")))?;
@@ -55,33 +57,34 @@ pub fn path(state_home: Option<&OsStr>, home: Option<&OsStr>) -> Option<PathBuf>
 /// One run of a program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
-    /// When measuring began, nanoseconds since the Unix epoch.
+    /// Start of measurement, nanoseconds since the Unix epoch.
     pub start_ns: u64,
-    /// From the first record to the last, nanoseconds.
+    /// Time from the first record to the last, nanoseconds.
     pub observed_ns: u64,
     /// Host name.
     pub host: String,
     /// Process id.
     pub process_id: u32,
-    /// Processes of its job; `None` when no launcher said so.
+    /// Number of processes of its job; `None` if no launcher set it.
     pub world_size: Option<u32>,
     /// Version of gpuwhy that measured it.
     pub version: String,
     /// Kernel-mode driver version; empty when unknown.
     pub driver: String,
-    /// How much was recorded: the name of a [`gpuwhy_trace::cost::Mode`].
+    /// Amount of recording: the name of a [`gpuwhy_trace::cost::Mode`].
     pub mode: String,
-    /// The command line as it was kept, cut to 64 words of at most 200 bytes.
+    /// Command line, limited to 64 words of at most 200 bytes.
     pub command: Vec<String>,
     /// The trace file, if one was written.
     pub trace: Option<String>,
-    /// The verdict: the name of a [`Group`].
+    /// The bottleneck: the name of a [`Group`].
     pub verdict: String,
     /// Its share of the time, 0 to 1.
     pub verdict_share: f64,
-    /// Executions of kernels, of all names.
+    /// Total number of kernel executions.
     pub executions: u64,
-    /// Kernels by executions, the most first: a hash of the name (FNV-1a folded to 32 bits) and the executions.
+    /// Kernels by executions, the most first: a hash of the name (FNV-1a folded to 32 bits) and the number of
+    /// executions.
     pub kernels: Vec<(u64, u64)>,
     /// Its devices, by ordinal.
     pub devices: Vec<DeviceRun>,
@@ -92,28 +95,30 @@ pub struct Run {
 pub struct DeviceRun {
     /// Product name, such as `NVIDIA H200`.
     pub name: String,
-    /// A representative step, nanoseconds: the mean of the steps between the quartiles, as [`crate::diff`] has it.
+    /// Representative step, nanoseconds: the mean of the steps between the quartiles, as in [`crate::diff`].
     /// `None` without comparable steps.
     pub step_ns: Option<u64>,
-    /// Steps that were considered.
+    /// Number of steps considered.
     pub steps: u64,
-    /// Device operations of a step (median).
+    /// Median number of device operations per step.
     pub operations: u64,
-    /// The step by cause, nanoseconds; without steps the time after warm-up. Causes without time are left out.
+    /// The step by cause, nanoseconds; without steps, the time after start-up. Causes without time are
+    /// omitted.
     pub causes: Vec<(Group, u64)>,
-    /// Durations of up to [`MOST_DURATIONS`] steps, nanoseconds, evenly chosen in the order of the steps.
+    /// Durations of up to [`MOST_DURATIONS`] steps, nanoseconds, evenly selected in step order.
     pub durations_ns: Vec<u64>,
 }
 
-/// Whether a file that begins with these bytes may get a line: one without any, or with a line of a history.
+/// True if a line may be appended to a file with these first bytes: an empty file, or one that starts with a
+/// history line.
 pub fn may_grow(beginning: &[u8]) -> bool {
     let mut lines = beginning.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).peekable();
     lines.peek().is_none() || lines.any(|line| line.starts_with(FIRST_FIELD))
 }
 
 impl Run {
-    /// What is kept of a run; `trace` is its file. `None` for a run that says nothing of its program: no device work
-    /// was recorded, or it is not the first rank of its job.
+    /// Builds the line of a run; `trace` is its file. `None` for a run that does not represent its program:
+    /// no device work was recorded, or it is not the first rank of its job.
     pub fn of(report: &Report, trace: Option<&str>) -> Option<Self> {
         let process = &report.process;
         if report.devices.is_empty() || report.verdict.group == Group::NoWork || process.rank().unwrap_or(0) != 0 {
@@ -147,12 +152,12 @@ impl Run {
         })
     }
 
-    /// What tells runs apart: host, process id and start. A line about the same run replaces an earlier one.
+    /// Identity of a run: host, process id and start. A line about the same run replaces an earlier one.
     pub fn identity(&self) -> (&str, u32, u64) {
         (&self.host, self.process_id, self.start_ns)
     }
 
-    /// The program: the name of its file, and for an interpreter of Python the script or module behind it.
+    /// The program: the name of its file, and for a Python interpreter the following script or module.
     pub fn program(&self) -> String {
         let base = |word: &str| word.rsplit('/').next().unwrap_or(word).to_owned();
         let Some(first) = self.command.first() else { return "unknown program".to_owned() };
@@ -165,7 +170,7 @@ impl Run {
             match word.as_str() {
                 "-m" => return format!("python -m {}", words.next().map_or("", String::as_str)),
                 "-c" => return "python -c".to_owned(),
-                // Options of Python with a value of their own.
+                // Python options with a separate value.
                 "-W" | "-X" => drop(words.next()),
                 option if option.starts_with('-') && option.len() > 1 => {}
                 script => return format!("python {}", base(script)),
@@ -174,14 +179,14 @@ impl Run {
         "python".to_owned()
     }
 
-    /// The device with the longest step; `None` when no device has comparable steps.
+    /// Device with the longest step; `None` when no device has comparable steps.
     pub fn slowest(&self) -> Option<(usize, &DeviceRun)> {
         let devices = self.devices.iter().enumerate().filter(|(_, device)| device.step_ns.is_some());
-        // The first of several that are alike.
+        // The first of several equal ones.
         devices.rev().max_by_key(|(_, device)| device.step_ns)
     }
 
-    /// The line, with its end.
+    /// The line with its terminator.
     pub fn line(&self) -> String {
         let devices = self.devices.iter().map(|device| {
             let causes =
@@ -239,14 +244,15 @@ impl DeviceRun {
     }
 }
 
-/// At most so many bytes of a word, whole characters.
+/// Truncates a word to this many bytes at a character boundary.
 fn cut(word: &str) -> &str {
     let end = (0..=LONGEST_WORD.min(word.len())).rev().find(|&at| word.is_char_boundary(at)).unwrap_or(0);
     &word[..end]
 }
 
-/// FNV-1a of 64 bits (Fowler, Noll and Vo, RFC 9923), folded by exclusive or to 32, so that every reader of JSON keeps
-/// it exactly. Two of a thousand names share one with a probability of 1e-4; a similarity then changes a little.
+/// FNV-1a of 64 bits (Fowler, Noll and Vo, RFC 9923), XOR-folded to 32 bits, so that every JSON reader
+/// represents it exactly. With a thousand names, two collide with a probability of 1e-4; the similarity then
+/// changes slightly.
 fn hash(name: &str) -> u64 {
     let step = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     let hash = name.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, step);

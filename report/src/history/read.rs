@@ -1,4 +1,4 @@
-//! Lines of a history, read back.
+//! Parser for history lines.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -9,12 +9,12 @@ use serde::Deserialize;
 
 use super::{DeviceRun, MOST_DURATIONS, Run, VERSION};
 
-/// Why a line is passed over.
+/// Reason to skip a line.
 #[derive(Debug)]
 pub enum BadLine {
-    /// It is of a version that is not known.
+    /// Its version is unknown.
     Version(u64),
-    /// It is no line of a history, or half of one.
+    /// It is not a history line, or is truncated.
     Malformed(String),
 }
 
@@ -87,7 +87,7 @@ impl<'de> Deserialize<'de> for Run {
 
 impl From<DeviceLine> for DeviceRun {
     fn from(line: DeviceLine) -> Self {
-        // Causes of a later version are passed over.
+        // Unknown causes of a later version are ignored.
         let known = |name: &str| Group::ALL.into_iter().find(|group| group.name() == name);
         let mut durations_ns = line.durations_ns;
         durations_ns.truncate(MOST_DURATIONS);

@@ -1,4 +1,4 @@
-//! The history of a program for people.
+//! Text form of a program's history.
 
 use std::fmt::Write as _;
 
@@ -9,11 +9,11 @@ use crate::diff::{Outcome, RUNS_DIFFER};
 use crate::text_format::{Page, Style, counted, duration, percent, shortened, wrapped};
 use crate::words;
 
-/// Columns before the causes.
+/// Width of the columns before the causes.
 const FIXED: usize = 18 + 8 + 9 + 9 + 2 + 14;
 
-/// A moment in UTC, to the minute, such as `2026-11-23 09:41`; by the algorithm `civil_from_days` of Howard Hinnant
-/// ("chrono-compatible low-level date algorithms", 2013).
+/// Formats a time in UTC, to the minute, such as `2026-11-23 09:41`; uses the algorithm `civil_from_days` of
+/// Howard Hinnant ("chrono-compatible low-level date algorithms", 2013).
 pub fn date(nanos: u64) -> String {
     let minutes = nanos / 60_000_000_000;
     let (days, minute) = (minutes / 1_440 + 719_468, minutes % 1_440);
@@ -27,7 +27,8 @@ pub fn date(nanos: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02}", minute / 60, minute % 60)
 }
 
-/// The newest `rows` of `runs`, which are of one program and the oldest first, and what became of the newest.
+/// Formats the newest `rows` of `runs`, which belong to one program and are sorted oldest first, and the
+/// result for the newest.
 pub fn text(runs: &[Run], judged: &[Judged], rows: usize, style: Style) -> String {
     let mut out = Page::new(style);
     let Some(newest) = runs.last() else { return String::new() };
@@ -66,7 +67,7 @@ pub fn text(runs: &[Run], judged: &[Judged], rows: usize, style: Style) -> Strin
     out.into_text()
 }
 
-/// The change in a row; `=` where it could be chance.
+/// The change in a row; `=` if it could be chance.
 fn shown(change: &Change) -> String {
     match change.outcome() {
         Outcome::Unchanged => "=".to_owned(),
@@ -82,7 +83,7 @@ fn largest(run: &Run) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-/// What became of the newest run.
+/// Sentence about the newest run.
 fn sentence(runs: &[Run], judged: &[Judged]) -> String {
     let Some(last) = judged.last() else { return String::new() };
     let Some((before, change)) = &last.before else {
@@ -117,7 +118,7 @@ fn sentence(runs: &[Run], judged: &[Judged]) -> String {
     }
 }
 
-/// The causes that moved a step, the largest first.
+/// The causes that changed a step, the largest first.
 fn moved(change: &Change) -> String {
     let shown = change.causes.iter().take(3).map(|&(group, ns)| {
         let sign = if ns < 0 { '-' } else { '+' };

@@ -1,9 +1,9 @@
-//! What a roofline tells apart: data types and levels of memory.
+//! Axes of a roofline: data types and memory levels.
 
 use gpuwhy_trace::named;
 
 named! {
-    /// What the operations work on.
+    /// Data type of the operations.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum DataType: name {
         /// Tensor pipes, BF16.

@@ -14,21 +14,21 @@ use rustc_hash::FxHashMap;
 
 use super::Candidate;
 
-/// Kernels are chosen to be measured after so many steps: the first ones warm up.
+/// Number of steps after which kernels are chosen for measurement: the first steps are start-up.
 const STEPS_TO_CHOOSE: u64 = 5;
-/// In these steps the device computes for this part of the time at least. Layers of a model that is being built repeat
-/// too, but launch next to nothing: fill kernels of a GPT on an H100 were below 0.05.
+/// Minimum share of computing time of the device in these steps. Layers of a model under construction also
+/// repeat, but launch almost no work: fill kernels of a GPT on an H100 were below 0.05.
 const COMPUTING: f64 = 0.2;
-/// Or after so much computation behind the start-up, nanoseconds.
+/// Alternatively, amount of computation after start-up, nanoseconds.
 const COMPUTE_TO_CHOOSE: u64 = 250_000_000;
-/// Or after so much time behind it, nanoseconds, however little was computed.
+/// Alternatively, time after start-up, nanoseconds, regardless of computation.
 const NANOS_TO_CHOOSE: u64 = 10_000_000_000;
 
-/// Configurations that are looked at, those with the most time: names are demangled for each.
+/// Number of configurations considered, those with the most time: each name is demangled.
 const MOST: usize = 128;
 
-/// The kernels of all devices with the most time, each with its time on its device. How near a kernel is to a roof is
-/// known where the device was sampled and the samples tell it apart.
+/// Returns the kernels of all devices with the most time, each with its time on its device. The distance of a
+/// kernel from its roofline is known if the device was sampled and the samples resolve the kernel.
 pub fn candidates(attributor: &Attributor, dictionary: &Dictionary) -> Vec<Candidate> {
     let mut found = Vec::new();
     for account in attributor.devices() {
@@ -67,7 +67,7 @@ pub fn candidates(attributor: &Attributor, dictionary: &Dictionary) -> Vec<Candi
     found
 }
 
-/// Whether enough has run to tell which kernels matter.
+/// True if enough has run to know which kernels matter.
 pub fn has_run_enough(attributor: &Attributor) -> bool {
     let enough = |account: &DeviceAccount| {
         let steady = account.window_ns().saturating_sub(account.start_up_ns());

@@ -1,67 +1,67 @@
-//! Which kernels are worth measuring.
+//! Choice of the kernels worth measuring.
 //!
-//! A kernel counts by its share of the time of all kernels times its distance from the roof that it is nearest to,
-//! where samples of the hardware tell that; otherwise by its share alone. Some are never measured, because a
-//! measurement runs the kernel alone: one that waits for another one would wait for ever.
+//! A kernel's weight is its share of the time of all kernels times its distance from its nearest roofline, if
+//! hardware samples show that; otherwise its share alone. Some kernels are never measured, because a
+//! measurement runs the kernel alone: one that waits for another kernel would hang.
 
 use gpuwhy_trace::named;
 use std::cmp::Reverse;
 
 use gpuwhy_trace::record::{DeviceId, LaunchConfig, LaunchConfigId};
 
-/// A kernel of one shape on one device.
+/// A launch configuration of a kernel on one device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// Where it runs.
+    /// Device on which it runs.
     pub device: DeviceId,
-    /// Its name, shape and resources.
+    /// Id of its name, shape and resources.
     pub config: LaunchConfigId,
-    /// The same, looked up.
+    /// The configuration with this id.
     pub launch: LaunchConfig,
     /// Mangled name.
     pub name: String,
     /// Demangled name.
     pub demangled: String,
-    /// Whether it is counted as communication.
+    /// True if it counts as communication.
     pub communication: bool,
-    /// Launches so far.
+    /// Number of launches.
     pub launches: u64,
-    /// Their time, nanoseconds.
+    /// Total time of the launches, nanoseconds.
     pub total_ns: u64,
-    /// The part of the time of kernels of this name that CUDA graphs launched, 0 to 1.
+    /// Share of the time of kernels of this name that was launched by CUDA graphs, 0 to 1.
     pub graph_share: f64,
-    /// How much of the unit that it uses most it uses, 0 to 1; `None` where nothing tells.
+    /// Utilization of the unit that it uses most, 0 to 1; `None` if unknown.
     pub nearest_roof: Option<f64>,
 }
 
 named! {
-    /// Why a kernel is not measured.
+    /// Reason not to measure a kernel.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Excluded: name words {
         /// It exchanges data with other GPUs and waits for them.
         Communication "communication" "communicates with other GPUs and would wait for them",
-        /// It was launched cooperatively: all of its blocks wait for each other.
+        /// It was launched cooperatively: its blocks wait for each other.
         Cooperative "cooperative" "is launched cooperatively",
-        /// It runs for longer than a second; such kernels often wait for the host or for another kernel.
+        /// It runs for longer than a second; such kernels often wait for the host or another kernel.
         Persistent "persistent" "runs for a second or longer and may wait for other work",
-        /// CUDA graphs launch it, and a node of a graph cannot be measured alone.
+        /// It is launched by CUDA graphs, and a graph node cannot be measured alone.
         InGraph "in_graph" "is launched by CUDA graphs; a node of a graph cannot be measured alone",
-        /// It ran once only.
+        /// It ran only once.
         RanOnce "ran_once" "ran once only; measuring takes several launches",
     }
 }
 
-/// Kernels that run longer on average are taken for persistent ones, nanoseconds.
+/// Mean duration above which kernels count as persistent, nanoseconds.
 pub const LONGEST_NANOS: u64 = 1_000_000_000;
 
-/// Words in the names of kernels that communicate, whatever library they are from; lower case.
+/// Lower-case parts of the names of communication kernels of any library.
 const COMMUNICATING: [&str; 6] = ["nccl", "nvshmem", "rccl", "deep_ep", "allreduce", "all_to_all"];
 
-/// Time of a name in CUDA graphs from which on it counts as launched by them.
+/// Minimum share of a kernel's time in CUDA graphs for it to count as launched by them.
 const GRAPH_SHARE: f64 = 0.5;
 
 impl Candidate {
-    /// Why it must not be measured; `None` when it may be.
+    /// Returns the reason not to measure it; `None` if it may be measured.
     pub fn excluded(&self) -> Option<Excluded> {
         let name = self.name.to_ascii_lowercase();
         if self.communication || COMMUNICATING.iter().any(|word| name.contains(word)) {
@@ -85,17 +85,17 @@ impl Candidate {
     }
 }
 
-/// A kernel that is to be measured.
+/// A kernel chosen for measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
-    /// Which.
+    /// The kernel.
     pub candidate: Candidate,
     /// Its share of the time of all candidates, 0 to 1.
     pub share: f64,
 }
 
-/// The `most` kernels that are worth most, and the excluded ones that would have been among them. Considers
-/// only kernels of which `is_wanted` accepts the demangled or the mangled name.
+/// Returns the `most` most valuable kernels, and the excluded ones that would have been among them. Considers
+/// only kernels whose demangled or mangled name `is_wanted` accepts.
 pub fn choose(
     candidates: &[Candidate],
     most: usize,

@@ -1,23 +1,24 @@
-//! Tables as `ncu --csv` prints them, so that scripts for its output go on.
+//! Tables in the format of `ncu --csv`, so that scripts for its output keep working.
 //!
-//! Column names, units row and metric names are those of Nsight Compute 2025.3 (`--page raw`, `--page details`);
-//! columns that gpuwhy does not know are empty. Values are plain numbers without separators of thousands.
+//! Column names, units row and metric names are those of Nsight Compute 2025.3 (`--page raw`, `--page
+//! details`); columns without data in gpuwhy are empty. Values are plain numbers without thousands
+//! separators.
 
 use std::fmt::Write as _;
 
 use super::sets::unit;
 use super::{KernelView, KernelsReport};
 
-/// Which of the two tables.
+/// Selects one of the two tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Page {
-    /// A row for each kernel, a column for each metric, and the units in the second row.
+    /// One row per kernel, one column per metric, and the units in the second row.
     Raw,
-    /// A row for each metric of each kernel.
+    /// One row per kernel and metric.
     Details,
 }
 
-/// Columns in front, in both pages.
+/// Leading columns of both pages.
 const COLUMNS: [&str; 11] = [
     "ID",
     "Process ID",
@@ -70,7 +71,7 @@ fn front(view: &KernelView, id: usize, process: (u32, &str, &str)) -> Vec<String
     ]
 }
 
-/// All metrics of a kernel in the order of their names, as Nsight Compute has them.
+/// Returns all metrics of a kernel sorted by name, like Nsight Compute.
 fn metrics(view: &KernelView) -> Vec<(String, &'static str, String)> {
     let product = |of: [u32; 3]| of.into_iter().map(u64::from).fold(1, u64::saturating_mul);
     let launch = [
@@ -93,7 +94,7 @@ fn line(out: &mut String, cells: impl IntoIterator<Item = String>) {
     let _ = writeln!(out, "{}", cells.join(","));
 }
 
-/// The table of all measured kernels of a process with this id, program and host.
+/// Formats the table of all measured kernels; `process` is the process's id, program and host.
 pub fn csv(report: &KernelsReport, page: Page, process: (u32, &str, &str)) -> String {
     let mut out = String::new();
     let measured = report.measured.iter().filter(|view| !view.profile.values.is_empty());

@@ -1,6 +1,6 @@
-//! What the values of a profile mean: the use of each unit, work, memory access, stalls.
+//! Figures derived from a profile: utilization of each unit, work, memory access, stalls.
 //!
-//! Formulas are NVIDIA's definitions of the metrics, combined. Shares are of the time of the kernel unless they say
+//! The formulas combine NVIDIA's definitions of the metrics. Shares refer to the kernel's time unless stated
 //! otherwise, 0 to 1; hardware counters may overshoot a little.
 
 use gpuwhy_trace::kernels::KernelProfile;
@@ -10,7 +10,7 @@ use super::DataType;
 use super::sets::{STALL_REASONS, stall_metric};
 
 named! {
-    /// A unit that can be what limits a kernel. Where two are equally high, the first of this order counts.
+    /// A unit that can limit a kernel. Of two equally used units, the first in this order counts.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Roof: name words {
         /// The tensor pipes.
@@ -27,7 +27,7 @@ named! {
 }
 
 impl Roof {
-    /// The metric of its use, percent of its peak over the elapsed cycles.
+    /// Metric of its utilization, percent of its peak over the elapsed cycles.
     pub const fn metric(self) -> &'static str {
         match self {
             Self::Tensor => "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed",
@@ -38,8 +38,9 @@ impl Roof {
         }
     }
 
-    /// The metric of its busiest part, percent, where [`Roof::metric`] counts one part of several: NVIDIA's throughput
-    /// of the unit, which takes more passes. That of L1 is over the cycles in which a multiprocessor was active.
+    /// Metric of its busiest part, percent, for units of which [`Roof::metric`] counts only one of several
+    /// parts: NVIDIA's throughput of the unit, which takes more passes. That of L1 refers to the cycles in
+    /// which a multiprocessor was active.
     pub const fn throughput(self) -> Option<&'static str> {
         match self {
             Self::L2 => Some("lts__throughput.avg.pct_of_peak_sustained_elapsed"),
@@ -49,7 +50,7 @@ impl Roof {
     }
 }
 
-/// How much of a unit was used: of its busiest part where that was measured.
+/// Utilization of a unit: of its busiest part if that was measured.
 fn used(profile: &KernelProfile, roof: Roof) -> Option<f64> {
     let throughput = roof.throughput().and_then(|metric| profile.share(metric));
     let throughput = match roof {
@@ -64,20 +65,20 @@ fn lower_bounds(profile: &KernelProfile) -> Vec<Roof> {
     Roof::ALL.into_iter().filter(is_bound).collect()
 }
 
-/// Part of the time in which a multiprocessor had a warp.
+/// Share of the time in which a multiprocessor had a warp.
 const SM_ACTIVE: &str = "sm__cycles_active.avg.pct_of_peak_sustained_elapsed";
 
-/// What warps wait for, and how much of their time.
+/// A reason for which warps wait, and its share of their time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StallReason {
-    /// As in the metric's name.
+    /// Reason as spelled in the metric's name.
     pub reason: &'static str,
-    /// Part of the time between two instructions of a warp, 0 to 1.
+    /// Share of the time between two instructions of a warp, 0 to 1.
     pub share: f64,
 }
 
 impl StallReason {
-    /// What it means and what helps, for people. The meanings are those of NVIDIA's metric reference.
+    /// Meaning of the reason and its remedy, as text, based on NVIDIA's metric reference.
     pub fn words(&self) -> &'static str {
         match self.reason {
             "barrier" => "waiting for other warps of the block at a barrier",
@@ -104,7 +105,7 @@ impl StallReason {
 }
 
 named! {
-    /// A pipe that executes instructions.
+    /// An execution pipe.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Pipe: name words {
         /// Integer and logic instructions, comparisons, minima.
@@ -128,68 +129,71 @@ fn pipes(profile: &KernelProfile) -> Vec<(Pipe, f64)> {
     found
 }
 
-/// How memory was accessed. `None` where it was not measured, or where there were no such accesses.
+/// Memory access patterns. `None` if not measured, or if there were no such accesses.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MemoryTable {
-    /// Sectors of 32 bytes for each load request of a warp; 4 is ideal for 4-byte values, 16 for 16-byte values.
+    /// Sectors of 32 bytes per load request of a warp; 4 is ideal for 4-byte values, 16 for 16-byte values.
     pub sectors_per_load: Option<f64>,
     /// The same for stores.
     pub sectors_per_store: Option<f64>,
-    /// Part of the sectors asked of L1 that were there.
+    /// L1 hit rate by sectors.
     pub l1_hit: Option<f64>,
-    /// Part of the sectors asked of L2 that were there.
+    /// L2 hit rate by sectors.
     pub l2_hit: Option<f64>,
-    /// Part of the shared-memory wavefronts of loads that bank conflicts added.
+    /// Share of the shared-memory wavefronts of loads that bank conflicts added.
     pub load_conflicts: Option<f64>,
-    /// The same of stores.
+    /// The same for stores.
     pub store_conflicts: Option<f64>,
-    /// Instructions that load from or store to local memory: spilled registers and arrays that have no register.
+    /// Number of loads from and stores to local memory: spilled registers and arrays that are not in
+    /// registers.
     pub local_instructions: Option<f64>,
 }
 
-/// What is derived from one profile. `None` where a metric is missing.
+/// Figures derived from one profile. `None` if a metric is missing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
     /// Duration, nanoseconds.
     pub duration_ns: Option<f64>,
-    /// Clock of the multiprocessors while it ran, Hz.
+    /// Multiprocessor clock during the kernel, Hz.
     pub clock_hz: Option<f64>,
-    /// Use of each unit, in the order of [`Roof::ALL`]: of its busiest part, or of the one of [`Roof::metric`] where
-    /// only that was measured.
+    /// Utilization of each unit, in the order of [`Roof::ALL`]: of its busiest part, or of the part in
+    /// [`Roof::metric`] if only that was measured.
     pub roofs: [Option<f64>; Roof::ALL.len()],
-    /// Units of which only the part of [`Roof::metric`] was measured: their use is at least what `roofs` has.
+    /// Units with only the part in [`Roof::metric`] measured: their utilization is at least the value in
+    /// `roofs`.
     pub lower_bounds: Vec<Roof>,
-    /// Sectors of the L2 cache, by those that it can deliver.
+    /// Sectors of the L2 cache as a fraction of its capability.
     pub l2_sectors: Option<f64>,
-    /// Part of the time in which a multiprocessor had a warp, mean over all.
+    /// Share of the time in which a multiprocessor had a warp, averaged over all.
     pub sm_active: Option<f64>,
-    /// Mean over largest active time of the multiprocessors: 1 is balanced.
+    /// Mean divided by largest active time of the multiprocessors: 1 is balanced.
     pub balance: Option<f64>,
-    /// Resident warps by those that fit, while active.
+    /// Resident warps as a fraction of the maximum, while active.
     pub achieved_occupancy: Option<f64>,
-    /// Throughput of the multiprocessors, by their busiest part.
+    /// Throughput of the multiprocessors' busiest part.
     pub compute_throughput: Option<f64>,
-    /// Throughput of memory, by its busiest part.
+    /// Throughput of the memory system's busiest part.
     pub memory_throughput: Option<f64>,
-    /// Bytes read from device memory a second.
+    /// Bytes per second read from device memory.
     pub dram_read: Option<f64>,
-    /// Bytes written to device memory a second.
+    /// Bytes per second written to device memory.
     pub dram_write: Option<f64>,
     /// Bytes through device memory, L2 and L1, in this order.
     pub bytes: [Option<f64>; 3],
-    /// Operations by data type, where there are any; a multiplication and an addition are two.
+    /// Number of operations by data type, without zeros; a multiply-add counts as two.
     pub operations: Vec<(DataType, f64)>,
-    /// Instructions that a scheduler issued in a cycle, of at most 1.
+    /// Instructions issued per scheduler and cycle, at most 1.
     pub issued_per_cycle: Option<f64>,
-    /// Warps of a scheduler that could issue, in a cycle.
+    /// Eligible warps per scheduler and cycle.
     pub eligible_warps: Option<f64>,
-    /// Threads of a warp that took part in an instruction, of 32.
+    /// Active threads of a warp per instruction, of 32.
     pub threads_per_instruction: Option<f64>,
-    /// Instructions of warps that were executed.
+    /// Number of executed warp instructions.
     pub instructions: Option<f64>,
-    /// Of these, the part of each pipe that was measured, the most first. A pipe is a kind of work: see [`Pipe`].
+    /// Share of these instructions by measured pipe, the largest first. A pipe is a kind of work: see
+    /// [`Pipe`].
     pub pipes: Vec<(Pipe, f64)>,
-    /// What warps waited for, the most first.
+    /// Stall reasons, the largest first.
     pub stalls: Vec<StallReason>,
     /// Memory access.
     pub memory: MemoryTable,
@@ -201,7 +205,7 @@ fn ratio(part: Option<f64>, whole: Option<f64>) -> Option<f64> {
 }
 
 impl Figures {
-    /// Those of `profile`.
+    /// Derives the figures from `profile`.
     pub fn of(profile: &KernelProfile) -> Self {
         let value = |name: &str| profile.value(name);
         let duration_ns = value("gpu__time_duration.sum").filter(|&nanos| nanos > 0.0);
@@ -237,28 +241,28 @@ impl Figures {
         }
     }
 
-    /// The part of the instructions that no measured pipe executed: branches, uniform and FP64 instructions and others.
-    /// `None` unless all of [`Pipe::ALL`] were measured.
+    /// Share of the instructions that no measured pipe executed: branches, uniform and FP64 instructions and
+    /// others. `None` unless all of [`Pipe::ALL`] were measured.
     pub fn other_pipes(&self) -> Option<f64> {
         let known: f64 = self.pipes.iter().map(|&(_, share)| share).sum();
         (self.pipes.len() == Pipe::ALL.len()).then(|| (1.0 - known).max(0.0))
     }
 
-    /// Use of one unit.
+    /// Utilization of one unit.
     pub fn roof(&self, roof: Roof) -> Option<f64> {
         let place = Roof::ALL.iter().position(|&other| other == roof)?;
         self.roofs[place]
     }
 
-    /// The unit that is used most, and how much of it.
+    /// The most used unit and its utilization.
     pub fn nearest_roof(&self) -> Option<(Roof, f64)> {
         let known = Roof::ALL.into_iter().zip(self.roofs).filter_map(|(roof, share)| Some((roof, share?)));
-        // `max_by` takes the last of equals, so the order is turned around.
+        // `max_by` returns the last of equal elements, so the order is reversed.
         known.rev().max_by(|a, b| a.1.total_cmp(&b.1))
     }
 }
 
-/// Metrics of operations. FP32 is counted in the instructions of the pipe that multiplies and adds, which also takes
+/// Metrics of operations. FP32 is counted as instructions of the multiply-add pipe, which also executes
 /// integer multiplications; each counts as two.
 const OPERATIONS: [(DataType, &str, f64); 7] = [
     (DataType::Bf16, "sm__ops_path_tensor_src_bf16_dst_fp32.sum", 1.0),
@@ -326,7 +330,7 @@ mod tests {
 
     #[test]
     fn the_nearest_roof_is_the_one_that_is_used_most() {
-        // A copy kernel on an H200, as measured.
+        // Measured values of a copy kernel on an H200.
         let figures = Figures::of(&profile(&[
             ("gpu__time_duration.sum", 541_000.0),
             (Roof::Dram.metric(), 84.1),
@@ -346,7 +350,8 @@ mod tests {
 
     #[test]
     fn a_unit_is_used_as_much_as_its_busiest_part() {
-        // A gather on an H200, as measured; ncu has 83.5 % of L2, 17.3 % of L1 and 53.6 % of the device memory.
+        // Measured values of a gather on an H200; ncu shows 83.5 % of L2, 17.3 % of L1 and 53.6 % of device
+        // memory.
         let gather = [
             (Roof::Dram.metric(), 53.841),
             (Roof::L2.metric(), 18.345),

@@ -1,8 +1,8 @@
-//! What a step gains from a better kernel.
+//! Gain of a step from a better kernel.
 //!
-//! The newest steps are simulated once more with the kernel shortened, so that what runs beside it, what waits for it,
-//! and a host that is late anyway are counted. Where the simulation is not believed, the gain is by subtraction: the
-//! time that goes, taken off the step.
+//! The newest steps are simulated once more with a shorter kernel. This accounts for overlapping work, for
+//! work that waits for the kernel, and for a host that is late anyway. If the simulation is not validated,
+//! the gain is computed by subtracting the removed time from the step.
 
 use gpuwhy_trace::record::{DeviceId, LaunchConfigId};
 use profiler_core::attribution::leaf::Group;
@@ -10,46 +10,48 @@ use profiler_core::attribution::{Attributor, DeviceAccount};
 use profiler_core::whatif::Ceiling;
 use rustc_hash::FxHashMap;
 
-/// Of a normal distribution, 90 % lies within so many standard errors: the level of all intervals of gains.
+/// Number of standard errors that contain 90 % of a normal distribution: the level of all intervals of gains.
 const NINE_OF_TEN: f64 = 1.645;
-/// A step never goes altogether.
+/// Maximum share of a step that can be removed.
 const LARGEST_SAVED: f64 = 0.99;
 
-/// How many times as fast a step is.
+/// Speedup of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepGain {
-    /// 1 is no gain.
+    /// Factor; 1 is no gain.
     pub speedup: f64,
-    /// The interval in which nine of ten programs come out, for a simulated gain; `None` for one by subtraction.
+    /// Interval that contains the result of nine of ten programs, for a simulated gain; `None` for one by
+    /// subtraction.
     pub interval: Option<(f64, f64)>,
 }
 
-/// What a step gains if kernels use their nearest roof better.
+/// Gain of a step if kernels get closer to their nearest roofline.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KernelGains {
-    /// If they use 80 % of it.
+    /// Gain at 80 % of the roofline.
     pub at_80: StepGain,
-    /// If they use 90 % of it.
+    /// Gain at 90 % of the roofline.
     pub at_90: StepGain,
-    /// The bottleneck at 90 %; `None` where that cannot be told.
+    /// Bottleneck at 90 %; `None` if unknown.
     pub then: Option<Group>,
 }
 
-/// Kernels of one launch configuration, made shorter.
+/// Kernels of one launch configuration, shortened.
 #[derive(Clone, Copy, Debug)]
 pub struct Shorter {
-    /// Which.
+    /// The launch configuration.
     pub config: LaunchConfigId,
-    /// Their time, nanoseconds.
+    /// Their current time, nanoseconds.
     pub nanos: u64,
-    /// The part of it that is left, 0 to 1.
+    /// Remaining fraction of that time, 0 to 1.
     pub remains: f64,
-    /// The standard error of that part.
+    /// Standard error of `remains`.
     pub error: f64,
 }
 
 impl Shorter {
-    /// Kernels that use the part `used` of a roof, with this standard error, and would use `wanted`.
+    /// Shortens kernels that reach the fraction `used` of a roofline, with this standard error, so that they
+    /// reach `wanted`.
     pub fn at_roof(config: LaunchConfigId, nanos: u64, (used, error): (f64, f64), wanted: f64) -> Self {
         let remains = (used / wanted).clamp(0.0, 1.0);
         Self { config, nanos, remains, error: if remains < 1.0 { error / wanted } else { 0.0 } }
@@ -61,7 +63,7 @@ impl Shorter {
 }
 
 impl StepGain {
-    /// By simulation; `None` where that is not to be had.
+    /// Computes the gain by simulation; `None` if that is unavailable.
     pub fn simulated(attributor: &Attributor, device: DeviceId, shorter: &[Shorter]) -> Option<Self> {
         let parts: FxHashMap<LaunchConfigId, f64> = shorter.iter().map(|row| (row.config, row.remains)).collect();
         let remains =
@@ -73,12 +75,12 @@ impl StepGain {
         Some(Self { speedup: ceiling.speedup, interval: Some(widened(&ceiling, relative)) })
     }
 
-    /// A step of which the part `gone` goes, 0 to 1.
+    /// Computes the gain of a step without the fraction `gone`, 0 to 1.
     pub fn by_subtraction(gone: f64) -> Self {
         Self { speedup: 1.0 / (1.0 - gone.clamp(0.0, LARGEST_SAVED)), interval: None }
     }
 
-    /// Whether it was simulated.
+    /// True if it was simulated.
     pub const fn is_simulated(&self) -> bool {
         self.interval.is_some()
     }
@@ -89,8 +91,8 @@ impl StepGain {
     }
 }
 
-/// The interval of a gain, where what goes is known with this relative error. In proportion to what goes, so does what
-/// is saved; that error and the one of the simulation are independent.
+/// Interval of a gain if the removed time has this relative error. The saving is proportional to the removed
+/// time; that error and the simulation's are independent.
 fn widened(ceiling: &Ceiling, relative: f64) -> (f64, f64) {
     let (speedup, saved) = (ceiling.speedup, ceiling.saved());
     let (low, high) = ceiling.interval.unwrap_or((speedup, speedup));
@@ -100,10 +102,10 @@ fn widened(ceiling: &Ceiling, relative: f64) -> (f64, f64) {
     ((speedup - below).max(1.0), speedup + above)
 }
 
-/// The bottleneck of the device once kernels are shorter and a step is `gain` times as fast.
+/// Bottleneck of the device if kernels are shorter and a step is `gain` times as fast.
 ///
-/// What goes of computation and is not saved becomes time in which the device waits, for which no cause is known yet:
-/// where that decides, nothing is said.
+/// Removed computation time that is not saved becomes idle time of unknown cause; `None` if that time
+/// decides.
 pub fn bottleneck_then(account: &DeviceAccount, shorter: &[Shorter], gain: f64) -> Option<Group> {
     let leaves = account.steady_leaves();
     let total = leaves.iter().sum::<u64>().saturating_sub(Group::NoWork.total(&leaves)) as f64;

@@ -1,4 +1,4 @@
-//! Profiles of kernels for programs. Shares are 0 to 1, times nanoseconds, rates per second.
+//! JSON form of kernel profiles. Shares are 0 to 1, times are in nanoseconds, rates per second.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::words::not_measured;
 
 const SCHEMA_VERSION: u32 = 1;
 
-/// All kernels of a run, and where warps wait, if that is asked for.
+/// All kernels of a run, and the PC samples if requested.
 #[derive(Debug)]
 pub struct KernelsJson<'a>(pub &'a KernelsReport, pub Option<&'a SourceReport>);
 

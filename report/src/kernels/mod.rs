@@ -1,12 +1,12 @@
-//! Profiles of single kernels: which ones are worth it, what to measure, and what the measured values mean.
+//! Profiles of single kernels: the choice of kernels, the metrics to measure, and the meaning of the values.
 //!
-//! A profile holds the hardware counters of one kernel, measured over several launches of the same shape, one pass of
-//! the counters at each launch ([`KernelProfile`](gpuwhy_trace::kernels::KernelProfile)). Reading order: `sets` (what
-//! is measured), `choice` (of which kernels), `figures` (what it means), `roofline`, `rules` (what to do about
-//! it), `text`, `svg`, `csv` and `json` (how it is shown). `source` has where in a kernel warps wait.
+//! A profile holds the hardware counters of one kernel, measured over several launches of the same shape, one
+//! counter pass per launch ([`KernelProfile`](gpuwhy_trace::kernels::KernelProfile)). Reading order: `sets`
+//! (metrics), `choice` (kernels), `figures` (meaning), `roofline`, `rules` (remedies), `text`, `svg`, `csv`
+//! and `json` (output). `source` locates the stalls within a kernel.
 //!
-//! Metric names are those of NVIDIA's profiling libraries, so that results can be compared with those of Nsight
-//! Compute. Nothing here has heard of the library that counts.
+//! Metric names are those of NVIDIA's profiling libraries, so that results can be compared with Nsight
+//! Compute. This module does not depend on the library that counts.
 
 mod axes;
 mod candidates;

@@ -1,24 +1,24 @@
-//! How little less of a resource lets one block more onto a multiprocessor.
+//! Smallest reduction of a resource that fits one more block onto a multiprocessor.
 //!
-//! Blocks fit in whole numbers, so one register less mostly changes nothing and the right one changes a lot. The sizes
-//! that pay are found with the arithmetic of [`gpuwhy_trace::geometry`].
+//! Blocks fit in whole numbers, so one register less usually has no effect, and the right number of registers
+//! has a large one. The useful sizes are found with the arithmetic of [`gpuwhy_trace::geometry`].
 
 use gpuwhy_trace::geometry::{Geometry, Multiprocessors};
 use gpuwhy_trace::named;
 use gpuwhy_trace::record::LaunchConfig;
 
-/// Fewer registers than this are not proposed: a compiler that is held to them spills.
+/// Minimum number of registers that is proposed: a compiler limited to fewer would spill.
 const FEWEST_REGISTERS: u16 = 24;
-/// Shared memory is tried in steps of this, bytes.
+/// Step size for shared memory, bytes.
 const SHARED_STEP: u32 = 1_024;
 
 named! {
-    /// What is reduced.
+    /// The reduced resource.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Resource: name {
-        /// Registers of a thread.
+        /// Registers per thread.
         Registers "registers",
-        /// Shared memory of a block, bytes.
+        /// Shared memory per block, bytes.
         SharedBytes "shared_bytes",
     }
 }
@@ -27,18 +27,18 @@ named! {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Reduction {
-    /// Of what.
+    /// The resource.
     #[cfg_attr(feature = "serde", serde(rename = "resource"))]
     pub of: Resource,
-    /// What a launch takes now.
+    /// Current use per launch.
     pub from: u32,
-    /// What it may take at most.
+    /// Maximum use after the reduction.
     pub to: u32,
-    /// Theoretical occupancy then, 0 to 1.
+    /// Theoretical occupancy after the reduction, 0 to 1.
     pub occupancy: f64,
 }
 
-/// The reductions that pay, each taken alone; empty where the limits of warps or blocks are reached.
+/// Returns the useful reductions, each applied alone; empty if the limit of warps or blocks is reached.
 pub fn reductions(config: &LaunchConfig, room: &Multiprocessors) -> Vec<Reduction> {
     let Some(now) = Geometry::of(config, room) else { return Vec::new() };
     let better =
@@ -80,16 +80,17 @@ mod tests {
 
     #[test]
     fn the_first_register_that_pays_is_found() {
-        // 256 threads with 65 registers: units of 256 registers make it 72, so 3 blocks fit; with 64 registers 4 do.
+        // 256 threads with 65 registers: allocation units of 256 registers round up to 72, so 3 blocks fit;
+        // with 64 registers, 4.
         let found = reductions(&launch(256, 65, 0), &h200());
         assert_eq!(found, [Reduction { of: Resource::Registers, from: 65, to: 64, occupancy: 0.5 }]);
-        // 1 register more or less within a unit of 8 changes nothing: 3 blocks fit at 72 and at 66.
+        // One register more or less within a unit of 8 has no effect: 3 blocks fit at 72 and at 66.
         assert_eq!(reductions(&launch(256, 72, 0), &h200())[0].to, 64);
     }
 
     #[test]
     fn the_first_kilobyte_that_pays_is_found() {
-        // 228 KiB, one of them reserved for each block: 3 blocks of 75 KiB fit, and 2 of 76.
+        // 228 KiB, with 1 KiB reserved per block: 3 blocks of 75 KiB fit, and 2 of 76 KiB.
         let found = reductions(&launch(128, 32, 76 << 10), &h200());
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].of, found[0].from, found[0].to), (Resource::SharedBytes, 76 << 10, 75 << 10));

@@ -1,4 +1,4 @@
-//! What the page of a kernel says to somebody who cannot change it, or whose figures do not fit together.
+//! The page of a kernel for a reader who cannot change it, or with inconsistent figures.
 
 use gpuwhy_trace::kernels::KernelProfile;
 use gpuwhy_trace::record::{Device, LaunchConfig};
@@ -96,7 +96,7 @@ fn a_gain_that_the_rest_of_the_program_hides_has_its_reason() {
         view.finding_gains = vec![Some(StepGain { speedup, interval: Some((1.0, speedup + 0.1)) })];
         page(vec![view]).contains("other work or the CPU is the limit without it")
     };
-    // Half of the kernel is 10 % of the run: 1.11x by itself.
+    // Half of the kernel is 10 % of the run: 1.11x on its own.
     assert!(says(0.2, 1.03) && !says(0.2, 1.09));
     assert!(!says(0.02, 1.0), "too little to be missed");
 }

@@ -1,20 +1,20 @@
-//! What a device can do at most, for the roofs of a roofline.
+//! Peak rates of a device, for its rooflines.
 //!
 //! Sources: CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions" for FP32; NVIDIA's
-//! architecture white papers for the tensor pipes (dense operations of a multiprocessor in a cycle: a multiplication
-//! and an addition are two). Consumer GPUs of capability 8.6 and 8.9 halve the tensor rate with FP32 accumulation,
-//! which no record tells; their roofs are those of the professional parts. Capabilities that are not listed have no
-//! compute roofs.
+//! architecture white papers for the tensor pipes (dense operations of a multiprocessor per cycle: a
+//! multiply-add counts as two). Consumer GPUs of capability 8.6 and 8.9 halve the tensor rate with FP32
+//! accumulation, which the records do not show; their rooflines are those of the professional parts. Unlisted
+//! capabilities have no compute rooflines.
 
 use gpuwhy_trace::record::Device;
 
 use super::DataType;
 
-/// Operations of a multiprocessor in a cycle.
+/// Operations per multiprocessor and cycle.
 struct Row {
     capability: [u32; 2],
     fp32: u32,
-    /// BF16 and FP16; TF32 is half of it, FP8 (from 8.9 on) and INT8 twice.
+    /// BF16 and FP16. TF32 has half this rate, FP8 (from 8.9 on) and INT8 have twice this rate.
     tensor_half: u32,
     tensor_fp64: u32,
 }
@@ -31,24 +31,24 @@ const TABLE: [Row; 5] = [
     row([10, 0], 256, 8_192, 128),
 ];
 
-/// Bytes that the L1 cache of a multiprocessor delivers in a cycle: one wavefront of 32 words, on every architecture
+/// Bytes per cycle from the L1 cache of a multiprocessor: one wavefront of 32 words, on every architecture
 /// since Volta (NVIDIA, "Dissecting the Volta GPU architecture through microbenchmarking", Jia et al. 2018).
 const L1_BYTES_PER_CYCLE: f64 = 128.0;
 
-/// Peaks of one device.
+/// Peak rates of one device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Peaks {
-    /// Multiprocessors.
+    /// Number of multiprocessors.
     pub multiprocessors: u32,
-    /// The highest clock of the multiprocessors, Hz; 0 when the record does not say.
+    /// Highest multiprocessor clock, Hz; 0 if the record lacks it.
     pub clock_hz: f64,
-    /// Bandwidth of device memory, bytes a second; `None` when the record does not say.
+    /// Bandwidth of device memory, bytes per second; `None` if the record lacks it.
     pub dram_bytes_per_second: Option<f64>,
     capability: [u32; 2],
 }
 
 impl Peaks {
-    /// Those of `device`; `None` when its record does not say how many multiprocessors it has.
+    /// Returns the peaks of `device`; `None` if its record lacks the number of multiprocessors.
     pub fn of(device: &Device) -> Option<Self> {
         let bandwidth = device.memory_bandwidth_kbps as f64 * 1e3;
         (device.multiprocessors > 0).then_some(Self {
@@ -59,7 +59,8 @@ impl Peaks {
         })
     }
 
-    /// Operations a second at a clock of `clock_hz`; `None` when nobody knows, or where the hardware has none.
+    /// Operations per second at a clock of `clock_hz`; `None` if unknown, or if the hardware does not support
+    /// the type.
     pub fn operations_per_second(&self, of: DataType, clock_hz: f64) -> Option<f64> {
         let row = TABLE.iter().find(|row| row.capability == self.capability)?;
         let per_cycle = match of {
@@ -73,7 +74,7 @@ impl Peaks {
         (per_cycle > 0 && clock_hz > 0.0).then(|| f64::from(per_cycle) * f64::from(self.multiprocessors) * clock_hz)
     }
 
-    /// Bytes a second that all L1 caches deliver at a clock of `clock_hz`.
+    /// Bytes per second from all L1 caches at a clock of `clock_hz`.
     pub fn l1_bytes_per_second(&self, clock_hz: f64) -> f64 {
         L1_BYTES_PER_CYCLE * f64::from(self.multiprocessors) * clock_hz
     }

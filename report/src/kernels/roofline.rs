@@ -1,46 +1,47 @@
-//! The roofline: how fast a kernel computes, against how often it uses what it loads.
+//! The roofline: performance of a kernel against its arithmetic intensity.
 //!
-//! Definition: S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual performance model", 2009. The
-//! horizontal axis is operations for each byte, by memory level; the vertical axis is operations a second. Roofs are
-//! given at the clock that was measured and at the highest, because kernels that use the tensor pipes run at a lowered
-//! clock.
+//! Definition: S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual performance model",
+//! 2009. The horizontal axis is operations per byte, by memory level; the vertical axis is operations per
+//! second. Rooflines are given at the measured clock and at the highest one, because kernels that use the
+//! tensor pipes run at a lower clock.
 
 use super::{DataType, Figures, Level, Peaks};
 
-/// Where a kernel stands, for one data type and one memory level.
+/// Position of a kernel, for one data type and one memory level.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// What it computes.
+    /// Data type of the operations.
     pub of: DataType,
-    /// Whose bytes are counted.
+    /// Level whose bytes are counted.
     pub level: Level,
-    /// Operations for each byte.
+    /// Operations per byte.
     pub intensity: f64,
-    /// Operations a second.
+    /// Operations per second.
     pub performance: f64,
 }
 
-/// Points and roofs of one kernel.
+/// Points and rooflines of one kernel.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Roofline {
-    /// By data type, the one with the most work first, then by level.
+    /// Points by data type, the one with the most work first, then by level.
     pub points: Vec<Point>,
-    /// Bytes a second that a level can deliver.
+    /// Peak bytes per second by level.
     pub bandwidths: Vec<(Level, f64)>,
-    /// Operations a second of each data type of the points, at the measured clock.
+    /// Peak operations per second of each data type of the points, at the measured clock.
     pub peaks: Vec<(DataType, f64)>,
     /// The same at the highest clock of the device.
     pub highest_peaks: Vec<(DataType, f64)>,
 }
 
-/// A cache that moved less than this part of the bytes of the level below it was passed by: loads by the tensor memory
-/// accelerator are not in L1's counters, but for the few bytes of descriptors.
+/// A cache that moved less than this fraction of the bytes of the level below it was bypassed: L1's counters
+/// exclude loads by the tensor memory accelerator, except for the few bytes of descriptors.
 const LEAST_BYTES: f64 = 1e-3;
-/// Below this use of L2, its bandwidth is not derived from it: the error of the counters would be a good part of it.
+/// Minimum utilization of L2 for deriving its bandwidth from the counters; below it, their error is
+/// significant.
 const LEAST_USE: f64 = 0.02;
 
 impl Roofline {
-    /// That of a kernel with these `figures`.
+    /// Builds the roofline of a kernel with these `figures`.
     pub fn of(figures: &Figures, peaks: Option<&Peaks>) -> Self {
         let Some(nanos) = figures.duration_ns else { return Self::default() };
         let points = figures.operations.iter().flat_map(|&(of, count)| {
@@ -56,7 +57,7 @@ impl Roofline {
             let types = figures.operations.iter().map(|&(of, _)| of);
             types.filter_map(|of| Some((of, peaks?.operations_per_second(of, clock?)?))).collect()
         };
-        // What a unit moved, by the part of its peak that this was.
+        // Bytes moved by a unit, divided by its utilization.
         let by_use = |level: Level, used: Option<f64>| {
             let place = Level::ALL.iter().position(|&other| other == level)?;
             let used = used.filter(|&used| used >= LEAST_USE)?;
@@ -77,7 +78,7 @@ impl Roofline {
         }
     }
 
-    /// What `point` could reach at most: its compute roof, or what its level can deliver, whichever is lower.
+    /// Maximum performance of `point`: the lower of its compute roofline and the bandwidth of its level.
     pub fn roof_over(&self, point: &Point) -> Option<f64> {
         let peak = self.peaks.iter().find(|(of, _)| *of == point.of).map(|&(_, peak)| peak);
         let bandwidth = self.bandwidths.iter().find(|(level, _)| *level == point.level).map(|&(_, rate)| rate);
@@ -88,7 +89,7 @@ impl Roofline {
         }
     }
 
-    /// Whether the roof over `point` is that of its memory level, and not of computing.
+    /// True if the roofline above `point` is that of its memory level, not of compute.
     pub fn is_under_memory(&self, point: &Point) -> Option<bool> {
         let (_, peak) = self.peaks.iter().find(|(of, _)| *of == point.of)?;
         let (_, rate) = self.bandwidths.iter().find(|(level, _)| *level == point.level)?;
@@ -114,7 +115,8 @@ mod tests {
 
     #[test]
     fn a_matrix_kernel_stands_under_its_compute_roof() {
-        // A BF16 matrix product of an H200: 88.8 % of the tensor pipes at 1.67 GHz were 804 of 905 TFLOP/s.
+        // A BF16 matrix product on an H200: 88.8 % of the tensor pipes at 1.67 GHz equaled 804 of 905
+        // TFLOP/s.
         let figures = Figures {
             duration_ns: Some(80_000.0),
             clock_hz: Some(1.674e9),

@@ -1,11 +1,11 @@
-//! What is measured of a kernel.
+//! Metrics that are measured for a kernel.
 //!
-//! The metrics are those of NVIDIA's profiling libraries. The hardware counts a few of them at a time, so all of them
-//! take several passes, each over one launch. The library that counts refuses a name that its chip does not have; such
-//! a name is left out and shown as missing.
+//! The metrics are those of NVIDIA's profiling libraries. The hardware counts a few metrics at a time, so the
+//! complete set takes several passes, each over one launch. The counting library rejects names that its chip
+//! lacks; such a metric is skipped and shown as missing.
 
-/// Time, clock and work first: they are what every figure is relative to. Then the use of each unit, bytes, cache hits,
-/// and the work of the tensor pipes.
+/// Time, clock and work come first, because every figure is relative to them. Then follow the utilization of
+/// each unit, bytes, cache hits, and the work of the tensor pipes.
 const CORE: [&str; 24] = [
     "gpu__time_duration.sum",
     "gpc__cycles_elapsed.max",
@@ -54,7 +54,7 @@ const MEMORY: [&str; 10] = [
     "smsp__inst_executed_op_local_st.sum",
 ];
 
-/// The parts of `STALL_METRIC`'s name, without `selected`, which is no stall.
+/// Reasons to insert into `STALL_METRIC`, without `selected`, which is no stall.
 pub const STALL_REASONS: [&str; 18] = [
     "barrier",
     "branch_resolving",
@@ -76,10 +76,10 @@ pub const STALL_REASONS: [&str; 18] = [
     "wait",
 ];
 
-/// Warps that wait for a reason, for each instruction that is issued; the reason takes the place of `{}`.
+/// Warps stalled for a reason, per issued instruction; the reason replaces `{}`.
 const STALL_METRIC: &str = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio";
 
-/// What warps wait for, besides the reasons.
+/// Metrics about stalls, in addition to the reasons.
 const STALLS: [&str; 5] = [
     "smsp__average_warp_latency_per_inst_issued.ratio",
     "smsp__issue_active.avg.per_cycle_active",
@@ -88,7 +88,7 @@ const STALLS: [&str; 5] = [
     "smsp__average_warps_issue_stalled_selected_per_issue_active.ratio",
 ];
 
-/// Work by type, and how many threads of a warp do it.
+/// Work by type, and active threads per warp.
 const WORK: [&str; 10] = [
     "sm__ops_path_tensor_src_fp16.sum",
     "sm__ops_path_tensor_src_tf32_dst_fp32.sum",
@@ -102,20 +102,21 @@ const WORK: [&str; 10] = [
     "sm__inst_executed_pipe_xu.sum",
 ];
 
-/// All metrics, in the groups that are measured one after the other. What takes many launches and tells little comes
-/// last, so that a program that ends early leaves whole groups.
+/// Returns all metrics in groups that are measured one after the other. Metrics that take many launches for
+/// little information come last, so that a program that ends early leaves complete groups.
 pub fn groups() -> Vec<Vec<String>> {
     let named = |metrics: &[&str]| metrics.iter().map(|&metric| metric.to_owned()).collect::<Vec<_>>();
     let stalls = [named(&STALLS), STALL_REASONS.map(stall_metric).to_vec()].concat();
     vec![named(&CORE), named(&MEMORY), stalls, [named(&SPEED_OF_LIGHT), named(&WORK)].concat()]
 }
 
-/// The metric of a stall reason.
+/// Returns the metric of a stall reason.
 pub fn stall_metric(reason: &str) -> String {
     STALL_METRIC.replace("{}", reason)
 }
 
-/// Unit of a metric's value as Nsight Compute prints it; empty for a plain number. Follows from the name.
+/// Returns the unit of a metric as printed by Nsight Compute, derived from the name; empty for a plain
+/// number.
 pub fn unit(metric: &str) -> &'static str {
     let counter = metric.split('.').next().unwrap_or(metric);
     let per_second = metric.ends_with(".per_second");

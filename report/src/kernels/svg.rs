@@ -11,7 +11,7 @@ const BOTTOM: f64 = 50.0;
 const TOP: f64 = 20.0;
 const RIGHT: f64 = 20.0;
 
-/// The rectangle of an axis, as powers of ten.
+/// Plot rectangle of the axes, as powers of ten.
 struct Axes {
     x: (f64, f64),
     y: (f64, f64),
@@ -26,7 +26,7 @@ impl Axes {
     }
 }
 
-/// Text that may stand in XML.
+/// Escapes text for XML.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars().filter(|c| !c.is_control()) {
@@ -41,15 +41,15 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// The widest whole decades around `values`.
+/// Smallest range of full decades that contains `values`.
 fn decades(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let logs = values.filter(|value| value.is_finite() && *value > 0.0).map(f64::log10);
     let (low, high) = logs.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), log| (low.min(log), high.max(log)));
     (low <= high).then(|| (low.floor(), (high.ceil()).max(low.floor() + 1.0)))
 }
 
-/// The picture of all measured kernels with roofs; `None` without a point. Points are of the data type with the most
-/// work of each kernel, by memory level.
+/// Draws all measured kernels with their rooflines; `None` without a point. Points show the data type with
+/// the most work of each kernel, by memory level.
 pub fn svg(report: &KernelsReport) -> Option<String> {
     let drawn: Vec<(usize, &Roofline, &Point)> = report
         .measured
@@ -134,7 +134,7 @@ fn grid(out: &mut String, axes: &Axes) {
     );
 }
 
-/// Roofs of each data type and level once: those of the first kernel that has them.
+/// Draws the roofline of each data type and level once: that of the first kernel with one.
 fn roofs(out: &mut String, axes: &Axes, drawn: &[(usize, &Roofline, &Point)]) {
     let (mut levels, mut types) = (Vec::new(), Vec::new());
     let highest = 10f64.powf(axes.y.1);

@@ -1,4 +1,4 @@
-//! Kernels for a terminal.
+//! Text form of kernel profiles, for a terminal.
 
 use std::fmt::Write as _;
 
@@ -11,16 +11,16 @@ use crate::text_format::names::short_names;
 use crate::text_format::{Page, Paint, Style, bytes, counted, duration, listed, percent, wrapped, wrapped_as};
 use crate::words::{bottleneck, not_measured};
 
-/// Findings of a kernel that are shown.
+/// Maximum number of findings shown per kernel.
 const FINDINGS: usize = 5;
-/// Stall reasons of a kernel that are shown.
+/// Maximum number of stall reasons shown per kernel.
 const STALLS: usize = 6;
-/// A smaller part is not shown.
+/// Minimum share that is shown.
 const LEAST_SHOWN: f64 = 0.02;
-/// Width of a name in a list.
+/// Column width of a name in a list.
 const NAME_WIDTH: usize = 60;
 
-/// The page of `report`.
+/// Formats `report`.
 pub fn text(report: &KernelsReport, style: Style) -> String {
     let mut out = Page::new(style);
     if report.is_empty() {
@@ -105,7 +105,7 @@ fn kernel(out: &mut Page, number: usize, view: &KernelView) {
     advice(out, view, library.is_some_and(is_closed));
 }
 
-/// Whether its kernels come without source code.
+/// True if the source code of the library's kernels is not available.
 const fn is_closed(library: Library) -> bool {
     matches!(
         library,
@@ -123,11 +123,11 @@ const fn is_closed(library: Library) -> bool {
 const FROM_OUTSIDE: [&str; 6] =
     ["at_roof", "fp32_matrix", "old_tensor_path", "lowered_clock", "small_grid", "layout_conversion"];
 
-/// Hardware counters overshoot a little; a share above this is none.
+/// Maximum plausible share. Hardware counters overshoot a little; a higher value is not a share.
 const LARGEST_SHARE: f64 = 1.1;
 
-/// Each group of metrics is measured in launches of its own. A share far above 100 % shows that they did not do the
-/// same work, so that the figures do not fit together.
+/// True if the figures fit together. Each group of metrics is measured in separate launches. A share far
+/// above 100 % shows that these did not do the same work.
 fn is_consistent(view: &KernelView) -> bool {
     let figures = &view.figures;
     let more = [figures.sm_active, figures.compute_throughput, figures.memory_throughput, figures.achieved_occupancy];
@@ -178,7 +178,7 @@ fn speed(out: &mut Page, view: &KernelView) {
     }
 }
 
-/// What a step gains if the kernel uses more of its nearest roof.
+/// Appends the gain of a step if the kernel gets closer to its nearest roofline.
 fn nearer_roof(out: &mut Page, view: &KernelView) {
     let Some(gains) = view.gains.filter(|gains| gains.at_90.speedup >= WORTH_SHOWING) else { return };
     let Some((roof, _)) = view.figures.nearest_roof() else { return };
@@ -189,7 +189,7 @@ fn nearer_roof(out: &mut Page, view: &KernelView) {
     listed(out, "    a step       ", &[at_80, at_90].into_iter().chain(then).collect::<Vec<_>>());
 }
 
-/// Launches that all metrics take.
+/// Number of launches that all metrics take.
 fn passes(count: u32) -> String {
     if count == 1 { "1 pass".to_owned() } else { format!("{count} passes") }
 }
@@ -220,7 +220,7 @@ fn occupancy(out: &mut Page, view: &KernelView) {
     listed(out, "    occupancy    ", &items);
 }
 
-/// Operations a second with three digits.
+/// Operations per second with three digits.
 fn operations(rate: f64) -> String {
     match rate {
         rate if rate >= 1e12 => format!("{:.1} TOP/s", rate / 1e12),
@@ -285,7 +285,7 @@ fn instructions(out: &mut Page, figures: &Figures) {
     listed(out, "    instructions ", &all.chain(pipes).chain(other).collect::<Vec<_>>());
 }
 
-/// `1.2 million`: how many, with two digits.
+/// Formats a count with two digits: `1.2 million`.
 fn short_count(count: f64) -> String {
     match count {
         count if count >= 1e9 => format!("{:.1} billion", count / 1e9),
@@ -294,7 +294,7 @@ fn short_count(count: f64) -> String {
     }
 }
 
-/// What warps wait for, a line for each reason.
+/// Appends the stall reasons, one line each.
 fn stalls(out: &mut Page, figures: &Figures) {
     let shown = figures.stalls.iter().filter(|stall| stall.share >= LEAST_SHOWN).take(STALLS);
     for (number, stall) in shown.enumerate() {
@@ -303,7 +303,7 @@ fn stalls(out: &mut Page, figures: &Figures) {
     }
 }
 
-/// What is found and what to do. `is_closed`: nobody can change the kernel itself.
+/// Appends findings and advice. `is_closed`: the kernel itself cannot be changed.
 fn advice(out: &mut Page, view: &KernelView, is_closed: bool) {
     let mut unknown = Vec::new();
     let mut shown = 0;
@@ -352,10 +352,10 @@ fn advice(out: &mut Page, view: &KernelView, is_closed: bool) {
     }
 }
 
-/// Why a step gains less than the kernel loses.
+/// Reason why a step gains less than the kernel loses.
 const HIDDEN: &str = ": other work or the CPU is the limit without it";
 
-/// Whether most of what a step would save by the kernel's share of the run, `of_run`, is not saved by simulation.
+/// True if the simulation does not save most of what the kernel's share of the run, `of_run`, suggests.
 fn is_hidden(speedup: f64, of_run: f64) -> bool {
     of_run >= LEAST_SHOWN && 1.0 - 1.0 / speedup < 0.5 * of_run
 }
@@ -376,7 +376,7 @@ fn unmeasured(out: &mut Page, rows: &[Unmeasured]) {
 
 const PICTURE: (usize, usize) = (64, 14);
 
-/// The roofline of device memory, in letters: each kernel by its number.
+/// Draws the roofline of device memory in characters, with each kernel as its number.
 fn picture(out: &mut Page, report: &KernelsReport) {
     let points: Vec<(usize, &Point, Option<f64>)> = report
         .measured

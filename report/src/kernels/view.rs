@@ -1,4 +1,4 @@
-//! Everything that is shown of the kernels of a run.
+//! All displayed data about the kernels of a run.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use super::occupancy::{Reduction, reductions};
 use super::rules::{Evidence, Finding, findings};
 use super::{Candidate, Excluded, Figures, Peaks, Roofline};
 
-/// Kernels without a profile that are listed.
+/// Maximum number of kernels listed without a profile.
 const LISTED: usize = 20;
-/// Measured kernels whose gains are simulated, and findings of each.
+/// Number of measured kernels whose gains are simulated, and of findings per kernel.
 const SIMULATED: usize = 5;
 
-/// One measured kernel, with what its records tell.
+/// One measured kernel, with the data from its records.
 #[derive(Clone, Debug)]
 pub struct KernelView {
     /// Demangled name.
@@ -31,30 +31,30 @@ pub struct KernelView {
     pub symbol: String,
     /// Shape and resources.
     pub launch: LaunchConfig,
-    /// Where it ran.
+    /// Device on which it ran.
     pub device: Device,
-    /// Launches of this shape in the records; 0 when there is none.
+    /// Number of launches of this shape in the records; 0 if there are none.
     pub launches: u64,
-    /// Their time, nanoseconds.
+    /// Total time of these launches, nanoseconds.
     pub total_ns: u64,
-    /// The part of the run's steady time that they take, 0 to 1; `None` when the records do not say. Where kernels run
-    /// side by side each gets its part of their common time.
+    /// Their share of the run's steady time, 0 to 1; `None` if the records do not show it. Kernels that run
+    /// concurrently divide their common time.
     pub share: Option<f64>,
-    /// What was measured.
+    /// Measured metrics.
     pub profile: KernelProfile,
-    /// What that means.
+    /// Figures derived from the profile.
     pub figures: Figures,
-    /// Where it stands.
+    /// Its points and rooflines.
     pub roofline: Roofline,
     /// How its grid fills the device.
     pub geometry: Option<Geometry>,
-    /// Less of which resource lets more blocks be resident.
+    /// Resource reductions that let more blocks be resident.
     pub reductions: Vec<Reduction>,
-    /// What to do about it.
+    /// Findings of the rules.
     pub findings: Vec<Finding>,
-    /// What a step gains at most by each finding, in their order, by simulation; `None` where that was not simulated.
+    /// Simulated maximum gain of a step by each finding, in their order; `None` if not simulated.
     pub finding_gains: Vec<Option<StepGain>>,
-    /// What a step gains if the kernel uses more of its nearest roof, by simulation.
+    /// Simulated gain of a step if the kernel gets closer to its nearest roofline.
     pub gains: Option<KernelGains>,
 }
 
@@ -98,7 +98,7 @@ impl KernelView {
         }
     }
 
-    /// Simulates what a step gains, from the newest steps.
+    /// Simulates the gain of a step from the newest steps.
     fn simulate(&mut self, attributor: &Attributor) {
         let Some(account) = attributor.devices().find(|account| account.id() == self.device.id) else { return };
         let (config, nanos) = (self.profile.config, self.total_ns);
@@ -117,14 +117,14 @@ impl KernelView {
         }
     }
 
-    /// Mean duration in the records, nanoseconds; `None` without launches.
+    /// Mean recorded duration, nanoseconds; `None` without launches.
     pub fn recorded_mean_ns(&self) -> Option<f64> {
         (self.launches > 0).then(|| self.total_ns as f64 / self.launches as f64)
     }
 
-    /// The part of a step that would go at most if `finding` were fixed, 0 to 1: its share of the time by the part of
-    /// its own time. `None` where either is not known. An additive bound: what waits for the kernel only by chance is
-    /// counted in.
+    /// Maximum share of a step that fixing `finding` would save, 0 to 1: the kernel's share of the time
+    /// multiplied by the saved share of the kernel. `None` if either is unknown. An additive bound: it
+    /// includes work that waits for the kernel only by chance.
     pub fn step_gain(&self, finding: &Finding) -> Option<f64> {
         Some(self.share? * Some(finding.gain()).filter(|&gain| gain > 0.0)?)
     }
@@ -133,30 +133,30 @@ impl KernelView {
 /// A kernel that was not measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unmeasured {
-    /// What its records tell.
+    /// Data from its records.
     pub kernel: Candidate,
-    /// The part of the run's steady time that it takes, 0 to 1.
+    /// Its share of the run's steady time, 0 to 1.
     pub share: Option<f64>,
-    /// Why it never is; `None` when it could have been.
+    /// Reason why it is never measured; `None` if it could have been.
     pub excluded: Option<Excluded>,
 }
 
-/// The kernels of a run. Empty where nothing ran.
+/// Kernels of a run. Empty if none ran.
 #[derive(Clone, Debug, Default)]
 pub struct KernelsReport {
-    /// Those that were to be measured, the one with the most time first.
+    /// Kernels chosen for measurement, the one with the most time first.
     pub measured: Vec<KernelView>,
     /// The others with the most time, at most 20.
     pub unmeasured: Vec<Unmeasured>,
-    /// Time that measuring held the program up, nanoseconds.
+    /// Time for which measuring stalled the program, nanoseconds.
     pub stall_ns: u64,
-    /// What sampling program counters came to; empty where it was not asked for.
+    /// Windows of PC sampling; empty if it was not requested.
     pub windows: Vec<Arc<PcWindow>>,
 }
 
 impl KernelsReport {
-    /// What `attributor` knows of the kernels, and what `profiles` add to it. What a step would gain is simulated,
-    /// which takes some milliseconds for each measured kernel and finding.
+    /// Combines the kernels known to `attributor` with `profiles`. Simulates gains of a step, which takes
+    /// some milliseconds for each measured kernel and finding.
     pub fn of(attributor: &Attributor, dictionary: &Dictionary, profiles: &[Arc<KernelProfile>]) -> Self {
         let rows = candidates(attributor, dictionary);
         let share = |row: &Candidate| share_of(row, attributor);
@@ -182,14 +182,14 @@ impl KernelsReport {
         Self { measured, unmeasured, stall_ns, windows: Vec::new() }
     }
 
-    /// Whether there is nothing to show.
+    /// True if there are no kernels to show.
     pub fn is_empty(&self) -> bool {
         self.measured.is_empty() && self.unmeasured.is_empty() && self.windows.is_empty()
     }
 }
 
-/// The part of its device's steady time that a kernel takes: of the time in which kernels of its kind (computing or
-/// communicating) are the cause, its part of the durations of all of that kind.
+/// A kernel's share of its device's steady time: the time attributed to kernels of its kind (computing or
+/// communicating), divided in proportion to their durations.
 fn share_of(row: &Candidate, attributor: &Attributor) -> Option<f64> {
     let account = attributor.devices().find(|account| account.id() == row.device)?;
     let leaves = account.steady_leaves();

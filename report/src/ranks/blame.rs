@@ -1,9 +1,9 @@
-//! Who waited, for whom, and to whom lateness goes back.
+//! Waiting between ranks, and the root cause of lateness.
 //!
-//! A rank that is last in one communicator may be late only because it waited in another one: tensor, pipeline and data
-//! parallel groups pass lateness on. So the time since its previous occasion in the same communicator is looked at. Is
-//! at least half of its lateness time that it waited in other occasions, the largest of them is the reason, and so on
-//! from there.
+//! A rank that is last in one communicator may be late only because it waited in another one: tensor,
+//! pipeline and data parallel groups pass lateness on. So the time since its previous collective in the same
+//! communicator is examined. If at least half of its lateness is time that it waited in other collectives,
+//! the largest of these is the reason, and the search continues from there.
 
 use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf, Leaves};
 use rustc_hash::FxHashMap;
@@ -14,23 +14,23 @@ use super::occasions::{Judgment, NONE, Occasions, RowSource};
 use super::rows::RankRows;
 use super::summary::RankSummary;
 
-/// How many communicators a chain may cross: tensor, context, expert, data and pipeline parallel groups, and as many
-/// spare.
+/// Maximum number of communicators in a chain: tensor, context, expert, data and pipeline parallel groups,
+/// and some spare.
 const HOPS: usize = 8;
-/// Ranks that a row remembers having waited for.
+/// Maximum number of awaited ranks per row.
 const WAITED_FOR: usize = 16;
 
-/// The time that is compared between ranks, on the common clock.
+/// The time in which ranks are compared, on the common clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Compared {
     pub(super) from: i64,
     pub(super) to: i64,
-    /// Whether it is steady time of all ranks.
+    /// True if it is steady time of all ranks.
     pub(super) is_steady: bool,
 }
 
 impl Compared {
-    /// The steady time that all ranks have; where there is none, all told occasions.
+    /// The steady time common to all ranks; if there is none, the time of all resolved collectives.
     pub(super) fn new(ranks: &[RankSummary], occasions: &Occasions, clocks: &[HostClock]) -> Self {
         let steady = ranks.iter().zip(&occasions.hosts).map(|(rank, &host)| {
             let ((from, _), (_, to)) = rank.steady.first().zip(rank.steady.last())?;
@@ -51,14 +51,14 @@ impl Compared {
     }
 }
 
-/// What passes over the rows of one rank.
+/// State of a pass over the rows of one rank.
 pub(super) struct Blame<'a> {
     pub(super) occasions: &'a mut Occasions,
     pub(super) clocks: &'a [HostClock],
     pub(super) compared: Compared,
 }
 
-/// A row whose occasion is told.
+/// A row whose collective is resolved.
 struct Told {
     number: u32,
     start: i64,
@@ -68,8 +68,8 @@ struct Told {
 }
 
 impl Blame<'_> {
-    /// Goes over all ranks: fills `rows`, gives the time of each rank by cause in the compared time, and hands each
-    /// wait to `wait`: who waited, for whom, how long.
+    /// Processes all ranks: fills `rows`, returns the time of each rank by leaf in the compared time, and
+    /// reports each wait to `wait`: the waiting rank, the awaited rank, and the duration.
     pub(super) fn pass<S: RowSource>(
         &mut self,
         source: &mut S,
@@ -125,7 +125,8 @@ impl Blame<'_> {
         row.waited_for.truncate(WAITED_FOR);
     }
 
-    /// For each occasion that this rank was the last to begin: what came before, and why it was late.
+    /// For each collective that this rank was the last to start: the previous collective, and the reason for
+    /// the lateness.
     fn reasons(&mut self, place: usize, told: &[Told]) {
         let mut by_end: Vec<usize> = (0..told.len()).collect();
         by_end.sort_unstable_by_key(|&index| told[index].end);
@@ -155,7 +156,7 @@ impl Blame<'_> {
         }
     }
 
-    /// Steady time of a rank by cause, without communication, in the compared time.
+    /// Steady time of a rank by leaf, without communication, in the compared time.
     fn own_time(&self, place: usize, rows: &RankRows, rank: &RankSummary) -> Leaves {
         let clock = &self.clocks[self.occasions.hosts[place]];
         let mut leaves = [0; LEAF_COUNT];
@@ -174,7 +175,7 @@ impl Blame<'_> {
     }
 }
 
-/// The rank to which the lateness of each told occasion goes back, with the occasion.
+/// Rank that is the root cause of the lateness of each resolved collective, with the collective.
 pub(super) fn culprits(occasions: &Occasions) -> impl Iterator<Item = (usize, &super::occasions::Occasion)> {
     let told = occasions.all.iter().filter(|occasion| occasion.judgment == Judgment::Told);
     told.map(|occasion| {

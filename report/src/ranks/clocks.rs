@@ -1,38 +1,38 @@
-//! The clocks of several hosts brought together by what ends at once.
+//! Alignment of the clocks of several hosts by events that end simultaneously.
 //!
-//! The ranks of one host share its clock. Between hosts, clocks are off by what their time service leaves, up to
-//! milliseconds, and drift; but a collective ends on all ranks within the time of its last message. So hosts are nodes
-//! of a graph, and an edge is the difference of the ends of collectives that two hosts took part in, as a line over
-//! time (Theil and Sen: the median of the slopes between pairs). A spanning tree of the edges with the least scatter
-//! gives first offsets, least squares over all edges the final ones. What the edges then still disagree by, around
-//! closed loops, is a part of the error that is told.
+//! The ranks of one host share its clock. Clocks of different hosts are off by the residual error of their
+//! time service, up to milliseconds, and drift; but a collective ends on all ranks within the time of its
+//! last message. So hosts are nodes of a graph, and an edge is the difference of the ends of collectives that
+//! two hosts took part in, as a line over time (Theil and Sen: the median of the slopes between pairs). A
+//! spanning tree of the edges with the least scatter yields initial offsets, least squares over all edges the
+//! final ones. The remaining disagreement of the edges, around closed loops, is part of the reported error.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// Operations that an edge rests on, at least: fewer could be chance.
+/// Minimum number of operations for an edge: fewer could be chance.
 const FEWEST: usize = 10;
-/// Ends that scatter more, nanoseconds (median), say less about a clock than a time service over a network keeps
+/// Maximum median scatter of ends, nanoseconds. A time service over a network is more accurate than that
 /// anyway (RFC 5905: "less than a millisecond" on fast local networks).
 const WORST_SCATTER: i64 = 1_000_000;
-/// Clocks drift no faster against each other: a time service corrects by 500 ppm at most (RFC 5905), of two clocks one
-/// may be fast and the other slow. A steeper line is noise over a short time.
+/// Maximum relative drift of two clocks: a time service corrects by at most 500 ppm (RFC 5905), and one of
+/// two clocks may be fast and the other slow. A steeper line is noise over a short time.
 const FASTEST_DRIFT: f64 = 1e-3;
-/// Differences that an edge keeps, spread over the run.
+/// Number of differences kept per edge, spread over the run.
 const KEPT: usize = 128;
-/// Points whose slopes are taken, of those: 496 pairs.
+/// Number of these points whose slopes are used: 496 pairs.
 const POINTS: usize = 32;
-/// Rounds of least squares; each one moves offsets nearer to their end, and they start close to it.
+/// Number of least-squares iterations; the initial offsets are already close to the result.
 const ROUNDS: usize = 200;
-/// An edge is taken for no better than this, nanoseconds: ends of one collective on two GPUs of one host, whose clock
-/// is one, were seen to differ by this much.
+/// Minimum error assigned to an edge, nanoseconds: ends of one collective on two GPUs of one host, which
+/// share a clock, were measured to differ by this much.
 const FINEST: f64 = 100.0;
-/// How far ends of one collective lie apart on two ranks, nanoseconds (95 %), where no host has two ranks that show it:
-/// on two H200 of one host they were seen within this.
+/// Distance between the ends of one collective on two ranks, nanoseconds (95 %), if no host has two ranks to
+/// measure it: the value measured on two H200 of one host.
 const ENDS_APART: f64 = 1_400.0;
-/// The standard error of a median is this much larger than that of a mean (normal distribution): sqrt(pi / 2).
+/// Ratio of the standard error of a median to that of a mean (normal distribution): sqrt(pi / 2).
 const OF_MEDIAN: f64 = 1.2533;
-/// The median distance from the median, times this, is the standard deviation (normal distribution).
+/// Ratio of the standard deviation to the median distance from the median (normal distribution).
 const OF_DEVIATION: f64 = 1.4826;
 
 /// The clock of a host.
@@ -40,25 +40,25 @@ const OF_DEVIATION: f64 = 1.4826;
 pub struct HostClock {
     /// The host.
     pub host: String,
-    /// What is added to its times, nanoseconds, to bring them to the clock of the first host, at the middle of the run.
-    /// `None`: not known.
+    /// Offset to add to its times, nanoseconds, to convert them to the clock of the first host, at the middle
+    /// of the run. `None` if unknown.
     pub offset_ns: Option<i64>,
-    /// By how much the offset grows, nanoseconds in a second.
+    /// Growth of the offset, nanoseconds per second.
     pub drift_ppb: i64,
-    /// How far the offset may be wrong, nanoseconds: the largest of two standard errors along the graph, what loops
-    /// fail to close by (95 %), and twice how far ends of one collective lie apart on ranks of one host (95 %), since
-    /// a rank of either host may always end later than others. `None` for the first host and where the offset is not
-    /// known.
+    /// Error bound of the offset, nanoseconds: the largest of two standard errors along the graph, the
+    /// closing error of loops (95 %), and twice the distance between ends of one collective on ranks of one
+    /// host (95 %), since a rank of either host may always end later than others. `None` for the first host
+    /// and for an unknown offset.
     pub error_ns: Option<u64>,
-    /// How far ends of one operation lie apart on this host and others (within the first: between its ranks) when
-    /// offsets are applied: half of them at most this far, and 95 %. `None` where there is nothing to compare.
+    /// Distance between the ends of one operation on this host and others (for the first host: between its
+    /// ranks) after applying the offsets: median and 95 %. `None` without data.
     pub scatter_ns: Option<[u64; 2]>,
-    /// The time, on its clock, at which the offset holds.
+    /// Time on its clock at which the offset is exact.
     pub(super) middle: i64,
 }
 
 impl HostClock {
-    /// A time of this host on the clock of the first one; unchanged where the offset is not known.
+    /// Converts a time of this host to the clock of the first one; unchanged if the offset is unknown.
     pub fn common(&self, at: i64) -> i64 {
         let drift = at.saturating_sub(self.middle) as f64 * self.drift_ppb as f64 * 1e-9;
         at.saturating_add(self.offset_ns.unwrap_or_default()).saturating_add(drift.round() as i64)
@@ -98,14 +98,15 @@ impl Default for Differences {
     }
 }
 
-/// Gathers the ends of collectives by pair of hosts.
+/// Collects the ends of collectives by pair of hosts.
 #[derive(Debug, Default)]
 pub(super) struct ClockGraph {
-    /// By pair of hosts, the smaller number first; a host with itself: distances between its own ranks.
+    /// By pair of hosts, the smaller number first; a host paired with itself holds distances between its own
+    /// ranks.
     pairs: BTreeMap<(usize, usize), Differences>,
 }
 
-/// An edge: the offset of `to` is that of `from` and `offset`, within `error`.
+/// An edge: the offset of `to` is that of `from` plus `offset`, within `error`.
 #[derive(Clone, Copy, Debug)]
 struct Edge {
     from: usize,
@@ -116,7 +117,7 @@ struct Edge {
 }
 
 impl ClockGraph {
-    /// One operation ended on two ranks, each a host and a time on its clock.
+    /// Adds an operation that ended on two ranks, each given as a host and a time on its clock.
     pub(super) fn ended(&mut self, (a, end_a): (usize, i64), (b, end_b): (usize, i64)) {
         let difference = end_a.saturating_sub(end_b);
         match a.cmp(&b) {
@@ -128,7 +129,7 @@ impl ClockGraph {
         }
     }
 
-    /// The clocks of `hosts`, brought to the first one.
+    /// Returns the clocks of `hosts`, aligned to the first one.
     pub(super) fn clocks(&self, hosts: &[String]) -> Vec<HostClock> {
         let times = self.pairs.values().flat_map(|pair| &pair.kept).map(|&(at, _)| at);
         let (first, last) = times.fold((i64::MAX, i64::MIN), |(first, last), at| (first.min(at), last.max(at)));
@@ -158,7 +159,7 @@ impl ClockGraph {
         clocks
     }
 
-    /// How far ends of one collective lie apart on ranks of one host, nanoseconds (95 %).
+    /// Distance between the ends of one collective on ranks of one host, nanoseconds (95 %).
     fn ends_apart(&self) -> f64 {
         let within = self.pairs.iter().filter(|((a, b), _)| a == b);
         let mut distances: Vec<i64> = within.flat_map(|(_, pair)| &pair.kept).map(|&(_, distance)| distance).collect();
@@ -168,14 +169,14 @@ impl ClockGraph {
         }
     }
 
-    /// How far ends lie apart with these clocks.
+    /// Distance between ends with these clocks.
     fn scatter(&self, host: usize, clocks: &[HostClock]) -> Option<[u64; 2]> {
         let is_of =
             |&(a, b): &(usize, usize)| if host == 0 { (a, b) == (0, 0) } else { a != b && (a == host || b == host) };
         let pairs = self.pairs.iter().filter(|(pair, _)| is_of(pair));
         let mut distances: Vec<i64> = pairs
             .flat_map(|(&(a, b), pair)| {
-                // Raw: how much of it the offsets explain is subtracted.
+                // These differences are raw: subtract the part that the offsets explain.
                 pair.kept.iter().map(move |&(at, difference)| {
                     let [moved_a, moved_b] = [a, b].map(|host| clocks[host].common(at).saturating_sub(at));
                     difference.saturating_sub(moved_b.saturating_sub(moved_a)).saturating_abs()
@@ -190,7 +191,7 @@ impl ClockGraph {
     }
 }
 
-/// A line through the differences of two hosts; `None` where they say too little.
+/// Fits a line through the differences of two hosts; `None` with insufficient data.
 fn edge((from, to): (usize, usize), kept: &[(i64, i64)], middle: i64) -> Option<Edge> {
     if kept.len() < FEWEST {
         return None;
@@ -213,7 +214,8 @@ fn edge((from, to): (usize, usize), kept: &[(i64, i64)], middle: i64) -> Option<
     (scatter <= WORST_SCATTER).then_some(Edge { from, to, offset: offset as f64, drift, error })
 }
 
-/// Offsets, drifts and variances of the offsets by the edges of least error (Prim's algorithm), from the first host.
+/// Offsets, drifts and variances of the offsets along the edges of least error (Prim's algorithm), from the
+/// first host.
 fn spanning_tree(hosts: usize, edges: &[Edge]) -> (Vec<Option<f64>>, Vec<Option<f64>>, Vec<f64>) {
     let mut links: Vec<Vec<usize>> = vec![Vec::new(); hosts];
     for (place, edge) in edges.iter().enumerate() {
@@ -222,7 +224,7 @@ fn spanning_tree(hosts: usize, edges: &[Edge]) -> (Vec<Option<f64>>, Vec<Option<
     }
     let (mut offsets, mut drifts, mut variance) = (vec![None; hosts], vec![None; hosts], vec![0.0; hosts]);
     let mut near = BinaryHeap::new();
-    // Errors as whole nanoseconds, since floating-point numbers have no order.
+    // Errors are rounded to whole nanoseconds, since floating-point numbers have no total order.
     let reach = |near: &mut BinaryHeap<_>, host: usize| {
         near.extend(links[host].iter().map(|&edge| (Reverse(edges[edge].error as u64), Reverse(edge))));
     };
@@ -245,7 +247,7 @@ fn spanning_tree(hosts: usize, edges: &[Edge]) -> (Vec<Option<f64>>, Vec<Option<
     (offsets, drifts, variance)
 }
 
-/// Least squares over all edges (Gauss and Seidel), weighted by their errors; the first host stays.
+/// Least squares over all edges (Gauss and Seidel), weighted by their errors; the first host is fixed.
 fn improve(values: &mut [Option<f64>], edges: &[Edge], of: impl Fn(&Edge) -> f64) {
     let mut links: Vec<Vec<(usize, f64, f64)>> = vec![Vec::new(); values.len()];
     for edge in edges {
@@ -269,7 +271,7 @@ fn improve(values: &mut [Option<f64>], edges: &[Edge], of: impl Fn(&Edge) -> f64
     }
 }
 
-/// What edges disagree by with these offsets, nanoseconds (95 %); 0 without a closed loop.
+/// Disagreement of the edges with these offsets, nanoseconds (95 %); 0 without a closed loop.
 fn closing_error(offsets: &[Option<f64>], edges: &[Edge]) -> f64 {
     let known = offsets.iter().flatten().count();
     if edges.len() < known {
@@ -280,7 +282,7 @@ fn closing_error(offsets: &[Option<f64>], edges: &[Edge]) -> f64 {
     quantile(&mut residuals, 0.95).unwrap_or_default() as f64
 }
 
-/// The value below which `share` of the values lie; `None` without values. Sorts them.
+/// The quantile `share` of the values; `None` without values. Sorts them.
 pub(super) fn quantile(values: &mut [i64], share: f64) -> Option<i64> {
     values.sort_unstable();
     let last = values.len().checked_sub(1)?;
@@ -291,7 +293,7 @@ pub(super) fn quantile(values: &mut [i64], share: f64) -> Option<i64> {
 mod tests {
     use super::*;
 
-    /// Four hosts in a ring whose clocks are off and drift; no collective has all of them.
+    /// Four hosts in a ring whose clocks are off and drift; no collective includes all hosts.
     #[test]
     fn hosts_that_share_no_collective_are_brought_together_over_others() {
         let (offsets, drifts) = ([0_i64, 4_000_000, -250_000, 90_000_000], [0.0, 20e-6, -5e-6, 1e-6]);

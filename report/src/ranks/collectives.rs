@@ -1,9 +1,9 @@
 //! Collectives of one rank, collected from its records.
 //!
-//! CUPTI does not say which communicator a kernel belongs to. So a kernel is known by its name and by its place among
-//! the kernels of that name; the comparison checks that all ranks ran as many. Groups of fewer ranks may look alike;
-//! their operations do not overlap in time, which the comparison checks too. Where NCCL's profiler plugin named the
-//! communicator, its rows replace those.
+//! CUPTI does not report the communicator of a kernel. So a kernel is identified by its name and its index
+//! among the kernels of that name; the comparison checks that all ranks ran equally many. Groups of fewer
+//! ranks may look the same; their operations do not overlap in time, which the comparison checks too. If
+//! NCCL's profiler plugin named the communicator, its rows replace those.
 
 use gpuwhy_trace::collective::Function;
 use gpuwhy_trace::dictionary::Dictionary;
@@ -18,14 +18,14 @@ use super::rows::{LeafTime, RankRows, Row, RowGroup, needs_everybody};
 use super::summary::RankSummary;
 use crate::run::Report;
 
-/// Rows that are kept, the first ones: 32 bytes each, and as much again for the time between them.
+/// Maximum number of rows, the first ones: 32 bytes each, and as much again for the time between them.
 const ROWS_LIMIT: usize = 1 << 20;
-/// Names that are told apart; a program has a dozen.
+/// Maximum number of distinct names; a program has a dozen.
 const NAMES_LIMIT: usize = 32;
-/// Times by cause that are kept, the first ones: 32 bytes each.
+/// Maximum number of times by leaf, the first ones: 32 bytes each.
 const TIMES_LIMIT: usize = 1 << 22;
 
-/// Collective operations of one rank, and its time by cause.
+/// Collective operations of one rank, and its time by leaf.
 #[derive(Clone, Debug, Default)]
 pub struct Collectives {
     places: FxHashMap<NameId, CollectiveClass>,
@@ -43,15 +43,15 @@ pub struct Collectives {
 
 #[derive(Clone, Copy, Debug)]
 enum CollectiveClass {
-    /// Does not communicate.
+    /// Not a communication kernel.
     Nowhere,
-    /// Communicates, but not as a collective of everybody.
+    /// A communication kernel, but not a collective of all ranks.
     Others,
     Group(u32),
 }
 
 impl Collectives {
-    /// Takes a kernel; those that do not communicate are passed over.
+    /// Adds a kernel; kernels other than communication are ignored.
     pub fn push(&mut self, kernel: &Kernel, dictionary: &Dictionary) {
         let name = dictionary.launch_config(kernel.config).name;
         let place = match self.places.get(&name) {
@@ -80,7 +80,7 @@ impl Collectives {
         }
     }
 
-    /// Takes an operation whose communicator is known; others are passed over. Its kernel is to be taken by
+    /// Adds an operation with a known communicator; others are ignored. Its kernel must be passed to
     /// [`push`](Self::push) as well.
     pub fn operation(&mut self, of: &Collective) {
         if of.basis == Basis::KernelName || of.communicator == 0 || self.told.len() >= ROWS_LIMIT {
@@ -88,7 +88,7 @@ impl Collectives {
         }
         let nanos = |nanos: u64| i64::try_from(nanos).unwrap_or(i64::MAX);
         let (start, end) = (nanos(of.start.nanos()), nanos(of.end.nanos()));
-        // One kernel can do several operations, on all ranks the same: the first stands for it.
+        // One kernel can do several operations, the same on all ranks: the first represents it.
         if self.told.last().is_some_and(|last| (last.start, last.end) == (start, end)) {
             return;
         }
@@ -100,12 +100,12 @@ impl Collectives {
         });
         let group = &mut self.told_groups[place];
         (group.count, group.basis) = (group.count + 1, group.basis.max(of.basis));
-        // What NCCL does not count is known by its order alone.
+        // Operations that NCCL does not count are identified by their order alone.
         let sequence = of.sequence.unwrap_or(of.ordinal);
         self.told.push(Row { group: place as u32, sequence, start, end });
     }
 
-    /// Takes what devices did, as [`Captures::take_segments`](crate::capture::Captures::take_segments) gives it.
+    /// Adds device time as returned by [`Captures::take_segments`](crate::capture::Captures::take_segments).
     pub fn segments(&mut self, segments: &[(DeviceId, Vec<Segment>)]) {
         for (device, segments) in segments {
             let times = self.times.entry(*device).or_default();
@@ -150,14 +150,14 @@ impl Collectives {
         }
     }
 
-    /// What is kept of the rank whose report and [`rows`](Self::rows) these are.
+    /// Returns the summary of the rank with this report and these [`rows`](Self::rows).
     pub fn summary(&self, rank: u32, report: &Report, rows: &RankRows) -> RankSummary {
         let groups = rows.groups.clone();
         RankSummary { groups, others: self.others, lost_times: self.times_lost, ..RankSummary::new(rank, report) }
     }
 
-    /// The rows: those of the profiler plugin, and kernels that it says nothing of, numbered by their begins. With the
-    /// time of the device that ran most of them.
+    /// Returns the rows: those of the profiler plugin, and kernels unknown to the plugin, numbered by their
+    /// start. Includes the time of the device that ran most of these kernels.
     pub fn rows(&self) -> RankRows {
         let mut rows = self.rows.clone();
         let mut groups = self.groups.clone();

@@ -1,4 +1,4 @@
-//! The comparison of ranks for programs.
+//! JSON form of the comparison of ranks.
 
 use gpuwhy_trace::document::document;
 use profiler_core::attribution::host_cause::HostCause;
@@ -10,7 +10,7 @@ use crate::document::limits;
 /// A part of a comparison.
 struct Of<'a, T>(&'a T, &'a RanksReport);
 
-/// A rank by its place in the rows, and nanoseconds.
+/// Index of a rank in the rows, and nanoseconds.
 struct RankTime<'a>(&'a (u32, u64), &'a RanksReport);
 
 struct SlowHost<'a>(&'a (String, f64));

@@ -1,18 +1,18 @@
-//! Several ranks of one job beside each other: who waits for whom, and why.
+//! Comparison of several ranks of one job: which rank waits for which, and why.
 //!
-//! A rank that reaches a collective early waits in it for the last one, and its trace alone shows a long kernel. Beside
-//! the traces of the others the kernel divides into waiting (until the last rank has begun) and moving data. Waiting
-//! goes back to the rank that began last, or to the one that this rank itself had waited for in another communicator.
-//! The rank that causes most of it is the straggler, and what it does longer than ranks with the same part in the job
-//! is the reason.
+//! A rank that reaches a collective early waits in it for the last one, and its trace alone shows a long
+//! kernel. With the traces of the other ranks, the kernel divides into waiting (until the last rank has
+//! started) and moving data. Waiting is attributed to the rank that started last, or to the rank that this
+//! one had waited for in another communicator. The rank that causes most of the waiting is the straggler; the
+//! reason is what it does longer than ranks with the same role.
 //!
-//! Rows of ranks are read one rank after the other, several times; what stays in memory is some kilobytes a rank and
-//! some 130 bytes a collective of the job.
+//! The rows are read one rank after the other, several times; memory holds some kilobytes per rank and some
+//! 130 bytes per collective of the job.
 //!
-//! What cannot be told is said: operations between some of the ranks only, clocks that nothing brings together, ranks
-//! without a trace.
+//! Unresolved parts are reported: operations between only some of the ranks, clocks that cannot be aligned,
+//! ranks without a trace.
 //!
-//! Reading order: `rows`, `collectives` (rows of a rank from its records), `summary` (what is kept of a rank),
+//! Reading order: `rows`, `collectives` (rows of a rank from its records), `summary` (data kept per rank),
 //! `occasions` (the same collective on all ranks), `clocks`, `blame`, `straggler`, `path`, here, `text`.
 
 mod blame;
@@ -45,7 +45,8 @@ use self::blame::{Blame, Compared, culprits};
 use self::occasions::{Judgment, Occasions};
 use self::straggler::Search;
 
-/// Ranks of which every pair is told; of more, each rank tells the 16 that it waited for longest.
+/// Maximum number of ranks for which every pair is listed; beyond it, each rank lists the 16 that it waited
+/// for longest.
 pub const WAITS_SHOWN: usize = 64;
 
 struct Kept(Vec<RankRows>);
@@ -74,7 +75,7 @@ impl RanksReport {
         report
     }
 
-    /// Compares `ranks`, whose rows `source` gives.
+    /// Compares `ranks`, with their rows from `source`.
     ///
     /// # Errors
     /// Those of the source.
@@ -180,25 +181,25 @@ impl RanksReport {
         }
     }
 
-    /// The comparison as text, at most 100 columns.
+    /// Formats the comparison with at most 100 columns.
     pub fn text(&self) -> String {
         self.text_within(Style::default())
     }
 
-    /// As [`text`](Self::text), in this style; the table has a fixed width.
+    /// Like [`text`](Self::text), in this style; the table has a fixed width.
     pub fn text_within(&self, style: Style) -> String {
         text::text(self, style)
     }
 
-    /// What to add to the times of each rank, nanoseconds, to bring them to the clock of the first in the middle of the
-    /// run; 0 where nothing is known.
+    /// Offset to add to the times of each rank, nanoseconds, to convert them to the clock of the first in the
+    /// middle of the run; 0 if unknown.
     pub fn shifts(&self) -> Vec<i64> {
         let shift = |row: &RankRow| self.clocks.iter().find(|clock| clock.host == row.host)?.offset_ns;
         self.rows.iter().map(|row| shift(row).unwrap_or_default()).collect()
     }
 }
 
-/// Hosts in the order in which they come first, and the place of the host of each rank.
+/// Hosts in order of first appearance, and the index of the host of each rank.
 fn hosts(ranks: &[RankSummary]) -> (Vec<String>, Vec<usize>) {
     let mut places = rustc_hash::FxHashMap::default();
     let mut hosts = Vec::new();

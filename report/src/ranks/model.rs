@@ -1,4 +1,4 @@
-//! What a comparison of ranks holds.
+//! Contents of a comparison of ranks.
 
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::attribution::leaf::{Group, Leaf, Leaves};
@@ -10,46 +10,46 @@ use super::collectives::Collectives;
 use super::summary::RankSummary;
 use crate::run::Report;
 
-/// What one rank brings.
+/// Input from one rank.
 #[derive(Clone, Copy, Debug)]
 pub struct RankTrace<'a> {
     /// Its rank.
     pub rank: u32,
-    /// What its trace says.
+    /// Report of its trace.
     pub report: &'a Report,
     /// Its collective operations.
     pub collectives: &'a Collectives,
 }
 
-/// The ranks beside each other.
+/// Comparison of ranks.
 #[derive(Clone, Debug)]
 pub struct RanksReport {
-    /// Ranks of the job, if a trace says so.
+    /// Number of ranks of the job, if recorded in a trace.
     pub world_size: Option<u32>,
-    /// In the order in which they were given.
+    /// Rows in the order of the input.
     pub rows: Vec<RankRow>,
-    /// Clocks of the hosts, the first one that to which the others are brought.
+    /// Clocks of the hosts; the first one is the reference.
     pub clocks: Vec<HostClock>,
-    /// What tells that collectives of several ranks are one; the best of all rows.
+    /// How collectives of several ranks are matched; the best basis of all rows.
     pub basis: Basis,
-    /// Collectives in which it can be told who waited for whom.
+    /// Number of collectives with resolved waiting.
     pub collectives: u64,
     /// Their time, summed over the ranks, nanoseconds.
     pub collective_ns: u64,
-    /// Collectives that some ranks of their communicator lack.
+    /// Number of collectives that are missing on some ranks of their communicator.
     pub missing: u64,
-    /// Collectives whose begins differ by less than three times the error of the clocks.
+    /// Number of collectives whose starts differ by less than three times the error of the clocks.
     pub too_close: u64,
-    /// `[waiting rank][last rank]`, by place in `rows`: what the one waited for the other in collectives, nanoseconds.
-    /// Empty with more than [`WAITS_SHOWN`](super::WAITS_SHOWN) ranks.
+    /// `[waiting rank][last rank]`, by index in `rows`: time that the first waited for the second in
+    /// collectives, nanoseconds. Empty with more than [`WAITS_SHOWN`](super::WAITS_SHOWN) ranks.
     pub waits: Vec<Vec<u64>>,
-    /// The rank that the others wait for, if there is one.
+    /// The straggler, if there is one.
     pub straggler: Option<Straggler>,
-    /// The host that causes over half of the waiting while none of its ranks does, and its share, 0 to 1.
+    /// A host that causes over half of the waiting although none of its ranks does, and its share, 0 to 1.
     pub slow_host: Option<(String, f64)>,
-    /// What the duration of the compared time consists of.
+    /// Composition of the duration of the compared time.
     pub critical_path: Option<CriticalPath>,
-    /// What cannot be told, and why: sentences.
+    /// Sentences about unresolved facts and the reason.
     pub doubts: Vec<String>,
 }
 
@@ -62,25 +62,26 @@ pub struct RankRow {
     pub host: String,
     /// Its process id.
     pub process_id: u32,
-    /// Window of the device that communicates most, nanoseconds.
+    /// Window of the device with the most communication, nanoseconds.
     pub window_ns: u64,
-    /// That window by cause.
+    /// That window by leaf.
     pub leaves: Leaves,
-    /// The computation of that window by what limits it, nanoseconds, in the proportions of its typical steps; `None`
-    /// without samples of hardware counters. Sums to the leaf `compute` exactly.
+    /// Computation of that window by limit, nanoseconds, in the proportions of its typical steps; `None`
+    /// without hardware counter samples. Sums to the leaf `compute` exactly.
     pub limits: Option<LimitTimes>,
-    /// Its verdict by itself, and the share, 0 to 1.
+    /// Its bottleneck without the other ranks, and the share, 0 to 1.
     pub verdict: (Group, f64),
-    /// What it waited in collectives for a later rank, nanoseconds. Computation may have run beside it.
+    /// Time that it waited in collectives for a later rank, nanoseconds. Computation may have overlapped it.
     pub waited_ns: u64,
-    /// What others waited because of it, nanoseconds, summed over them. Waiting for a rank that was late only because
-    /// it had waited in another communicator counts for the rank that this one waited for.
+    /// Time that others waited because of this rank, nanoseconds, summed over them. If a rank was late only
+    /// because it had waited in another communicator, the waiting counts for the rank that it waited for.
     pub awaited_ns: u64,
-    /// Ranks that it waited for in collectives, by place in `rows`, with nanoseconds, the longest first; at most 16.
+    /// Ranks that it waited for in collectives, by index in `rows`, with nanoseconds, the longest first; at
+    /// most 16.
     pub waited_for: Vec<(u32, u64)>,
-    /// Collectives that it was the last to begin.
+    /// Number of collectives that it was the last to start.
     pub last: u64,
-    /// How much later than the first rank it began, the median over collectives, nanoseconds.
+    /// Delay of its start relative to the first rank, the median over collectives, nanoseconds.
     pub late_ns: u64,
 }
 
@@ -102,9 +103,9 @@ impl RankRow {
         }
     }
 
-    /// The least that is left of its window if it waited for nobody, nanoseconds: waiting goes, as far as nothing but
-    /// communication ran meanwhile. An additive bound, and one for this rank alone: a job becomes as fast only if its
-    /// slowest rank does.
+    /// Minimum window of this rank without waiting for others, nanoseconds: waiting is removed where only
+    /// communication ran at that time. An additive bound for this rank alone: a job becomes that fast only if
+    /// its slowest rank does.
     #[must_use]
     pub fn without_waiting_ns(&self) -> u64 {
         self.window_ns.saturating_sub(self.waited_ns.min(self.leaves[Leaf::Communication as usize]))
@@ -114,41 +115,43 @@ impl RankRow {
 /// The rank that the others wait for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Straggler {
-    /// Its place in the rows.
+    /// Index in the rows.
     pub row: usize,
-    /// Its communication and the median of the ranks with the same part in the job, each a share of the device time, 0
-    /// to 1, where these tell, since groups of ranks are not known: who arrives last communicates least.
+    /// Its communication and the median of the ranks with the same role, each a share of the device time, 0
+    /// to 1. Set if the straggler was identified by these, because groups of ranks are unknown: the rank that
+    /// arrives last communicates least.
     pub communication: Option<(f64, f64)>,
-    /// The share of all waiting that was for it, 0 to 1; in part where groups are not known.
+    /// Its share of all waiting, 0 to 1; incomplete if groups are unknown.
     pub share: f64,
-    /// Tenths of the compared time in which most of the waiting was for it, of those in which anybody waited.
+    /// Number of tenths of the compared time in which most of the waiting was for it, and number of tenths
+    /// with any waiting.
     pub tenths: (u32, u32),
-    /// Ranks with the same part in the job that it is compared with.
+    /// Number of ranks with the same role that it is compared with.
     pub role: u32,
-    /// The cause of which it has most more than the median of these, and how much of the compared time, nanoseconds.
-    /// Communication is left out, since the others' waiting is in theirs.
+    /// The leaf with the largest excess over the median of these, and the excess in the compared time,
+    /// nanoseconds. Communication is excluded, since the others' waiting is in theirs.
     pub excess: Option<(Leaf, u64)>,
-    /// Its steady steps in the compared time; 0 when unknown.
+    /// Number of its steady steps in the compared time; 0 when unknown.
     pub steps: u64,
-    /// What the excess was, where records tell.
+    /// Kernel or line responsible for the excess, if records show it.
     pub evidence: Option<ExcessEvidence>,
 }
 
-/// What took the time that a straggler has more than others.
+/// Source of a straggler's excess time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExcessEvidence {
     /// A kernel.
     Kernel {
         /// Demangled name.
         name: String,
-        /// How many ran on the straggler, and in the median of the others.
+        /// Number of executions on the straggler, and in the median of the others.
         counts: (u64, u64),
-        /// Their time there, nanoseconds.
+        /// Their total time, nanoseconds.
         times: (u64, u64),
     },
-    /// A line of the program at which the host kept the device waiting.
+    /// A source line at which the host delayed the device.
     Line {
-        /// What the launching thread did there.
+        /// Activity of the launching thread there.
         cause: HostCause,
         /// File.
         file: String,
@@ -161,19 +164,19 @@ pub enum ExcessEvidence {
     },
 }
 
-/// The chain of work that decides how long the compared time took: from the last end back, inside a collective to the
-/// rank that began it last.
+/// The chain of work that determines the length of the compared time: from the last end backwards, inside a
+/// collective to the rank that started it last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CriticalPath {
-    /// Its length, nanoseconds: from the begin of the first collective on it to the end of the last.
+    /// Its length, nanoseconds: from the start of its first collective to the end of its last.
     pub total_ns: u64,
-    /// By cause; data in motion is `communication`. Sums to `total_ns` exactly.
+    /// Length by leaf; data movement is `communication`. Sums to `total_ns` exactly.
     pub leaves: Leaves,
-    /// By rank: place in the rows and nanoseconds, the longest first; at most 16.
+    /// Length by rank: index in the rows and nanoseconds, the longest first; at most 16.
     pub ranks: Vec<(u32, u64)>,
-    /// Collectives on it.
+    /// Number of collectives.
     pub collectives: u64,
-    /// What is left of `total_ns` without the straggler's excess, as far as the path has it; `None` without a
-    /// straggler. A bound: another rank may be the next one that is waited for.
+    /// Remainder of `total_ns` without the straggler's excess on the path; `None` without a straggler. A
+    /// bound: another rank may be the next one that is waited for.
     pub without_excess_ns: Option<u64>,
 }

@@ -1,7 +1,7 @@
-//! The same collective on all ranks of its communicator, without keeping the ranks' rows.
+//! Collective instances across all ranks of a communicator, without keeping the ranks' rows.
 //!
-//! Rows are read rank by rank, as often as needed. Of each occasion stays what all ranks together say: who began first,
-//! last and last but one, and when it ended.
+//! Rows are read rank by rank, as often as needed. Each instance keeps only a summary of all ranks: the
+//! first, last and second-to-last start with their ranks, and its end.
 
 use std::collections::hash_map::Entry;
 
@@ -14,45 +14,45 @@ use super::clocks::{ClockGraph, HostClock};
 use super::rows::{RankRows, Row};
 use super::summary::RankSummary;
 
-/// Occasions that are compared, the first ones that are met: about 130 bytes each.
+/// Maximum number of collectives compared, the first ones found: about 130 bytes each.
 const LIMIT: usize = 1 << 22;
-/// Operations of a kernel's name whose times show that all ranks take part, at least: below, they are taken to be those
-/// of groups of ranks. Not all, since a clock may be stepped in between.
+/// Minimum share of a kernel name's operations whose times show that all ranks take part; below it, they are
+/// assumed to be those of groups of ranks. Less than 1, since a clock may be stepped during the run.
 const TOGETHER_SHARE: f64 = 0.9;
-/// Lateness below this many times the error of the clocks is not told: three standard errors are exceeded by chance
-/// once in 370 times (normal distribution).
+/// Lateness below this many times the error of the clocks is unresolved: three standard errors are exceeded
+/// by chance once in 370 times (normal distribution).
 const ERRORS: u64 = 3;
-/// No occasion.
+/// No collective.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Gives the rows of a rank as often as it is asked.
+/// Source of a rank's rows, readable repeatedly.
 pub trait RowSource {
-    /// Why rows could not be had.
+    /// Reason why rows are unavailable.
     type Error;
 
-    /// Has `visit` look at the rows of the rank at `place`.
+    /// Passes the rows of the rank at `place` to `visit`.
     ///
     /// # Errors
-    /// When they cannot be had.
+    /// If they are unavailable.
     fn rows(&mut self, place: usize, visit: &mut dyn FnMut(&RankRows)) -> Result<(), Self::Error>;
 }
 
-/// What can be said of an occasion.
+/// Assessment of a collective instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Judgment {
-    /// Who waited for whom.
+    /// The waiting is resolved by rank.
     Told,
     /// Ranks are missing.
     Missing,
-    /// A rank finished before another one began, so that nobody waited for everybody.
+    /// A rank finished before another one started, so that the ranks did not all wait for each other.
     Apart,
     /// The clocks are not exact enough.
     TooClose,
-    /// Clocks that nothing brings together.
+    /// Clocks that cannot be aligned.
     UnknownClocks,
 }
 
-/// One occasion; times on the common clock.
+/// One collective instance; times are on the common clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Occasion {
     pub(super) group: u32,
@@ -63,18 +63,18 @@ pub(super) struct Occasion {
     pub(super) last_end: i64,
     pub(super) last_end_rank: u32,
     first_end: i64,
-    /// Sum of how long after the first one seen each began.
+    /// Sum of the start delays relative to the first rank found.
     sum: i64,
     base: i64,
-    /// The host of all ranks, or `NONE`.
+    /// Host of all ranks, or `NONE`.
     host: u32,
     pub(super) judgment: Judgment,
-    /// The occasion to which lateness goes back.
+    /// The collective that is the root cause of the lateness.
     pub(super) because_of: u32,
-    /// The occasion before it on the rank that began last, and its end there.
+    /// The previous collective on the rank that started last, and its end there.
     pub(super) before: u32,
     pub(super) before_end: i64,
-    /// What all ranks waited, nanoseconds.
+    /// Total waiting of all ranks, nanoseconds.
     pub(super) waited: u64,
 }
 
@@ -116,14 +116,14 @@ impl Occasion {
         }
     }
 
-    /// By how much the last rank began after the mean of the others, nanoseconds.
+    /// Delay of the last rank's start relative to the mean of the others, nanoseconds.
     pub(super) fn lateness(&self) -> u64 {
         let others = i64::from(self.ranks.saturating_sub(1)).max(1);
         let own = self.last.saturating_sub(self.base);
         own.saturating_sub(self.sum.saturating_sub(own) / others).max(0).unsigned_abs()
     }
 
-    /// What a rank waited that began and ended at these times, nanoseconds.
+    /// Waiting of a rank with these start and end times, nanoseconds.
     pub(super) fn waiting(&self, start: i64, end: i64) -> u64 {
         self.last.min(end).saturating_sub(start).max(0).unsigned_abs()
     }
@@ -146,12 +146,12 @@ pub(super) struct Occasions {
     index: FxHashMap<(u32, u64), u32>,
     pub(super) all: Vec<Occasion>,
     pub(super) hosts: Vec<usize>,
-    /// Rows of occasions that had no room.
+    /// Number of rows whose collective had no room.
     pub(super) overflow: u64,
 }
 
 impl Occasions {
-    /// Of the groups of these ranks.
+    /// Creates the groups of these ranks.
     pub(super) fn new(ranks: &[RankSummary], hosts: Vec<usize>) -> Self {
         let mut occasions = Self { hosts, ..Self::default() };
         for group in ranks.iter().flat_map(|rank| &rank.groups) {
@@ -179,7 +179,7 @@ impl Occasions {
         occasions
     }
 
-    /// The number of the group of a row; `None` when kernels of a name cannot be paired by order.
+    /// Number of the group of a row; `None` when kernels of a name cannot be matched by order.
     pub(super) fn group(&self, rows: &RankRows, row: &Row) -> Option<u32> {
         let group = rows.groups.get(row.group as usize)?;
         let number = *self.numbers.get(&(group.communicator, group.function))?;
@@ -188,15 +188,15 @@ impl Occasions {
         is_paired.then_some(number)
     }
 
-    /// The place of the occasion of a row.
+    /// Index of the collective of a row.
     pub(super) fn of(&self, rows: &RankRows, row: &Row) -> Option<u32> {
         self.index.get(&(self.group(rows, row)?, row.sequence)).copied()
     }
 
-    /// Gathers how the clocks of hosts differ, from the ends.
+    /// Collects the clock differences of hosts from the ends of collectives.
     pub(super) fn gather_ends<S: RowSource>(&self, source: &mut S) -> Result<ClockGraph, S::Error> {
         let mut graph = ClockGraph::default();
-        // The first and the newest rank that were met in each occasion.
+        // First and newest rank found in each collective.
         let mut met: FxHashMap<(u32, u64), [(u32, i64); 2]> = FxHashMap::default();
         for (place, &host) in self.hosts.iter().enumerate() {
             source.rows(place, &mut |rows| {
@@ -249,7 +249,7 @@ impl Occasions {
         Ok(())
     }
 
-    /// Decides what can be said of each.
+    /// Assesses each collective.
     fn judge(&mut self, clocks: &[HostClock]) {
         let error = clocks.iter().filter_map(|clock| clock.error_ns).max().unwrap_or(0);
         let has_unknown = clocks.iter().any(|clock| clock.offset_ns.is_none());
@@ -282,7 +282,7 @@ impl Occasions {
         }
     }
 
-    /// Whether there are collectives of groups of ranks that nothing names.
+    /// True if there are collectives of unnamed groups of ranks.
     pub(super) fn has_unknown_groups(&self) -> bool {
         let is_unknown = |occasion: &Occasion| self.groups[occasion.group as usize].basis == Basis::KernelName;
         self.all.iter().any(|occasion| occasion.judgment == Judgment::Apart && is_unknown(occasion))

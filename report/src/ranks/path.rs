@@ -1,8 +1,8 @@
-//! The critical path over ranks: what the duration of the compared time consists of.
+//! Critical path over ranks: the composition of the duration of the compared time.
 //!
-//! From the end of the last collective back: inside a collective, after its last rank has begun, data moves; at that
-//! begin the path goes over to the rank that began last, and to what this rank did since its previous collective. So
-//! the path touches itself end to end, and its parts sum to its length exactly.
+//! The path goes backwards from the end of the last collective. Inside a collective, data moves after its
+//! last rank has started; at that start the path switches to the rank that started last, and to its work
+//! since its previous collective. So the parts of the path are contiguous and sum to its length exactly.
 
 use std::cmp::Reverse;
 
@@ -14,18 +14,18 @@ use super::clocks::HostClock;
 use super::model::{CriticalPath, Straggler};
 use super::occasions::{Judgment, NONE, Occasions, RowSource};
 
-/// Ranks that a path names.
+/// Maximum number of ranks listed for a path.
 const RANKS: usize = 16;
 
 /// Work of a rank on the path, between two collectives.
 struct Work {
-    /// The occasion that it ends with.
+    /// The collective at its end.
     occasion: u32,
     from: i64,
     to: i64,
 }
 
-/// The path through the compared time; `None` without a told occasion in it.
+/// Returns the path through the compared time; `None` without a resolved collective in it.
 pub(super) fn critical_path<S: RowSource>(
     source: &mut S,
     occasions: &Occasions,
@@ -52,7 +52,7 @@ pub(super) fn critical_path<S: RowSource>(
         if before.last >= at.last || before.last < compared.from {
             break;
         }
-        // Clocks are not exact to the nanosecond: an end may seem to lie before the last begin.
+        // Clocks are not exact to the nanosecond: an end may seem to be before the last start.
         let clock = &clocks[occasions.hosts[at.last_rank as usize]];
         let from = clock.common(at.before_end).clamp(before.last, at.last);
         work.push(Work { occasion: number as u32, from, to: at.last });
@@ -79,7 +79,7 @@ pub(super) fn critical_path<S: RowSource>(
     Ok(Some(CriticalPath { total_ns, leaves, ranks, collectives, without_excess_ns }))
 }
 
-/// Adds the work between collectives by cause, rank by rank.
+/// Adds the work between collectives by leaf, rank by rank.
 fn add_work<S: RowSource>(
     source: &mut S,
     occasions: &Occasions,
@@ -105,7 +105,8 @@ fn add_work<S: RowSource>(
     Ok(())
 }
 
-/// These times with another sum: the difference, which drift and errors of clocks make, goes to the largest.
+/// Adjusts these times to the sum `wanted`: the difference, due to drift and errors of clocks, goes to the
+/// largest.
 fn fitted(mut leaves: Leaves, wanted: u64) -> Leaves {
     let sum: u64 = leaves.iter().sum();
     let mut surplus = sum.saturating_sub(wanted);

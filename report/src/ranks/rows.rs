@@ -1,44 +1,44 @@
-//! Collectives of one rank as rows, and what its device did between them.
+//! Collectives of one rank as rows, and the device time between them.
 //!
-//! A row is one collective kernel. Rows of one communicator, function and sequence number on several ranks are one
-//! occasion. The times of a rank's rows cut its timeline into pieces; each piece has the device time by cause, so that
-//! the time between any two begins or ends can be told by cause.
+//! A row is one collective kernel. Rows of one communicator, function and sequence number on several ranks
+//! are one collective instance. The times of a rank's rows divide its timeline into pieces; each piece has
+//! the device time by leaf, so that the time between any two starts or ends is known by leaf.
 
 use gpuwhy_trace::collective::Function;
 use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf, Leaves};
 use profiler_core::collective::Basis;
 
-/// Whether no rank can finish before all have begun, because each needs something from every other one.
+/// True if no rank can finish before all have started, because each needs data from every other one.
 pub(super) const fn needs_everybody(function: Function) -> bool {
     matches!(function, Function::AllReduce | Function::AllGather | Function::ReduceScatter | Function::AllToAll)
 }
 
-/// All of them, by their numbers between [`RankRows::encode`] and [`RankRows::decode`].
+/// All bases; the index is the encoding used by [`RankRows::encode`] and [`RankRows::decode`].
 const BASES: [Basis; 4] = [Basis::KernelName, Basis::Order, Basis::Plugin, Basis::Range];
 
 /// Rows of one communicator and function on one rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowGroup {
-    /// The communicator; with [`Basis::KernelName`] a hash of the kernel's name, which is the same on all ranks.
+    /// Communicator; with [`Basis::KernelName`] a hash of the kernel's name, which is the same on all ranks.
     pub communicator: u64,
-    /// What its rows do.
+    /// Function of its rows.
     pub function: Function,
-    /// Ranks of the communicator; 0 when unknown. With [`Basis::KernelName`] all ranks that are compared.
+    /// Number of ranks of the communicator; 0 when unknown. With [`Basis::KernelName`] all compared ranks.
     pub size: u32,
-    /// Rows, those included that are not kept.
+    /// Number of rows, including those that are not kept.
     pub count: u64,
-    /// What tells that rows belong together.
+    /// How the rows were matched.
     pub basis: Basis,
 }
 
 /// One collective on one rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Row {
-    /// Place of its group in [`RankRows::groups`].
+    /// Index of its group in [`RankRows::groups`].
     pub group: u32,
     /// Its number in its group, the same on all ranks.
     pub sequence: u64,
-    /// Begin of its kernel, nanoseconds on the clock of its trace.
+    /// Start of its kernel, nanoseconds on the clock of its trace.
     pub start: i64,
     /// End of its kernel.
     pub end: i64,
@@ -49,24 +49,24 @@ pub struct Row {
 pub struct RankRows {
     /// Communicators and functions.
     pub groups: Vec<RowGroup>,
-    /// By begin.
+    /// Rows by start.
     pub rows: Vec<Row>,
     pieces: Pieces,
 }
 
-/// Device time by cause between neighboring begins and ends of rows.
+/// Device time by leaf between adjacent starts and ends of rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Pieces {
-    /// Begins and ends of rows, ascending.
+    /// Starts and ends of rows, ascending.
     bounds: Vec<i64>,
-    /// For each bound, where the times of the piece before it end in `times`.
+    /// For each bound, the end index in `times` of the piece before it.
     ends: Vec<u32>,
     times: Vec<(u8, u64)>,
 }
 
 impl RankRows {
-    /// Of these rows, in any order, with the times by cause `segments`: begin, end, cause; a negative one takes time
-    /// back. Groups with a count of 0 get the number of their rows.
+    /// Builds the rows from these, in any order, with the times by leaf `segments`: start, end, leaf; a
+    /// negative one subtracts time. Groups with a count of 0 get the number of their rows.
     pub fn new(mut groups: Vec<RowGroup>, mut rows: Vec<Row>, segments: &[LeafTime]) -> Self {
         rows.retain(|row| (row.group as usize) < groups.len() && row.start <= row.end);
         rows.sort_unstable_by_key(|row| (row.start, row.end, row.group, row.sequence));
@@ -79,8 +79,8 @@ impl RankRows {
         Self { groups, rows, pieces }
     }
 
-    /// The time from `from` to `to`, each the begin or end of a row, by cause. It sums to the time between them: what
-    /// no cause is known for is `unobserved`.
+    /// The time from `from` to `to`, each the start or end of a row, by leaf. It sums to the time between
+    /// them: time without a known cause is `unobserved`.
     pub fn between(&self, from: i64, to: i64) -> Leaves {
         let mut leaves = [0; LEAF_COUNT];
         let pieces = &self.pieces;
@@ -96,13 +96,13 @@ impl RankRows {
         leaves
     }
 
-    /// Begin, end and time by cause of each piece.
+    /// Start, end and time by leaf of each piece.
     pub(super) fn pieces(&self) -> impl Iterator<Item = (i64, i64, &[(u8, u64)])> {
         let bounds = self.pieces.bounds.windows(2).enumerate();
         bounds.map(|(place, bounds)| (bounds[0], bounds[1], self.pieces.of(place + 1)))
     }
 
-    /// Appends all to `bytes`, for a file that [`decode`](Self::decode) reads in the same process.
+    /// Appends everything to `bytes`, for a file that [`decode`](Self::decode) reads in the same process.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
         let mut put = |values: &[u64]| values.iter().for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
         let pieces = &self.pieces;
@@ -118,11 +118,11 @@ impl RankRows {
         }
         pieces.bounds.iter().for_each(|bound| put(&[bound.cast_unsigned()]));
         pieces.ends.iter().for_each(|&end| put(&[end.into()]));
-        // A time of 56 bits is two years.
+        // 56 bits of nanoseconds are two years.
         pieces.times.iter().for_each(|&(leaf, nanos)| put(&[nanos << 8 | u64::from(leaf)]));
     }
 
-    /// Reads what [`encode`](Self::encode) has written; `None` when it is not that.
+    /// Reads the output of [`encode`](Self::encode); `None` for other input.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (words, rest) = bytes.as_chunks::<8>();
         let mut words = words.iter().map(|word| u64::from_le_bytes(*word));
@@ -163,16 +163,16 @@ impl RankRows {
     }
 }
 
-/// Device time of one cause; `taken` time was told before and is another cause's.
+/// Device time of one leaf. Time that is `taken` was reported before and now belongs to another leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeafTime {
-    /// Begin, nanoseconds on the clock of the trace.
+    /// Start, nanoseconds on the clock of the trace.
     pub from: i64,
     /// End.
     pub to: i64,
-    /// The cause.
+    /// The leaf.
     pub leaf: Leaf,
-    /// Whether the time goes away from the cause.
+    /// True if the time is subtracted from the leaf.
     pub taken: bool,
 }
 

@@ -1,10 +1,11 @@
-//! The rank that the others wait for, and what it does longer than ranks with the same part in the job.
+//! The rank that the others wait for, and the work that it does longer than ranks with the same role.
 //!
-//! Pipeline stages differ by design, and so do ranks with different parts in the job. So a rank is compared with its
-//! role: the ranks whose communicators have the same sizes and run the same functions equally often.
+//! Pipeline stages differ by design, and so do ranks with different roles in the job. So a rank is compared
+//! with the ranks of its role: those whose communicators have the same sizes and run the same functions
+//! equally often.
 //!
-//! Where groups of ranks are not known, the waiting in them is not either. Then the rank that communicates least of its
-//! role is the one: the others wait inside their communication for who arrives last.
+//! If groups of ranks are unknown, so is the waiting in them. Then the straggler is the rank of its role that
+//! communicates least: the others wait inside their communication for the last rank.
 
 use std::hash::{Hash as _, Hasher as _};
 
@@ -17,18 +18,20 @@ use super::model::{ExcessEvidence, RankRow, Straggler};
 use super::occasions::Occasions;
 use super::summary::{KernelTime, RankSummary};
 
-/// The share of all waiting that makes a rank the straggler: more than all others together.
+/// Minimum share of all waiting for a rank to be the straggler: more than all others together.
 const STRAGGLER_SHARE: f64 = 0.5;
-/// The share of the collectives' time that waiting must be for a straggler to matter.
+/// Minimum share of waiting in the collectives' time for a straggler to matter.
 const WORTH_SHARE: f64 = 0.05;
-/// By how much the share of communication of one rank must be below the median of its role, of the device time.
+/// Minimum distance of a rank's share of communication below the median of its role, as a share of device
+/// time.
 const BELOW_MEDIAN: f64 = 0.1;
-/// Fewest ranks of a role in which one stands out.
+/// Minimum number of ranks of a role for one to stand out.
 const FEWEST_RANKS: usize = 3;
-/// Parts of the compared time in which the straggler is looked for, to tell lasting from passing lateness.
+/// Number of parts of the compared time that are searched for the straggler, to distinguish permanent from
+/// temporary lateness.
 const TENTHS: usize = 10;
 
-/// What a search for a straggler looks at.
+/// Input of a search for a straggler.
 pub(super) struct Search<'a> {
     pub(super) ranks: &'a [RankSummary],
     pub(super) rows: &'a [RankRow],
@@ -70,8 +73,8 @@ impl Search<'_> {
         })
     }
 
-    /// The one rank that communicates much less than the median of its role, its share of communication, and the
-    /// median.
+    /// The one rank that communicates much less than the median of its role, its share of communication, and
+    /// the median.
     fn communicates_least(&self) -> Option<(usize, f64, f64)> {
         let mut roles: FxHashMap<u64, Vec<(f64, usize)>> = FxHashMap::default();
         for (place, (rank, row)) in self.ranks.iter().zip(self.rows).enumerate() {
@@ -81,7 +84,7 @@ impl Search<'_> {
         let of_role = roles.into_values().filter(|ranks| ranks.len() >= FEWEST_RANKS).filter_map(|mut ranks| {
             ranks.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
             let (median, (least, place), (next, _)) = (ranks[ranks.len() / 2].0, ranks[0], ranks[1]);
-            // Several of them differ by what they do, as stages of a pipeline.
+            // Several such ranks differ by design, like the stages of a pipeline.
             let is_alone = next > (least + median) / 2.0;
             (is_alone && median - least > BELOW_MEDIAN).then_some((place, least, median))
         });
@@ -103,7 +106,7 @@ impl Search<'_> {
         (self.is_worth_it(total) && share > STRAGGLER_SHARE).then(|| (host.to_owned(), share))
     }
 
-    /// Other ranks of the same role; all others where there is none.
+    /// Other ranks of the same role; all others if there are none.
     fn peers(&self, place: usize) -> Vec<usize> {
         let role = role(&self.ranks[place]);
         let others = || (0..self.ranks.len()).filter(|&other| other != place);
@@ -168,7 +171,8 @@ fn role(rank: &RankSummary) -> u64 {
     hasher.finish()
 }
 
-/// In how many tenths of the compared time most of the waiting goes back to the rank, of those in which anybody waited.
+/// Number of tenths of the compared time in which the rank is the root cause of most of the waiting, and
+/// number of tenths with any waiting.
 fn tenths(place: usize, occasions: &Occasions, compared: Compared) -> (u32, u32) {
     let mut waited = [(0_u64, 0_u64); TENTHS];
     let whole = (compared.to.saturating_sub(compared.from)).max(1);

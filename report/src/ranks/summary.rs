@@ -1,4 +1,4 @@
-//! What is kept of each rank while all are compared: some kilobytes.
+//! Data kept for each rank while all are compared: some kilobytes.
 
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::attribution::leaf::{Group, Leaf, Leaves};
@@ -8,14 +8,15 @@ use profiler_core::steps::FEWEST_STEADY;
 use super::rows::RowGroup;
 use crate::run::{DeviceReport, Report};
 
-/// Kernels of a rank that are kept, those with the most time.
+/// Maximum number of kernels kept per rank, those with the most time.
 const KERNELS: usize = 16;
-/// Lines of code of a rank that are kept.
+/// Maximum number of source lines kept per rank.
 const LINES: usize = 4;
-/// Stretches of steady time of a rank; those that touch are joined, so there are as many as unusual steps.
+/// Maximum number of intervals of steady time of a rank; adjacent ones are joined, so their number is that of
+/// unusual steps.
 const STEADY: usize = 4_096;
 
-/// What one rank brings, without its rows.
+/// Input from one rank, without its rows.
 #[derive(Clone, Debug, Default)]
 pub struct RankSummary {
     /// Its rank.
@@ -24,29 +25,29 @@ pub struct RankSummary {
     pub host: String,
     /// Its process id.
     pub process_id: u32,
-    /// Ranks of the job, if the trace says so.
+    /// Number of ranks of the job, if recorded in the trace.
     pub world_size: Option<u32>,
-    /// Window of the device that communicates most, nanoseconds.
+    /// Window of the device with the most communication, nanoseconds.
     pub window_ns: u64,
-    /// That window by cause.
+    /// That window by leaf.
     pub leaves: Leaves,
-    /// The computation of that window by what limits it.
+    /// Computation of that window by limit.
     pub limits: Option<LimitTimes>,
-    /// Its verdict by itself, and the share, 0 to 1.
+    /// Its bottleneck without the other ranks, and the share, 0 to 1.
     pub verdict: Option<(Group, f64)>,
-    /// Begins and ends of steady time, nanoseconds on the clock of the trace; empty where no steps are known.
+    /// Starts and ends of steady time, nanoseconds on the clock of the trace; empty if no steps are known.
     pub steady: Vec<(i64, i64)>,
-    /// Steps in it.
+    /// Number of steps in the steady time.
     pub steps: u64,
-    /// Kernels that compute, those with the most time.
+    /// Compute kernels, those with the most time.
     pub kernels: Vec<KernelTime>,
-    /// Lines at which the host kept the device waiting.
+    /// Source lines at which the host delayed the device.
     pub lines: Vec<LineTime>,
     /// Communicators and functions of its rows.
     pub groups: Vec<RowGroup>,
-    /// Kernels that communicate and are no rows.
+    /// Number of communication kernels without a row.
     pub others: u64,
-    /// Times by cause that had no room.
+    /// Number of dropped times by leaf.
     pub lost_times: u64,
 }
 
@@ -55,16 +56,16 @@ pub struct RankSummary {
 pub struct KernelTime {
     /// Demangled name.
     pub name: String,
-    /// How many ran.
+    /// Number of executions.
     pub count: u64,
-    /// Their time, nanoseconds.
+    /// Their total time, nanoseconds.
     pub total_ns: u64,
 }
 
 /// Idle device time while the launching thread was at one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineTime {
-    /// What the thread did.
+    /// Activity of the thread.
     pub cause: HostCause,
     /// File.
     pub file: String,
@@ -77,7 +78,7 @@ pub struct LineTime {
 }
 
 impl RankSummary {
-    /// Of the report of a rank.
+    /// Builds the summary from the report of a rank.
     pub fn new(rank: u32, report: &Report) -> Self {
         let devices = report.devices.iter();
         let device = devices.max_by_key(|device| device.leaves[Leaf::Communication as usize]);
@@ -122,7 +123,7 @@ fn kernels(device: &DeviceReport) -> Vec<KernelTime> {
     row.collect()
 }
 
-/// Steady time of a device in stretches, and its steps. A step that took unusually long is left out.
+/// Intervals of a device's steady time, and the number of its steps. Unusually long steps are excluded.
 fn steady(device: &DeviceReport) -> (Vec<(i64, i64)>, u64) {
     let Some(steps) = &device.steps else { return Default::default() };
     let steady = steps.steady(gpuwhy_trace::record::Timestamp::ZERO);

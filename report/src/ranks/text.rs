@@ -1,4 +1,4 @@
-//! The comparison of ranks for people.
+//! Text form of the comparison of ranks.
 
 use std::cmp::Reverse;
 use std::fmt::Write;
@@ -11,13 +11,13 @@ use super::{CriticalPath, ExcessEvidence, HostClock, RankRow, RanksReport, Strag
 use crate::text_format::{Page, Style, duration, shortened, wrapped};
 use crate::words::{self, about};
 
-/// Ranks of the table; the others are counted.
+/// Maximum number of ranks in the table; the others are counted.
 const SHOWN: usize = 32;
-/// Causes and ranks of a path in its sentence.
+/// Maximum number of causes and ranks in the sentence about a path.
 const PATH_PARTS: usize = 4;
-/// Characters of a name.
+/// Maximum number of characters of a name.
 const NAME: usize = 80;
-/// A gain below this is not worth a line.
+/// Minimum gain that is shown.
 const WORTH_SHOWING: f64 = 1.01;
 
 pub(super) fn text(report: &RanksReport, style: Style) -> String {
@@ -60,7 +60,7 @@ pub(super) fn text(report: &RanksReport, style: Style) -> String {
         let offset = match clock.offset_ns {
             _ if report.clocks.len() == 1 => "one clock for all".to_owned(),
             _ if number == 0 => "the reference; the others are adjusted to it".to_owned(),
-            // What is added to its times is what it is behind.
+            // A positive offset means that the clock is late.
             Some(offset) => {
                 let side = if offset > 0 { "behind" } else { "ahead" };
                 let error =
@@ -72,7 +72,7 @@ pub(super) fn text(report: &RanksReport, style: Style) -> String {
         let scatter = clock.scatter_ns.map_or_else(String::new, |[half, most]| {
             format!("; ends of the same collective differ by {} (median), {} (95 %)", duration(half), duration(most))
         });
-        // What others recorded has no host.
+        // Traces of other tools have no host.
         let host = match clock.host.as_str() {
             "" if report.clocks.len() == 1 => String::new(),
             "" => "host not recorded: ".to_owned(),
@@ -91,7 +91,7 @@ pub(super) fn text(report: &RanksReport, style: Style) -> String {
     out.into_text()
 }
 
-/// A line for each rank; of more than [`SHOWN`] those for whom others wait.
+/// Appends a line per rank; of more than [`SHOWN`] ranks, only those that others wait for.
 fn table(out: &mut Page, report: &RanksReport) {
     let _ =
         writeln!(out, "  rank  host            run computes    comm.   waited   caused   last     late  bottleneck");
@@ -128,7 +128,7 @@ fn table(out: &mut Page, report: &RanksReport) {
     );
 }
 
-/// How collectives of ranks were brought together, where NCCL does not count them.
+/// How collectives of ranks were matched if NCCL does not count them.
 fn matched(basis: Basis) -> &'static str {
     match basis {
         Basis::KernelName => "matched by names and order of kernels, ",
@@ -142,7 +142,7 @@ fn drift(clock: &HostClock) -> f64 {
     clock.drift_ppb as f64 / 1_000.0
 }
 
-/// Who is late, for how long, and why.
+/// Sentences about which rank is late, by how much, and why.
 fn straggler_sentences(report: &RanksReport, straggler: &Straggler) -> String {
     let row = &report.rows[straggler.row];
     let mut text = match straggler.communication {
@@ -206,7 +206,7 @@ fn straggler_sentences(report: &RanksReport, straggler: &Straggler) -> String {
     text
 }
 
-/// What the duration consists of.
+/// Sentences about the composition of the duration.
 fn path_sentences(report: &RanksReport, path: &CriticalPath) -> String {
     let share = |nanos: u64| 100.0 * nanos as f64 / path.total_ns.max(1) as f64;
     let mut leaves: Vec<_> = Leaf::ALL.into_iter().map(|leaf| (path.leaves[leaf as usize], leaf)).collect();
@@ -232,7 +232,7 @@ fn path_sentences(report: &RanksReport, path: &CriticalPath) -> String {
     text
 }
 
-/// What limits the computation of each rank, in percent of it, where samples tell.
+/// Appends the limits of each rank's computation, in percent, if samples show them.
 fn limits_table(out: &mut Page, report: &RanksReport) {
     let rows: Vec<_> = report.rows.iter().filter_map(|row| Some((row.rank, row.limits.as_ref()?))).collect();
     if rows.is_empty() {
@@ -264,7 +264,7 @@ const fn bottleneck(group: Group) -> &'static str {
     }
 }
 
-/// What the rank that waits most could gain.
+/// Possible gain of the rank that waits most.
 fn ceiling(report: &RanksReport) -> Option<String> {
     let speedup = |row: &RankRow| row.window_ns as f64 / row.without_waiting_ns().max(1) as f64;
     let row = report.rows.iter().max_by(|a, b| speedup(a).total_cmp(&speedup(b)))?;

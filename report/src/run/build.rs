@@ -1,4 +1,4 @@
-//! Makes a report of what the attributor knows.
+//! Builds a report from the attributor's state.
 
 use gpuwhy_trace::completeness::Completeness;
 use gpuwhy_trace::dictionary::Dictionary;
@@ -19,7 +19,8 @@ use super::{
 use crate::kernels::KernelsReport;
 
 impl Report {
-    /// Describes what `attributor` knows now. `damage` is what a trace reader had to skip; empty when live.
+    /// Describes the current state of `attributor`. `damage` lists the parts that a trace reader skipped;
+    /// empty when live.
     pub fn new(
         session: &ProcessInfo,
         attributor: &Attributor,
@@ -31,7 +32,7 @@ impl Report {
         Self::made(session, attributor, dictionary, loss, (end, damage), true)
     }
 
-    /// As [`new`](Self::new), without the simulations that take long: for a run that is still going.
+    /// Like [`new`](Self::new), but without the slow simulations, for a run that is still going.
     pub(crate) fn live(
         session: &ProcessInfo,
         attributor: &Attributor,

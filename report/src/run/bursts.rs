@@ -1,5 +1,5 @@
-//! Bursts of a run in mode auto: their rows, and how they are said. What samples say of the whole run stays apart from
-//! what was recorded in bursts.
+//! Bursts of a run in mode auto: their rows and their text. Sample totals cover the complete run and stay
+//! separate from the recordings of the bursts.
 
 use std::fmt::Write;
 
@@ -12,15 +12,15 @@ use super::{BurstRow, BurstTable, CaptureRow, Report};
 use crate::text_format::{Page, counted, duration, percent, wrapped};
 use crate::words;
 
-/// Rows of the text; the JSON has all.
+/// Rows in the text; the JSON lists all.
 const SHOWN: usize = 12;
-/// Changes of the bottleneck that are named in the text.
+/// Bottleneck changes listed in the text.
 const CHANGES_SHOWN: usize = 6;
-/// Parts of a burst that are named have this share of its time at least.
+/// Minimum share of a burst's time for a part to be named.
 const NAMED_SHARE: f64 = 0.05;
 
 impl BurstRow {
-    /// From the report of its capture.
+    /// Builds the row from the report of its capture.
     pub(crate) fn of(row: &CaptureRow, report: &Report) -> Self {
         let total = |group: Group| report.devices.iter().map(|device| group.total(&device.leaves)).sum::<u64>();
         let longest = report.devices.iter().max_by_key(|device| device.window_ns);
@@ -78,7 +78,7 @@ fn sentence(row: &BurstRow, start: Timestamp) -> String {
     format!("{lasted} from {from} on, as {why}: {parts}{steps}.")
 }
 
-/// Which bottleneck the run had when; `None` while none is known.
+/// Sentence that lists the bottlenecks over time; `None` while none is known.
 pub(super) fn changes(bursts: &BurstTable, start: Timestamp) -> Option<String> {
     let one = |change: &Change| {
         let by = change.burst.map_or_else(|| "samples".to_owned(), |number| format!("burst {number}"));

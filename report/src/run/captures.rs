@@ -1,6 +1,6 @@
-//! The captures of a run, one line each, beside the report about one of them.
+//! List of the captures of a run, one line each, shown next to the report about one of them.
 //!
-//! A run that nobody cut into captures has none here: its report is about all of it.
+//! A run that was not split into captures has no list: its report covers the complete run.
 
 use std::fmt::Write;
 
@@ -11,11 +11,11 @@ use super::{CaptureRow, Report, bursts};
 use crate::text_format::{Page, counted, duration, percent};
 use crate::words;
 
-/// Lines of the text; the JSON has all.
+/// Lines in the text; the JSON lists all.
 const SHOWN: usize = 12;
 
 impl CaptureRow {
-    /// Enters what the report of the capture, which ended at `end`, says.
+    /// Copies the result of `report` into the row of the capture that ended at `end`.
     pub(crate) fn conclude(&mut self, end: Timestamp, report: &Report) {
         if self.begin == Timestamp::ZERO {
             self.begin = report.process.start;
@@ -26,7 +26,7 @@ impl CaptureRow {
     }
 }
 
-/// The lines of the text; nothing for a run without captures.
+/// Appends the lines of the text; none for a run without captures.
 pub(super) fn lines(out: &mut Page, report: &Report) {
     if let Some(table) = &report.bursts {
         return bursts::lines(out, report, table);

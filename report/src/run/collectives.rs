@@ -1,4 +1,4 @@
-//! Collectives of a run, as a table and sentences.
+//! Table and sentences about the collectives of a run.
 
 use std::fmt::Write;
 
@@ -7,9 +7,9 @@ use profiler_core::collective::{Basis, CollectivesReport, NamedRow};
 
 use crate::text_format::{Page, bytes, counted, duration, shortened, wrapped};
 
-/// Rows of the table; the JSON has all.
+/// Rows in the table; the JSON lists all.
 const SHOWN: usize = 20;
-/// Longest name of a communicator in a row.
+/// Maximum length of a communicator name in a row.
 const NAME_WIDTH: usize = 40;
 
 /// Appends the table of the long report.
@@ -38,7 +38,7 @@ pub(super) fn write(collectives: &CollectivesReport, out: &mut Page) {
     }
 }
 
-/// What could not be told, and why.
+/// Sentences that name missing information and the reason.
 pub(super) fn sentences(collectives: &CollectivesReport) -> Vec<String> {
     let missing = collectives.unjoined;
     let mut sentences = Vec::new();
@@ -92,13 +92,13 @@ fn write_row(out: &mut Page, named: &NamedRow) {
     );
 }
 
-/// What most kernels of a row rest on.
+/// Basis on which most kernels of a row were identified.
 fn basis(bases: [u64; Basis::ALL.len()]) -> &'static str {
     let most = Basis::ALL.into_iter().max_by_key(|&basis| (bases[basis as usize], std::cmp::Reverse(basis)));
     most.unwrap_or_default().name()
 }
 
-/// Function, algorithm, communicator, and how many operations a kernel does.
+/// Function, algorithm, communicator, and operations per kernel.
 fn operation(named: &NamedRow) -> String {
     let row = &named.row;
     let mut text = match row.function {

@@ -1,8 +1,8 @@
-//! Computation by how its grids fill the device, and what that adds up to for a kernel and for a device.
+//! Computation, classified by how its grids fill the device, with totals per kernel and per device.
 //!
-//! Every sum is weighted by the durations of kernels, not by the timeline: two kernels that run at once count twice,
-//! and geometry is worked out for each as if it had the device to itself. Kernels that communicate are left out; they
-//! are meant to take few multiprocessors.
+//! Every sum is weighted by kernel duration, not by the timeline: two kernels that run at the same time count
+//! twice, and the geometry of each is computed as if it had the device to itself. Communication kernels are
+//! excluded because they use few multiprocessors by design.
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::geometry::{Geometry, Limiter, Multiprocessors};
@@ -15,13 +15,14 @@ use rustc_hash::FxHashMap;
 use super::{ComputeSplit, GridClass, KernelGeometry};
 use crate::text_format::percent;
 
-/// From this tail loss on, a grid counts as one that wastes its last wave: the same part of its time as makes a group
-/// of causes worth a verdict.
+/// Minimum tail loss for a grid to count as wasting its last wave. Equals the share of time at which a cause
+/// can become the bottleneck.
 pub const TAIL_SHARE: f64 = WORTH_SHARE;
-/// Below this occupancy a multiprocessor may lack warps to switch to while others wait: it is one warp in four of
-/// what fits. NVIDIA's best-practices guide puts the end of the benefit at 50 %; matrix kernels live well below both.
+/// Below this occupancy a multiprocessor may lack warps to switch to while others wait: one warp in four of
+/// the maximum. NVIDIA's best-practices guide sees no more benefit above 50 %; matrix kernels run well below
+/// both.
 pub const LOW_OCCUPANCY: f64 = 0.25;
-/// Beyond this part of kernel time without geometry, no estimate for the device is given.
+/// Maximum share of kernel time with unknown geometry for which the device still gets an estimate.
 const UNKNOWN_SHARE: f64 = 0.05;
 
 impl GridClass {
@@ -38,12 +39,12 @@ impl GridClass {
     }
 }
 
-/// Sums of durations times a figure.
+/// Duration-weighted sums of the geometry figures.
 #[derive(Debug, Default)]
 struct Sums {
     configurations: u64,
     nanos: u64,
-    /// Time of the configuration with the most, and its limiter.
+    /// Time and limiter of the configuration with the most time.
     largest: Option<(u64, Limiter)>,
     theoretical_occupancy: f64,
     achieved_occupancy: f64,
@@ -83,7 +84,7 @@ impl Sums {
     }
 }
 
-/// The split of a device's computation, and the geometry of its kernels by name.
+/// Returns the split of a device's computation and the geometry of its kernels by name.
 pub(super) fn split(
     account: &DeviceAccount,
     device: &Device,
@@ -114,7 +115,7 @@ pub(super) fn split(
         }
     }
     let tallied = compute.total();
-    // Kernels beyond the table of configurations are in no tally.
+    // Kernels that did not fit into the table of configurations are not counted anywhere.
     let all = statistics
         .kernels()
         .filter(|(_, row)| !row.communication)
@@ -130,8 +131,8 @@ pub(super) fn split(
     (compute, of_names.into_iter().filter_map(|(name, sums)| Some((name, sums.means()?))).collect())
 }
 
-/// What the split says about a device that computes, the class with the most time first; nothing when its grids fill
-/// it. Low occupancy alone is no evidence against a kernel, so it is not mentioned.
+/// Sentences about the split of a device that computes, the class with the most time first; empty when its
+/// grids fill the device. Low occupancy alone is no evidence against a kernel, so it is not mentioned.
 pub fn compute_evidence(compute: &ComputeSplit) -> Vec<String> {
     let mut classes = [GridClass::Tiny, GridClass::UnderFilled, GridClass::Tail];
     classes.sort_by_key(|&class| std::cmp::Reverse(compute.time(class)));

@@ -1,9 +1,9 @@
-//! What limits copies: the link, a cost that each copy has whatever its size, or the way through the driver's own
-//! page-locked buffer; and whether copies and computation take turns.
+//! Classifies what limits copies: the link, the fixed cost per copy, or staging through the driver's own
+//! pinned buffer; and detects that copies and computation are serialized.
 //!
-//! The yardstick is the link: the best rate of large copies in the same direction in this run, or what a link of this
-//! generation and width reaches, where that is more. Copies between devices have the former only: how they go (NVLink,
-//! a switch, through the host) is not in the records.
+//! The reference is the link: the best rate of large copies in the same direction in this run, or the
+//! practical rate of a link of this generation and width if that is higher. Copies between devices use only
+//! the former, because the records do not show their route (NVLink, a switch, or through the host).
 
 use gpuwhy_trace::record::{CopyKind, MemoryKind, PcieLink};
 use profiler_core::attribution::leaf::{Leaf, Leaves, Overlap, Work};
@@ -13,31 +13,32 @@ use super::{CopyClass, CopyFit, CopyOverlap, CopyRow, DeviceReport};
 use crate::text_format::{duration, percent, rate};
 use crate::words;
 
-/// From this part of the link's best rate on, the link is the limit.
+/// Share of the link's best rate above which the link is the limit.
 pub const BANDWIDTH_SHARE: f64 = 0.70;
-/// From this part of the time on that is due to the fixed cost of each copy, that cost is the limit.
+/// Share of the time due to the fixed cost per copy above which that cost is the limit.
 pub const LATENCY_SHARE: f64 = 0.50;
-/// This part of what a PCI Express link carries is reached by any healthy one with large page-locked copies: 80 to 90 %
-/// is usual, and 88 % was measured on an H200 (generation 5, 16 lanes: 55.5 of 63.0 GB/s).
+/// Share of the nominal PCI Express bandwidth that any healthy link reaches with large pinned copies: 80 to
+/// 90 % is usual, and 88 % was measured on an H200 (generation 5, 16 lanes: 55.5 of 63.0 GB/s).
 pub const LINK_REACH: f64 = 0.80;
-/// Copies of this octave (1 MiB) and above show what the link can do: at 50 GB/s one takes over 20 us, ten times the
-/// fixed cost of a page-locked copy.
+/// Copies of this octave (1 MiB) and above show the rate of the link: at 50 GB/s one takes over 20 us, ten
+/// times the fixed cost of a pinned copy.
 const LARGE_OCTAVE: usize = 20;
-/// Where sizes do not differ enough for a fit, copies are latency-bound below this mean size and median duration: up
-/// to 64 KiB the driver may even return before a copy from ordinary memory is done.
+/// When sizes differ too little for a fit, copies are latency-bound below this mean size and median duration:
+/// up to 64 KiB the driver may even return before a copy from pageable memory is done.
 const SMALL_BYTES: f64 = 65_536.0;
 const SHORT_NANOS: u64 = 10_000;
-/// A fit needs sizes that differ by this factor.
+/// Minimum ratio of the sizes for a fit.
 const SIZE_SPREAD: f64 = 4.0;
-/// With less than this part of copy time under computation, the two take turns.
+/// Copies and computation count as serialized if less than this share of copy time overlaps computation.
 pub const SERIAL_OVERLAP: f64 = 0.10;
-/// Copies or computation below this part of the window are not worth overlapping.
+/// Copies or computation below this share of the window are not worth overlapping.
 const SERIAL_SHARE: f64 = 0.05;
 
 impl CopyFit {
-    /// Least squares of relative errors over the means of the octaves. Relative, since the error of a copy's duration
-    /// grows with it, and large copies would drown the fixed cost; over means, since those of a straight line lie on
-    /// it. `None` when sizes differ by less than four, or durations do not grow with them.
+    /// Least-squares fit of relative errors over the octave means. Errors are relative because the error of a
+    /// duration grows with it, and large copies would otherwise hide the fixed cost. Means suffice because
+    /// the means of points on a straight line also lie on it. `None` when sizes differ by less than a factor
+    /// of four or durations do not grow with them.
     pub fn of(octaves: &[OctaveTally]) -> Option<Self> {
         let points: Vec<_> = octaves
             .iter()
@@ -84,7 +85,7 @@ impl CopyOverlap {
     }
 }
 
-/// The copies of a device, the largest total time first.
+/// Returns the copies of a device, the largest total time first.
 pub(super) fn rows<'a>(
     statistics: impl Iterator<Item = (CopyPath, &'a CopyStatistics)>,
     pcie: Option<&PcieLink>,
@@ -96,7 +97,7 @@ pub(super) fn rows<'a>(
     rows
 }
 
-/// `reach` is what large copies between host and device attain at least, 10^9 bytes per second, if that is known.
+/// `reach` is the minimum rate of large copies between host and device in 10^9 bytes per second, if known.
 fn row(path: CopyPath, of: &CopyStatistics, paths: &[(CopyPath, &CopyStatistics)], reach: Option<f64>) -> CopyRow {
     let same_direction = || paths.iter().filter(|(other, _)| other.kind == path.kind);
     let reach = reach.filter(|_| matches!(path.kind, CopyKind::HostToDevice | CopyKind::DeviceToHost));
@@ -135,7 +136,7 @@ fn is_latency_bound(row: &CopyRow) -> bool {
     }
 }
 
-/// The best mean rate of an octave of large copies, 10^9 bytes per second.
+/// Highest mean rate of an octave of large copies, 10^9 bytes per second.
 fn best_rate<'a>(paths: impl Iterator<Item = &'a (CopyPath, &'a CopyStatistics)>) -> Option<f64> {
     paths
         .flat_map(|(_, statistics)| statistics.octaves.iter().skip(LARGE_OCTAVE))
@@ -144,7 +145,7 @@ fn best_rate<'a>(paths: impl Iterator<Item = &'a (CopyPath, &'a CopyStatistics)>
         .max_by(f64::total_cmp)
 }
 
-/// What limits the copies of a device, in sentences, the most important first.
+/// Sentences about the limits of a device's copies, the most important first.
 pub fn copy_evidence(device: &DeviceReport) -> Vec<String> {
     let mut sentences = Vec::new();
     let overlap = &device.copy_overlap;

@@ -1,4 +1,4 @@
-//! What the report says about the price of tracing; the numbers are in [`gpuwhy_trace::cost`].
+//! Text about the overhead of tracing; the numbers come from [`gpuwhy_trace::cost`].
 
 use gpuwhy_trace::cost::{Cost, GRAPH_NODE_NANOS, Mode};
 use gpuwhy_trace::record::Timestamp;
@@ -6,11 +6,12 @@ use gpuwhy_trace::record::Timestamp;
 use super::{Report, untraced};
 use crate::text_format::{Page, counted, duration, wrapped};
 
-/// From this share of the time on it is said what nodes of graphs take. A PyTorch replay that lost 21 % of its time to
-/// them is estimated at 26 %; a program that launches ahead of the device loses less (docs/design/overhead.md).
+/// Minimum share of the time for the overhead of graph nodes to be mentioned. A PyTorch replay that lost 21 %
+/// of its time to them is estimated at 26 %; a program that launches ahead of the device loses less
+/// (docs/design/overhead.md).
 const NODES_SHARE: f64 = 0.02;
 
-/// Some lines on what recording took; none for traces that do not say.
+/// Appends lines about the overhead of recording; none for traces without that information.
 pub(super) fn lines(out: &mut Page, report: &Report) {
     let Some(cost) = &report.cost else { return };
     let mut parts = vec![format!("mode {}", cost.mode.name())];
@@ -41,7 +42,7 @@ pub(super) fn lines(out: &mut Page, report: &Report) {
     }
 }
 
-/// What bursts took, beside the estimate for what was recorded in them.
+/// Overhead of bursts, in addition to the estimate for the records taken in them.
 fn bursts(cost: &Cost) -> Vec<String> {
     if cost.mode != Mode::Auto || cost.bursts == 0 {
         return Vec::new();
@@ -55,7 +56,7 @@ fn bursts(cost: &Cost) -> Vec<String> {
     vec![recorded, slowed]
 }
 
-/// How CUDA graphs were recorded and why, where there are any.
+/// Sentence about how CUDA graphs were recorded and why; `None` without graphs.
 fn graphs(cost: &Cost, report: &Report) -> Option<String> {
     let operations: u64 = report.devices.iter().map(|device| device.graph_operations).sum();
     let ran: u64 = report.devices.iter().map(|device| device.graph_ns).sum();
@@ -100,7 +101,7 @@ fn graphs(cost: &Cost, report: &Report) -> Option<String> {
     })
 }
 
-/// A sentence for each step down.
+/// One sentence for each reduction of the recording.
 pub(super) fn given_up(cost: &Cost, report: &Report) -> Vec<String> {
     let sentence = |at: u64, to: Mode| {
         let lost = match to {

@@ -1,8 +1,9 @@
-//! Idle time of a device by what it is blamed on: the rows behind the verdict's sentences.
+//! Idle time of a device by attributed subject: the rows from which the sentences about the bottleneck are
+//! built.
 //!
-//! Leaves say which kind of cause idle time had; these rows say which call, kernel or copy. They are about the time
-//! after start-up, like the verdict. Leaves that are about the launch itself blame nothing else and have no row. Where
-//! exactly a gap lay is in the trace, not here.
+//! Leaves classify idle time; these rows name the call, kernel or copy. Like the bottleneck, they cover the
+//! time after start-up. Leaves that are about the launch itself have no other subject and no row. The exact
+//! position of a gap is in the trace, not here.
 
 use gpuwhy_trace::dictionary::Dictionary;
 use profiler_core::attribution::leaf::Leaf;
@@ -15,9 +16,10 @@ use crate::text_format::names::short_names;
 use crate::text_format::{counted, duration};
 use crate::words;
 
-/// The longest name of a kernel in a sentence.
+/// Maximum length of a kernel name in a sentence.
 const NAME_WIDTH: usize = 56;
-/// Rows of one leaf beside those of the host, the largest: gaps before each of hundreds of kernels are as many rows.
+/// Maximum number of rows per leaf except those of the host; the largest are kept. Gaps before each of
+/// hundreds of kernels would be as many rows.
 const ROWS: usize = 8;
 
 impl GapSubject {
@@ -35,7 +37,7 @@ impl GapSubject {
 }
 
 impl GapRow {
-    /// Each for people. Kernels that differ have names that do.
+    /// One phrase per row. Different kernels get different names.
     pub(super) fn sentences(rows: &[&Self]) -> Vec<String> {
         let name = |row: &&Self| if let GapSubject::Kernel(name) = &row.subject { name.clone() } else { String::new() };
         let names: Vec<String> = rows.iter().map(name).collect();
@@ -59,8 +61,8 @@ impl GapRow {
     }
 }
 
-/// The idle time of a device after start-up, at most eight rows for each leaf beside those of the host, the largest
-/// total first.
+/// Returns the idle time of a device after start-up, at most eight rows per leaf except those of the host,
+/// the largest total first.
 pub(super) fn gaps(account: &DeviceAccount, dictionary: &Dictionary) -> Vec<GapRow> {
     let mut host: Vec<GapRow> = Vec::new();
     let mut rows_of = [0; Leaf::ALL.len()];
@@ -68,7 +70,7 @@ pub(super) fn gaps(account: &DeviceAccount, dictionary: &Dictionary) -> Vec<GapR
     for (leaf, subject, tally) in account.all_causes() {
         let of_leaf = &mut rows_of[leaf as usize];
         if let Subject::Host(cause, _) = subject {
-            // Its lines are one row.
+            // All lines of a host cause share one row.
             let subject = GapSubject::Host(cause);
             match host.iter_mut().find(|row| row.leaf == leaf && row.subject == subject) {
                 Some(row) => row.tally.add(tally),

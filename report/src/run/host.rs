@@ -1,10 +1,11 @@
-//! What the launching threads were doing while devices were idle, as far as looks at them tell.
+//! Activity of the launching threads while devices were idle, from host samples.
 //!
-//! Idle time is that of steady device time, by the gap rule: what a sample says of a thread while the device was busy
-//! costs nothing and is not here. The sums over samples are about the threads, whatever the device did.
+//! Idle time is counted in steady device time, by the gap rule. Samples taken while the device was busy do
+//! not count here, because that time costs nothing. The sample totals cover the threads regardless of device
+//! activity.
 //!
-//! A sample speaks for the gap that it falls in. Gaps are often shorter than the time between two samples, so most of
-//! them have none. What those gaps were is an estimate ([`estimate`]).
+//! A sample represents the gap that it falls into. Gaps are often shorter than the sampling interval, so most
+//! of them have no sample. Their causes are estimated ([`estimate`]).
 
 use std::fmt::Write;
 
@@ -19,13 +20,13 @@ use super::{CauseRow, DeviceReport, HostReport, LineRow};
 use crate::text_format::{Page, counted, duration, shortened, wrapped};
 use crate::words;
 
-/// Lines of code that are listed.
+/// Maximum number of source lines listed.
 const LINES: usize = 32;
-/// Lines of code in the long report.
+/// Source lines shown in the long report.
 const LINES_SHOWN: usize = 3;
 
 impl LineRow {
-    /// Place for people: `train.py:42 (main), in torch/optim/adamw.py (step)`.
+    /// Display text: `train.py:42 (main), in torch/optim/adamw.py (step)`.
     pub fn place(&self) -> String {
         // A native function has no line.
         let line = if self.line == 0 { String::new() } else { format!(":{}", self.line) };
@@ -42,7 +43,8 @@ impl LineRow {
 }
 
 impl HostReport {
-    /// What is known now; `None` when no sample was taken, none failed, and no range named a data loader.
+    /// Builds the report from the current state; `None` when no sample was taken, none failed, and no range
+    /// named a data loader.
     pub fn of(attributor: &Attributor, dictionary: &Dictionary, devices: &[DeviceReport], failed: u64) -> Option<Self> {
         let totals = attributor.sample_totals();
         let steady: u64 = devices.iter().flat_map(|device| device.steady_leaves).sum();
@@ -86,7 +88,7 @@ impl HostReport {
                 step_ns: step.map(|nanos| (share * nanos as f64) as u64),
             }
         };
-        // Lines are numbered as samples come; their names do not depend on that.
+        // Line ids depend on the order of the samples; sorting by name does not.
         let mut lines: Vec<_> = lines_of(seen)
             .into_iter()
             .filter_map(|row| Some((attributor.host_line(row.line)?, row.cause, row.time)))
@@ -107,7 +109,7 @@ impl HostReport {
         self.lines.iter().filter(move |row| row.cause.leaf().group() == group)
     }
 
-    /// Idle time that had one of `causes`, nanoseconds: an estimate, as [`CauseRow::total_ns`] is.
+    /// Idle time due to any of `causes`, nanoseconds; an estimate like [`CauseRow::total_ns`].
     pub(super) fn seen_with(&self, causes: &[HostCause]) -> u64 {
         self.causes.iter().filter(|row| causes.contains(&row.cause)).map(|row| row.total_ns).sum()
     }
@@ -142,14 +144,14 @@ impl HostReport {
     }
 }
 
-/// What samples saw of a line, and what that stands for.
+/// Sampled and estimated time of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Time {
-    /// Gaps in which a sample saw it.
+    /// Gaps with a sample at this line.
     samples: u64,
-    /// Idle time for which these samples speak, nanoseconds.
+    /// Idle time that these samples represent, nanoseconds.
     sampled_ns: u64,
-    /// The same with its part of the gaps without a sample, nanoseconds.
+    /// The same plus its share of the gaps without a sample, nanoseconds.
     total_ns: u64,
 }
 
@@ -169,7 +171,7 @@ impl Time {
     }
 }
 
-/// Steady idle time of all devices in `leaves` that was seen, by cause and line.
+/// Returns the sampled steady idle time of all devices in `leaves`, by cause and line.
 fn seen(attributor: &Attributor, leaves: &[Leaf]) -> Vec<Seen> {
     let causes = |account: &DeviceAccount| -> Vec<_> { leaves.iter().flat_map(|&leaf| account.causes(leaf)).collect() };
     let blamed = attributor.devices().flat_map(causes);
@@ -184,17 +186,17 @@ fn seen(attributor: &Attributor, leaves: &[Leaf]) -> Vec<Seen> {
         .collect()
 }
 
-/// Gaps with a sample from which on they tell about those without one.
+/// Minimum number of sampled gaps for an estimate of the gaps without a sample.
 const ENOUGH_SAMPLES: u64 = 10;
 
-/// Shares the idle time without a sample among what samples saw. `spacing` is the mean time between two samples of a
-/// thread, `group_ns` all idle time of a group, both in nanoseconds.
+/// Distributes the idle time without a sample over the sampled causes. `spacing` is the mean interval between
+/// two samples of a thread, `group_ns` the total idle time of a cause, both in nanoseconds.
 ///
-/// Samples come at times that have nothing to do with the program, so each stands for `spacing` of the thread's time.
-/// In a gap that is shorter than that, it stands for other gaps too, of which the same was true: a gap of length `l`
-/// has a sample with the probability `l / spacing`, so its weight is the inverse (Horvitz and Thompson, A
-/// Generalization of Sampling Without Replacement From a Finite Universe, 1952). The weights are scaled so that the
-/// parts sum to the group.
+/// Sample times are independent of the program, so each sample represents `spacing` of the thread's time. A
+/// sample in a shorter gap also represents other gaps of the same kind: a gap of length `l` has a sample with
+/// the probability `l / spacing`, so its weight is the inverse (Horvitz and Thompson, A Generalization of
+/// Sampling Without Replacement From a Finite Universe, 1952). The weights are scaled so that the parts sum
+/// to the cause's total.
 fn estimate(mut seen: Vec<Seen>, spacing: u64, group_ns: impl Fn(Group) -> u64) -> Vec<Seen> {
     for group in [Group::HostCpu, Group::DataLoading] {
         let mut rows: Vec<&mut Seen> = seen.iter_mut().filter(|row| row.cause.leaf().group() == group).collect();
@@ -213,7 +215,7 @@ fn estimate(mut seen: Vec<Seen>, spacing: u64, group_ns: impl Fn(Group) -> u64) 
     seen
 }
 
-/// Sums by line, with the cause that has most of it.
+/// Sums by line, each with its largest cause.
 fn lines_of(mut rows: Vec<Seen>) -> Vec<Seen> {
     rows.sort_by_key(|row| (row.line, row.cause));
     let mut lines: Vec<Seen> = Vec::new();
@@ -230,7 +232,7 @@ fn lines_of(mut rows: Vec<Seen>) -> Vec<Seen> {
     lines
 }
 
-/// A line and what it called, with its time and the part of that in the function that is named.
+/// A line and its callee, with the line's time and the part spent in the named function.
 struct Called<'a> {
     line: &'a HostLine,
     cause: HostCause,
@@ -238,8 +240,8 @@ struct Called<'a> {
     within_ns: u64,
 }
 
-/// Native functions of one library that one line called become one row. `lines` come with the largest first, and so
-/// does the answer.
+/// Merges the native functions of one library that one line called into one row. Both `lines` and the result
+/// are sorted by time, the largest first.
 fn by_library<'a>(lines: &[(&'a HostLine, HostCause, Time)], dictionary: &Dictionary) -> Vec<Called<'a>> {
     let is_native = |file: NameId| is_native(dictionary.name(file));
     let mut rows: Vec<Called<'a>> = Vec::new();
@@ -256,9 +258,10 @@ fn by_library<'a>(lines: &[(&'a HostLine, HostCause, Time)], dictionary: &Dictio
     rows
 }
 
-/// A library's file from its package on, another one's name.
+/// Returns the path of a library's file from its package directory on, or only the file name of any other
+/// file.
 pub(super) fn short_path(path: &str) -> &str {
-    // With a native function that has no name stands the build id of its file.
+    // A native function without a name carries the build id of its file.
     let path = path.split(" build-id:").next().unwrap_or(path);
     let package = ["/site-packages/", "/dist-packages/"].into_iter().find_map(|at| path.rsplit_once(at));
     match package {
@@ -312,7 +315,8 @@ mod tests {
             line: LineId::NONE,
             time: Time { samples, sampled_ns, total_ns: sampled_ns },
         };
-        // 10 gaps of 100 us each that a sample saw whole, and 30 samples in gaps of 1 us; one sample each 50 us.
+        // 10 gaps of 100 us, each fully covered by a sample, and 30 samples in gaps of 1 us; one sample every
+        // 50 us.
         let seen = vec![
             row(HostCause::Sleep, 10, 1_000_000),
             row(HostCause::Code, 20, 20_000),

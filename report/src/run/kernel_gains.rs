@@ -1,4 +1,4 @@
-//! What a step gains if a kernel uses more of its nearest roof: the simulations behind the report, and their sentences.
+//! Predicted gain of a step if a kernel gets closer to its roofline: the simulations and their sentences.
 
 use gpuwhy_trace::record::{LaunchConfigId, NameId};
 use profiler_core::attribution::leaf::Group;
@@ -13,14 +13,14 @@ use crate::text_format::names::short_names;
 use crate::text_format::percent;
 use crate::words;
 
-/// Kernels whose gain is simulated: those that lose most to their roof.
+/// Kernels whose gain is simulated: those that lose most against their roofline.
 const SIMULATED: usize = 5;
-/// A step that gains less by subtraction is not simulated.
+/// Minimum speedup by subtraction for which a step is simulated.
 const WORTH_SIMULATING: f64 = 1.005;
-/// The parts of a roof that gains are said for.
+/// Fractions of the roofline for which gains are predicted.
 pub(super) const ROOFS: [f64; 2] = [0.8, 0.9];
 
-/// Simulates the gains of the kernels that lose most to their roof.
+/// Simulates the gains of the kernels that lose most against their roofline.
 pub(super) fn simulate(
     names: &mut FxHashMap<NameId, NamedLimits>,
     configs: &FxHashMap<NameId, Vec<(LaunchConfigId, Weighed)>>,
@@ -38,7 +38,7 @@ pub(super) fn simulate(
     let by_subtraction = |limits: &NamedLimits| limits.gains.map_or(1.0, |gains| gains.at_90.speedup);
     let worth = |(name, limits): (&NameId, &NamedLimits)| {
         let gain = by_subtraction(limits);
-        // What is said of small kernels together is true of none of them.
+        // Small kernels have pooled limits, which hold for none of them individually.
         let own = limits.limits.own && configs.contains_key(name);
         (own && gain >= WORTH_SIMULATING).then_some((*name, gain))
     };
@@ -53,7 +53,7 @@ pub(super) fn simulate(
     }
 }
 
-/// `about 1.12x faster (1.08x to 1.15x), and the bottleneck then`: at 90 % of the roof.
+/// `about 1.12x faster (1.08x to 1.15x), and the bottleneck then`: at 90 % of the roofline.
 pub(super) fn gain_words(gains: &KernelGains) -> String {
     let how = if gains.at_90.is_simulated() { "" } else { " (by subtraction)" };
     let then = gains.then.filter(|group| *group != Group::GpuCompute);
@@ -61,7 +61,7 @@ pub(super) fn gain_words(gains: &KernelGains) -> String {
     format!("{}{how}{then}", gains.at_90.faster())
 }
 
-/// A sentence for each kernel whose gain was simulated and is worth showing, the largest gain first.
+/// One sentence for each kernel with a simulated gain worth showing, the largest gain first.
 pub(super) fn gain_sentences(device: &DeviceReport) -> Vec<String> {
     let names = short_names(device.kernels.iter().map(|row| row.name.as_str()), 60);
     let mut found: Vec<_> = device

@@ -1,9 +1,10 @@
-//! Kernel time by library, and by the line that launched it.
+//! Kernel time by library, and by the source line that launched it.
 //!
-//! Durations are exact; whose they are is an estimate. The library of a kernel is told by its name, or else by the
-//! loaded file that samples saw call CUDA. The time of a kernel is divided over the lines that launched it by the
-//! samples that fell into its launches, so lines whose launches take the host longer, or run longer kernels of the same
-//! name, are told somewhat wrong. A kernel without a sample belongs to no line: it is summed and shown, never guessed.
+//! Durations are exact; their origin is an estimate. A kernel's library is derived from its name, or else
+//! from the loaded file that samples saw calling CUDA. A kernel's time is divided among the lines that
+//! launched it in proportion to the samples that fell into its launches. This overstates lines whose launches
+//! take longer on the host, and misjudges lines that run longer kernels of the same name. A kernel without a
+//! sample belongs to no line: it is summed and shown, never guessed.
 
 use std::cmp::Reverse;
 use std::fmt::Write;
@@ -19,10 +20,10 @@ use super::{KernelLineRow, KernelLines, LaunchLineRow, LaunchSite, LibraryRow, R
 use crate::text_format::names::short_names;
 use crate::text_format::{Page, counted, duration, shortened};
 
-/// Rows that a report keeps.
+/// Maximum number of rows in a report.
 const LINES: usize = 256;
 const ROWS: usize = 1_024;
-/// Rows of a table in the long report, and the longest name in one.
+/// Rows of a table in the long report, and the maximum length of a name.
 const SHOWN: usize = 10;
 const NAME_WIDTH: usize = 60;
 const KERNEL_WIDTH: usize = 44;
@@ -30,7 +31,7 @@ const KERNEL_WIDTH: usize = 44;
 /// Standard normal deviate of a 95 % interval.
 const DEVIATE: f64 = 1.959_964;
 
-/// What ran under one kernel name, on all devices.
+/// Totals for one kernel name on all devices.
 #[derive(Clone, Copy, Debug, Default)]
 struct OfName {
     count: u64,
@@ -38,9 +39,9 @@ struct OfName {
     graph_ns: u64,
 }
 
-/// The interval that holds the true share with 95 % confidence when `hits` of `samples` fell into it: Wilson's score
-/// interval (E. B. Wilson, JASA 22, 1927), which keeps its coverage for few samples and shares near 0 and 1 (Brown, Cai
-/// and `DasGupta`, Statistical Science 16, 2001). No samples say nothing: 0 to 1.
+/// Returns the 95 % confidence interval of the true share when `hits` of `samples` matched: Wilson's score
+/// interval (E. B. Wilson, JASA 22, 1927), which keeps its coverage for few samples and for shares near 0 and
+/// 1 (Brown, Cai and `DasGupta`, Statistical Science 16, 2001). Without samples the interval is 0 to 1.
 pub fn share_interval(hits: u64, samples: u64) -> (f64, f64) {
     if samples == 0 {
         return (0.0, 1.0);
@@ -53,7 +54,7 @@ pub fn share_interval(hits: u64, samples: u64) -> (f64, f64) {
 }
 
 impl SampledTime {
-    /// The part of `nanos` that `hits` of `samples` stand for.
+    /// The part of `nanos` that `hits` of `samples` represent.
     fn of(hits: u64, samples: u64, nanos: u64) -> Self {
         let (low, high) = share_interval(hits, samples);
         let whole = nanos as f64;
@@ -61,8 +62,8 @@ impl SampledTime {
         Self { samples: hits, total_ns, low_ns: low * whole, high_ns: high * whole }
     }
 
-    /// The sum of independent parts. Its interval recovers the variances of the parts from theirs: square and add
-    /// (G. Y. Zou and A. Donner, Statistics in Medicine 27, 2008).
+    /// Sum of independent parts. Its interval is derived from the variances of the parts: square and add (G.
+    /// Y. Zou and A. Donner, Statistics in Medicine 27, 2008).
     fn sum(parts: impl Iterator<Item = Self> + Clone) -> Self {
         let total_ns: f64 = parts.clone().map(|part| part.total_ns).sum();
         let below: f64 = parts.clone().map(|part| (part.total_ns - part.low_ns).powi(2)).sum();
@@ -88,7 +89,7 @@ fn kernels_by_name(attributor: &Attributor) -> FxHashMap<Option<NameId>, OfName>
 }
 
 impl LibraryRow {
-    /// Kernels of all devices by library, the one with the most time first.
+    /// Returns the kernels of all devices by library, the one with the most time first.
     pub(super) fn all(attributor: &Attributor, dictionary: &Dictionary) -> Vec<Self> {
         let kernels = kernels_by_name(attributor);
         let files = files_of_kernels(attributor);
@@ -126,7 +127,7 @@ impl LibraryRow {
     }
 }
 
-/// The file that most samples saw launch each kernel.
+/// Maps each kernel to the file that launched it in most samples.
 fn files_of_kernels(attributor: &Attributor) -> FxHashMap<NameId, NameId> {
     let mut counts: FxHashMap<(NameId, NameId), u64> = FxHashMap::default();
     for (work, place, samples) in attributor.launch_lines() {
@@ -142,13 +143,13 @@ fn files_of_kernels(attributor: &Attributor) -> FxHashMap<NameId, NameId> {
     files.into_iter().map(|(kernel, (_, Reverse(file)))| (kernel, file)).collect()
 }
 
-/// The library of a loaded file, or the file's name.
+/// Returns the library of a loaded file, or the file's name.
 fn library_of_file(file: &str) -> String {
     Library::of_file(file)
         .map_or_else(|| file.rsplit('/').next().unwrap_or(file).to_owned(), |library| library.name().to_owned())
 }
 
-/// A kernel at a place, before names are looked up.
+/// A kernel at a place, before names are resolved.
 #[derive(Clone, Copy, Debug)]
 struct Part<'a> {
     work: LaunchedWork,
@@ -159,7 +160,7 @@ struct Part<'a> {
 }
 
 impl KernelLines {
-    /// What samples tell; `None` when no sample was taken.
+    /// Builds the rows from samples; `None` when no sample was taken.
     pub(super) fn of(attributor: &Attributor, dictionary: &Dictionary) -> Option<Self> {
         let counts = attributor.launch_sample_counts();
         if counts == LaunchSampleCounts::default() {
@@ -204,7 +205,8 @@ impl KernelLines {
     }
 }
 
-/// Sums by line: those with the most time, and how many there are. `parts` has the largest first.
+/// Sums by line: the rows with the most time, and the total number of lines. `parts` is sorted, the largest
+/// first.
 fn lines(parts: &[Part<'_>], kernel_ns: u64, dictionary: &Dictionary) -> (Vec<LaunchLineRow>, u64) {
     let mut by_line: FxHashMap<(NameId, u32, NameId), Vec<&Part<'_>>> = FxHashMap::default();
     for part in parts {
@@ -284,14 +286,14 @@ fn operator_of(symbol: &str) -> Option<String> {
 }
 
 impl LaunchSite {
-    /// Place for people: `train.py:42 (Block.forward), Linear, in torch/nn/functional.py (linear)`.
+    /// Display text: `train.py:42 (Block.forward), Linear, in torch/nn/functional.py (linear)`.
     pub fn text(&self) -> String {
         let mut text = super::host::short_path(&self.file).to_owned();
         if self.line > 0 {
             let _ = write!(text, ":{}", self.line);
         }
         let _ = write!(text, " ({})", shortened(&self.function, 40));
-        // The module whose own code it is says nothing that the function does not.
+        // Omit a module if the function name already contains its class.
         let own = |class: &str| self.function.strip_suffix(".forward").is_some_and(|of| class_of(of) == class);
         if let Some(module) = self.module.as_deref().filter(|class| !own(class)) {
             let _ = write!(text, ", {}", shortened(module, 30));
@@ -306,7 +308,8 @@ impl LaunchSite {
 }
 
 impl Report {
-    /// Appends the tables of kernels of the long report: by library, by line, and by range where the program named any.
+    /// Appends the kernel tables of the long report: by library, by line, and by range if the program named
+    /// any.
     pub(super) fn write_kernel_time(&self, out: &mut Page) {
         library_table(out, &self.kernel_libraries);
         if let Some(lines) = &self.kernel_lines {
@@ -374,7 +377,7 @@ fn line_table(out: &mut Page, lines: &KernelLines) {
     rest(out, lines.distinct_lines, "more line", "more lines");
 }
 
-/// Kernels in ranges: no estimate, since a range is known for each launch.
+/// Kernels by range: exact, because the range of each launch is known.
 fn range_table(out: &mut Page, report: &Report) {
     let rows = report.ranges.iter().flat_map(|ranges| &ranges.rows);
     let total = |row: &super::RangeRow| row.kernels.iter().fold(0u64, |sum, (_, of)| sum.saturating_add(of.total()));
@@ -412,7 +415,7 @@ mod tests {
 
     #[test]
     fn intervals_are_those_of_wilson() {
-        // Values from the formula as printed in Brown, Cai and DasGupta, worked out by hand for 3 of 10.
+        // Values computed by hand for 3 of 10 from the formula in Brown, Cai and DasGupta.
         let (low, high) = share_interval(3, 10);
         assert!((low - 0.107_79).abs() < 1e-4 && (high - 0.603_22).abs() < 1e-4, "{low} {high}");
         assert_eq!(share_interval(0, 0), (0.0, 1.0));

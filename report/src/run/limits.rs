@@ -1,4 +1,4 @@
-//! Divides the computation of a device by what limits it, and says so in sentences.
+//! Divides the computation of a device by limit, and describes the result in sentences.
 
 use gpuwhy_trace::counters::{Metric, Throttle};
 use gpuwhy_trace::dictionary::Dictionary;
@@ -20,15 +20,15 @@ use crate::text_format::names::short_names;
 use crate::text_format::{bytes, part_of, percent};
 use crate::words;
 
-/// A limit with less than this part of the computation is not mentioned.
+/// Minimum share of the computation for a limit to be mentioned.
 const MENTIONED: f64 = 0.05;
-/// A clock that was lowered for less than this part of the time is not mentioned.
+/// Minimum share of the time with a lowered clock for it to be mentioned.
 const LOWERED: f64 = 0.10;
-/// Multiprocessors that are busy beside this process's work, from which on another process is suspected.
+/// Share of multiprocessors busy in addition to this process's work above which another process is suspected.
 const FOREIGN: f64 = 0.05;
 
-/// What limits a device, and its kernels by name; `None` where no sample was used. `simulated`: what kernels would gain
-/// is simulated, which takes some milliseconds for each.
+/// Returns the limits of a device and of its kernels by name; `None` without usable samples. `simulated` also
+/// simulates the gains of kernels, which takes some milliseconds each.
 pub(super) fn limits(
     account: &DeviceAccount,
     attributor: &Attributor,
@@ -56,7 +56,7 @@ pub(super) fn limits(
             weighed.push(row);
         }
     }
-    // Kernels beyond the table of configurations have no limits of their own.
+    // Kernels that did not fit into the table of configurations have no separate limits.
     let all = statistics.kernels().filter(|(_, row)| !row.communication);
     let all = all.fold(0u64, |sum, (_, row)| sum.saturating_add(row.durations.total()));
     weighed.push(Weighed::new(KernelLimits::UNKNOWN, all.saturating_sub(tallied), None));
@@ -68,7 +68,8 @@ pub(super) fn limits(
     let steady = division.of(account.steady_leaves()[Leaf::Compute as usize]);
     let metrics = estimator.set().metrics;
     let means = metrics.as_slice().iter().filter_map(|&metric| Some((metric, estimator.mean(metric)?))).collect();
-    // What units do, kernels do: a mean over the run, start-up included, is brought to a step by time of computation.
+    // Unit activity is due to kernels: a mean over the run, start-up included, is scaled to a step by
+    // computation time.
     let window: u64 = account.leaves().iter().sum();
     let in_steps = typical
         .as_ref()
@@ -112,7 +113,8 @@ fn kernel_clock(kernels: &[Weighed], estimator: &Estimator, estimates: &Estimate
     if weight > 0.0 { Some(sum / weight) } else { joined() }
 }
 
-/// The limits of kernels of one name. `all`: time of all kernels; `step`: computation and length of a typical step.
+/// Limits of the kernels with one name. `all`: time of all kernels; `step`: computation and length of a
+/// typical step.
 fn named(rows: &[(LaunchConfigId, Weighed)], all: u64, step: Option<(u64, u64)>) -> NamedLimits {
     let rows = || rows.iter().map(|(_, row)| row);
     let nanos: f64 = rows().map(|row| row.nanos as f64).sum();
@@ -135,7 +137,7 @@ fn named(rows: &[(LaunchConfigId, Weighed)], all: u64, step: Option<(u64, u64)>)
 }
 
 impl RangesReport {
-    /// Divides the time of the kernels of each range, by what limits the kernels of these names.
+    /// Divides the kernel time of each range by the limits of the kernels with the same names.
     pub(super) fn divide(&mut self, devices: &[DeviceReport]) {
         let mut parts: FxHashMap<&str, (f64, [f64; Limit::ALL.len()])> = FxHashMap::default();
         for row in devices.iter().filter(|device| device.limits.is_some()).flat_map(|device| &device.kernels) {
@@ -168,8 +170,8 @@ impl RangesReport {
     }
 }
 
-/// What limits the computation of the device that computes most: the sentence of the verdict, then the kernels that
-/// matter, then the clock. Nothing where samples do not tell.
+/// Sentences about the limits of the device that computes most: first the division, then the kernels that
+/// matter, then the clock. Empty without usable samples.
 pub(super) fn evidence(devices: &[DeviceReport]) -> Vec<String> {
     let computing = |device: &&DeviceReport| device.steady_leaves[Leaf::Compute as usize];
     let Some(device) = devices.iter().max_by_key(computing) else { return Vec::new() };
@@ -206,7 +208,7 @@ fn division_sentence(limits: &ComputeLimits) -> String {
     format!("What limits the kernels, as parts of their time: {}{clock}.", parts.join(", "))
 }
 
-/// The kernel whose distance from its roof costs most.
+/// Sentence about the kernel that loses the most time against its roofline.
 fn kernel_sentence(kernels: &[KernelRow]) -> Option<String> {
     let names = short_names(kernels.iter().map(|row| row.name.as_str()), 60);
     let known = kernels.iter().zip(names).filter(|(row, _)| !row.communication).filter_map(|(row, name)| {
@@ -243,13 +245,13 @@ pub(super) fn clock_sentence(gauges: &GaugeSums) -> Option<String> {
     Some(format!("The clock was lowered {} of the time by {}{power}.", percent(share), reason.words()))
 }
 
-/// What to do about what limits most of the computation; `None` where samples do not tell.
+/// Advice for the largest limit of the computation; `None` without usable samples.
 pub(super) fn advice(devices: &[DeviceReport]) -> Option<&'static str> {
     let computing = |device: &&DeviceReport| device.steady_leaves[Leaf::Compute as usize];
     let device = devices.iter().max_by_key(computing)?;
     let limits = device.limits.as_ref().filter(|limits| limits.tells())?;
     let (first, share) = limits.ranked().into_iter().next()?;
-    // One limit of several that are alike says nothing to do.
+    // A limit that is only one of several similar ones does not justify advice.
     if share < 0.25 {
         return None;
     }
@@ -290,7 +292,7 @@ pub(super) fn advice(devices: &[DeviceReport]) -> Option<&'static str> {
     })
 }
 
-/// Whether the kernels that are limited by memory have mostly this roof.
+/// True if `wanted` is the roofline of most memory-limited kernels.
 fn bound_by(device: &DeviceReport, wanted: Roof) -> bool {
     let (mut of, mut all) = (0.0, 0.0);
     for row in &device.kernels {
@@ -304,7 +306,7 @@ fn bound_by(device: &DeviceReport, wanted: Roof) -> bool {
     all > 0.0 && of > 0.5 * all
 }
 
-/// For the long report: what was measured, and what gauges add up to.
+/// Lines of the long report: measured values and sums of the utilization readings.
 pub(super) fn details(device: &DeviceReport) -> Vec<String> {
     let mut sentences = Vec::new();
     if let Some(limits) = &device.limits {
@@ -349,7 +351,7 @@ pub(super) fn details(device: &DeviceReport) -> Vec<String> {
     sentences
 }
 
-/// For the live line: the largest limits of the computation.
+/// Largest limits of the computation, for the live line.
 pub(super) fn live_part(devices: &[DeviceReport]) -> Option<String> {
     let device = devices.iter().max_by_key(|device| device.steady_leaves[Leaf::Compute as usize])?;
     let limits = device.limits.as_ref().filter(|limits| limits.tells())?;
@@ -357,10 +359,10 @@ pub(super) fn live_part(devices: &[DeviceReport]) -> Option<String> {
     Some(format!("{} {}", words::limit(limit), percent(share)))
 }
 
-/// Kernels with the most time and what they use most, a line each.
+/// One line per kernel with the most time: its name and its most used resources.
 pub(super) fn kernel_rows(device: &DeviceReport) -> Vec<String> {
     const ROWS: usize = 12;
-    // An estimate may exceed what the device can have.
+    // An estimated clock may exceed the device's maximum.
     let highest = device.limits.as_ref().map_or(0, |limits| limits.set.highest_clock_hz);
     let highest = if highest > 0 { highest as f64 } else { f64::INFINITY };
     let computing = device.kernels.iter().filter(|row| !row.communication);
@@ -401,7 +403,7 @@ pub(super) fn kernel_rows(device: &DeviceReport) -> Vec<String> {
     lines
 }
 
-/// The lines of the table of limits: share, time of a step, limit.
+/// Lines of the limits table: share, time per step, limit.
 pub(super) fn table_rows(limits: &ComputeLimits) -> Vec<String> {
     let division = limits.division();
     let total: u64 = division.times.iter().sum();

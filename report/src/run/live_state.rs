@@ -1,8 +1,8 @@
-//! What a display of a run that is still going shows, as fields of one JSON object of bounded length.
+//! State of a run that is still going, for a display, as fields of one JSON object of bounded length.
 //!
-//! Totals are since the run began, so that whoever looks twice can subtract, and the program keeps nothing for those
-//! who look. The object is written by hand: it comes from inside the program. `docs/guide/control.md` defines every
-//! field.
+//! Totals are counted from the start of the run, so that a client can subtract two replies and the program
+//! keeps no state per client. The object is written by hand because this code runs inside the profiled
+//! program. `docs/guide/control.md` defines every field.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -16,31 +16,31 @@ use super::{DeviceReport, Report, loss_sentence};
 use crate::text_format::shortened;
 use crate::words::losses;
 
-/// Stretches of at least a second that a report keeps of each device: a minute.
+/// Intervals of at least a second that a report keeps for each device: a minute.
 pub const WINDOWS_KEPT: usize = 60;
-/// Devices with stretches and leaves; the others are counted.
+/// Maximum number of devices listed with intervals and leaves; the others are counted.
 const DEVICES: usize = 8;
-/// Durations of steps, the newest.
+/// Maximum number of step durations; the newest are kept.
 const STEPS: usize = 64;
 const ROWS: usize = 16;
-/// Sentences of each list, and the characters of one.
+/// Maximum number of sentences per list, and characters per sentence.
 const SENTENCES: usize = 12;
 const SENTENCE: usize = 400;
-/// Characters of a name.
+/// Maximum number of characters of a name.
 const NAME: usize = 160;
 
-/// What is named while it is too early for a verdict.
+/// Name shown while it is too early for a bottleneck.
 pub const STARTING_UP: &str = "starting_up";
 
 impl Report {
-    /// What a display names now for a report of a capture that goes on, with its share: [`STARTING_UP`] and 0 while it
-    /// is too young to be judged, else `named`.
+    /// Bottleneck and share that a display shows now for the report of a running capture: [`STARTING_UP`] and
+    /// 0 while it is too early, else `named`.
     pub(crate) fn name_now(&self, named: (Group, f64)) -> (&'static str, f64) {
         let judged = self.is_watched() || self.devices.is_empty() || !text::is_starting_up(self);
         if judged { (named.0.name(), named.1) } else { (STARTING_UP, 0.0) }
     }
 
-    /// The fields of the answer to `live` that come from the records. At most 64 kB, whatever the program does.
+    /// Fields of the reply to `live` that come from the records. At most 64 kB for any program.
     pub fn live_state(&self) -> Object {
         let verdict = &self.verdict;
         let (group, share) = verdict.live;
@@ -88,7 +88,7 @@ impl Report {
             .objects("ranges", self.ranges_state())
     }
 
-    /// Share of the time in which devices were busy; by samples where no device work is recorded.
+    /// Share of the time in which devices were busy; taken from samples where no device work is recorded.
     fn live_busy(&self) -> Option<f64> {
         let sampled = self.monitored.as_ref().map(|time| time.busy.0.midpoint(time.busy.1));
         if self.devices.is_empty() { sampled } else { Some(busy_share(self)) }
@@ -109,7 +109,7 @@ impl Report {
         )
     }
 
-    /// Kernels with the most time, over all devices.
+    /// Kernels with the most time over all devices.
     fn kernels_state(&self) -> Vec<Object> {
         let mut totals: HashMap<&str, (u64, u64)> = HashMap::new();
         for row in self.devices.iter().flat_map(|device| device.kernels.iter().take(ROWS)) {
@@ -158,7 +158,7 @@ fn sentences(object: Object, name: &str, all: &[String]) -> Object {
 fn device(device: &DeviceReport) -> Object {
     let leaves = Leaf::ALL.into_iter().map(|leaf| (leaf, device.leaves[leaf as usize])).filter(|(_, nanos)| *nanos > 0);
     let leaves = leaves.fold(Object::new(), |object, (leaf, nanos)| object.number(leaf.name(), nanos));
-    // Microseconds: a stretch has a million of them, and ten more letters a number would be for nothing.
+    // Microseconds: an interval has a million of them, and nanoseconds would only add digits.
     let window = |step: &Step| {
         let groups = Group::ALL.map(|group| group.total(&step.leaves) / 1_000);
         std::iter::once(step.end.nanos()).chain(groups)

@@ -1,4 +1,4 @@
-//! Memory that the program held: how much, when it was most, and who took it there.
+//! Memory held by the program: its amount, its peak, and the allocating code.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use crate::text_format::{Page, bytes, counted, duration, wrapped};
 use crate::words;
 
 impl MemoryReport {
-    /// What is known now; `None` when memory was not recorded.
+    /// Builds the report from the current state; `None` when memory was not recorded.
     pub fn of(attributor: &Attributor, dictionary: &Dictionary) -> Option<Self> {
         let holdings = attributor.holdings();
         if holdings.is_empty() {
@@ -37,7 +37,7 @@ impl MemoryReport {
         Some(Self { rows, unknown_releases: holdings.unknown_releases(), table_overflow: holdings.table_overflow() })
     }
 
-    /// Appends the section of the long report. `start` is when measuring began.
+    /// Appends the section of the long report. `start` is the start of measurement.
     pub(super) fn write(&self, out: &mut Page, start: Timestamp) {
         for row in self.rows.iter().filter(|row| row.holding.allocations > 0) {
             wrapped(out, "Memory: ", &row.sentence(start));

@@ -1,11 +1,11 @@
-//! What a run looked like: plain data made from the attributor's state, at any moment.
+//! Report of a run: plain data built from the attributor's state at any moment.
 //!
 //! One model serves every output: `text` for people, `json` (with the feature `serde`) for programs, one line
-//! for a run that is still going. Names are demangled here, once per report, so that the hot path carries ids only.
-//! Nothing here reads a clock or decides about colors or destinations.
+//! for a run that is still going. Names are demangled here, once per report, so that the hot path carries
+//! only ids. This module reads no clock and decides nothing about colors or destinations.
 //!
-//! Reading order: `model` (what a report holds), `build` and the files beside it that make its parts, `verdict`, then
-//! the outputs.
+//! Reading order: `model` (contents of a report), `build` and the neighboring files that build its parts,
+//! `verdict`, then the outputs.
 
 mod build;
 mod bursts;
@@ -56,29 +56,28 @@ use profiler_core::whatif::Ceiling;
 use crate::text_format::{Page, Style};
 
 impl Report {
-    /// How many times as fast the program could become if what `group` stands for were gone: the smallest over
-    /// the devices, since all must get there. `None` where nothing says, as for copies of ordinary memory over a link
-    /// that is not known.
+    /// Best-case speedup of the program without the cost of `group`: the smallest over the devices, since all
+    /// must reach it. `None` if it is unknown, as for copies of pageable memory over an unknown link.
     pub fn ceiling(&self, group: Group) -> Option<f64> {
         self.best_case(group).map(|ceiling| ceiling.speedup)
     }
 
-    /// As [`ceiling`](Self::ceiling), with its interval.
+    /// Like [`ceiling`](Self::ceiling), with its interval.
     pub(crate) fn best_case(&self, group: Group) -> Option<Ceiling> {
         verdict::ceiling_if_fixed(group, &self.devices)
     }
 
-    /// The bottleneck, what it costs, and what the best case without it is.
+    /// The bottleneck, its cost, and the best case without it.
     pub fn conclusion(&self) -> String {
         text::conclusion(self)
     }
 
-    /// A sentence for each kind of thing that is missing or doubtful; empty for a complete trace.
+    /// One sentence per kind of missing or doubtful data; empty for a complete trace.
     pub fn missing(&self) -> Vec<String> {
         text::missing(self)
     }
 
-    /// The verdict in one line, for a run that is still going.
+    /// One-line summary of the bottleneck for a run that is still going.
     pub fn live_line(&self) -> String {
         text::live_line(self)
     }
@@ -88,12 +87,12 @@ impl Report {
         self.summary_within(Style::default())
     }
 
-    /// As [`summary`](Self::summary), in this style.
+    /// Like [`summary`](Self::summary), in this style.
     pub fn summary_within(&self, style: Style) -> String {
         text::short(self, style)
     }
 
-    /// The tables of ranges that the program named; empty without any.
+    /// Tables of the ranges that the program named; empty without ranges.
     pub fn range_tables(&self) -> String {
         let mut out = Page::new(Style::default());
         if let Some(ranges) = &self.ranges {
@@ -102,23 +101,23 @@ impl Report {
         out.into_text()
     }
 
-    /// The short report and every table behind it.
+    /// The short report followed by all tables.
     pub fn full(&self) -> String {
         self.full_within(usize::MAX, Style::default())
     }
 
-    /// As [`full`](Self::full), with at most `kernels` rows in the table of kernels of each device.
+    /// Like [`full`](Self::full), with at most `kernels` rows in each device's kernel table.
     pub fn full_with_kernels(&self, kernels: usize) -> String {
         self.full_within(kernels, Style::default())
     }
 
-    /// As [`full_with_kernels`](Self::full_with_kernels), in this style. The tables have a fixed width.
+    /// Like [`full_with_kernels`](Self::full_with_kernels), in this style. The tables have a fixed width.
     pub fn full_within(&self, kernels: usize, style: Style) -> String {
         text::full(self, kernels, style)
     }
 }
 
-/// The short report, as [`Report::summary`].
+/// The short report, like [`Report::summary`].
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.summary().trim_end())

@@ -1,12 +1,13 @@
-//! The verdict of a run in which no device work was recorded on purpose, and how busy its devices were.
+//! Bottleneck of a run that deliberately recorded no device work, and the utilization of its devices.
 //!
-//! Where hardware counters are sampled, [`profiler_core::monitoring`] divides the time, and a cause is named where its
-//! intervals leave one. Else nothing divides device time: utilization tells how much of it was used, looks at the
-//! launching thread tell what that thread did, and only where both point the same way is a cause named, as likely. A
-//! launching thread that spins in a synchronization samples as one that computes, and one that waits for a lock may
-//! wait for the device, so neither is a cause here, and the share of a verdict is 0: none was measured. The utilization
-//! rate counts copies as well as kernels, and is coarse; the hardware counter counts kernels alone, so it goes before
-//! the rate where the device has it (docs/design/overhead.md).
+//! Where hardware counters are sampled, [`profiler_core::monitoring`] divides the time, and a cause is named
+//! if its intervals leave only one. Without them, device time cannot be divided: utilization shows how much
+//! was used, and host samples show what the launching thread did. Only if both agree is a cause named, as
+//! likely. A launching thread that spins in a synchronization looks the same in samples as one that computes,
+//! and one that waits for a lock may wait for the device, so neither counts as a cause here. The share of the
+//! bottleneck is 0 because none was measured. The utilization rate counts copies as well as kernels, and is
+//! coarse; the hardware counter counts only kernels, so it takes precedence where the device has it
+//! (docs/design/overhead.md).
 
 use std::fmt::Write;
 
@@ -22,19 +23,21 @@ use super::{BurstTable, Report, Verdict, bursts};
 use crate::text_format::{Page, counted, duration, percent, wrapped};
 use crate::words::{self, capitalized};
 
-/// What a thread was seen to do must be at least this part of the device's idle time to be its likely cause; the same
-/// part as where idle time itself is looked at (`verdict::host`).
+/// Minimum fraction of the device's idle time that a thread activity must cover to be its likely cause; the
+/// same fraction as where idle time itself is examined (`verdict::host`).
 const SPEAKING_SHARE: f64 = 0.5;
-/// From this share of busy multiprocessors on, a device that is never idle computes: half of it or more is at work.
+/// Minimum share of busy multiprocessors for a device that is never idle to count as computing: at least half
+/// are at work.
 const FILLED_SHARE: f64 = 0.5;
-/// From this traffic with the host on, 10^9 bytes a second, a device that is busy without kernels copies. A loop of
-/// empty launches moves 0.5 on an H200, a copy from page-locked memory 55 (docs/design/overhead.md).
+/// Minimum traffic with the host, 10^9 bytes per second, for a device that is busy without kernels to count
+/// as copying. A loop of empty launches moves 0.5 on an H200, a copy from pinned memory 55
+/// (docs/design/overhead.md).
 const COPYING: f64 = 1.0;
-/// Host samples and readings over less than this say too little, nanoseconds: ten of each, at the longest pauses
-/// between them.
+/// Minimum duration of host samples and readings for a conclusion, nanoseconds: ten of each at their longest
+/// intervals.
 const SHORTEST: u64 = 2_500_000_000;
 
-/// Waits that are not for the device and need no stack to be understood.
+/// Waits that are not for the device and are clear without a stack.
 const CLEAR_WAITS: [(HostCause, &str); 4] = [
     (HostCause::Io, "in input or output"),
     (HostCause::Disk, "waiting for storage"),
@@ -48,7 +51,7 @@ const MEASURE: &str = "Record the GPU work to see the cause and what it costs: g
 const SEE_BURST: &str = "See the causes within a burst, with kernels and best cases: gpuwhy report --capture 1 TRACE \
                          (--capture 2 for the second one).";
 
-/// Judges by hardware samples, and where there are none by utilization and looks.
+/// Determines the bottleneck from hardware samples, or without them from utilization and host samples.
 pub(crate) fn verdict(report: &Report, samples: &SampleTotals) -> Verdict {
     let mut evidence = evidence(&report.utilization, samples);
     let (group, share, because) = match &report.monitored {
@@ -82,8 +85,8 @@ pub(crate) fn verdict(report: &Report, samples: &SampleTotals) -> Verdict {
     }
 }
 
-/// The bottleneck that bursts and the samples of their time named for most of the run, where those of the whole run
-/// leave it open; its share and the reason.
+/// The bottleneck that bursts and the samples during bursts named for most of the run, for use if the samples
+/// of the complete run are inconclusive; with its share and the reason.
 fn recorded(bursts: &BurstTable, report: &Report) -> Option<(Group, f64, String)> {
     let end = Timestamp::from_nanos(report.process.start.nanos().saturating_add(report.shown_ns()));
     let (change, held) = bursts.longest(end)?;
@@ -95,13 +98,13 @@ fn recorded(bursts: &BurstTable, report: &Report) -> Option<(Group, f64, String)
     Some((change.group, change.share, format!("{by}, for {held}. Samples of the whole run leave the bottleneck open.")))
 }
 
-/// What a display that is followed live names: by the newest part of the run.
+/// Bottleneck for a live display, from the newest part of the run.
 pub(crate) fn live(recent: &MonitoredTime) -> (Group, f64) {
     let share = recent.part(recent.bottleneck).map_or(0.0, |part| part.low);
     (recent.bottleneck, share)
 }
 
-/// Group, smallest share and reason by the division of the time.
+/// Cause, smallest share and reason according to the division of the time.
 fn divided(time: &MonitoredTime, several: bool) -> (Group, f64, String) {
     let from = "Inferred from hardware and CPU samples: mode monitor records no GPU work";
     let range = |part: &MonitoredPart| format!("{} {}", words::bottleneck(part.group), between(part.low, part.high));
@@ -122,7 +125,7 @@ fn divided(time: &MonitoredTime, several: bool) -> (Group, f64, String) {
     (Group::CannotTell, 0.0, format!("The run was only monitored (mode monitor records no GPU work), and {why}."))
 }
 
-/// How the time divides, in a sentence.
+/// Sentence about how the time divides.
 fn division(time: &MonitoredTime) -> String {
     let told = time.parts.iter().filter(|part| part.nanos * 200 >= time.window_ns);
     let share = |nanos: u64| format!("{:.0} %", nanos as f64 / time.window_ns.max(1) as f64 * 100.0);
@@ -199,7 +202,7 @@ fn judged(utilization: &Utilization, samples: &SampleTotals) -> (Group, String) 
     cannot("the launching thread was neither in a data loader nor in a wait of its own for most of the GPU's idle time")
 }
 
-/// What was read, a sentence for each device and one for the thread.
+/// Measured values: one sentence for each device and one for the thread.
 fn evidence(utilization: &Utilization, samples: &SampleTotals) -> Vec<String> {
     let mut sentences: Vec<String> = utilization.devices.iter().take(4).map(device_sentence).collect();
     if let Some(absence) = utilization.absence {
@@ -221,7 +224,7 @@ fn device_sentence(device: &DeviceUtilization) -> String {
     format!("GPU {}: {}.", device.device, gauge_words(device).join(", "))
 }
 
-/// Rates and counters in words, absent ones with their reason.
+/// Rates and counters in words, with the reason if one is absent.
 fn gauge_words(device: &DeviceUtilization) -> Vec<String> {
     let mut words = Vec::new();
     let percent = |share: f64| share * 100.0;
@@ -255,7 +258,8 @@ fn gauge_words(device: &DeviceUtilization) -> Vec<String> {
     words
 }
 
-/// How busy devices were, for a report that has more to say: nothing where the verdict names them already.
+/// Appends the utilization of the devices to a report with other content; nothing if the conclusion already
+/// names it.
 pub(super) fn lines(out: &mut Page, report: &Report) {
     if report.devices.is_empty() {
         return;
@@ -265,7 +269,7 @@ pub(super) fn lines(out: &mut Page, report: &Report) {
     }
 }
 
-/// The part of the live line that stands for how device time divides.
+/// The part of the live line about how device time divides.
 pub(super) fn live_part(report: &Report) -> Option<String> {
     if let Some(time) = &report.monitored {
         let (low, high) = time.busy;

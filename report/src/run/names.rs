@@ -1,16 +1,17 @@
-//! Names as people write them.
+//! Display forms of names.
 
 use gpuwhy_trace::demangle::without_parameters;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{ApiFunctionId, NameId};
 use profiler_core::attribution::api::without_suffix;
 
-/// A kernel without its parameters, which repeat the template arguments and are seldom what tells two apart.
+/// Name of a kernel without its parameters, which repeat the template arguments and seldom distinguish two
+/// kernels.
 pub(super) fn kernel(dictionary: &Dictionary, id: NameId) -> String {
     without_parameters(dictionary.name(id))
 }
 
-/// An API function without version suffix.
+/// Name of an API function without its version suffix.
 pub(super) fn function(dictionary: &Dictionary, id: ApiFunctionId) -> String {
     dictionary
         .api_function(id)

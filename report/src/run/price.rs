@@ -1,8 +1,8 @@
-//! What the causes of a run cost, and what its fixes save, in money a day.
+//! Cost of the causes of a run, and savings by its fixes, in money per day.
 //!
-//! A GPU costs the same whether it works or waits, so the cost of a cause is its share of the time. A fix that makes a
-//! program `s` times as fast does the same work in `1/s` of the time, and saves `1 - 1/s` of the cost. Both hold for a
-//! program that runs all day as it ran here.
+//! A GPU costs the same at work and idle, so the cost of a cause is its share of the time. A fix that speeds
+//! a program up by a factor `s` does the same work in `1/s` of the time, and saves `1 - 1/s` of the cost.
+//! Both assume a program that runs all day as it did in this run.
 
 use profiler_core::attribution::leaf::Group;
 
@@ -10,35 +10,35 @@ use crate::run::Report;
 use crate::text_format::{Page, Style, wrapped};
 use crate::words;
 
-/// Hours of a day.
+/// Hours per day.
 const HOURS: f64 = 24.0;
-/// Causes below this share of the cost are left out of the text.
+/// Causes below this share of the cost are omitted from the text.
 const SMALL: f64 = 0.005;
 
-/// The run in money.
+/// Cost of a run in money.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Priced {
-    /// What all GPUs of the run cost a day.
+    /// Cost of all GPUs of the run per day.
     pub a_day: f64,
-    /// What each cause costs a day, the most first.
+    /// Cost of each cause per day, the largest first.
     pub causes: Vec<(Group, f64)>,
-    /// What the fixes of the plan save a day, each with those before it.
+    /// Savings per day by the fixes of the plan, each including those before it.
     pub fixes: Vec<Saving>,
 }
 
-/// What a fix saves a day for the same work.
+/// Savings per day by a fix, for the same work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Saving {
-    /// What to do.
+    /// Recommended change.
     pub action: &'static str,
-    /// Expected.
+    /// Expected savings per day.
     pub a_day: f64,
-    /// The interval of the gain, as savings.
+    /// Savings at the ends of the gain's interval.
     pub interval: (f64, f64),
 }
 
 impl Report {
-    /// The run in money, at `per_hour` for each GPU and hour.
+    /// Returns the cost of the run, at `per_hour` for each GPU and hour.
     pub fn priced(&self, per_hour: f64) -> Priced {
         let each = per_hour * HOURS;
         let a_day = each * self.devices.len() as f64;
@@ -55,7 +55,7 @@ impl Report {
         Priced { a_day, causes, fixes: fixes.collect() }
     }
 
-    /// [`priced`](Self::priced) in sentences; `unit` is the currency, which may be empty.
+    /// Formats [`priced`](Self::priced) in sentences; `unit` is the currency, which may be empty.
     pub fn price_text(&self, per_hour: f64, unit: &str, style: Style) -> String {
         let mut out = Page::new(style);
         let priced = self.priced(per_hour);

@@ -1,7 +1,8 @@
-//! Ranges that the program named: their time on the host, what of the devices belongs to them, and why that idled.
+//! Ranges that the program named: their host time, their device work, and the causes of idle time within
+//! them.
 //!
-//! The tables have the columns of the reports of these names in Nsight Systems (`nsys stats`). Kernels and operations
-//! of a range include those of the ranges within it; rows of messages that differ in a counter only are one.
+//! The tables have the columns of the reports of these names in Nsight Systems (`nsys stats`). Kernels and
+//! operations of a range include those of nested ranges. Messages that differ only in a counter share a row.
 
 use std::fmt::Write;
 
@@ -13,13 +14,13 @@ use super::{RangeRow, RangesReport, names};
 use crate::text_format::{Page, counted, duration, shortened, wrapped};
 use crate::words;
 
-/// Ranges in the long report, beside the tables.
+/// Number of ranges in the long report outside the tables.
 const SHOWN: usize = 3;
-/// Longest name in a row.
+/// Maximum length of a name in a row.
 const NAME_WIDTH: usize = 60;
 
 impl RangesReport {
-    /// What is known now; `None` when no range ended, is open, or failed to match.
+    /// Builds the report from the current state; `None` when no range ended, is open, or failed to match.
     pub fn of(attributor: &Attributor, dictionary: &Dictionary) -> Option<Self> {
         let (counts, open) = attributor.range_counts();
         let mut rows: Vec<_> =
@@ -62,7 +63,7 @@ impl RangesReport {
         }
     }
 
-    /// The tables, named and with columns as in Nsight Systems.
+    /// Appends the tables, with the names and columns of Nsight Systems.
     pub(super) fn tables(&self, out: &mut Page) {
         let host = |style: Option<RangeStyle>| {
             let mut rows: Vec<_> =
@@ -168,17 +169,17 @@ impl RangesReport {
 }
 
 impl RangeRow {
-    /// Domain and message, as Nsight Systems writes them.
+    /// Domain and message in the format of Nsight Systems.
     pub fn name(&self) -> String {
         if self.domain.is_empty() { self.message.clone() } else { format!("{}:{}", self.domain, self.message) }
     }
 
-    /// Idle device time within, nanoseconds.
+    /// Idle device time within the range, nanoseconds.
     pub fn idle_ns(&self) -> u64 {
         self.idle.iter().sum()
     }
 
-    /// Idle device time within by leaf, the largest first.
+    /// Idle device time within the range by leaf, the largest first.
     pub fn causes(&self) -> Vec<(Leaf, u64)> {
         let mut causes: Vec<_> = Leaf::ALL.into_iter().map(|leaf| (leaf, self.idle[leaf as usize])).collect();
         causes.retain(|&(_, nanos)| nanos > 0);
@@ -263,7 +264,7 @@ fn host_table(out: &mut Page, title: &str, rows: &[&RangeRow], with_style: bool)
     }
 }
 
-/// As Nsight Systems calls it.
+/// Nsight Systems' name of the style.
 fn style_name(style: RangeStyle) -> &'static str {
     match style {
         RangeStyle::PushPop => "PushPop",

@@ -1,6 +1,7 @@
-//! What one step launches, place by place, with names: what two runs are aligned by.
+//! Launch sequence of one step, position by position and with names, used to align two runs.
 //!
-//! It is not part of the JSON report: a step has hundreds of places, and what is wrong with them is in the tables.
+//! It is not part of the JSON report: a step has hundreds of positions, and the tables show the problems
+//! among them.
 
 use std::collections::HashMap;
 
@@ -13,7 +14,7 @@ use profiler_core::steps::{StepSource, ToldBy};
 use super::{Sequence, StepMeaning, names};
 
 impl Sequence {
-    /// Of a device; `None` without steps.
+    /// Returns the sequence of a device; `None` without steps.
     pub(super) fn of(attributor: &Attributor, device: DeviceId, dictionary: &Dictionary) -> Option<Self> {
         let (places, steps) = attributor.step_sequence(device);
         let mut sequence = Self { steps, names: Vec::new(), places: Vec::with_capacity(places.len()) };
@@ -33,8 +34,9 @@ impl Sequence {
 }
 
 impl StepMeaning {
-    /// Of the steps that speak for `account`, of which one launches `sequence`. A period alone may be that of a layer:
-    /// what a layer hardly has, or what comes once beside repeated layers, tells that it is a step.
+    /// Determines the meaning of the steps that represent `account`; one of them launches `sequence`. A
+    /// period alone may be that of a layer. Operations that are unlikely in a layer, or that occur once next
+    /// to repeated layers, show that it is a step.
     pub(super) fn of(attributor: &Attributor, account: &DeviceAccount, sequence: Option<&Sequence>) -> Self {
         let series = account.step_series();
         match series.source {
@@ -49,7 +51,7 @@ impl StepMeaning {
         };
         let from_host = |leaf| matches!(leaf, Leaf::CopyH2dPageable | Leaf::CopyH2dPinned | Leaf::CopyH2dOther);
         let inside = facts.and_then(|facts| facts.inside);
-        // A copy begins or ends a step of other work; where there is nothing else, it is what repeats.
+        // A copy delimits a step with other work; without other work, the copy itself is the repeating unit.
         let computes = has(&|leaf| !leaf.is_host_copy());
         let told_by = if sequence.is_some_and(|sequence| sequence.names.iter().any(|name| is_optimizer(name))) {
             Some(ToldBy::Optimizer)

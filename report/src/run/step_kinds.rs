@@ -1,15 +1,15 @@
-//! Steps of two kinds, in words.
+//! Sentence about two kinds of steps.
 
 use profiler_core::attribution::leaf::Group;
 use profiler_core::steps::StepKinds;
 
 use crate::text_format::{duration, percent};
 
-/// What the steps that have less of a wait have is nothing if it is at most one part in so many of the others'.
+/// A wait counts as absent in the steps with less of it if it is at most 1/50 of the wait in the others.
 const NOTHING: u64 = 50;
-/// Fractions are named with denominators up to this...
+/// Largest denominator of a fraction in words.
 const LARGEST_DENOMINATOR: u64 = 10;
-/// ...if they are that near.
+/// Maximum distance of such a fraction from the true share.
 const NEAR: f64 = 0.008;
 
 /// `Two of three steps wait 27 ms for data; the others do not (38 and 11 ms in the median).`
@@ -41,7 +41,7 @@ pub(super) fn kinds_sentence(kinds: StepKinds) -> String {
     format!("{which} {verb} {more}{rest}; the others {others}{lasting}.")
 }
 
-/// Which part of the steps `more` are beside `less` others, and whether that is one step of some.
+/// Phrase for the fraction `more / (more + less)` of the steps, and true if it needs a singular verb.
 fn which(more: u64, less: u64) -> (String, bool) {
     const NUMBERS: [&str; 11] = ["None", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten"];
     let share = more as f64 / (more + less).max(1) as f64;

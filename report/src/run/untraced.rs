@@ -1,9 +1,9 @@
-//! The program without gpuwhy: how long its steps take, and what their time goes to.
+//! The program without gpuwhy: predicted step duration, and its division by cause.
 //!
-//! The simulation says how long a step takes without what tracing adds. What it saves was idle time of the device, for
-//! tracing holds the launching threads up and puts pauses between operations. So it is taken off the time for launches
-//! first; what is left then, off the other idle time; and off busy time only if there is no idle time any more. All
-//! shares are of the shorter step, and still sum to 1.
+//! The simulation predicts a step without the overhead of tracing. The saved time was idle time of the
+//! device, because tracing delays the launching threads and adds pauses between operations. It is subtracted
+//! first from launch time, then from other idle time, and from busy time only if no idle time is left. All
+//! shares refer to the shorter step, and still sum to 1.
 
 use gpuwhy_trace::cost::PriceSource;
 use profiler_core::attribution::leaf::{Group, Leaf, Leaves};
@@ -15,12 +15,12 @@ use super::model::Untraced;
 use super::{DeviceReport, Report};
 use crate::text_format::{duration, percent};
 
-/// From this part of a step on, the report says what tracing takes, and shares are those without it. What it predicts
-/// is no more exact than that (docs/design/overhead.md).
+/// Minimum share of a step for which the report mentions tracing overhead and shows shares without it. The
+/// prediction is no more accurate than that (docs/design/overhead.md).
 pub(super) const NOTABLE: f64 = 0.02;
 
 impl Untraced {
-    /// What a simulation says of the steps of a device; `None` where none is believed or no price is known.
+    /// Returns the simulated steps of a device; `None` if no simulation is validated or no overhead is known.
     pub(super) fn of(what_if: Option<&WhatIf>, account: &DeviceAccount, attributor: &Attributor) -> Option<Self> {
         let (source, what_if) = (attributor.price_source(), what_if?);
         let part = what_if.untraced.filter(|_| source != PriceSource::Unknown)?;
@@ -29,7 +29,7 @@ impl Untraced {
         Some(Self { step_ns, measured_step_ns, share_of_tracing: 1.0 - part, source })
     }
 
-    /// Whether the report speaks of it without being asked.
+    /// True if the report mentions it without being requested to.
     pub(super) fn is_notable(&self) -> bool {
         self.share_of_tracing >= NOTABLE
     }
@@ -40,36 +40,37 @@ fn median(steps: &Steps) -> Option<u64> {
     found.then(|| steps.duration_percentile(50)).filter(|&nanos| nanos > 0)
 }
 
-/// The step without gpuwhy, and by whose prices.
+/// Sentence about the step without gpuwhy, with the source of the overhead table.
 pub(super) fn sentence(untraced: &Untraced) -> String {
     let [without, with] = [untraced.step_ns, untraced.measured_step_ns].map(duration);
     format!("Without gpuwhy a step takes about {without} (measured with it: {with}), {}.", untraced.source.words())
 }
 
-/// The sentence for the first screen: of the device with the longest window, if tracing takes enough of its steps.
+/// Sentence for the first screen about the device with the longest window, if tracing takes enough of its
+/// steps.
 pub(super) fn line(report: &Report) -> Option<String> {
     longest(report).filter(|untraced| untraced.is_notable()).map(sentence)
 }
 
-/// The steps without gpuwhy of the device with the longest window.
+/// Steps without gpuwhy on the device with the longest window.
 pub(super) fn longest(report: &Report) -> Option<&Untraced> {
     report.devices.iter().max_by_key(|device| device.window_ns)?.untraced.as_ref()
 }
 
-/// By how much the share of each group of `device` changes without tracing, if that takes enough.
+/// Change of each cause's share on a device without tracing, if tracing takes enough.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WithoutTracing {
-    /// What remains of a step, 0 to 1.
+    /// Remaining fraction of a step, 0 to 1.
     pub(super) step: f64,
     /// Share without tracing divided by the share with it, in the order of [`Group::ALL`].
     factors: [f64; Group::ALL.len()],
 }
 
 impl WithoutTracing {
-    /// Changes nothing.
+    /// No change.
     pub(super) const NOTHING: Self = Self { step: 1.0, factors: [1.0; Group::ALL.len()] };
 
-    /// Of steps with these leaves.
+    /// Returns the change for steps with these leaves.
     pub(super) fn of(device: &DeviceReport, leaves: &Leaves) -> Self {
         match device.untraced.as_ref().filter(|untraced| untraced.is_notable()) {
             Some(untraced) => Self::taking(untraced.share_of_tracing, leaves),
@@ -77,7 +78,7 @@ impl WithoutTracing {
         }
     }
 
-    /// Where tracing takes `part` of steps with these leaves, 0 to 1.
+    /// Returns the change if tracing takes the fraction `part` of steps with these leaves, 0 to 1.
     fn taking(part: f64, leaves: &Leaves) -> Self {
         let total = leaves.iter().sum::<u64>() as f64;
         let part = part.clamp(0.0, 1.0);
@@ -90,7 +91,7 @@ impl WithoutTracing {
         let launch = sum(&|leaf| leaf.group() == Group::Launch);
         let other_idle = sum(&|leaf| !leaf.is_busy() && leaf.group() != Group::Launch);
         let busy = sum(&Leaf::is_busy);
-        // What is taken off each of the three, as a part of it.
+        // Fraction subtracted from each of the three.
         let mut rest = part * total;
         let [launch, other_idle, busy] = [launch, other_idle, busy].map(|nanos| {
             let taken = rest.min(nanos);
@@ -113,15 +114,15 @@ impl WithoutTracing {
         Self { step: 1.0 - part, factors }
     }
 
-    /// `share` of `group`, 0 to 1, without tracing.
+    /// Share of `group` without tracing, 0 to 1; `share` is the share with it.
     pub(super) fn share(&self, group: Group, share: f64) -> f64 {
         let place = Group::ALL.into_iter().position(|known| known == group);
         (share * place.map_or(1.0, |place| self.factors[place])).min(1.0)
     }
 }
 
-/// What the ranking would have been with tracing, where another group is first: `first` has `with` of a step then and
-/// `without` of one without tracing.
+/// Sentence about the ranking with tracing, where another cause leads: `first` has the share `with` of a step
+/// then, and `without` of a step without tracing.
 pub(super) fn made_by_tracing(first: Group, without: f64, with: f64) -> String {
     let made = if first == Group::Launch {
         "makes this program launch-bound"

@@ -1,4 +1,4 @@
-//! What queued operations waited for while the device was idle, as far as events say so.
+//! Work that queued operations waited for while the device was idle, if events show it.
 
 use profiler_core::attribution::leaf::Leaf;
 use profiler_core::attribution::{DeviceAccount, Producer, Subject};
@@ -6,7 +6,7 @@ use profiler_core::attribution::{DeviceAccount, Producer, Subject};
 use super::Awaited;
 use crate::text_format::{counted, duration};
 
-/// The waits of a device that events resolve, the longest first.
+/// Waits of a device that events resolve, the longest first.
 pub(super) fn awaited(account: &DeviceAccount) -> Vec<Awaited> {
     let mut rows: Vec<Awaited> = Vec::new();
     for (subject, tally) in [Leaf::DependencyWait, Leaf::GraphWait].iter().flat_map(|&leaf| account.causes(leaf)) {

@@ -1,8 +1,8 @@
-//! What every text for a terminal is made with: durations, lines of a bounded width, names cut to fit, names that
-//! cannot control the terminal.
+//! Tools for terminal text: durations, lines of a bounded width, names cut to fit, names that cannot control
+//! the terminal.
 //!
-//! Plain ASCII. Nobody here knows whether there is a terminal: its width, and whether it shows colors, are in the
-//! [`Style`] that the caller gives. What the texts say is decided in `run`, `diff` and `ranks`.
+//! The output is plain ASCII. This module does not detect a terminal: its width and color support are in the
+//! caller's [`Style`]. The content of the texts is determined in `run`, `diff` and `ranks`.
 
 pub(crate) mod names;
 
@@ -11,38 +11,38 @@ use std::fmt::{self, Write};
 
 use profiler_core::attribution::statistics::CopyPath;
 
-/// Columns of a line where nothing is known of a terminal.
+/// Default number of columns, for output to an unknown terminal.
 const WIDTH: usize = 100;
-/// Columns that a text is made for at least and at most: longer lines are hard to read.
+/// Minimum and maximum number of columns of a text: longer lines are hard to read.
 const NARROWEST: usize = 40;
 const WIDEST: usize = 160;
 
-/// For what a text is made.
+/// Style of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// Columns of a line; less than 40 counts as 40, more than 160 as 160.
+    /// Columns of a line; clamped to 40 to 160.
     pub width: usize,
-    /// Whether colors and bold letters are wanted, as ANSI escape sequences.
+    /// True if colors and bold letters are used, as ANSI escape sequences.
     pub color: bool,
 }
 
 impl Default for Style {
-    /// 100 columns without color: for files, pipes, and where nothing is known.
+    /// 100 columns without color: for files, pipes, and unknown terminals.
     fn default() -> Self {
         Self { width: WIDTH, color: false }
     }
 }
 
-/// How a piece of text stands out where colors are wanted.
+/// Emphasis of a piece of text if colors are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Paint {
-    /// As it is.
+    /// No emphasis.
     Plain,
-    /// What must be seen first.
+    /// Text to be read first.
     Bold,
-    /// Time well spent.
+    /// Useful time.
     Green,
-    /// Time that could be had back.
+    /// Recoverable time.
     Yellow,
 }
 
@@ -57,10 +57,10 @@ impl Paint {
     }
 }
 
-/// Three or four significant digits and a unit.
+/// Formats a duration with three or four significant digits and a unit.
 pub fn duration(nanos: u64) -> String {
     let value = nanos as f64;
-    // The limits are where rounding would give a thousand of a unit.
+    // The limits avoid rounding to a thousand of a unit.
     match nanos {
         0..1_000 => format!("{nanos} ns"),
         1_000..999_950 => format!("{:.1} us", value / 1e3),
@@ -69,7 +69,7 @@ pub fn duration(nanos: u64) -> String {
     }
 }
 
-/// Three or four significant digits and a unit, powers of ten.
+/// Formats a number of bytes with three or four significant digits and a decimal unit.
 pub fn bytes(count: u64) -> String {
     let value = count as f64;
     match count {
@@ -81,7 +81,7 @@ pub fn bytes(count: u64) -> String {
     }
 }
 
-/// `count` and the word for it, in the plural unless there is one.
+/// `count` with its noun, in the plural unless it is one.
 pub(crate) fn counted(count: u64, what: &str) -> String {
     match what.strip_suffix('y') {
         _ if count == 1 => format!("1 {what}"),
@@ -91,7 +91,7 @@ pub(crate) fn counted(count: u64, what: &str) -> String {
     }
 }
 
-/// A share, 0 to 1, in whole percent; never 0 of something.
+/// Formats a share, 0 to 1, in whole percent; a nonzero share is never shown as 0.
 pub(crate) fn percent(share: f64) -> String {
     match share * 100.0 {
         0.0 => "0 %".to_owned(),
@@ -100,7 +100,7 @@ pub(crate) fn percent(share: f64) -> String {
     }
 }
 
-/// A rate in 10^9 bytes per second; slow ones in a smaller unit.
+/// Formats a rate in 10^9 bytes per second; slow ones in a smaller unit.
 pub(crate) fn rate(gigabytes_per_second: f64) -> String {
     match gigabytes_per_second {
         slow if slow < 0.000_95 => format!("{:.1} kB/s", slow * 1e6),
@@ -109,7 +109,7 @@ pub(crate) fn rate(gigabytes_per_second: f64) -> String {
     }
 }
 
-/// A part of a whole in the unit of the whole: `3.0 of 4.9 ms`.
+/// Formats a part in the unit of the total: `3.0 of 4.9 ms`.
 pub(crate) fn part_of(part: u64, whole: u64) -> String {
     let (part, whole) = (duration(part), duration(whole));
     match (part.split_once(' '), whole.split_once(' ')) {
@@ -118,12 +118,12 @@ pub(crate) fn part_of(part: u64, whole: u64) -> String {
     }
 }
 
-/// Direction and memory of a copy, as the JSON names it.
+/// Direction and memory of a copy, with the names in the JSON.
 pub(crate) fn path_name(path: CopyPath) -> String {
     format!("{} ({} to {})", path.kind.name(), path.source.name(), path.destination.name())
 }
 
-/// The first `width` characters, the last of them `~` when something is missing.
+/// The first `width` characters; the last one is `~` if the name was truncated.
 pub(crate) fn shortened(name: &str, width: usize) -> String {
     let name = printable(name);
     if name.chars().count() <= width {
@@ -132,9 +132,9 @@ pub(crate) fn shortened(name: &str, width: usize) -> String {
     name.chars().take(width.saturating_sub(1)).chain(['~']).collect()
 }
 
-/// `text` as a terminal may show it. Names come from the traced program, and a terminal obeys what it is sent: escape
-/// sequences set its title or its clipboard, line breaks forge rows, bidirectional controls reorder what is read. So
-/// control characters are shown as `\n`, `\x1b` or `\u{202e}`.
+/// Escapes `text` for a terminal. Names come from the traced program, and a terminal interprets control
+/// characters: escape sequences set its title or its clipboard, line breaks forge rows, bidirectional
+/// controls reorder the text. So control characters are shown as `\n`, `\x1b` or `\u{202e}`.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(controls) {
         return Cow::Borrowed(text);
@@ -153,13 +153,13 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Lines as a terminal may show them: as [`printable`], with their ends.
+/// Escapes lines like [`printable`], but keeps line breaks.
 pub fn printable_lines(text: &str) -> String {
     text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
 }
 
-/// JSON as a terminal may show it, which means the same: what [`printable`] would change becomes one of JSON's own
-/// escapes. Line breaks and tabs stay, which JSON has only between its parts.
+/// Escapes JSON for a terminal without changing its meaning: characters that [`printable`] would change
+/// become JSON escapes. Line breaks and tabs stay, because JSON has them only between tokens.
 pub fn printable_json(json: &str) -> Cow<'_, str> {
     let escaped = |character| controls(character) && !matches!(character, '\n' | '\t');
     if !json.contains(escaped) {
@@ -176,15 +176,16 @@ pub fn printable_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Whether a terminal does something else with it than show it: control characters (C0, DEL, C1), separators of lines
-/// and paragraphs, marks and controls of the direction of text.
+/// True if a terminal interprets the character instead of showing it: control characters (C0, DEL, C1), line
+/// and paragraph separators, and directional marks and controls.
 fn controls(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A text that is being written, and how many columns it may take. Whatever is written to it can control no terminal;
-/// only line breaks are let through, since they are ours where names are escaped before, and what [`Page::paint`] adds.
+/// A text under construction, with a maximum number of columns. Text written to it cannot control a terminal:
+/// the only exceptions are line breaks, which are never from names because these are escaped before, and the
+/// output of [`Page::paint`].
 pub(crate) struct Page {
     text: String,
     columns: usize,
@@ -196,7 +197,7 @@ impl Page {
         Self { text: String::new(), columns: style.width.clamp(NARROWEST, WIDEST), color: style.color }
     }
 
-    /// Writes a piece of a line so that it stands out, where colors are wanted.
+    /// Writes part of a line with emphasis, if colors are used.
     pub(crate) fn paint(&mut self, paint: Paint, text: &str) {
         let painted = self.color && paint != Paint::Plain;
         if painted {
@@ -229,16 +230,16 @@ impl Write for Page {
     }
 }
 
-/// Writes `lead` and `text`, broken at spaces; what follows the first line is indented by the width of `lead`, at least
-/// by two and at most by a third of the line.
+/// Writes `lead` and `text`, broken at spaces; lines after the first are indented by the width of `lead`, at
+/// least by two columns and at most by a third of the line.
 pub(crate) fn wrapped(out: &mut Page, lead: &str, text: &str) {
     wrapped_as(out, Paint::Plain, lead, text);
 }
 
-/// As [`wrapped`], every line of it painted.
+/// Like [`wrapped`], with every line painted.
 pub(crate) fn wrapped_as(out: &mut Page, paint: Paint, lead: &str, text: &str) {
     let columns = out.columns();
-    // A number and its percent sign stay together.
+    // Keep a number and its percent sign together.
     let text = text.replace(" %", "\u{a0}%");
     for line in lines(lead, lead.chars().count().clamp(2, columns / 3), &text, columns) {
         out.paint(paint, &line.replace('\u{a0}', " "));
@@ -246,8 +247,8 @@ pub(crate) fn wrapped_as(out: &mut Page, paint: Paint, lead: &str, text: &str) {
     }
 }
 
-/// `lead` and `text`, broken at ASCII spaces into lines of `columns` characters; all but the first are indented. A
-/// longer word has a line of its own.
+/// Breaks `lead` and `text` at ASCII spaces into lines of `columns` characters; all but the first are
+/// indented. A longer word gets a separate line.
 pub fn lines(lead: &str, indent: usize, text: &str, columns: usize) -> Vec<String> {
     let (mut lines, mut line, mut is_empty) = (Vec::new(), lead.to_owned(), true);
     for word in text.split_ascii_whitespace() {
@@ -265,14 +266,14 @@ pub fn lines(lead: &str, indent: usize, text: &str, columns: usize) -> Vec<Strin
     lines
 }
 
-/// Writes `lead` and the items with ` | ` between them, broken between items only.
+/// Writes `lead` and the items with ` | ` between them, broken only between items.
 pub(crate) fn listed(out: &mut Page, lead: &str, items: &[(Paint, String)]) {
     let columns = out.columns();
     let mut used = lead.chars().count();
     out.paint(Paint::Plain, lead);
     for (number, (paint, item)) in items.iter().enumerate() {
         let length = item.chars().count();
-        // The next separator must fit as well.
+        // The next separator must fit, too.
         let after = if number + 1 < items.len() { 2 } else { 0 };
         if number > 0 && used + 3 + length + after > columns {
             let _ = write!(out, " |\n    ");

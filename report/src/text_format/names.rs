@@ -1,15 +1,15 @@
-//! Names of kernels in a bounded width: what tells two apart stays, what C++ adds goes first.
+//! Kernel names in a bounded width: distinguishing parts are kept, C++ noise is removed first.
 
 use std::collections::{HashMap, HashSet};
 
 use super::{printable, shortened};
 
-/// The names of kernels in at most `width` characters each: of those that are too long, the begin, and what comes from
-/// where they differ from the one most like them.
+/// Shortens the names of kernels to at most `width` characters each. A name that is too long keeps its start,
+/// and the part from the first difference to its most similar name.
 pub(crate) fn short_names<'a>(names: impl Iterator<Item = &'a str>, width: usize) -> Vec<String> {
     let names: Vec<&str> = names.collect();
     let plain = told_apart(&names, width);
-    // The one most like a name is beside it in order.
+    // The most similar name is adjacent in sorted order.
     let mut order: Vec<&String> = plain.iter().collect();
     order.sort_unstable();
     order.dedup();
@@ -27,7 +27,8 @@ pub(crate) fn short_names<'a>(names: impl Iterator<Item = &'a str>, width: usize
     short
 }
 
-/// The names without what tells least apart; where that was all that told two apart, it stays.
+/// Removes the least distinguishing parts of the names; a part that is the only difference between two names
+/// stays.
 fn told_apart(names: &[&str], width: usize) -> Vec<String> {
     let forms: [fn(&str, usize) -> String; 3] = [
         without_noise,
@@ -50,7 +51,8 @@ fn told_apart(names: &[&str], width: usize) -> Vec<String> {
     plain
 }
 
-/// Two kernels never print alike: where what tells them apart has no room, the later ones get a number.
+/// Makes the printed names of two kernels differ: if the distinguishing part has no room, the later ones get
+/// a number.
 fn number_the_alike(short: &mut [String], names: &[&str], width: usize) {
     let mut known: HashMap<String, Vec<&str>> = HashMap::new();
     for (shown, &name) in short.iter_mut().zip(names) {
@@ -66,18 +68,18 @@ fn number_the_alike(short: &mut [String], names: &[&str], width: usize) {
     }
 }
 
-/// As [`short_names`], of one name.
+/// Like [`short_names`], for one name.
 pub(crate) fn short_name(name: &str, width: usize) -> String {
     cut_in_the_middle(&without_noise(name, width), width)
 }
 
-/// A name without what tells least apart, as far as it is longer than `width`.
+/// Removes the least distinguishing parts of a name while it is longer than `width`.
 fn without_noise(name: &str, width: usize) -> String {
     let name = without_namespaces(&printable(name), width);
     if name.chars().count() <= width { name } else { without_plain_arguments(&name) }
 }
 
-/// Template arguments that PyTorch's kernels have beside the functor that names their work.
+/// Template arguments of PyTorch's kernels other than the functor that names their work.
 const PLAIN_ARGUMENTS: [&str; 6] = [
     "array<",
     "TrivialOffsetCalculator<",
@@ -87,8 +89,8 @@ const PLAIN_ARGUMENTS: [&str; 6] = [
     "(unsigned long)",
 ];
 
-/// A name of C++ without template arguments that are numbers, flags, or what [`PLAIN_ARGUMENTS`] lists. Arguments of a
-/// list in which nothing else is stay, since they are all there is.
+/// Removes template arguments of a C++ name that are numbers, flags, or listed in [`PLAIN_ARGUMENTS`]. Lists
+/// with only such arguments stay unchanged.
 fn without_plain_arguments(name: &str) -> String {
     let Some(open) = name.find('<').filter(|_| name.trim_end().ends_with('>')) else { return without_lambdas(name) };
     let inner = name.trim_end();
@@ -123,7 +125,8 @@ fn without_plain_arguments(name: &str) -> String {
     if kept.is_empty() { name.to_owned() } else { format!("{}<{}>", &name[..open], kept.join(", ")) }
 }
 
-/// A name of C++ without what says least, when it is longer than `width`: return type, parameters, namespaces.
+/// Removes the least informative parts of a C++ name if it is longer than `width`: return type, parameters,
+/// namespaces.
 fn without_namespaces(name: &str, width: usize) -> String {
     if name.chars().count() <= width {
         return name.to_owned();
@@ -142,7 +145,7 @@ fn without_namespaces(name: &str, width: usize) -> String {
     short
 }
 
-/// A lambda by the function that it is in and what it takes:
+/// Replaces a lambda by its enclosing function and its parameters:
 /// `clamp(Tensor&)::{lambda()#1}::operator()() const::{lambda(float)#2}` is `clamp(float)`.
 fn without_lambdas(name: &str) -> String {
     let Some(last) = name.rfind("{lambda(") else { return name.to_owned() };
@@ -173,7 +176,8 @@ fn without_parameters(name: &str) -> &str {
     name
 }
 
-/// The begin and the end, more of the end: names of kernels of one library begin alike.
+/// Keeps the start and the end, more of the end, because kernel names of one library start with the same
+/// text.
 fn cut_in_the_middle(name: &str, width: usize) -> String {
     let length = name.chars().count();
     if length <= width {
@@ -184,8 +188,8 @@ fn cut_in_the_middle(name: &str, width: usize) -> String {
     name.chars().take(head).chain(['~']).chain(name.chars().skip(length - tail)).collect()
 }
 
-/// The begin, and what comes from the word on in which character `from` is; as [`cut_in_the_middle`] where `from` is
-/// shown either way.
+/// Keeps the start, and the text from the word that contains character `from`; like [`cut_in_the_middle`] if
+/// that also shows `from`.
 fn cut_before(name: &str, from: usize, width: usize) -> String {
     let length = name.chars().count();
     let head = width.saturating_sub(1) / 3;
@@ -252,7 +256,7 @@ mod tests {
         for (name, part) in short.iter().zip(["nn_y", "nt_y", "tn_y"]) {
             assert!(name.contains(part) && name.chars().count() <= 40, "{short:?}");
         }
-        // Nothing but a word far from both ends differs, or the type of a parameter.
+        // They differ only in a word far from both ends, or in the type of a parameter.
         let overloads = ["void scale_all_of_the_values(float*)", "void scale_all_of_the_values(double*)"];
         let short = short_names(overloads.into_iter(), 30);
         assert!(short[0].contains("float") && short[1].contains("double"), "{short:?}");

@@ -1,4 +1,4 @@
-//! What could be gained, in words.
+//! Best cases in words.
 
 use std::fmt::Write;
 
@@ -6,14 +6,14 @@ use profiler_core::whatif::{
     BASE_ERROR_LIMIT, COVERED_LEAST, Ceiling, FEWEST_STEPS, Refusal, ScenarioKind, UNEXPLAINED_LIMIT, WhatIf,
 };
 
-/// Factors beyond this only say that hardly anything else is left.
+/// Largest factor shown; larger ones only mean that almost nothing else remains.
 const LARGEST_SHOWN: f64 = 100.0;
-/// From this factor on the lower end of the interval is shown alone, up to this factor.
+/// Factor from which only the lower end of the interval is shown, and the largest such end.
 const ROUGHLY: f64 = 10.0;
-/// The lowest lower end that is shown alone.
+/// Smallest lower end that is shown alone.
 const LOWEST_ALONE: f64 = 2.0;
 
-/// What is otherwise in a scenario, to follow "if".
+/// Condition of a scenario, to follow "if".
 pub const fn condition(kind: ScenarioKind) -> &'static str {
     match kind {
         ScenarioKind::Base => "nothing changed",
@@ -34,9 +34,9 @@ pub const fn condition(kind: ScenarioKind) -> &'static str {
     }
 }
 
-/// A speed-up in words, with as many digits as it is worth: `about 4.1x`. From `ROUGHLY` on only the lower end of the
-/// interval is shown: the rest of the step decides there, and it was measured together with what would be gone. A bound
-/// without an interval is an upper one, so it is shown as it is.
+/// A speedup in words, with as many digits as are significant: `about 4.1x`. From `ROUGHLY` on only the lower
+/// end of the interval is shown: there the rest of the step determines the factor, and it was measured
+/// together with the removed part. A bound without an interval is an upper one, so it is shown unchanged.
 pub fn about(speedup: f64, interval: Option<(f64, f64)>) -> String {
     match interval {
         Some((low, _)) if digits(speedup) == 0 && low >= LOWEST_ALONE => {
@@ -47,7 +47,7 @@ pub fn about(speedup: f64, interval: Option<(f64, f64)>) -> String {
     }
 }
 
-/// Digits behind the point that a factor is worth.
+/// Number of significant decimal places of a factor.
 fn digits(speedup: f64) -> usize {
     match speedup {
         _ if speedup < 1.995 => 2,
@@ -56,8 +56,8 @@ fn digits(speedup: f64) -> usize {
     }
 }
 
-/// A speed-up with its interval: `about 4.1x faster (3.7x to 4.5x)`; without the interval where its ends are shown as
-/// the same number, and where only the lower one is said.
+/// A speedup with its interval: `about 4.1x faster (3.7x to 4.5x)`; without the interval if its ends print as
+/// the same number, or if only the lower end is shown.
 pub fn faster(speedup: f64, interval: Option<(f64, f64)>) -> String {
     let about = about(speedup, interval);
     let ends = interval.map(|ends| <[f64; 2]>::from(ends).map(|end| end_of(end, digits(speedup))));
@@ -67,13 +67,13 @@ pub fn faster(speedup: f64, interval: Option<(f64, f64)>) -> String {
     }
 }
 
-/// An end of an interval, with the digits of the estimate; with those of its own where the estimate has none.
+/// An end of an interval, with the decimal places of the estimate; with its own if the estimate has none.
 fn end_of(end: f64, digits_of_estimate: usize) -> String {
     let digits = if digits_of_estimate == 0 { digits(end) } else { digits_of_estimate };
     if end > LARGEST_SHOWN { format!("more than {LARGEST_SHOWN:.0}x") } else { format!("{end:.digits$}x") }
 }
 
-/// Why a simulation is not believed.
+/// Reason why a simulation was refused.
 pub fn not_simulated(refused: Refusal) -> String {
     match refused {
         Refusal::FewSteps(0) => format!("no step was simulated as a whole, {FEWEST_STEPS} are needed"),
@@ -99,7 +99,7 @@ pub fn not_simulated(refused: Refusal) -> String {
     }
 }
 
-/// One line for each ceiling worth showing, the largest first, and one for what they rest on.
+/// One line for each best case worth showing, the largest first, and one for their basis.
 pub fn what_if(answer: &WhatIf) -> String {
     let mut shown: Vec<&Ceiling> = answer.ceilings.iter().filter(|ceiling| ceiling.is_worth_showing()).collect();
     shown.sort_by(|a, b| b.speedup.total_cmp(&a.speedup).then(a.kind.cmp(&b.kind)));

@@ -1,5 +1,5 @@
-//! Plain words for causes, memory, directions and what is missing, for texts that people read. The stable names of the
-//! JSON are methods of the types themselves; a text that shows one puts it behind these words.
+//! Plain words for causes, memory, directions and missing data, for text output. The stable names of the JSON
+//! are methods of the types themselves; a text that shows one appends it to these words.
 
 mod gains;
 
@@ -16,7 +16,7 @@ use profiler_core::counters::roofs::{Limit, Roof};
 
 use crate::text_format::{counted, duration};
 
-/// What a bottleneck is called: `Bottleneck: kernel launches.`
+/// Name of a bottleneck: `Bottleneck: kernel launches.`
 pub const fn bottleneck(group: Group) -> &'static str {
     match group {
         Group::DataLoading => "data loading",
@@ -48,7 +48,7 @@ pub(crate) const fn what_the_gpu_does(group: Group) -> &'static str {
     }
 }
 
-/// What a part of the GPU's time is spent with: `waiting for launches 62 %`.
+/// Activity that a part of the GPU's time is spent on: `waiting for launches 62 %`.
 pub const fn spent(group: Group) -> &'static str {
     match group {
         Group::DataLoading => "waiting for data",
@@ -97,7 +97,7 @@ pub const fn cause(leaf: Leaf) -> &'static str {
     }
 }
 
-/// What a thread was seen to do.
+/// Sampled activity of a thread.
 pub const fn activity(cause: HostCause) -> &'static str {
     match cause {
         HostCause::Code => "running code",
@@ -122,7 +122,7 @@ pub const fn activity(cause: HostCause) -> &'static str {
     }
 }
 
-/// What limits computation, for a table.
+/// Limit of computation, for a table.
 pub const fn limit(limit: Limit) -> &'static str {
     match limit {
         Limit::Tensor => "tensor cores",
@@ -136,7 +136,7 @@ pub const fn limit(limit: Limit) -> &'static str {
     }
 }
 
-/// A unit that can be at its peak, for a sentence.
+/// Unit with a roofline, for a sentence.
 pub const fn roof(roof: Roof) -> &'static str {
     match roof {
         Roof::Tensor => "the tensor cores",
@@ -169,18 +169,18 @@ pub(crate) const fn memory_word(kind: MemoryKind) -> &'static str {
     }
 }
 
-/// The first letter in upper case.
+/// Capitalizes the first letter.
 pub fn capitalized(words: &str) -> String {
     let mut rest = words.chars();
     rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()
 }
 
-/// What was lost, a sentence for each counter that is not 0; nothing for a complete run.
+/// Losses, one sentence per nonzero counter; none for a complete run.
 pub fn losses(loss: &Loss) -> impl Iterator<Item = String> + use<> {
     loss.kinds().into_iter().filter_map(|kind| lost(&kind))
 }
 
-/// What one counter counted, as a sentence; `None` when nothing was lost, or when another part of the report says it.
+/// Sentence about one loss counter; `None` if it is zero, or if another part of the report mentions it.
 pub fn lost(kind: &LossKind) -> Option<String> {
     let (before, what, after) = match kind.name {
         _ if kind.count == 0 => return None,
@@ -197,13 +197,13 @@ pub fn lost(kind: &LossKind) -> Option<String> {
         }
         "own_kernels" => ("Measuring kernels ran", "kernel", " of CUPTI's own, which are left out"),
         "dropped_collectives" => ("gpuwhy dropped", "event", " of NCCL"),
-        // `broken_bytes` are in the buffers; samples that failed stand beside those that did not.
+        // `broken_bytes` are in the buffers; failed samples are listed next to the successful ones.
         _ => return None,
     };
     Some(format!("{before} {}{after}.", counted(kind.count, what)))
 }
 
-/// Why hardware counters were not sampled and what to do, in one sentence.
+/// Sentence about why hardware counters were not sampled, and the remedy.
 pub fn refusal(refused: Refusal) -> String {
     match refused {
         Refusal::Busy => {
@@ -232,7 +232,7 @@ pub fn refusal(refused: Refusal) -> String {
     }
 }
 
-/// Why a kernel was not measured, in one sentence with what to do; `None` when it was.
+/// Sentence about why a kernel was not measured, and the remedy; `None` if it was measured.
 pub fn not_measured(outcome: Outcome) -> Option<String> {
     Some(match outcome {
         Outcome::Measured => return None,
@@ -254,7 +254,7 @@ pub fn not_measured(outcome: Outcome) -> Option<String> {
     })
 }
 
-/// Why program counters of a device were not sampled, as [`not_measured`].
+/// Like [`not_measured`], for PC sampling of a device.
 pub fn not_sampled(outcome: Outcome) -> Option<String> {
     match outcome {
         Outcome::NotLaunched => Some(
@@ -271,7 +271,7 @@ pub fn not_sampled(outcome: Outcome) -> Option<String> {
     }
 }
 
-/// What a number of `CUptiResult` means here.
+/// Meaning of a `CUptiResult` code in this context.
 fn refused_by_cupti(code: u32) -> String {
     match code {
         35 => "this user may not read the counters; run as root, or load the driver with \

@@ -1,7 +1,7 @@
-//! The ceiling of what the engine holds, for a program that does everything that could make it hold more.
+//! Upper bound of the engine's memory, for a program that does everything that could increase it.
 //!
-//! What docs/design/attribution.md states is measured here, not added up: an allocator counts the bytes that are live.
-//! It counts for the whole binary, so this is its only test.
+//! The value stated in docs/design/attribution.md is measured here, not computed: an allocator counts the
+//! live bytes. It counts for the complete binary, so this is its only test.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,10 +10,10 @@ use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::*;
 use profiler_core::attribution::Attributor;
 
-/// What docs/design/attribution.md states for a program like this one: the tables, three devices, 4,096 threads, and
-/// what waits.
+/// The value in docs/design/attribution.md for a program like this one: the tables, three devices, 4,096
+/// threads, and waiting records.
 const CEILING: usize = 96 << 20;
-/// What the last quarter may add to the rest: by then every table of this program is full.
+/// Maximum growth in the last quarter: by then every table of this program is full.
 const GROWTH: usize = 8 << 20;
 
 const FLUSHES: u64 = 200;
@@ -26,8 +26,9 @@ const NAMES: u64 = 17_000;
 const CONFIGS: u64 = 80_000;
 const STACKS: u64 = 80_000;
 
-/// A program without mercy: launches whose record never comes, records whose launch never came, damaged times,
-/// correlation ids far apart, graphs, threads that come and go, a device that is used once, and nothing that repeats.
+/// A worst-case program: launches whose record never arrives, records whose launch never arrived, damaged
+/// times, correlation ids far apart, graphs, short-lived threads, a device that is used once, and no
+/// repetition.
 struct Program {
     random: u64,
     correlation: u32,
@@ -36,7 +37,7 @@ struct Program {
     functions: Vec<ApiFunctionId>,
     configs: Vec<LaunchConfigId>,
     stacks: Vec<StackId>,
-    /// Records that come ten flushes late, with the flush.
+    /// Records that arrive ten flushes late, with the flush.
     delayed: Vec<(u64, Record)>,
 }
 
@@ -77,7 +78,7 @@ impl Program {
         }
     }
 
-    /// A number below `limit`, of an xorshift generator.
+    /// A number below `limit` from an xorshift generator.
     fn below(&mut self, limit: u64) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -129,7 +130,7 @@ impl Program {
             return; // Its record is lost.
         }
         let place = self.below(STREAMS) as usize;
-        // Device 2 runs one operation and stays idle ever after.
+        // Device 2 runs one operation and stays idle afterwards.
         let device = DeviceId(if self.launches == 1_000 { 2 } else { u32::from(place.is_multiple_of(4)) });
         for node in 0..if what == 1 { 20 } else { 1 } {
             let start = (at + 6_000).max(self.busy_until[place] + 500);
@@ -146,7 +147,7 @@ impl Program {
                 graph_node_id: node,
                 ..Kernel::default()
             };
-            // Later than anything waits for it.
+            // Later than any record is awaited.
             let due = flush + if strange == 5 { 30 } else { u64::from(strange < 10) * 10 };
             if strange != 4 {
                 self.busy_until[place] = start + lasts;

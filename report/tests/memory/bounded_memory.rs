@@ -1,8 +1,8 @@
-//! A program of which nothing repeats must not make its profiler grow without end.
+//! Bounded memory of the profiler for a program without repetition.
 //!
-//! Kernels by the hundred thousand, each with a name, launch configuration, stream, context and thread of its own, go
-//! through dictionary, attributor and trace writer while an allocator counts. Without the ceilings they would need some
-//! 400 MB and more with each; the last fifth of the run must be flat.
+//! Kernels by the hundred thousand, each with a separate name, launch configuration, stream, context and
+//! thread, pass through dictionary, attributor and trace writer while an allocator counts. Without limits
+//! they would need some 400 MB and more with each kernel; memory must not grow in the last fifth of the run.
 
 use std::sync::atomic::Ordering;
 
@@ -15,9 +15,9 @@ use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::*;
 use profiler_core::attribution::Attributor;
 
-/// Beyond every ceiling of the dictionary.
+/// Above every limit of the dictionary.
 const RECORDS: u64 = 400_000;
-/// Megabytes: the tables of docs/design/reliability.md, full.
+/// Megabytes: full tables as in docs/design/reliability.md.
 const CEILING: usize = 220;
 const FLUSH_EVERY: u64 = 2_000;
 const START: u64 = 1_790_000_000_000_000_000;

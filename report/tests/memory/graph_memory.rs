@@ -1,8 +1,10 @@
-//! What a program holds that launches large graphs far ahead of the device: the engine's memory must not follow.
+//! Memory for a program that launches large graphs far ahead of the device: the engine's memory must not grow
+//! with it.
 //!
-//! A graph launch says nothing about how many records will come, so everything behind the oldest unfinished launch
-//! waits. Graphs of 1,000 kernels of one microsecond, 400 of them launched at once, are a million operations behind it
-//! a second. An allocator counts; it counts for the whole binary, so this is its only test.
+//! A graph launch does not announce the number of its records, so everything after the oldest unfinished
+//! launch waits. Graphs of 1,000 kernels of one microsecond, 400 of them launched at once, queue a million
+//! operations per second after it. An allocator counts; it counts for the complete binary, so this is its
+//! only test.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,14 +15,14 @@ use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::*;
 use profiler_core::attribution::Attributor;
 
-/// MiB. Two flushes' worth of operations wait at the start, when no launch is known yet; all that waits for the oldest
-/// unfinished graph was 210.
+/// MiB. At the start, before any launch is known, the operations of two flushes wait. Keeping everything
+/// after the oldest unfinished graph took 210.
 const CEILING: f64 = 100.0;
 const NODES: u64 = 1_000;
 const GRAPHS: u64 = 1_600;
-/// Graphs that the host launches before it waits.
+/// Number of graphs that the host launches before it waits.
 const AHEAD: u64 = 400;
-/// From the begin of one node to that of the next, nanoseconds.
+/// From the start of one node to that of the next, nanoseconds.
 const NODE: u64 = 916;
 const FLUSH: u64 = 100_000_000;
 const START: u64 = 1_790_000_000_000_000_000;
@@ -67,7 +69,7 @@ fn graphs_launched_far_ahead_do_not_pile_up() {
             attributor.push(&Record::Kernel(kernel), &dictionary);
             delivered += 1;
             if device > next_flush {
-                // What was complete a flush ago is here.
+                // Records that were complete one flush ago have arrived.
                 attributor.flushed(Timestamp::from_nanos(next_flush - FLUSH), &dictionary);
                 next_flush += FLUSH;
             }

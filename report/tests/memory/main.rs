@@ -1,4 +1,4 @@
-//! How much memory the engine needs. The allocator counts for the whole process, so the tests run one at a time.
+//! Memory use of the engine. The allocator counts for the complete process, so the tests run one at a time.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,

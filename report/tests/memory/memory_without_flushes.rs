@@ -1,7 +1,7 @@
-//! The ceiling of what the engine holds, for records that never let it finish anything: no flush marks, or marks that
-//! pass nothing. Such a trace takes next to no bytes, since columns that are constant are not stored.
+//! Upper bound of the engine's memory for records that never allow it to finish any: no flush marks, or marks
+//! that do not advance. Such a trace is tiny, since constant columns are not stored.
 //!
-//! An allocator counts the bytes that are live. It counts for the whole binary, so this is its only test.
+//! An allocator counts the live bytes. It counts for the complete binary, so this is its only test.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -66,15 +66,15 @@ impl Names {
     }
 }
 
-/// What comes in the order of time needs no mark to be whole.
+/// Records in time order need no mark to be complete.
 const IN_ORDER: &str = "calls and their kernels";
 
-/// Records that nothing passes.
+/// Records that no flush mark passes.
 struct Stream {
     what: &'static str,
-    /// Number `n` of them.
+    /// Returns record number `n`.
     record: fn(&Names, u64) -> Record,
-    /// The time of the mark behind every thousandth.
+    /// Time of the mark after every thousandth record.
     mark: Option<fn(u64) -> u64>,
     records: u64,
     /// MiB.
@@ -164,7 +164,7 @@ fn records_that_nothing_passes_take_bounded_memory() {
     captures_share_it(&names, &dictionary);
 }
 
-/// Captures that are open at once have an engine each.
+/// Concurrently open captures have an engine each.
 fn captures_share_it(names: &Names, dictionary: &Dictionary) {
     let before = LIVE.load(Relaxed);
     PEAK.store(before, Relaxed);

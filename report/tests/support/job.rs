@@ -1,42 +1,43 @@
-// A job of many ranks that is made up, with known truth: tensor parallel groups within a host, data parallel groups
-// over hosts, clocks that are off and drift, and one rank that computes longer.
+// A synthetic job of many ranks with known truth: tensor parallel groups within a host, data parallel groups
+// across hosts, clocks that are off and drift, and one rank that computes longer.
 //
-// Rows of a rank are made when they are asked for, so that a test can measure what a comparison itself keeps.
+// Rows of a rank are generated on request, so that a test can measure the memory of the comparison itself.
 
 use gpuwhy_report::ranks::{KernelTime, LeafTime, RankRows, RankSummary, Row, RowGroup, RowSource};
 use gpuwhy_trace::collective::Function;
 use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf};
 use profiler_core::collective::Basis;
 
-/// Begin of the job, nanoseconds.
+/// Start of the job, nanoseconds.
 const BEGIN: i64 = 1_700_000_000_000_000_000;
-/// Data moves for so long in a collective.
+/// Duration of data movement in a collective.
 pub const MOVE: i64 = 200_000;
-/// Ranks of a tensor parallel group, which is a host.
+/// Number of ranks of a tensor parallel group, which is a host.
 pub const GROUP: u32 = 8;
 
-/// What is made up.
+/// A synthetic job.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
-    /// Ranks; a multiple of [`GROUP`].
+    /// Number of ranks; a multiple of [`GROUP`].
     pub ranks: u32,
     pub steps: u64,
-    /// Tensor parallel collectives of a step, each behind a part of the computation.
+    /// Number of tensor parallel collectives per step, each after a part of the computation.
     pub layers: u64,
-    /// Nanoseconds that each part takes.
+    /// Duration of each part, nanoseconds.
     pub compute: i64,
-    /// The late rank, what it does longer, and how much longer in each step, before the first collective.
+    /// The late rank, the cause of its lateness, and the additional time per step, before the first
+    /// collective.
     pub late: u32,
     pub leaf: Leaf,
     pub excess: i64,
-    /// Whether clocks of hosts differ.
+    /// True if clocks of hosts differ.
     pub clocks: bool,
 }
 
-/// What is true of a job.
+/// Expected results for a job.
 #[derive(Debug, Default)]
 pub struct Truth {
-    /// What each rank waits, nanoseconds.
+    /// Waiting of each rank, nanoseconds.
     pub waited: Vec<u64>,
     pub collectives: u64,
 }
@@ -46,12 +47,12 @@ impl Job {
         self.ranks / GROUP
     }
 
-    /// By how much the clock of a host is ahead: offset in nanoseconds, and drift.
+    /// Lead of the clock of a host: offset in nanoseconds, and drift.
     pub fn clock(&self, host: u32) -> (i64, f64) {
         match host {
             _ if !self.clocks => (0, 0.0),
             0 => (0, 0.0),
-            // Up to 40 ms off and 20 ppm fast or slow, in no order.
+            // Up to 40 ms off and 20 ppm fast or slow, unordered.
             host => {
                 let mixed = u64::from(host).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
                 ((mixed % 80_000_000) as i64 - 40_000_000, (mixed % 41) as f64 * 1e-6 - 20e-6)
@@ -59,12 +60,12 @@ impl Job {
         }
     }
 
-    /// How long the run takes, nanoseconds.
+    /// Length of the run, nanoseconds.
     pub fn length(&self) -> i64 {
         self.steps as i64 * self.step()
     }
 
-    /// Begin of one step and begin of another one.
+    /// Start of one step and start of another one.
     pub fn steps_at(&self, from: i64, to: i64) -> (i64, i64) {
         (BEGIN + from * self.step(), BEGIN + to * self.step())
     }
@@ -83,11 +84,12 @@ impl Job {
         (mixed >> 40) as i64 % 1_000
     }
 
-    /// Rows and times by cause of a rank on the true clock.
+    /// Rows and times by leaf of a rank on the true clock.
     ///
-    /// In a step a rank computes (the late one for longer), reduces with its tensor parallel group, and so on; then it
-    /// computes and reduces with the same rank of all other groups. Because the late group is late there, all others
-    /// wait for it: eight ranks are last in their data parallel groups, because of one.
+    /// In a step a rank computes (the late one for longer), reduces with its tensor parallel group, and so
+    /// on; then it computes and reduces with the same rank of all other groups. Because the late group is
+    /// late there, all others wait for it: eight ranks are last in their data parallel groups, because of
+    /// one.
     fn spans(&self, rank: u32) -> (Vec<Row>, Vec<LeafTime>) {
         let (mut rows, mut times) = (Vec::new(), Vec::new());
         let is_late_group = rank / GROUP == self.late / GROUP;
@@ -118,7 +120,7 @@ impl Job {
         (rows, times)
     }
 
-    /// What is true.
+    /// Returns the expected results.
     pub fn truth(&self) -> Truth {
         let waits = |rank: u32| match (rank / GROUP == self.late / GROUP, rank == self.late) {
             (true, true) => 0,
@@ -139,7 +141,7 @@ impl Job {
         vec![group(1_000_000 + u64::from(rank / GROUP), GROUP), group(u64::from(rank % GROUP) + 1, self.groups())]
     }
 
-    /// What a comparison keeps of each rank.
+    /// Returns the summaries that a comparison keeps of the ranks.
     pub fn summaries(&self) -> Vec<RankSummary> {
         let of_rank = |rank| {
             let mut leaves = [0; LEAF_COUNT];

@@ -1,7 +1,8 @@
-//! A small language for making up programs: what a host thread called, what the device ran, in microseconds.
+//! A small language for synthetic programs: calls of host threads and work on the device, in microseconds.
 //!
-//! `Scenario` keeps records with the moment at which they could be delivered, so that the same program can be fed
-//! in any order and with any flush period. Times in the scenario count from its own zero, one second past the epoch.
+//! `Scenario` keeps each record with its earliest delivery time, so that the same program can be fed in any
+//! order and with any flush period. Times in the scenario count from its own zero, one second after the
+//! epoch.
 #![allow(dead_code, reason = "every test binary uses its own part")]
 
 pub mod job;
@@ -17,16 +18,16 @@ use profiler_core::attribution::leaf::{Leaf, Leaves};
 /// Nanoseconds of the scenario's zero.
 pub const ZERO: u64 = 1_000_000_000;
 
-/// A program that is being made up.
+/// A synthetic program.
 #[derive(Debug, Default)]
 pub struct Scenario {
     pub dictionary: Dictionary,
-    /// Records, and when each was complete.
+    /// Records with the time at which each was complete.
     pub records: Vec<(u64, Record)>,
     next_correlation: u32,
 }
 
-/// A device and a stream to run something on.
+/// A device and a stream on which work runs.
 #[derive(Clone, Copy, Debug)]
 pub struct On {
     device: u32,
@@ -76,7 +77,7 @@ enum What {
     Memset(u64),
 }
 
-/// Something that ran on a device.
+/// Work on a device.
 #[derive(Clone, Debug)]
 pub struct Work {
     on: On,
@@ -89,32 +90,32 @@ pub struct Work {
 }
 
 impl Work {
-    /// Begin, microseconds.
+    /// Sets the start, microseconds.
     pub fn at(self, micros: u64) -> Self {
         Self { at: micros, ..self }
     }
 
-    /// Duration, microseconds.
+    /// Sets the duration, microseconds.
     pub fn lasting(self, micros: u64) -> Self {
         Self { lasting: micros, ..self }
     }
 
-    /// With a grid of so many blocks of 1,024 threads.
+    /// Sets a grid of this many blocks of 1,024 threads.
     pub fn blocks(self, blocks: u32) -> Self {
         Self { blocks, ..self }
     }
 
-    /// As a node of a graph.
+    /// Makes it a node of a graph.
     pub fn of_graph(self, graph: u32) -> Self {
         Self { graph, ..self }
     }
 
-    /// Launched by this call rather than by one of its own.
+    /// Launched by this call rather than by a separate one.
     pub fn by(self, correlation: u32) -> Self {
         Self { correlation: Some(correlation), ..self }
     }
 
-    /// Launched by a call of `thread` from `at` for `lasting` microseconds, of the function that fits.
+    /// Launches it by a call of the matching function on `thread`, from `at` for `lasting` microseconds.
     pub fn launched(self, scenario: &mut Scenario, thread: u32, at: u64, lasting: u64) -> u32 {
         let function = match self.what {
             What::Kernel(_) => "cudaLaunchKernel_v7000",
@@ -132,12 +133,12 @@ fn time(micros: u64) -> Timestamp {
 }
 
 impl Scenario {
-    /// Nothing yet.
+    /// Creates an empty scenario.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A call; gives its correlation id.
+    /// Adds a call and returns its correlation id.
     pub fn call(&mut self, thread: u32, function: &str, at: u64, lasting: u64) -> u32 {
         self.next_correlation += 1;
         let correlation = self.next_correlation;
@@ -145,7 +146,7 @@ impl Scenario {
         correlation
     }
 
-    /// A call with everything chosen.
+    /// Adds a call with explicit values.
     pub fn call_as(&mut self, correlation: u32, thread: u32, function: &str, at: u64, lasting: u64, status: u32) {
         let domain = if function.starts_with("cuda") { ApiDomain::Runtime } else { ApiDomain::Driver };
         let name = self.dictionary.intern_name(function);
@@ -161,7 +162,7 @@ impl Scenario {
         self.push(call.end, Record::Api(call));
     }
 
-    /// A range of a thread begins or ends; `text` is empty for an end.
+    /// Adds the start or end of a range on a thread; `text` is empty for an end.
     pub fn range(&mut self, thread: u32, at: u64, kind: RangeEventKind, text: &str, id: u64) {
         let (domain, message) = (self.dictionary.intern_name(""), self.dictionary.intern_name(text));
         let thread = ThreadId(thread);
@@ -169,14 +170,14 @@ impl Scenario {
         self.push(event.at, Record::Range(event));
     }
 
-    /// A range that is pushed and popped on a thread.
+    /// Adds a range that is pushed and popped on a thread.
     pub fn pushed(&mut self, thread: u32, from: u64, to: u64, text: &str) {
         self.range(thread, from, RangeEventKind::Push, text, 0);
         self.range(thread, to, RangeEventKind::Pop, "", 0);
     }
 
-    /// A look at a thread over the time since `since`, spent as `sample` says (nanoseconds), with a stack, innermost
-    /// frame first: file, function and line.
+    /// Adds a sample of a thread for the time since `since`, divided according to `sample` (nanoseconds),
+    /// with a stack, innermost frame first: file, function and line.
     pub fn sample(&mut self, thread: u32, since: u64, at: u64, sample: HostSample, stack: &[(&str, &str, u32)]) {
         let stack = stack.iter().rev().fold(StackId::NONE, |caller, &(file, function, line)| {
             let (function, file) = (self.dictionary.intern_name(function), self.dictionary.intern_name(file));
@@ -186,14 +187,14 @@ impl Scenario {
         self.push(sample.at, Record::Sample(sample));
     }
 
-    /// An event is recorded on `stream`: the call, and the record that names it.
+    /// Records an event on `stream`: adds the call, and the record that names the event.
     pub fn record_event(&mut self, thread: u32, at: u64, stream: u32, event_sync_id: u64) {
         let correlation = CorrelationId(self.call(thread, "cudaEventRecord_v3020", at, 2));
         let event = CudaEvent { correlation, stream: StreamId(stream), event_sync_id, ..CudaEvent::default() };
         self.push(time(at + 2), Record::Event(event));
     }
 
-    /// `stream` is told to wait for an event.
+    /// Makes `stream` wait for an event.
     pub fn wait_event(&mut self, thread: u32, at: u64, stream: u32, event_sync_id: u64) {
         let correlation = CorrelationId(self.call(thread, "cudaStreamWaitEvent_v3020", at, 2));
         let sync = Sync {
@@ -208,7 +209,7 @@ impl Scenario {
         self.push(sync.end, Record::Sync(sync));
     }
 
-    /// A call takes memory, or gives it back, in the middle of it.
+    /// Adds a call that allocates or releases memory in its middle.
     pub fn memory(&mut self, thread: u32, at: u64, operation: MemoryOperation, address: u64, bytes: u64) {
         let function = if operation == MemoryOperation::Release { "cudaFree_v3020" } else { "cudaMalloc_v3020" };
         let correlation = CorrelationId(self.call(thread, function, at, 10));
@@ -217,7 +218,7 @@ impl Scenario {
         self.push(at, Record::Memory(event));
     }
 
-    /// Tracing took time of a thread.
+    /// Adds tracing overhead of a thread.
     pub fn overhead(&mut self, thread: u32, at: u64, lasting: u64) {
         let overhead = Overhead {
             start: time(at),
@@ -229,7 +230,7 @@ impl Scenario {
         self.push(overhead.end, Record::Overhead(overhead));
     }
 
-    /// Device work, whether or not its call was recorded.
+    /// Adds device work, with or without a recorded call.
     pub fn add(&mut self, work: Work) {
         let (start, end) = (time(work.at), time(work.at + work.lasting));
         let (device, stream) = (DeviceId(work.on.device), StreamId(work.on.stream));
@@ -287,7 +288,7 @@ impl Scenario {
         self.feed(Attributor::new(), period, seed)
     }
 
-    /// As [`run`](Self::run), where tracing has these prices.
+    /// Like [`run`](Self::run), with this overhead of tracing.
     pub fn run_priced(&self, prices: Prices) -> Attributor {
         let mut attributor = Attributor::new();
         attributor.set_prices(prices, PriceSource::Measured);
@@ -331,7 +332,7 @@ impl Scenario {
         self.report_of(&self.run())
     }
 
-    /// A report, complete and clean.
+    /// A complete report without losses.
     pub fn report_of(&self, attributor: &Attributor) -> Report {
         let session = ProcessInfo { process_id: 42, command: vec!["train".to_owned()], ..ProcessInfo::default() };
         Report::new(&session, attributor, &self.dictionary, &Loss::default(), End::Clean, Vec::new())
@@ -364,7 +365,7 @@ pub fn assert_leaves(leaves: &Leaves, expected: &[(Leaf, u64)]) {
     assert_eq!(actual, expected);
 }
 
-/// Fisher and Yates with an xorshift generator: a fixed order for a seed, on every machine.
+/// Fisher-Yates shuffle with an xorshift generator: a seed determines the order on every machine.
 fn shuffle<T>(items: &mut [T], state: &mut u64) {
     for index in (1..items.len()).rev() {
         *state ^= *state << 13;

@@ -47,12 +47,12 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// From so many issued instructions in a cycle on, stalls do not matter (ncu).
+/// Issued instructions per cycle from which stalls do not matter (ncu).
 const ISSUED_ENOUGH: f64 = 0.8;
 
 fn uncoalesced(evidence: &Evidence<'_>, threshold: f64, sectors: Option<f64>, what: &str) -> Check {
     let Some(sectors) = sectors else {
-        // With requests counted, none of this kind were made.
+        // The requests were counted, and there were none of this kind.
         let counted =
             evidence.figures.memory.sectors_per_load.is_some() || evidence.figures.memory.sectors_per_store.is_some();
         return if counted { Check::Clear } else { Check::CannotTell("sectors for each request (--set memory)") };
@@ -73,7 +73,7 @@ fn uncoalesced(evidence: &Evidence<'_>, threshold: f64, sectors: Option<f64>, wh
     }
 }
 
-/// Kernels of cuDNN that do nothing but convert, as their names say.
+/// cuDNN kernels that only convert the layout, by name.
 const CONVERSIONS: [&str; 2] = ["nchwtonhwc", "nhwctonchw"];
 
 fn layout_conversion(evidence: &Evidence<'_>, _: f64) -> Check {
@@ -105,7 +105,7 @@ fn bank_conflicts(evidence: &Evidence<'_>, threshold: f64) -> Check {
         return Check::Clear;
     }
     let used = evidence.figures.roof(Roof::L1).unwrap_or(1.0).min(1.0);
-    // Without conflicts the other units have as much work as before.
+    // Without conflicts the other units have the same work as before.
     let others = [Roof::Tensor, Roof::Dram, Roof::L2, Roof::Issue];
     let next = others.into_iter().filter_map(|roof| evidence.figures.roof(roof)).fold(0.0, f64::max);
     Check::Applies {
@@ -153,7 +153,7 @@ fn divergence(evidence: &Evidence<'_>, threshold: f64) -> Check {
 }
 
 fn stalls(evidence: &Evidence<'_>, threshold: f64) -> Check {
-    // A warp that is ready and not chosen does not wait for anything.
+    // A warp that is ready and not selected is not stalled.
     let worst = evidence.figures.stalls.iter().find(|stall| stall.reason != "not_selected");
     let (Some(worst), Some(issued)) = (worst, evidence.figures.issued_per_cycle) else {
         return Check::CannotTell("what warps wait for (--set stalls)");

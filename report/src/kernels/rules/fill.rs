@@ -99,7 +99,7 @@ fn theoretical_occupancy(evidence: &Evidence<'_>, threshold: f64) -> Check {
         return Check::Clear;
     }
     let Some(limit) = evidence.latency_limit() else { return Check::CannotTell("the use of the units (--set core)") };
-    // A kernel near a roof needs no more warps.
+    // A kernel near its roofline needs no more warps.
     if evidence.figures.nearest_roof().is_some_and(|(_, used)| used >= 0.8) {
         return Check::Clear;
     }
@@ -123,7 +123,7 @@ fn achieved_occupancy(evidence: &Evidence<'_>, threshold: f64) -> Check {
     let (Some(geometry), Some(achieved)) = (evidence.geometry, evidence.figures.achieved_occupancy) else {
         return Check::CannotTell("the achieved occupancy (--set core)");
     };
-    // Of what a grid of less than a wave can fill.
+    // The maximum for a grid of less than a wave.
     let possible = geometry.theoretical_occupancy * geometry.waves.min(1.0);
     let missing = 1.0 - achieved / possible.max(f64::MIN_POSITIVE);
     if missing < threshold || evidence.figures.nearest_roof().is_some_and(|(_, used)| used >= 0.8) {
@@ -141,7 +141,7 @@ fn imbalance(evidence: &Evidence<'_>, threshold: f64) -> Check {
     let (Some(balance), Some(active)) = (evidence.figures.balance, evidence.figures.sm_active) else {
         return Check::CannotTell("the active time of the multiprocessors (--set core)");
     };
-    // An under-filled grid is told by another rule.
+    // Another rule reports an under-filled grid.
     if 1.0 - balance < threshold || evidence.geometry.is_some_and(|geometry| geometry.sm_efficiency < 1.0) {
         return Check::Clear;
     }

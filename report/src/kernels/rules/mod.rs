@@ -1,9 +1,9 @@
-//! What to do about a kernel: one rule for each thing that is commonly wrong.
+//! Remedies for a kernel: one rule for each common problem.
 //!
-//! A rule has a threshold with its source, a check, a sentence and a gain. The gain is local: the part of the kernel's
-//! time that would go, at most. Gains of rules do not add up, and each is an upper bound. What a rule needs and was not
-//! measured makes it say so rather than stay silent. The thresholds marked "ncu" are those of the rule files that come
-//! with NVIDIA Nsight Compute 2025.3 (BSD license), in our own words.
+//! A rule has a threshold with its source, a check, a sentence and a gain. The gain is local: the maximum
+//! share of the kernel's time that would be saved. Gains of rules do not add up, and each is an upper bound.
+//! A rule whose input was not measured reports that rather than staying silent. The thresholds marked "ncu"
+//! are those of the rule files that come with NVIDIA Nsight Compute 2025.3 (BSD license), in our own words.
 
 mod access;
 mod fill;
@@ -17,7 +17,8 @@ pub fn all() -> Vec<Rule> {
     [roofs::RULES, fill::RULES, access::RULES].concat()
 }
 
-/// What rules say: those that apply first, the largest gain first; then those that cannot tell.
+/// Returns the findings: first the rules that apply, the largest gain first; then those without the required
+/// input.
 pub fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
     let mut found: Vec<_> = all()
         .into_iter()

@@ -1,4 +1,4 @@
-//! Rules about the unit that limits a kernel, the path of its work through the tensor pipes, and its clock.
+//! Rules about the unit that limits a kernel, its use of the tensor pipes, and its clock.
 
 use super::rule::{Check, Evidence, Rule, percent};
 use crate::kernels::{DataType, Roof};
@@ -36,11 +36,11 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// Best use of a unit that libraries reach: cuBLAS reached 0.9 of the tensor pipes of an H200, copies 0.93 of its
-/// memory.
+/// Highest utilization that libraries reach: cuBLAS reached 0.9 of the tensor pipes of an H200, copies 0.93
+/// of its memory.
 const BEST_SEEN: f64 = 0.92;
 
-/// From this use on a unit is the limit if every other unit is used less by [`LEAD`] (ncu).
+/// Minimum utilization for a unit to be the limit if every other unit is lower by [`LEAD`] (ncu).
 const CLEAR_LIMIT: f64 = 0.6;
 const LEAD: f64 = 0.1;
 
@@ -50,7 +50,7 @@ fn at_roof(evidence: &Evidence<'_>, threshold: f64) -> Check {
     let Some((roof, used)) = evidence.figures.nearest_roof() else { return Check::CannotTell(NO_ROOFS) };
     let others = Roof::ALL.into_iter().filter(|&other| other != roof);
     let second = others.filter_map(|other| evidence.figures.roof(other)).fold(0.0, f64::max);
-    // Tensor cores below the threshold wait for something.
+    // Tensor cores below the threshold are waiting.
     let is_clear = roof != Roof::Tensor && used >= CLEAR_LIMIT && used - second >= LEAD;
     if used < threshold && !is_clear {
         return Check::Clear;
@@ -72,8 +72,8 @@ fn at_roof(evidence: &Evidence<'_>, threshold: f64) -> Check {
     }
 }
 
-/// Fused into the kernel before or after it, its bytes need not be moved, and its other arithmetic can run beside that
-/// kernel's: what remains for certain is the time in which the tensor cores worked.
+/// Fused into an adjacent kernel, its bytes need not be moved, and its other arithmetic can overlap that
+/// kernel's: only the time in which the tensor cores worked certainly remains.
 fn at_memory(evidence: &Evidence<'_>, used: f64) -> Check {
     let left = (1.0 - used / BEST_SEEN).max(0.0);
     let tensor = evidence.figures.roof(Roof::Tensor).unwrap_or(0.0);
@@ -107,14 +107,14 @@ fn latency_bound(evidence: &Evidence<'_>, threshold: f64) -> Check {
     Check::Applies { says, advice, local_gain: evidence.latency_limit() }
 }
 
-/// Matrix instructions of Hopper that work asynchronously on shared memory (wgmma) reach the rate of the pipes; older
-/// ones (mma.sync) keep the pipes busy for longer with the same work.
+/// Hopper's asynchronous matrix instructions on shared memory (wgmma) reach the rate of the pipes; older ones
+/// (mma.sync) keep the pipes busy longer for the same work.
 fn old_tensor_path(evidence: &Evidence<'_>, threshold: f64) -> Check {
     if evidence.capability != [9, 0] {
         return Check::Clear;
     }
     let Some(used) = evidence.figures.roof(Roof::Tensor) else { return Check::CannotTell(NO_ROOFS) };
-    // Below, the count of operations is too small to be compared.
+    // Below this, the number of operations is too small for a comparison.
     if used < 0.2 {
         return Check::Clear;
     }
@@ -149,7 +149,7 @@ fn fp32_matrix(evidence: &Evidence<'_>, threshold: f64) -> Check {
     let clock = figures.clock_hz.or(evidence.peaks.map(|peaks| peaks.clock_hz));
     let peaks = evidence.peaks.zip(clock);
     let rate = |of| peaks.and_then(|(peaks, clock)| peaks.operations_per_second(of, clock));
-    // BF16 is the fastest of what is advised, so it is what bounds the gain.
+    // BF16 is the fastest recommended type, so it bounds the gain.
     let fastest = rate(DataType::Bf16).or_else(|| rate(DataType::Tf32));
     let (Some(peak), Some(fastest)) = (rate(DataType::Fp32), fastest) else { return Check::Clear };
     let used = count / nanos * 1e9 / peak;
@@ -169,7 +169,7 @@ fn lowered_clock(evidence: &Evidence<'_>, threshold: f64) -> Check {
     let Some(highest) = highest else { return Check::CannotTell("the highest clock of the device") };
     let part = clock / highest;
     let Some((roof, used)) = evidence.figures.nearest_roof() else { return Check::CannotTell(NO_ROOFS) };
-    // Device memory has a clock of its own.
+    // Device memory has a separate clock.
     if part >= threshold || roof == Roof::Dram {
         return Check::Clear;
     }

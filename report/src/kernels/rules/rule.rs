@@ -1,11 +1,11 @@
-//! What a rule is, what it looks at and what it says.
+//! Definition of a rule, its input and its result.
 
 use gpuwhy_trace::geometry::{Geometry, Multiprocessors};
 use gpuwhy_trace::record::LaunchConfig;
 
 use crate::kernels::{Figures, Peaks, Roofline};
 
-/// What rules look at.
+/// Input of the rules.
 #[derive(Clone, Debug)]
 pub struct Evidence<'a> {
     /// Mangled name.
@@ -14,33 +14,33 @@ pub struct Evidence<'a> {
     pub launch: &'a LaunchConfig,
     /// The device's capability, major and minor.
     pub capability: [u32; 2],
-    /// What was measured.
+    /// Measured figures.
     pub figures: &'a Figures,
-    /// Roofs.
+    /// Rooflines.
     pub roofline: &'a Roofline,
-    /// Peaks of the device.
+    /// Peak rates of the device.
     pub peaks: Option<&'a Peaks>,
     /// How the grid fills the device.
     pub geometry: Option<&'a Geometry>,
-    /// Room of a multiprocessor.
+    /// Resources of a multiprocessor.
     pub room: Option<&'a Multiprocessors>,
 }
 
-/// What a rule says about a kernel.
+/// Result of a rule for a kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Check {
-    /// It applies.
+    /// The rule applies.
     Applies {
-        /// What was found, one sentence with the numbers.
+        /// The finding, one sentence with the numbers.
         says: String,
-        /// What to do, one sentence.
+        /// The remedy, one sentence.
         advice: &'static str,
-        /// The part of the kernel's time that would go at most, 0 to 1; `None` where nothing tells.
+        /// Maximum share of the kernel's time that would be saved, 0 to 1; `None` if unknown.
         local_gain: Option<f64>,
     },
-    /// It was checked and does not apply.
+    /// The rule was checked and does not apply.
     Clear,
-    /// What it needs was not measured.
+    /// The input of the rule was not measured.
     CannotTell(&'static str),
 }
 
@@ -49,31 +49,31 @@ pub enum Check {
 pub struct Rule {
     /// Stable name.
     pub name: &'static str,
-    /// From where on it applies, in the unit that its description gives.
+    /// Value from which the rule applies, in the unit given by `source`.
     pub threshold: f64,
-    /// What the threshold is about and where it is from.
+    /// Quantity compared with the threshold, and source of the threshold.
     pub source: &'static str,
     pub(super) check: fn(&Evidence<'_>, f64) -> Check,
 }
 
 impl Rule {
-    /// What it says about a kernel.
+    /// Applies the rule to a kernel.
     pub fn check(&self, evidence: &Evidence<'_>) -> Check {
         (self.check)(evidence, self.threshold)
     }
 }
 
-/// A rule that applies, or that cannot tell.
+/// A rule that applies, or that lacks its input.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// Name of the rule.
     pub rule: &'static str,
-    /// What it says; never [`Check::Clear`].
+    /// Its result; never [`Check::Clear`].
     pub check: Check,
 }
 
 impl Finding {
-    /// The local gain; 0 where it is not known.
+    /// The local gain; 0 if unknown.
     pub fn gain(&self) -> f64 {
         match self.check {
             Check::Applies { local_gain, .. } => local_gain.unwrap_or(0.0),
@@ -83,7 +83,8 @@ impl Finding {
 }
 
 impl Evidence<'_> {
-    /// What hiding latency can bring at most: the issue slots that are left, and what is left to the nearest roof.
+    /// Maximum gain from hiding latency: limited by the free issue slots and by the distance to the nearest
+    /// roofline.
     pub(super) fn latency_limit(&self) -> Option<f64> {
         let (_, nearest) = self.figures.nearest_roof()?;
         let issued = self.figures.issued_per_cycle.unwrap_or(0.0);

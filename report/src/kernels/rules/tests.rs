@@ -61,7 +61,7 @@ impl Case {
         check
     }
 
-    /// The local gain in whole per mille, or -1 where the rule does not apply.
+    /// Local gain in whole per mille, or -1 if the rule does not apply.
     fn gain(&self, name: &str) -> i64 {
         match self.check(name) {
             Check::Applies { local_gain, .. } => (local_gain.unwrap_or(0.0) * 1e3).round() as i64,
@@ -81,7 +81,7 @@ fn roofs(tensor: f64, dram: f64, issue: f64) -> Case {
 #[test]
 fn the_limit_is_the_unit_that_is_used_most() {
     let copy = roofs(0.0, 84.1, 4.0);
-    // Fused, nothing of it need remain.
+    // Fusing can remove the kernel completely.
     assert_eq!((copy.gain("at_roof"), copy.gain("latency_bound")), (1000, -1));
     let Check::Applies { says, advice, .. } = copy.check("at_roof") else { panic!() };
     assert!(says.contains("84 %") && says.contains("device memory") && advice.contains("fuse"), "{says} {advice}");
@@ -107,7 +107,7 @@ fn waiting_can_bring_what_is_left_of_issue_slots_and_of_the_roof() {
 
 #[test]
 fn the_tail_and_small_grids_follow_from_the_grid() {
-    // 8 blocks of 256 threads fit on each of 132 multiprocessors: 1,056 make a wave.
+    // 8 blocks of 256 threads fit on each of 132 multiprocessors: a wave is 1,056 blocks.
     let mut case = roofs(0.0, 30.0, 10.0);
     assert_eq!((case.gain("tail"), case.gain("small_grid")), (-1, -1));
     case.launch.grid = [1_057, 1, 1];

@@ -1,4 +1,4 @@
-//! Where warps wait, for programs. Shares are 0 to 1, of the samples of the function unless stated.
+//! JSON form of PC samples. Shares are 0 to 1, relative to the samples of the function unless stated.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ document! {
     from: FunctionSource {
         name: from.name,
         symbol: from.symbol,
-        // 64 bits do not fit into a number of JSON everywhere.
+        // Not every JSON reader can represent 64-bit numbers.
         module: format!("{:016x}", from.module),
         samples: from.share.samples,
         share_of_all: from.share.share,

@@ -1,9 +1,9 @@
-//! Where in a kernel warps wait: samples of program counters by function, instruction and source line.
+//! Location of stalls in a kernel: PC samples by function, instruction and source line.
 //!
-//! The hardware looks at one warp of each multiprocessor every so many cycles, and notes its program counter and what
-//! it waits for ([`PcWindow`](gpuwhy_trace::kernels::PcWindow)). `report` is the arithmetic, `text` and `json` how it
-//! is shown. Which line belongs to an instruction is in the module (cubin), which the trace does not have: see
-//! [`SourceMap`].
+//! At a fixed interval of cycles the hardware samples one warp of each multiprocessor and records its program
+//! counter and stall reason ([`PcWindow`](gpuwhy_trace::kernels::PcWindow)). `report` has the arithmetic,
+//! `text` and `json` the output. The source line of an instruction is in the module (cubin), which is not in
+//! the trace: see [`SourceMap`].
 
 #[cfg(feature = "serde")]
 mod json;

@@ -8,47 +8,47 @@ use gpuwhy_trace::kernels::{Outcome, PcFunction, PcWindow};
 
 use crate::run::launches::share_interval;
 
-/// How the names of stall reasons begin in CUPTI, before the word that counts.
+/// CUPTI's prefix of stall reason names.
 const STALLED: &str = "stalled_";
-/// Reasons with this ending are a part of those without it: of samples in which the scheduler issued nothing.
+/// Suffix of reasons that are a subset of those without it: samples in which the scheduler issued nothing.
 const NOT_ISSUED: &str = "_not_issued";
-/// The warp was issued: it waited for nothing.
+/// The warp was issued and did not wait.
 const SELECTED: &str = "selected";
-/// A line is told about when it has at least this part of the waiting samples of its function, also at the lower end of
-/// its interval: then fixing any other line brings less.
+/// Minimum share of a line in the waiting samples of its function for it to be reported, also at the lower
+/// end of its interval: then fixing any other line gains less.
 const MOST: f64 = 0.5;
-/// A function is told about from this part of all samples on.
+/// Minimum share of a function in all samples for it to be reported.
 const MATTERS: f64 = 0.05;
 
 /// A line of a source file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// Path of the file as the compiler wrote it down.
+    /// Path of the file as recorded by the compiler.
     pub file: String,
     /// Counted from 1.
     pub line: u32,
 }
 
-/// What is known of the instructions of modules.
+/// Source information about the instructions of modules.
 pub trait SourceMap {
-    /// The source line of an instruction, `offset` bytes behind the start of `function`.
+    /// Returns the source line of the instruction `offset` bytes after the start of `function`.
     fn place(&self, module: u64, function: &str, offset: u64) -> Option<Place>;
-    /// The instruction in words (SASS).
+    /// Returns the disassembled instruction (SASS).
     fn instruction(&self, module: u64, function: &str, offset: u64) -> Option<String>;
-    /// The text of a line, without the spaces around it.
+    /// Returns the text of a line, without surrounding spaces.
     fn text(&self, place: &Place) -> Option<String>;
 }
 
-/// A part of samples, with the interval that holds the true part with 95 % confidence if samples are independent.
+/// Share of samples, with its 95 % confidence interval for independent samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SampledShare {
-    /// Samples of it.
+    /// Number of samples.
     pub samples: u64,
-    /// The part, 0 to 1.
+    /// The share, 0 to 1.
     pub share: f64,
-    /// Lower end.
+    /// Lower end of the interval.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
@@ -59,12 +59,12 @@ impl SampledShare {
     }
 }
 
-/// What warps wait for, in so many samples.
+/// A stall reason with its number of samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stall {
-    /// A word such as `long_scoreboard`; `selected` where the warp did not wait.
+    /// A word such as `long_scoreboard`; `selected` if the warp did not wait.
     pub reason: String,
-    /// Samples.
+    /// Number of samples.
     pub samples: u64,
 }
 
@@ -73,28 +73,28 @@ pub struct Stall {
 pub struct InstructionSource {
     /// Bytes from the start of the function.
     pub offset: u64,
-    /// The part of the samples of its function.
+    /// Share of the samples of its function.
     pub share: SampledShare,
     /// By reason, most samples first.
     pub stalls: Vec<Stall>,
-    /// Its source line, where it is known.
+    /// Its source line, if known.
     pub place: Option<Place>,
-    /// The instruction, where it is known.
+    /// The disassembled instruction, if known.
     pub text: Option<String>,
 }
 
 /// Samples of one source line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LineSource {
-    /// Which line.
+    /// The line.
     pub place: Place,
-    /// The part of the samples of its function.
+    /// Share of the samples of its function.
     pub share: SampledShare,
-    /// The part of the samples of its function in which warps wait.
+    /// Share of the waiting samples of its function.
     pub waiting: SampledShare,
     /// By reason, most samples first.
     pub stalls: Vec<Stall>,
-    /// What the line says, where the file is there.
+    /// Text of the line, if the file is available.
     pub text: Option<String>,
 }
 
@@ -107,49 +107,49 @@ pub struct FunctionSource {
     pub symbol: String,
     /// Checksum of its module.
     pub module: u64,
-    /// The part of the samples of all functions.
+    /// Share of the samples of all functions.
     pub share: SampledShare,
     /// By reason, most samples first.
     pub stalls: Vec<Stall>,
-    /// By line, most samples first; those without a line are in none.
+    /// By line, most samples first; samples without a line are omitted.
     pub lines: Vec<LineSource>,
     /// By instruction, most samples first.
     pub instructions: Vec<InstructionSource>,
 }
 
 impl FunctionSource {
-    /// The one line at which most of the waiting is, if there is one and the function matters.
+    /// The line with most of the waiting, if there is one and the function matters.
     pub fn hot_line(&self) -> Option<&LineSource> {
         let most = self.lines.iter().max_by_key(|line| line.waiting.samples)?;
         (self.share.share >= MATTERS && most.waiting.low >= MOST).then_some(most)
     }
 
-    /// Samples whose line is known.
+    /// Number of samples with a known line.
     pub fn samples_with_a_line(&self) -> u64 {
         self.lines.iter().map(|line| line.share.samples).sum()
     }
 }
 
-/// Where warps of a run wait.
+/// PC samples of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SourceReport {
-    /// How each window ended.
+    /// Outcome of each window.
     pub outcomes: Vec<Outcome>,
-    /// Time of all windows, nanoseconds.
+    /// Total time of the windows, nanoseconds.
     pub sampled_ns: u64,
-    /// Cycles between two samples of a multiprocessor, of the last window.
+    /// Sampling period of a multiprocessor in the last window, cycles.
     pub period_cycles: u64,
-    /// Samples that belong to a function.
+    /// Number of samples with a function.
     pub samples: u64,
-    /// Samples that were lost: dropped by the hardware, or more than is kept.
+    /// Number of lost samples: dropped by the hardware, or beyond the limit.
     pub lost: u64,
-    /// How often the buffer of the hardware ran full, with a loss that is not known.
+    /// Number of times that the hardware buffer was full, with an unknown loss.
     pub full: u64,
-    /// Samples in kernels that are not the program's.
+    /// Number of samples in kernels of other programs.
     pub foreign: u64,
-    /// Modules that could not be kept.
+    /// Number of modules that could not be kept.
     pub modules_lost: u64,
-    /// Most samples first.
+    /// Functions, most samples first.
     pub functions: Vec<FunctionSource>,
 }
 
@@ -157,7 +157,7 @@ pub struct SourceReport {
 type Reasons<'a> = BTreeMap<&'a str, u64>;
 
 impl SourceReport {
-    /// What `windows` tell, with what `map` knows of their modules.
+    /// Builds the report from `windows`, with the source information of `map`.
     pub fn of<'a>(windows: impl Iterator<Item = &'a PcWindow> + Clone, map: &dyn SourceMap) -> Self {
         let mut found: BTreeMap<(&str, u64), BTreeMap<u64, Reasons<'_>>> = BTreeMap::new();
         for window in windows.clone() {
@@ -189,13 +189,13 @@ impl SourceReport {
         }
     }
 
-    /// Functions of this name, in whatever modules.
+    /// Functions of this name in any module.
     pub fn of_symbol<'a>(&'a self, symbol: &'a str) -> impl Iterator<Item = &'a FunctionSource> {
         self.functions.iter().filter(move |function| function.symbol == symbol)
     }
 }
 
-/// The word of a stall reason; `None` for those that are a part of another one.
+/// Word for a stall reason; `None` for reasons that are a subset of another one.
 fn word(name: &str) -> Option<&str> {
     let word = name.rsplit_once(STALLED).map_or(name, |(_, word)| word);
     (!word.ends_with(NOT_ISSUED)).then_some(word)
@@ -279,7 +279,7 @@ mod tests {
     use gpuwhy_trace::kernels::PcCount;
     use gpuwhy_trace::record::Timestamp;
 
-    /// Line 10 up to offset 0x20, line 20 behind it; nothing of other modules.
+    /// Line 10 up to offset 0x20, line 20 after it; no lines for other modules.
     struct Map;
 
     impl SourceMap for Map {
@@ -304,7 +304,7 @@ mod tests {
             (0, 0x00, 0, 40),
             (0, 0x10, 3, 20),
             (0, 0x20, 1, 300),
-            // A part of the 300.
+            // Subset of the 300.
             (0, 0x20, 2, 290),
             (0, 0x30, 0, 40),
             (1, 0x00, 1, 100),

@@ -1,4 +1,4 @@
-//! Where warps wait, for a terminal.
+//! Text form of PC samples, for a terminal.
 
 use std::fmt::Write as _;
 
@@ -8,14 +8,14 @@ use crate::text_format::{Page, Paint, Style, counted, duration, percent, printab
 use crate::words;
 
 const FUNCTIONS: usize = 5;
-/// Lines, or instructions, of a function that are shown.
+/// Maximum number of lines or instructions shown per function.
 const ROWS: usize = 10;
-/// Stall reasons that are shown.
+/// Maximum number of stall reasons shown.
 const STALLS: usize = 4;
-/// Width of a place.
+/// Column width of a source line's location.
 const PLACE: usize = 32;
 
-/// The page of `report`; `sass` tells whether instructions could be put into words.
+/// Formats `report`; `sass` is true if instructions could be disassembled.
 pub fn source_text(report: &SourceReport, sass: bool, style: Style) -> String {
     let mut out = Page::new(style);
     if report.outcomes.is_empty() {
@@ -155,7 +155,7 @@ fn line(out: &mut Page, function: &FunctionSource, of: &LineSource) {
     let place = format!("{}:{}", shortened(file, PLACE), of.place.line);
     let text = of.text.as_deref().unwrap_or_default();
     row(out, &of.share, &of.stalls, format!("{place}  {text}").trim_end());
-    // The instruction at which most of its samples are.
+    // The instruction with most of its samples.
     let hottest = function.instructions.iter().find(|at| at.place.as_ref() == Some(&of.place));
     if let Some((at, text)) = hottest.and_then(|at| Some((at, at.text.as_ref()?))) {
         let lead = format!("    {:>36} ", format!("{:#06x}", at.offset));
@@ -169,7 +169,7 @@ fn instruction(out: &mut Page, of: &InstructionSource) {
     row(out, &of.share, &of.stalls, format!("{:#06x}  {text}", of.offset).trim_end());
 }
 
-/// The reason that most of the waiting samples have.
+/// Reason of most of the waiting samples.
 fn waiting_reason(stalls: &[Stall]) -> &'static str {
     let known = stalls.iter().filter(|stall| stall.reason != "selected");
     let mut names = known
@@ -177,7 +177,7 @@ fn waiting_reason(stalls: &[Stall]) -> &'static str {
     names.next().unwrap_or("misc")
 }
 
-/// What helps against a reason, after NVIDIA's metric reference.
+/// Remedy for a stall reason, based on NVIDIA's metric reference.
 fn advice(reason: &str) -> &'static str {
     match reason {
         "long_scoreboard" => {
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn lines_with_their_instruction_and_advice_are_shown() {
         let text = source_text(&report(), true, Style::default());
-        // Wherever lines are broken.
+        // Independent of line breaks.
         let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
         for part in [
             "1000 samples in 1.00 s",

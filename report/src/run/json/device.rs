@@ -1,4 +1,4 @@
-//! A device in the report for programs: its accounts, its steps, what ran on it and what could be gained.
+//! JSON form of a device: its time accounting, its steps, the work that ran on it, and the best cases.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,15 @@ use super::limits::GaugesOf;
 use crate::run::{ComputeSplit, CopyRow, DeviceReport, GapSubject, GridClass, KernelRow, StepMeaning};
 use crate::words::not_simulated;
 
-/// Steps of a device that are listed, the newest.
+/// Maximum number of steps listed per device; the newest are kept.
 const STEP_ROWS: usize = 64;
 
 struct StepsOf<'a>(&'a Steps, StepMeaning);
 
-/// With the words for why it was refused.
+/// A simulation result, with the reason in words if it was refused.
 struct WhatIfOf<'a>(&'a WhatIf);
 
-/// What ran beneath what, nanoseconds.
+/// Overlap of two kinds of work, nanoseconds.
 struct Beneath(Work, Work, u64);
 
 document! {

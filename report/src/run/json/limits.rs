@@ -1,4 +1,4 @@
-//! What limits computation, and what gauges add up to, for programs.
+//! JSON form of compute limits and of the utilization readings.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use profiler_core::counters::roofs::Limit;
 use crate::document::limits;
 use crate::run::{ComputeLimits, NamedLimits, loss_sentence};
 
-/// Gauges, and the mean typical step in nanoseconds.
+/// Utilization readings, and the mean typical step in nanoseconds.
 pub(super) struct GaugesOf<'a>(pub(super) &'a GaugeSums, pub(super) Option<u64>);
 
-/// What was lost of a device's samples, with its sentence.
+/// Lost counter samples of a device, with the sentence about them.
 pub(super) struct LossOf<'a>(pub(super) &'a CounterLoss);
 
-/// With its mean.
+/// A value range with its mean.
 struct RangeOfValues<'a>(f64, &'a GaugeMean);
 
 fn range(gauge: &GaugeMean) -> Option<RangeOfValues<'_>> {

@@ -1,4 +1,4 @@
-//! The report for programs.
+//! JSON form of the report.
 
 mod device;
 mod limits;

@@ -1,4 +1,4 @@
-//! What ran on the host, and where work came from, for programs: a section each.
+//! JSON sections about host activity and the origin of work.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use profiler_core::attribution::statistics::Durations;
 use crate::document::limits;
 use crate::run::{BurstRow, HostReport, KernelLines, MemoryRow, RangeRow, SampledTime};
 
-/// Rows that are listed, the largest.
+/// Maximum number of rows listed; the largest are kept.
 const LINES: usize = 64;
 const ROWS: usize = 128;
-/// Kernels listed for a range, the largest.
+/// Maximum number of kernels listed per range; the largest are kept.
 const KERNELS: usize = 16;
 
 struct KernelOf<'a>(&'a str, &'a Durations);

@@ -1,17 +1,17 @@
-//! The captures of a run.
+//! Captures of a run.
 
 use gpuwhy_trace::record::{Timestamp, Trigger};
 use profiler_core::attribution::leaf::Group;
 
-/// What there is to choose from.
+/// List of captures to choose from.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CaptureTable {
-    /// Number of the capture that the report is about; `None` when the run was not cut into captures, or when the
-    /// capture that was asked for does not exist.
+    /// Number of the capture that the report covers; `None` when the run was not split into captures or the
+    /// requested capture does not exist.
     pub shown: Option<u32>,
-    /// One row for each capture, in the order in which they ended.
+    /// One row per capture, in order of their ends.
     pub rows: Vec<CaptureRow>,
-    /// Captures that got no row, because there were too many.
+    /// Number of captures without a row, because there were too many.
     pub beyond_rows: u64,
 }
 
@@ -20,14 +20,14 @@ pub struct CaptureTable {
 pub struct CaptureRow {
     /// Counts from 1.
     pub number: u32,
-    /// Why it began.
+    /// Reason for its start.
     pub trigger: Trigger,
-    /// When it began; 0 when it began with the trace.
+    /// Start time; 0 if it started with the trace.
     pub begin: Timestamp,
-    /// When its range ended; `None` while it is being taken.
+    /// End time of its range; `None` while it is running.
     pub end: Option<Timestamp>,
-    /// Kernels in it.
+    /// Number of kernels.
     pub kernels: u64,
-    /// Its verdict and the share, 0 to 1, once it has ended.
+    /// Its bottleneck and share, 0 to 1, once it has ended.
     pub verdict: Option<(Group, f64)>,
 }

@@ -1,4 +1,4 @@
-//! Copies of a device by direction and memory, and what limits them.
+//! Copies of a device by direction and memory, and their limits.
 
 use gpuwhy_trace::named;
 use profiler_core::attribution::statistics::{CopyPath, Durations};
@@ -12,61 +12,62 @@ pub struct CopyRow {
     pub bytes: u64,
     /// Their durations.
     pub durations: Durations,
-    /// What limits them.
+    /// Limit of these copies.
     pub class: CopyClass,
-    /// Duration over size; `None` when their sizes do not tell.
+    /// Fit of duration over size; `None` when the sizes do not allow one.
     pub fit: Option<CopyFit>,
-    /// What the link can do, 10^9 bytes per second: the best mean rate of large copies in this direction on this
-    /// device, with any memory, or what its PCI Express link reaches
-    /// ([`LINK_REACH`](crate::run::copies::LINK_REACH)) where that is more.
+    /// Attainable rate of the link, 10^9 bytes per second: the best mean rate of large copies in this
+    /// direction on this device, with any memory, or the practical rate of its PCI Express link
+    /// ([`LINK_REACH`](crate::run::copies::LINK_REACH)) if that is higher.
     pub link_gigabytes_per_second: Option<f64>,
 }
 
 impl CopyRow {
-    /// Bytes by summed duration, in 10^9 bytes per second; 0 without duration. Bytes per nanosecond are the same.
+    /// Bytes divided by total duration, in 10^9 bytes per second (equal to bytes per nanosecond); 0 without
+    /// duration.
     pub fn gigabytes_per_second(&self) -> f64 {
         if self.durations.total() == 0 { 0.0 } else { self.bytes as f64 / self.durations.total() as f64 }
     }
 }
 
 named! {
-    /// What limits the copies of one path.
+    /// Limit of the copies of one path.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum CopyClass: name {
-        /// They run at [`BANDWIDTH_SHARE`](crate::run::copies::BANDWIDTH_SHARE) or more of what the link reaches in
+        /// They reach at least [`BANDWIDTH_SHARE`](crate::run::copies::BANDWIDTH_SHARE) of the link's rate in
         /// this direction.
         Bandwidth "bandwidth",
-        /// Most of their time is a cost that each copy has whatever its size.
+        /// Most of their time is the fixed cost per copy, independent of size.
         Latency "latency",
-        /// One end is ordinary memory, which the driver copies through a buffer of its own; page-locked copies in this
-        /// direction are faster, or nothing shows how fast they would be.
+        /// One end is pageable memory, which the driver copies through its own buffer; pinned copies in this
+        /// direction are faster, or their rate is unknown.
         Staging "staging",
         /// None of these dominates.
         Mixed "mixed",
-        /// No large copy in this direction shows what the link can do.
+        /// No large copy in this direction shows the rate of the link.
         Unknown "unknown",
     }
 }
 
-/// Duration of a copy as a straight line over its size.
+/// Linear fit of a copy's duration over its size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct CopyFit {
-    /// What a copy of no bytes would take, nanoseconds.
+    /// Duration of a copy of zero bytes, nanoseconds.
     pub latency_ns: f64,
-    /// The rate of what lies beyond that, 10^9 bytes per second.
+    /// Rate beyond the latency, 10^9 bytes per second.
     pub gigabytes_per_second: f64,
 }
 
-/// How much of the time of copies ran beneath computation.
+/// Overlap of copies with computation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct CopyOverlap {
     /// Time in which only copies ran, nanoseconds.
     pub exposed_ns: u64,
-    /// Time of copies beneath computing kernels, nanoseconds.
+    /// Time of copies that overlap computing kernels, nanoseconds.
     pub hidden_ns: u64,
-    /// Copies and computation take turns: both matter, and less than
+    /// True if copies and computation are serialized: both matter, and less than
     /// [`SERIAL_OVERLAP`](crate::run::copies::SERIAL_OVERLAP) of copy time is hidden.
     pub serial: bool,
 }

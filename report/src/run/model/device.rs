@@ -18,89 +18,91 @@ use crate::run::library::Library;
 /// One device.
 #[derive(Clone, Debug)]
 pub struct DeviceReport {
-    /// What it is; only the ordinal is known when the device record is missing.
+    /// The device; only the ordinal is known when the device record is missing.
     pub device: Device,
-    /// Its link to the host, if that was described.
+    /// Its link to the host, if known.
     pub pcie: Option<PcieLink>,
-    /// From the begin of its first operation to the end of its last, nanoseconds.
+    /// Time from the start of its first operation to the end of its last, nanoseconds.
     pub window_ns: u64,
-    /// The window by cause. Sums to `window_ns` exactly.
+    /// The window by leaf cause. Sums to `window_ns` exactly.
     pub leaves: Leaves,
-    /// The window without start-up, by cause; the verdict rests on it.
+    /// The window without start-up, by leaf cause; the bottleneck is chosen from it.
     pub steady_leaves: Leaves,
-    /// Its newest stretches of at least a second, oldest first; at most [`WINDOWS_KEPT`](crate::run::WINDOWS_KEPT).
+    /// Its newest intervals of at least a second, oldest first; at most
+    /// [`WINDOWS_KEPT`](crate::run::WINDOWS_KEPT).
     pub windows: Vec<Step>,
-    /// Its steps, when any are complete.
+    /// Its steps, if any are complete.
     pub steps: Option<Steps>,
-    /// What its steps are.
+    /// Meaning of a step on this device.
     pub step_meaning: StepMeaning,
-    /// Its typical steps, when they speak for the steady time.
+    /// Its typical steps, if they represent the steady time.
     pub typical: Option<TypicalSteps>,
-    /// What one step launches, in order; `None` without steps.
+    /// Launch sequence of one step; `None` without steps.
     pub sequence: Option<Sequence>,
-    /// What could be gained at most.
+    /// Best cases by simulation.
     pub what_if: Option<WhatIf>,
-    /// Its steps without gpuwhy; `None` where no simulation is believed or no cost of tracing is known.
+    /// Its predicted steps without gpuwhy; `None` if no simulation is validated or no tracing overhead is
+    /// known.
     pub untraced: Option<Untraced>,
-    /// How far the launching threads ran ahead of it after start-up.
+    /// Lead of the launching threads over the device after start-up.
     pub host_lead: HostLead,
-    /// Idle time after start-up by call, kernel, copy or what the host did, the longest first.
+    /// Idle time after start-up by call, kernel, copy or host activity, the longest first.
     pub gaps: Vec<GapRow>,
-    /// What idle time waited for where events tell, after start-up, the longest first.
+    /// Idle time after start-up that waited for a recorded event, by producer, the longest first.
     pub awaited: Vec<Awaited>,
-    /// Operations that CUDA graphs launched; a graph that is recorded as a whole is one.
+    /// Operations launched by CUDA graphs; a graph recorded as one unit counts as one.
     pub graph_operations: u64,
-    /// How long those ran, nanoseconds, each for itself.
+    /// Sum of their individual durations, nanoseconds.
     pub graph_ns: u64,
-    /// What ran beneath what.
+    /// Overlap between kinds of work.
     pub overlap: Overlap,
     /// Kernels by total time, the largest first.
     pub kernels: Vec<KernelRow>,
     /// Copies by direction and memory, the largest total time first.
     pub copies: Vec<CopyRow>,
-    /// Computation by how its grids fill the device.
+    /// Computation, classified by how its grids fill the device.
     pub compute: ComputeSplit,
-    /// Computation by what limits it; `None` where hardware counters were not sampled.
+    /// Computation by limit; `None` if hardware counters were not sampled.
     pub limits: Option<ComputeLimits>,
-    /// What its gauges add up to; `None` where they were not read.
+    /// Sums of its utilization readings; `None` if they were not read.
     pub gauges: Option<GaugeSums>,
-    /// Copies beside and beneath computation.
+    /// Exposed and hidden copies.
     pub copy_overlap: CopyOverlap,
 }
 
-/// What the typical steps of a device are together.
+/// Totals of a device's typical steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TypicalSteps {
-    /// How many.
+    /// Number of steps.
     pub steps: u64,
     /// Their mean duration, nanoseconds.
     pub mean_ns: u64,
-    /// Their time by cause, nanoseconds.
+    /// Their time by leaf cause, nanoseconds.
     pub leaves: Leaves,
-    /// What they are, where they are of two kinds.
+    /// The two kinds of steps, if there are two.
     pub kinds: Option<StepKinds>,
 }
 
 impl TypicalSteps {
-    /// Of these steps.
+    /// Builds the totals from these steps.
     pub(in crate::run) fn of(steady: &Steady) -> Self {
         let (mean_ns, leaves) = (steady.mean_duration(), steady.leaves());
         Self { steps: steady.rows.len() as u64, mean_ns, leaves, kinds: steady.kinds }
     }
 }
 
-/// A step of a device without gpuwhy, predicted.
+/// Predicted step of a device without gpuwhy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Untraced {
-    /// How long a step takes, nanoseconds.
+    /// Duration of a step, nanoseconds.
     pub step_ns: u64,
-    /// How long it took with gpuwhy (median), nanoseconds.
+    /// Median duration with gpuwhy, nanoseconds.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub measured_step_ns: u64,
-    /// The part of a step with gpuwhy that goes without it, 0 to 1.
+    /// Share of a step with gpuwhy that is tracing overhead, 0 to 1.
     pub share_of_tracing: f64,
-    /// Where the prices are from.
+    /// Source of the overhead table.
     pub source: PriceSource,
 }
 
@@ -109,14 +111,14 @@ pub struct Untraced {
 pub struct KernelRow {
     /// Demangled name.
     pub name: String,
-    /// The library that its name tells; `None` for the program's own, or one without a rule.
+    /// Library derived from its name; `None` for the program's own kernels and for libraries without a rule.
     pub library: Option<Library>,
-    /// Whether it is counted as communication.
+    /// True if it counts as communication.
     pub communication: bool,
     /// Their durations.
     pub durations: Durations,
-    /// How their grids fill the device; `None` when the records do not say.
+    /// How their grids fill the device; `None` when the records lack the information.
     pub geometry: Option<KernelGeometry>,
-    /// What limits them; `None` where hardware counters were not sampled.
+    /// Their limits; `None` if hardware counters were not sampled.
     pub limits: Option<NamedLimits>,
 }

@@ -1,45 +1,45 @@
-//! Idle time of a device by what it is blamed on, and what it waited for.
+//! Idle time of a device by attributed subject, and by the work it waited for.
 
 use profiler_core::attribution::host_cause::HostCause;
 use profiler_core::attribution::leaf::Leaf;
 use profiler_core::attribution::{GapTotals, Producer};
 
-/// Idle time of one leaf that was blamed on one thing.
+/// Idle time of one leaf attributed to one subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct GapRow {
-    /// The kind of cause.
+    /// Leaf cause.
     pub leaf: Leaf,
-    /// What it is blamed on.
+    /// Subject to which it is attributed.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub subject: GapSubject,
-    /// How often and how long.
+    /// Count and duration.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub tally: GapTotals,
 }
 
-/// What idle time is blamed on.
+/// Subject to which idle time is attributed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GapSubject {
-    /// More than one thing: the table was full.
+    /// Several subjects: the table was full.
     None,
-    /// The API function that the launching thread was in, or had left.
+    /// The API function that the launching thread was in or had just left.
     Call(String),
-    /// The kernel that came next, demangled.
+    /// The next kernel, demangled.
     Kernel(String),
-    /// A copy from the host came next.
+    /// The next operation was a copy from the host.
     HostToDevice,
-    /// Another copy or a memset came next.
+    /// The next operation was another copy or a memset.
     OtherTransfer,
     /// Work before an event that the stream waited for.
     Awaited(Producer),
-    /// What the launching thread was seen to do; the lines are in the report's `host`.
+    /// Sampled activity of the launching thread; the lines are in the report's `host`.
     Host(HostCause),
 }
 
 impl GapSubject {
-    /// The word for what it is.
+    /// Word for the kind of subject.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::None => "none",
@@ -52,7 +52,7 @@ impl GapSubject {
         }
     }
 
-    /// Its name, where it has one: function, kernel, work before the event, or what the host did.
+    /// Name of the function, kernel, work before the event, or host activity, if it has one.
     pub fn name(&self) -> Option<&str> {
         match self {
             Self::Call(name) | Self::Kernel(name) => Some(name),
@@ -63,14 +63,14 @@ impl GapSubject {
     }
 }
 
-/// Idle time behind events of one kind, after start-up.
+/// Idle time after start-up that waited for events of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Awaited {
-    /// What was waited for.
+    /// Work that was awaited.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub producer: Producer,
-    /// How often and how long.
+    /// Count and duration.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub tally: GapTotals,
 }

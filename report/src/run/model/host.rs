@@ -1,32 +1,33 @@
-//! What the launching threads were doing.
+//! Activity of the launching threads.
 
 use profiler_core::attribution::SampleTotals;
 use profiler_core::attribution::host_cause::HostCause;
 
-/// What samples of the launching threads say. There is none without samples.
+/// Results from samples of the launching threads; absent without samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostReport {
     /// Sums over the samples of launching threads.
     pub totals: SampleTotals,
-    /// Host samples at any thread that gave nothing.
+    /// Host samples of any thread that failed.
     pub failed: u64,
-    /// Steady idle time in which the host was late outside CUDA for long: `host_cpu`, `host_blocked`, `data_loading`.
+    /// Steady idle time in which the host was late and spent long outside CUDA: `host_cpu`, `host_blocked`,
+    /// `data_loading`.
     pub outside_cuda_ns: u64,
-    /// The part of it for which a sample speaks.
+    /// The part covered by a sample.
     pub sampled_ns: u64,
-    /// All of it by what was seen, the largest first; only that part where there are too few samples.
+    /// The total by sampled cause, the largest first; only the sampled part if there are too few samples.
     pub causes: Vec<CauseRow>,
-    /// The same by line of code, the largest first; at most 32.
+    /// The same by source line, the largest first; at most 32.
     pub lines: Vec<LineRow>,
 }
 
 /// Idle device time with one cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CauseRow {
-    /// What the launching thread was seen to do.
+    /// Sampled activity of the launching thread.
     pub cause: HostCause,
-    /// Steady idle time of all devices, nanoseconds. Where there are enough samples, an estimate with this cause's part
-    /// of the time without one.
+    /// Steady idle time of all devices, nanoseconds. With enough samples, an estimate that includes this
+    /// cause's share of the time without a sample.
     pub total_ns: u64,
 }
 
@@ -34,7 +35,7 @@ pub struct CauseRow {
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct LineRow {
-    /// The cause that most of the time had.
+    /// Cause of most of this time.
     pub cause: HostCause,
     /// File.
     pub file: String,
@@ -42,21 +43,22 @@ pub struct LineRow {
     pub line: u32,
     /// Qualified name of the function.
     pub function: String,
-    /// Function and file of what it called: the innermost frame, or the innermost native one outside of the C library
-    /// and the interpreter. Of several native functions of one library the one that took most.
+    /// Function and file of the callee: the innermost frame, or the innermost native one outside the C
+    /// library and the interpreter. Of several native functions of one library, the one with the most time.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::document::within"))]
     pub within: Option<(String, String)>,
-    /// The part of [`total_ns`](Self::total_ns) in the function that is named there, nanoseconds; otherwise all of it.
+    /// The part of [`total_ns`](Self::total_ns) in the function named there, nanoseconds; otherwise the
+    /// total.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub within_ns: u64,
-    /// Gaps in which a sample saw the thread there.
+    /// Gaps with a sample of the thread there.
     pub samples: u64,
-    /// Steady idle time of all devices for which these samples speak, nanoseconds.
+    /// Steady idle time of all devices that these samples represent, nanoseconds.
     pub sampled_ns: u64,
-    /// The same with this line's part of the idle time without a sample: an estimate, nanoseconds.
+    /// The same plus this line's share of the idle time without a sample: an estimate, nanoseconds.
     pub total_ns: u64,
-    /// Part of the steady time of all devices, 0 to 1.
+    /// Share of the steady time of all devices, 0 to 1.
     pub share: f64,
-    /// That part of the median step, nanoseconds; `None` without steps.
+    /// Share of the median step, nanoseconds; `None` without steps.
     pub step_ns: Option<u64>,
 }

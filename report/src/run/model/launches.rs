@@ -4,54 +4,54 @@ use profiler_core::attribution::LaunchSampleCounts;
 
 use crate::run::library::Library;
 
-/// Kernels of one library, on all devices.
+/// Kernels of one library on all devices.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct LibraryRow {
-    /// The library, or the loaded file that samples saw launch the kernels; `None` for kernels of which neither is
-    /// known: the program's own, or those of a library that no rule knows.
+    /// The library, or the loaded file that samples saw launch the kernels; `None` if neither is known: the
+    /// program's own kernels, or those of a library without a rule.
     pub library: Option<String>,
-    /// Distinct kernels.
+    /// Number of distinct kernels.
     #[cfg_attr(feature = "serde", serde(rename = "kernels"))]
     pub names: u64,
-    /// How often they ran.
+    /// Number of executions.
     pub count: u64,
     /// Sum of their durations, nanoseconds.
     pub total_ns: u64,
-    /// The part of it for which native frames of samples told the library; names told the rest.
+    /// The part whose library is derived from native frames of samples; the rest is derived from names.
     pub by_samples_ns: u64,
-    /// Part of the time of all kernels, 0 to 1.
+    /// Share of the time of all kernels, 0 to 1.
     pub share: f64,
     /// The kernel with the most time.
     #[cfg_attr(feature = "serde", serde(rename = "largest_kernel"))]
     pub largest: String,
 }
 
-/// Kernel time by the line that launched it, estimated from samples that fell into launches.
+/// Kernel time by launching line, estimated from samples that fell into launches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelLines {
-    /// Where the samples went.
+    /// Classification of the samples.
     pub counts: LaunchSampleCounts,
-    /// Samples that a row rests on.
+    /// Number of samples used for the rows.
     pub samples: u64,
     /// Sum of the durations of all kernels on all devices, nanoseconds.
     pub kernel_ns: u64,
-    /// The part of it in kernels and graphs of which no launch was sampled.
+    /// The part in kernels and graphs without a sampled launch.
     pub not_sampled_ns: u64,
     /// By line, the largest time first; at most 256.
     pub lines: Vec<LaunchLineRow>,
-    /// Distinct lines, those beyond `lines` too.
+    /// Number of distinct lines, including those not in `lines`.
     pub distinct_lines: u64,
     /// By kernel and line, the largest time first; at most 1,024.
     pub rows: Vec<KernelLineRow>,
-    /// Kernels at places, those beyond `rows` too.
+    /// Number of kernel and line pairs, including those not in `rows`.
     pub distinct_rows: u64,
 }
 
-/// A part of kernel time as samples tell it.
+/// Part of kernel time, estimated from samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SampledTime {
-    /// Samples.
+    /// Number of samples.
     pub samples: u64,
     /// Estimated kernel time, nanoseconds.
     pub total_ns: f64,
@@ -65,44 +65,44 @@ pub struct SampledTime {
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct LaunchLineRow {
-    /// The line; of what differs between its launches, what most samples saw.
+    /// The line. Where launches differ in details, those of most samples are shown.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub place: LaunchSite,
     /// Time of its kernels.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub time: SampledTime,
-    /// Part of the time of all kernels, 0 to 1.
+    /// Share of the time of all kernels, 0 to 1.
     pub share: f64,
-    /// Distinct kernels and graphs.
+    /// Number of distinct kernels and graphs.
     pub kernels: u64,
-    /// The one with the most time.
+    /// The kernel or graph with the most time.
     #[cfg_attr(feature = "serde", serde(rename = "largest_kernel"))]
     pub largest: String,
 }
 
-/// One kernel, or one CUDA graph, as one place launched it.
+/// One kernel, or one CUDA graph, launched from one place.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct KernelLineRow {
     /// Demangled name of the kernel, or `CUDA graph` with its number.
     pub kernel: String,
-    /// The graph, by CUPTI's id; `None` for a kernel launched by itself.
+    /// CUPTI's id of the graph; `None` for a kernel launched outside graphs.
     pub graph: Option<u32>,
-    /// The library that the kernel's name tells.
+    /// Library derived from the kernel's name.
     pub library: Option<Library>,
-    /// The place.
+    /// The launch site.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub place: LaunchSite,
-    /// The part of `kernel_ns` that belongs to this place.
+    /// The part of `kernel_ns` attributed to this place.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub time: SampledTime,
-    /// Samples in launches of this kernel at any place.
+    /// Samples in launches of this kernel from any place.
     pub kernel_samples: u64,
     /// Time of all launches of this kernel outside graphs, or of all kernels of the graph, nanoseconds; exact.
     pub kernel_ns: u64,
 }
 
-/// Where something was launched.
+/// Origin of a launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct LaunchSite {
@@ -112,13 +112,13 @@ pub struct LaunchSite {
     pub line: u32,
     /// Its function.
     pub function: String,
-    /// Function and file of the innermost Python frame, when that is another one.
+    /// Function and file of the innermost Python frame, if it is a different one.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::document::within"))]
     pub within: Option<(String, String)>,
     /// Class of the innermost module whose `forward` was running.
     pub module: Option<String>,
-    /// PyTorch's operator, where native frames tell it.
+    /// PyTorch's operator, if native frames show it.
     pub operator: Option<String>,
-    /// The loaded file that called CUDA, where native frames tell it.
+    /// The loaded file that called CUDA, if native frames show it.
     pub binary: Option<String>,
 }

@@ -1,35 +1,35 @@
-//! Memory that the program held.
+//! Memory held by the program.
 
 use gpuwhy_trace::record::{DeviceId, MemoryKind, ThreadId};
 use profiler_core::allocations::Holding;
 
-/// Memory that was allocated while measuring.
+/// Memory allocated during measurement.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct MemoryReport {
     /// By device and kind; the largest peak first.
     #[cfg_attr(feature = "serde", serde(rename = "places"))]
     pub rows: Vec<MemoryRow>,
-    /// Releases of memory whose allocation is not known: it was held before.
+    /// Releases of memory with an unknown allocation: it was held before measurement started.
     pub unknown_releases: u64,
-    /// Allocations whose release cannot be recognized because too many were held at once.
+    /// Allocations whose release cannot be recognized because the table of held allocations was full.
     pub table_overflow: u64,
 }
 
 /// Memory of one kind on one device.
 #[derive(Clone, Debug)]
 pub struct MemoryRow {
-    /// Device; of host memory that of the allocating context.
+    /// The device; for host memory, the device of the allocating context.
     pub device: DeviceId,
     /// Kind.
     pub kind: MemoryKind,
-    /// The numbers.
+    /// Amounts held.
     pub holding: Holding,
-    /// Who took it to its peak, if the call is in the trace.
+    /// The allocation that reached the peak, if the call is in the trace.
     pub peak_by: Option<PeakBy>,
 }
 
-/// The call that took memory to its peak.
+/// The call that brought memory to its peak.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct PeakBy {

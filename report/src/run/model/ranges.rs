@@ -5,16 +5,16 @@ use profiler_core::attribution::statistics::Durations;
 use profiler_core::attribution::{RangeCounts, RangeStyle, Spread};
 use profiler_core::counters::roofs::LimitTimes;
 
-/// What is known of the ranges.
+/// Ranges of a run.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct RangesReport {
-    /// Ranges that began and have not ended.
+    /// Ranges that started and have not ended.
     pub open: u64,
-    /// What could not be placed.
+    /// Counts of unmatched data.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub counts: RangeCounts,
-    /// By name; those with the most projected time first, then those with the most host time.
+    /// Rows by name; those with the most projected time first, then those with the most host time.
     pub rows: Vec<RangeRow>,
 }
 
@@ -23,27 +23,28 @@ pub struct RangesReport {
 pub struct RangeRow {
     /// Domain; empty for the default one.
     pub domain: String,
-    /// The message, with `*` for a counter.
+    /// Message, with `*` in place of a counter.
     pub message: String,
-    /// How it is delimited.
+    /// How the ranges are delimited.
     pub style: RangeStyle,
-    /// Duration on the host of the instances that are over.
+    /// Host duration of the completed instances.
     pub host: Spread,
-    /// For each instance in which something ran: from the begin of its first operation to the end of its last.
+    /// For each instance with device work: the time from the start of its first operation to the end of its
+    /// last.
     pub projected: Spread,
-    /// Operations in those.
+    /// Number of operations in those instances.
     pub operations: u64,
-    /// Mean number of ranges around one of those.
+    /// Mean number of enclosing ranges per instance.
     pub mean_level: f64,
-    /// Mean number of ranges directly within one of those.
+    /// Mean number of directly nested ranges per instance.
     pub mean_children: f64,
-    /// Sum of the durations of operations, nanoseconds.
+    /// Total duration of the operations, nanoseconds.
     pub device_ns: u64,
-    /// Idle device time within, by leaf, nanoseconds.
+    /// Idle device time within the ranges, by leaf, nanoseconds.
     pub idle: Leaves,
     /// Kernels by total time, the largest first.
     pub kernels: Vec<(String, Durations)>,
-    /// Time of those that do not communicate by what limits them, nanoseconds; `None` where hardware counters were not
+    /// Time of the non-communication kernels by limit, nanoseconds; `None` if hardware counters were not
     /// sampled.
     pub limits: Option<LimitTimes>,
 }

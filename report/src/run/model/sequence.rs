@@ -1,14 +1,14 @@
-//! What one step launches, place by place, with names, and what a found step is.
+//! Launch sequence of one step, position by position and with names, and the meaning of a detected step.
 
 use profiler_core::attribution::step_sequence::StepOperation;
 use profiler_core::steps::{Inside, ToldBy};
 
-/// What the steps of a device are: the program's own, or a unit that repeats and may be a part of one.
+/// Meaning of a device's steps: steps of the program, or a repeating unit that may be part of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepMeaning {
-    /// What tells that they are steps; `None` where nothing does.
+    /// Evidence that they are steps of the program; `None` without evidence.
     pub told_by: Option<ToldBy>,
-    /// What repeats within each.
+    /// Unit that repeats within each step.
     pub inside: Option<Inside>,
 }
 
@@ -18,19 +18,19 @@ impl StepMeaning {
     }
 }
 
-/// The operations of a step in the order of their launches.
+/// Operations of a step in launch order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sequence {
-    /// Steps that launched just this.
+    /// Number of steps that launched exactly this sequence.
     pub steps: u64,
-    /// Names that occur.
+    /// Distinct names.
     pub names: Vec<String>,
-    /// Index of the name, and the durations over the steps.
+    /// Per position: index of the name, and the durations over the steps.
     pub places: Vec<(u32, StepOperation)>,
 }
 
 impl Sequence {
-    /// Name of a place.
+    /// Name of the operation at a position.
     pub fn name(&self, place: usize) -> &str {
         self.places.get(place).and_then(|(index, _)| self.names.get(*index as usize)).map_or("", String::as_str)
     }

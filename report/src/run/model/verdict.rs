@@ -1,4 +1,4 @@
-//! The verdict and what it rests on.
+//! The bottleneck and its evidence.
 
 use gpuwhy_trace::named;
 use profiler_core::attribution::leaf::Group;
@@ -7,89 +7,91 @@ use profiler_core::whatif::ScenarioKind;
 
 use crate::words::faster;
 
-/// What the report concludes.
+/// Conclusion of the report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// The group that matters most.
+    /// The cause that matters most.
     pub group: Group,
-    /// Its share of steady time over all devices, 0 to 1; of the time of the typical steps when it rests on these.
+    /// Its share of steady time over all devices, 0 to 1; of the time of the typical steps if it is based on
+    /// them.
     pub share: f64,
-    /// What could be had back of each group, the most first; computation has no entry. Empty without a verdict.
+    /// Recoverable time of each cause, the largest first; computation has no entry. Empty if no bottleneck
+    /// was found.
     pub ranking: Vec<Ranked>,
-    /// The steps it rests on; `None` when it rests on the steady time as a whole.
+    /// The steps that the shares are based on; `None` when they are based on the complete steady time.
     pub basis: Option<StepBasis>,
-    /// What a display that is followed live should name, and its share now: in a report that is made while the run goes
-    /// on it changes only when another group has led for five seconds.
+    /// Bottleneck for a live display, and its current share. In a report built while the run continues, it
+    /// changes only when another cause has led for five seconds.
     pub live: (Group, f64),
-    /// Why, in sentences with numbers: the first says what the device does and how much, or why there is no verdict.
+    /// Reasons, in sentences with numbers: the first states what the device does and for what share, or why
+    /// no bottleneck was found.
     pub evidence: Vec<String>,
-    /// How the numbers came about, in sentences for who wants to check them.
+    /// Derivation of the numbers, in sentences, for verification.
     pub details: Vec<String>,
-    /// What to do, and what must hold for it to help.
+    /// Recommended change, and the condition for it to help.
     pub recommendation: String,
-    /// Fixes in the order in which to make them, up to three; empty where no fix could be simulated or none is worth
-    /// it.
+    /// Up to three fixes in the recommended order; empty if no fix could be simulated or none is worth it.
     pub plan: Vec<PlanStep>,
 }
 
 /// One fix of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanStep {
-    /// The scenario that is without the cost that the fix takes away.
+    /// The scenario without the cost that the fix removes.
     pub kind: ScenarioKind,
-    /// What to do.
+    /// Recommended change.
     pub action: &'static str,
-    /// Why it comes first, where it is not about the verdict's group.
+    /// Reason why it comes first if it does not address the bottleneck.
     pub because: Option<&'static str>,
-    /// How many times as fast as now the program is with this fix and those before it.
+    /// Speedup over the current program with this fix and those before it.
     pub speedup: f64,
-    /// Between which factors that will come out in nine of ten programs.
+    /// Range that contains the true factor in nine of ten programs.
     pub interval: (f64, f64),
-    /// The bottleneck then; `None` where that was not simulated.
+    /// Bottleneck after this fix; `None` if that was not simulated.
     pub then: Option<Group>,
 }
 
 impl PlanStep {
-    /// The gain in words: `about 4.1x faster (3.7x to 4.5x)`, or `more than 10x faster`; of later fixes than the first
-    /// one `faster in all`.
+    /// The gain in words: `about 4.1x faster (3.7x to 4.5x)`, or `more than 10x faster`; fixes after the
+    /// first one add `faster in all`.
     pub fn gain(&self, is_first: bool) -> String {
         let gain = faster(self.speedup, Some(self.interval));
         if is_first { gain } else { gain.replacen(" faster", " faster in all", 1) }
     }
 }
 
-/// Steps that a verdict rests on.
+/// Steps from which the bottleneck was determined.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepBasis {
-    /// Steady steps of all devices.
+    /// Number of steady steps of all devices.
     pub steps: u64,
-    /// Steps that were set aside because they took over 1.5 times the median (of the longer kind, where there are two).
+    /// Number of excluded steps, which took over 1.5 times the median (of the longer kind, if there are two).
     pub set_aside: u64,
-    /// The share of the verdict's group with its 95 % confidence interval.
+    /// Share of the bottleneck with its 95 % confidence interval.
     pub share: TimeShare,
 }
 
 named! {
-    /// What a recoverable time rests on.
+    /// Basis of a recoverable time.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum RecoverableBy: name {
-        /// The simulation without the group's cause, but never more than the group takes.
+        /// The simulation without this cause, limited to the time of the cause.
         Simulation "simulation",
-        /// The group's time: the additive bound.
+        /// The time of the cause: the additive bound.
         Additive "additive",
     }
 }
 
-/// A group with the time it has and the time that could be had back.
+/// A cause with its time and its recoverable time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Ranked {
-    /// The group.
+    /// The cause.
     pub group: Group,
     /// Its share of steady time, 0 to 1.
     pub share: f64,
-    /// The part of steady time that could be had back at most if its cause were gone, 0 to `share`.
+    /// Maximum share of steady time that removing the cause would recover, 0 to `share`.
     pub recoverable: f64,
-    /// What that rests on.
+    /// Basis of `recoverable`.
     pub by: RecoverableBy,
 }

@@ -1,4 +1,4 @@
-//! What was recorded, and a sentence for each kind of thing that is missing or doubtful.
+//! Summary of the recorded data, with a sentence per kind of missing or doubtful data.
 
 use gpuwhy_trace::process_info::End;
 
@@ -6,10 +6,10 @@ use crate::run::{Report, loss_sentence};
 use crate::text_format::{Page, counted, duration, wrapped};
 use crate::words::losses;
 
-/// Kinds of damage that are named; the JSON has all.
+/// Kinds of damage named in the text; the JSON lists all.
 const DAMAGE_SHOWN: usize = 3;
 
-/// A complete trace takes one line.
+/// Appends the section; a complete trace takes one line.
 pub(super) fn write(out: &mut Page, report: &Report) {
     let completeness = &report.completeness;
     let bursts = report.cost.filter(|cost| report.bursts.is_some() && cost.bursts > 0);
@@ -34,7 +34,7 @@ pub(super) fn write(out: &mut Page, report: &Report) {
     }
 }
 
-/// A sentence for each kind of thing that is missing or doubtful.
+/// One sentence per kind of missing or doubtful data.
 pub(in crate::run) fn missing(report: &Report) -> Vec<String> {
     let completeness = &report.completeness;
     let mut sentences: Vec<String> = losses(&completeness.loss).collect();
@@ -64,9 +64,10 @@ pub(in crate::run) fn missing(report: &Report) -> Vec<String> {
     sentences
 }
 
-/// How far the trace is whole, and how much may have come after that. A flush vouches for what was complete at the one
-/// before it. Where flushes keep their pace, a killed program lost less than two intervals; nothing bounds the pace of
-/// a busy machine, and nothing in a file tells whether its end was cut off.
+/// Sentence about the time up to which the trace is complete, and the possible loss after that. A flush
+/// guarantees the records that were complete at the previous flush. If flushes are on schedule, a killed
+/// program loses less than two intervals. On a busy machine flushes can be late without bound, and a file
+/// does not show that its end was cut off.
 fn what_an_abrupt_end_costs(report: &Report) -> String {
     const WHY: &str = "The trace has no end: the program still runs or was killed, or the file was cut off.";
     let Some((until, interval)) = report.completeness.whole_until else { return WHY.to_owned() };

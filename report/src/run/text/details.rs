@@ -1,4 +1,5 @@
-//! What is behind the first screen, in sentences: how the numbers came about, and what else is known of each GPU.
+//! Details after the first screen, in sentences: how the numbers were derived, and further facts about each
+//! GPU.
 
 use std::fmt::Write;
 
@@ -12,7 +13,7 @@ use crate::run::{ComputeSplit, DeviceReport, GridClass, Report, cost, limits, mo
 use crate::text_format::{Page, counted, duration, wrapped};
 use crate::words;
 
-/// Everything in sentences that the first screen has no room for: `hidden` evidence first.
+/// Appends all sentences that do not fit on the first screen, the `hidden` evidence first.
 pub(super) fn write(out: &mut Page, report: &Report, hidden: &[String]) {
     let _ = writeln!(out, "\n== details");
     for sentence in hidden.iter().chain(&report.verdict.details) {
@@ -58,7 +59,7 @@ fn device_lines(out: &mut Page, device: &DeviceReport, evidence: &[String]) {
     if share(device.leaves[Leaf::Compute as usize]) >= WORTH_SHARE {
         compute_line(out, &device.compute);
     }
-    // What the evidence says is not said again.
+    // Do not repeat the evidence.
     for sentence in limits::details(device).into_iter().filter(|sentence| !evidence.contains(sentence)) {
         wrapped(out, "  - ", &sentence);
     }
@@ -87,7 +88,7 @@ const fn work(work: Work) -> &'static str {
     }
 }
 
-/// How the grids of the kernels fill the device, as parts of the kernels' time; nothing without geometry.
+/// Appends how the kernels' grids fill the device, as shares of kernel time; nothing without geometry.
 fn compute_line(out: &mut Page, compute: &ComputeSplit) {
     let Some(geometry) = &compute.geometry else { return };
     let mut classes: Vec<_> = GridClass::ALL.into_iter().filter(|&class| compute.share(class) >= 0.005).collect();
@@ -117,7 +118,7 @@ fn compute_line(out: &mut Page, compute: &ComputeSplit) {
     wrapped(out, "  - ", &line);
 }
 
-/// How far the host runs ahead, how often it comes late, and how often a full queue holds it back.
+/// Sentence about how far the host runs ahead, how often it is late, and how often a full queue blocks it.
 fn lead_sentence(lead: &HostLead) -> String {
     let late = lead.late() as f64 / lead.launches().max(1) as f64 * 100.0;
     let mut line = match lead.median_ns() {
@@ -133,7 +134,7 @@ fn lead_sentence(lead: &HostLead) -> String {
     line
 }
 
-/// How the durations of the steps scatter.
+/// Sentence about the variation of the step durations.
 fn step_sentence(steps: &Steps, told: bool) -> String {
     let [low, median, high] = [10, 50, 90].map(|percent| duration(steps.duration_percentile(percent)));
     let units = if told { "Steps" } else { "Repeating units" };

@@ -12,15 +12,14 @@ use crate::run::{Report, limits, monitor};
 use crate::text_format::{duration, percent, shortened};
 use crate::words::{self, about};
 
-/// Characters of the line, at most.
+/// Maximum number of characters of the line.
 const LONGEST: usize = 120;
-/// A run without steps counts as starting up until this much time after its warm-up is known, nanoseconds: as long as
-/// the name of the bottleneck may not change either.
+/// A run without steps counts as starting up until this much time after its start-up phase is known,
+/// nanoseconds. The name of the bottleneck does not change for the same time.
 const STARTING_UP: u64 = 5_000_000_000;
 
-/// Time, step, verdict:
-/// `gpuwhy [12.4 s] step 4.9 ms | GPU busy 14 % | bottleneck: kernel launches (62 % of each step), about
-/// 4.1x faster without`.
+/// Formats time, step, and bottleneck: `gpuwhy [12.4 s] step 4.9 ms | GPU busy 14 % | bottleneck: kernel
+/// launches (62 % of each step), about 4.1x faster without`.
 pub(in crate::run) fn live_line(report: &Report) -> String {
     let mut line = format!("gpuwhy [{}] ", seconds(report.shown_ns()));
     let (group, share) = report.verdict.live;
@@ -65,19 +64,19 @@ pub(in crate::run) fn live_line(report: &Report) -> String {
     shortened(&line, LONGEST)
 }
 
-/// What the steps of the device with the longest window are called.
+/// Noun for the steps of the device with the longest window.
 fn noun(report: &Report) -> &'static str {
     let longest = report.devices.iter().max_by_key(|device| device.window_ns);
     longest.map_or("step", |device| device.step_meaning.noun())
 }
 
-/// Whether what the run does now says little about what it will do: it has no steps yet, and has not run for long.
+/// True if the current behavior does not yet predict the run: it has no steps, and has not run for long.
 pub(in crate::run) fn is_starting_up(report: &Report) -> bool {
     let warm = report.devices.iter().map(|device| device.steady_leaves.iter().sum::<u64>()).max().unwrap_or(0);
     report.completeness.end == End::Abrupt && report.verdict.basis.is_none() && warm < STARTING_UP
 }
 
-/// A time of day of the run: `12.4 s`.
+/// Formats a time of the run: `12.4 s`.
 fn seconds(nanos: u64) -> String {
     format!("{:.1} s", nanos as f64 / 1e9)
 }

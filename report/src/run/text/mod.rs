@@ -1,8 +1,8 @@
-//! The report for people: a first screen that needs no manual, everything behind it, and one line for a run that is
-//! still going.
+//! Text report: a first screen that needs no manual, then the details, and one line for a run that is still
+//! going.
 //!
-//! The first screen has plain words only and says each number once. What needs explanation, and the names of the JSON,
-//! are in the long report (`details`, `tables`).
+//! The first screen uses only plain words and shows each number once. Numbers that need explanation, and the
+//! names of the JSON, are in the long report (`details`, `tables`).
 
 mod completeness;
 mod details;
@@ -25,9 +25,9 @@ use super::{DeviceReport, Part, Report, StepMeaning, Verdict, captures, cost, un
 use crate::text_format::{Page, Paint, Style, counted, duration, shortened, wrapped, wrapped_as};
 use crate::words;
 
-/// Sentences of evidence on the first screen, beside the one in the line of the verdict.
+/// Sentences of evidence on the first screen, in addition to the one in the bottleneck's line.
 const EVIDENCE_SHOWN: usize = 4;
-/// GPUs with a line of their own.
+/// Number of GPUs with a separate line.
 const DEVICES_SHOWN: usize = 8;
 
 /// The first screen.
@@ -37,7 +37,7 @@ pub(super) fn short(report: &Report, style: Style) -> String {
     out.into_text()
 }
 
-/// The first screen, what is behind it, and every table with at most `kernels` rows for the kernels of a device.
+/// The first screen, the details, and every table with at most `kernels` rows for the kernels of a device.
 pub(super) fn full(report: &Report, kernels: usize, style: Style) -> String {
     let mut page = Page::new(style);
     first_screen(&mut page, report);
@@ -63,7 +63,7 @@ fn first_screen(out: &mut Page, report: &Report) {
         wrapped(out, "  - ", sentence);
     }
     wrapped(out, "What to do: ", &verdict.recommendation);
-    // One step that is about the bottleneck says no more than the lines above.
+    // A single fix for the bottleneck adds nothing to the lines above.
     if verdict.plan.len() > 1 || verdict.plan.iter().any(|step| step.because.is_some()) {
         plan_lines(out, verdict);
     }
@@ -90,7 +90,7 @@ fn first_screen(out: &mut Page, report: &Report) {
     completeness::write(out, report);
 }
 
-/// The fixes in their order, each with what it brings and what the bottleneck is then.
+/// Appends the fixes in order, each with its gain and the bottleneck after it.
 fn plan_lines(out: &mut Page, verdict: &Verdict) {
     for (index, step) in verdict.plan.iter().enumerate() {
         let because = step.because.map(|because| format!(" ({because})")).unwrap_or_default();
@@ -102,12 +102,12 @@ fn plan_lines(out: &mut Page, verdict: &Verdict) {
     }
 }
 
-/// The sentences for which the first screen has no room.
+/// Sentences that do not fit on the first screen.
 fn hidden_evidence(verdict: &Verdict) -> &[String] {
     verdict.evidence.get(1 + EVIDENCE_SHOWN..).unwrap_or_default()
 }
 
-/// The bottleneck, what it costs, and what the best case without it is.
+/// The bottleneck, its cost, and the best case without it.
 pub(super) fn conclusion(report: &Report) -> String {
     let verdict = &report.verdict;
     let why = verdict.evidence.first().map_or("", String::as_str);
@@ -140,7 +140,7 @@ pub(super) fn conclusion(report: &Report) -> String {
     format!("{lead} {why}{best}")
 }
 
-/// How many steps, how long they took, and how they were found, behind what they are called.
+/// Label for the steps, and a sentence with their number, their lengths, and how they were found.
 fn step_sentence(steps: &Steps, device: &DeviceReport) -> (&'static str, String) {
     let meaning = device.step_meaning;
     let lengths = lengths(steps, device.typical.and_then(|typical| typical.kinds));
@@ -169,8 +169,7 @@ fn step_sentence(steps: &Steps, device: &DeviceReport) -> (&'static str, String)
     ("Steps: ", format!("{lengths}, {found}."))
 }
 
-/// How many steps there are and how long they are. A median is said of the steps that it is of: those that are
-/// remembered, of one kind.
+/// Number of steps and their length. The median covers only the steps that are kept, or one kind of them.
 fn lengths(steps: &Steps, kinds: Option<StepKinds>) -> String {
     let lengths = match kinds.filter(|kinds| kinds.by_duration) {
         Some(kinds) => {
@@ -186,7 +185,7 @@ fn lengths(steps: &Steps, kinds: Option<StepKinds>) -> String {
     }
 }
 
-/// What repeats within a step, where each launch is one operation.
+/// Phrase for the unit that repeats within a step, if each launch is one operation.
 fn inside(steps: &Steps, meaning: StepMeaning) -> String {
     let Some(inside) = meaning.inside.filter(|inside| steps.period.is_some_and(|period| period >= inside.all().into()))
     else {

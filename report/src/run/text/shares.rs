@@ -1,4 +1,4 @@
-//! Where the time of a GPU goes, one percentage for each cause.
+//! Time of a GPU by cause, in percent.
 
 use profiler_core::attribution::leaf::{Group, Leaf, Leaves};
 
@@ -7,7 +7,7 @@ use crate::run::{DeviceReport, Report};
 use crate::text_format::{Page, Paint, listed};
 use crate::words;
 
-/// One line: after warm-up, in whole percent that sum to 100.
+/// Appends one line for the time after start-up, in whole percent that sum to 100.
 pub(super) fn share_line(out: &mut Page, report: &Report, device: &DeviceReport) {
     let name = if device.device.name.is_empty() { String::new() } else { format!(" ({})", device.device.name) };
     let (of, shares) = shares(report, device);
@@ -18,7 +18,7 @@ pub(super) fn share_line(out: &mut Page, report: &Report, device: &DeviceReport)
     listed(out, &format!("GPU {}{name}, {of}: ", device.device.id), &items);
 }
 
-/// The time that the shares are of: what it is called, and its causes.
+/// Label of the time that the shares refer to, and that time by leaf.
 fn judged(report: &Report, device: &DeviceReport) -> (&'static str, Leaves) {
     let steps = device.typical.filter(|_| report.verdict.basis.is_some()).map(|typical| typical.leaves);
     match steps {
@@ -29,7 +29,7 @@ fn judged(report: &Report, device: &DeviceReport) -> (&'static str, Leaves) {
     }
 }
 
-/// What of the time the shares are, and the share of each group, 0 to 1, as far as it has any.
+/// Label of the time that the shares refer to, and the share of each cause with any time, 0 to 1.
 fn shares(report: &Report, device: &DeviceReport) -> (&'static str, Vec<(Group, f64)>) {
     let (of, leaves) = judged(report, device);
     let total = leaves.iter().sum::<u64>().max(1) as f64;
@@ -41,19 +41,20 @@ fn shares(report: &Report, device: &DeviceReport) -> (&'static str, Vec<(Group, 
 }
 
 impl Report {
-    /// The time of `device` by cause, nanoseconds, that [`share_of`](Self::share_of) is a share of.
+    /// The time of `device` by leaf, nanoseconds, that [`share_of`](Self::share_of) refers to.
     pub fn judged_leaves(&self, device: &DeviceReport) -> Leaves {
         judged(self, device).1
     }
 
-    /// The share of `group` in the time of `device`, 0 to 1, as the first screen shows it: of a typical step, or of the
-    /// time after warm-up where steps do not speak for it, or of the whole run where nothing is known to be warm.
+    /// Share of `group` in the time of `device`, 0 to 1, as shown on the first screen: of a typical step; of
+    /// the time after start-up if steps do not represent it; or of the complete run if no time after start-up
+    /// is known.
     pub fn share_of(&self, device: &DeviceReport, group: Group) -> f64 {
         shares(self, device).1.into_iter().find(|&(other, _)| other == group).map_or(0.0, |(_, share)| share)
     }
 }
 
-/// The share of the time in which the GPU worked at all, over all GPUs.
+/// Share of the time in which the GPU worked, over all GPUs.
 pub(in crate::run) fn busy_share(report: &Report) -> f64 {
     let idle: f64 = report
         .devices
@@ -69,8 +70,8 @@ pub(in crate::run) fn busy_share(report: &Report) -> f64 {
     1.0 - idle / report.devices.len().max(1) as f64
 }
 
-/// Whole numbers that sum to 100: `first` is rounded, as it is elsewhere; the others are rounded down, and what is
-/// missing goes to those with the largest remainders. Those of less than 1 are left out.
+/// Converts shares to whole percent that sum to 100. `first` is rounded as elsewhere; the others are rounded
+/// down, and the remainder goes to those with the largest fractions. Values below 1 are omitted.
 fn whole_percent(shares: &[(Group, f64)], first: Group) -> Vec<(Group, u32)> {
     let total: f64 = shares.iter().map(|(_, share)| share).sum();
     let alone = shares.len() == 1;

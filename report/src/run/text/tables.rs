@@ -1,7 +1,7 @@
-//! The tables of the long report.
+//! Tables of the long report.
 //!
-//! The first line of a table names its columns and their units. Rows keep the order of the model, the largest total
-//! first; only the name at the end of a row may be shortened, so that rows stay comparable line by line.
+//! The first line of a table names its columns and units. Rows keep the order of the model, the largest total
+//! first. Only the name at the end of a row may be shortened, so that rows stay comparable line by line.
 
 use std::fmt::Write;
 
@@ -13,10 +13,10 @@ use crate::text_format::names::short_names;
 use crate::text_format::{Page, counted, duration, shortened, wrapped};
 use crate::words;
 
-/// Longest name in a row. With the numbers before it a row takes at most 186 columns.
+/// Maximum length of a name in a row. With the numbers before it a row takes at most 186 columns.
 const NAME_WIDTH: usize = 80;
 
-/// The tables, with at most `kernels` rows for the kernels of a device.
+/// Appends the tables, with at most `kernels` rows for the kernels of a device.
 pub(super) fn write(out: &mut Page, report: &Report, kernels: usize) {
     for device in &report.devices {
         let _ = writeln!(out, "\n== GPU {}", device.device.id);
@@ -45,7 +45,7 @@ fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64 * 100.0
 }
 
-/// The whole run by cause, warm-up included, and the part of it after warm-up.
+/// Appends the complete run by leaf, start-up included, and the part after start-up.
 fn leaf_rows(out: &mut Page, device: &DeviceReport) {
     let row = |leaf: Leaf| (device.leaves[leaf as usize], device.steady_leaves[leaf as usize], leaf);
     let mut leaves: Vec<_> = Leaf::ALL.into_iter().map(row).collect();
@@ -103,7 +103,7 @@ fn kernel_rows(out: &mut Page, device: &DeviceReport, limit: usize) {
     }
 }
 
-/// Theoretical occupancy and what limits it, waves, multiprocessors with a block, loss in the last wave.
+/// Theoretical occupancy and its limiter, waves, multiprocessors with a block, loss in the last wave.
 fn geometry_columns(geometry: Option<&KernelGeometry>) -> String {
     let Some(of) = geometry else {
         return format!("{:>9} {:>9} {:>7} {:>5} {:>6}", "-", "-", "-", "-", "-");

@@ -1,7 +1,8 @@
-//! One piece of advice for a group, and what must hold for it to help.
+//! One piece of advice per cause, and the condition for it to help.
 //!
-//! Where the records can tell whether that holds, they are asked: CUDA graphs are recommended only to a program that
-//! launches the same kernels with the same grids step after step, and not already by graphs.
+//! Where possible, the condition is checked against the records: CUDA graphs are recommended only to a
+//! program that launches the same kernels with the same grids in every step, and does not already use graphs
+//! for it.
 
 use profiler_core::attribution::leaf::{Group, Leaf, Leaves};
 use profiler_core::attribution::{Attributor, DeviceAccount};
@@ -10,19 +11,18 @@ use profiler_core::whatif::{Ceiling, WORTH_DOING};
 use crate::text_format::percent;
 use crate::words;
 
-/// Least share of launches that must equal the one a period before for a captured graph to stand for them. A step
-/// that has two others in a hundred would have to be captured anew each time.
+/// Minimum share of launches that must equal those one period before for a captured graph to replace them. A
+/// step with two different launches in a hundred would have to be captured again each time.
 pub const GRAPH_MATCH: f64 = 0.98;
 
-/// What the records say about CUDA graphs.
+/// How well the launches fit CUDA graphs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GraphFit {
-    /// The lowest match rate of the devices; `None` when a period is not known of each.
+    /// Lowest match rate of the devices; `None` unless each has a known period.
     match_rate: Option<f64>,
-    /// Part of the operations that graphs launched, 0 to 1.
+    /// Share of the operations launched by graphs, 0 to 1.
     by_graphs: f64,
-    /// Part of the time in which the device worked that graphs took, 0 to 1: a graph that is recorded as a whole is one
-    /// operation.
+    /// Share of the device's busy time due to graphs, 0 to 1: a graph recorded as one unit is one operation.
     time_of_graphs: f64,
 }
 
@@ -40,12 +40,12 @@ impl GraphFit {
         }
     }
 
-    /// Whether the launches repeat well enough for a graph to stand for them.
+    /// True if the launches repeat well enough for a graph to replace them.
     fn fits(self) -> bool {
         self.match_rate.is_some_and(|rate| rate >= GRAPH_MATCH)
     }
 
-    /// What to do about launches, in few words.
+    /// Short advice about launches.
     pub(super) fn action(self) -> &'static str {
         if self.used() {
             "make the operations within the graphs fewer and larger"
@@ -56,21 +56,21 @@ impl GraphFit {
         }
     }
 
-    /// Whether most of the work comes from graphs already.
+    /// True if most of the work already comes from graphs.
     fn used(self) -> bool {
         self.by_graphs.max(self.time_of_graphs) > 0.5
     }
 }
 
-/// For computation whose small grids the replay could batch.
+/// For computation whose small grids could be batched.
 pub(super) const BATCH_GRIDS: &str = "Join equal small kernels into one (stacked tensors, torch.vmap, foreach functions), or run \
      them on several streams. This helps where a kernel does not need the result of the one before it.";
 
-/// For launches that are small copies for the most part.
+/// For launches that are mostly small copies.
 pub(super) const JOIN_COPIES: &str = "Join the small copies into one: one buffer for all of a step, or arguments of a kernel. Each \
      copy costs a launch, whatever its size.";
 
-/// For copies that would not be hidden if they ran beside computation.
+/// For copies that would not be hidden by overlapping them with computation.
 pub(super) const COPY_LESS: &str = "Copy less: reduce on the GPU before copying (argmax or sum there, copy the result, use \
      smaller types), or keep the data there. There is little to run beside these copies.";
 
@@ -78,11 +78,11 @@ pub(super) const COPY_LESS: &str = "Copy less: reduce on the GPU before copying 
 pub(super) const REDUCE_FIRST: &str = "Copy less to the CPU: reduce on the GPU first (argmax, sum or a slice there, then copy \
      the result), or use smaller types. This helps when the CPU does not need all of what is copied.";
 
-/// What reads of a few bytes mean for a CUDA graph.
+/// Effect of reads of a few bytes on a CUDA graph.
 pub(super) const READS_FIRST: &str =
     " First remove the reads of single values (.item(), .cpu()) from the step: a graph cannot contain them.";
 
-/// What is left beside computation: the largest gain that is not about kernels, if that is worth a step of a plan.
+/// Sentence about the largest gain outside of kernels, if it justifies a step of a plan.
 pub(super) fn beside_compute(ceiling: Option<&Ceiling>) -> String {
     match ceiling.filter(|ceiling| ceiling.speedup >= WORTH_DOING) {
         None => " Nothing on the CPU will make this faster.".to_owned(),
@@ -94,7 +94,7 @@ pub(super) fn beside_compute(ceiling: Option<&Ceiling>) -> String {
     }
 }
 
-/// What the launches say about CUDA graphs.
+/// Sentence about how well the launches fit CUDA graphs.
 pub(super) fn graph_sentence(fit: GraphFit) -> String {
     match fit.match_rate {
         _ if fit.by_graphs > 0.5 => {
@@ -115,7 +115,8 @@ pub(super) fn graph_sentence(fit: GraphFit) -> String {
     }
 }
 
-/// Rounded down: what is not quite all is not called all, nor what is too little enough.
+/// Rounded down, so that a share below 100 % never shows as all, and a share below the threshold never shows
+/// as enough.
 fn share_of_launches(rate: f64) -> String {
     format!("{:.0} %", (rate * 100.0 + 1e-9).floor())
 }
@@ -174,13 +175,13 @@ pub(super) fn advice(group: Group, steady: &Leaves, fit: GraphFit) -> &'static s
     }
 }
 
-/// Whether the device stood still although work of this process was queued.
+/// True if the device was idle although this process had work queued.
 const fn is_queued(leaf: Leaf) -> bool {
     matches!(leaf, Leaf::DependencyWait | Leaf::GraphWait)
 }
 
-/// What is known and what is not where `largest` is most of the time without a cause, and how to know more. `told`:
-/// events tell what work waited for.
+/// Sentence about known and unknown facts if `largest` is most of the time without a cause, and how to learn
+/// more. `told`: true if events show what work waited for.
 pub(super) const fn without_cause(largest: Option<Leaf>, told: bool) -> &'static str {
     match largest {
         Some(leaf) if is_queued(leaf) && told => {

@@ -1,6 +1,6 @@
-//! Why a group is the verdict: sentences with numbers.
+//! Evidence for the bottleneck, in sentences with numbers.
 //!
-//! Causes, kernels and copies are those of the whole steady time; what is said of steps rests on the steady ones.
+//! Causes, kernels and copies cover the complete steady time; statements about steps cover the steady ones.
 
 use gpuwhy_trace::record::CopyKind;
 use profiler_core::attribution::leaf::{Group, Leaf, Leaves};
@@ -16,20 +16,20 @@ use crate::text_format::names::short_names;
 use crate::text_format::{bytes, counted, duration, part_of, percent, rate};
 use crate::words::{self, capitalized};
 
-/// The longest name of a kernel in a sentence.
+/// Maximum length of a kernel name in a sentence.
 const NAME_WIDTH: usize = 72;
-/// A ceiling and a share that differ by less than this are not compared in words.
+/// Minimum difference between a best case and a share for a comparison in words.
 const NOTABLE: f64 = 0.02;
-/// A copy to the host of at most so many bytes is a value that it reads.
+/// Maximum number of bytes of a copy to the host that counts as reading a value.
 const FEW_BYTES: u64 = 64;
-/// Reads of values are named from one in so many kernels on: training steps have some hundred, so it is in every few
-/// steps.
+/// Maximum number of kernels per read of a value for reads to be mentioned. Training steps have some hundred
+/// kernels, so this is one read every few steps.
 const KERNELS_A_READ: u64 = 1_000;
-/// A ceiling that takes away more of the step than this may be too low (docs/design/attribution.md, "When it is
-/// shown").
+/// A best case that removes more of the step than this may be too low (docs/design/attribution.md, "When it
+/// is shown").
 const MOST_OF_IT: f64 = 0.9;
 
-/// What the GPU does because of `group`, and for how much of its time.
+/// Sentence about what the GPU does because of `group`, and for which share of its time.
 pub(super) fn headline(group: Group, ranking: &Ranking, devices: &[DeviceReport], whole: &Leaves) -> String {
     let share = ranking.share(group).share;
     let part = |of: u64| part_of((share * of as f64) as u64, of);
@@ -53,7 +53,7 @@ pub(super) fn headline(group: Group, ranking: &Ranking, devices: &[DeviceReport]
     format!("The GPU {does} {percent} of {of}.")
 }
 
-/// How the numbers of the verdict on `group` came about.
+/// Derivation of the numbers for `group`.
 pub(super) fn details(group: Group, ranking: &Ranking, devices: &[DeviceReport], whole: &Leaves) -> Vec<String> {
     let mut sentences = step_sentences(group, ranking, devices);
     sentences.extend(ceiling_sentence(group, ranking.share(group).share, devices));
@@ -68,7 +68,7 @@ pub(super) fn details(group: Group, ranking: &Ranking, devices: &[DeviceReport],
     sentences
 }
 
-/// How the share of `group` was measured: over which steps, how sure it is, and what was left out.
+/// How the share of `group` was measured: the steps, the confidence, and the excluded parts.
 fn step_sentences(group: Group, ranking: &Ranking, devices: &[DeviceReport]) -> Vec<String> {
     let Some(steady) = &ranking.steady else { return Vec::new() };
     let share = ranking.share(group);
@@ -99,14 +99,15 @@ fn step_sentences(group: Group, ranking: &Ranking, devices: &[DeviceReport]) -> 
     sentences
 }
 
-/// A cause that may be as large as `group`.
+/// Sentence about a cause that may be as large as `group`.
 pub(super) fn rival_sentence(group: Group, ranking: &Ranking) -> Option<String> {
     let (rival, interval) = ranking.rival(group).filter(|_| group != Group::GpuCompute)?;
     let (rival, share) = (words::bottleneck(rival), percent(interval.share));
     Some(format!("The steps vary so much that this cannot be ranked safely against {rival} ({share})."))
 }
 
-/// What could be gained of computation, or why no group with a large share is the verdict instead.
+/// Sentence about the possible gain of computation, or why no cause with a large share is the bottleneck
+/// instead.
 pub(super) fn compute_gain(group: Group, ranking: &Ranking, devices: &[DeviceReport]) -> Option<String> {
     if group != Group::GpuCompute {
         return None;
@@ -129,7 +130,7 @@ pub(super) fn compute_gain(group: Group, ranking: &Ranking, devices: &[DeviceRep
     ))
 }
 
-/// The ceiling of `group`, what it rests on, and why it is not what follows from its `share`.
+/// Sentence about the best case of `group`, its basis, and why it differs from its `share`.
 fn ceiling_sentence(group: Group, share: f64, devices: &[DeviceReport]) -> Option<String> {
     let (what_if, ceiling) = tightest_ceiling(group, devices)?;
     let (gain, condition) =
@@ -164,13 +165,13 @@ fn ceiling_sentence(group: Group, share: f64, devices: &[DeviceReport]) -> Optio
     } else {
         String::new()
     };
-    // What remains was measured with cold caches, beside what would be gone.
+    // The remaining work was measured with cold caches, because it ran along with the removed work.
     let more = if saved > MOST_OF_IT { "; may be more, because what remains would run faster" } else { "" };
     let rest = simulated(what_if, ceiling);
     Some(format!("{gain} if {condition}: {rest}{compared}{more}."))
 }
 
-/// What `ceiling` takes away of the steps that were replayed.
+/// Description of what `ceiling` removes from the simulated steps.
 fn simulated(what_if: &WhatIf, ceiling: &Ceiling) -> String {
     let of = if what_if.represented_steps > what_if.steps {
         format!(" of {}", what_if.represented_steps)
@@ -180,28 +181,28 @@ fn simulated(what_if: &WhatIf, ceiling: &Ceiling) -> String {
     format!("{} less time in a simulation of {}{of} steps", percent(ceiling.saved()), what_if.steps)
 }
 
-/// The ceiling of small grids that become large ones, if the replay gives it and it is worth a verdict.
+/// Best case with small grids made large, if it was simulated and is worth a bottleneck.
 pub(super) fn small_grids(devices: &[DeviceReport]) -> Option<(&WhatIf, &Ceiling)> {
     let ceiling = tightest_of(ScenarioKind::GridsFilled, devices);
     ceiling.filter(|(what_if, ceiling)| what_if.refused.is_none() && ceiling.saved() >= WORTH_SHARE)
 }
 
-/// Whether copies of ordinary memory ran over a link of which nothing is known: no ceiling can say what page-locked
-/// ones gain.
+/// True if copies of pageable memory ran over an unknown link: no best case can predict the gain of pinned
+/// memory.
 pub(in crate::run) fn copies_without_link(device: &DeviceReport) -> bool {
     device.pcie.is_none()
         && Leaf::ALL.into_iter().any(|leaf| leaf.is_pageable() && device.steady_leaves[leaf as usize] > 0)
 }
 
-/// The ceiling of what the advice on `group` takes away; `None` where that is not known.
+/// Best case without the cost that the advice on `group` removes; `None` if unknown.
 pub(in crate::run) fn ceiling_if_fixed(group: Group, devices: &[DeviceReport]) -> Option<Ceiling> {
     let (_, ceiling) = tightest_ceiling(group, devices)?;
     let unknown = ceiling.kind == ScenarioKind::CopiesOverlapped && devices.iter().any(copies_without_link);
     (!unknown).then_some(*ceiling)
 }
 
-/// The smallest ceiling of `group` over the devices, since all must get there, and what it is from: of the scenario of
-/// the group, or of one that takes away more of it by naming what to change.
+/// The smallest best case of `group` over the devices, since all must reach it, with its simulation: from the
+/// scenario of the cause itself, or from a more specific one that removes more of the cost.
 pub(super) fn tightest_ceiling(group: Group, devices: &[DeviceReport]) -> Option<(&WhatIf, &Ceiling)> {
     let usual = match group {
         Group::GpuCompute => small_grids(devices),
@@ -221,8 +222,8 @@ pub(super) fn tightest_ceiling(group: Group, devices: &[DeviceReport]) -> Option
     })
 }
 
-/// The largest of the ceilings that are not about kernels. That of the device alone says less of what to do than
-/// another one, so it is named only where no other is worth it.
+/// The largest best case outside of kernels. The one for the device alone gives less specific advice than the
+/// others, so it is used only if no other is worth it.
 pub(super) fn beside_compute(devices: &[DeviceReport]) -> Option<&Ceiling> {
     let largest = |kinds: &[ScenarioKind]| {
         let of = kinds.iter().filter_map(|&kind| tightest_of(kind, devices)).map(|(_, ceiling)| ceiling);
@@ -234,8 +235,8 @@ pub(super) fn beside_compute(devices: &[DeviceReport]) -> Option<&Ceiling> {
     named.or_else(|| largest(&[ScenarioKind::DeviceOnly]))
 }
 
-/// Copies of small size, if they are most of what is launched: how many, of how many operations, and their mean size,
-/// bytes.
+/// Small copies, if they are most of the launches: their number, the number of all operations, and their mean
+/// size in bytes.
 pub(super) fn small_copies(devices: &[DeviceReport]) -> Option<(u64, u64, u64)> {
     let copies = || devices.iter().flat_map(|device| &device.copies);
     let small = copies().filter(|row| row.class == CopyClass::Latency);
@@ -247,8 +248,8 @@ pub(super) fn small_copies(devices: &[DeviceReport]) -> Option<(u64, u64, u64)> 
     (count > all / 2).then(|| (count, all, bytes / count.max(1)))
 }
 
-/// Reads of a few bytes by the host, if there is one for every [`KERNELS_A_READ`] or more: how many, and their mean
-/// size, bytes.
+/// Reads of a few bytes by the host, if there is at least one per [`KERNELS_A_READ`] kernels: their number
+/// and their mean size in bytes.
 pub(super) fn small_reads(devices: &[DeviceReport]) -> Option<(u64, u64)> {
     let reads = devices.iter().flat_map(|device| &device.copies).filter(|row| {
         row.path.kind == CopyKind::DeviceToHost && row.bytes <= FEW_BYTES.saturating_mul(row.durations.count())
@@ -275,7 +276,7 @@ fn unusual_step(step: &Step) -> String {
     format!("{} ({} {})", duration(step.duration()), words::cause(largest), duration(nanos))
 }
 
-/// The four largest causes of the group, those of less than 1 in 2,000 left out.
+/// The four largest leaves of the cause, without those of less than 1 in 2,000.
 fn leaf_sentence(group: Group, steady: &Leaves) -> String {
     let total: u64 = steady.iter().sum();
     let mut leaves: Vec<_> = Leaf::ALL
@@ -292,7 +293,7 @@ fn leaf_sentence(group: Group, steady: &Leaves) -> String {
     format!("Of all {} after warm-up: {}.", duration(total), parts.join(", "))
 }
 
-/// What speaks for `group` beside its share, the most telling first.
+/// Evidence for `group` in addition to its share, the strongest first.
 pub(super) fn group_evidence(group: Group, devices: &[DeviceReport], whole: &Leaves) -> Vec<String> {
     let mut evidence = Vec::new();
     match group {
@@ -339,7 +340,7 @@ pub(super) fn group_evidence(group: Group, devices: &[DeviceReport], whole: &Lea
     evidence
 }
 
-/// The three kernels of the group with the most time.
+/// The three kernels of the cause with the most time.
 fn kernel_sentences(group: Group, devices: &[DeviceReport]) -> Vec<String> {
     let mut rows: Vec<_> = devices.iter().flat_map(|device| &device.kernels).collect();
     rows.retain(|row| row.communication == (group == Group::Communication));
@@ -355,14 +356,14 @@ fn kernel_sentences(group: Group, devices: &[DeviceReport]) -> Vec<String> {
     rows.iter().zip(&names).map(sentence).collect()
 }
 
-/// How often the host read a value back, if it did so again and again.
+/// Sentence about how often the host read a value back, if it did so repeatedly.
 fn read_sentence(devices: &[DeviceReport]) -> Option<String> {
     let (count, each) = small_reads(devices)?;
     let (times, each) = (counted(count, "time"), bytes(each));
     Some(format!("The CPU read a value from the GPU {times} ({each} each), as .item() does, and waited for it."))
 }
 
-/// What is launched, and how long the GPU waits for it.
+/// Sentences about the launches, and how long the GPU waits for them.
 fn launch_sentences(devices: &[DeviceReport], whole: &Leaves) -> Vec<String> {
     let mut evidence = Vec::new();
     evidence.extend(read_sentence(devices));
@@ -371,7 +372,7 @@ fn launch_sentences(devices: &[DeviceReport], whole: &Leaves) -> Vec<String> {
         let each = bytes(each);
         evidence.push(format!("{small} of {all} operations are small copies, {each} each on average."));
     }
-    // What is launched most often is spoken of.
+    // Only the most frequent kind of launch is mentioned.
     let of = |counts: &mut dyn Iterator<Item = (u64, u64)>| {
         counts.fold((0, 0_u64), |sum, (count, nanos)| (sum.0 + count, sum.1.saturating_add(nanos)))
     };
@@ -380,7 +381,7 @@ fn launch_sentences(devices: &[DeviceReport], whole: &Leaves) -> Vec<String> {
     let kernels = of(&mut devices.iter().flat_map(|device| &device.kernels).map(kernel));
     let copies = of(&mut devices.iter().flat_map(|device| &device.copies).map(copy));
     let (what, (count, total)) = if copies.0 > kernels.0 { ("copy", copies) } else { ("kernel", kernels) };
-    // Launches are counted after warm-up, as the waits are.
+    // Launches are counted after start-up, like the waits.
     let launched = devices.iter().map(|device| device.host_lead.launches()).sum::<u64>();
     let waited = Group::Launch.total(whole);
     if launched > 0 && count > 0 && small_copies.is_none() {

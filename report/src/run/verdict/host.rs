@@ -1,7 +1,7 @@
-//! Evidence and advice where the launching threads were looked at: which line, and what it waited for.
+//! Evidence and advice from samples of the launching threads: the line, and what it waited for.
 //!
-//! A line is named with what it costs; the advice follows the cause that has most of what was seen. Where samples speak
-//! for less than half of the group's time, the inference without them stands.
+//! A line is named with its cost; the advice follows the cause of most of the sampled time. If samples cover
+//! less than half of the cause's time, the inference without them is used.
 
 use profiler_core::attribution::host_cause::HostCause as Cause;
 use profiler_core::attribution::leaf::Group;
@@ -11,7 +11,7 @@ use crate::run::{HostReport, LineRow};
 use crate::text_format::{counted, duration, percent};
 use crate::words::{about, activity, capitalized};
 
-/// Host samples must speak for this part of a group's time to replace what is inferred without them.
+/// Minimum share of a cause's time that host samples must cover to replace the inference without them.
 const SPEAKING_SHARE: f64 = 0.5;
 
 const WAITS: [Cause; 4] = [Cause::LoaderWait, Cause::LoaderWaitBusy, Cause::LoaderWaitIo, Cause::LoaderWaitIdle];
@@ -25,7 +25,7 @@ const LOADER: [Cause; 7] = [
     Cause::LoaderWaitIdle,
 ];
 
-/// What was seen, when it speaks for most of `group_ns` nanoseconds of steady time.
+/// The host report, if its samples cover most of `group_ns` nanoseconds of steady time.
 pub(super) fn speaking(host: Option<&HostReport>, group: Group, group_ns: u64) -> Option<&HostReport> {
     let host = host?;
     let causes: Vec<Cause> = Cause::ALL.into_iter().filter(|cause| cause.leaf().group() == group).collect();
@@ -33,12 +33,13 @@ pub(super) fn speaking(host: Option<&HostReport>, group: Group, group_ns: u64) -
     (seen > 0 && seen as f64 >= SPEAKING_SHARE * group_ns as f64).then_some(host)
 }
 
-/// Fewest samples at which the thread waited for workers that tell how many there are.
+/// Minimum number of samples of a thread waiting for workers from which the number of workers is derived.
 const FEWEST_WAITS: u64 = 10;
 
-/// How many workers of a data loader would keep up. A batch is ready each time that the step goes on, so they prepare
-/// as many in the time of a step as it takes; twice as many prepare twice as many, while they have cores and storage.
-/// The loader hands out further batches before it waits, so a thread that waits has given work to all of them.
+/// Sentence about the number of data loader workers that would keep up. A batch is ready each time that the
+/// step continues, so in the time of a step the current workers prepare the batches of one step; twice as
+/// many workers prepare twice as many batches, given enough cores and storage bandwidth. The loader hands out
+/// further batches before it waits, so a waiting thread has given work to all workers.
 fn workers_sentence(host: &HostReport, what_if: &WhatIf) -> Option<String> {
     let totals = &host.totals;
     let (step, ready) = (what_if.step_ns()?, what_if.ceiling(Scenario::DataReady)?.step_ns);
@@ -58,7 +59,7 @@ fn workers_sentence(host: &HostReport, what_if: &WhatIf) -> Option<String> {
     })
 }
 
-/// Sentences about what was seen, the most telling first. `what_if` is that of the device with the most time.
+/// Sentences about the samples, the strongest first. `what_if` is that of the device with the most time.
 pub(super) fn sentences(host: &HostReport, group: Group, what_if: Option<&WhatIf>) -> Vec<String> {
     let most = what_if.and_then(|what_if| what_if.ceiling(Scenario::DeviceOnly)).map_or(1.0, |most| most.speedup);
     let without = |row: &LineRow| if group == Group::HostCpu { line_gain(row, most) } else { String::new() };
@@ -67,7 +68,7 @@ pub(super) fn sentences(host: &HostReport, group: Group, what_if: Option<&WhatIf
         host.lines_of(group).take(lines).map(|row| line_sentence(row, &without(row))).collect();
     if group == Group::DataLoading {
         if sentences.is_empty() {
-            // No stack was seen: the program's own ranges say it.
+            // No stack was sampled: the program's own ranges show it.
             let of_group = host.causes.iter().filter(|row| row.cause.leaf().group() == group).take(2);
             let parts: Vec<_> =
                 of_group.map(|row| format!("{} {}", activity(row.cause), duration(row.total_ns))).collect();
@@ -98,8 +99,8 @@ pub(super) fn sentences(host: &HostReport, group: Group, what_if: Option<&WhatIf
     sentences
 }
 
-/// What the program could gain without a line: the time that devices stood still for it, but never more than `most`
-/// (without any cost of the host).
+/// Possible gain of the program without a line: the device time that was idle because of it, limited to
+/// `most` (the gain without any host cost).
 fn line_gain(row: &LineRow, most: f64) -> String {
     let speedup = (1.0 / (1.0 - row.share).max(f64::MIN_POSITIVE)).min(most);
     if speedup < WORTH_DOING { String::new() } else { format!("; without it {} faster", about(speedup, None)) }
@@ -107,7 +108,7 @@ fn line_gain(row: &LineRow, most: f64) -> String {
 
 fn line_sentence(row: &LineRow, without: &str) -> String {
     let (doing, place) = (capitalized(activity(row.cause)), row.place());
-    // Most of it was in gaps without a sample.
+    // Most of it is in gaps without a sample.
     let estimate = if row.total_ns > 2 * row.sampled_ns {
         format!(", estimated from {}", counted(row.samples, "sample"))
     } else {
@@ -121,18 +122,20 @@ fn line_sentence(row: &LineRow, without: &str) -> String {
     }
 }
 
-/// The advice for what most of the seen time of `group` had as cause; `None` when that says no more than the group.
+/// Advice for the cause of most of the sampled time of `group`; `None` if it adds nothing to the advice on
+/// the group.
 pub(super) fn advice(host: &HostReport, group: Group) -> Option<String> {
     let advice = usual_advice(host, group)?;
     let line = host.lines_of(group).next().map_or_else(|| "the line that does it".to_owned(), LineRow::place);
     Some(advice.replace("{line}", &line))
 }
 
-/// The advice, with `{line}` for the line that costs most.
+/// Advice with `{line}` in place of the line that costs most.
 fn usual_advice(host: &HostReport, group: Group) -> Option<&'static str> {
     let largest = host.causes.iter().find(|row| row.cause.leaf().group() == group)?.cause;
     if group == Group::DataLoading {
-        // All waiting together against each kind of work: what the workers did only decides what to do about it.
+        // All waiting is compared as one sum with each kind of work: the activity of the workers only selects
+        // the advice.
         let of = |causes: &[Cause]| host.seen_with(causes);
         let work = LOADER.into_iter().filter(|cause| !WAITS.contains(cause)).max_by_key(|&cause| of(&[cause]))?;
         if of(&[work]) >= of(&WAITS) {

@@ -1,10 +1,11 @@
-//! What the line of a run that is still going names: with hysteresis, so that it can be followed.
+//! Bottleneck for the line of a run that is still going: with hysteresis, so that a reader can follow it.
 //!
-//! The verdict looks at all steady time, so it says late that a program has changed; the newest second alone would say
-//! so again and again where two groups are about as large. So the line goes by units of at least a second, and names
-//! another group once that has led by a margin in each of several units one after the other. Each unit is looked at
-//! once, so what is named does not depend on how often a line is printed, but for units that are forgotten before
-//! (1,024 are remembered). Nothing here is part of the verdict: the report at the end knows nothing of what was named.
+//! The bottleneck of the report covers all steady time, so it reacts late to a change of the program. The
+//! newest second alone would alternate where two causes are about equal. The line therefore works in units of
+//! at least a second, and switches to another cause once that cause has led by a margin in several
+//! consecutive units. Each unit is evaluated once, so the result does not depend on how often a line is
+//! printed, except for units that are dropped before (1,024 are kept). The bottleneck in the final report
+//! does not depend on this state.
 
 use gpuwhy_trace::record::Timestamp;
 use profiler_core::attribution::Attributor;
@@ -15,19 +16,19 @@ use profiler_core::thresholds::WORTH_SHARE;
 use super::ranking::{first_of, share_of};
 use crate::run::Verdict;
 
-/// Another group is named when more than this share of a unit more could be had back of it: a third of what makes a
-/// group worth a verdict.
+/// Minimum lead in recoverable time, as a share of a unit, for another cause to be named: a third of the
+/// share that makes a cause the bottleneck.
 pub(crate) const LEAD_SHARE: f64 = WORTH_SHARE / 3.0;
-/// In this many units one after the other. Five seconds are two or three lines of `--live 2s`: long enough for a
-/// checkpoint or an evaluation of some seconds to pass, short enough to follow a change.
+/// Number of consecutive units with that lead. Five seconds are two or three lines of `--live 2s`: long
+/// enough for a checkpoint or an evaluation of some seconds to pass, short enough to follow a change.
 pub(crate) const LEAD_UNITS: usize = 5;
 
-/// What is named, and who is about to be.
+/// The current bottleneck of the line, and its challenger.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LiveVerdict {
     /// `None` before there are enough units.
     named: Option<Group>,
-    /// First in the newest unit, and in how many units in a row ahead of what is named.
+    /// First cause in the newest unit, and the number of consecutive units in which it was ahead of `named`.
     leader: Option<Group>,
     lead: usize,
     /// End of the newest unit.
@@ -35,10 +36,10 @@ pub(crate) struct LiveVerdict {
 }
 
 impl LiveVerdict {
-    /// The group that the line should name and its share now.
+    /// Returns the bottleneck for the line and its current share.
     ///
-    /// Before there are enough units that is the verdict. Where there is no verdict at all, that is said at once: it is
-    /// a matter of trust and not of size.
+    /// Before there are enough units, this is the report's bottleneck. If the report has none, that shows at
+    /// once, because it is a matter of reliability and not of size.
     pub(crate) fn follow(&mut self, attributor: &Attributor, verdict: &Verdict) -> (Group, f64) {
         let judged = (verdict.group, verdict.share);
         let Some(account) = attributor.devices().max_by_key(|account| account.window_ns()) else { return judged };
@@ -56,8 +57,8 @@ impl LiveVerdict {
         (group, Interval::of(shares).map_or(0.0, |interval| interval.median))
     }
 
-    /// Takes in the units that it has not seen, and says what is named now: at first `group`. `part` of a group's share
-    /// could be had back.
+    /// Adds the units that are new, and returns the bottleneck for the line: at first `group`. `part` is the
+    /// recoverable fraction of a cause's share.
     fn take(&mut self, units: &[Step], group: Group, part: impl Fn(Group) -> f64) -> Group {
         let mut named = self.named.unwrap_or(group);
         for unit in units.iter().filter(|unit| unit.start >= self.until) {
@@ -79,8 +80,8 @@ impl LiveVerdict {
     }
 }
 
-/// By how much of the unit `now` is ahead of `named`. Computation is first by default, when nothing else is worth it,
-/// so it leads by what `named` has less than that.
+/// Lead of `now` over `named`, as a share of the unit. Computation is the default when nothing else is worth
+/// it, so its lead is the amount by which `named` falls short of that threshold.
 fn lead_of(now: Group, named: Group, recoverable: impl Fn(Group) -> f64) -> f64 {
     match (now, named) {
         (Group::GpuCompute, _) => WORTH_SHARE - recoverable(named),
@@ -96,7 +97,8 @@ mod tests {
     use super::*;
     use profiler_core::attribution::leaf::{LEAF_COUNT, Leaf};
 
-    /// Units in which the device waits for launches and for the host to wait, per mille, and computes the rest.
+    /// Units in which the device waits for launches and for a waiting host, in per mille, and computes
+    /// otherwise.
     fn units(shares: &[(u64, u64)]) -> Vec<Step> {
         let unit = |(number, &(dispatch, drain)): (u64, &(u64, u64))| {
             let mut leaves = [0; LEAF_COUNT];
@@ -125,7 +127,7 @@ mod tests {
         assert_eq!(named(&[(0, 0); 5], all), Group::GpuCompute);
         assert_eq!(named(&[(0, 0), SYNC, (0, 0), SYNC, (0, 0), SYNC], all), Group::Launch, "never the same one ahead");
         assert_eq!(named(&[(300, 340); 50], all), Group::Launch, "not by a margin");
-        // Computation is first where nothing else is worth a verdict: it leads by what is missing from that.
+        // Computation leads when nothing else is worth naming: its lead is the distance to that threshold.
         assert_eq!(named(&[(101, 0); 50], all), Group::Launch);
         assert_eq!(named(&[(99, 0); 50], all), Group::GpuCompute);
         assert_eq!(named(&[(340, 300); 50], |group| if group == Group::Launch { 0.2 } else { 1.0 }), Group::Sync);

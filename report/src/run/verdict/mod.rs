@@ -1,8 +1,9 @@
-//! The answer: which group costs the most that could be had back, the evidence, and one piece of advice.
+//! Selection of the bottleneck: the cause with the most recoverable time, its evidence, and one piece of
+//! advice.
 //!
-//! Groups are ranked by the time that could be had back if their cause were gone; computation is the answer when
-//! that is little for all of them. Shares are of the time of steady steps when steps were found. When the records do
-//! not support an answer, the answer is that, with the reason.
+//! Causes are ranked by the time that removing them would recover; computation is the bottleneck when that is
+//! little for all of them. Shares refer to the time of steady steps if steps were found. If the records do
+//! not support a conclusion, the report states that and the reason.
 
 mod advice;
 mod evidence;
@@ -26,18 +27,18 @@ use super::{DeviceReport, HostReport, StepBasis, Verdict, limits};
 use crate::text_format::{counted, duration, percent};
 use crate::words;
 
-/// Beyond this share of steady time without a known cause there is no verdict.
+/// Maximum share of steady time without a known cause for which a bottleneck is named.
 pub const UNKNOWN_SHARE: f64 = 0.20;
-/// Beyond this share of lost records there is no verdict.
+/// Maximum share of lost records for which a bottleneck is named.
 pub const LOSS_SHARE: f64 = 0.05;
-/// Fewer device operations than this are too few to judge.
+/// Minimum number of device operations.
 pub const FEWEST_OPERATIONS: u64 = 20;
-/// A shorter window is too short to judge, nanoseconds.
+/// Minimum window, nanoseconds.
 pub const SHORTEST_WINDOW: u64 = 10_000_000;
-/// From this share on, the time that tracing cost the launching threads is mentioned.
+/// Minimum share of time that tracing cost the launching threads for it to be mentioned.
 const TRACING_SHARE: f64 = 0.05;
 
-/// Judges the steady part of the windows of all devices together.
+/// Determines the bottleneck of the steady part of all devices' windows together.
 pub fn verdict_of(
     attributor: &Attributor,
     devices: &[DeviceReport],
@@ -97,7 +98,7 @@ pub fn verdict_of(
     Verdict { group, share, ranking, basis, live: (group, share), evidence, details, recommendation, plan }
 }
 
-/// Advice where nobody has looked at the launching threads.
+/// Advice without samples of the launching threads.
 fn without_samples(group: Group, whole: &Leaves, graphs: GraphFit, devices: &[DeviceReport]) -> String {
     let usual = advice::advice(group, whole, graphs);
     match group {
@@ -128,7 +129,7 @@ fn sum<'a>(rows: impl Iterator<Item = &'a Leaves>) -> Leaves {
     total
 }
 
-/// Why there is no verdict, if there is none.
+/// Reason why no bottleneck can be named, if there is one.
 fn abstention(
     attributor: &Attributor,
     devices: &[DeviceReport],

@@ -1,9 +1,9 @@
-//! A plan of fixes: what to do first, what it brings, and what the bottleneck is then.
+//! Plan of fixes: the order, the gain, and the bottleneck after each fix.
 //!
-//! The first step is about the verdict's group; each further one is the fix that brings most after those before it, as
-//! simulated without all of them at once. A fix that brings less than [`WORTH_DOING`] is no step. A CUDA graph can
-//! contain no wait, no read of a value and no allocation, so what of these is worth a step comes before it; and where
-//! copies are most of what is launched, joining them does.
+//! The first step addresses the bottleneck; each further one is the fix that gains most in addition to those
+//! before it, as simulated without all their costs at once. A fix that gains less than [`WORTH_DOING`] is not
+//! a step. A CUDA graph cannot contain a wait, a read of a value or an allocation, so removing these comes
+//! before it if worth a step; and where copies are most of the launches, joining them does.
 
 use profiler_core::attribution::leaf::{Group, Leaves};
 use profiler_core::whatif::{Removed, ScenarioKind, WORTH_DOING, WhatIf};
@@ -12,13 +12,13 @@ use super::advice::GraphFit;
 use super::evidence::small_copies;
 use crate::run::{DeviceReport, PlanStep};
 
-/// Steps of a plan: no more is simulated at once.
+/// Maximum number of steps of a plan; the simulation combines no more.
 const MOST_STEPS: usize = 3;
-/// Of two fixes for one group, the one that names what to change is preferred if it gains this part of the other's
-/// gain.
+/// Of two fixes for one cause, the one that names the change is preferred if its gain is at least this
+/// fraction of the other's.
 const NEARLY: f64 = 0.9;
 
-/// Up to three steps. Empty where nothing was simulated or no fix is worth one.
+/// Returns up to three steps; none if nothing was simulated or no fix is worth a step.
 pub(super) fn plan(group: Group, devices: &[DeviceReport], graphs: GraphFit) -> Vec<PlanStep> {
     let longest = devices.iter().max_by_key(|device| device.steady_leaves.iter().sum::<u64>());
     let Some((device, what_if)) = longest.and_then(|device| Some((device, device.what_if.as_ref()?))) else {
@@ -37,7 +37,7 @@ pub(super) fn plan(group: Group, devices: &[DeviceReport], graphs: GraphFit) -> 
         let comes_first = steps.is_empty() && !fixes(group, plan.copies).contains(&kind);
         let because = comes_first.then(|| reason(group, kind)).flatten();
         (gone, before) = (gone.and(kind), speedup);
-        // More errors are in the gain of several fixes, but it is not less than that of the first of them.
+        // The gain of several fixes has a larger error, but is not less than that of the first one.
         let interval = (interval.0.max(least), interval.1);
         least = interval.0;
         steps.push(PlanStep { kind, action: action(kind, graphs), because, speedup, interval, then: None });
@@ -52,7 +52,7 @@ pub(super) fn plan(group: Group, devices: &[DeviceReport], graphs: GraphFit) -> 
 struct Plan<'a> {
     what_if: &'a WhatIf,
     leaves: &'a Leaves,
-    /// Small copies are most of what is launched.
+    /// Small copies are most of the launches.
     copies: bool,
 }
 
@@ -61,7 +61,7 @@ impl Plan<'_> {
         self.what_if.ceiling(kind).map_or(1.0, |ceiling| ceiling.speedup).min(f64::MAX)
     }
 
-    /// What could be had back of a cost: what the simulation saves, but never more than the groups take that it is in.
+    /// Recoverable share of a cost: the simulated saving, limited to the time of the causes that contain it.
     fn score(&self, kind: ScenarioKind) -> f64 {
         let total = self.leaves.iter().sum::<u64>().max(1) as f64;
         let share = |groups: &[Group]| groups.iter().map(|group| group.total(self.leaves) as f64 / total).sum::<f64>();
@@ -75,7 +75,7 @@ impl Plan<'_> {
         (1.0 - 1.0 / self.alone(kind)).min(limit)
     }
 
-    /// What must be gone before `kind` is, as far as that is worth a step of its own.
+    /// The fix that must come before `kind`, if it is worth a separate step.
     fn obstacle(&self, kind: ScenarioKind, gone: Removed) -> Option<ScenarioKind> {
         let copies = self.copies.then_some(ScenarioKind::CopiesJoined);
         let obstacles = [ScenarioKind::NoReadbacks, ScenarioKind::NoAllocations, ScenarioKind::NoSyncs];
@@ -83,7 +83,7 @@ impl Plan<'_> {
         if kind != ScenarioKind::LaunchesFree {
             return None;
         }
-        // A wait that a read makes goes with the read.
+        // A wait caused by a read disappears with the read.
         let waits_only = |other: &ScenarioKind| *other != ScenarioKind::NoSyncs || !gone.has(ScenarioKind::NoReadbacks);
         copies.into_iter().chain(obstacles).filter(worth).find(waits_only)
     }
@@ -93,7 +93,7 @@ impl Plan<'_> {
         let of_group = fixes(group, self.copies).iter().copied().filter(worth);
         let best = of_group
             .reduce(|best, kind| if self.alone(kind) - 1.0 > (self.alone(best) - 1.0) / NEARLY { kind } else { best })
-            // Where the GPU is busy, the fix that gains most comes first, whatever it is about.
+            // If the GPU is busy, the fix with the largest gain comes first, regardless of its cause.
             .filter(|_| group != Group::GpuCompute);
         let overall = || {
             let kinds = ScenarioKind::FIXES.into_iter().filter(worth);
@@ -115,7 +115,7 @@ impl Plan<'_> {
         Some(obstacle.unwrap_or(kind))
     }
 
-    /// The bottleneck behind the last step: computation, if what else costs anything was simulated.
+    /// Bottleneck after the last step: computation, if everything else with a cost was simulated.
     fn rest(&self, gone: Removed) -> Option<Group> {
         let first = gone.kinds().next()?;
         let known = gone.count() == MOST_STEPS as u32
@@ -123,12 +123,12 @@ impl Plan<'_> {
             || ScenarioKind::FIXES.into_iter().all(|kind| gone.has(kind) || self.alone(kind) < WORTH_DOING);
         let device = self.what_if.ceiling(ScenarioKind::DeviceOnly)?.speedup;
         let (reached, _) = self.what_if.without(gone)?;
-        // Where the device alone would be faster still, it is not the bottleneck.
+        // If the device alone would still be faster, it is not the bottleneck.
         (known && device < reached * WORTH_DOING).then_some(Group::GpuCompute)
     }
 }
 
-/// The fixes for a group, the one that names what to change first.
+/// Fixes for a cause; those that name the change come first.
 const fn fixes(group: Group, copies: bool) -> &'static [ScenarioKind] {
     match group {
         Group::DataLoading => &[ScenarioKind::DataReady],
@@ -144,7 +144,7 @@ const fn fixes(group: Group, copies: bool) -> &'static [ScenarioKind] {
     }
 }
 
-/// The group that a fix is about.
+/// The cause that a fix addresses.
 pub(super) const fn group_of(kind: ScenarioKind) -> Group {
     match kind {
         ScenarioKind::DataReady => Group::DataLoading,
@@ -160,7 +160,7 @@ pub(super) const fn group_of(kind: ScenarioKind) -> Group {
     }
 }
 
-/// Why a step comes first that is not about the verdict's `group`.
+/// Reason why a first step does not address the bottleneck `group`.
 fn reason(group: Group, kind: ScenarioKind) -> Option<&'static str> {
     match (group, kind) {
         (Group::Launch, ScenarioKind::NoReadbacks | ScenarioKind::NoSyncs) => {
@@ -174,7 +174,7 @@ fn reason(group: Group, kind: ScenarioKind) -> Option<&'static str> {
     }
 }
 
-/// What to do, in words that follow a number.
+/// Recommended change, in words that follow a number.
 fn action(kind: ScenarioKind, graphs: GraphFit) -> &'static str {
     match kind {
         ScenarioKind::DataReady => "have each batch ready in time",

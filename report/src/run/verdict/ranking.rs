@@ -1,15 +1,16 @@
-//! The share of each group, and which of them is first by what could be had back of it.
+//! Share of each cause, and the ranking by recoverable time.
 //!
-//! Shares are of the time of the steady steps when there are enough, else of the steady time as a whole. Steps are
-//! preferred because a few unusual ones can be left out of them and because they come with an interval. They are not
-//! used when the unusual ones take more time than can be left out, or when those remembered are a small part of the
-//! run: then the whole says more.
+//! Shares refer to the time of the steady steps if there are enough, else to the complete steady time. Steps
+//! are preferred because a few unusual ones can be excluded and because they provide an interval. They are
+//! not used if the unusual ones take more time than may be excluded, or if the steps that are kept are a
+//! small part of the run: then the total is more representative.
 //!
-//! What could be had back of a group is not what it took: behind a cause that goes another one may be waiting, which
-//! the simulation knows. But the simulation also credits a cause with what only hides another one (a host that launches
-//! for free outruns a slow data loader). So a group gets the lesser of the two where the simulation is believed, and
-//! the measured time where it is not. Nothing is said of computation: how much faster a kernel could be is not in the
-//! records, except for small grids, which have a ceiling of their own.
+//! The recoverable time of a cause is not the time it took: once it is removed, another one may be hidden
+//! there, which the simulation detects. But the simulation also credits a cause with time that only another
+//! one limits (a host with free launches outruns a slow data loader). So the recoverable time is the smaller
+//! of the two if the simulation is validated, and the measured time otherwise. Computation is not rated: the
+//! records do not show how much faster a kernel could be, except for small grids, which have a separate best
+//! case.
 
 use profiler_core::attribution::Attributor;
 use profiler_core::attribution::leaf::{Group, Leaf, Leaves};
@@ -20,15 +21,16 @@ use profiler_core::whatif::ScenarioKind;
 use crate::run::untraced::{WithoutTracing, made_by_tracing};
 use crate::run::{DeviceReport, Ranked, RecoverableBy};
 
-/// The groups over all devices.
+/// Ranking of the causes over all devices.
 #[derive(Debug)]
 pub(super) struct Ranking {
     rows: Vec<Row>,
-    /// Steady steps of the devices, in their order, when the shares rest on them.
+    /// Steady steps of each device, in device order, if the shares refer to them.
     pub(super) steady: Option<Vec<Steady>>,
-    /// What of a step of each device remains without tracing, 0 to 1; 1 where shares and gains are of steps with it.
+    /// Fraction of a step that remains without tracing, by device, 0 to 1; 1 where shares and gains refer to
+    /// traced steps.
     pub(super) untraced: Vec<f64>,
-    /// The group that would be first if all were of steps with tracing, and its share of them.
+    /// The first cause if all shares referred to steps with tracing, and its share.
     with_tracing: (Group, f64),
 }
 
@@ -67,7 +69,7 @@ impl Ranking {
         ranking
     }
 
-    /// That tracing changes which group is first, if it does.
+    /// Sentence that tracing changes the first cause, if it does.
     pub(super) fn changed_by_tracing(&self) -> Option<String> {
         let (first, with) = self.with_tracing;
         (first != self.first()).then(|| made_by_tracing(first, self.share(first).share, with))
@@ -77,7 +79,7 @@ impl Ranking {
         self.row(group).map_or_else(TimeShare::default, |row| row.share)
     }
 
-    /// What could be had back of `group`.
+    /// Recoverable share of `group`.
     fn recoverable(&self, group: Group) -> f64 {
         self.row(group).map_or(0.0, |row| row.recoverable)
     }
@@ -86,12 +88,12 @@ impl Ranking {
         self.rows.iter().find(|row| row.group == group)
     }
 
-    /// The group that matters most.
+    /// The cause that matters most.
     pub(super) fn first(&self) -> Group {
         first_of(|group| self.share(group).share, |group| self.recoverable(group))
     }
 
-    /// Groups that could be the verdict and have any time, the most recoverable first.
+    /// Possible bottlenecks with any time, the most recoverable first.
     pub(super) fn ranked(&self) -> Vec<Ranked> {
         let rows = self.rows.iter().filter(|row| can_be_first(row.group) && row.share.share > 0.0);
         let ranked =
@@ -101,7 +103,7 @@ impl Ranking {
         rows
     }
 
-    /// A group that cannot be told from `group` in size: its interval reaches into that of `group`.
+    /// A cause whose size is not distinguishable from that of `group`: their intervals overlap.
     pub(super) fn rival(&self, group: Group) -> Option<(Group, TimeShare)> {
         let low = self.share(group).low;
         self.steady.as_ref()?;
@@ -111,15 +113,16 @@ impl Ranking {
     }
 }
 
-/// Whether a group is something that could be had back.
+/// True if the time of a cause is recoverable.
 fn can_be_first(group: Group) -> bool {
     !matches!(group, Group::GpuCompute | Group::CannotTell)
 }
 
 impl Row {
-    /// The share of `group` on each device (of the time of its steady steps, else of its steady time) and what could
-    /// be had back of it, weighted by the steady time of the devices; `without` what tracing takes of each. The ends of
-    /// the interval are weighted as well, as if all devices were at the same end of theirs.
+    /// Computes the share of `group` on each device (of the time of its steady steps, else of its steady
+    /// time) and the recoverable share, weighted by the steady time of the devices; `without` is the effect
+    /// of tracing on each device. The ends of the interval are weighted as well, as if all devices were at
+    /// the same end of theirs.
     fn of(group: Group, steady: Option<&[Steady]>, devices: &[DeviceReport], without: &[WithoutTracing]) -> Self {
         let mut share = TimeShare::default();
         let (mut recoverable, mut by, mut weights) = (0.0, RecoverableBy::Simulation, 0.0);
@@ -151,7 +154,7 @@ impl Row {
     }
 }
 
-/// A gain that is relative to steps without tracing, relative to those with it.
+/// Converts a gain relative to steps without tracing into one relative to steps with tracing.
 fn with_tracing(gain: f64, device: &DeviceReport) -> f64 {
     let untraced = device.what_if.as_ref().and_then(|what_if| what_if.untraced);
     1.0 - (1.0 - gain) * untraced.unwrap_or(1.0)
@@ -161,8 +164,9 @@ pub(super) fn share_of(group: Group, step: &Step) -> f64 {
     group.total(&step.leaves) as f64 / step.duration().max(1) as f64
 }
 
-/// The group of which most could be had back, if that is worth it or if it has more time than computation has (then
-/// it is what the device is busy with, even where no single remedy is known to help); else computation.
+/// The cause with the most recoverable time, if that is worth it or if the cause has more time than
+/// computation (then the device is mostly busy with it, even if no single remedy is known to help); else
+/// computation.
 pub(super) fn first_of(share: impl Fn(Group) -> f64, recoverable: impl Fn(Group) -> f64) -> Group {
     let worth = |group: &Group| recoverable(*group) >= WORTH_SHARE || share(*group) > share(Group::GpuCompute);
     let others = Group::ALL.into_iter().filter(|&group| can_be_first(group)).filter(worth);
@@ -174,13 +178,13 @@ pub(super) fn first_of(share: impl Fn(Group) -> f64, recoverable: impl Fn(Group)
     first.unwrap_or(Group::GpuCompute)
 }
 
-/// The part of a step that the replay of `device` gains without the cause of `group`, 0 to 1. `None` where it cannot
-/// be asked: it was refused, its steps are not those that the shares rest on, or no world goes without the cause.
-/// Without `steady` steps the shares are of all steady time, of which the replay covers enough or is refused; then it
-/// takes as many steps as there must be of steady ones and of those before them.
+/// Fraction of a step that the simulation of `device` gains without `group`, 0 to 1. `None` if there is none:
+/// the simulation was refused, its steps are not those of the shares, or no scenario removes the cause.
+/// Without `steady` steps the shares refer to all steady time. The simulation covers enough of it or is
+/// refused; it then needs as many steps as the minimum of steady ones plus those before them.
 ///
-/// Copies are such a group: the replay moves them to another stream, where they still keep a host waiting that waits
-/// for them. It does not make them faster or fewer, which is what page-locked memory and joining them do.
+/// Copies have no scenario: the simulation moves them to another stream, where they still delay a host that
+/// waits for them. It does not make them faster or fewer, as pinned memory and joining them do.
 fn gain(group: Group, device: &DeviceReport, steady: Option<&Steady>) -> Option<f64> {
     let what_if = device.what_if.as_ref().filter(|what_if| what_if.refused.is_none())?;
     let replayed = what_if.step_ns()? as f64;
@@ -197,14 +201,15 @@ fn gain(group: Group, device: &DeviceReport, steady: Option<&Steady>) -> Option<
     let kind = ScenarioKind::without(group).filter(|&kind| kind != ScenarioKind::CopiesOverlapped)?;
     let mut gain = what_if.ceiling(kind)?.saved();
     if kind == ScenarioKind::NoSyncs {
-        // Where the waits are for values that are read, what remains of the reads without the waits is gone too.
+        // If the waits are for values that are read back, removing the reads also removes the rest of their
+        // cost.
         gain = what_if.ceiling(ScenarioKind::NoReadbacks).map_or(gain, |reads| gain.max(reads.saved()));
     }
     Some(if group == Group::Launch { gain + between_kernels(device, steady) } else { gain })
 }
 
-/// The share of the device's own time between two operations, which fewer and larger ones take with them. No world goes
-/// without it: where launches cost nothing it becomes shorter at best.
+/// Share of the device's own time between two operations, which fewer and larger operations reduce. No
+/// scenario removes it: free launches shorten it at best.
 fn between_kernels(device: &DeviceReport, steady: Option<&Steady>) -> f64 {
     let share = |leaves: &Leaves| leaves[Leaf::InterKernel as usize] as f64 / leaves.iter().sum::<u64>().max(1) as f64;
     share(&steady.map_or(device.steady_leaves, Steady::leaves))
