@@ -25,10 +25,11 @@ pub const DEPENDENCY_KINDS: &[Kind] = &[Kind::SYNCHRONIZATION, Kind::CUDA_EVENT]
 /// Allocations and releases of memory. Only on request: they do not show where time went.
 pub const MEMORY_KINDS: &[Kind] = &[Kind::MEMORY2, Kind::MEMORY_POOL];
 
-/// The highest callback id to look for by name. CUDA 13.4 ends at 870 (driver); ids are append-only and dense.
+/// Highest callback id that is queried for its name. CUDA 13.4 ends at 870 (driver); ids are append-only and
+/// dense.
 pub const LAST_CALLBACK_ID: u32 = 1200;
 
-/// What a wanted function's name begins with, behind `cu` or `cuda`.
+/// Name prefixes of recorded functions, after `cu` or `cuda`.
 const BEGINNINGS: &[&str] = &[
     "Launch",
     "GraphLaunch",
@@ -62,14 +63,14 @@ const BEGINNINGS: &[&str] = &[
     "CtxDestroy",
 ];
 
-/// Whether calls of this function are recorded. `name` may carry a version suffix (`cudaLaunchKernel_v7000`).
+/// True if calls of this function are recorded. `name` may have a version suffix (`cudaLaunchKernel_v7000`).
 #[must_use]
 pub fn wants(name: &str) -> bool {
     let Some(rest) = name.strip_prefix("cuda").or_else(|| name.strip_prefix("cu")) else { return false };
     if rest.starts_with("MemcpyBatch") {
         return true;
     }
-    // Address look-ups and node construction only prepare work; they are called often and cost little.
+    // Address lookups and node construction only prepare work; they are frequent and cheap.
     if rest.starts_with("MemHostGetDevicePointer") || rest.starts_with("MemHostGetFlags") {
         return false;
     }

@@ -1,19 +1,20 @@
-//! Samples of program counters: one window in each device, one after the other, before kernels are measured.
+//! PC sampling: one window per device, one after the other, before kernels are measured.
 //!
-//! The order matters. After ranges were measured in a process samples had no program counters (seen once, H200, CUPTI
-//! 13.0), and beside sampling of whole devices the process crashed later: `turns` keeps them apart. Continuous mode
-//! alone: in the serialized one a program of many small kernels did not end.
+//! The order matters. After ranges were measured in a process, samples had no program counters (seen once,
+//! H200, CUPTI 13.0), and together with sampling of complete devices the process crashed later: `turns` makes
+//! them exclusive. Only in continuous mode: in serialized mode, a program of many small kernels did not end.
 //!
-//! Only in builds with the feature `pc-sampling`: the gate makes threads of the program wait, which nothing else does.
+//! Only in builds with the feature `pc-sampling`: the gate makes threads of the program wait, which no other
+//! part does.
 //!
-//! CUPTI's functions of PC sampling take locks in another order than a launch does: `gate`. So they are called where a
-//! launch of the program begins, on its thread, before the driver has taken a lock, and with no other thread inside a
-//! call. If that cannot be had within [`PATIENCE`], the attempt is given up and made again at a
-//! later launch. A program that launches no more keeps its window until the context goes, or the program ends. Then the
-//! samples are taken behind the closed gate, or, if it cannot be closed, left. `tally` adds samples up, and `modules`
-//! keeps what source lines need.
+//! CUPTI's functions of PC sampling take locks in another order than a launch does: `gate`. So they are
+//! called at the start of a launch of the program, on its thread, before the driver has taken a lock, and
+//! with no other thread inside a call. If that is not possible within [`PATIENCE`], the attempt is abandoned
+//! and repeated at a later launch. A program that launches no more keeps its window until the context is
+//! destroyed or the program ends. Then the samples are taken with the gate closed or, if it cannot be closed,
+//! abandoned. `tally` adds up the samples, and `modules` keeps the data for source lines.
 //!
-//! Whoever takes a device out of the state closes it.
+//! The thread that takes a device out of the state closes it.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,50 +45,52 @@ mod tally;
 pub use gate::GATE;
 pub use modules::write as write_modules;
 
-/// The power of two of cycles between two samples: 2^18 cost nothing that could be measured, and 2^14 took a third of a
+/// Cycles between two samples, as a power of two: 2^18 had no measurable cost, and 2^14 took a third of a
 /// core (H200, CUPTI 13.0).
 const PERIOD: u32 = 18;
-/// Between two fetches of a long window: at 2^18 cycles CUPTI's buffer is far from full then.
+/// Interval between two fetches in a long window: at 2^18 cycles, CUPTI's buffer is far from full then.
 const FETCH_EVERY: Duration = Duration::from_secs(2);
-/// Between two looks at what launches have done.
+/// Interval between two checks for the results of launches.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How long sampling of whole devices has to give way.
+/// Maximum wait for the sampling of complete devices to release the counters.
 const TURN_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a launch, the end of a context or of the program waits until other threads have left their calls.
+/// Maximum wait of a launch, or of the end of a context or the program, until other threads have left their
+/// calls.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// After an attempt that was given up, this long times their number, and [`MAX_PAUSE`] at most.
+/// Pause after an abandoned attempt: this times the number of attempts, at most [`MAX_PAUSE`].
 const PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
-/// Attempts to begin in a device.
+/// Maximum number of attempts to start on a device.
 const ATTEMPTS: u32 = 20;
-/// How long a device is waited for beyond its window: nothing may be launched there any more.
+/// Time to wait for a device after its window: there may be no more launches on it.
 const GRACE: Duration = Duration::from_secs(30);
-/// Calls of CUPTI's to start, and what is between them: other profilers found that the device must be idle.
+/// Maximum number of CUPTI calls to start, and the pause between them: other profilers found that the device
+/// must be idle.
 const START_ATTEMPTS: u32 = 5;
 const START_AGAIN: Duration = Duration::from_millis(10);
-/// How long somebody else waits for a call of CUPTI's to return: the end of the program, or of a context.
+/// Maximum wait of another thread for a CUPTI call to return: at the end of the program or of a context.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What samples program counters of a process.
+/// PC sampling of a process.
 #[derive(Debug)]
 pub struct PcSampling {
     cupti: &'static Cupti,
     length: Duration,
-    /// What the program has loaded.
+    /// Modules that the program has loaded.
     pub modules: Modules,
     state: Mutex<State>,
-    /// Held while windows that were taken out of the state are sent to the collector; taken before the state. Checksums
-    /// of modules take a tenth of a second, for which no launch and no context has to wait.
+    /// Held while windows that were taken out of the state are sent to the collector; locked before the
+    /// state. Checksums of modules take a tenth of a second, for which no launch and no context must wait.
     sending: Mutex<()>,
-    /// Whether launches matter. `Acquire`/`Release`: whoever sees it sees the state behind it.
+    /// True if launches matter. `Acquire`/`Release`: a thread that sees it sees the state set before.
     is_armed: AtomicBool,
-    /// No more is opened. `Relaxed`: what matters is seen under the lock.
+    /// No further windows are opened. `Relaxed`: dependent data is read under the lock.
     is_over: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Devices that are to be sampled.
+    /// Devices that remain to be sampled.
     waiting: Vec<(u32, ContextHandle)>,
     open: Option<OpenWindow>,
     done: Vec<PcWindow>,
@@ -98,11 +101,11 @@ struct State {
     has_told: bool,
 }
 
-/// Attempts to close the gate that were given up since the last one that was not.
+/// Abandoned attempts to close the gate since the last successful one.
 #[derive(Debug, Default)]
 struct Attempts {
     given_up: u32,
-    /// When the next one may be made.
+    /// Earliest time of the next attempt.
     again: Option<Instant>,
 }
 
@@ -111,7 +114,7 @@ impl Attempts {
         self.again.is_none_or(|again| now >= again)
     }
 
-    /// Whether that were all.
+    /// Notes an abandoned attempt; true if it was the last one allowed.
     fn give_up(&mut self, now: Instant) -> bool {
         self.given_up += 1;
         self.again = Some(now + (PAUSE * self.given_up).min(MAX_PAUSE));
@@ -123,7 +126,7 @@ impl Attempts {
     }
 }
 
-/// A device that is sampled.
+/// Window of a device that is being sampled.
 #[derive(Debug)]
 struct OpenWindow {
     context: ContextHandle,
@@ -134,7 +137,7 @@ struct OpenWindow {
     next_fetch: Instant,
 }
 
-/// What a launch does before it goes on.
+/// Action of a launch before it continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
     Open(u32),
@@ -143,7 +146,7 @@ enum Work {
 }
 
 impl State {
-    /// What is due at a launch in a context.
+    /// Action that is due at a launch in a context.
     fn due(&self, context: ContextHandle, now: Instant) -> Option<Work> {
         if !self.attempts.is_due(now) {
             return None;
@@ -156,7 +159,7 @@ impl State {
         }
     }
 
-    /// Other threads were inside calls.
+    /// Abandons an attempt because other threads were inside calls.
     fn give_up(&mut self, work: Work, now: Instant, at: Timestamp) {
         if self.attempts.give_up(now)
             && let Work::Open(device) = work
@@ -173,7 +176,7 @@ impl State {
         std::mem::take(&mut self.done)
     }
 
-    /// A device is not sampled.
+    /// Notes that a device is not sampled.
     fn refuse(&mut self, device: u32, outcome: Outcome, at: Timestamp) {
         self.waiting.retain(|&(known, _)| known != device);
         self.attempts.reset();
