@@ -185,7 +185,7 @@ impl State {
 }
 
 impl PcSampling {
-    /// One that samples for so long.
+    /// Creates PC sampling with windows of `length`.
     pub fn new(cupti: &'static Cupti, length: Duration) -> Self {
         Self {
             cupti,
@@ -198,7 +198,8 @@ impl PcSampling {
         }
     }
 
-    /// Has launches sample one window in each device, and hands on what comes; on a thread of ours.
+    /// Lets launches sample one window per device, and sends the results to the collector; on a thread of
+    /// this library.
     pub fn run(&self, controller: &CaptureController, messages: &Sender<Message>) {
         let contexts = self.modules.contexts(self.cupti);
         let Some(&(first, _)) = contexts.first() else {
@@ -253,8 +254,8 @@ impl PcSampling {
         }
     }
 
-    /// A launch begins, on the program's thread: the one place where sampling begins and normally ends. The launch is
-    /// in no other call, and no lock of the driver's is held.
+    /// Called at the start of a launch, on the program's thread: the only place where sampling starts and
+    /// normally ends. The launch is not nested in another call, and no lock of the driver is held.
     pub fn launch_begins(&self, context: ContextHandle) {
         if !self.is_armed.load(Ordering::Acquire) || !GATE.is_outermost() {
             return;
@@ -283,7 +284,7 @@ impl PcSampling {
         drop(closed);
     }
 
-    /// Prepares a device and begins. The context is current.
+    /// Prepares a device and starts sampling. The context is current.
     fn open(&self, state: &mut State, device: u32, context: ContextHandle) -> Result<(), Error> {
         let opened = clock::now(self.cupti);
         let sampler = PcSampler::open(Counters::of(self.cupti), context, PcSettings { period: PERIOD });
@@ -305,7 +306,7 @@ impl PcSampling {
         Ok(())
     }
 
-    /// Ends sampling of a device, behind the closed gate, with its context current.
+    /// Ends sampling of a device, with the gate closed and its context current.
     fn close(&self, mut taken: OpenWindow) -> PcWindow {
         if let Err(error) = taken.sampler.stop() {
             tracing::debug!("{error}");
@@ -322,8 +323,8 @@ impl PcSampling {
         tally.conclude(window, &reasons)
     }
 
-    /// A window that cannot be closed: other threads are inside calls. CUPTI is not called, and keeps what it writes
-    /// to.
+    /// Abandons a window that cannot be closed because other threads are inside calls. CUPTI is not called,
+    /// and keeps the memory that it writes to.
     fn leave(&self, taken: OpenWindow) -> PcWindow {
         let OpenWindow { sampler, tally, mut window, .. } = taken;
         tracing::warn!("the last program counters are lost: other threads were inside CUDA at the end");
@@ -336,7 +337,7 @@ impl PcSampling {
         PcWindow { outcome, ..window }
     }
 
-    /// A context is about to go. On the thread that destroys it, inside its call.
+    /// Called before a context is destroyed, on the destroying thread, inside its call.
     pub fn context_ends(&self, context: ContextHandle, messages: &Sender<Message>) {
         self.modules.context_ends(context);
         let Some(mut state) = self.state.try_lock_for(CLOSE_TIMEOUT) else { return };
@@ -346,7 +347,7 @@ impl PcSampling {
             state.refuse(device, Outcome::NotLaunched, clock::now(self.cupti));
         }
         let Some(taken) = state.open.take_if(|open| open.context == context) else { return };
-        // The context is current: it is the one that goes.
+        // The context that is destroyed is current.
         let window = match GATE.close(PATIENCE) {
             Some(_closed) => self.close(taken),
             None => self.leave(taken),
@@ -356,11 +357,12 @@ impl PcSampling {
         self.hand_on(messages);
     }
 
-    /// The program ends, or measuring does.
+    /// Called at the end of the program or of measuring.
     pub fn finish(&self, messages: &Sender<Message>) {
         self.is_over.store(true, Ordering::Relaxed);
         self.is_armed.store(false, Ordering::Release);
-        // What another thread has taken is sent before this returns, after which the collector may end.
+        // Windows that another thread has taken are sent before this returns, after which the collector may
+        // end.
         let _sending = self.sending.try_lock_for(CLOSE_TIMEOUT);
         let Some(mut state) = self.state.try_lock_for(CLOSE_TIMEOUT) else {
             tracing::warn!("program counters are lost: CUPTI was still starting or stopping to sample them at the end");
@@ -368,7 +370,7 @@ impl PcSampling {
         };
         let waited = !state.waiting.is_empty();
         self.refuse_all(&mut state, Outcome::NotLaunched);
-        // The lock is held until it is closed: whoever waits for it may end the process.
+        // The lock is held until the window is closed: the thread that waits for it may end the process.
         if let Some(taken) = state.open.take() {
             let window = match GATE.close(PATIENCE) {
                 Some(_closed) => {
@@ -381,7 +383,7 @@ impl PcSampling {
         }
         tracing::debug!("waited for launches: {waited}; calls that passed the closed gate: {}", GATE.passed());
         if state.done.is_empty() && !state.has_told {
-            // It ended before enough had run.
+            // The program ended before it had run enough.
             state.refuse(0, Outcome::NotLaunched, clock::now(self.cupti));
         }
         let done = state.take_done();
@@ -389,7 +391,7 @@ impl PcSampling {
         self.send(done, messages);
     }
 
-    /// Sends what launches have left.
+    /// Sends the windows that launches have finished.
     fn hand_on(&self, messages: &Sender<Message>) {
         let Some(_sending) = self.sending.try_lock_for(CLOSE_TIMEOUT) else { return };
         let Some(mut state) = self.state.try_lock_for(CLOSE_TIMEOUT) else { return };
@@ -403,21 +405,21 @@ impl PcSampling {
             let wanted: HashSet<u64> = window.functions.iter().map(|function| function.module).collect();
             let (modules, lost) = self.modules.of(Counters::of(self.cupti), &wanted);
             window.modules_lost = lost;
-            // Refused only when the collector is dead.
+            // Fails only if the collector is dead.
             let _ = messages.try_send(Message::ProgramCounters(Box::new(SampledWindow { window, modules })));
         }
     }
 }
 
 impl OpenWindow {
-    /// Takes over what has come, behind the closed gate.
+    /// Takes over the available samples, with the gate closed.
     fn fetch(&mut self) {
         let Self { sampler, tally, .. } = self;
         match sampler.fetch(|sample| tally.take(&sample)) {
             Ok(fetched) => {
                 tally.add(fetched);
                 if fetched.full {
-                    // After that nothing comes any more.
+                    // After that no more samples arrive.
                     self.end = Instant::now();
                 }
             }
@@ -427,7 +429,7 @@ impl OpenWindow {
     }
 }
 
-/// Begins to sample. Tried again for a moment.
+/// Starts sampling. Retries for a moment.
 fn start(sampler: &mut PcSampler) -> Result<(), Error> {
     for _ in 1..START_ATTEMPTS {
         if sampler.start().is_ok() {
