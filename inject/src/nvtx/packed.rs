@@ -119,7 +119,7 @@ pub fn time(ring: &Ring, at: u64) -> Option<Timestamp> {
     (ring.word(at) & 15 != THREAD).then(|| Timestamp::from_nanos(ring.word(at + 1)))
 }
 
-/// Reads what is at a readable place, with its text into `text`, and moves the place on.
+/// Reads the item at a readable index, with its text into `text`, and advances the index.
 pub fn read(ring: &Ring, at: &mut u64, text: &mut Vec<u8>) -> Next {
     if ring.word(*at) & 15 == NCCL {
         return Next::Nccl;
