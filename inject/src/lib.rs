@@ -4,8 +4,8 @@
 //!
 //! | file | what it does | runs on |
 //! |---|---|---|
-//! | `entry` | C entry points: of the driver, NVTX, NCCL, and a program that measures itself | the thread that calls `cuInit`; any |
-//! | `lifecycle`, `start`, `runtime` | start, finish, fork; the one profiler and its state | that thread; the exiting thread |
+//! | `entry` | C entry points: driver, NVTX, NCCL, sessions of a program | the thread that calls `cuInit`; any |
+//! | `lifecycle`, `start`, `runtime` | start, finish, fork; the profiler and its state | that thread; the exiting one |
 //! | `config` | settings from the environment | that thread |
 //! | `capture` | which parts of the run are recorded | the thread of each event |
 //! | `cupti` | callbacks, calls and records of CUPTI | application threads, CUPTI's worker, `gpuwhy-flush` |

@@ -209,8 +209,8 @@ impl SampledDevice {
         std::mem::take(&mut self.has_overflowed)
     }
 
-    /// Checks for a unit that sends no data, so that no sample completes. If there is one, closes the device
-    /// and chooses a smaller set of metrics; `Some(false)` if there is none.
+    /// Checks for a unit that sends no data, so that no sample completes. If there is one, closes the device and
+    /// chooses a smaller set of metrics; `Some(false)` if there is no smaller set.
     pub fn gives_up_a_unit(&mut self) -> Option<bool> {
         if self.sampler.is_none() || self.taken > 0 || self.unfinished < HOPELESS || self.decodings < DECODINGS_TO_TELL
         {
