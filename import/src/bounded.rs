@@ -1,17 +1,17 @@
-//! Bytes that are unpacked, as long as they are in proportion to those that are read.
+//! Limits on decompressed bytes, in proportion to the compressed bytes read.
 //!
-//! gzip makes up to a thousand bytes of one. A trace is read as a stream, but what it says is kept, so a small file
-//! could take all memory.
+//! gzip can expand one byte to a thousand. A trace is read as a stream, but its contents are kept, so a small
+//! file could exhaust memory.
 
 use std::cell::Cell;
 use std::io::{self, Read};
 use std::rc::Rc;
 
-/// Bytes that may always be unpacked.
+/// Decompressed bytes that are always allowed.
 const ALWAYS: u64 = 16 << 20;
-/// Bytes that may be unpacked for each that is read. Traces are packed to a tenth or a thirtieth.
+/// Decompressed bytes allowed per compressed byte. Traces compress to between a tenth and a thirtieth.
 const RATIO: u64 = 200;
-/// Bytes that may be unpacked at all.
+/// Absolute limit on decompressed bytes.
 const AT_ALL: u64 = 256 << 30;
 
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub struct Counted<R> {
 }
 
 impl<R> Counted<R> {
-    /// Adds to `count`.
+    /// Adds the bytes read from `source` to `count`.
     pub fn new(source: R, count: Rc<Cell<u64>>) -> Self {
         Self { source, count }
     }
@@ -35,7 +35,7 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// What a decompressor gives, up to an error where that is out of proportion.
+/// Output of a decompressor. Fails once it is out of proportion to the input.
 #[derive(Debug)]
 pub struct Unpacked<R> {
     source: R,
@@ -44,7 +44,7 @@ pub struct Unpacked<R> {
 }
 
 impl<R> Unpacked<R> {
-    /// `packed` is what a [`Counted`] below the decompressor counts.
+    /// `packed` is the count of the [`Counted`] below the decompressor.
     pub fn new(source: R, packed: Rc<Cell<u64>>) -> Self {
         Self { source, packed, bytes: 0 }
     }

@@ -1,4 +1,4 @@
-//! Why a trace cannot be opened. Every error names its file.
+//! Errors of opening a trace. Every error names its file.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -9,7 +9,7 @@ use gpuwhy_trace::format::TraceError;
 
 use crate::kineto::KinetoError;
 
-/// Why a file gave no trace or no report: the file, and what is wrong with it.
+/// The reason why a file yielded no trace or no report: the file, and what is wrong with it.
 pub struct OpenError {
     path: PathBuf,
     cause: Cause,
@@ -20,7 +20,7 @@ enum Cause {
     Io(io::Error),
     Trace(TraceError),
     Kineto(KinetoError),
-    /// A [`Progress`](crate::Progress) ended the work.
+    /// A [`Progress`](crate::Progress) stopped the work.
     Interrupted,
     Refused(Cow<'static, str>),
 }
@@ -39,7 +39,7 @@ impl OpenError {
         Self { path: path.to_owned(), cause }
     }
 
-    /// The work on `path` was ended by a [`Progress`](crate::Progress).
+    /// A [`Progress`](crate::Progress) stopped the work on `path`.
     #[must_use]
     pub fn interrupted(path: &Path) -> Self {
         Self { path: path.to_owned(), cause: Cause::Interrupted }
@@ -55,13 +55,13 @@ impl OpenError {
         Self::refused(path, format!("SQLite: {error}"))
     }
 
-    /// The file that cannot be opened.
+    /// Path of the file that cannot be opened.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether a [`Progress`](crate::Progress) ended the work.
+    /// True if a [`Progress`](crate::Progress) stopped the work.
     #[must_use]
     pub fn is_interrupted(&self) -> bool {
         matches!(self.cause, Cause::Interrupted)
@@ -81,12 +81,13 @@ impl fmt::Display for OpenError {
     }
 }
 
-/// The sentence, for people: a program prints it that returns this error from `main` or unwraps it.
+/// Prints the sentence for users, since a program prints this when it returns the error from `main` or
+/// unwraps it.
 impl fmt::Debug for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-// The cause is part of the text: a caller that prints a chain of sources would print it twice.
+// The text includes the cause: a caller that prints a chain of sources would print it twice.
 impl Error for OpenError {}

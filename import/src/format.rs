@@ -1,4 +1,4 @@
-//! What a file is, told by its first bytes. No other place of the product recognizes formats.
+//! File formats, recognized by the first bytes. No other part of the product recognizes formats.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -6,26 +6,26 @@ use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
 
-/// Some editors put it in front of a JSON text that they save.
+/// Byte order mark that some editors put in front of a JSON text when they save it.
 const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
-/// A trace of the PyTorch profiler names its rows within so many bytes.
+/// A trace of the PyTorch profiler names its rows within this number of bytes.
 const KINETO_HEAD: u64 = 1 << 16;
 
-/// What first bytes stand for.
+/// Format that the first bytes indicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// Packed with gzip (RFC 1952).
+    /// gzip (RFC 1952).
     Gzip,
-    /// A database of SQLite 3 (the file format's own documentation).
+    /// SQLite 3 database (per SQLite's file format documentation).
     Sqlite,
-    /// A JSON text, which begins after so many bytes.
+    /// JSON text that starts after `mark` bytes.
     Json { mark: usize },
-    /// A trace of gpuwhy, or nothing that is known: its reader says what is wrong.
+    /// A trace of gpuwhy or an unknown format; the reader of traces reports the error.
     Trace,
 }
 
 impl Format {
-    /// Tells the format from the first bytes of a file.
+    /// Recognizes the format by the first bytes of a file.
     pub(crate) fn of(head: &[u8]) -> Self {
         let text = head.strip_prefix(UTF8_MARK).unwrap_or(head);
         match text.trim_ascii_start().first() {
@@ -36,7 +36,7 @@ impl Format {
         }
     }
 
-    /// For messages and logs.
+    /// Name for messages and logs.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
@@ -47,8 +47,8 @@ impl Format {
     }
 }
 
-/// Whether a JSON file, packed or not, is a trace of the PyTorch profiler, and not what a program also writes into its
-/// folder. A file that cannot be read is none.
+/// True if a JSON file, packed or not, is a trace of the PyTorch profiler rather than another file that a
+/// program writes into its folder. False for a file that cannot be read.
 #[must_use]
 pub fn is_kineto(path: &Path) -> bool {
     kineto_head(path).is_ok_and(|head| {

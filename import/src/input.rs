@@ -1,7 +1,7 @@
 //! A file or a pipe, opened once.
 //!
-//! A file is read through this one handle as often as needed, each time from its beginning. A pipe is read once. SQLite
-//! alone opens a file again, by its name.
+//! All reads of a file go through this one handle, each from the start of the file. A pipe is read once. Only
+//! SQLite opens a file again by name.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -21,9 +21,9 @@ use crate::format::Format;
 use crate::progress::Progress;
 use crate::scratch;
 
-/// Read at once: rows and blocks are small, system calls are not free.
+/// Bytes per read: rows and blocks are small, and system calls have a cost.
 const BUFFER_BYTES: usize = 1 << 20;
-/// Bytes by which formats are told apart.
+/// Bytes by which a format is recognized.
 const HEAD: u64 = 4096;
 
 /// An open file or pipe. See [`open`](crate::open()) for what it may hold.
@@ -31,22 +31,22 @@ const HEAD: u64 = 4096;
 pub struct Input {
     path: PathBuf,
     file: Arc<File>,
-    /// Not a pipe.
+    /// False for a pipe.
     is_file: bool,
-    /// Whether `path` still leads to it.
+    /// True if `path` still leads to the file.
     is_named: bool,
-    /// Of a file: its size when it was opened.
+    /// For a file: its size when it was opened.
     bytes: u64,
-    /// Of a pipe: its first bytes, which cannot be read again.
+    /// For a pipe: its first bytes, which cannot be read again.
     head: Vec<u8>,
     format: Format,
 }
 
 impl Input {
-    /// Opens a file or a pipe and looks at its first bytes.
+    /// Opens a file or a pipe and reads its first bytes.
     ///
     /// # Errors
-    /// When it cannot be opened or read, and for folders and devices.
+    /// Fails if it cannot be opened or read, and for folders and devices.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = path.as_ref();
         let failed = |error| OpenError::io(path, error);
@@ -59,7 +59,7 @@ impl Input {
         if kind.is_char_device() || kind.is_block_device() {
             return Err(OpenError::refused(path, "this is a device; name a file or a pipe"));
         }
-        // A pipe may give a few bytes at first, and the format is told by more of them.
+        // A pipe may return only a few bytes at first; recognizing the format takes more.
         let mut head = Vec::new();
         file.by_ref().take(HEAD).read_to_end(&mut head).map_err(failed)?;
         let format = Format::of(&head);
@@ -72,19 +72,19 @@ impl Input {
         Ok(Self { path: path.to_owned(), file: Arc::new(file), is_file, is_named: is_file, bytes, head, format })
     }
 
-    /// The name under which it was opened.
+    /// Path under which it was opened.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The report that a trace of a long run holds for itself. `None` when there is none, when the trace is damaged,
-    /// and for all other formats, and pipes.
+    /// Report that the trace of a long run contains. `None` if there is none, if the trace is damaged, and
+    /// for all other formats and pipes.
     #[must_use]
     pub fn stored_report(&self) -> Option<StoredReport> {
         let readable = self.is_file && self.format == Format::Trace;
         let read = || StoredReport::read(BufReader::with_capacity(BUFFER_BYTES, self.again())).ok().flatten();
-        // Texts that go to a terminal as they are; whoever wrote the file may not control it.
+        // These texts go to a terminal unchanged; the author of the file must not be able to control it.
         readable.then(read).flatten().map(|stored| StoredReport {
             summary: printable_lines(&stored.summary),
             full: printable_lines(&stored.full),
@@ -93,7 +93,7 @@ impl Input {
         })
     }
 
-    /// Whether the bytes can be read a second time.
+    /// True if the bytes can be read a second time.
     pub(crate) fn is_file(&self) -> bool {
         self.is_file
     }
@@ -103,17 +103,17 @@ impl Input {
         self.bytes
     }
 
-    /// Whether SQLite can open it by its name. What is gone from its folder has none, and neither has a copy.
+    /// True if SQLite can open it by name. A deleted file and a copy have no name.
     pub(crate) fn is_named_database(&self) -> bool {
         self.format == Format::Sqlite && self.is_named && self.path.canonicalize().is_ok()
     }
 
-    /// An error of reading it, or the end of the work.
+    /// Error of reading the input, or of an interruption.
     pub(crate) fn failed(&self, error: io::Error, interrupted: &Cell<bool>) -> OpenError {
         if interrupted.get() { OpenError::interrupted(&self.path) } else { OpenError::io(&self.path, error) }
     }
 
-    /// What can be read again: the file, or a temporary file with all that comes from the pipe.
+    /// Returns an input that can be read again: the file, or a temporary file with all bytes of the pipe.
     pub(crate) fn spooled(self, progress: &mut Progress<'_>) -> Result<Self, OpenError> {
         if self.is_file {
             return Ok(self);
@@ -126,7 +126,7 @@ impl Input {
         Ok(Self { file: Arc::new(copy), is_file: true, is_named: false, bytes, ..self })
     }
 
-    /// The handle and the size of a file.
+    /// Returns the path, the handle and the size of a file.
     pub(crate) fn into_file(self) -> (PathBuf, Arc<File>, u64) {
         (self.path, self.file, self.bytes)
     }
@@ -135,7 +135,7 @@ impl Input {
         FromStart::new(&self.file, self.bytes)
     }
 
-    /// The bytes, unpacked. Reading fails when `progress` ends the work, which `interrupted` then says.
+    /// Returns the decompressed bytes. Reading fails if `progress` stops the work; `interrupted` is then set.
     pub(crate) fn unpacked<'p>(
         &'p self,
         progress: &'p mut Progress<'_>,
@@ -161,7 +161,7 @@ impl Input {
     }
 }
 
-/// The bytes of `source`, unpacked if they are packed. `position` is how many of them have been read.
+/// Decompresses `source` if it is packed. `position` is the number of its bytes read.
 pub(crate) fn unpacked<'s>(source: impl Read + 's, position: Rc<Cell<u64>>) -> io::Result<Box<dyn BufRead + 's>> {
     let mut packed = BufReader::with_capacity(BUFFER_BYTES, source);
     if Format::of(packed.fill_buf()?) != Format::Gzip {
@@ -177,7 +177,7 @@ pub(crate) fn unpacked<'s>(source: impl Read + 's, position: Rc<Cell<u64>>) -> i
     }
 }
 
-/// A file from its beginning up to a size, however often and far others read the same handle.
+/// Reads a file from the start up to a size, independently of other readers of the same handle.
 #[derive(Debug)]
 pub(crate) struct FromStart {
     file: Arc<File>,
@@ -200,7 +200,7 @@ impl Read for FromStart {
     }
 }
 
-/// Tells how much is read, and fails when the work is to end.
+/// Reports the number of bytes read, and fails if the work is to stop.
 pub(crate) struct Watched<'w, 'p, R> {
     pub(crate) source: R,
     pub(crate) position: Rc<Cell<u64>>,

@@ -1,12 +1,15 @@
-//! Opens trace files and makes their reports: traces of gpuwhy, of the PyTorch profiler (Kineto) and of Nsight Systems.
+//! Opens trace files and makes their reports: traces of gpuwhy, of the PyTorch profiler (Kineto) and of
+//! Nsight Systems.
 //!
-//! The contents of a file tell its format, not its name; [`Input`] opens a file once and `format` recognizes it. A
-//! report is made in one pass ([`open()`], [`Input::report`]). An exporter reads the records as often as it needs
-//! ([`TraceFile`]); a file of another profiler is translated into a temporary trace for that. An import guesses
-//! nothing: what a format does not hold stays absent, and rows that cannot be used are counted in the report.
+//! The format is recognized by the contents of a file, not by its name; [`Input`] opens a file once and
+//! `format` recognizes it. A report takes one pass ([`open()`], [`Input::report`]). An exporter may read the
+//! records repeatedly ([`TraceFile`]); for that, a file of another profiler is translated into a temporary
+//! trace. An import does not guess: data that a format lacks stays absent, and the report counts the rows
+//! that cannot be used.
 //!
-//! Reading order: `format`, `input`, `open` (reports), `recompute`, `window` (a part of a run), `trace_file`, `kineto`,
-//! `nsys`, `cubin` (modules beside a trace). SQLite files of Nsight Systems need the feature `nsys`.
+//! Reading order: `format`, `input`, `open` (reports), `recompute`, `window` (a part of a run), `trace_file`,
+//! `kineto`, `nsys`, `cubin` (modules next to a trace). SQLite files of Nsight Systems need the feature
+//! `nsys`.
 
 mod bounded;
 pub mod cubin;

@@ -1,8 +1,8 @@
 //! From a trace file to its report.
 //!
-//! A trace of ours goes through `recompute` to the engine that the injected library gives the same events while the
-//! program runs, so both say the same. A Kineto trace goes there directly; a database of Nsight Systems as a
-//! temporary trace.
+//! A gpuwhy trace goes through `recompute` to the engine. The injected library feeds the same events to the
+//! same engine while the program runs, so both reports agree. A Kineto trace goes to the engine directly, a
+//! database of Nsight Systems by way of a temporary trace.
 
 use std::io::Read;
 use std::path::Path;
@@ -26,22 +26,22 @@ use crate::window::Window;
 
 /// Reads the trace file at `path` and makes its report.
 ///
-/// The file is a trace of gpuwhy or of the PyTorch profiler (Kineto's JSON), or
-/// an SQLite file of Nsight Systems (`nsys export --type sqlite`), which takes the feature `nsys` here and `export` of
-/// the crate `gpuwhy`; each of them packed with gzip or not.
-/// Its contents say which, not its name. A pipe will do. What is packed 200 to 1 or more is taken for an attack, and
-/// has to be unpacked by hand. A trace that was cut off or damaged is no error: the report covers what can
-/// be read, and its completeness says what is missing and where.
+/// The file is a trace of gpuwhy or of the PyTorch profiler (Kineto's JSON), or an SQLite file of Nsight
+/// Systems (`nsys export --type sqlite`), which needs the feature `nsys` here and `export` of the crate
+/// `gpuwhy`; each packed with gzip or not. The format is recognized by the contents, not by the name. The
+/// file may be a pipe. A compression ratio of 200 to 1 or more is treated as an attack; unpack such a file by
+/// hand. A trace that was cut off or damaged is not an error: the report covers the readable part, and its
+/// completeness shows what is missing and where.
 ///
 /// # Errors
-/// When the file cannot be opened, is no trace, was written in a format of the future, or ends before anything was
-/// recorded. The error names the file, and the offset where there is one.
+/// Fails if the file cannot be opened, is not a trace, has a newer format, or ends before the first record.
+/// The error names the file, and the offset if there is one.
 pub fn open(path: impl AsRef<Path>) -> Result<Report, OpenError> {
     open_capture(path, None)
 }
 
-/// As [`open`], about one capture of a run that was measured in pieces. `None` is the newest. A number that does not
-/// exist gives an empty report whose [`captures`](Report::captures) say which there are.
+/// As [`open`], for one capture of a run that was measured in pieces. `None` is the newest. A number that
+/// does not exist yields an empty report, whose [`captures`](Report::captures) list the existing ones.
 ///
 /// # Errors
 /// As [`open`].
@@ -49,10 +49,10 @@ pub fn open_capture(path: impl AsRef<Path>, capture: Option<u32>) -> Result<Repo
     open_watched(path, capture, &mut unwatched)
 }
 
-/// As [`open_capture`]; `progress` is told now and then how many bytes of the file are read, and how many it has.
+/// As [`open_capture`]; calls `progress` at intervals with the number of bytes read and the size of the file.
 ///
 /// # Errors
-/// As [`open`], and when `progress` ends the work.
+/// As [`open`], and if `progress` stops the work.
 pub fn open_watched(
     path: impl AsRef<Path>,
     capture: Option<u32>,
@@ -61,42 +61,42 @@ pub fn open_watched(
     Input::open(path)?.report(Request { capture, ..Request::default() }, progress)
 }
 
-/// As [`open`], about a part of the run: from `from` to `to` after its start. What overlaps the part is in it whole,
-/// device work with the call that launched it (up to two seconds before); the report's [`part`](Report::part) says what
-/// it is about. Blocks that are about another time are not decoded. Only traces of gpuwhy, packed or not, can be read
-/// in part, and not from a pipe, as they are read twice.
+/// As [`open`], for a part of the run: from `from` to `to` after its start. Everything that overlaps the part
+/// is included completely, device work with the call that launched it (up to two seconds before); the
+/// report's [`part`](Report::part) names the part. Blocks outside the part are not decoded. Only traces of
+/// gpuwhy, packed or not, can be read in part, and not from a pipe, because they are read twice.
 ///
 /// # Errors
-/// As [`open`], when the file is of another kind, when the part ends before it begins, and when it lies behind the end
-/// of the trace.
+/// As [`open`], and if the file is of another kind, if the part ends before it starts, or if it starts after
+/// the end of the trace.
 pub fn open_window(path: impl AsRef<Path>, from: Duration, to: Duration) -> Result<Report, OpenError> {
     Input::open(path)?.report(Request { window: Some((from, to)), ..Request::default() }, &mut unwatched)
 }
 
-/// Makes the report of a trace that comes from anywhere, as [`open`] does for a file.
+/// Makes the report of a trace from any source, as [`open`] does for a file.
 ///
 /// # Errors
-/// When `source` is no trace, was written in a format of the future, or ends before anything was recorded.
+/// Fails if `source` is not a trace, has a newer format, or ends before the first record.
 pub fn read(source: impl Read) -> Result<Report, TraceError> {
     report_from(TraceReader::new(source)?, None)
 }
 
-/// What a report is to be about.
+/// Options of a report.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Request {
-    /// The process, of a file that holds several; `None` is the one with most device work.
+    /// Process, for a file with several; `None` is the one with the most device work.
     pub pid: Option<u32>,
-    /// The capture of a run that was measured in pieces; `None` is the newest.
+    /// Capture of a run that was measured in pieces; `None` is the newest.
     pub capture: Option<u32>,
-    /// The part of the run, by time after its start; see [`open_window`].
+    /// Part of the run, as times after its start; see [`open_window`].
     pub window: Option<(Duration, Duration)>,
 }
 
 impl Input {
-    /// Makes the report that is asked for.
+    /// Makes the requested report.
     ///
     /// # Errors
-    /// As [`open`] and [`open_window`], when there is no such process, and when `progress` ends the work.
+    /// As [`open`] and [`open_window`], and if there is no such process, or if `progress` stops the work.
     pub fn report(self, request: Request, progress: &mut Progress<'_>) -> Result<Report, OpenError> {
         let report = match request.window {
             Some((from, to)) => part(&self, from, to, progress),
@@ -132,7 +132,7 @@ fn whole(input: Input, request: Request, progress: &mut Progress<'_>) -> Result<
         let report = TraceReader::new(bytes).and_then(|reader| report_from(reader, request.capture));
         report.map_err(|error| OpenError::trace(input.path(), error))
     };
-    // Reading that ends early is no error, so what came of it is thrown away here.
+    // Reading that ends early is not an error, so an interrupted report is discarded here.
     if interrupted.get() { Err(OpenError::interrupted(input.path())) } else { report }
 }
 

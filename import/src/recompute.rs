@@ -1,9 +1,9 @@
-//! The report of a trace from all of its records, on two threads.
+//! Makes the report of a trace from all of its records, on two threads.
 //!
-//! Taking blocks apart (checksums, decompression, columns) is about a third of the work and accounting for what is in
-//! them two thirds, and they need nothing from each other but the blocks in their order. So the calling thread, whose
-//! file need not be `Send`, reads ahead by a few blocks, and another one runs the engine; neither holds more than
-//! these. The engine itself knows of no thread.
+//! Decoding blocks (checksums, decompression, columns) is about a third of the work and attribution two
+//! thirds. They are independent except for the order of the blocks. So the calling thread, whose file need
+//! not be `Send`, reads ahead by a few blocks, and a second thread runs the engine; neither holds more than
+//! these blocks. The engine is unaware of threads.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -21,25 +21,25 @@ use gpuwhy_trace::record::Timestamp;
 
 use crate::window::Window;
 
-/// Blocks are handed over together until they take so much memory, bytes, some 4,000 records: waking a thread for each
-/// flush mark costs more than these.
+/// Memory of the blocks that are handed over together, bytes; some 4,000 records. Waking a thread for each
+/// flush mark would cost more than processing it.
 const TOGETHER: usize = 360_000;
-/// Times that are done ahead: usually up to a block of 16,384 records more than that, 1.4 MB.
+/// Batches that are read ahead. A batch usually exceeds the limit by up to a block of 16,384 records, 1.4 MB.
 const AHEAD: usize = 2;
 
-/// What is known of a run at a moment.
+/// State of a run at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
     /// The engine.
     pub captures: &'a Captures,
-    /// Who was traced.
+    /// The traced process.
     pub session: &'a ProcessInfo,
-    /// All names and configurations so far.
+    /// All names and configurations up to this moment.
     pub dictionary: &'a Dictionary,
 }
 
 impl Seen<'_> {
-    /// The report of that moment, as the program itself would have made it then.
+    /// Makes the report that the program itself would have made at this moment.
     #[must_use]
     pub fn report(&self) -> Report {
         self.captures.report(self.session, self.dictionary, End::Abrupt, Vec::new())
@@ -48,31 +48,32 @@ impl Seen<'_> {
 
 /// Follows the records of a trace while its report is made, on the thread that runs the engine.
 pub trait Observer: Send {
-    /// Before the first event: what the engine is to note.
+    /// Called before the first event, to configure the engine.
     fn begin(&mut self, captures: &mut Captures);
 
-    /// An event of the trace, which the engine takes next.
+    /// Called with each event of the trace, before the engine takes it.
     fn event(&mut self, _event: &Event, _dictionary: &Dictionary) {}
 
-    /// Everything up to `at` has come, and the engine has taken it.
+    /// Called once the engine has taken everything up to `at`.
     fn flushed(&mut self, _at: Timestamp, _seen: Seen<'_>) {}
 
-    /// The engine has taken the events of some blocks. `is_last`: nothing more comes.
+    /// Called once the engine has taken the events of some blocks. `is_last`: these were the last ones.
     fn taken(&mut self, captures: &mut Captures, dictionary: &Dictionary, is_last: bool);
 
-    /// Who was traced and the names for the words of the report, in place of those of the trace: ids must stand for the
-    /// same things. Nothing that is computed depends on it. Asked once, when all records are taken; `None` keeps both.
+    /// Returns the process and the names for the text of the report, in place of those of the trace: ids must
+    /// refer to the same things. They do not affect any result. Called once, after all records; `None` keeps
+    /// both.
     fn words(&mut self, _session: &ProcessInfo, _dictionary: &Dictionary) -> Option<(ProcessInfo, Arc<Dictionary>)> {
         None
     }
 }
 
-/// Makes the report of what `reader` has not given yet, about one capture of a run in pieces or the newest.
+/// Makes the report of the rest of `reader`, about one capture of a run in pieces or the newest.
 pub(crate) fn report_from(reader: TraceReader<impl Read>, capture: Option<u32>) -> Result<Report, TraceError> {
     report_of_part(reader, capture, None, None)
 }
 
-/// As [`report_from`], of what `window` holds alone.
+/// As [`report_from`], restricted to `window`.
 pub(crate) fn report_of_part(
     reader: TraceReader<impl Read>,
     capture: Option<u32>,
@@ -81,7 +82,7 @@ pub(crate) fn report_of_part(
 ) -> Result<Report, TraceError> {
     let (mut blocks, assembly, first) = reader.into_halves();
     let (sender, receiver) = sync_channel(AHEAD);
-    // Memory goes back to where it is filled.
+    // Returns memory to the thread that fills it.
     let (emptied, empty) = channel();
     let (accounts, stopped) = thread::scope(|scope| {
         let accounting = thread::Builder::new()
@@ -115,7 +116,7 @@ pub(crate) fn report_of_part(
     Ok(captures.report(session, dictionary, end, notes))
 }
 
-/// Gives all blocks away, and answers why there are no more when the file has more.
+/// Sends all blocks to the other thread. Returns the error if reading ended before the end of the file.
 fn hand_over(
     blocks: &mut BlockReader<impl Read>,
     to: SyncSender<Vec<Block>>,
@@ -134,17 +135,17 @@ fn hand_over(
         if memory >= TOGETHER {
             memory = 0;
             if to.send(std::mem::take(&mut together)).is_err() {
-                return None; // The other thread has panicked, which its end tells.
+                return None; // The other thread panicked; joining it reports that.
             }
             empty.try_iter().for_each(|events| blocks.reuse(events));
         }
     };
-    // As above.
+    // Fails only if the other thread panicked, as above.
     let _ = to.send(together);
     stopped
 }
 
-/// What the blocks so far come to.
+/// Results of the blocks taken.
 struct Accounts<'a> {
     captures: Captures,
     assembly: Assembly,
@@ -164,7 +165,7 @@ impl<'a> Accounts<'a> {
     ) -> Self {
         let mut captures = Captures::new(capture);
         captures.set_calibrations(assembly.session());
-        // Kernels are measured late, and what steps gain from them is asked at the end.
+        // Kernels are measured late, and the simulation of their effect on steps runs at the end.
         captures.keep_simulated_events();
         if let Some(observer) = &mut observer {
             observer.begin(&mut captures);
@@ -172,17 +173,17 @@ impl<'a> Accounts<'a> {
         Self { captures, assembly, end: End::Abrupt, last: Timestamp::ZERO, window, observer }
     }
 
-    /// Accounts for all blocks that come; their memory goes to `emptied`.
+    /// Takes all blocks that arrive; returns their memory through `emptied`.
     fn take_all(&mut self, blocks: &Receiver<Vec<Block>>, emptied: &Sender<Vec<Event>>) {
         for block in blocks.iter().flatten() {
             let events = self.assembly.take(block);
             let events = self.take(events);
-            // There may be nothing left to fill it.
+            // The reading thread may have finished.
             let _ = emptied.send(events);
         }
     }
 
-    /// Accounts for the events, and gives their memory back.
+    /// Takes the events, and returns their memory.
     fn take(&mut self, events: Vec<Event>) -> Vec<Event> {
         let (session, dictionary) = (self.assembly.session(), self.assembly.dictionary());
         for event in &events {

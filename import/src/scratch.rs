@@ -1,4 +1,4 @@
-//! Temporary files. They have no name in any folder, so that nothing stays behind however the process ends.
+//! Temporary files. They have no name in any folder, so no file remains however the process ends.
 
 use std::env;
 use std::fs::File;
@@ -7,15 +7,15 @@ use std::path::Path;
 
 use crate::error::OpenError;
 
-/// An empty temporary file.
+/// Creates an empty temporary file.
 ///
 /// # Errors
-/// When the folder for temporary files takes none.
+/// Fails if the folder for temporary files does not allow it.
 pub fn create() -> Result<File, OpenError> {
     tempfile::tempfile().map_err(failed)
 }
 
-/// An error of writing a temporary file. It names the folder, which may be full.
+/// Error of writing a temporary file. It names the folder, which may be full.
 pub fn failed(error: io::Error) -> OpenError {
     let what = format!("a temporary file in {} (TMPDIR)", env::temp_dir().display());
     OpenError::io(Path::new(&what), error)

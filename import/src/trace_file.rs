@@ -1,7 +1,8 @@
-//! A trace on disk that can be read from front to back as often as an exporter needs.
+//! A trace on disk that an exporter can read from start to end repeatedly.
 //!
-//! Reading again instead of keeping is what bounds memory. All passes over a file see the same records, since a
-//! finished trace does not change; one that is still being written is read up to where it ended when it was opened.
+//! Reading again instead of keeping records bounds the memory. All passes over a file see the same records,
+//! since a finished trace does not change; a trace that is still being written is read up to its size when it
+//! was opened.
 
 use std::cell::Cell;
 use std::fs::{self, File, Metadata};
@@ -29,7 +30,7 @@ use crate::recompute::{Observer, report_of_part};
 use crate::scratch;
 use crate::translate::{self, NOT_SEVERAL};
 
-/// The name of a trace without its endings (`.gpuwhy`, `.gpuwhy.gz`).
+/// Name of a trace without its extensions (`.gpuwhy`, `.gpuwhy.gz`).
 #[must_use]
 pub fn stem(path: &Path) -> String {
     let unpacked = match path.extension() {
@@ -40,8 +41,7 @@ pub fn stem(path: &Path) -> String {
     stem.unwrap_or_else(|| "trace".to_owned())
 }
 
-/// A trace whose records can be read as often as an exporter needs. See [`open`](crate::open()) for what the file may
-/// hold.
+/// A trace whose records can be read repeatedly. See [`open`](crate::open()) for the supported files.
 #[derive(Debug)]
 pub struct TraceFile {
     path: PathBuf,
@@ -56,35 +56,35 @@ pub struct TraceFile {
 #[derive(Debug)]
 enum Contents {
     Open(Arc<File>),
-    /// Opened again for each pass: device and number of the inode.
+    /// Opened again for each pass: device and inode number.
     Closed(u64, u64),
 }
 
-/// What a pass leaves besides what its visitor kept.
+/// Result of a pass, in addition to what its visitor kept.
 pub struct Passed {
-    /// Who was traced.
+    /// The traced process.
     pub session: ProcessInfo,
     /// Everything that the records refer to.
     pub dictionary: Dictionary,
-    /// What was lost before it came into the trace.
+    /// Records lost before they reached the trace.
     pub loss: Loss,
     /// How the trace ended.
     pub end: End,
-    /// What the file lacks.
+    /// Missing parts of the file.
     pub(crate) damage: Damage,
-    /// Why reading ended early, if it did.
+    /// The reason if reading ended early.
     pub(crate) stopped: Option<String>,
 }
 
 impl Passed {
-    /// What of the file could not be read: sentences for the user.
+    /// Describes the unreadable parts of the file: sentences for the user.
     pub fn damaged(&self) -> Vec<String> {
         let mut sentences = self.damage.sentences();
         sentences.extend(self.stopped.clone());
         sentences
     }
 
-    /// What is missing from the trace: sentences for the user.
+    /// Describes everything missing from the trace: sentences for the user.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.damaged();
         notes.extend(losses(&self.loss));
@@ -95,29 +95,29 @@ impl Passed {
     }
 }
 
-/// What the records seen so far refer to.
+/// Context of the records seen up to now.
 pub struct Scope<'a> {
-    /// Who was traced.
+    /// The traced process.
     pub session: &'a ProcessInfo,
-    /// All names and configurations so far.
+    /// All names and configurations up to now.
     pub dictionary: &'a Dictionary,
 }
 
 impl TraceFile {
-    /// Opens a trace, translates what is a trace of another profiler, and reads its beginning. A pipe is copied to a
+    /// Opens a trace and reads its start; translates a trace of another profiler. A pipe is copied to a
     /// temporary file.
     ///
     /// # Errors
-    /// When the file cannot be opened or is no trace.
+    /// Fails if the file cannot be opened or is not a trace.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         Self::open_process(path, None, &mut unwatched)
     }
 
-    /// As [`open`](Self::open); of a file that holds several processes the one of the number `pid`.
+    /// As [`open`](Self::open), with the process `pid` of a file that holds several.
     ///
     /// # Errors
-    /// As [`open`](Self::open); when a number is given and the file has no such process, or is none of the files that
-    /// can hold several; and when `progress` ends the work.
+    /// As [`open`](Self::open); also if `pid` is given and the file has no such process or is of a kind that
+    /// holds only one, and if `progress` stops the work.
     pub fn open_process(
         path: impl AsRef<Path>,
         pid: Option<u32>,
@@ -157,8 +157,8 @@ impl TraceFile {
         Self { path, contents: Contents::Open(Arc::new(trace)), bytes, session: ProcessInfo::default() }.begun()
     }
 
-    /// Lets go of the file until it is read, for whoever has more traces than a process may have open files. Nothing
-    /// changes for one that was translated or copied.
+    /// Closes the file until it is read, for callers with more traces than a process may have open files. Has
+    /// no effect on a trace that was translated or copied.
     pub fn close(&mut self) {
         let Contents::Open(file) = &self.contents else { return };
         let inode = |found: io::Result<Metadata>| found.ok().map(|found| (found.dev(), found.ino()));
@@ -183,16 +183,16 @@ impl TraceFile {
         Ok(Arc::new(file))
     }
 
-    /// Reads who was traced.
+    /// Reads the description of the traced process.
     fn begun(mut self) -> Result<Self, OpenError> {
         self.session = self.reader(&Rc::default())?.session().clone();
         Ok(self)
     }
 
-    /// The same file with the trace in `contents` for what it holds.
+    /// Returns the same file with the trace in `contents` as its contents.
     ///
     /// # Errors
-    /// When the size of `contents` cannot be found out.
+    /// Fails if the size of `contents` cannot be determined.
     pub fn with_contents(&self, contents: File) -> Result<Self, OpenError> {
         let bytes = contents.metadata().map_err(scratch::failed)?.len();
         Ok(Self {
@@ -203,15 +203,15 @@ impl TraceFile {
         })
     }
 
-    /// The report of the trace, about one capture of a run in pieces or the newest.
+    /// Makes the report of the trace, about one capture of a run in pieces or the newest.
     ///
     /// # Errors
-    /// When the file cannot be read at all, and when `progress` ends the work.
+    /// Fails if the file cannot be read, and if `progress` stops the work.
     pub fn report(&self, capture: Option<u32>, progress: &mut Progress<'_>) -> Result<Report, OpenError> {
         self.reported(capture, None, progress)
     }
 
-    /// As [`report`](Self::report); `observer` follows every record.
+    /// As [`report`](Self::report); `observer` receives every record.
     ///
     /// # Errors
     /// As [`report`](Self::report).
@@ -239,22 +239,22 @@ impl TraceFile {
         report.map_err(|error| OpenError::trace(&self.path, error))
     }
 
-    /// The file.
+    /// Path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Who was traced.
+    /// The traced process.
     #[must_use]
     pub fn session(&self) -> &ProcessInfo {
         &self.session
     }
 
-    /// Hands every event to `visit`, in the order of the file.
+    /// Passes every event to `visit`, in file order.
     ///
     /// # Errors
-    /// When the file cannot be read at all, or `visit` fails.
+    /// Fails if the file cannot be read, or if `visit` fails.
     pub fn pass<E: From<OpenError>>(
         &self,
         progress: &mut Progress<'_>,
@@ -293,16 +293,16 @@ impl TraceFile {
         Ok(passed)
     }
 
-    /// Tells how many bytes are read.
+    /// Reports the number of bytes read.
     fn told(&self, progress: &mut Progress<'_>, done: u64) -> Result<(), OpenError> {
         if progress(done, self.bytes).is_break() { Err(OpenError::interrupted(&self.path)) } else { Ok(()) }
     }
 
-    /// The bytes of the trace, unpacked, for what reads them in another way. Reading fails when `progress` ends the
+    /// Returns the decompressed bytes of the trace, for other readers. Reading fails if `progress` stops the
     /// work.
     ///
     /// # Errors
-    /// When the file cannot be unpacked.
+    /// Fails if the file cannot be decompressed.
     pub fn bytes<'p>(&self, progress: &'p mut Progress<'_>) -> Result<impl Read + 'p, OpenError> {
         self.watched(progress, &Rc::default())
     }
@@ -325,7 +325,7 @@ impl TraceFile {
         unpacked(watched, position).map_err(|error| OpenError::io(&self.path, error))
     }
 
-    /// Reads from the beginning. `position` follows how many of the file's bytes have been read.
+    /// Reads from the start. `position` is updated to the number of the file's bytes read.
     fn reader(&self, position: &Rc<Cell<u64>>) -> Result<TraceReader<Box<dyn BufRead>>, OpenError> {
         let contents = self.contents()?;
         let source = Counted::new(FromStart::new(&contents, self.bytes), Rc::clone(position));

@@ -1,4 +1,4 @@
-//! Files of other profilers as temporary traces of gpuwhy.
+//! Translates files of other profilers into temporary traces of gpuwhy.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -14,11 +14,12 @@ use crate::kineto::Imported;
 use crate::progress::Progress;
 use crate::scratch;
 
-/// Why a process cannot be chosen.
+/// Message if a process cannot be chosen.
 pub(crate) const NOT_SEVERAL: &str =
     "a process can be chosen in SQLite files of Nsight Systems only; this file holds one";
 
-/// A database that SQLite can open by a name: the file itself, or a copy of what is packed or came from a pipe.
+/// Returns a database that SQLite can open by name: the file itself, or a copy if it is packed or came from a
+/// pipe.
 pub(crate) fn database(
     input: &Input,
     mut bytes: Box<dyn BufRead + '_>,
@@ -30,14 +31,14 @@ pub(crate) fn database(
     copied(&mut bytes).map(Some).map_err(|error| input.failed(error, interrupted))
 }
 
-/// All of `source` in a temporary file with a name.
+/// Copies all of `source` to a temporary file with a name.
 fn copied(source: &mut dyn Read) -> io::Result<TempPath> {
     let (mut file, path) = NamedTempFile::with_prefix("gpuwhy-input-")?.into_parts();
     io::copy(source, &mut file)?;
     Ok(path)
 }
 
-/// The trace of a process in the database that [`database`] gave.
+/// Translates a process of the database that [`database`] returned.
 #[cfg(feature = "nsys")]
 pub(crate) fn nsys(
     input: &Input,
@@ -48,7 +49,7 @@ pub(crate) fn nsys(
     use crate::nsys::{Database, translate};
 
     let database = Database::open(copy.as_deref().unwrap_or(input.path()), input.path())?;
-    // SQLite has it open, so the name is needed no more. Nothing stays behind, however the process ends.
+    // SQLite has the file open, so the name is no longer needed. No file remains, however the process ends.
     drop(copy);
     translate(&database, pid, progress)
 }
@@ -65,7 +66,7 @@ pub(crate) fn nsys(
     Err(OpenError::refused(input.path(), why))
 }
 
-/// The trace of what a JSON text of Kineto says. `imported` is what reading it gave.
+/// Translates a JSON text of Kineto. `imported` is the result of reading it.
 pub(crate) fn kineto(path: &Path, imported: Imported, ask: &mut Progress<'_>) -> Result<File, OpenError> {
     let trace = scratch::create()?;
     let out = BufWriter::new(trace.try_clone().map_err(scratch::failed)?);

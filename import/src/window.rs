@@ -1,7 +1,8 @@
-//! A part of a run: which of its records are about the time that was asked for.
+//! A part of a run: the records that fall into the requested time.
 //!
-//! What overlaps the part is kept whole, as in the statistics and exports: device work together with the call that
-//! launched it, calls, looks. So two passes are made, of which the first only notes what device work the part has.
+//! Everything that overlaps the part is kept completely, as in the statistics and exports: device work
+//! together with the call that launched it, calls, host samples. This takes two passes; the first one only
+//! notes the device work of the part.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -13,7 +14,7 @@ use gpuwhy_trace::format::TraceReader;
 use gpuwhy_trace::process_info::End;
 use gpuwhy_trace::record::{CorrelationId, Loss, Record, Timestamp};
 
-/// A launch is looked for this long before the part: longer than any queue of launches was seen to last.
+/// Time before the part that is searched for launches: longer than any observed queue of launches.
 const LEAD: Duration = Duration::from_secs(2);
 
 /// See the [module](self).
@@ -21,18 +22,18 @@ const LEAD: Duration = Duration::from_secs(2);
 pub(crate) struct Window {
     from: Timestamp,
     to: Timestamp,
-    /// Launches of the device work in the part.
+    /// Launches of the part's device work.
     launched: HashSet<CorrelationId>,
-    /// The newest time that the trace knows.
+    /// Newest time in the trace.
     last: Timestamp,
-    /// What was lost before the part, and up to its end.
+    /// Records lost before the part, and up to its end.
     lost_before: Loss,
     lost: Loss,
     flushed: Timestamp,
 }
 
 impl Window {
-    /// The part from `from` to `to` of the run in `reader`, all of which is read.
+    /// Finds the part from `from` to `to` of the run in `reader`, which is read to its end.
     pub(crate) fn find(mut reader: TraceReader<impl Read>, from: Timestamp, to: Timestamp) -> Self {
         let mut window = Self {
             from,
@@ -49,24 +50,24 @@ impl Window {
                 Ok(Event::Record(record)) => window.look(&record),
                 Ok(Event::Flush(at) | Event::End(_, at)) => window.last = window.last.max(at),
                 Ok(_) => {}
-                // The second pass tells.
+                // The second pass reports the error.
                 Err(_) => break,
             }
         }
         window
     }
 
-    /// From when on records must be read.
+    /// Time from which records must be read.
     pub(crate) fn read_from(&self) -> Timestamp {
         Timestamp::from_nanos(self.from.nanos().saturating_sub(LEAD.as_nanos() as u64))
     }
 
-    /// The newest time that the trace knows.
+    /// Newest time in the trace.
     pub(crate) fn last(&self) -> Timestamp {
         self.last
     }
 
-    /// When the part ends: with the trace, if that is earlier.
+    /// End of the part, or of the trace if that is earlier.
     pub(crate) fn end(&self) -> Timestamp {
         self.to.min(self.last)
     }
@@ -87,9 +88,9 @@ impl Window {
         let inside = match event {
             Event::Record(record) => self.holds(record),
             Event::Counters(event) => event.span().is_none_or(|(begin, end)| self.contains(begin, end)),
-            // Operations outside would be missed in the part.
+            // Operations outside the part would count as missing in it.
             Event::Collective(event) => event.at().is_none_or(|at| self.contains(at, at)),
-            // Both are about the run so far, and say nothing of a part of it.
+            // Both cover the run from its start and do not apply to a part.
             Event::Cost { .. } | Event::Utilization { .. } => false,
             Event::Loss(loss) => return Some(Cow::Owned(self.lost(**loss).into())),
             Event::Flush(at) => {
@@ -104,19 +105,20 @@ impl Window {
     fn holds(&self, record: &Record) -> bool {
         match record {
             Record::Api(row) if self.launched.contains(&row.correlation) => true,
-            // A range that is open in the part may have begun before it.
+            // A range that is open in the part may have started before it.
             Record::Range(row) => row.at < self.to,
-            // What has no time belongs to every part.
+            // Records without a time belong to every part.
             _ => record.span().is_none_or(|(start, end)| self.overlaps(start, end)),
         }
     }
 
-    /// Whether the part has all of this time: the records beside a sample of counters must be there.
+    /// True if the part contains this time completely: the records that go with a counter sample must be
+    /// present.
     fn contains(&self, begin: Timestamp, end: Timestamp) -> bool {
         begin >= self.from && end <= self.to
     }
 
-    /// The counters of the whole run stand at `loss`. Answers what was lost in the part so far.
+    /// Takes the loss counters of the complete run. Returns the loss within the part up to now.
     fn lost(&mut self, loss: Loss) -> Loss {
         if self.flushed <= self.from {
             self.lost_before = loss;
@@ -127,7 +129,7 @@ impl Window {
         self.lost.since(&self.lost_before)
     }
 
-    /// How the part ends if the trace ends as `end`: cleanly, where the trace goes on behind it.
+    /// End of the part if the trace ends as `end`: clean if the trace continues after the part.
     pub(crate) fn ends(&self, end: End) -> End {
         if self.to < self.last { End::Clean } else { end }
     }

@@ -1,4 +1,4 @@
-//! Files are opened once, whatever they hold, and opening ends when the caller says so.
+//! Files of any format are opened once, and opening stops when the caller requests it.
 
 mod cubin;
 
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use gpuwhy_import::{Input, OpenError, Request, TraceFile, unwatched};
 use tempfile::TempDir;
 
-/// A Kineto trace of so many launches and kernels.
+/// A Kineto trace with `kernels` launches and kernels.
 fn kineto(kernels: u32) -> String {
     let mut text = String::from(r#"{"schemaVersion": 1, "traceEvents": ["#);
     for number in 1..=kernels {
@@ -43,7 +43,7 @@ fn files(kernels: u32) -> (TempDir, Vec<PathBuf>) {
     (folder, paths)
 }
 
-/// Kernels that a pass sees.
+/// Number of kernels that a pass sees.
 fn kernels(trace: &TraceFile) -> usize {
     let mut kernels = 0;
     let passed = trace.pass(&mut unwatched, |item, _| {
@@ -83,7 +83,7 @@ fn a_text_that_an_editor_has_marked_is_read() {
 
 #[test]
 fn the_caller_can_end_opening_at_any_time() {
-    // So many that work on records asks too.
+    // Enough records that work on them also calls the progress.
     let (_folder, paths) = files(10_000);
     for path in &paths {
         let asked = |after: u32, work: &dyn Fn(&mut gpuwhy_import::Progress<'_>) -> Option<OpenError>| {

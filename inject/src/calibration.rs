@@ -1,7 +1,7 @@
-//! What `gpuwhy doctor --calibrate` measured on this machine, for the trace.
+//! Results of `gpuwhy doctor --calibrate` on this machine, for the trace.
 //!
-//! One small file is read at the start. Whatever is wrong with it, the built-in table counts instead, and the log says
-//! so at debug level: a report names the prices that it used.
+//! One small file is read at the start. If it is missing or invalid, the built-in table is used instead, and
+//! the log records that at debug level: a report names the overheads that it used.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -11,10 +11,10 @@ use std::{env, str};
 use gpuwhy_trace::cost::Calibration;
 use gpuwhy_trace::cost::calibration::{self, LARGEST_FILE};
 
-/// Bytes of `/proc/cpuinfo` that are read: the first processor. The kernel makes the rest for whoever asks for it.
+/// Bytes of `/proc/cpuinfo` that are read: the first processor. The kernel generates the rest only on demand.
 const FIRST_PROCESSOR: u64 = 4096;
 
-/// The prices that were measured with this driver, CUPTI and processor; empty when there are none.
+/// Overheads per call that were measured with this driver, CUPTI and processor; empty if there are none.
 pub fn of_this_machine(driver: &str, cupti: u32) -> Vec<Calibration> {
     let [cache, home] = ["XDG_CACHE_HOME", "HOME"].map(env::var_os);
     let Some(path) = calibration::path(cache.as_deref(), home.as_deref()) else { return Vec::new() };
@@ -30,7 +30,7 @@ pub fn of_this_machine(driver: &str, cupti: u32) -> Vec<Calibration> {
 
 fn of_file(path: &Path, driver: &str, cupti: u32, processor: &str) -> Result<Vec<Calibration>, String> {
     let said = |error: io::Error| error.to_string();
-    // Opening a pipe would wait for whoever writes to it.
+    // Opening a pipe would block until a writer opens it.
     let about = fs::metadata(path).map_err(said)?;
     if !about.is_file() || about.len() > LARGEST_FILE {
         return Err("not a file of a calibration's size".to_owned());

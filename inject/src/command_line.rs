@@ -1,8 +1,7 @@
-//! What is kept of the program's command line: all of it but what looks like a secret.
+//! The program's command line as the trace keeps it, without the words that look like secrets.
 //!
-//! A trace is handed on to colleagues and attached to bug reports, and command lines hold passwords and tokens. What a
-//! secret is can only be guessed, by the name that it is given under and by its form; so `GPUWHY_COMMAND_LINE` leaves
-//! out more.
+//! A trace is passed on to colleagues and attached to bug reports, and command lines hold passwords and
+//! tokens. A secret can only be guessed, by its name and its form; `GPUWHY_COMMAND_LINE` leaves out more.
 
 use std::env;
 use std::mem;
@@ -11,24 +10,27 @@ use std::sync::OnceLock;
 
 use crate::config::CommandLine;
 
-/// What stands in place of a secret.
+/// Text in place of a secret.
 const MASK: &str = "***";
-/// Words of names of secrets: a word of the name that is one, or ends with one (`PGPASSWORD`), wherever it stands.
+/// A name denotes a secret if one of its words is, or ends with, one of these (`PGPASSWORD`), in any
+/// position.
 const SECRETS: &[&str] =
     &["credential", "credentials", "passphrase", "passphrases", "passwd", "password", "passwords", "secret", "secrets"];
-/// The same as two words, written as one or two.
+/// The same for pairs of words, written as one or two.
 const COMPOUNDS: &[&str] = &["accesskey", "apikey", "authkey", "privatekey", "secretkey"];
-/// Ends of the last word of such names. `--hub-token` is one, `--max-tokens` and `--token-budget` are not.
+/// A name denotes a secret if its last word ends with one of these: `--hub-token` does, `--max-tokens` and
+/// `--token-budget` do not.
 const ENDINGS: &[&str] = &["auth", "authorization", "bearer", "pwd", "token"];
-/// Last words of such names. `--ssh-key` and `OPENAI_KEY` are some, `--key-frames` and `--monkey` are not.
+/// A name denotes a secret if its last word is one of these: `--ssh-key` and `OPENAI_KEY` do, `--key-frames`
+/// and `--monkey` do not.
 const LAST_WORDS: &[&str] = &["cookie", "cookies", "key", "pass"];
-/// Last words of names of secrets in the query of a URL: those that sign it.
+/// The same for names in the query of a URL: its signature.
 const SIGNATURES: &[&str] = &["sig", "signature"];
 /// Options whose value is `user:password`.
 const LOGINS: &[&str] = &["-u", "--user", "--login", "--proxy-user"];
-/// Between `Authorization:` and the secret in the header of a request.
+/// Words between `Authorization:` and the secret in the header of a request.
 const SCHEMES: &[&str] = &["basic", "bearer", "digest", "negotiate"];
-/// What access tokens of well-known services begin with.
+/// Prefixes of access tokens of well-known services.
 const TOKENS: &[&str] = &[
     "AIza",
     "AKIA",
@@ -49,7 +51,7 @@ const TOKENS: &[&str] = &[
     "xoxb-",
     "xoxp-",
 ];
-/// No access token is shorter, in bytes.
+/// Minimum length of an access token, bytes.
 const SHORTEST_TOKEN: usize = 20;
 
 static KEPT: OnceLock<Vec<String>> = OnceLock::new();
@@ -70,7 +72,7 @@ pub fn words() -> &'static [String] {
     KEPT.get().map_or(&[], Vec::as_slice)
 }
 
-/// A word may be a whole script (`sh -c '...'`), so each piece between blanks is checked.
+/// Masks secrets. A word may be a complete script (`sh -c '...'`), so each piece between blanks is checked.
 fn without_secrets(words: impl Iterator<Item = String>) -> Vec<String> {
     let mut masker = Masker::default();
     words
@@ -78,27 +80,27 @@ fn without_secrets(words: impl Iterator<Item = String>) -> Vec<String> {
         .collect()
 }
 
-/// What the last piece of a command line says of the next one.
+/// Expectation about the next piece of a command line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Next {
     #[default]
     Plain,
-    /// It is a secret, unless it is an option.
+    /// A secret, unless it is an option.
     Secret,
-    /// It is one of several secrets with semicolons between them: `Cookie: a=b; c=d`.
+    /// One of several secrets separated by semicolons: `Cookie: a=b; c=d`.
     Cookies,
-    /// It is `user:password`, unless it is an option or a file.
+    /// `user:password`, unless it is an option or a file.
     Login,
 }
 
-/// Goes through the pieces of a command line.
+/// Processes the pieces of a command line in order.
 #[derive(Default)]
 struct Masker {
     next: Next,
 }
 
 impl Masker {
-    /// The piece, with blanks that end it.
+    /// Masks a piece; keeps its trailing blanks.
     fn masked(&mut self, piece: &str) -> String {
         let text = piece.trim_end();
         let blanks = &piece[text.len()..];
@@ -135,12 +137,12 @@ fn is_scheme(text: &str) -> bool {
     SCHEMES.iter().any(|scheme| text.eq_ignore_ascii_case(scheme))
 }
 
-/// True for what [`json`] leaves of a masked value: quotes of the program's own around the mask.
+/// True for the remainder of a value that [`json`] masked: the program's own quotes around the mask.
 fn is_masked_json(text: &str) -> bool {
     ['"', '\''].iter().any(|quote| text.starts_with(&format!("{quote}{MASK}{quote}")))
 }
 
-/// `user:password` without the password. Two numbers are a user id and a group id.
+/// Masks the password in `user:password`. Two numbers are a user id and a group id.
 fn login(text: &str) -> String {
     let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
     match text.split_once(':') {
@@ -150,7 +152,7 @@ fn login(text: &str) -> String {
     }
 }
 
-/// Text in which `"password": "value"`, as JSON and Python have it, has no value.
+/// Masks the values of `"password": "value"`, as JSON and Python write it.
 fn json(text: &str) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(colon) = rest.find(':') {
@@ -177,7 +179,7 @@ fn json(text: &str) -> String {
     out + rest
 }
 
-/// A piece of text without the secrets that are in it by themselves.
+/// Masks the secrets that a piece of text contains without a name.
 fn value(text: &str) -> String {
     if let Some((name, rest)) = text.split_once('=') {
         let rest = match rest {
@@ -193,7 +195,7 @@ fn value(text: &str) -> String {
     if is_token { MASK.to_owned() } else { url(text) }
 }
 
-/// Text in which `scheme://user:password@host` has no user and no password.
+/// Masks the user and the password in `scheme://user:password@host`.
 fn url(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
     let authority = rest.find('/').map_or(rest, |end| &rest[..end]);
@@ -203,7 +205,7 @@ fn url(text: &str) -> String {
     }
 }
 
-/// Whether what is given under this name is a secret. Of a path or a query the last part is the name.
+/// True if a value with this name is a secret. The last part of a path or a query is its name.
 fn names_a_secret(name: &str) -> bool {
     let in_query = name.contains(['?', '&']);
     let words = words_of(name.rsplit(['/', '?', '&', ',']).next().unwrap_or(name));
@@ -219,8 +221,8 @@ fn names_a_secret(name: &str) -> bool {
         })
 }
 
-/// The words of a name in lower case: `wandb.apiKey` has three. Without trailing digits: `OPENAI_KEY_2` and `password2`
-/// are named as `OPENAI_KEY` and `password` are.
+/// Splits a name into words in lower case: `wandb.apiKey` has three. Drops trailing digits: `OPENAI_KEY_2`
+/// and `password2` count as `OPENAI_KEY` and `password`.
 fn words_of(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut before = ' ';
@@ -244,7 +246,7 @@ fn words_of(name: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// The words of a line, of which those between single quotes are one, without secrets.
+    /// Masks the words of a line; text between single quotes is one word.
     fn kept(words: &[&str]) -> String {
         without_secrets(words.iter().map(|&word| word.to_owned())).join(" ")
     }

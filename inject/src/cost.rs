@@ -1,8 +1,9 @@
-//! What tracing takes here, measured beside the work, and the budget for it.
+//! Cost of tracing, measured while it runs, and its budget.
 //!
-//! Owned by the collector: it sees every record, which is what most of the cost is counted by (`gpuwhy_trace::cost`).
-//! Callbacks add their own time with two clock readings for a buffer of thousands of records; threads of the library
-//! are measured by their clocks at each flush. Nothing here is on the path of a launch.
+//! Owned by the collector: it sees every record, and most of the cost is computed from their counts
+//! (`gpuwhy_trace::cost`). Callbacks add their own time with two clock readings per buffer of thousands of
+//! records; threads of the library are measured by their CPU clocks at each flush. None of this is on the
+//! path of a launch.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -12,26 +13,27 @@ use gpuwhy_trace::record::{OverheadKind, Record, Timestamp};
 
 use crate::sys::threads;
 
-/// Threads of the library whose clocks are read: collector, flusher, sampler.
+/// Number of library threads whose clocks are read: collector, flusher, sampler.
 const THREADS: usize = 3;
-/// How often what was taken is written into the trace, so that a killed program's trace has it too.
+/// Interval at which the cost is written to the trace, so that the trace of a killed program has it too.
 const WRITTEN_EVERY: u64 = 10_000_000_000;
-/// A budget is compared with the cost of a period of this length: ten flushes.
+/// Period over which the cost is compared with the budget: ten flushes.
 const PERIOD_NANOS: u64 = 1_000_000_000;
-/// So many periods in a row must be too costly: loading modules and the first steps are no reason to give something up.
+/// Number of consecutive periods that must be too costly: loading modules and the first steps must not cause
+/// a step down.
 const CONSECUTIVE_COSTLY_PERIODS: u32 = 3;
 
-/// What other threads leave here. All `Relaxed`: statistics that order nothing.
+/// Measurements that other threads add. All `Relaxed`: statistics without ordering.
 #[derive(Debug, Default)]
 pub struct CallbackTimer {
-    /// Time in callbacks for buffers, nanoseconds.
+    /// Time in buffer callbacks, nanoseconds.
     callbacks: AtomicU64,
-    /// Thread ids of the library; 0 while there are fewer.
+    /// Thread ids of the library; 0 for unused entries.
     threads: [AtomicU32; THREADS],
 }
 
 impl CallbackTimer {
-    /// The calling thread is one of the library's.
+    /// Registers the calling thread as one of the library's.
     pub fn add_this_thread(&self) {
         let thread = threads::thread_id();
         for place in &self.threads {
@@ -41,7 +43,7 @@ impl CallbackTimer {
         }
     }
 
-    /// Does `work`, a callback, and adds the time that it takes.
+    /// Runs `work`, a callback, and adds its time.
     pub fn timed<T>(&self, work: impl FnOnce() -> T) -> T {
         let begun = Instant::now();
         let answer = work();
@@ -51,36 +53,36 @@ impl CallbackTimer {
     }
 }
 
-/// What is to be done after a flush.
+/// Actions that are due after a flush.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Due {
-    /// Write what was taken.
+    /// Write the cost to the trace.
     pub write: bool,
     /// Record less from now on.
     pub step_down: Option<Mode>,
 }
 
-/// Adds up, and compares with the budget.
+/// Adds up the cost, and compares it with the budget.
 #[derive(Debug)]
 pub struct CostTracker {
     cost: Cost,
-    /// What is recorded now.
+    /// Current mode.
     mode: Mode,
-    /// Part of the launching threads' time that may be taken.
+    /// Fraction of the launching threads' time that tracing may take.
     budget: Option<f64>,
-    /// The flush or the beginning before, while tracing is on.
+    /// The previous flush or start, while tracing is on.
     last: Option<Timestamp>,
-    /// What was taken when the current period began.
+    /// Cost at the start of the current period.
     period: Cost,
-    /// Periods in a row that took too much.
+    /// Consecutive periods that were too costly.
     too_costly: u32,
-    /// Observed time when it was last written.
+    /// Observed time at the last write.
     written: u64,
     spent: [Duration; THREADS],
 }
 
 impl CostTracker {
-    /// Nothing taken yet.
+    /// Creates a tracker without any cost.
     pub fn new(mode: Mode, whole_graphs: bool, budget: Option<f64>) -> Self {
         let cost = Cost { mode, whole_graphs, ..Cost::default() };
         Self {
@@ -95,7 +97,7 @@ impl CostTracker {
         }
     }
 
-    /// The totals so far.
+    /// Totals up to now.
     pub fn cost(&self) -> Cost {
         self.cost
     }
@@ -120,32 +122,34 @@ impl CostTracker {
         }
     }
 
-    /// Tracing is on from here, or was already: short runs have no second flush to measure from.
+    /// Notes that tracing is on at `at`, unless it was already: short runs have no second flush to measure
+    /// from.
     pub fn begun(&mut self, at: Timestamp) {
         self.last.get_or_insert(at);
     }
 
-    /// Tracing is off for now: the time until the next flush is not observed.
+    /// Notes that tracing is off: the time until the next flush is not observed.
     pub fn idle(&mut self) {
         self.last = None;
     }
 
-    /// Bursts so far, the time that was recorded in them, and how much longer a step takes since the first one.
+    /// Sets the number of bursts, the time recorded in them, and the increase of the step time since the
+    /// first one.
     pub fn bursts(&mut self, (bursts, nanos, slowed): (u32, u64, Option<(f64, f64)>)) {
         (self.cost.bursts, self.cost.burst_ns, self.cost.slowed) = (bursts, nanos, slowed);
     }
 
-    /// Nodes of CUDA graphs are records from here on.
+    /// Notes that nodes of CUDA graphs are recorded from now on.
     pub fn record_nodes(&mut self, at: Timestamp) {
         self.cost.nodes_since = at;
     }
 
-    /// What recording the nodes of whole graphs would have cost so far, nanoseconds.
+    /// Sets what recording the nodes of whole graphs would have cost up to now, nanoseconds.
     pub fn unrecorded_nodes(&mut self, nanos: u64) {
         self.cost.unrecorded_nodes_ns = nanos;
     }
 
-    /// A flush at `at`.
+    /// Handles a flush at `at`.
     pub fn flushed(&mut self, at: Timestamp, meters: &CallbackTimer) -> Due {
         self.finish(at, meters);
         let write = self.cost.observed_ns - self.written >= WRITTEN_EVERY;
@@ -155,22 +159,22 @@ impl CostTracker {
         Due { write, step_down: self.judge(at) }
     }
 
-    /// Brings the totals up to `at`. Nothing is judged any more.
+    /// Brings the totals up to `at`, without comparing them with the budget.
     pub fn finish(&mut self, at: Timestamp, meters: &CallbackTimer) {
         if let Some(last) = self.last.replace(at) {
             self.cost.observed_ns += at.since(last);
         }
         self.cost.callback_ns = meters.callbacks.load(Ordering::Relaxed);
         for (place, spent) in meters.threads.iter().zip(&mut self.spent) {
-            // One that has ended keeps what was last seen.
+            // A thread that has ended keeps its last value.
             *spent = threads::thread_cpu_time(place.load(Ordering::Relaxed)).unwrap_or(*spent);
         }
         let spent: Duration = self.spent.iter().sum();
         self.cost.threads_ns = u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX);
     }
 
-    /// Whether too much was taken for too long. Nothing is ever stepped up again: what made it too costly would be back
-    /// at once, and CUPTI does not give a launch its full speed back in between.
+    /// Returns the mode to step down to, if tracing was too costly for too long. It never steps up again: the
+    /// high cost would return at once, and CUPTI does not restore the full launch speed in between.
     fn judge(&mut self, at: Timestamp) -> Option<Mode> {
         let budget = self.budget?;
         let taken = self.cost.since(&self.period);
@@ -195,7 +199,7 @@ mod tests {
 
     use super::*;
 
-    /// Seconds of `kernels` launches each, in ten flushes; the steps down that were asked for.
+    /// Runs seconds with `kernels` launches each, in ten flushes; returns the steps down.
     fn run(account: &mut CostTracker, from: u64, seconds: &[u32]) -> Vec<(u64, Mode)> {
         let meters = CallbackTimer::default();
         let mut steps = Vec::new();

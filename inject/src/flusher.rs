@@ -1,13 +1,14 @@
-//! Makes CUPTI hand over what it has, again and again.
+//! Makes CUPTI deliver its records periodically.
 //!
-//! CUPTI keeps a buffer until it is full. A live verdict, and a trace that survives `kill -9`, need the records
-//! sooner, so one thread of our own flushes at a fixed period, and before that when much has come. Only this thread
-//! ever flushes: concurrent calls of `cuptiActivityFlushAll` deadlock, and one from a callback is forbidden.
+//! CUPTI keeps a buffer until it is full. A live bottleneck, and a trace that survives `kill -9`, need the
+//! records sooner, so one thread of this library flushes at a fixed period, and earlier if many records have
+//! accumulated. Only this thread ever flushes: concurrent calls of `cuptiActivityFlushAll` deadlock, and a
+//! call from a callback is forbidden.
 //!
-//! A flush brings less than all that is complete. CUPTI keeps a buffer back while anything in it is not: a kernel that
-//! runs or waits in a queue, a call that has not returned; and with it what else was recorded on that thread. So the
-//! mark that goes to the collector, "everything before this time has come", is held at the time since when CUPTI has
-//! had the oldest buffer that it still has.
+//! A flush does not deliver all completed records. CUPTI holds a buffer back while any record in it is
+//! incomplete: a kernel that runs or waits in a queue, a call that has not returned; and with it the other
+//! records of that thread. So the mark that goes to the collector, "everything before this time has arrived",
+//! is limited by the time at which CUPTI got the oldest buffer that it still holds.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,15 +28,16 @@ use crate::nvtx::range_watch;
 use crate::runtime::Profiler;
 use crate::sys::{clock, threads};
 
-/// How long the last flush is waited for beyond its return while CUPTI still holds buffers: it may hand them over just
-/// after that. Once in the life of a process, and only while something is missing.
+/// Maximum wait after the last flush while CUPTI still holds buffers: it may deliver them just after the
+/// flush returns. Once per process, and only while buffers are missing.
 const STRAGGLERS: Duration = Duration::from_millis(50);
 
-/// A mark is held back so long for a buffer that CUPTI keeps: as long as the engine waits for a launch. Records that
-/// come later are counted as late or as dropped. It bounds what a kernel that never ends does to the live verdict.
+/// Maximum time by which a mark is held back for a buffer that CUPTI keeps: as long as the engine waits for a
+/// launch. Records that come later are counted as late or as dropped. It bounds the effect of a kernel that
+/// never ends on the live bottleneck.
 const WITHHELD_NANOS: u64 = 2_000_000_000;
 
-/// Flushes until told to end. `over` is called once, when measuring has come to its end by itself.
+/// Flushes until it is stopped. `over` is called once, when measuring ends before that.
 pub fn run(
     cupti: &'static Cupti,
     period: Duration,
@@ -69,11 +71,11 @@ pub fn run(
         }
         let at = clock::now(cupti);
         cupti_sys::mark_lent(at.nanos());
-        // Before CUDA is up calls have no records, so silence would say nothing.
+        // Before CUDA is initialized calls have no records, so a missing request means nothing.
         if shared.has_delivered() && controller.check_other_tool(&mut detector, at) {
             shared.give_up(cupti_sys::forget_lent());
         }
-        // Between bursts CUPTI has nothing to hand over, and is left alone.
+        // Between bursts CUPTI has no records to deliver, and is left alone.
         let records = controller.makes_records() || controller.is_draining() || stopping;
         if controller.may_have_recorded() && records {
             flusher.flush(stopping);
@@ -84,7 +86,7 @@ pub fn run(
     }
 }
 
-/// Does what a command says. Returns whether the thread is to end.
+/// Carries out a command. Returns true if the thread is to end.
 fn obey(command: Result<FlusherCommand, RecvTimeoutError>, controller: &CaptureController) -> bool {
     match command {
         Err(RecvTimeoutError::Timeout) | Ok(FlusherCommand::FlushNow) => return false,
@@ -115,12 +117,12 @@ fn stop_measuring_devices(shared: &Shared) {
 struct Flusher<'a> {
     cupti: &'static Cupti,
     shared: &'a Shared,
-    /// When the last flush began.
+    /// Start of the last flush.
     flushed_at: Timestamp,
-    /// Nothing that was complete before this is with CUPTI any more. A buffer may arrive a moment after the flush that
-    /// released it has returned, so the mark of a flush is what the flush before it found.
+    /// CUPTI holds no record that was complete before this time. A buffer may arrive a moment after the flush
+    /// that released it has returned, so the mark of a flush is the result of the previous one.
     complete_before: Timestamp,
-    /// The newest mark that went out; marks never go back.
+    /// Newest mark sent; marks never decrease.
     marked: Timestamp,
     dropped_by_cupti: u64,
     flush_failed: bool,
@@ -142,8 +144,8 @@ impl<'a> Flusher<'a> {
         }
     }
 
-    /// Nothing is recorded, so CUPTI has nothing to hand over; what the program says by itself goes on. No mark goes
-    /// out, so none has to be kept; but the first buffer of the next capture is not to seem old.
+    /// Called while recording is off, so CUPTI has no records; the program's own events are still delivered.
+    /// No mark is sent, so none has to be kept; but the first buffer of the next capture must not seem old.
     fn idle(&self) {
         cupti_sys::mark_lent(clock::now(self.cupti).nanos());
         let samples = self.shared.sample_queue.take(Timestamp::ZERO);
@@ -151,13 +153,13 @@ impl<'a> Flusher<'a> {
         let _ = self.shared.messages.try_send(Message::Idle);
     }
 
-    /// Has CUPTI hand over what it has, and say what it dropped.
+    /// Makes CUPTI deliver its records, and reads the number it dropped.
     fn flush(&mut self, stopping: bool) {
         self.shared.unflushed.begin_flush();
         let mut flushed = self.cupti.flush(false);
         if stopping {
-            // Forced: kernels that still run come without an end, and never again. Only right when nobody waits for
-            // it.
+            // Forced: kernels that still run are delivered without an end, and never again. Only correct at
+            // the end.
             flushed = flushed.and(self.cupti.flush(true));
             wait_for_stragglers();
         }
@@ -179,7 +181,8 @@ impl<'a> Flusher<'a> {
         }
     }
 
-    /// Sends samples and the mark of a flush that began `at`, or the end. Returns whether somebody takes them.
+    /// Sends samples and the mark of a flush that started `at`, or the end. Returns true if the collector
+    /// receives them.
     fn mark(&mut self, at: Timestamp, records: bool, stopping: bool) -> bool {
         let oldest = cupti_sys::oldest_lent().filter(|_| records);
         let before = std::mem::replace(&mut self.complete_before, left_nothing_before(at, oldest));
@@ -208,8 +211,8 @@ fn warn_of_missed_events(controller: &CaptureController) {
     }
 }
 
-/// What was complete before this time is not with CUPTI any more, after a flush that began `at` and left a buffer with
-/// it that it has had since `oldest`.
+/// Time before which CUPTI holds no completed records, after a flush that started `at` and left a buffer that
+/// CUPTI has had since `oldest`.
 fn left_nothing_before(at: Timestamp, oldest: Option<u64>) -> Timestamp {
     let held = oldest.unwrap_or(u64::MAX).max(at.nanos().saturating_sub(WITHHELD_NANOS));
     at.min(Timestamp::from_nanos(held))

@@ -1,7 +1,7 @@
-//! A line about this run for `gpuwhy check --history`, where `GPUWHY_HISTORY` asks for it.
+//! Writes a line about this run for `gpuwhy check --history`, if `GPUWHY_HISTORY` is set.
 //!
-//! It is written when the answer is there, and on a thread of its own: a file system that does not answer holds the end
-//! of the program up for a second at most.
+//! It is written once the report is available, on a separate thread: a file system that hangs delays the end
+//! of the program by at most a second.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::message::RunOutcome;
 use crate::sys::files;
 use crate::worker::Worker;
 
-/// Longest wait for the file, unless the exit timeout is shorter.
+/// Maximum wait for the file, unless the exit timeout is shorter.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// Adds a line about the run. Whatever is wrong is logged.
+/// Adds a line about the run. Errors are logged.
 pub fn add(path: &Path, outcome: &RunOutcome, exit_timeout: Duration) {
     let trace = outcome.trace.as_deref().map(|trace| std::path::absolute(trace).unwrap_or_else(|_| trace.to_owned()));
     let trace = trace.map(|trace| trace.to_string_lossy().into_owned());

@@ -1,28 +1,28 @@
 //! libprof.so: the library that the CUDA driver loads into a program.
 //!
-//! In reading order, along the way of a record:
+//! In reading order, along the path of a record:
 //!
 //! | file | what it does | runs on |
 //! |---|---|---|
-//! | `entry` | what C calls: the driver, NVTX, NCCL, a program that measures itself | the thread that calls `cuInit`; any |
-//! | `lifecycle`, `start`, `runtime` | start, finish, fork; the one profiler and its state | that thread; the exiting thread |
-//! | `config` | what the environment says | that thread |
-//! | `capture` | what is measured, and when | whichever thread brings the event |
-//! | `cupti` | what CUPTI calls, what it is asked for, and what its records mean | application threads, CUPTI's worker, `gpuwhy-flush` |
-//! | `flusher` | makes CUPTI hand over its buffers | `gpuwhy-flush` |
-//! | `sampler` | what launching threads do outside of CUDA | `gpuwhy-sample` |
-//! | `counters` | gauges, utilization and hardware counters of devices | `gpuwhy-counters` |
-//! | `kernels` | hardware counters of chosen kernels | application threads, `gpuwhy-kernels` |
-//! | `collect`, `cost` | buffers become records, a verdict and a trace | `gpuwhy-collect` |
+//! | `entry` | C entry points: driver, NVTX, NCCL, sessions of a program | the thread that calls `cuInit`; any |
+//! | `lifecycle`, `start`, `runtime` | start, finish, fork; the profiler and its state | that thread; the exiting one |
+//! | `config` | settings from the environment | that thread |
+//! | `capture` | which parts of the run are recorded | the thread of each event |
+//! | `cupti` | callbacks, calls and records of CUPTI | application threads, CUPTI's worker, `gpuwhy-flush` |
+//! | `flusher` | makes CUPTI deliver its buffers | `gpuwhy-flush` |
+//! | `sampler` | samples launching threads outside of CUDA | `gpuwhy-sample` |
+//! | `counters` | NVML readings, utilization and GPU counters of devices | `gpuwhy-counters` |
+//! | `kernels` | GPU counters of selected kernels | application threads, `gpuwhy-kernels` |
+//! | `collect`, `cost` | turns buffers into records, a bottleneck and a trace | `gpuwhy-collect` |
 //! | `nvtx` | the program's own ranges and marks | application threads, `gpuwhy-collect` |
-//! | `history` | a line about the run at its end | `gpuwhy-history` |
+//! | `history` | writes a line about the run at its end | `gpuwhy-history` |
 //! | `nccl` | communicators and their operations | application threads, NCCL's, `gpuwhy-collect` |
-//! | `session` | the program measures a part of itself | its threads, `gpuwhy-collect` |
-//! | `control` | a socket to ask, start and stop | `gpuwhy-control` |
-//! | `message` | what these threads send each other, and what they share | all of them |
-//! | `sys`, `worker`, `log` | the C library; threads and log lines in a process that is not ours | all of them |
+//! | `session` | lets the program measure a part of itself | its threads, `gpuwhy-collect` |
+//! | `control` | a socket to query, start and stop | `gpuwhy-control` |
+//! | `message` | messages and shared state of these threads | all of them |
+//! | `sys`, `worker`, `log` | the C library; threads and log lines in a process of the user | all of them |
 //!
-//! This library runs inside somebody else's process. It may lose data, and counts it. It never blocks the program,
+//! This library runs inside the user's process. It may lose data, and counts it. It never blocks the program,
 //! panics into C, exits, installs a signal handler, or writes to stdout.
 
 mod calibration;

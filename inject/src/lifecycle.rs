@@ -1,12 +1,12 @@
-//! The life of the library in one process: start, run, finish; and inert after a fork.
+//! Life cycle of the library in one process: start, run, finish; and inert after a fork.
 //!
 //! ```text
 //! start ──> RUNNING ──finish or the end of measuring──> FINISHING ──outcome or timeout──> FINISHED
 //!              └────fork (in the child)───────────────────────────────────────────────> FORKED
 //! ```
-//! While it runs it measures, or waits for a capture to begin: `capture` knows which.
+//! While running it measures, or waits for a capture to start: `capture` has that state.
 //!
-//! There is one profiler in a process, because CUPTI has one set of callbacks in a process.
+//! There is one profiler per process, because CUPTI has one set of callbacks per process.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,19 +27,19 @@ use crate::sys::{clock, process};
 use crate::worker::Worker;
 use crate::{history, log};
 
-/// Starts measuring as the environment says; what is wrong with it is said, and the default holds.
+/// Starts measuring with the settings of the environment. Reports invalid ones and uses their defaults.
 ///
 /// # Errors
-/// When no usable libcupti is found, when another tool holds CUPTI, or when the library was started before.
+/// Fails if no usable libcupti is found, if another tool holds CUPTI, or if the library was started before.
 pub fn start_from_env() -> Result<(), StartError> {
     let (settings, errors) = Settings::from_env();
     log::begin(settings.log);
     warn_of(&errors);
-    // The driver calls this within `cuInit`: there is no context yet, and nothing may be asked of the driver.
+    // The driver calls this within `cuInit`: there is no context yet, and the driver must not be called.
     start(&settings, false)
 }
 
-/// Says what is wrong with the settings, unless `gpuwhy run` has said it.
+/// Reports errors in the settings, unless `gpuwhy run` has reported them.
 fn warn_of(errors: &[SettingsError]) {
     let warned = env::var(config::WARNED).unwrap_or_default();
     for error in errors.iter().filter(|error| !warned.split(',').any(|variable| variable == error.variable())) {
@@ -47,12 +47,12 @@ fn warn_of(errors: &[SettingsError]) {
     }
 }
 
-/// Starts measuring because the program wants a session. When the collector is linked, nothing but sessions is
-/// measured, device work is recorded whatever it costs, and tracing stays on between sessions: tests and benchmarks
-/// have many in quick succession, and the first launches after each switching on cost more than others.
+/// Starts measuring for a session of the program. If the collector is linked, only sessions are measured,
+/// device work is recorded at any cost, and tracing stays on between sessions: tests and benchmarks have many
+/// in quick succession, and the first launches after each switching on cost more than others.
 ///
 /// # Errors
-/// As [`start`], or what an earlier start failed with.
+/// As [`start`], or the error of an earlier start.
 pub fn start_for_sessions(how: Start) -> Result<(), StartError> {
     if State::now() != State::Idle {
         return FAILURE.get().map_or(Ok(()), |failure| Err(failure.clone()));
@@ -78,11 +78,11 @@ pub fn start_for_sessions(how: Start) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Starts measuring; `late` says that CUDA has a context already. A second call in the same process is an error and
-/// changes nothing.
+/// Starts measuring; `late` means that CUDA has a context already. A second call in the same process is an
+/// error without any effect.
 ///
 /// # Errors
-/// When no usable libcupti is found, when another tool holds CUPTI, or when the library was started before.
+/// Fails if no usable libcupti is found, if another tool holds CUPTI, or if the library was started before.
 fn start(settings: &Settings, late: bool) -> Result<(), StartError> {
     if !State::Idle.advance(State::Starting) {
         return Err(StartError::AlreadyStarted);
@@ -92,15 +92,15 @@ fn start(settings: &Settings, late: bool) -> Result<(), StartError> {
     if let Err(error) = &started {
         nvtx::stop();
         let _ = FAILURE.set(error.clone());
-        // No thread of ours will.
+        // There is no thread of this library to do it.
         log::write_waiting();
     }
-    // A fork in the meantime has the last word.
+    // A fork in the meantime takes precedence.
     let _ = State::Starting.advance(state);
     started
 }
 
-/// From now on the exit of the program ends measuring, and the child of a fork is inert.
+/// Registers handlers: the exit of the program ends measuring, and the child of a fork is inert.
 fn watch_the_end() {
     watch_forks();
     Profiler::close_counters_before_exit();
@@ -109,7 +109,7 @@ fn watch_the_end() {
     }
 }
 
-/// From now on the child of a fork is inert.
+/// Registers the handler that makes the child of a fork inert.
 pub fn watch_forks() {
     let handlers = process::ForkHandlers {
         before: library_calls::fork_begins,
@@ -121,8 +121,8 @@ pub fn watch_forks() {
     }
 }
 
-/// The child of a fork has our memory but not our threads, and CUDA is of no use in it: stay silent for ever. Before
-/// CUDA was used there is nothing to be silent about: the child may use it, and is then measured like any process.
+/// The child of a fork has this library's memory but not its threads, and CUDA is unusable in it: stay
+/// silent. If CUDA was not used before, the child may use it, and is then measured like any process.
 fn forked() {
     library_calls::forked();
     if State::now() == State::Idle {
@@ -136,14 +136,14 @@ fn forked() {
     }
 }
 
-/// Why it did not start. There is one attempt: another tool may have come to rely on CUPTI since.
+/// Error of the start. There is only one attempt: another tool may rely on CUPTI since.
 static FAILURE: OnceLock<StartError> = OnceLock::new();
 
-/// Whether a report is on its way though the program has not ended. `Acquire`/`Release`: whoever sees it gone may end
-/// the process.
+/// True while a report is being made although the program has not ended. `Acquire`/`Release`: the thread that
+/// sees it cleared may end the process.
 static REPORTING: AtomicBool = AtomicBool::new(false);
 
-/// Measuring has come to its end while the program goes on. On the flushing thread, which cannot wait for itself.
+/// Called when measuring ends before the program. On the flushing thread, which cannot wait for itself.
 fn measured() {
     REPORTING.store(true, Ordering::Release);
     let finish = || {
@@ -159,11 +159,12 @@ fn measured() {
     }
 }
 
-/// Ends measuring: fetches what is left, closes the trace, prints the report. Waits at most the exit timeout.
+/// Ends measuring: fetches the remaining records, closes the trace, prints the report. Waits at most the exit
+/// timeout.
 fn finish() {
     if Profiler::installed().is_some_and(|profiler| profiler.process_id != std::process::id()) {
-        // A child made without fork handlers (`clone`, `_Fork`): its parent is measured, and it has none of our
-        // threads.
+        // A child made without fork handlers (`clone`, `_Fork`): its parent is measured, and it lacks the
+        // threads of this library.
         return;
     }
     server::close();
@@ -198,20 +199,20 @@ fn report(outcome: Option<RunOutcome>) {
     log::print(&text);
 }
 
-/// Ends measuring and gives the outcome. `None` when nothing runs, or when the last records were not processed within
-/// the exit timeout; the trace then ends abruptly.
+/// Ends measuring and returns the outcome. `None` if the library is not running, or if the last records were
+/// not processed within the exit timeout; the trace then ends abruptly.
 fn end(order: FlusherCommand) -> Option<RunOutcome> {
     let profiler = Profiler::installed()?;
     if !State::Running.advance(State::Finishing) {
         return None;
     }
-    // Most of the time is CUPTI's, to flush; a part is kept back to close the trace when CUPTI does not return.
+    // Most of the time is for CUPTI's flush; a part is reserved to close the trace if CUPTI does not return.
     let for_cupti = profiler.exit_timeout.mul_f64(0.8);
     // The channel holds more commands than are ever sent at once, and the flushing thread takes them.
     let _ = profiler.commands.send_timeout(order, for_cupti);
     let mut outcome = profiler.outcome.recv_timeout(for_cupti).ok().or_else(|| {
         tracing::warn!("CUPTI did not hand over its last records within {for_cupti:?}");
-        // The flushing thread is stuck, and perhaps CUPTI with it: neither is asked for anything.
+        // The flushing thread hangs, and perhaps CUPTI with it: neither is used any more.
         let _ = profiler.shared.messages.try_send(Message::Samples(profiler.shared.sample_queue.close()));
         let last = Message::Finish { at: clock::wall_clock(), end: End::TimedOut, dropped_by_cupti: 0 };
         let _ = profiler.shared.messages.try_send(last);

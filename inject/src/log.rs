@@ -1,12 +1,12 @@
-//! Lines on the host's stderr: few, prefixed, and never a reason to fail.
+//! Lines on the program's stderr: few, prefixed, and never a reason to fail.
 //!
-//! Events come through `tracing`, of which libprof.so has its own copy. Its subscriber is installed where the driver
-//! starts the library; a program that has linked this crate gets the events in its own subscriber.
+//! Events come through `tracing`, of which libprof.so has its own copy. Its subscriber is installed where the
+//! driver starts the library; a program that has linked this crate gets the events in its own subscriber.
 //!
-//! An event may happen in the middle of a CUDA call, or under a lock that such a call takes. So its line is put into a
-//! bounded queue, without waiting and without allocating, and the flushing thread writes it, or the thread that ends
-//! the program. A stderr that is closed, full, or read by nobody costs those two a moment's wait and no more: no
-//! signal, no blocking, no error.
+//! An event may occur in the middle of a CUDA call, or under a lock that such a call takes. So its line is
+//! put into a bounded queue, without waiting and without allocating. The flushing thread writes it, or the
+//! thread that ends the program. If stderr is closed, full or without a reader, those two lose a moment, with
+//! no signal, no blocking and no error.
 
 use std::fmt::{self, Write as _};
 use std::mem;
@@ -21,32 +21,32 @@ use tracing::{Event, Metadata, Subscriber, span};
 
 use crate::sys::{descriptors, stderr};
 
-/// Longest wait for a reader of stderr, each time that something is written. The host would wait for ever, but on its
-/// own account.
+/// Maximum wait for a reader of stderr, per write. The program itself would wait forever, but by its own
+/// choice.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Bytes of a piece; a longer message is several.
+/// Size of a piece, bytes; a longer message takes several.
 const PIECE: usize = 512;
-/// Pieces that wait to be written at most.
+/// Maximum number of pieces that wait to be written.
 const PIECES: usize = 64;
 
-/// How much is said.
+/// Log level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Level {
-    /// Nothing.
+    /// No messages.
     Off,
-    /// What makes the library useless in this process.
+    /// Errors that make the library useless in this process.
     Error,
-    /// What makes a result incomplete.
+    /// Problems that make a result incomplete.
     Warn,
-    /// What it does.
+    /// Normal operation.
     Info,
-    /// Every step of its life.
+    /// Every step of the library.
     Debug,
 }
 
 impl Level {
-    /// From its lower-case name.
+    /// Parses a lower-case name.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Some(match text {
@@ -60,13 +60,13 @@ impl Level {
     }
 }
 
-/// The [`Level`] as its number. Written once at the start; `Relaxed`, because nothing else is published with it.
+/// The [`Level`] as its number. Written once at the start; `Relaxed`, because it publishes no other data.
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Warn as u8);
 
-/// Whether stderr was closed when this library started. What the program opens under its number later is a file of the
-/// program's.
+/// True if stderr was closed when this library started. A file that the program opens later with the same
+/// number is the program's.
 static CLOSED: AtomicBool = AtomicBool::new(false);
-/// Messages that were left out because too many waited. `Relaxed`: a statistic.
+/// Number of messages dropped because too many were waiting. `Relaxed`: a statistic.
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 
 static WAITING: OnceLock<(Sender<Piece>, Receiver<Piece>)> = OnceLock::new();
@@ -75,22 +75,22 @@ fn waiting() -> &'static (Sender<Piece>, Receiver<Piece>) {
     WAITING.get_or_init(|| bounded(PIECES))
 }
 
-/// Installs the subscriber, for what has this level, if stderr is open. Allocates, so not inside a callback.
+/// Installs the subscriber for this level, if stderr is open. Allocates, so do not call it in a callback.
 pub fn begin(level: Level) {
     LEVEL.store(level as u8, Ordering::Relaxed);
     CLOSED.store(descriptors::identity(libc::STDERR_FILENO).is_none(), Ordering::Relaxed);
-    // Here and not where a line is said first, which may be inside a CUDA call.
+    // Here and not at the first message, which may be inside a CUDA call.
     waiting();
-    // Refused when this copy of `tracing` has a subscriber: that of the program which has linked this crate.
+    // Fails if this copy of `tracing` has a subscriber: that of the program which has linked this crate.
     let _ = tracing::subscriber::set_global_default(Lines);
 }
 
-/// In the child of a fork: from now on nothing is written.
+/// Stops all output in the child of a fork.
 pub fn silence() {
     LEVEL.store(Level::Off as u8, Ordering::Relaxed);
 }
 
-/// Turns events into lines. There are no spans.
+/// Formats events as lines. There are no spans.
 struct Lines;
 
 impl Lines {
@@ -105,7 +105,7 @@ impl Lines {
 }
 
 impl Subscriber for Lines {
-    // Asked once for each place in the code, where no lock and no allocation is needed to remember the answer.
+    // Called once per call site; caching its result needs no lock and no allocation.
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
         if self.enabled(metadata) { Interest::always() } else { Interest::never() }
     }
@@ -140,7 +140,7 @@ impl Subscriber for Lines {
 
 impl Visit for Line {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        // Cannot fail but by a `Debug` that does.
+        // Fails only if a `Debug` implementation fails.
         let _ = match field.name() {
             "message" => write!(self, "{value:?}"),
             name => write!(self, " {name}={value:?}"),
@@ -158,7 +158,7 @@ struct Piece {
 /// A message on its way into the queue.
 struct Line {
     piece: Piece,
-    /// A piece of it found no room.
+    /// True if the queue had no room for a piece.
     refused: bool,
 }
 
@@ -198,8 +198,8 @@ impl fmt::Write for Line {
     }
 }
 
-/// Writes what was said and not written. Waits for a reader, so never inside a call of the program, except for the one
-/// that starts this library in vain and the one that ends the program.
+/// Writes the waiting messages. It waits for a reader, so never call it inside a call of the program, except
+/// the one in which this library fails to start and the one that ends the program.
 pub fn write_waiting() {
     let mut text = Vec::new();
     for piece in waiting().1.try_iter().take(PIECES) {
@@ -207,7 +207,7 @@ pub fn write_waiting() {
     }
     let left_out = LEFT_OUT.swap(0, Ordering::Relaxed);
     if left_out > 0 {
-        // A message that was cut has no end.
+        // A truncated message lacks its newline.
         let begin = if text.last().is_none_or(|&byte| byte == b'\n') { "" } else { "\n" };
         text.extend_from_slice(
             format!("{begin}gpuwhy: {left_out} messages were dropped: too many at once\n").as_bytes(),
@@ -216,8 +216,8 @@ pub fn write_waiting() {
     write(&text);
 }
 
-/// Writes text to stderr behind what was said before, lines in one call, so that those of several processes do not mix.
-/// Waits as [`write_waiting`] does.
+/// Writes text to stderr after the waiting messages, all lines in one call, so that those of several
+/// processes do not mix. Waits as [`write_waiting`] does.
 pub fn print(text: &str) {
     write_waiting();
     write(text.as_bytes());
@@ -244,16 +244,16 @@ mod tests {
     }
 
     #[expect(unsafe_code, reason = "an allocator that counts")]
-    // SAFETY: both functions do what the system's allocator does, with the same arguments.
+    // SAFETY: both functions pass the same arguments to the system's allocator.
     unsafe impl GlobalAlloc for Counting {
         unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
             ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-            // SAFETY: as this function's own contract.
+            // SAFETY: the contract is that of this function.
             unsafe { System.alloc(layout) }
         }
 
         unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-            // SAFETY: as this function's own contract.
+            // SAFETY: the contract is that of this function.
             unsafe { System.dealloc(memory, layout) }
         }
     }
@@ -266,7 +266,8 @@ mod tests {
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// The queue is one for the process, so one test takes from it; other tests of this crate may log meanwhile.
+    /// The process has one queue, so only one test takes from it; other tests of this crate may log
+    /// meanwhile.
     #[test]
     fn events_wait_whole_up_to_a_limit_allocate_nothing_and_are_counted_when_dropped() {
         begin(Level::Warn);
@@ -275,7 +276,7 @@ mod tests {
             tracing::warn!(number, "an event of a callback: {}", std::path::Path::new("/x").display());
             ALLOCATIONS.get() - before
         };
-        // The first registers the place in the code.
+        // The first event registers the call site.
         assert_eq!([event(1), event(2)], [0, 0]);
         assert!(taken().contains("gpuwhy: an event of a callback: /x number=1\n"));
         let long = "~".repeat(3 * PIECE);

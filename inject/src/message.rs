@@ -1,6 +1,6 @@
-//! What the threads of the library tell each other, and what they share.
+//! Messages between the threads of the library, and the state that they share.
 //!
-//! Types that do next to nothing: whoever sends and whoever receives imports this file, and neither the other.
+//! Types with hardly any logic: senders and receivers import this file, and not each other.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -26,56 +26,56 @@ use crate::cupti::pool::{FlushBacklog, Pool};
 use crate::sampler::launchers::Launchers;
 use crate::sampler::queue::{SampleBatch, SampleQueue};
 
-/// What travels to the collector.
+/// Message to the collector.
 #[derive(Debug)]
 pub enum Message {
     /// A buffer with records.
     Buffer(CompletedBuffer),
-    /// What the sampler saw since the last flush.
+    /// Host samples since the last flush.
     Samples(SampleBatch),
-    /// How busy a device was, while the program is only watched.
+    /// Utilization of a device while the program is only watched.
     Utilization(UtilizationReading),
-    /// Samples of hardware counters and readings of gauges, those of each device in the order of their times.
+    /// Samples of GPU counters and NVML readings, in the order of time for each device.
     Counters(Vec<CounterEvent>),
-    /// What measuring a kernel came to.
+    /// Result of measuring a kernel.
     KernelProfile(Box<KernelProfile>),
-    /// What sampling the program counters of a device came to.
+    /// Result of PC sampling on a device.
     #[cfg(feature = "pc-sampling")]
     ProgramCounters(Box<SampledWindow>),
-    /// A CUDA graph is ready to run.
+    /// A CUDA graph has been instantiated.
     Graph {
-        /// What its records call it.
+        /// Id in its records.
         id: u32,
         nodes: u32,
     },
-    /// Ranges of the program wait to be fetched, more than usual.
+    /// More ranges of the program than usual wait to be fetched.
     Ranges,
     /// Everything that was complete before this time has been delivered.
     Flushed {
-        /// That time; not later than the one before while CUPTI keeps something back.
+        /// That time; not later than the previous one while CUPTI keeps records back.
         before: Timestamp,
-        /// Records that CUPTI says it dropped, since the start.
+        /// Number of records dropped since the start, as reported by CUPTI.
         dropped_by_cupti: u64,
     },
-    /// Nothing is recorded just now; what else there is goes on.
+    /// Recording is off; other events continue.
     Idle,
-    /// Somebody outside asks how things are.
+    /// A client of the control socket requests the state.
     Question(Question),
-    /// A capture begins, or its range ends.
+    /// A capture starts, or its range ends.
     Capture(CaptureMark),
-    /// The program begins or ends a session, or wants to see what there is of it.
+    /// The program starts or ends a session, or requests its data up to now.
     Session(SessionCommand),
-    /// The last one.
+    /// The last message.
     Finish {
         at: Timestamp,
-        /// Whether everything was delivered.
+        /// Shows whether everything was delivered.
         end: End,
-        /// Records that CUPTI says it dropped, since the start.
+        /// Number of records dropped since the start, as reported by CUPTI.
         dropped_by_cupti: u64,
     },
 }
 
-/// Program counters of a device, and the modules in which they are, by their checksums.
+/// PC samples of a device, and the modules that contain them, by checksum.
 #[cfg(feature = "pc-sampling")]
 #[derive(Debug)]
 pub struct SampledWindow {
@@ -83,41 +83,41 @@ pub struct SampledWindow {
     pub modules: Vec<(u64, Vec<u8>)>,
 }
 
-/// What the threads of the library and the callbacks share.
+/// State shared by the threads of the library and the callbacks.
 #[derive(Debug)]
 pub struct Shared {
-    /// Where buffers come from.
+    /// Source of buffers.
     pub pool: Pool,
-    /// Where they go.
+    /// Destination of buffers.
     pub messages: Sender<Message>,
     /// Record sizes of the loaded CUPTI.
     pub sizes: RecordSizes,
-    /// Bytes of records in buffers of another profiler that came to us since this was last read. `Relaxed`: a
-    /// statistic.
+    /// Bytes of records in buffers of another profiler that this library received since the last read.
+    /// `Relaxed`: a statistic.
     pub foreign_bytes: AtomicU64,
-    /// Records thrown away here. `Relaxed`: a statistic that orders nothing.
+    /// Number of records dropped by this library. `Relaxed`: a statistic without ordering.
     pub dropped: AtomicU64,
-    /// Buffers that went to another tool. `Relaxed`: a statistic.
+    /// Number of buffers that went to another tool. `Relaxed`: a statistic.
     pub undelivered: AtomicU64,
-    /// Whether a buffer has come. `Relaxed`: seen a moment later it is as good.
+    /// True if a buffer has arrived. `Relaxed`: seeing it a moment later is fine.
     pub delivered: AtomicBool,
-    /// Records that have come since the last flush.
+    /// Records that have arrived since the last flush.
     pub unflushed: FlushBacklog,
-    /// The kernel's id of the flushing thread, whose calls are none of the program's; 0 before there is one. `Relaxed`:
+    /// Kernel's id of the flushing thread, whose calls are not the program's; 0 before it exists. `Relaxed`:
     /// set before its first call.
     pub flusher: AtomicU32,
-    /// What tracing takes.
+    /// Cost of tracing.
     pub meters: CallbackTimer,
-    /// Which threads the sampler reads.
+    /// Threads that the sampler reads.
     pub launchers: Launchers,
-    /// What it saw.
+    /// Host samples.
     pub sample_queue: SampleQueue,
-    /// The end of the thread that reads counters.
+    /// Stops the thread that reads counters.
     pub counters: Stop,
 }
 
 impl Shared {
-    /// Nothing has been recorded yet.
+    /// Creates the state before any recording.
     pub fn new(pool: Pool, messages: Sender<Message>, sizes: RecordSizes) -> Self {
         Self {
             pool,
@@ -136,7 +136,7 @@ impl Shared {
         }
     }
 
-    /// Whether a buffer has come.
+    /// True if a buffer has arrived.
     pub fn has_delivered(&self) -> bool {
         self.delivered.load(Ordering::Relaxed)
     }
@@ -145,113 +145,114 @@ impl Shared {
         self.flusher.store(thread, Ordering::Relaxed);
     }
 
-    /// So many buffers will not come back.
+    /// Notes that some buffers will not come back.
     pub fn give_up(&self, buffers: usize) {
         self.undelivered.fetch_add(buffers as u64, Ordering::Relaxed);
         self.pool.forget(buffers);
     }
 }
 
-/// What the flushing thread is told.
+/// Command to the flushing thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlusherCommand {
-    /// Flush before the period is over: a capture ended, or many records have come.
+    /// Flush before the period is over: a capture ended, or many records have arrived.
     FlushNow,
-    /// Tracing takes too much: record less.
+    /// Record less because tracing costs too much.
     LowerMode(Mode),
-    /// Nodes of CUDA graphs cost little: record them.
+    /// Record the nodes of CUDA graphs because they cost little.
     RecordNodes,
-    /// The program ends: flush once more, with force.
+    /// Flush once more, forced, because the program ends.
     Finish,
-    /// Measuring ends and the program goes on: as [`Finish`](Self::Finish), with everything switched off first.
+    /// Stop measuring while the program continues: as [`Finish`](Self::Finish), after switching everything
+    /// off.
     ShutDown,
 }
 
-/// What the collector knows.
+/// State of the run as the collector knows it.
 #[derive(Clone, Debug, Default)]
 pub struct StatusSummary {
-    /// Name of the verdict, and its share from 0 to 1.
+    /// Name of the bottleneck, and its share from 0 to 1.
     pub verdict: (&'static str, f64),
     /// The live line.
     pub line: String,
     /// The short report.
     pub summary: String,
-    /// Kernels of the capture that the report is about.
+    /// Number of kernels in the capture that the report covers.
     pub kernels: u64,
-    /// Records and range events that were lost.
+    /// Number of lost records and range events.
     pub lost: u64,
-    /// The rank in the job, where a launcher said so.
+    /// Rank in the job, if a launcher set it.
     pub rank: Option<u32>,
-    /// What names the run, where something does.
+    /// Name of the run, if it has one.
     pub run: Option<String>,
     /// Host name.
     pub host: String,
-    /// The trace file, once there is one.
+    /// Path of the trace file, once it exists.
     pub trace: Option<PathBuf>,
-    /// What a live display shows, or the numbers for monitoring systems, if they were asked for.
+    /// Data for a live display, or metrics for monitoring systems, if requested.
     pub live: Option<LiveState>,
-    /// What was queued in communicators and is not finished, if it was asked for.
+    /// Unfinished operations of communicators, if requested.
     pub hang: Option<Object>,
 }
 
-/// What a live display or a monitoring system shows.
+/// Data for a live display or a monitoring system.
 #[derive(Clone, Debug)]
 pub struct LiveState {
-    /// The fields that come from the records.
+    /// Fields from the records.
     pub fields: Object,
-    /// Processor time of the collector that making it took.
+    /// CPU time of the collector for making it.
     pub cost: Duration,
 }
 
-/// How much somebody outside wants to know.
+/// Level of detail of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// State and verdict.
+    /// State and bottleneck.
     Status,
     /// The same with the short report.
     Summary,
-    /// The same as [`Status`](Self::Status), with what a live display shows.
+    /// The same as [`Status`](Self::Status), with the data for a live display.
     Live,
-    /// The numbers for monitoring systems, and nothing else.
+    /// Only the metrics for monitoring systems.
     Metrics,
-    /// The same as [`Status`](Self::Status), with what was queued in communicators and is not finished.
+    /// The same as [`Status`](Self::Status), with the unfinished operations of communicators.
     Hang,
 }
 
-/// What the control thread asks the collector.
+/// Request from the control thread to the collector.
 #[derive(Debug)]
 pub struct Question {
-    /// How much.
+    /// Level of detail.
     pub detail: Detail,
-    /// Where the answer goes.
+    /// Receives the response.
     pub reply: Sender<StatusSummary>,
 }
 
 impl Question {
-    /// Answers it. Nobody may be waiting any more.
+    /// Sends the response. The receiver may have stopped waiting.
     pub fn answer(self, answer: StatusSummary) {
         let _ = self.reply.try_send(answer);
     }
 }
 
-/// What a program asks of its session, on the way to the collector.
+/// Request of a program for its session, on the way to the collector.
 #[derive(Debug)]
 pub enum SessionCommand {
-    /// Begins one, and answers when whatever comes next is seen.
+    /// Starts a session, and replies once all further events are taken.
     Begin(Box<SessionTrace>, Sender<()>),
-    /// Answers when everything that was complete at this time is in the file.
+    /// Replies once everything that was complete at this time is in the file.
     Flush(Timestamp, Sender<()>),
-    /// Ends it as of this time, and answers when the file is complete.
+    /// Ends it as of this time, and replies once the file is complete.
     End(Timestamp, Sender<Result<(), String>>),
 }
 
 #[derive(Debug)]
 pub struct RunOutcome {
     pub report: Report,
-    /// The trace file, if one was written.
+    /// Path of the trace file, if one was written.
     pub trace: Option<PathBuf>,
-    /// The last numbers for monitoring systems.
+    /// Final metrics for monitoring systems.
     pub metrics: Object,
-    /// No capture began, so the report is about nothing: what is said in its place.
+    /// Message in place of the report, if no capture started.
     pub captured_nothing: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What the trace says about the process it is about.
+//! Description of the process in the trace.
 
 use std::{env, fs, process};
 
@@ -9,7 +9,7 @@ use gpuwhy_trace::record::Timestamp;
 use crate::config::RUN;
 use crate::{calibration, command_line};
 
-/// Variables by which launchers tell a process its place in the job.
+/// Variables in which launchers pass a process its rank in the job.
 const RANK_VARIABLES: &[&str] = &[
     "RANK",
     "LOCAL_RANK",
@@ -65,7 +65,7 @@ pub fn describe(cupti: &Cupti, start: Timestamp, run: Option<&str>, notes: Vec<S
     }
 }
 
-/// The host's name, or `localhost` when the kernel does not tell.
+/// Name of the host, or `localhost` if the kernel does not provide it.
 pub fn host_name() -> String {
     fs::read_to_string("/proc/sys/kernel/hostname")
         .map_or_else(|_| "localhost".to_owned(), |name| name.trim().to_owned())

@@ -1,4 +1,4 @@
-//! The one profiler of the process, and the state that it is in. `lifecycle` moves it from state to state.
+//! The one profiler of the process, and its state. `lifecycle` moves it from state to state.
 
 use std::ffi::c_int;
 use std::fmt;
@@ -17,25 +17,25 @@ use crate::kernels::KernelProfiler;
 use crate::message::{FlusherCommand, Message, RunOutcome, Shared};
 use crate::sys::process;
 
-/// The one profiler. Set once, never taken away: CUPTI may call at any time until the process is gone.
+/// The one profiler. Set once and never removed: CUPTI may call at any time until the process ends.
 static PROFILER: OnceLock<Profiler> = OnceLock::new();
 
-/// A [`State`]. `Acquire`/`Release`: whoever sees `Running` sees the profiler behind it complete.
+/// A [`State`]. `Acquire`/`Release`: a thread that sees `Running` sees the complete profiler.
 static STATE: AtomicU8 = AtomicU8::new(State::Idle as u8);
 
-/// Where the library is in its life.
+/// State of the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
     /// Not started.
     Idle,
-    /// About to measure, or to be refused.
+    /// About to measure, or to fail.
     Starting,
-    /// Measuring, or waiting for a capture to begin.
+    /// Measuring, or waiting for a capture to start.
     Running,
     /// Fetching the last records.
     Finishing,
-    /// Over, or never begun.
+    /// Over, or never started.
     Finished,
     /// In the child of a fork.
     Forked,
@@ -48,63 +48,63 @@ impl State {
         all.into_iter().find(|&known| known as u8 == state).unwrap_or(Self::Forked)
     }
 
-    /// Goes from one state to the next. `false`, and nothing changes, when it is not in the first of them.
+    /// Changes the state from `self` to `next`. `false`, without any change, if the state is not `self`.
     pub fn advance(self, next: Self) -> bool {
         STATE.compare_exchange(self as u8, next as u8, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Goes to this state from whatever was before.
+    /// Changes to this state from any other.
     pub fn set(self) {
         STATE.store(self as u8, Ordering::Release);
     }
 }
 
-/// What is said when there is no exit handler.
+/// Warning if no exit handler can be registered.
 pub const NO_EXIT_HANDLER: &str = "no exit handler can be registered; the end of the trace will be missing";
 
-/// What is left for the callbacks and the exit handler.
+/// State for the callbacks and the exit handler.
 #[derive(Debug)]
 pub struct Profiler {
     pub cupti: &'static Cupti,
     pub shared: Arc<Shared>,
     pub controller: Arc<CaptureController>,
-    /// Measures chosen kernels, where that is wanted.
+    /// Measures selected kernels, if configured.
     pub kernels: Option<Arc<KernelProfiler>>,
     pub commands: Sender<FlusherCommand>,
     pub outcome: Receiver<RunOutcome>,
-    /// The process that is measured: a child made without fork handlers has all this in its memory too.
+    /// Id of the measured process: a child made without fork handlers has this struct in its memory too.
     pub process_id: u32,
     pub exit_timeout: Duration,
     pub report: ReportStyle,
-    /// The history that gets a line at the end.
+    /// History file that gets a line at the end.
     pub history: Option<PathBuf>,
-    /// Whether CUDA had a context before measuring began.
+    /// True if CUDA had a context before measuring began.
     pub late: bool,
 }
 
 impl Profiler {
-    /// Makes it the profiler of this process. `false` when there is one.
+    /// Makes it the profiler of this process. `false` if there is one.
     pub fn install(self) -> bool {
         PROFILER.set(self).is_ok()
     }
 
-    /// The profiler, in whatever state it is.
+    /// The profiler, in any state.
     pub fn installed() -> Option<&'static Self> {
         PROFILER.get()
     }
 
-    /// The profiler, while its callbacks have something to do.
+    /// The profiler, while its callbacks are active.
     pub fn running() -> Option<&'static Self> {
         let runs = matches!(State::now(), State::Starting | State::Running | State::Finishing);
         runs.then(|| PROFILER.get())?
     }
 
-    /// Whether captures can still begin and end.
+    /// True if captures can still start and end.
     pub fn is_measuring() -> bool {
         State::now() == State::Running
     }
 
-    /// Whether measuring is about to begin, or to be refused.
+    /// True if measuring is about to start, or to fail.
     pub fn is_starting() -> bool {
         State::now() == State::Starting
     }
@@ -114,29 +114,29 @@ impl Profiler {
         Self::is_measuring().then(|| PROFILER.get())?
     }
 
-    /// The library that is listened to.
+    /// The loaded CUPTI.
     pub fn cupti(&self) -> &'static Cupti {
         self.cupti
     }
 
-    /// What the callbacks touch.
+    /// State shared with the callbacks.
     pub fn shared(&self) -> &Shared {
         &self.shared
     }
 
-    /// Who decides what is measured.
+    /// Controller that decides what is recorded.
     pub fn controller(&self) -> &CaptureController {
         &self.controller
     }
 
-    /// Much has come since the last flush: the next one is due. On a thread of CUPTI's, and never waits.
+    /// Requests a flush because many records have arrived since the last one. On a CUPTI thread; never waits.
     pub fn flush_soon(&self) {
-        // Full means that the flushing thread will flush anyway.
+        // If the channel is full, the flushing thread will flush anyway.
         let _ = self.commands.try_send(FlusherCommand::FlushNow);
     }
 
-    /// A context exists, so the driver has registered its own exit handler by now: ours, registered once more, runs
-    /// while the driver still answers. The second run finds nothing to do.
+    /// A context exists, so the driver has registered its own exit handler by now: ours, registered once
+    /// more, runs while the driver still responds. When it runs a second time, it has no effect.
     pub fn context_created(&self) {
         static DONE: AtomicBool = AtomicBool::new(false);
         Self::close_counters_before_exit();
@@ -147,31 +147,32 @@ impl Profiler {
         }
     }
 
-    /// If this is the program's main thread, its end waits until counters are closed.
+    /// If this is the program's main thread, makes its end wait until counters are closed.
     pub fn close_counters_before_exit() {
         process::before_exit(|| {
-            // A child that was made without fork handlers has locks of threads that it does not have.
+            // A child made without fork handlers has locks of threads that do not exist in it.
             if let Some(profiler) = Self::running().filter(|profiler| profiler.process_id == std::process::id()) {
                 counters::close_for_exit(&profiler.shared.counters);
             }
         });
     }
 
-    /// Has the collector fetch the program's ranges before its next round. Without one they wait.
+    /// Makes the collector fetch the program's ranges before its next round. Without a collector they wait.
     pub fn ranges_wait() {
         if let Some(profiler) = Self::running() {
-            // Refused only when the collector is far behind or dead; then the ring fills up and says so.
+            // Fails only if the collector has a large backlog or is dead; then the ring fills up, and the
+            // loss is counted.
             let _ = profiler.shared().messages.try_send(Message::Ranges);
         }
     }
 }
 
-/// Why nothing is measured in this process.
+/// The reason why this process is not measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartError {
     /// Measuring was started before.
     AlreadyStarted,
-    /// There is no libcupti that can be used: where it was searched, and what to install.
+    /// There is no usable libcupti: the searched locations, and what to install.
     NoCupti(String),
     /// Another tool holds CUPTI.
     Taken,
@@ -204,34 +205,36 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// How measuring starts when a session is the first to ask for it.
+/// Way in which measuring starts if a session is the first to need it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// As when the driver loads the library: as the environment says.
+    /// As when the driver loads the library: with the settings of the environment.
     Injected,
-    /// Sessions alone: no trace, report or capture but theirs.
+    /// Only sessions: no other trace, report or capture.
     Linked,
 }
 
-/// Why there is no session, or no trace of it. The discriminants cross into C.
+/// The reason why there is no session, or no trace of a session. The discriminants are part of the C
+/// interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionError {
     /// Measuring cannot start in this process.
     Start(StartError),
-    /// One is open already.
+    /// A session is open already.
     Busy,
-    /// None is open.
+    /// No session is open.
     NotOpen,
-    /// Measuring is over in this process: it ends, it is the child of a fork, or a capture ended it.
+    /// Measuring is over in this process: it is ending, it is the child of a fork, or a capture ended
+    /// measuring.
     Over,
-    /// The collector did not answer.
+    /// The collector did not respond.
     TimedOut,
     /// The trace could not be written.
     Write(String),
 }
 
 impl SessionError {
-    /// The number that stands for it in C; 0 is success.
+    /// Error code in C; 0 is success.
     #[must_use]
     pub const fn code(&self) -> c_int {
         match self {

@@ -1,12 +1,13 @@
-//! Sessions: a program that has this library in it measures a part of itself.
+//! Sessions: a program that contains this library measures a part of itself.
 //!
-//! A session is a trace of its own, written beside whatever else is measured, into a file that the program hands over.
-//! It begins and ends where the program says so, one after another, and at most one at a time: CUPTI's records do not
-//! say which part of a program wanted them. Two kinds of program begin sessions: one that has linked this crate, where
-//! sessions are all there is, and one into which the driver has injected libprof.so, where a session is one thing more.
-//! Both come through [`Functions`], so that there is one way in.
+//! A session is a separate trace, written in addition to any other measurement, into a file that the program
+//! provides. It starts and ends where the program requests it, one session after another, and at most one at
+//! a time: CUPTI's records do not show which part of a program requested them. Two kinds of program use
+//! sessions: one that has linked this crate, which is limited to sessions, and one into which the driver has
+//! injected libprof.so, which has sessions in addition. Both use [`Functions`], so there is one interface.
 //!
-//! Nothing here writes a trace: that is `collect::session_trace`, on the collector's thread. Waits are bounded.
+//! This file does not write the trace: `collect::session_trace` does, on the collector's thread. Waits are
+//! bounded.
 
 use std::ffi::{c_char, c_int};
 use std::fs::File;
@@ -24,73 +25,74 @@ use crate::runtime::{Profiler, SessionError, Start, StartError};
 use crate::sys::clock;
 use crate::{lifecycle, process_info};
 
-/// Whether a session is open. `AcqRel`: taken by the thread that begins one.
+/// True if a session is open. `AcqRel`: set by the thread that starts one.
 static OPEN: AtomicBool = AtomicBool::new(false);
 
-/// Longest wait for the collector beyond what the last device work is waited for: it is late only when it is far
-/// behind or dead.
+/// Maximum wait for the collector beyond the wait for the last device work: it is late only if it has a large
+/// backlog or is dead.
 const COLLECTOR_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A session waits so long for recording to resume behind another tool, which counts as done when it has recorded
-/// nothing for half a second (`OtherToolDetector`).
+/// Maximum wait of a session for recording to resume after another tool, which counts as done when it has
+/// recorded nothing for half a second (`OtherToolDetector`).
 const OTHER_TOOL_TIMEOUT: Duration = Duration::from_secs(2);
 const OTHER_TOOL_PERIOD: Duration = Duration::from_millis(5);
 
-/// What a program that finds this library in its process may call. `size` tells which functions there are: a later
-/// version only adds some at the end.
+/// Functions for a program that finds this library in its process. `size` shows which functions exist: later
+/// versions only add some at the end.
 ///
 /// Names of ranges and domains are NULL or texts that end with NUL; they are copied during the call.
 ///
-/// Functions that can fail answer a code of `SessionError::code` and write its text, cut to fit and without a
-/// terminating zero, to `capacity` bytes at `text`; `length` becomes the full length.
+/// Functions that can fail return a code of `SessionError::code` and write its text, truncated to fit and
+/// without a terminating zero, to `capacity` bytes at `text`; `length` is set to the full length.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Functions {
-    /// Bytes of this struct.
+    /// Size of this struct, bytes.
     pub size: usize,
-    /// Begins a session whose trace goes into the file behind the descriptor, which this library closes. The first
-    /// argument is not 0 when the program has linked the collector (`Start::Linked`).
+    /// Starts a session whose trace goes into the file of the descriptor, which this library closes. The
+    /// first argument is not 0 if the program has linked the collector (`Start::Linked`).
     pub begin: unsafe extern "C" fn(linked: c_int, file: c_int, text: Text) -> c_int,
-    /// Returns when everything that was complete is in the file.
+    /// Returns once everything that was complete is in the file.
     pub flush: unsafe extern "C" fn(text: Text) -> c_int,
     /// Ends the session and completes its file.
     pub end: unsafe extern "C" fn(text: Text) -> c_int,
-    /// The time on the clock of the records, nanoseconds.
+    /// Returns the time on the clock of the records, nanoseconds.
     pub now: extern "C" fn() -> u64,
-    /// What a copy of NVTX calls to have its ranges recorded here.
+    /// Attaches a copy of NVTX, which calls it to have its ranges recorded here.
     pub nvtx: unsafe extern "C" fn(Option<GetExportTable>) -> c_int,
-    /// The number of the domain of ranges with this name, for the functions below; 0 is the domain without a name.
+    /// Returns the number of the domain with this name, for the functions below; 0 is the domain without a
+    /// name.
     pub domain: unsafe extern "C" fn(name: *const c_char) -> u32,
-    /// Begins a range on this thread. Ranges of a thread and domain nest.
+    /// Starts a range on this thread. Ranges of a thread and domain nest.
     pub range_push: unsafe extern "C" fn(domain: u32, name: *const c_char),
     /// Ends the innermost range of this thread and domain.
     pub range_pop: extern "C" fn(domain: u32),
-    /// Begins a range that any thread may end; 0 where it is not recorded.
+    /// Starts a range that any thread may end; returns 0 if it is not recorded.
     pub range_start: unsafe extern "C" fn(domain: u32, name: *const c_char) -> u64,
-    /// Ends a range by what its start answered.
+    /// Ends a range by the return value of its start.
     pub range_end: extern "C" fn(range: u64),
-    /// Records a moment.
+    /// Records a mark at the current time.
     pub mark: unsafe extern "C" fn(domain: u32, name: *const c_char),
-    /// The version of this library, a text that ends with NUL and stays.
+    /// Returns the version of this library, a static text that ends with NUL.
     pub version: extern "C" fn() -> *const c_char,
 }
 
-/// Where a text goes.
+/// Buffer for a text.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Text {
     /// `capacity` writable bytes.
     pub text: *mut u8,
-    /// Their number.
+    /// Size of the buffer, bytes.
     pub capacity: usize,
-    /// Becomes the full length of the text.
+    /// Set to the full length of the text.
     pub length: *mut usize,
 }
 
-/// Begins a session that writes to `file`.
+/// Starts a session that writes to `file`.
 ///
 /// # Errors
-/// When one is open, when measuring cannot start or is over, or when nothing can be written.
+/// Fails if one is open, if measuring cannot start or is over, or if the file cannot be written.
 pub fn begin(start: Start, file: File) -> Result<(), SessionError> {
     if OPEN.swap(true, Ordering::AcqRel) {
         return Err(SessionError::Busy);
@@ -125,10 +127,10 @@ fn begin_alone(start: Start, file: File) -> Result<(), SessionError> {
     begun
 }
 
-/// Returns when everything that was complete by now is in the file.
+/// Returns once everything that was complete at the time of the call is in the file.
 ///
 /// # Errors
-/// When no session is open, or the collector does not answer.
+/// Fails if no session is open, or if the collector does not respond.
 pub fn flush() -> Result<(), SessionError> {
     let profiler = open()?;
     let (done, answer) = bounded(1);
@@ -136,30 +138,31 @@ pub fn flush() -> Result<(), SessionError> {
     wait_for_marks(profiler, &answer)
 }
 
-/// Ends the session. Device work that is still under way is waited for.
+/// Ends the session. Waits for device work that is still running.
 ///
 /// # Errors
-/// When no session is open, when the collector does not answer, or when something could not be written.
+/// Fails if no session is open, if the collector does not respond, or if the file could not be written.
 pub fn end() -> Result<(), SessionError> {
     let profiler = open()?;
     let at = clock::now(profiler.cupti());
     let (done, answer) = bounded(1);
     let ended = tell(profiler, SessionCommand::End(at, done))
         .and_then(|()| wait_for_marks(profiler, &answer)?.map_err(SessionError::Write))
-        // A budget may have been spent meanwhile.
+        // The overhead budget may have been exceeded meanwhile.
         .and_then(|()| sees_device_work(profiler));
     profiler.controller().release();
     OPEN.store(false, Ordering::Release);
     ended
 }
 
-/// The time on the clock of the records; the wall clock while nothing is measured.
+/// Time on the clock of the records; the wall clock while measuring is off.
 #[must_use]
 pub fn now() -> Timestamp {
     Profiler::measuring().map_or_else(clock::wall_clock, |profiler| clock::now(profiler.cupti()))
 }
 
-/// An injected collector may have been told to record less, and an empty session must not look like an idle device.
+/// An injected collector may be configured to record less, and an empty session must not look like an idle
+/// device.
 fn sees_device_work(profiler: &Profiler) -> Result<(), SessionError> {
     if !profiler.controller().is_watching() {
         return Ok(());
@@ -168,8 +171,8 @@ fn sees_device_work(profiler: &Profiler) -> Result<(), SessionError> {
     Err(SessionError::Start(StartError::Refused(why.to_owned())))
 }
 
-/// Another tool may have CUPTI, or have left its clock there, and an empty session must not look like an idle device. A
-/// tool that has just finished is waited for.
+/// Another tool may have CUPTI, or have left its clock there, and an empty session must not look like an idle
+/// device. Waits for a tool that has just finished.
 fn has_cupti(profiler: &Profiler) -> Result<(), SessionError> {
     let deadline = Instant::now() + OTHER_TOOL_TIMEOUT;
     let foreign_clock = || clock::is_on_foreign_clock(profiler.cupti());
@@ -193,7 +196,7 @@ fn open() -> Result<&'static Profiler, SessionError> {
     }
     let measuring = Profiler::measuring();
     if measuring.is_none() {
-        // Its trace was completed when measuring ended.
+        // The trace was completed when measuring ended.
         OPEN.store(false, Ordering::Release);
     }
     measuring.ok_or(SessionError::Over)
@@ -201,7 +204,7 @@ fn open() -> Result<&'static Profiler, SessionError> {
 
 fn tell(profiler: &Profiler, command: SessionCommand) -> Result<(), SessionError> {
     let sent = profiler.shared().messages.try_send(Message::Session(command));
-    // Refused only when the collector is dead or thousands of buffers behind.
+    // Fails only if the collector is dead or thousands of buffers late.
     sent.map_err(|_| SessionError::TimedOut)
 }
 
@@ -209,7 +212,7 @@ fn wait<T>(answer: &Receiver<T>) -> Result<T, SessionError> {
     answer.recv_timeout(session_trace::DRAIN + COLLECTOR_TIMEOUT).map_err(|_| SessionError::TimedOut)
 }
 
-/// As [`wait`], for an answer that takes flush marks.
+/// As [`wait`], for a response that takes flush marks.
 fn wait_for_marks<T>(profiler: &Profiler, answer: &Receiver<T>) -> Result<T, SessionError> {
     profiler.controller().hurry(true);
     let answer = wait(answer);

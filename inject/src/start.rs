@@ -1,4 +1,4 @@
-//! Starts measuring, step by step. A step that fails leaves nothing of CUPTI's switched on.
+//! Starts measuring, step by step. If a step fails, all CUPTI records are off.
 
 use std::io;
 use std::sync::Arc;
@@ -27,15 +27,16 @@ use crate::sys::{clock, memory};
 use crate::worker::Worker;
 use crate::{command_line, flusher, nccl, process_info};
 
-/// Messages that wait for the collector at most, beside every buffer there is: the marks of one that is far behind.
+/// Maximum number of messages that wait for the collector, in addition to all buffers: the marks during a
+/// backlog.
 const MARKS: usize = 4096;
 
-/// Starts measuring. `late`: CUDA has a context already. `over` is called when measuring ends before the program does.
-/// Fails when no usable libcupti is found, when another tool holds CUPTI, when the system refuses a thread, or when
-/// measuring was started before.
+/// Starts measuring. `late`: CUDA has a context already. `over` is called if measuring ends before the
+/// program does. Fails if no usable libcupti is found, if another tool holds CUPTI, if the system refuses a
+/// thread, or if measuring was started before.
 pub fn start(settings: &Settings, late: bool, over: fn()) -> Result<(), StartError> {
     command_line::keep(settings.command_line);
-    // First of all: CUPTI brings threads.
+    // First of all: CUPTI starts threads.
     let libraries_notes = [nvtx::invite(), nccl::other_plugin()];
     let cupti = load_cupti(settings)?;
     require_memory()?;
@@ -104,10 +105,10 @@ fn require_memory() -> Result<(), StartError> {
     )))
 }
 
-/// CUPTI's subscription, and whether it is shared with other tools.
+/// Subscribes to CUPTI; returns whether it is shared with other tools.
 fn own_cupti(cupti: &'static Cupti, settings: &Settings) -> Result<(CuptiOwnership, CuptiSharing), StartError> {
-    // The subscriber hears of cudaProfilerStart. Monitor mode does without: a subscriber that is never called slows
-    // eight launching threads down by a tenth.
+    // The subscriber receives cudaProfilerStart. Monitor mode does without: a subscriber that is never called
+    // slows eight launching threads down by a tenth.
     let held = settings.capture.range == Range::ProfilerApi;
     let sharing = if held { CuptiSharing::Exclusive } else { settings.cupti_sharing };
     let ownership = match settings.mode {
@@ -117,7 +118,7 @@ fn own_cupti(cupti: &'static Cupti, settings: &Settings) -> Result<(CuptiOwnersh
     Ok((ownership, sharing))
 }
 
-/// What turns recording on and off, and notes about what it cannot do.
+/// Creates the recorder, with notes about its limitations.
 fn prepare_recorder(
     cupti: &'static Cupti,
     ownership: CuptiOwnership,
@@ -147,7 +148,7 @@ fn prepare_recorder(
     Ok(prepared)
 }
 
-/// Has CUPTI say which modules are loaded, where program counters are to be sampled.
+/// Enables callbacks for loaded modules if PC sampling is requested.
 #[cfg(feature = "pc-sampling")]
 fn listen_for_modules(ownership: &CuptiOwnership, settings: &Settings) -> Result<(), cupti_sys::Error> {
     use cupti_sys::ResourceCallback;
@@ -159,13 +160,13 @@ fn listen_for_modules(ownership: &CuptiOwnership, settings: &Settings) -> Result
         [ResourceCallback::MODULE_LOADED, ResourceCallback::CONTEXT_DESTROY_STARTING]
             .into_iter()
             .try_for_each(|callback| subscriber.enable_resource(callback))
-            // From the first call on: the gate must know of all threads that are inside one.
+            // From the first call on: the gate must know of all threads that are inside a call.
             .and_then(|()| subscriber.hear_all(true))
     };
     ownership.with(enable).unwrap_or(Ok(()))
 }
 
-/// Turns recording on, and gives notes about what CUPTI refused.
+/// Switches recording on, and returns notes about what CUPTI refused.
 fn start_recording(controller: &CaptureController) -> Result<Vec<String>, StartError> {
     let mut notes = controller.start().inspect_err(|_| controller.give_up())?;
     if controller.wants_profiler_calls() && !controller.listen() {
@@ -174,7 +175,7 @@ fn start_recording(controller: &CaptureController) -> Result<Vec<String>, StartE
     Ok(notes)
 }
 
-/// Settings that have no effect in this process.
+/// Notes on settings without effect in this process.
 fn limits_of(settings: &Settings, sharing: CuptiSharing, controller: &CaptureController) -> Vec<String> {
     let mut notes = Vec::new();
     if settings.bursts.is_some() && !controller.can_stop_recording() {
@@ -192,8 +193,8 @@ fn limits_of(settings: &Settings, sharing: CuptiSharing, controller: &CaptureCon
     notes
 }
 
-/// The threads, which wait for their work. They are started before anything of CUPTI's is on: without them nothing may
-/// be.
+/// The threads, which wait for their work. They are started before any CUPTI record is enabled: without them
+/// none may be.
 struct Threads {
     collect: Worker,
     flush: Worker,
@@ -222,7 +223,7 @@ impl Threads {
     }
 }
 
-/// What the threads work with.
+/// State that the threads need.
 struct Work {
     cupti: &'static Cupti,
     shared: Arc<Shared>,
@@ -232,7 +233,7 @@ struct Work {
 }
 
 impl Work {
-    /// Gives each thread its work.
+    /// Assigns each thread its work.
     fn begin(
         self,
         threads: Threads,

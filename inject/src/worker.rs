@@ -1,7 +1,7 @@
-//! The threads of this library.
+//! Threads of this library.
 //!
-//! They are started before anything of CUPTI's is touched, so that a system that refuses one has nothing left switched
-//! on. A thread without work ends.
+//! They are started before CUPTI is used, so that if the system refuses one, there is nothing to switch off.
+//! A thread without work ends.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,8 +11,8 @@ use crossbeam_channel::{Sender, bounded};
 
 use crate::sys::signals;
 
-/// Stack of each: the default of the standard library, which `RUST_MIN_STACK` in the program's environment would
-/// change.
+/// Stack size of each: the default of the standard library, which `RUST_MIN_STACK` in the program's
+/// environment would change.
 const STACK_BYTES: usize = 2 << 20;
 
 type Work = Box<dyn FnOnce() + Send>;
@@ -22,8 +22,8 @@ type Work = Box<dyn FnOnce() + Send>;
 pub struct Worker(Sender<Work>);
 
 impl Worker {
-    /// Starts a thread that takes no signal of the program's, and whose panic ends nothing but itself. Fails when the
-    /// system refuses.
+    /// Starts a thread that receives no signals of the program, and whose panic ends only the thread. Fails
+    /// if the system refuses.
     pub fn start(name: &str) -> io::Result<Self> {
         let (give, work) = bounded::<Work>(1);
         let run = move || {
@@ -36,9 +36,9 @@ impl Worker {
         signals::with_signals_blocked(|| builder.spawn(run)).map(|_| Self(give))
     }
 
-    /// Has it do this.
+    /// Runs this work on the thread.
     pub fn work(self, work: impl FnOnce() + Send + 'static) {
-        // It waits for this and nothing else.
+        // The thread waits only for this.
         let _ = self.0.send(Box::new(work));
     }
 }

@@ -1,9 +1,9 @@
-//! Source lines of the instructions of a module: its DWARF line table (`.debug_line`).
+//! Source lines of a module's instructions: its DWARF line table (`.debug_line`).
 //!
-//! In a module every function is a section `.text.NAME` that begins at address 0, and the address of each sequence of
-//! lines is filled in by a relocation. So a sequence is put at an address that has the number of its section in the
-//! upper half. Where two rows have one address the last holds, as in CUPTI's `cuptiGetSassToSourceCorrelation`, with
-//! which this was compared.
+//! In a module every function is a section `.text.NAME` that starts at address 0, and a relocation fills in
+//! the address of each sequence of lines. Each sequence is therefore placed at an address that holds its
+//! section number in the upper half. If two rows share an address, the last one counts, as in CUPTI's
+//! `cuptiGetSassToSourceCorrelation`, which served as the reference.
 
 use std::collections::HashMap;
 
@@ -11,24 +11,24 @@ use gimli::{DebugLine, DebugLineOffset, EndianSlice, LineRow, LittleEndian};
 use object::read::elf::ElfFile64;
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, RelocationTarget, SectionIndex};
 
-/// How the sections of functions are called.
+/// Name prefix of function sections.
 const CODE: &str = ".text.";
-/// The section with line tables.
+/// Section with the line tables.
 const LINES: &str = ".debug_line";
-/// Rows at most; a module of megabytes of code has some 100,000.
+/// Maximum number of rows; a module with megabytes of code has some 100,000.
 const MAX_ROWS: usize = 1 << 22;
-/// How far the number of a section is shifted in an address; no section has 4 GiB.
+/// Bits by which a section number is shifted in an address; no section has 4 GiB.
 const SECTION_SHIFT: u32 = 32;
 
-/// From `offset` on, up to the next row.
+/// Covers the code from `offset` up to the next row.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     offset: u64,
-    /// Place in the files, and line; `None`: nothing is known from here on.
+    /// Index into the files, and line; `None` if unknown from here on.
     line: Option<(u32, u32)>,
 }
 
-/// The lines of a module.
+/// Line table of a module.
 #[derive(Debug, Default)]
 pub struct Lines {
     files: Vec<String>,
@@ -36,22 +36,22 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// The lines of the module `bytes`. Empty when it has none, or is no module.
+    /// Reads the lines of the module `bytes`. Empty if it has none or is not a module.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         let mut lines = Self::default();
-        // What is whole of a broken table is there.
+        // The intact part of a broken table is kept.
         let _ = lines.read(bytes);
         lines
     }
 
-    /// Whether the module has line information.
+    /// True if the module has no line information.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty()
     }
 
-    /// File and line of the instruction at `offset` of a function, counted from 1.
+    /// Returns the file and line (counted from 1) of the instruction at `offset` of a function.
     #[must_use]
     pub fn place(&self, function: &str, offset: u64) -> Option<(&str, u32)> {
         let rows = self.functions.get(function)?;
@@ -97,7 +97,7 @@ impl Lines {
             at += length;
         }
         for (section, mut rows) in rows {
-            // Stable: of several rows at one place the last one holds, and it is the last still.
+            // The sort is stable: of several rows at one offset the last one counts, and it stays last.
             rows.sort_by_key(|row| row.offset);
             let section = elf.section_by_index(SectionIndex(section));
             if let Some(name) = section.ok().and_then(|section| section.name().ok()?.strip_prefix(CODE)) {
@@ -107,7 +107,7 @@ impl Lines {
         Some(())
     }
 
-    /// For each number of a file in this table its place in the files.
+    /// Maps each file number of this table to an index into the files.
     fn files(&mut self, header: &gimli::LineProgramHeader<EndianSlice<'_, LittleEndian>>) -> HashMap<u64, u32> {
         let mut places = HashMap::new();
         // DWARF up to 4 counts files from 1, DWARF 5 from 0.
@@ -135,7 +135,7 @@ impl Lines {
     }
 }
 
-/// Bytes of the table that begins at `at`, its length included; `None` behind the last one.
+/// Bytes of the table that starts at `at`, including its length field; `None` after the last table.
 fn unit_length(bytes: &[u8], at: usize) -> Option<usize> {
     let length = u32::from_le_bytes(*bytes.get(at..)?.first_chunk::<4>()?);
     // 64-bit DWARF is not written for GPUs.

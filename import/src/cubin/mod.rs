@@ -1,7 +1,7 @@
-//! The modules (cubins) that were kept beside a trace: the source line and the words of each instruction.
+//! Modules (cubins) kept next to a trace: the source line and the SASS text of each instruction.
 //!
-//! `libprof.so` keeps the modules in which program counters were sampled, in a folder named like the trace with
-//! [`FOLDER`] behind it, a file for each checksum. Reading order: `lines`, `sass`.
+//! `libprof.so` keeps the modules in which it took PC samples in a folder named like the trace with
+//! [`FOLDER`] appended, one file per checksum. Reading order: `lines`, `sass`.
 
 mod lines;
 mod sass;
@@ -17,18 +17,18 @@ use gpuwhy_trace::kernels::PcWindow;
 pub use lines::Lines;
 pub use sass::Sass;
 
-/// What is appended to the name of a trace.
+/// Suffix that is appended to the name of a trace.
 pub const FOLDER: &str = ".cubins";
-/// A module that is read, bytes: what the writer keeps at most.
+/// Maximum size of a module that is read, bytes: the most that the writer keeps.
 const MAX_MODULE: u64 = 64 << 20;
-/// A source file that is read, bytes.
+/// Maximum size of a source file that is read, bytes.
 const MAX_SOURCE: u64 = 8 << 20;
 
-/// The modules of some windows.
+/// Modules of some PC sampling windows.
 #[derive(Debug, Default)]
 pub struct Modules {
     modules: HashMap<u64, Module>,
-    /// Lines of source files; `None`: not there.
+    /// Lines of source files; `None` if the file is missing.
     sources: RefCell<HashMap<String, Option<Vec<String>>>>,
 }
 
@@ -39,7 +39,7 @@ struct Module {
     sass: Sass,
 }
 
-/// The file of a module beside a trace.
+/// Path of a module's file next to a trace.
 #[must_use]
 pub fn file_of(trace: &Path, module: u64) -> PathBuf {
     let mut folder = trace.as_os_str().to_owned();
@@ -48,7 +48,8 @@ pub fn file_of(trace: &Path, module: u64) -> PathBuf {
 }
 
 impl Modules {
-    /// Those of `windows` that are beside the trace. What is missing or not understood tells nothing.
+    /// Opens the modules of `windows` that lie next to the trace. Modules that are missing or malformed yield
+    /// no lines.
     #[must_use]
     pub fn beside<'a>(trace: &Path, windows: impl Iterator<Item = &'a PcWindow>) -> Self {
         let mut modules = HashMap::new();
@@ -62,12 +63,12 @@ impl Modules {
         Self { modules, sources: RefCell::default() }
     }
 
-    /// The files that are there, with their checksums.
+    /// Files that exist, with their checksums.
     pub fn files(&self) -> impl Iterator<Item = (u64, &Path)> {
         self.modules.iter().map(|(&module, of)| (module, of.path.as_path())).filter(|(_, path)| path.is_file())
     }
 
-    /// The instructions of a module, from what a disassembler printed.
+    /// Sets the instructions of a module from the output of a disassembler.
     pub fn set_sass(&mut self, module: u64, sass: Sass) {
         if let Some(known) = self.modules.get_mut(&module) {
             known.sass = sass;
@@ -95,7 +96,7 @@ impl SourceMap for Modules {
     }
 }
 
-/// A whole ordinary file. Paths in a module are somebody else's: a pipe or a device would never end.
+/// Reads a complete regular file. A module may name any path, and reading a pipe or a device would never end.
 fn read(path: &Path, most: u64) -> Option<Vec<u8>> {
     let about = fs::metadata(path).ok()?;
     (about.is_file() && about.len() <= most).then(|| fs::read(path).ok())?

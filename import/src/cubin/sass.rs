@@ -1,19 +1,19 @@
-//! Instructions in words (SASS), as `nvdisasm -c` prints them.
+//! Instructions as text (SASS), as `nvdisasm -c` prints them.
 
 use std::collections::HashMap;
 
-/// How the code of a function begins.
+/// Prefix of the line that starts the code of a function.
 const CODE: &str = ".section\t.text.";
 const CODE_SPACED: &str = ".section .text.";
 
-/// The instructions of each function by their offset.
+/// Instructions of each function by offset.
 #[derive(Debug, Default)]
 pub struct Sass {
     functions: HashMap<String, HashMap<u64, String>>,
 }
 
 impl Sass {
-    /// What `nvdisasm -c` printed. Lines that are no instructions are passed over.
+    /// Parses the output of `nvdisasm -c`. Lines that are not instructions are skipped.
     #[must_use]
     pub fn of(text: &str) -> Self {
         let mut sass = Self::default();
@@ -31,7 +31,7 @@ impl Sass {
         sass
     }
 
-    /// The instruction at `offset` of a function.
+    /// Returns the instruction at `offset` of a function.
     #[must_use]
     pub fn instruction(&self, function: &str, offset: u64) -> Option<&str> {
         self.functions.get(function)?.get(&offset).map(String::as_str)

@@ -1,9 +1,9 @@
-//! Rows become records.
+//! Turns rows into records.
 //!
-//! Kineto writes rows grouped by kind and not by time, and `baseTimeNanoseconds`, to which all times refer, at the
-//! end. So records are kept (about 100 bytes each) until the document is read, with times relative to that base.
-//! A row of a kind that matters and that cannot be used is counted with the reason; other rows are none of our
-//! business and are passed over.
+//! Kineto writes rows grouped by kind, not by time, and writes `baseTimeNanoseconds`, the reference of all
+//! times, at the end. Records (about 100 bytes each) are therefore kept until the document is read, with
+//! times relative to that base. A row of a relevant kind that cannot be used is counted with the reason; rows
+//! of other kinds are skipped.
 
 use std::collections::BTreeMap;
 
@@ -19,12 +19,12 @@ use super::row::{Category, Row};
 use super::scalar::Scalar;
 use super::{copy_name, time};
 
-/// Operations without correlation must not be taken for the work of calls without one.
+/// Keeps operations without correlation from being matched with calls without correlation.
 const CALL_WITHOUT_CORRELATION: CorrelationId = CorrelationId(u32::MAX);
 
-/// The prefix of the ranges that name steps.
+/// Prefix of the ranges that name steps.
 const STEP: &str = "ProfilerStep#";
-/// Prefixes of the ranges on the host that are taken: steps, and what PyTorch writes around fetching a batch.
+/// Prefixes of the host ranges that are kept: steps, and PyTorch's ranges around fetching a batch.
 const NAMED: [&str; 3] = [STEP, "enumerate(DataLoader)#", "enumerate(DataPipe)#"];
 
 /// A range on a host thread; times relative to [`Builder::base_ns`].
@@ -36,27 +36,27 @@ pub(super) struct Range {
     pub(super) end: Timestamp,
 }
 
-/// Why a row could not be used.
+/// The reason why a row could not be used.
 type Unusable = &'static str;
 
-/// What was read so far.
+/// Everything read from the file.
 #[derive(Debug, Default)]
 pub(super) struct Builder {
     pub(super) dictionary: Dictionary,
     /// In file order; times relative to `base_ns`.
     pub(super) records: Vec<Record>,
-    /// The thread, begin and end of each `ProfilerStep#N` range, relative to `base_ns`.
+    /// Thread, start and end of each `ProfilerStep#N` range, relative to `base_ns`.
     pub(super) steps: Vec<(ThreadId, Timestamp, Timestamp)>,
-    /// Ranges that say what the program was doing, in file order.
+    /// Ranges that show what the program was doing, in file order.
     pub(super) ranges: Vec<Range>,
-    /// Whether an array of rows was seen at all.
+    /// True if the file has an array of rows.
     pub(super) found_rows: bool,
     pub(super) rows: u64,
-    /// Rows about device work among them, usable or not.
+    /// Number of rows about device work, usable or not.
     pub(super) device_rows: u64,
-    /// Rows of kinds that matter that could not be used, by reason.
+    /// Rows of relevant kinds that could not be used, by reason.
     pub(super) unusable: BTreeMap<Unusable, u64>,
-    /// What all times are relative to, nanoseconds since the Unix epoch; 0 in files whose times are absolute.
+    /// Reference of all times, nanoseconds since the Unix epoch; 0 in files with absolute times.
     pub(super) base_ns: i64,
     pub(super) host: String,
     pub(super) process_id: u32,
@@ -65,7 +65,7 @@ pub(super) struct Builder {
 }
 
 impl Builder {
-    /// Takes an element of `traceEvents`; `None` when it is no object.
+    /// Takes an element of `traceEvents`; `None` if it is not an object.
     pub(super) fn take(&mut self, row: Option<Row>) {
         self.rows += 1;
         let Some(row) = row else {
@@ -149,13 +149,13 @@ impl Builder {
             thread: thread(row)?,
             correlation: correlation(row)?.unwrap_or(CALL_WITHOUT_CORRELATION),
             function: self.dictionary.intern_api_function(ApiFunction { domain, callback_id, name }),
-            // Not in the file; what it holds had success as far as anyone can tell.
+            // The file has no return values; its calls are assumed to have succeeded.
             return_value: 0,
         })
     }
 }
 
-/// Where device work ran and which call caused it.
+/// Device, context and stream of device work, and the correlation of its call.
 struct DeviceWorkIds {
     device: DeviceId,
     context: ContextId,
@@ -166,7 +166,7 @@ struct DeviceWorkIds {
 impl DeviceWorkIds {
     fn of(row: &Row) -> Result<Self, Unusable> {
         let arguments = &row.arguments;
-        // Rows of a device have its ordinal for process and its stream for thread.
+        // Rows of a device have its ordinal as process and its stream as thread.
         let device = arguments.device.within().or_else(|| row.process.within());
         let stream = arguments.stream.within().or_else(|| row.thread.within());
         Ok(Self {
@@ -217,7 +217,7 @@ fn memset(row: &Row, start: Timestamp, end: Timestamp) -> Result<Memset, Unusabl
     })
 }
 
-/// A `cuda_sync` row stands on a stream's line and looks like device work; it is a wait of the host.
+/// A `cuda_sync` row appears under a stream like device work, but is a wait of the host.
 fn sync(row: &Row, start: Timestamp, end: Timestamp) -> Result<Sync, Unusable> {
     let written = row.arguments.sync_kind.text();
     let kind = match if written.is_empty() { row.name.as_str() } else { written } {
@@ -252,7 +252,7 @@ fn overhead(row: &Row, start: Timestamp, end: Timestamp) -> Overhead {
         "UVM Activity Init" => OverheadKind::UnifiedMemoryInit,
         _ => OverheadKind::Unknown,
     };
-    // Without a thread the time is nobody's, which zero says.
+    // Without a thread, the time belongs to no thread, which is written as zero.
     Overhead { start, end, kind, thread: thread(row).unwrap_or_default(), correlation: CorrelationId(0) }
 }
 
@@ -267,7 +267,7 @@ fn times(row: &Row) -> Result<(Timestamp, Timestamp), Unusable> {
     Ok((Timestamp::from_nanos(start), Timestamp::from_nanos(start.saturating_add(duration))))
 }
 
-/// The id of the joining call; an error when there is one that cannot be an id.
+/// Correlation id; an error if the row has one that is not a valid id.
 fn correlation(row: &Row) -> Result<Option<CorrelationId>, Unusable> {
     match &row.arguments.correlation {
         Scalar::Absent => Ok(None),
@@ -275,7 +275,7 @@ fn correlation(row: &Row) -> Result<Option<CorrelationId>, Unusable> {
     }
 }
 
-/// The thread as a number. Kineto cuts ids to 32 bits with sign; the bits are kept.
+/// Thread as a number. Kineto truncates ids to signed 32-bit numbers; the bits are kept.
 fn thread(row: &Row) -> Result<ThreadId, Unusable> {
     row.thread.integer().map(|id| ThreadId(id as u32)).ok_or("without a thread number")
 }

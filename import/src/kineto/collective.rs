@@ -1,7 +1,7 @@
-//! What PyTorch says of its process groups, from the arguments of kernels.
+//! PyTorch's process groups, from the arguments of kernels.
 //!
-//! Kineto copies them from the operator `record_param_comms` to each kernel that it launched. A row of a kernel says
-//! which call launched it, and becomes an operation of that call.
+//! Kineto copies them from the operator `record_param_comms` to each kernel that it launched. The row of a
+//! kernel names the call that launched it, and becomes an operation of that call.
 
 use std::hash::Hasher as _;
 
@@ -12,22 +12,22 @@ use rustc_hash::{FxHashMap, FxHasher};
 
 use super::row::CollectiveArguments;
 
-/// Process groups that are told apart.
+/// Maximum number of distinct process groups.
 const GROUPS: usize = 1 << 12;
-/// What PyTorch says where nobody described a group.
+/// PyTorch's description of a group without one.
 const UNDESCRIBED: &str = "undefined";
 
-/// Process groups of a file, and what is done in them.
+/// Process groups of a file, and their operations.
 #[derive(Debug, Default)]
 pub(super) struct ProcessGroups {
     numbers: FxHashMap<u64, u32>,
-    /// With their ranks, as PyTorch writes them.
+    /// Communicators with their ranks, as PyTorch writes them.
     communicators: Vec<(Communicator, String)>,
     operations: FxHashMap<CorrelationId, QueuedOperation>,
 }
 
 impl ProcessGroups {
-    /// Takes a kernel; one of which PyTorch says no group is passed over.
+    /// Takes a kernel; skips it if PyTorch names no group for it.
     pub(super) fn kernel(
         &mut self,
         kernel: &str,
@@ -44,7 +44,7 @@ impl ProcessGroups {
         hasher.write(name.as_bytes());
         hasher.write(ranks.as_bytes());
         hasher.write_u32(size);
-        // 0 means that nothing is known.
+        // 0 means unknown.
         let id = hasher.finish().max(1);
         let next = self.communicators.len() as u32 + 1;
         if !self.numbers.contains_key(&id) && self.communicators.len() == GROUPS {
@@ -58,14 +58,14 @@ impl ProcessGroups {
             self.communicators.push((communicator, ranks.to_owned()));
             next
         });
-        // What this version does not know, as a barrier, is what its kernel does.
+        // An operation that this version does not know, such as a barrier, is described by its kernel.
         let function = match Function::of_kernel(of.name.text()) {
             Function::Unknown => Function::of_kernel(kernel),
             function => function,
         };
         let data_type = data_type(of.data_type.text());
         let [elements_in, elements_out] = [&of.elements_in, &of.elements_out].map(|of| of.within::<u64>().unwrap_or(0));
-        // The part of a rank.
+        // The share of one rank.
         let elements = match function {
             Function::ReduceScatter | Function::Scatter => elements_out,
             Function::AllToAll => elements_in / u64::from(size.max(1)),
@@ -82,7 +82,7 @@ impl ProcessGroups {
         self.operations.insert(correlation, operation);
     }
 
-    /// The groups, before all operations. `rank` is that of the process in its job.
+    /// Groups, to be written before all operations. `rank` is the rank of the process in its job.
     pub(super) fn communicators(&self, rank: Option<u32>) -> impl Iterator<Item = CollectiveEvent> {
         self.communicators.iter().map(move |(communicator, ranks)| {
             let rank = rank.and_then(|rank| place(rank, ranks, communicator.ranks)).unwrap_or(communicator.ranks);
@@ -90,7 +90,7 @@ impl ProcessGroups {
         })
     }
 
-    /// The operation whose kernel this call launched.
+    /// Returns the operation whose kernel this call launched.
     pub(super) fn launched_by(&mut self, call: &ApiCall) -> Option<CollectiveEvent> {
         let mut operation = self.operations.remove(&call.correlation)?;
         (operation.thread, operation.at) = (call.thread, call.end);
@@ -99,8 +99,8 @@ impl ProcessGroups {
     }
 }
 
-/// The place of `rank` in a group of `size` ranks, by the list that PyTorch writes. Of more than 30 ranks it writes the
-/// first ones, dots and the last one.
+/// Position of `rank` in a group of `size` ranks, from PyTorch's list. For more than 30 ranks, the list has
+/// the first ones, dots and the last one.
 fn place(rank: u32, list: &str, size: u32) -> Option<u32> {
     let members: Vec<u32> =
         list.split(|letter: char| !letter.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect();
@@ -109,12 +109,12 @@ fn place(rank: u32, list: &str, size: u32) -> Option<u32> {
     if is_last && list.contains("...") { size.checked_sub(1) } else { u32::try_from(at).ok() }
 }
 
-/// A name that older versions wrote as a number.
+/// Returns the name as text; older versions wrote it as a number.
 fn as_text(name: &super::scalar::Scalar) -> String {
     name.integer().map_or_else(|| name.text().to_owned(), |number| number.to_string())
 }
 
-/// By the name of PyTorch.
+/// Looks up a type by PyTorch's name.
 fn data_type(name: &str) -> DataType {
     match name {
         "Char" => DataType::Int8,

@@ -1,10 +1,10 @@
-//! Direction and kinds of memory from the name of a copy: `Memcpy HtoD (Pinned -> Device)`.
+//! Direction and memory kinds from the name of a copy: `Memcpy HtoD (Pinned -> Device)`.
 //!
 //! Kineto writes them nowhere else.
 
 use gpuwhy_trace::record::{CopyKind, MemoryKind};
 
-/// What the name of a copy says; unknown where it says nothing.
+/// Parses the name of a copy; parts that it lacks are unknown.
 pub(super) fn path_of(name: &str) -> (CopyKind, MemoryKind, MemoryKind) {
     let direction = name.split_whitespace().nth(1).unwrap_or_default();
     let kind = match direction.to_ascii_lowercase().as_str() {
@@ -19,7 +19,7 @@ pub(super) fn path_of(name: &str) -> (CopyKind, MemoryKind, MemoryKind) {
     (kind, memory_of(source), memory_of(destination))
 }
 
-/// The kind of memory that a memset writes to: `Memset (Device)`.
+/// Memory kind that a memset writes to: `Memset (Device)`.
 pub(super) fn memset_memory(name: &str) -> MemoryKind {
     parenthesis(name).map_or(MemoryKind::Unknown, memory_of)
 }

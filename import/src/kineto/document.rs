@@ -1,8 +1,8 @@
 //! The document around the rows, read as a stream.
 //!
-//! A trace of a minute is gigabytes of JSON, so no tree of it is built: each row goes to the [`Builder`] as soon as
-//! its closing brace is read. What has been collected survives an error further on, which is what makes a trace that
-//! was cut off readable up to the cut.
+//! A trace of a minute is gigabytes of JSON, so no tree is built: each row goes to the [`Builder`] as soon as
+//! its closing brace is read. Rows collected before an error are kept, so a truncated trace is readable up to
+//! the cut.
 
 use std::fmt;
 
@@ -15,10 +15,11 @@ use super::lenient::{Lenient, Shape};
 use super::row::Row;
 use super::scalar::Scalar;
 
-/// Devices of a process that are kept.
+/// Maximum number of devices of a process.
 const MAX_DEVICES: usize = 256;
 
-/// Reads a document into the builder. Two shapes exist: an object with `traceEvents`, and the bare array of rows.
+/// Reads a document into the builder. Two forms exist: an object with `traceEvents`, and a bare array of
+/// rows.
 pub(super) struct Document<'a>(pub(super) &'a mut Builder);
 
 impl<'de> DeserializeSeed<'de> for Document<'_> {
@@ -108,7 +109,7 @@ impl<'de> Visitor<'de> for Rows<'_> {
     }
 }
 
-/// The devices of a process; more than there can be are read over.
+/// Devices of a process; entries beyond the maximum are skipped.
 struct Devices(Vec<Device>);
 
 impl Shape for Devices {
@@ -163,7 +164,7 @@ impl Shape for DeviceEntry {
     }
 }
 
-/// `distributedInfo`: the place of the process in its job.
+/// `distributedInfo`: rank of the process in its job.
 #[derive(Default)]
 struct Job {
     rank: Scalar,

@@ -1,31 +1,31 @@
-//! Why a Kineto trace cannot be used.
+//! Errors of reading a Kineto trace.
 
 use std::error::Error;
 use std::fmt;
 use std::io;
 
-/// Why a Kineto trace gave no report.
+/// The reason why a Kineto trace yielded no report.
 #[non_exhaustive]
 pub enum KinetoError {
-    /// It is JSON, and no trace.
+    /// The file is JSON but not a trace.
     NotATrace,
-    /// Nothing about a device is in it.
+    /// The trace has no device work.
     NoDeviceWork {
-        /// Rows that were read.
+        /// Number of rows read.
         rows: u64,
-        /// Why reading ended before the end of the file, when it did.
+        /// The reason if reading ended before the end of the file.
         stopped: Option<String>,
     },
-    /// Reading failed before a single row was read.
+    /// Reading failed before the first row.
     Unreadable {
-        /// How far reading had come in the (unpacked) text, bytes.
+        /// Position in the (unpacked) text, bytes.
         offset: u64,
-        /// What was wrong there.
+        /// Error at that position.
         what: String,
     },
-    /// The translation cannot be written.
+    /// The translated trace cannot be written.
     Write(io::Error),
-    /// The caller ended the work.
+    /// The caller stopped the work.
     Interrupted,
 }
 
@@ -47,7 +47,8 @@ impl fmt::Display for KinetoError {
     }
 }
 
-/// The sentence, for people: a program prints it that returns this error from `main` or unwraps it.
+/// Prints the sentence for users, since a program prints this when it returns the error from `main` or
+/// unwraps it.
 impl fmt::Debug for KinetoError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

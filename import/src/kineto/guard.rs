@@ -1,21 +1,21 @@
-//! Bounds what one text or one row may take: the JSON reader keeps it until it has all of it.
+//! Limits the size of a text or a row: the JSON reader holds it in memory until it is complete.
 
 use std::io::{self, Read};
 
-/// Bytes of a text, or of what lies within an element of an array that is a member of the document. Rows with stacks
-/// and shapes are some ten kilobytes.
+/// Maximum size of a text, or of the contents of an element of an array that is a member of the document,
+/// bytes. Rows with stacks and shapes are some ten kilobytes.
 const LONGEST: usize = 16 << 20;
-/// Brackets around the members of rows: those of the document and of its array.
+/// Nesting depth between rows: the brackets of the document and of its array.
 const ROWS: u32 = 2;
 
-/// Ends with an error where a row is too long.
+/// Fails if a row is too long.
 #[derive(Debug)]
 pub(super) struct Guard<R> {
     source: R,
     depth: u32,
     in_text: bool,
     escaped: bool,
-    /// Bytes since the last one that was between rows.
+    /// Bytes since the last byte between rows.
     run: usize,
 }
 

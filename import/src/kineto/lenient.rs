@@ -1,6 +1,6 @@
-//! Values of which an object or an array is of interest, and which may be anything else.
+//! Values that should be an object or an array, and may be anything else.
 //!
-//! A field of an unexpected shape must cost that field and not the rest of the file.
+//! A field of an unexpected type must cost only that field, not the rest of the file.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,23 +8,23 @@ use std::marker::PhantomData;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// What is read of an object or of an array; the other one is read over. Written by hand because a derived reader
-/// refuses a repeated key, and Kineto has written such.
+/// Reads an object or an array, and skips the other. Written by hand because a derived reader rejects a
+/// repeated key, and Kineto has written such keys.
 pub(super) trait Shape: Sized {
-    /// The members of an object.
+    /// Reads the members of an object.
     fn members<'de, A: MapAccess<'de>>(mut map: A) -> Result<Option<Self>, A::Error> {
         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
         Ok(None)
     }
 
-    /// The elements of an array.
+    /// Reads the elements of an array.
     fn elements<'de, A: SeqAccess<'de>>(mut seq: A) -> Result<Option<Self>, A::Error> {
         while seq.next_element::<IgnoredAny>()?.is_some() {}
         Ok(None)
     }
 }
 
-/// A value, or `None` when it has another shape.
+/// A value, or `None` if it has another type.
 pub(super) struct Lenient<T>(pub(super) Option<T>);
 
 impl<'de, T: Shape> Deserialize<'de> for Lenient<T> {

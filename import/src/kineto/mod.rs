@@ -1,16 +1,16 @@
-//! PyTorch profiler traces (Kineto, in Chrome's JSON) into the engine that also takes live records.
+//! Feeds PyTorch profiler traces (Kineto, in Chrome's JSON format) to the engine that also takes live
+//! records.
 //!
-//! The file is read in one pass as a stream. Its records are then brought into the order in which a live run would
-//! have delivered them, and fed to the attributor in the same portions, so that nothing in the engine knows where
-//! they come from.
+//! The file is read in one pass as a stream. Its records are then sorted into the order in which a live run
+//! would have delivered them, and fed to the attributor in portions of the same size, so the engine does not
+//! depend on their source.
 //!
-//! Of the ranges in the file, those that name steps and the fetching of batches become range events. Three things that
-//! a trace of ours has are not in such a file: return values of calls, CUDA calls that Kineto leaves out on purpose
-//! (attribute and event queries), and anything before its recording window, so that operations at the beginning may
-//! lack their launch.
+//! The ranges that name steps and the fetching of batches become range events. Such a file lacks three things
+//! that a gpuwhy trace has: return values of calls, CUDA calls that Kineto omits on purpose (attribute and
+//! event queries), and everything before its recording window, so early operations may lack their launch.
 //!
-//! Reading order: `guard` (how long a row may be), `document` (the stream), `row`, `lenient` and `scalar` (lenient
-//! reading), `builder` (the mapping), `collective` (process groups), `time`, `copy_name`.
+//! Reading order: `guard` (maximum length of a row), `document` (the stream), `row`, `lenient` and `scalar`
+//! (lenient reading), `builder` (the mapping), `collective` (process groups), `time`, `copy_name`.
 
 mod builder;
 mod collective;
@@ -43,51 +43,52 @@ pub use self::error::KinetoError;
 use self::guard::Guard;
 use crate::progress::Ticks;
 
-/// Records are handed over in portions of this much trace time: the period with which the live collector flushes.
+/// Trace time per portion of records: the flush period of the live collector.
 const PORTION_NANOS: u64 = 100_000_000;
 
-/// Bytes of the text that are taken at once.
+/// Bytes of the text per read.
 const PIECE: usize = 1 << 16;
 
-/// Makes the report of a Kineto trace. `source` is the JSON text; see [`open`](crate::open()) for files, packed or not.
+/// Makes the report of a Kineto trace. `source` is the JSON text; see [`open`](crate::open()) for files,
+/// packed or not.
 ///
-/// A text that ends too early, or that turns into something else, is reported up to there, and the completeness of
-/// the report says where that was. So are rows that could not be used, by reason.
+/// If the text ends too early or becomes invalid, the report covers the part before, and its completeness
+/// names the position. It also lists the rows that could not be used, by reason.
 ///
 /// # Errors
-/// When it is no trace, when it holds no device work, or when it cannot be read at all.
+/// Fails if it is not a trace, has no device work, or cannot be read.
 pub fn import_kineto(source: impl Read) -> Result<Report, KinetoError> {
     Imported::read(source)?.report(&mut || ControlFlow::Continue(()))
 }
 
-/// Writes a Kineto trace as a trace of gpuwhy, for everything that reads those. `source` is the JSON text.
+/// Writes a Kineto trace as a gpuwhy trace, for all readers of those. `source` is the JSON text.
 ///
-/// The whole trace is held in memory. Ranges other than those that name the fetching of batches, and marks of steps,
-/// are not in the result; what could not be used or read is among the notes of its session.
+/// Holds the complete trace in memory. Of the ranges, the result has only those that name the fetching of
+/// batches, and the marks of steps. The notes of its session list everything that could not be used or read.
 ///
 /// # Errors
-/// As [`import_kineto`], and when `out` cannot be written.
+/// As [`import_kineto`], and if `out` cannot be written.
 pub fn translate_kineto(source: impl Read, out: impl Write) -> Result<(), KinetoError> {
     Imported::read(source)?.translate(out, &mut || ControlFlow::Continue(()))
 }
 
-/// Asked now and then whether the work goes on.
+/// Polled at intervals; a break stops the work.
 type Ask<'a> = dyn FnMut() -> ControlFlow<()> + 'a;
 
-/// What a file holds, in the order in which a live run would have delivered it.
+/// Contents of a file, in the order in which a live run would have delivered them.
 pub(crate) struct Imported {
     builder: Builder,
     session: ProcessInfo,
-    /// What was not used, and where reading stopped.
+    /// Notes on unused rows, and on where reading stopped.
     notes: Vec<String>,
     end: End,
-    /// What times in the builder's steps count from.
+    /// Reference of the times in the builder's steps.
     base: u64,
 }
 
 impl Imported {
     pub(crate) fn read(source: impl Read) -> Result<Self, KinetoError> {
-        // In pieces, since the JSON reader asks for single bytes.
+        // Buffered because the JSON reader reads single bytes.
         let guarded = BufReader::with_capacity(PIECE, Guard::new(source));
         let position = Rc::<Cell<u64>>::default();
         let mut builder = Builder::default();
@@ -111,7 +112,7 @@ impl Imported {
         for record in &mut builder.records {
             shift(record, base);
         }
-        // A stable order even where two records end together, and the one in which they would have been delivered.
+        // The order of delivery; stable, also for records that end together.
         builder.records.sort_by_key(|record| span(record).1);
         let session = ProcessInfo {
             process_id: builder.process_id,
@@ -142,7 +143,7 @@ impl Imported {
         Ok(Report::new(&session, &attributor, &builder.dictionary, &Loss::default(), end, notes))
     }
 
-    /// Writes a trace of gpuwhy.
+    /// Writes a gpuwhy trace.
     pub(crate) fn translate(self, out: impl Write, ask: &mut Ask<'_>) -> Result<(), KinetoError> {
         let Self { mut builder, mut session, notes, end, .. } = self;
         session.notes.extend(notes);
@@ -174,8 +175,9 @@ impl Imported {
     }
 }
 
-/// Ranges as they begin and end, in an order in which each end meets the newest begin of its thread: of those that
-/// begin together the longest comes first, and ends come before begins. A range without length is left out.
+/// Splits ranges into start and end events, ordered so that each end matches the newest start of its thread:
+/// of ranges that start together the longest comes first, and ends come before starts. Ranges of zero length
+/// are omitted.
 fn range_events(mut ranges: Vec<Range>, empty: NameId) -> Vec<RangeEvent> {
     ranges.retain(|range| range.start < range.end);
     ranges.sort_by_key(|range| (range.start, std::cmp::Reverse(range.end)));
@@ -195,8 +197,8 @@ fn range_events(mut ranges: Vec<Range>, empty: NameId) -> Vec<RangeEvent> {
     events
 }
 
-/// Hands over the records, which are sorted by end, in portions, and the marks of steps before the portion that ends
-/// after them. Returns the end of the last record.
+/// Delivers the records, which are sorted by end, in portions, and each mark of a step before the portion
+/// that ends after it. Returns the end of the last record.
 fn feed(
     attributor: &mut Attributor,
     builder: &Builder,
@@ -225,7 +227,7 @@ fn feed(
     Ok(last)
 }
 
-/// The begin of each step, and the end of the last one, which closes it.
+/// Start of each step, and the end of the last one, which closes it.
 fn step_marks(builder: &Builder, base: u64) -> Vec<(Timestamp, ThreadId)> {
     let shifted = |time: Timestamp| Timestamp::from_nanos(time.nanos().saturating_add(base));
     let mut marks: Vec<_> = builder.steps.iter().map(|&(thread, start, _)| (shifted(start), thread)).collect();
@@ -235,7 +237,7 @@ fn step_marks(builder: &Builder, base: u64) -> Vec<(Timestamp, ThreadId)> {
     marks
 }
 
-/// Begin and end; zero for a record that has none.
+/// Start and end; zero for a record without times.
 fn span(record: &Record) -> (Timestamp, Timestamp) {
     record.span().unwrap_or_default()
 }
@@ -265,7 +267,7 @@ fn shift(record: &mut Record, base: u64) {
     }
 }
 
-/// What the JSON reader says, without its line and column: the byte offset is what finds a place in such files.
+/// Message of the JSON reader without line and column: in such files, the byte offset locates an error.
 fn describe(error: &serde_json::Error) -> String {
     if error.is_eof() {
         return "the text ends in the middle".to_owned();

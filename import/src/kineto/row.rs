@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::lenient::{Lenient, Shape};
 use super::scalar::{Extent, Scalar};
 
-/// What a row is about. Names changed over the versions of Kineto; the older spellings are from 2021.
+/// Subject of a row. Names changed over the versions of Kineto; the older spellings are from 2021.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Category {
     /// `kernel`, `Kernel`.
@@ -27,9 +27,9 @@ pub(super) enum Category {
     Sync,
     /// `overhead`.
     Overhead,
-    /// Ranges on the host, among which are the steps: `user_annotation`, `cpu_op`, `Operator`.
+    /// Host ranges, including the steps: `user_annotation`, `cpu_op`, `Operator`.
     Range,
-    /// Nothing that this import uses.
+    /// Any category that this import does not use.
     #[default]
     Other,
 }
@@ -50,10 +50,10 @@ impl Category {
     }
 }
 
-/// A row. Fields that it lacks are absent or empty.
+/// A row. Missing fields are absent or empty.
 #[derive(Debug, Default)]
 pub(super) struct Row {
-    /// `"ph": "X"`: begin and duration in one row.
+    /// `"ph": "X"`: start and duration in one row.
     pub(super) complete: bool,
     pub(super) category: Category,
     pub(super) name: String,
@@ -66,7 +66,7 @@ pub(super) struct Row {
     pub(super) arguments: Arguments,
 }
 
-/// What stands under `args`.
+/// Contents of `args`.
 #[derive(Debug, Default)]
 pub(super) struct Arguments {
     pub(super) device: Scalar,
@@ -82,23 +82,23 @@ pub(super) struct Arguments {
     pub(super) graph: Scalar,
     pub(super) graph_node: Scalar,
     pub(super) sync_kind: Scalar,
-    /// What PyTorch says of the collective that a kernel does.
+    /// PyTorch's description of the collective that a kernel performs.
     pub(super) collective: CollectiveArguments,
 }
 
-/// What PyTorch copies from `record_param_comms` to kernels, from 2.3 on.
+/// Arguments that PyTorch 2.3 and later copies from `record_param_comms` to kernels.
 #[derive(Debug, Default)]
 pub(super) struct CollectiveArguments {
-    /// As `_allgather_base`.
+    /// For example `_allgather_base`.
     pub(super) name: Scalar,
     pub(super) group: Scalar,
     pub(super) group_description: Scalar,
-    /// As `[0, 1]`; of more than 30 ranks the last one stands behind dots.
+    /// For example `[0, 1]`; for more than 30 ranks, dots precede the last one.
     pub(super) group_ranks: Scalar,
     pub(super) group_size: Scalar,
     pub(super) elements_in: Scalar,
     pub(super) elements_out: Scalar,
-    /// As `BFloat16`.
+    /// For example `BFloat16`.
     pub(super) data_type: Scalar,
 }
 

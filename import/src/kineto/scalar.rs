@@ -1,8 +1,8 @@
-//! A JSON value of which only a number or a text is of interest.
+//! A JSON value that should be a number or a text.
 //!
-//! Kineto changed the type of several fields over the years (`"tid": "25738"`, `"tid": 25738`), and other writers
-//! differ again. A field of an unexpected type must cost that field and not the rest of the file, so reading one
-//! never fails.
+//! Kineto changed the type of several fields over the years (`"tid": "25738"`, `"tid": 25738`), and other
+//! writers differ again. A field of an unexpected type must cost only that field, not the rest of the file,
+//! so reading a scalar never fails.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 
 use super::lenient::{Lenient, Shape};
 
-/// A number, a text, or nothing of use.
+/// A number, a text, or any other value, which is ignored.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) enum Scalar {
     #[default]
@@ -21,7 +21,7 @@ pub(super) enum Scalar {
 }
 
 impl Scalar {
-    /// A whole number, also one in quotes.
+    /// Returns an integer, also one in quotes.
     pub(super) fn integer(&self) -> Option<i64> {
         match self {
             Self::Integer(value) => Some(*value),
@@ -31,17 +31,17 @@ impl Scalar {
         }
     }
 
-    /// A whole number in the range of `T`.
+    /// Returns an integer in the range of `T`.
     pub(super) fn within<T: TryFrom<i64>>(&self) -> Option<T> {
         self.integer().and_then(|value| T::try_from(value).ok())
     }
 
-    /// The text, empty for anything else.
+    /// Returns the text; empty for other types.
     pub(super) fn text(&self) -> &str {
         if let Self::Text(text) = self { text } else { "" }
     }
 
-    /// The text, empty for anything else.
+    /// Returns the text; empty for other types.
     pub(super) fn into_text(self) -> String {
         if let Self::Text(text) = self { text } else { String::new() }
     }

@@ -1,14 +1,14 @@
 //! Times of a Kineto trace: decimal microseconds in the text, nanoseconds here.
 //!
-//! The digits are read as an integer because a double holds microseconds since 1970 only to a quarter of a
-//! microsecond, and a kernel takes a few.
+//! The digits are parsed as an integer because a double holds microseconds since 1970 only to a quarter of a
+//! microsecond, and a kernel takes only a few microseconds.
 
-/// Nanoseconds of a JSON number (or a quoted one) that counts microseconds; digits beyond nanoseconds are cut off.
-/// `None` when it is no number or out of range.
+/// Parses a JSON number (or a quoted one) of microseconds into nanoseconds, truncating further digits. `None`
+/// if it is not a number or out of range.
 pub(super) fn nanoseconds(text: &str) -> Option<i64> {
     let text = text.trim_matches('"').trim();
     if text.contains(['e', 'E']) {
-        // Only writers that print doubles use exponents, so nothing is lost by reading one.
+        // Only writers that print doubles use exponents, so parsing a double loses no precision.
         let nanos = text.parse::<f64>().ok()? * 1e3;
         return (nanos.is_finite() && nanos.abs() < i64::MAX as f64).then_some(nanos as i64);
     }

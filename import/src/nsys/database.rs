@@ -1,4 +1,4 @@
-//! A database of others, opened so that nothing in it can harm: it is not written to, and what it may cost is bounded.
+//! A database from an untrusted source. It is opened read-only, and the cost of reading it is limited.
 
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -12,27 +12,27 @@ use rusqlite::{Connection, OpenFlags, Result};
 
 use crate::error::OpenError;
 
-/// The longest text or row that is read, bytes. Names of kernels reach some ten kilobytes.
+/// Maximum length of a text or row, bytes. Kernel names reach some ten kilobytes.
 const LONGEST: i32 = 16 << 20;
-/// Instructions of SQLite's machine between two looks at how many there were.
+/// SQLite virtual machine instructions between two checks of their number.
 const BETWEEN: u32 = 1 << 16;
-/// Instructions that reading may take, in all and for each byte of the file. Exports were read with 0.2 to 0.6 for a
-/// byte.
+/// Instructions that reading may take: a fixed number, plus a number per byte of the file. Exports took 0.2
+/// to 0.6 per byte.
 const ALLOWED: u64 = 20_000_000;
 const ALLOWED_PER_BYTE: u64 = 100;
 
-/// A database that is only read.
+/// A read-only database.
 pub(crate) struct Database {
     pub(super) connection: Connection,
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
-    /// Set when reading took more than it may.
+    /// Set if reading exceeded the limit.
     excessive: Arc<AtomicBool>,
 }
 
 impl Database {
-    /// Opens `file` and nothing beside it: as it is on the disk, without what another process may be writing. `path` is
-    /// how users know it.
+    /// Opens only `file`, as it is on disk, without the changes that another process may be writing next to
+    /// it. `path` is the name that users know.
     pub(crate) fn open(file: &Path, path: &Path) -> std::result::Result<Self, OpenError> {
         let metadata = std::fs::metadata(file).map_err(|error| OpenError::io(path, error))?;
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -45,7 +45,7 @@ impl Database {
         Ok(Self { connection, path: path.to_owned(), bytes: metadata.len(), excessive })
     }
 
-    /// What is wrong with the file, in words of which some are SQLite's.
+    /// Error of reading the file, partly in SQLite's words.
     pub(super) fn failed(&self, error: &rusqlite::Error) -> OpenError {
         if self.excessive.load(Ordering::Relaxed) {
             let why = format!(
@@ -58,7 +58,7 @@ impl Database {
         OpenError::sqlite(&self.path, error)
     }
 
-    /// What changes to the file lie beside it and are not read.
+    /// Describes changes to the file that are stored next to it and are not read.
     pub(super) fn unread(&self) -> Option<String> {
         let mut log = self.path.as_os_str().to_owned();
         log.push("-wal");
@@ -72,8 +72,8 @@ impl Database {
     }
 }
 
-/// A read-only connection still makes files beside a database in WAL mode, and cannot read it in a folder that it may
-/// not write to; an immutable file needs neither.
+/// A read-only connection still creates files next to a database in WAL mode, and fails in a read-only
+/// folder; an immutable file has neither problem.
 fn uri(path: &Path) -> String {
     let mut uri = String::from("file://");
     for &byte in path.as_os_str().as_bytes() {

@@ -1,4 +1,4 @@
-//! The process, its devices and contexts.
+//! The process, its devices and its contexts.
 
 use std::fmt;
 use std::path::Path;
@@ -11,23 +11,24 @@ use rusqlite::{Connection, OptionalExtension as _, Result};
 
 use super::schema::Schema;
 
-/// When a file does not say when tracing began: times must not be 0, which means "not recorded".
+/// Used if a file lacks the start of tracing: times must not be 0, which means "not recorded".
 const START_UNKNOWN: u64 = 1_000_000_000;
 
-/// Other processes that a note names; the rest of them is a number.
+/// Number of other processes that a note names; the rest are counted.
 const NAMED: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct Process {
-    /// Hardware, virtual machine and process in one number; `None` when the file tells no processes apart.
+    /// Hardware, virtual machine and process in one number; `None` if the file does not distinguish
+    /// processes.
     global_pid: Option<i64>,
-    /// The others in the file, for the user.
+    /// Other processes in the file, described for the user.
     others: Vec<String>,
 }
 
 impl Process {
-    /// Of those in the file the one of that number, else the first. Without any the file tells none apart. Fails when
-    /// there is none of that number: which there are, for the user.
+    /// Chooses the process `pid`, or the first one. If `found` is empty, the file does not distinguish
+    /// processes. If the file has no process `pid`, the error lists those that it has.
     pub(super) fn choose(mut found: Vec<Candidate>, pid: Option<u32>) -> Result<Self, String> {
         let place = match pid {
             None if found.is_empty() => return Ok(Self { global_pid: None, others: Vec::new() }),
@@ -40,7 +41,7 @@ impl Process {
         Ok(Self { global_pid: Some(chosen.global_pid), others: described(&found) })
     }
 
-    /// The condition under which a row belongs to it.
+    /// SQL condition that selects the rows of this process.
     pub(super) fn condition(&self, schema: &Schema, table: &str) -> String {
         match self.global_pid {
             Some(pid) if schema.has_column(table, "globalPid") => format!("globalPid = {pid}"),
@@ -54,7 +55,7 @@ impl Process {
     }
 }
 
-/// The process as the operating system numbers it.
+/// Process id of the operating system.
 fn id(global_pid: i64) -> u32 {
     (global_pid >> 24 & 0xff_ffff) as u32
 }
@@ -63,7 +64,7 @@ fn id(global_pid: i64) -> u32 {
 #[derive(Debug)]
 pub(super) struct Candidate {
     global_pid: i64,
-    /// Operations of devices, allocations among them.
+    /// Number of device operations, including allocations.
     operations: u64,
     name: Option<String>,
 }
@@ -80,7 +81,7 @@ fn described(candidates: &[Candidate]) -> Vec<String> {
     candidates.iter().take(NAMED).map(Candidate::to_string).chain(more).collect()
 }
 
-/// All processes that did something: the one with most device work first, else with most calls and ranges.
+/// All processes with activity: first the one with the most device work, else with the most calls and ranges.
 pub(super) fn processes(connection: &Connection, schema: &Schema) -> Result<Vec<Candidate>> {
     let device = [
         "CUPTI_ACTIVITY_KIND_KERNEL",
@@ -120,7 +121,7 @@ fn process_name(connection: &Connection, schema: &Schema, global_pid: i64) -> Re
     Ok(name.optional()?.flatten())
 }
 
-/// Who was traced.
+/// Describes the traced process.
 pub(super) fn session(connection: &Connection, schema: &Schema, process: &Process, path: &Path) -> Result<ProcessInfo> {
     let text = |query: &str| -> Result<Option<String>> {
         Ok(connection.query_row(query, [], |row| row.get(0)).optional()?.flatten())
@@ -167,11 +168,11 @@ pub(super) fn session(connection: &Connection, schema: &Schema, process: &Proces
     })
 }
 
-/// Columns that hold numbers of 32 bits without a sign, and those that hold sizes.
+/// Columns with unsigned 32-bit numbers, and columns with sizes.
 const IDS: [&str; 4] = ["deviceId", "contextId", "streamId", "correlationId"];
 const SIZES: [&str; 2] = ["bytes", "localMemoryPoolSize"];
 
-/// Rows with numbers that cannot be and are left out: sentences for the user.
+/// Counts rows with numbers out of range, which are read as absent: sentences for the user.
 pub(super) fn impossible(connection: &Connection, schema: &Schema, process: &Process) -> Result<Vec<String>> {
     let mut notes = Vec::new();
     for table in schema.present() {
@@ -211,7 +212,8 @@ pub(super) fn describe(
             "id, name, totalMemory, memoryBandwidth, clockRate, smCount, uuid, maxShmemPerSm, maxRegistersPerSm, \
              threadsPerWarp, maxWarpsPerSm, maxBlocksPerSm, computeMajor, computeMinor",
         );
-        // Ordinals of CUDA differ from the file's own numbers when some devices were hidden from the process.
+        // CUDA ordinals differ from the device numbers of the file if some devices were hidden from the
+        // process.
         let ordinal = match schema.has("TARGET_INFO_CUDA_DEVICE") {
             true => format!(
                 "coalesce((SELECT cudaId FROM TARGET_INFO_CUDA_DEVICE WHERE gpuId = g.id AND pid = {}), g.id)",
@@ -255,7 +257,7 @@ pub(super) fn describe(
     Ok(())
 }
 
-/// The bytes of `288225d0-ce3b-8b70-34cd-5eb76b321fc1`.
+/// Parses `288225d0-ce3b-8b70-34cd-5eb76b321fc1`.
 fn uuid(text: &str) -> Option<[u8; 16]> {
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
     let number = u128::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 32)?;

@@ -1,4 +1,4 @@
-//! The rows of all tables in one order: that in which a live run would have delivered them.
+//! Merges the rows of all tables into the order in which a live run would have delivered them.
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{Record, Timestamp};
@@ -8,7 +8,7 @@ use super::queries::{Source, Statements};
 use super::rows::{Fields, Reader};
 use super::schema::Schema;
 
-/// All tables in one order.
+/// Rows of all tables in one order.
 pub(super) struct Merge<'s> {
     cursors: Vec<Cursor<'s>>,
     reader: Reader<'s>,
@@ -17,7 +17,7 @@ pub(super) struct Merge<'s> {
 struct Cursor<'s> {
     source: Source,
     rows: Rows<'s>,
-    /// The row that is next, and when it was complete.
+    /// Next row, and the time at which it was complete.
     next: Option<(Timestamp, Record)>,
 }
 
@@ -40,7 +40,7 @@ impl<'s> Merge<'s> {
         Ok(Self { cursors, reader })
     }
 
-    /// The record that was complete first, and when.
+    /// Returns the record that was complete first, and the time.
     pub(super) fn next(&mut self, dictionary: &mut Dictionary) -> Result<Option<(Timestamp, Record)>> {
         let waiting = self.cursors.iter_mut().filter(|cursor| cursor.next.is_some());
         let Some(first) = waiting.min_by_key(|cursor| cursor.next.map(|(at, _)| at)) else { return Ok(None) };

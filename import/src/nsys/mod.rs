@@ -1,13 +1,14 @@
 //! SQLite files of Nsight Systems, read as if they were traces of gpuwhy.
 //!
-//! A file is translated once into a trace in a temporary file, and everything that reads traces reads that: one way in
-//! for report, statistics, exports and comparison. Tables and columns are looked up rather than expected, because they
-//! come and go with versions and with what was traced; those that are absent are said in the notes of the session, and
-//! only a file without any of them is an error. SQLite sorts, so memory does not grow with the file.
+//! A file is translated once into a temporary trace, which every reader of traces can read: one path for
+//! report, statistics, exports and comparison. The code queries the schema for tables and columns instead of
+//! expecting them, because they vary with the version and with what was traced. The notes of the session list
+//! the absent tables; only a file without any of them is an error. SQLite sorts, so memory does not grow with
+//! the file.
 //!
-//! Of several processes one is taken, since a trace is about one: the one with most device work unless told otherwise.
-//! What such a file does not hold stays absent: looks at host threads, whether a copy was asynchronous, categories of
-//! ranges, the PCI Express link, loss.
+//! A trace is about one process. If the file has several, the one with the most device work is used unless
+//! the caller names another. Data that such a file lacks stays absent: host samples, the distinction of
+//! asynchronous copies, categories of ranges, the PCI Express link, loss.
 
 mod database;
 mod facts;
@@ -35,12 +36,12 @@ use crate::error::OpenError;
 use crate::progress::{Progress, Ticks};
 use crate::scratch;
 
-/// A mark is written for so much time of the trace: the period with which libprof.so flushes.
+/// Trace time between two flush marks: the period with which libprof.so flushes.
 const FLUSH_NANOS: u64 = 100_000_000;
 
-/// Translates the database into a trace in a temporary file: the process `pid`, or the one with most device work. Fails
-/// when it is no export of Nsight Systems, has no such process, cannot be read, or there is no room for the trace; and
-/// when `progress` ends the work.
+/// Translates the database into a temporary trace: the process `pid`, or the one with the most device work.
+/// Fails if it is not an export of Nsight Systems, has no such process, cannot be read, or there is no space
+/// for the trace, and if `progress` stops the work.
 pub(crate) fn translate(database: &Database, pid: Option<u32>, progress: &mut Progress<'_>) -> Result<File, OpenError> {
     let path = &*database.path;
     let connection = &database.connection;

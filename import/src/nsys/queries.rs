@@ -1,6 +1,6 @@
-//! Which tables are read, by which queries.
+//! Tables that are read, and their queries.
 //!
-//! Every query hands out its rows in the order of time, and the columns in the order in which `rows` takes them.
+//! Every query returns its rows in the order of time, and the columns in the order that `rows` expects.
 
 use rusqlite::{Connection, Result, Statement};
 use rustc_hash::FxHashMap;
@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::facts::Process;
 use super::schema::Schema;
 
-/// A table, and what its rows become.
+/// A table, and the kind of its rows.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Source {
     Kernel,
@@ -24,8 +24,8 @@ pub(super) enum Source {
     Range,
 }
 
-/// Table, what becomes of it, the columns that are read; all but events, faults of the host and ranges are handed out
-/// by their end.
+/// Table, kind of its rows, columns that are read. All but events, host page faults and ranges are returned
+/// in the order of their end.
 const TABLES: [(&str, Source, &str); 9] = [
     (
         "CUPTI_ACTIVITY_KIND_KERNEL",
@@ -70,13 +70,13 @@ const TABLES: [(&str, Source, &str); 9] = [
     ),
 ];
 
-/// The queries over those tables that the file has.
+/// Queries of the tables that the file has.
 pub(super) struct Statements<'c>(pub(super) Vec<(Source, Statement<'c>)>);
 
 pub(super) fn statements<'c>(connection: &'c Connection, schema: &Schema, process: &Process) -> Result<Statements<'c>> {
     let mut all = Vec::new();
     for (table, source, columns) in TABLES {
-        // A table of overheads without their kind says nothing that is used.
+        // A table of overheads without their kind has no usable data.
         if schema.has(table) && schema.has_column(table, "start") {
             let (columns, condition) = (schema.columns(table, columns), process.condition(schema, table));
             let query = format!("SELECT {columns} FROM {table} WHERE {condition} ORDER BY 1, 2");
@@ -92,7 +92,7 @@ pub(super) fn statements<'c>(connection: &'c Connection, schema: &Schema, proces
     Ok(Statements(all))
 }
 
-/// Recordings of events have no time of their own: they come with the call that made them.
+/// Event records have no time: they take the time of the call that made them.
 fn events(schema: &Schema, process: &Process) -> Option<String> {
     let table = "CUPTI_ACTIVITY_KIND_CUDA_EVENT";
     if !schema.has(table) || !schema.has("CUPTI_ACTIVITY_KIND_RUNTIME") {
@@ -108,8 +108,8 @@ fn events(schema: &Schema, process: &Process) -> Option<String> {
     ))
 }
 
-/// Each range twice, as it begins and as it ends. Where several do so at once, ends come before begins, the innermost
-/// first, begins the outermost first, and a range without length ends behind its begin.
+/// Returns each range twice, at its start and at its end. At equal times, ends come before starts, ends
+/// innermost first, starts outermost first, and the end of a range of zero length comes after its start.
 fn ranges(schema: &Schema, process: &Process) -> String {
     let columns = schema.columns(
         "NVTX_EVENTS",
@@ -127,9 +127,9 @@ fn ranges(schema: &Schema, process: &Process) -> String {
     )
 }
 
-/// Names of the domains of ranges, by number.
+/// Names of NVTX domains, by number.
 pub(super) fn domains(connection: &Connection, schema: &Schema) -> Result<FxHashMap<i64, String>> {
-    // A version without these columns has no domains.
+    // Versions without these columns have no domains.
     if !["domainId", "text", "textId", "eventType"].iter().all(|column| schema.has_column("NVTX_EVENTS", column)) {
         return Ok(FxHashMap::default());
     }

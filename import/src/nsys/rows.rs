@@ -1,4 +1,4 @@
-//! Rows of the file become records.
+//! Turns rows of the file into records.
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{
@@ -13,10 +13,10 @@ use rustc_hash::FxHashMap;
 use super::queries::{Source, domains};
 use super::schema::Schema;
 
-/// Calls without correlation must not be taken for those of device work without one.
+/// Keeps calls without correlation from being matched with device work without correlation.
 const CALL_WITHOUT_CORRELATION: u32 = u32::MAX;
 
-/// The columns of a row, one after the other.
+/// Columns of a row, read in sequence.
 pub(super) struct Fields<'r> {
     row: &'r Row<'r>,
     next: usize,
@@ -32,22 +32,22 @@ impl<'r> Fields<'r> {
         self.row.get(self.next - 1)
     }
 
-    /// A number; `None` when there is none or it cannot be.
+    /// Reads a number; `None` if it is NULL or out of range.
     fn id(&mut self) -> Result<Option<u32>> {
         Ok(self.get::<i64>()?.and_then(|number| u32::try_from(number).ok()))
     }
 
-    /// The same, or 0.
+    /// Same as `id`, or 0.
     fn small(&mut self) -> Result<u32> {
         Ok(self.id()?.unwrap_or(0))
     }
 
-    /// The bits of a number; 0 when there is none.
+    /// Reads the bits of a number; 0 if NULL.
     fn wide(&mut self) -> Result<u64> {
         Ok(self.get::<i64>()?.unwrap_or(0) as u64)
     }
 
-    /// A size; 0 when there is none or it is negative.
+    /// Reads a size; 0 if NULL or negative.
     fn size(&mut self) -> Result<u64> {
         Ok(self.get::<i64>()?.and_then(|number| u64::try_from(number).ok()).unwrap_or(0))
     }
@@ -56,13 +56,13 @@ impl<'r> Fields<'r> {
         Ok([self.small()?, self.small()?, self.small()?])
     }
 
-    /// A thread, out of the number that also holds its process.
+    /// Extracts the thread from the number that also holds its process.
     fn thread(&mut self) -> Result<Option<ThreadId>> {
         Ok(self.get::<i64>()?.map(|global| ThreadId((global & 0xff_ffff) as u32)))
     }
 }
 
-/// What every operation of a device begins with, in the order of the queries.
+/// Leading columns of every device operation, in the order of the queries.
 struct Operation {
     end: Timestamp,
     start: Timestamp,
@@ -74,7 +74,7 @@ struct Operation {
     graph_node_id: u64,
 }
 
-/// Makes records.
+/// Converts rows to records.
 pub(super) struct Reader<'c> {
     text: CachedStatement<'c>,
     texts: FxHashMap<i64, NameId>,
@@ -92,7 +92,7 @@ impl<'c> Reader<'c> {
         })
     }
 
-    /// What a row of `source` says, and when it was complete.
+    /// Converts a row of `source`; returns the time at which it was complete, and the record.
     pub(super) fn record(
         &mut self,
         source: Source,
@@ -141,7 +141,7 @@ impl<'c> Reader<'c> {
             dynamic_shared_bytes: row.small()?,
             shared_executed_bytes: row.small()?,
             local_bytes_per_thread: row.small()?,
-            // Here 0 is the regular launch, there 1.
+            // A regular launch is 0 here and 1 in the file.
             launch_type: row.small()?.saturating_sub(1) as u8,
         };
         let config = dictionary.intern_launch_config(config);
@@ -185,7 +185,7 @@ impl<'c> Reader<'c> {
         Ok((end, Record::Copy(copy)))
     }
 
-    /// Pages that moved; `row` is at the memory kinds.
+    /// Page migration; `row` is at the memory kinds.
     fn migration(
         kind: ManagedKind,
         (start, end): (Timestamp, Timestamp),
@@ -332,10 +332,10 @@ impl<'c> Reader<'c> {
 
     fn range(&mut self, row: &mut Fields<'_>, dictionary: &mut Dictionary) -> Result<(Timestamp, Record)> {
         let at = self.time(row)?;
-        // Phase and place only order the rows.
+        // Phase and place serve only to order the rows.
         row.next += 2;
         let (begins, id) = (row.small()? == 1, row.wide()?);
-        // Begin and end of the whole range.
+        // Start and end of the complete range.
         row.next += 2;
         let kind = match (row.small()?, begins) {
             (34, _) => RangeEventKind::Mark,
@@ -372,7 +372,7 @@ impl<'c> Reader<'c> {
         Ok((at, Record::Range(event)))
     }
 
-    /// Nanoseconds since the start of tracing, as a time of day. Missing ones stay "not recorded".
+    /// Converts nanoseconds since the start of tracing to a time of day. NULL stays "not recorded".
     fn time(&self, row: &mut Fields<'_>) -> Result<Timestamp> {
         let time = row.get::<i64>()?.map(|since| self.start.nanos().saturating_add_signed(since).max(1));
         Ok(Timestamp::from_nanos(time.unwrap_or(0)))
@@ -390,7 +390,7 @@ impl<'c> Reader<'c> {
     }
 }
 
-/// 0 when the tracing library gave none, which nsys also writes as the largest number of 32 bits.
+/// Event id; 0 if the tracing library provided none, which nsys also writes as the largest 32-bit number.
 fn event_sync_id(row: &mut Fields<'_>) -> Result<u64> {
     Ok(row.get::<i64>()?.filter(|&id| id != i64::from(u32::MAX)).unwrap_or(0) as u64)
 }

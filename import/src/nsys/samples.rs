@@ -1,8 +1,9 @@
-//! Samples of `nsys profile --gpu-metrics-devices`: hardware counters of whole devices.
+//! Samples of `nsys profile --gpu-metrics-devices`: GPU counters of complete devices.
 //!
-//! A row of GPU_METRICS is one metric at one time; rows of one time are a sample, which began at the time before.
-//! Metrics go by their names, which differ a little from chip to chip; those that are not known are left out, and the
-//! notes of the session say which. Values of nsys are whole numbers, so a percentage is off by half a point.
+//! A row of GPU_METRICS is one metric at one time. All rows of one time form a sample, which starts at the
+//! time of the previous one. Metrics are identified by name, which differs slightly between chips; unknown
+//! metrics are omitted and listed in the notes of the session. nsys writes integers, so a percentage is off
+//! by up to half a point.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,27 +20,29 @@ use super::schema::Schema;
 
 const VALUES: &str = "GPU_METRICS";
 const NAMES: &str = "TARGET_INFO_GPU_METRICS";
-/// The device is the lowest byte of `typeId`.
+/// Mask of `typeId`: its lowest byte is the device.
 const DEVICE: i64 = 0xff;
-/// Samples that the interval is worked out from.
+/// Number of samples from which the interval is computed.
 const FIRST: usize = 101;
-/// A sample that comes later than so many intervals is of the last one only; those before are lost.
+/// A sample after a gap of this many intervals or more covers only the last interval; the ones before it are
+/// lost.
 const LATE: u64 = 2;
-/// Gaps are alike that differ by less than this part of them: a twentieth.
+/// Two gaps count as equal if they differ by at most this fraction: a twentieth.
 const ALIKE: u64 = 20;
-/// Unknown metrics that a note names.
+/// Number of unknown metrics that a note names.
 const NAMED: usize = 6;
 
-/// What a row of a metric is.
+/// Meaning of the rows of a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Meaning {
-    /// The metric; the value is multiplied by this.
+    /// Metric, and the factor by which the value is multiplied.
     Metric(Metric, f64),
-    /// A part of the use of device memory, percent of its bandwidth: of reading or of writing, whose rate this is.
+    /// Part of the device memory utilization, percent of the bandwidth; the metric is the read or the write
+    /// rate.
     Memory(Metric),
 }
 
-/// What a metric is by its name; `None` for one that is not known.
+/// Finds the meaning of a metric by name; `None` if it is unknown.
 fn meaning(name: &str) -> Option<Meaning> {
     let (stem, unit) = name.split_once('[').map_or((name, ""), |(stem, unit)| (stem, unit.trim_end_matches(']')));
     let scale = match unit {
@@ -52,7 +55,7 @@ fn meaning(name: &str) -> Option<Meaning> {
     let metric = |metric, known: bool| known.then_some(Meaning::Metric(metric, scale));
     let of_memory = |of| if rate { metric(of, true) } else { share.then_some(Meaning::Memory(of)) };
     match stem.trim().to_ascii_lowercase().as_str() {
-        // Without a unit in files of old versions, in MHz all the same.
+        // Files of old versions omit the unit; the value is in MHz there too.
         "gpc clock frequency" if unit.is_empty() => Some(Meaning::Metric(Metric::Clock, 1e6)),
         "gpc clock frequency" => metric(Metric::Clock, unit == "MHz"),
         "gr active" => metric(Metric::EngineActive, share),
@@ -73,10 +76,10 @@ fn meaning(name: &str) -> Option<Meaning> {
     }
 }
 
-/// What the rows of a metric add to.
+/// Metrics to which the rows of a metric contribute, with factors.
 type Parts = Vec<(Metric, f64)>;
 
-/// The devices that were sampled, and what their rows mean.
+/// Sampled devices, and the meaning of their rows.
 pub(super) struct Sampled {
     devices: Vec<SampledDevice>,
     /// By `typeId` and `metricId`.
@@ -88,15 +91,15 @@ pub(super) struct Sampled {
 struct SampledDevice {
     number: i64,
     set: MetricSet,
-    /// End of the sample before; the first one has no begin.
+    /// End of the previous sample; the first sample has no start.
     before: Option<u64>,
-    /// How long before that the one before it ended, nanoseconds.
+    /// Time between the ends of the previous two samples, nanoseconds.
     gap: u64,
     loss: CounterLoss,
 }
 
 impl Sampled {
-    /// What the file has; nothing where it has no samples.
+    /// Reads the sampled devices of the file; empty if it has no samples.
     pub(super) fn of(connection: &Connection, schema: &Schema, dictionary: &Dictionary) -> Result<Self> {
         let mut found = Self { devices: Vec::new(), parts: FxHashMap::default(), notes: Vec::new() };
         let has = |table, columns: &[&str]| columns.iter().all(|column| schema.has_column(table, column));
@@ -148,7 +151,7 @@ impl Sampled {
         self.devices.iter().map(|device| CounterEvent::Set(device.set))
     }
 
-    /// The query that hands the rows out in the order of time; `None` where there are no samples.
+    /// Query that returns the rows in the order of time; `None` if there are no samples.
     pub(super) fn statement<'c>(&self, connection: &'c Connection) -> Result<Option<Statement<'c>>> {
         let query = format!(
             "SELECT timestamp, typeId & {DEVICE}, typeId, metricId, value FROM {VALUES}
@@ -158,7 +161,7 @@ impl Sampled {
     }
 }
 
-/// What the rows of a device add to. What a metric says of itself goes before what is added up from others.
+/// Contributions of the rows of a device. A metric's own rows take precedence over a sum of other metrics.
 fn parts_of(names: &[(i64, i64, String)], bandwidth: f64, unknown: &mut BTreeSet<String>) -> Vec<(i64, i64, Parts)> {
     let mut direct = BTreeSet::new();
     for (.., name) in names {
@@ -170,7 +173,7 @@ fn parts_of(names: &[(i64, i64, String)], bandwidth: f64, unknown: &mut BTreeSet
     let mut found = Vec::new();
     for (kind, id, name) in names {
         let parts = match meaning(name) {
-            // The second of two names for one metric.
+            // A second name of the same metric.
             Some(Meaning::Metric(metric, _)) if !taken.insert(metric) => continue,
             Some(Meaning::Metric(metric, scale)) => vec![(metric, scale)],
             Some(Meaning::Memory(rate)) => {
@@ -197,7 +200,7 @@ fn unknown_note(unknown: &BTreeSet<String>) -> Option<String> {
         .then(|| format!("{count} {metrics} of {VALUES} that gpuwhy has no use for: {}{more}", listed.join("; ")))
 }
 
-/// The ordinals of CUDA by the file's own numbers of devices, where the two differ.
+/// CUDA ordinals by the device numbers of the file, if the two differ.
 fn ordinals(connection: &Connection, schema: &Schema) -> Result<FxHashMap<i64, DeviceId>> {
     let table = "TARGET_INFO_CUDA_DEVICE";
     if !schema.has_column(table, "gpuId") || !schema.has_column(table, "cudaId") {
@@ -224,7 +227,7 @@ fn chip(connection: &Connection, schema: &Schema, number: i64) -> Result<ChipNam
     Ok(ChipName::new(&name.unwrap_or_default()))
 }
 
-/// The time between two samples of a device, nanoseconds: the median of the first ones. `None` with fewer than two.
+/// Sampling interval of a device, nanoseconds: the median over the first samples. `None` with fewer than two.
 fn interval(connection: &Connection, number: i64) -> Result<Option<u64>> {
     let query = format!(
         "SELECT DISTINCT timestamp FROM {VALUES} WHERE typeId & {DEVICE} = ? AND timestamp IS NOT NULL ORDER BY 1 LIMIT {FIRST}"
@@ -236,11 +239,11 @@ fn interval(connection: &Connection, number: i64) -> Result<Option<u64>> {
     Ok(apart.get(apart.len() / 2).copied())
 }
 
-/// The samples in the order of time.
+/// Samples in the order of time.
 pub(super) struct Samples<'s> {
     sampled: Sampled,
     rows: Option<Rows<'s>>,
-    /// The row that begins the next sample.
+    /// First row of the next sample.
     row: Option<Row>,
     start: u64,
 }
@@ -256,7 +259,7 @@ struct Row {
 }
 
 impl<'s> Samples<'s> {
-    /// Those of `statement`, whose times count from `start`.
+    /// Reads the samples of `statement`, whose times are relative to `start`.
     pub(super) fn new(sampled: Sampled, statement: Option<&'s mut Statement<'_>>, start: Timestamp) -> Result<Self> {
         let rows = statement.map(|statement| statement.query([])).transpose()?;
         let mut samples = Self { sampled, rows, row: None, start: start.nanos() };
@@ -279,7 +282,7 @@ impl<'s> Samples<'s> {
         Ok(())
     }
 
-    /// The next sample, if it ended by `until`; `None` when there is none, or all are given.
+    /// Returns the next sample if it ended by `until`; `None` if there is none.
     pub(super) fn next(&mut self, until: Timestamp) -> Result<Option<CounterEvent>> {
         while let Some(first) = self.row.filter(|row| self.time(row.at) <= until.nanos()) {
             let mut values = [f64::NAN; METRIC_LIMIT];
@@ -302,7 +305,7 @@ impl<'s> Samples<'s> {
         Ok(None)
     }
 
-    /// What was lost of each device's samples.
+    /// Lost samples of each device.
     pub(super) fn losses(&self) -> impl Iterator<Item = CounterEvent> {
         self.sampled.devices.iter().map(|device| CounterEvent::Loss(device.loss))
     }
@@ -313,7 +316,7 @@ impl<'s> Samples<'s> {
 }
 
 impl SampledDevice {
-    /// The sample that ended at `end`; `None` for the first one.
+    /// Makes the sample that ended at `end`; `None` for the first one.
     fn sample(&mut self, end: u64, values: &[f64; METRIC_LIMIT]) -> Option<Sample> {
         let Some(before) = self.before.replace(end) else {
             self.loss.first_dropped += 1;
@@ -322,7 +325,7 @@ impl SampledDevice {
         let interval = self.set.interval_ns.max(1);
         let gap = end.saturating_sub(before);
         let missed = gap / interval;
-        // Two gaps in a row that are alike are another rate, and no loss.
+        // Two equal gaps in a row mean another sampling rate, not a loss.
         let alike = gap.abs_diff(std::mem::replace(&mut self.gap, gap)) <= gap / ALIKE;
         let begin = if missed >= LATE && !alike {
             self.loss.lost = self.loss.lost.saturating_add(missed - 1);

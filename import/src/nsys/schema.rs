@@ -1,10 +1,10 @@
-//! Which tables and columns a file has.
+//! Tables and columns of a file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::{Connection, Result};
 
-/// Tables that hold what a trace can hold; one of them is enough.
+/// Tables with data that a trace can hold; one is enough.
 const KNOWN: [&str; 8] = [
     "CUPTI_ACTIVITY_KIND_KERNEL",
     "CUPTI_ACTIVITY_KIND_MEMCPY",
@@ -16,7 +16,7 @@ const KNOWN: [&str; 8] = [
     "NVTX_EVENTS",
 ];
 
-/// The columns of each table, and the names of views.
+/// Columns of each table, and the names of views.
 #[derive(Debug)]
 pub(super) struct Schema {
     tables: BTreeMap<String, BTreeSet<String>>,
@@ -25,7 +25,7 @@ pub(super) struct Schema {
 
 impl Schema {
     pub(super) fn of(connection: &Connection) -> Result<Self> {
-        // Tables that hold rows: those of modules, which have no page, run code of the module.
+        // Only tables that hold rows: virtual tables, which have no root page, run code of their module.
         let mut statement = connection.prepare(
             "SELECT m.name, c.name FROM sqlite_master AS m JOIN pragma_table_info(m.name) AS c
              WHERE m.type = 'table' AND m.rootpage > 0",
@@ -40,8 +40,8 @@ impl Schema {
         Ok(Self { tables, views })
     }
 
-    /// A view in the place of a table: what it says is computed, perhaps without an end. Views of other names are
-    /// nobody's business.
+    /// Returns a view in the place of a table: its rows are computed, and may never end. Views with other
+    /// names do no harm.
     pub(super) fn view(&self) -> Option<&str> {
         ["StringIds", "GPU_METRICS", "TARGET_INFO_GPU_METRICS"]
             .into_iter()
@@ -61,7 +61,7 @@ impl Schema {
         self.tables.get(table).is_some_and(|columns| columns.contains(column))
     }
 
-    /// The columns of a query: those that the table lacks are NULL. In the order that is asked for.
+    /// Columns of a query in the requested order; those that the table lacks are NULL.
     pub(super) fn columns(&self, table: &str, columns: &str) -> String {
         let one = |column: &str| match self.has_column(table, column) {
             true => column.to_owned(),
@@ -70,12 +70,12 @@ impl Schema {
         columns.split(", ").map(one).collect::<Vec<_>>().join(", ")
     }
 
-    /// Tables that are read and are there.
+    /// Tables that are read and exist.
     pub(super) fn present(&self) -> impl Iterator<Item = &'static str> {
         KNOWN.into_iter().filter(|table| self.has(table))
     }
 
-    /// Tables that would have been read and are not there.
+    /// Tables that would be read but do not exist.
     pub(super) fn absent(&self) -> Vec<&'static str> {
         KNOWN.iter().copied().filter(|table| !self.has(table)).collect()
     }

@@ -1,13 +1,13 @@
-//! An answer to `hang`, which a process gives on its control socket. `docs/guide/control.md` defines the fields.
+//! A response to `hang` from a process on its control socket. `docs/guide/control.md` defines the fields.
 
 use gpuwhy_report::hang::{CommunicatorState, Outstanding, Witness};
 use serde_json::Value;
 
-/// Items of a list that are read, and letters of a text.
+/// Maximum number of list items read, and of characters of a text.
 const ROWS: usize = 256;
 const TEXT: usize = 400;
 
-/// What a rank says. Fields of other types count as not said.
+/// Reads the response of a rank. Fields of unexpected types count as absent.
 pub(super) fn witness(answer: &Value) -> Result<Witness, String> {
     if answer["type"] == "error" {
         return Err("the library in this process knows no hang: it is of an older version".to_owned());
@@ -28,7 +28,7 @@ pub(super) fn witness(answer: &Value) -> Result<Witness, String> {
     })
 }
 
-/// A process that `gpuwhy hang --answers` asked in vain, and why.
+/// A process from which `gpuwhy hang --answers` got no response, and the reason.
 pub(super) fn silent(line: &Value) -> (String, String) {
     (text(&line["process"]), text(&line["message"]))
 }
@@ -38,7 +38,7 @@ fn communicator(of: &Value) -> CommunicatorState {
     CommunicatorState {
         id: text(&of["communicator"]),
         name: text(&of["name"]),
-        // The library knows the number of ranks, not which these are.
+        // The library knows the number of ranks, but not their ids.
         ranks: Vec::new(),
         size: u32::try_from(number("ranks")).unwrap_or(u32::MAX),
         queued: number("queued"),

@@ -1,19 +1,19 @@
-//! Dumps of PyTorch's flight recorder (`TORCH_FR_BUFFER_SIZE`), as version 2 of its format has them.
+//! Dumps of PyTorch's flight recorder (`TORCH_FR_BUFFER_SIZE`), version 2 of the format.
 //!
-//! Numbers are those of each rank's own counting (`collective_seq_id`), so they align as long as no rank has left one
-//! out. Sends and receives are not compared: they are no collectives of the group.
+//! Each rank counts its operations itself (`collective_seq_id`), so the numbers align as long as no rank has
+//! skipped one. Sends and receives are not compared: they are not collectives of the group.
 
 use std::collections::HashMap;
 
 use gpuwhy_report::hang::{CommunicatorState, Outstanding, Witness};
 use serde_json::Value;
 
-/// Operations of a group that are not finished and are kept, the oldest.
+/// Maximum number of unfinished operations kept per group, the oldest.
 const OUTSTANDING: usize = 256;
-/// Groups of a rank.
+/// Maximum number of groups of a rank.
 const GROUPS: usize = 1_024;
 
-/// What a rank says by its dump.
+/// Reads the dump of a rank.
 pub(super) fn witness(dump: &Value, rank: u32, place: &str) -> Result<Witness, String> {
     let entries = dump["entries"].as_array().ok_or("the dump has no list of entries")?;
     let version = dump["version"].as_str().unwrap_or_default();
@@ -44,7 +44,8 @@ pub(super) fn witness(dump: &Value, rank: u32, place: &str) -> Result<Witness, S
     Ok(witness)
 }
 
-/// The group of an entry, made when it is new. Status and members are read then; `places` has where it is by name.
+/// Finds or creates the group of an entry. Status and members are read on creation; `places` maps names to
+/// indices.
 fn group_of<'a>(
     dump: &Value,
     entry: &Value,
@@ -64,7 +65,7 @@ fn group_of<'a>(
     // Groups of other ranks may have the same name.
     let id = format!("{name} of ranks {ranks:?}");
     let status = &dump["pg_status"][text(&entry["pg_id"])];
-    // -1 when there was none.
+    // -1 means none.
     let last = |name: &str| number(&status[name]).map_or(0, |last| last + 1);
     let name = if description.is_empty() { name } else { format!("{name} ({description})") };
     groups.push(CommunicatorState {
@@ -82,7 +83,7 @@ fn group_of<'a>(
 fn outstanding(entry: &Value, number_: u64, newest: u64) -> Outstanding {
     let function = text(&entry["profiling_name"]);
     let function = function.rsplit(':').next().unwrap_or_default().trim_start_matches('_').to_owned();
-    // Of a broadcast or gather, shapes of one side may be empty on some ranks.
+    // For a broadcast or gather, the shapes of one side may be empty on some ranks.
     let shapes = if entry["input_sizes"].as_array().is_some_and(|list| !list.is_empty()) { "input" } else { "output" };
     let list = |value: &Value| if value.is_null() { String::new() } else { value.to_string() };
     Outstanding {
@@ -92,18 +93,18 @@ fn outstanding(entry: &Value, number_: u64, newest: u64) -> Outstanding {
         data_type: entry[format!("{shapes}_dtypes")]
             .as_array()
             .map_or_else(String::new, |types| types.iter().map(text).collect::<Vec<_>>().join(", ").to_lowercase()),
-        // A kernel's begin is known only where timing is on; a time stands for it.
+        // The start of a kernel is recorded only if timing is on; a recorded time means that it started.
         runs: match (entry["state"].as_str(), entry["time_discovered_started_ns"].is_null()) {
             (Some("started"), _) | (_, false) => Some(true),
             _ => None,
         },
-        // When the dump was written is not in it: the newest operation is a lower bound.
+        // The dump lacks its own time; the newest operation is a lower bound.
         age_ns: number(&entry["time_created_ns"]).map(|at| newest.saturating_sub(at)).filter(|&age| age > 0),
         line: line(&entry["frames"]),
     }
 }
 
-/// The innermost frame that is not PyTorch's own.
+/// Innermost frame that is not PyTorch's own.
 fn line(frames: &Value) -> Option<String> {
     let frames = frames.as_array()?;
     let is_own = |frame: &&Value| !frame["filename"].as_str().unwrap_or_default().contains("/torch/");
@@ -113,7 +114,7 @@ fn line(frames: &Value) -> Option<String> {
     Some(format!("{}:{line} {}", file.rsplit('/').next().unwrap_or_default(), text(&frame["name"])))
 }
 
-/// Members, as a list or the text of one.
+/// Members, from a list or the text of one.
 fn ranks(of: &Value) -> Vec<u32> {
     let from_text = of.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
     let list = from_text.as_ref().unwrap_or(of);
@@ -124,7 +125,7 @@ fn ranks(of: &Value) -> Vec<u32> {
     ranks
 }
 
-/// A number, as one or as a text; `None` when it is none or negative.
+/// A number, also one written as text; `None` if it is negative or not a number.
 fn number(of: &Value) -> Option<u64> {
     of.as_u64().or_else(|| of.as_str()?.parse().ok())
 }
@@ -175,7 +176,7 @@ mod tests {
             ];
             witness(&dump(entries, 2, 1), rank, "dump").unwrap()
         };
-        // All of its entries were overwritten but one; the status has the numbers.
+        // All entries but one were overwritten; the status has the numbers.
         let absent = witness(&dump(vec![entry(1, "nccl:all_reduce", &shape, "completed")], 1, 1), 2, "dump_2").unwrap();
         let report = judge(&[waits(0), waits(1), absent]);
         let [finding] = &report.findings[..] else { panic!("{report:?}") };

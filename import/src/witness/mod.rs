@@ -1,5 +1,5 @@
-//! What ranks of a job that stands still say, from files: answers to `hang`, one a line, and dumps of PyTorch's flight
-//! recorder, as pickles or JSON.
+//! Hang reports of the ranks of a job, from files: responses to `hang`, one per line, and dumps of PyTorch's
+//! flight recorder, as pickles or JSON.
 
 mod answer;
 mod flight_recorder;
@@ -12,21 +12,21 @@ use std::path::Path;
 use gpuwhy_report::hang::Witness;
 use serde_json::Value;
 
-/// A file may have so many bytes: answers of 10,000 ranks are some 5 MB.
+/// Maximum size of a file, bytes: responses of 10,000 ranks are some 5 MB.
 const LARGEST: u64 = 256 << 20;
 
-/// What a file holds.
+/// Contents of a file.
 #[derive(Debug, Default)]
 pub struct Witnesses {
-    /// One for each rank that says something.
+    /// Hang reports, one per rank.
     pub witnesses: Vec<Witness>,
-    /// Processes that did not answer: sentences that name the host or the file.
+    /// Processes that did not respond: sentences that name the host or the file.
     pub silent: Vec<String>,
-    /// What could not be read, and what to know: sentences that name the file and the line.
+    /// Unreadable parts and remarks: sentences that name the file and the line.
     pub notes: Vec<String>,
 }
 
-/// Why a file is of no use. The sentence names it.
+/// The reason why a file is unusable. The sentence names the file.
 #[derive(Debug)]
 pub struct WitnessError(String);
 
@@ -42,7 +42,7 @@ impl Witnesses {
     /// Reads a file.
     ///
     /// # Errors
-    /// When it cannot be read, is too large, or is neither.
+    /// Fails if it cannot be read, is too large, or has neither format.
     pub fn open(path: &Path) -> Result<Self, WitnessError> {
         let failed = |error: io::Error| WitnessError(format!("{}: {error}", path.display()));
         let mut bytes = Vec::new();
@@ -51,7 +51,7 @@ impl Witnesses {
         Self::read(&bytes, &path.display().to_string(), trailing_number(&name))
     }
 
-    /// Reads what `name` holds. A dump of the flight recorder does not say whose it is: `rank` does.
+    /// Reads the contents of `name`. A dump of the flight recorder lacks its rank, so `rank` provides it.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -93,7 +93,7 @@ impl Witnesses {
         Ok(found)
     }
 
-    /// Takes a line that a process answered; `place` says where it is from.
+    /// Takes the response of a process; `place` is its origin.
     pub fn line(&mut self, line: &str, place: &str) {
         // Launchers put the rank in front, as `srun --label` does.
         let json = line.find('{').map_or(line, |begin| &line[begin..]);
@@ -111,7 +111,7 @@ impl Witnesses {
     }
 }
 
-/// The number at the end of a name, before its ending.
+/// Number at the end of a name, before its extension.
 fn trailing_number(name: &str) -> Option<u32> {
     let stem = name.split_once('.').map_or(name, |(stem, _)| stem);
     let digits = stem.len() - stem.trim_end_matches(|letter: char| letter.is_ascii_digit()).len();

@@ -1,23 +1,23 @@
-//! Pickles of plain data, as PyTorch's flight recorder writes them. Nothing is executed: what would make an object is
-//! refused.
+//! Pickles of plain data, as PyTorch's flight recorder writes them. No code is executed: instructions that
+//! would create an object are rejected.
 //!
-//! The format is that of Python's `pickletools`, protocols 2 to 4. Lists, tuples, dictionaries, texts and numbers are
-//! read; containers that are used twice are refused, because they could unfold to any size.
+//! The format is that of Python's `pickletools`, protocols 2 to 4. Lists, tuples, dictionaries, texts and
+//! numbers are read; containers that are used twice are rejected, because they could expand to any size.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-/// Containers may be nested so deep.
+/// Maximum nesting depth of containers.
 const DEPTH: u16 = 32;
-/// Values that a dump may have: the recorder keeps 2,000 operations of a hundred values by default.
+/// Maximum number of values in a dump: by default, the recorder keeps 2,000 operations of a hundred values.
 const VALUES: usize = 20_000_000;
-/// Copies of texts, bytes: some for any file, and so many for each of its bytes. A text is named by two bytes or more
-/// after it was there once, and names of files and functions have some dozens.
+/// Bytes of text that may be copied: a fixed number, plus a number per byte of the file. Referring to an
+/// earlier text takes two bytes or more, and names of files and functions have some dozens.
 const COPIES: usize = 32 << 20;
 const COPIES_A_BYTE: usize = 64;
 
-/// A value on the stack, and how deep it is nested.
+/// A value on the stack, and its nesting depth.
 type Item = (Value, u16);
 
 struct Reader<'a> {
@@ -27,11 +27,11 @@ struct Reader<'a> {
     marks: Vec<usize>,
     memo: HashMap<u32, Value>,
     values: usize,
-    /// Bytes of texts that may still be copied.
+    /// Bytes of text that may still be copied.
     copies: usize,
 }
 
-/// Reads a pickle. The error names the byte.
+/// Reads a pickle. The error names the byte offset.
 pub(super) fn read(bytes: &[u8]) -> Result<Value, String> {
     let copies = COPIES.saturating_add(bytes.len().saturating_mul(COPIES_A_BYTE));
     let mut reader =
@@ -47,7 +47,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Value, String> {
 }
 
 impl Reader<'_> {
-    /// Obeys one operation; `false` at the end.
+    /// Executes one instruction; `false` at the end.
     fn step(&mut self) -> Result<bool, String> {
         match self.number::<1>()? as u8 {
             0x80 => drop(self.number::<1>()?),
@@ -113,7 +113,7 @@ impl Reader<'_> {
         Ok(true)
     }
 
-    /// An unsigned number of so many bytes, the lowest first.
+    /// Reads an unsigned little-endian number of `N` bytes.
     fn number<const N: usize>(&mut self) -> Result<u64, String> {
         let bytes = self.take(N)?;
         Ok(bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
@@ -207,7 +207,7 @@ impl Reader<'_> {
         self.remember(number as u32)
     }
 
-    /// Keeps what is on top under a number. Of containers only that they were there.
+    /// Stores the top of the stack under a number; for a container, only its existence.
     fn remember(&mut self, number: u32) -> Result<(), String> {
         let top = self.stack.last().map(|(value, _)| value);
         let kept = match top {
@@ -232,7 +232,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Counts a copy: one text and many operations that name it could take the square of the file's size.
+    /// Counts a copy: one text that many operations refer to could expand to the square of the file size.
     fn copied(&mut self, value: &Value) -> Result<(), String> {
         let left = self.copies.checked_sub(value.as_str().map_or(0, str::len));
         self.copies = left.ok_or("its texts are repeated too often: they take more memory than such a file may")?;

@@ -1,4 +1,4 @@
-//! Modules beside a trace: lines as CUPTI tells them, hostile modules, and where they are found.
+//! Modules next to a trace: lines as CUPTI reports them, malicious modules, and their location.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use gpuwhy_import::cubin::{Lines, Modules, Sass, file_of};
 use gpuwhy_report::kernels::source::{Place, SourceMap as _};
 use gpuwhy_trace::kernels::{PcFunction, PcWindow};
 
-/// A file of the recorded modules.
+/// Reads a file of the recorded modules.
 fn fixture(name: &str) -> Vec<u8> {
     fs::read(format!("{}/../testing/fixtures/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }

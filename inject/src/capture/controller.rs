@@ -1,16 +1,18 @@
-//! Captures: what is measured, when a piece of the run begins and ends, and what that means for CUPTI.
+//! Captures: which parts of the run are recorded, and how CUPTI is switched for them.
 //!
-//! Events come from application threads (`cudaProfilerStart`, ranges), the flushing thread (time), the collector
-//! (detected steps) and the control socket. [`plan`](super::plan) decides; a begin switches tracing on at once, on the
-//! thread that brought the event, so that its next launch is seen; an end is handed to the flushing thread, which keeps
-//! tracing on until the capture's device work has come, and then switches it off. The collector cuts what lies outside
-//! (`collect::router`, `collect::capture_filter`).
+//! Events come from application threads (`cudaProfilerStart`, ranges), the flushing thread (time), the
+//! collector (detected steps) and the control socket. [`plan`](super::plan) decides. The start of a capture
+//! switches tracing on at once, on the thread of the event, so that the thread's next launch is recorded. The
+//! end is handed to the flushing thread, which keeps tracing on until the capture's device work has arrived,
+//! and then switches it off. The collector discards the records outside (`collect::router`,
+//! `collect::capture_filter`).
 //!
-//! [`drain`](super::drain) and [`cupti_sharing`](super::cupti_sharing) are the flushing thread's part: how long tracing stays on, and whether another tool has
-//! taken CUPTI.
+//! [`drain`](super::drain) and [`cupti_sharing`](super::cupti_sharing) are the flushing thread's part: how
+//! long tracing stays on, and whether another tool has taken CUPTI.
 //!
-//! The lock of the plan is held around a decision and a push into a channel, never around a CUPTI call. Messages about
-//! begin and end go out under it, so their order is that of the plan; a capture begins when tracing is on.
+//! The lock of the plan is held for a decision and a push into a channel, never during a CUPTI call. The
+//! messages for starts and ends are sent under the lock, so they have the order of the plan; a capture starts
+//! once tracing is on.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -30,37 +32,39 @@ use crate::message::{FlusherCommand, Message};
 use crate::sync::CALLBACK_LOCK_TIMEOUT;
 use crate::sys::clock;
 
-/// Brings events to the plan and carries out what it decides.
+/// Passes events to the plan and carries out its decisions.
 #[derive(Debug)]
 pub struct CaptureController {
     pub(super) cupti: &'static Cupti,
     pub(super) switch: ActivityRecorder,
-    /// On threads of the program only with a timeout. A few numbers, whole after every panic that could happen.
+    /// Threads of the program lock it only with a timeout. It holds a few numbers, valid after any possible
+    /// panic.
     pub(super) state: Mutex<CaptureState>,
-    /// Events that were given up because the lock was not to be had in time. `Relaxed`: a statistic.
+    /// Events dropped because the lock was not available in time. `Relaxed`: a statistic.
     pub(super) missed_events: AtomicU64,
-    /// Marks wait for the flushing thread, because the thread that was to send them did not get the lock. `Relaxed`:
-    /// seen a flush later it is as good.
+    /// Marks wait for the flushing thread because the thread that had to send them did not get the lock.
+    /// `Relaxed`: seeing it one flush later is fine.
     pub(super) marks_are_left: AtomicBool,
     pub(super) messages: Sender<Message>,
     pub(super) commands: Sender<FlusherCommand>,
     pub(super) profiler_calls: OnceLock<ProfilerCalls>,
-    /// Captures begun that the collector has not concluded. `Relaxed`: decides only when tracing goes off.
+    /// Captures that have started and that the collector has not concluded. `Relaxed`: only decides when
+    /// tracing goes off.
     pub(super) open: AtomicUsize,
-    /// When the newest capture ended, nanoseconds; `Relaxed` as above.
+    /// End of the newest capture, nanoseconds; `Relaxed` as above.
     pub(super) ended: AtomicU64,
     pub(super) failure_logged: AtomicBool,
-    /// Who wants records whether or not a capture is being taken: sessions of the program. `AcqRel`: whoever lets go
-    /// last may switch off.
+    /// Number of sessions of the program that need records even without a capture. `AcqRel`: the last one to
+    /// release may switch off.
     pub(super) holders: AtomicUsize,
-    /// Mode auto: the run is observed also while nothing is recorded.
+    /// Mode auto: the run is observed even while no records are made.
     pub(super) has_bursts: bool,
-    /// Whether somebody waits for the next flush marks. `Relaxed`: only makes them come sooner.
+    /// True if a caller waits for the next flush marks. `Relaxed`: only makes them come sooner.
     pub(super) hurried: AtomicBool,
 }
 
 impl CaptureController {
-    /// For a process that starts now. Nothing is on yet.
+    /// Creates the controller of a starting process. Tracing is off.
     pub fn new(
         cupti: &'static Cupti,
         switch: ActivityRecorder,
@@ -86,8 +90,8 @@ impl CaptureController {
         }
     }
 
-    /// Begins what begins with the program: the whole run, or the detection of steps. Answers with notes for the
-    /// report. Fails when kernels cannot be recorded.
+    /// Starts what starts with the program: a capture of the complete run, or the detection of steps. Returns
+    /// notes for the report. Fails if kernels cannot be recorded.
     pub fn start(&self) -> Result<Vec<String>, Error> {
         let (wants_records, at_once) = {
             let plan = &mut self.state().plan;
@@ -95,10 +99,11 @@ impl CaptureController {
                 plan.on(Event::Tick, clock::now(self.cupti));
                 self.open.fetch_add(1, Ordering::Relaxed);
             }
-            // A session of the program begins right behind this.
+            // A session of the program starts right after this.
             (plan.wants_records(), plan.wants_records() || plan.request().range == Range::Nothing)
         };
-        // What waits for its first capture has nothing on that a launch could pass through.
+        // While a process waits for its first capture, launches pass through no tracing, so there are no
+        // notes.
         let mut notes = if at_once { self.switch.describe() } else { Vec::new() };
         if wants_records && let SwitchOutcome::Now(more) = self.switch.on()? {
             notes.extend(more);
@@ -106,18 +111,18 @@ impl CaptureController {
         Ok(notes)
     }
 
-    /// The range of the program that begins and ends captures.
+    /// Range of the program that starts and ends captures.
     pub fn wanted_range(&self) -> Option<RangeName> {
         self.state().plan.request().range_name().cloned()
     }
 
-    /// Whether `cudaProfilerStart` is to be listened to.
+    /// True if `cudaProfilerStart` starts captures.
     pub fn wants_profiler_calls(&self) -> bool {
         self.state().plan.request().range == Range::ProfilerApi
     }
 
-    /// From here on calls of the profiler API are understood, for as long as this library holds the subscriber. Answers
-    /// whether there are any.
+    /// Enables callbacks for the calls of the profiler API, for as long as this library holds the subscriber.
+    /// Returns true if there are any.
     pub fn listen(&self) -> bool {
         let calls = self.switch.ownership().with(|subscriber| ProfilerCalls::listen(self.cupti, subscriber));
         let calls = calls.unwrap_or_default();
@@ -126,7 +131,7 @@ impl CaptureController {
         any
     }
 
-    /// Calls of the API are told no more, unless captures need some of them.
+    /// Disables callbacks for API calls, unless captures need some of them.
     #[cfg(feature = "pc-sampling")]
     pub fn hear_no_more(&self) {
         if !self.wants_profiler_calls() {
@@ -137,14 +142,14 @@ impl CaptureController {
         }
     }
 
-    /// Has the handler told of a function, or no more; `None` while the subscriber is left to others.
+    /// Enables or disables the callback for a function; `None` while the subscriber is left to other tools.
     pub fn listen_to(&self, domain: Domain, id: u32, on: bool) -> Option<Result<(), Error>> {
         self.switch
             .ownership()
             .with(|subscriber| if on { subscriber.enable_api(domain, id) } else { subscriber.disable_api(domain, id) })
     }
 
-    /// A call that was listened to. On the calling thread, inside a CUPTI callback.
+    /// Handles a call with an enabled callback. On the calling thread, inside a CUPTI callback.
     pub fn api_called(&self, domain: Domain, id: u32, site: CallbackSite) {
         let event = match self.profiler_calls.get().and_then(|calls| calls.meaning(domain, id, site)) {
             Some(ProfilerCall::Start) => Event::ProfilerStart,
@@ -154,11 +159,11 @@ impl CaptureController {
         self.event(event);
     }
 
-    /// Something happened that may begin or end a capture. When it begins one, records of what this thread does next
-    /// are made. Answers whether it changed anything.
+    /// Handles an event that may start or end a capture. If it starts one, the next calls of this thread are
+    /// recorded. Returns true if it changed the state.
     pub fn event(&self, event: Event) -> bool {
-        // Before the lock: this thread may be inside a CUPTI callback, and a lock must not be held around a call that
-        // could wait for what another one holds.
+        // Before the lock: this thread may be inside a CUPTI callback, and the lock must not be held during a
+        // call that could wait for a lock of another thread.
         let at = clock::now(self.cupti);
         let Some(mut state) = self.state.try_lock_for(CALLBACK_LOCK_TIMEOUT) else {
             self.missed_events.fetch_add(1, Ordering::Relaxed);
@@ -179,7 +184,7 @@ impl CaptureController {
                 if !self.switch.is_on() {
                     drop(state);
                     self.switch_on();
-                    // What other threads launched meanwhile was recorded in part.
+                    // Launches of other threads up to this point were recorded only in part.
                     let on = clock::now(self.cupti);
                     let Some(again) = self.state.try_lock_for(CALLBACK_LOCK_TIMEOUT) else {
                         self.marks_are_left.store(true, Ordering::Relaxed);
@@ -193,7 +198,7 @@ impl CaptureController {
             }
             Action::End { number } => {
                 state.observe(at, self.is_recording());
-                // Behind a begin that is still to come.
+                // False if a start mark is still pending: the end must follow it.
                 let begun = state.marks.is_empty();
                 state.marks.push(PendingMark::End(number));
                 if begun {
@@ -216,40 +221,43 @@ impl CaptureController {
     pub(super) fn end(&self, number: u32, at: Timestamp) {
         self.ended.store(at.nanos(), Ordering::Relaxed);
         self.send(CaptureMark::End { number, at });
-        // Full means that the flushing thread will flush anyway.
+        // If the channel is full, the flushing thread will flush anyway.
         let _ = self.commands.try_send(FlusherCommand::FlushNow);
     }
 
-    /// Tells the collector. Under the lock of the state, so that marks arrive in the order of the plan.
+    /// Notifies the collector. Call it under the lock of the state, so that marks arrive in the order of the
+    /// plan.
     pub(super) fn send(&self, mark: CaptureMark) {
-        // The channel has room for every buffer and thousands of marks; it is full only when the collector is dead.
+        // The channel has room for every buffer and thousands of marks; it is full only if the collector is
+        // dead.
         if self.messages.try_send(Message::Capture(mark)).is_err() {
             tracing::warn!("{mark:?} is lost: the collector does not keep up");
         }
     }
 
-    /// Whether commands alone begin captures.
+    /// True if only commands start captures.
     pub fn waits_for_commands(&self) -> bool {
         matches!(self.state().plan.request().range, Range::Commands(_))
     }
 
-    /// A command wants a capture that begins at a step.
+    /// Handles a command to start a capture at a step.
     pub fn start_at_step(&self, wanted: AtStep) -> AtStepAnswer {
         self.state().plan.start_at_step(wanted)
     }
 
-    /// Steps so far, and the one at which a command has a capture begin; `None` where nothing counts them.
+    /// Number of steps up to now, and the step at which a command will start a capture; `None` if steps are
+    /// not counted.
     pub fn steps(&self) -> (Option<u64>, Option<u64>) {
         let plan = &self.state().plan;
         (plan.steps(), plan.awaited_step())
     }
 
-    /// Captures begun so far.
+    /// Number of captures started.
     pub fn captures(&self) -> u32 {
         self.state().plan.begun()
     }
 
-    /// Whether one is being taken.
+    /// True if a capture is in progress.
     pub fn is_capturing(&self) -> bool {
         self.state().plan.taking().is_some()
     }
@@ -278,60 +286,60 @@ impl CaptureController {
         }
     }
 
-    /// Time of captures so far in which nothing could be recorded, because another tool held CUPTI or because that
-    /// refused; nanoseconds of the periods that are over.
+    /// Time within captures in which recording was impossible, because another tool held CUPTI or because
+    /// CUPTI refused; nanoseconds of the completed periods.
     pub fn unobserved(&self) -> u64 {
         self.state().unobserved.over()
     }
 
-    /// The same with the period that lasts, up to `at`.
+    /// As [`unobserved`](Self::unobserved), including the current period up to `at`.
     pub fn unobserved_until(&self, at: Timestamp) -> u64 {
         self.state().unobserved.until(at)
     }
 
-    /// Whether what a capture wants is recorded.
+    /// True if everything that a capture needs is recorded.
     pub fn is_recording(&self) -> bool {
         self.switch.is_on() && !self.switch.ownership().is_taken()
     }
 
-    /// Whether the run is only watched, and nothing of CUPTI's is recorded.
+    /// True if the run is only watched, without any CUPTI records.
     pub fn is_watching(&self) -> bool {
         self.switch.is_watching()
     }
 
-    /// Whether captures are bursts of a run that samples divide.
+    /// True if captures are bursts in a run whose time is divided by samples.
     pub fn has_bursts(&self) -> bool {
         self.has_bursts
     }
 
-    /// Whether samples divide the time of the run: no device work is recorded, or it is in bursts alone.
+    /// True if samples divide the time of the run: device work is not recorded, or only in bursts.
     pub fn monitors(&self) -> bool {
         self.has_bursts || self.is_watching()
     }
 
-    /// Whether what was switched on can be switched off again.
+    /// True if recording can be switched off again.
     pub fn can_stop_recording(&self) -> bool {
         self.switch.can_be_off()
     }
 
-    /// Whether CUPTI may have records of ours.
+    /// True if CUPTI may hold records for this library.
     pub fn may_have_recorded(&self) -> bool {
         self.switch.may_have_recorded()
     }
 
-    /// Whether a CUDA graph is one record.
+    /// True if a CUDA graph is a single record.
     pub fn has_whole_graphs(&self) -> bool {
         self.switch.has_whole_graphs()
     }
 
-    /// Asks the flushing thread to record less.
+    /// Requests the flushing thread to record less.
     pub fn step_down(&self, mode: Mode) {
         if self.commands.try_send(FlusherCommand::LowerMode(mode)).is_err() {
             tracing::warn!("the change to mode {} is delayed: the flushing thread is busy", mode.name());
         }
     }
 
-    /// Asks the flushing thread to record the nodes of CUDA graphs; whether it will.
+    /// Requests the flushing thread to record the nodes of CUDA graphs; true if it will.
     pub fn ask_for_nodes(&self) -> bool {
         self.commands.try_send(FlusherCommand::RecordNodes).is_ok()
     }

@@ -1,7 +1,9 @@
-//! CUPTI shared with other tools: whether one has taken its buffers, and taking them again when it is done.
+//! Sharing CUPTI with other tools: detects that one has taken its buffers, and takes them back once it is
+//! done.
 //!
-//! What can be seen of another tool, and what that rests on, is in docs/design/reliability.md; [`OtherToolDetector`]
-//! judges it. All of it is done only where CUPTI is left to others (`GPUWHY_CUPTI_SHARING=yield`).
+//! docs/design/reliability.md describes how another tool is visible and on what that rests;
+//! [`OtherToolDetector`] decides. Applies only if CUPTI is left to other tools
+//! (`GPUWHY_CUPTI_SHARING=yield`).
 
 use std::sync::atomic::Ordering;
 
@@ -15,9 +17,9 @@ use crate::cupti::other_tool::OtherToolDetector;
 use crate::sys::clock;
 
 impl CaptureController {
-    /// On the flushing thread, before each flush: if CUPTI is left to others, finds out whether one has taken its
-    /// buffers, and takes them again when that is done. Answers whether one has, just now: what CUPTI had of ours is
-    /// lost.
+    /// Called on the flushing thread before each flush. If CUPTI is left to other tools, checks whether one
+    /// has taken its buffers, and takes them back once that tool is done. Returns true if a tool has just
+    /// taken them: the records that CUPTI held for this library are lost.
     pub fn check_other_tool(&self, detector: &mut OtherToolDetector, at: Timestamp) -> bool {
         let ownership = self.switch.ownership();
         if !ownership.is_yielded() || !self.switch.is_on() || self.is_watching() {
@@ -25,7 +27,7 @@ impl CaptureController {
         }
         if ownership.is_taken() {
             if ownership.answers() == Some(true) {
-                // CUPTI was only late.
+                // CUPTI responded late; no tool has taken it.
                 ownership.keep();
                 self.regain();
             } else if self.is_free(detector, at) {
@@ -46,7 +48,8 @@ impl CaptureController {
         true
     }
 
-    /// Whether no other tool has CUPTI's buffers any more. One that has left without fetching its own is given them.
+    /// True if no other tool has CUPTI's buffers any longer. Flushes the buffers that a tool left without
+    /// fetching.
     pub(super) fn is_free(&self, detector: &mut OtherToolDetector, at: Timestamp) -> bool {
         let ownership = self.switch.ownership();
         if !ownership.is_taken() {
@@ -75,12 +78,13 @@ impl CaptureController {
         }
     }
 
-    /// From now on CUPTI is left to others, as soon as nothing is recorded.
+    /// Leaves CUPTI to other tools from now on, as soon as recording stops.
     pub fn yield_slot(&self) {
         self.switch.ownership().set_yields(true);
     }
 
-    /// At the end: leaving CUPTI to others helps only those that use the same copy of it.
+    /// At the end, warns if the process has several copies of CUPTI: yielding helps only tools that use the
+    /// same copy.
     pub fn say_if_yielded_in_vain(&self) {
         let copies = cupti_sys::loaded_copies();
         if self.switch.ownership().is_yielded() && copies.len() > 1 {
@@ -94,12 +98,12 @@ impl CaptureController {
         }
     }
 
-    /// Whether other tools are kept out of CUPTI.
+    /// True if other tools are kept out of CUPTI.
     pub fn holds_slot(&self) -> bool {
         self.switch.ownership().with(|_| ()).is_some()
     }
 
-    /// Measuring cannot start: CUPTI goes back to whoever wants it.
+    /// Releases CUPTI to other tools because measuring cannot start.
     pub fn give_up(&self) {
         self.switch.ownership().give_back();
     }

@@ -1,7 +1,8 @@
-//! How long tracing stays on: what the flushing thread checks before it sleeps and after each flush.
+//! How long tracing stays on: checks of the flushing thread before it sleeps and after each flush.
 //!
-//! Records are wanted while a capture is being taken, while the last device work of one is awaited, and while a session
-//! of the program holds. Only the flushing thread switches off, so none of this is done inside a callback.
+//! Records are needed during a capture, while the last device work of a capture is awaited, and during a
+//! session of the program. Only the flushing thread switches tracing off, so none of this happens inside a
+//! callback.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,14 +15,15 @@ use crate::cupti::other_tool::OtherToolDetector;
 use crate::message::FlusherCommand;
 use crate::sys::clock;
 
-/// Tracing stays on for so long after the last capture: the next one may follow at once, and switching back and forth
-/// costs more than it saves (`cuptiActivityDisable` does not give the launch path its full speed back).
+/// Time for which tracing stays on after the last capture. The next one may follow at once, and switching
+/// back and forth costs more than it saves (`cuptiActivityDisable` does not restore the full speed of the
+/// launch path).
 const SWITCH_OFF_DELAY_NANOS: u64 = 200_000_000;
-/// Between two flushes while the last device work of a capture is awaited.
+/// Flush period while the last device work of a capture is awaited.
 const DRAIN_PERIOD: Duration = Duration::from_millis(10);
 
 impl CaptureController {
-    /// How long the flushing thread may sleep.
+    /// Maximum sleep of the flushing thread.
     pub fn wait(&self, period: Duration) -> Duration {
         let (taking, deadline) = {
             let plan = &self.state().plan;
@@ -33,8 +35,8 @@ impl CaptureController {
         if draining { period.min(DRAIN_PERIOD) } else { period.min(deadline.max(Duration::from_millis(1))) }
     }
 
-    /// On the flushing thread, after each flush: switches off what is no longer wanted. Answers whether measuring is
-    /// over and its last record has come.
+    /// Called on the flushing thread after each flush: switches off tracing that is no longer needed. Returns
+    /// true if measuring is over and its last record has arrived.
     pub fn stop_if_done(&self, detector: &mut OtherToolDetector) -> bool {
         let now = clock::now(self.cupti);
         let (wanted, over, leaves) = {
@@ -44,7 +46,7 @@ impl CaptureController {
                 state.observe(at, self.is_recording());
                 self.send_marks(&mut state, at);
             }
-            // Marks that wait: a thread is just switching on, and will say what came of it.
+            // Pending marks mean that a thread is just switching tracing on, and will report the result.
             if state.marks.is_empty() {
                 state.observe(now, self.is_recording());
             }
@@ -52,13 +54,13 @@ impl CaptureController {
             let ended = Timestamp::from_nanos(self.ended.load(Ordering::Relaxed));
             let wanted = state.plan.wants_records() || self.holders.load(Ordering::Acquire) > 0;
             let done = !wanted && self.open.load(Ordering::Relaxed) == 0;
-            // Under the lock, so that a capture begins before it, or sees it and calls it back.
+            // Under the lock, so that a capture either starts before this, or sees it and cancels it.
             (wanted, over && done, done && (over || now.since(ended) > SWITCH_OFF_DELAY_NANOS) && self.switch.leave())
         };
         if leaves {
             self.leave();
         } else if wanted && self.switch.is_off() {
-            // It was refused when the capture began; it may not be now.
+            // CUPTI refused when the capture started; it may accept now.
             if self.is_free(detector, now) {
                 self.switch_on();
                 let now = clock::now(self.cupti);
@@ -70,22 +72,23 @@ impl CaptureController {
         over
     }
 
-    /// Events since this was last asked that were given up because the lock was not to be had.
+    /// Returns and resets the number of events dropped because the lock was not available.
     pub fn take_missed_events(&self) -> u64 {
         self.missed_events.swap(0, Ordering::Relaxed)
     }
 
-    /// Records less from here on. Only from the flushing thread.
+    /// Switches to a mode that records less. Only from the flushing thread.
     pub fn lower(&self, mode: Mode) {
         self.switch.lower(mode);
     }
 
-    /// Records the nodes of CUDA graphs from here on. Only from the flushing thread.
+    /// Starts recording the nodes of CUDA graphs. Only from the flushing thread.
     pub fn record_nodes(&self) {
         self.switch.record_nodes();
     }
 
-    /// Switches off whatever is on, for good: graphs as a whole, too. Only from the flushing thread.
+    /// Switches everything off for good, including the tracing of complete graphs. Only from the flushing
+    /// thread.
     pub fn switch_off(&self) {
         let leaves = {
             let _state = self.state();
@@ -105,25 +108,25 @@ impl CaptureController {
         }
     }
 
-    /// Whether records are still to come for a capture that has ended.
+    /// True if records of a capture that has ended are still to arrive.
     pub fn is_draining(&self) -> bool {
         self.open.load(Ordering::Relaxed) > usize::from(self.is_capturing())
     }
 
-    /// Whether the run is observed: records are being made, or samples divide its time.
+    /// True if the run is observed: records are being made, or samples divide its time.
     pub fn is_on(&self) -> bool {
         self.has_bursts || self.makes_records()
     }
 
-    /// Whether records are being made, so that flushing brings something.
+    /// True if records are being made, so that a flush delivers some.
     pub fn makes_records(&self) -> bool {
         !self.switch.is_off()
     }
 
-    /// Records are made from here on, whatever the plan says, until [`release`](Self::release) was called as often.
+    /// Forces records from now on, regardless of the plan, until a matching [`release`](Self::release).
     pub fn hold(&self) {
         {
-            // Under the lock, as everything that keeps tracing on.
+            // Under the lock, like everything that keeps tracing on.
             let _state = self.state();
             self.holders.fetch_add(1, Ordering::AcqRel);
         }
@@ -132,19 +135,19 @@ impl CaptureController {
         }
     }
 
-    /// Takes one [`hold`](Self::hold) back.
+    /// Reverts one [`hold`](Self::hold).
     pub fn release(&self) {
         self.holders.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Somebody waits for the next flush marks, which come every [`DRAIN_PERIOD`] meanwhile; or waits no more.
+    /// Sets whether a caller waits for the next flush marks, which then come every [`DRAIN_PERIOD`].
     pub fn hurry(&self, waits: bool) {
         self.hurried.store(waits, Ordering::Relaxed);
-        // Full means that the flushing thread will flush anyway.
+        // If the channel is full, the flushing thread will flush anyway.
         let _ = self.commands.try_send(FlusherCommand::FlushNow);
     }
 
-    /// A capture has come to its end in the collector.
+    /// The collector has concluded a capture.
     pub fn concluded(&self) {
         let _ = self.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| open.checked_sub(1));
     }

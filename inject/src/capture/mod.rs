@@ -1,4 +1,4 @@
-//! What is measured, and when: the plan, and who carries it out.
+//! Captures: the plan of what is recorded and when, and its execution.
 
 pub mod controller;
 pub mod cupti_sharing;

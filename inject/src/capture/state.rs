@@ -1,25 +1,26 @@
-//! What the lock of the captures protects: the plan, the marks that wait, and the time in which nothing could be
-//! recorded.
+//! Data under the lock of the captures: the plan, the pending marks, and the time in which recording was
+//! impossible.
 //!
-//! No clock, thread or library: times are given.
+//! No clock, thread or library: times are parameters.
 
 use gpuwhy_trace::record::{Timestamp, Trigger};
 
 use crate::capture::plan::Plan;
 
-/// What the lock protects.
+/// Data under the lock.
 #[derive(Debug)]
 pub struct CaptureState {
     pub plan: Plan,
-    /// Marks that wait until tracing is on, first of all a begin: the thread that switches it on sends them.
+    /// Marks that wait until tracing is on, the first one a start: the thread that switches tracing on sends
+    /// them.
     pub marks: Vec<PendingMark>,
-    /// Time of captures in which nothing was recorded.
+    /// Time within captures without recording.
     pub unobserved: Unobserved,
-    /// The newest time that an event had.
+    /// Newest time of an event.
     newest: Timestamp,
 }
 
-/// What the plan has decided about a capture.
+/// Decision of the plan about a capture.
 #[derive(Debug)]
 pub enum PendingMark {
     Begin(u32, Trigger),
@@ -31,13 +32,14 @@ impl CaptureState {
         Self { plan, marks: Vec::new(), unobserved: Unobserved::default(), newest: Timestamp::ZERO }
     }
 
-    /// A time that was read before the lock was taken: not before that of an event which got it first.
+    /// Adjusts a time that was read before the lock was taken: not before the time of an event that got the
+    /// lock first.
     pub fn in_order(&mut self, at: Timestamp) -> Timestamp {
         self.newest = self.newest.max(at);
         self.newest
     }
 
-    /// Notes whether what the capture that is being taken wants is recorded as of `at`.
+    /// Notes whether the capture in progress is recorded as of `at`.
     pub fn observe(&mut self, at: Timestamp, recorded: bool) {
         if self.plan.taking().is_some() && !recorded {
             self.unobserved.since.get_or_insert(at);
@@ -47,9 +49,9 @@ impl CaptureState {
     }
 }
 
-/// The sum of periods, of which one may last.
+/// Sum of periods; the last one may still be open.
 ///
-/// A period counts when it is over: it belongs to the capture that goes on behind it.
+/// A period counts once it is over: it belongs to the capture that continues after it.
 #[derive(Debug, Default)]
 pub struct Unobserved {
     since: Option<Timestamp>,
@@ -57,7 +59,7 @@ pub struct Unobserved {
 }
 
 impl Unobserved {
-    /// A period lasts since then, whatever was known of its begin before.
+    /// Starts a period at `since`, which replaces an earlier assumption about its start.
     pub fn begin(&mut self, since: Timestamp) {
         self.since = Some(since);
     }
@@ -68,12 +70,12 @@ impl Unobserved {
         }
     }
 
-    /// Nanoseconds of those that are over.
+    /// Nanoseconds of the completed periods.
     pub fn over(&self) -> u64 {
         self.over_nanos
     }
 
-    /// Nanoseconds with those of the one that lasts, up to `at`.
+    /// Nanoseconds including the open period, up to `at`.
     pub fn until(&self, at: Timestamp) -> u64 {
         self.over_nanos + self.since.map_or(0, |since| at.since(since))
     }
@@ -89,7 +91,7 @@ mod tests {
         Timestamp::from_nanos(nanos)
     }
 
-    /// The whole run is being taken.
+    /// A capture of the complete run is in progress.
     fn taking() -> CaptureState {
         let mut state = CaptureState::new(Plan::new(Request::default(), at(0)));
         assert!(matches!(state.plan.on(Event::Tick, at(0)), Action::Begin { number: 1, .. }));

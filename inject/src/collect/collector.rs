@@ -1,11 +1,11 @@
-//! The thread that turns buffers into a trace and a verdict.
+//! The collector thread, which turns buffers into a trace and a bottleneck.
 //!
-//! One thread owns everything that grows: dictionary, engine, trace. Nothing it does can hold up the host: the
-//! callbacks only ever put a buffer into a channel. When the disk is full or the trace cannot be written the
-//! verdict goes on; when this thread dies, buffers are dropped and counted.
+//! One thread owns everything that grows: dictionary, engine, trace. It cannot delay the program: the
+//! callbacks only put a buffer into a channel. If the disk is full or the trace cannot be written, the
+//! analysis continues; if this thread dies, buffers are dropped and counted.
 //!
-//! Sources make events, the router finds the capture of each record, and the sinks take them: [`Collector::event`] is
-//! the way of each. The rest is what messages bring about, and in which order.
+//! Sources make events, the router finds the capture of each record, and the sinks take them:
+//! [`Collector::event`] is the path of each event. The rest handles messages, in order.
 
 use std::mem;
 use std::sync::Arc;
@@ -39,16 +39,16 @@ use crate::kernels::{self, KernelProfiler};
 use crate::message::{Message, RunOutcome, SessionCommand, Shared};
 use crate::sys::{clock, memory};
 
-/// When one part in so many of all buffers waits to be decoded, the collector is falling behind.
+/// If more than one in this many buffers waits to be decoded, the collector is falling behind.
 const BACKLOG_PARTS: usize = 4;
 
-/// Everything the thread owns.
+/// State of the collector thread.
 pub struct Collector {
     cupti: &'static Cupti,
     shared: Arc<Shared>,
     controller: Arc<CaptureController>,
     sources: Sources,
-    /// Events of a source on their way; empty between messages.
+    /// Events on their way from a source; empty between messages.
     events: Vec<Event>,
     router: Router,
     triggers: Triggers,
@@ -59,14 +59,14 @@ pub struct Collector {
     losses: Losses,
     raw: Option<RawRecording>,
     live: Option<Live>,
-    /// Whether the run is simulated without one cost at a time.
+    /// True if the run is simulated with one cost removed at a time.
     simulates: bool,
-    /// Measures chosen kernels, where that is wanted.
+    /// Measures selected kernels, if configured.
     kernels: Option<Arc<KernelProfiler>>,
 }
 
 impl Collector {
-    /// A collector for this process.
+    /// Creates the collector of this process.
     pub fn new(
         cupti: &'static Cupti,
         settings: &Settings,
@@ -83,7 +83,7 @@ impl Collector {
         let sources = Sources::new(Decoder::new(cupti));
         let mut captures = Captures::new(None);
         captures.set_calibrations(&session);
-        // Sessions have no ceilings.
+        // Sessions have no best case.
         let simulates = settings.capture.range != Range::Nothing;
         if !simulates {
             captures.stop_what_if();
@@ -119,7 +119,7 @@ impl Collector {
         }
     }
 
-    /// Takes messages until the last one.
+    /// Handles messages until the last one.
     pub fn run(mut self, messages: &Receiver<Message>, outcome: &Sender<RunOutcome>) {
         self.shared.meters.add_this_thread();
         for message in messages {
@@ -158,7 +158,7 @@ impl Collector {
         }
     }
 
-    /// The way of every event. A record whose capture is not known yet waits in the router.
+    /// Handles one event. A record whose capture is not known yet waits in the router.
     #[inline]
     fn event(&mut self, event: &Event) {
         let dictionary = self.sources.dictionary();
@@ -172,13 +172,13 @@ impl Collector {
         }
     }
 
-    /// Takes what a source made, and keeps the memory.
+    /// Handles the events of a source, and keeps the memory.
     fn take(&mut self, mut events: Vec<Event>) {
         events.drain(..).for_each(|event| self.event(&event));
         self.events = events;
     }
 
-    /// Gives the routed records to their captures.
+    /// Passes the routed records to their captures.
     fn hand_over(&mut self) {
         let (sinks, dictionary) = (&mut self.sinks, self.sources.dictionary());
         self.router.hand_over(|number, event| sinks.record(number, event, dictionary));
@@ -198,7 +198,7 @@ impl Collector {
         for record in &mut records {
             // By reference: copying each record took some 5 % of this thread (one launching thread, no simulation).
             match &self.sources.decoder.decode(record) {
-                // How other tools are noticed is nothing that the program did.
+                // The call that detects other tools is not part of the program.
                 Decoded::Event(Event::Record(Record::Api(call)))
                     if call.thread.0 == flusher && self.is_canary(call) => {}
                 Decoded::Event(Event::Record(Record::Kernel(kernel))) if self.is_own_kernel(kernel) => {
@@ -225,21 +225,22 @@ impl Collector {
         self.catch_up();
     }
 
-    /// Whether it is the function that is called to notice other tools; asked of calls of the flushing thread.
+    /// True if the call is to the function that detects other tools; checked for calls of the flushing
+    /// thread.
     fn is_canary(&self, call: &ApiCall) -> bool {
         let dictionary = self.sources.dictionary();
         let function = dictionary.api_function(call.function);
         function.is_some_and(|function| dictionary.name(function.name) == recorder::CANARY_FUNCTION)
     }
 
-    /// Whether CUPTI's range profiler launched it, as it does around passes.
+    /// True if CUPTI's range profiler launched the kernel, as it does around passes.
     fn is_own_kernel(&self, kernel: &Kernel) -> bool {
         let dictionary = self.sources.dictionary();
         self.kernels.is_some() && kernels::is_of_cupti(dictionary.name(dictionary.launch_config(kernel.config).name))
     }
 
-    /// Takes over the program's ranges and marks up to now. They begin no trace: until there is a record from CUPTI
-    /// they stay where they are, unless they can only lie before a capture.
+    /// Takes over the program's ranges and marks up to now. They do not start a trace: until there is a CUPTI
+    /// record they stay in their rings, unless they can only lie before a capture.
     fn ranges(&mut self, until: Timestamp) {
         if self.sinks.trace.is_waiting() && self.router.is_whole() && !self.controller.monitors() {
             return;
@@ -249,8 +250,8 @@ impl Collector {
         self.take(events);
     }
 
-    /// Takes over the program's ranges up to now, and places all that was routed. Without memory for them ranges wait
-    /// in their rings, which have a limit.
+    /// Takes over the program's ranges up to now, and places all routed records. If memory is short, ranges
+    /// wait in their rings, which have a limit.
     fn catch_up(&mut self) {
         if !memory::is_short() {
             self.ranges(clock::wall_clock());
@@ -258,14 +259,15 @@ impl Collector {
         self.hand_over();
     }
 
-    /// Nothing is recorded, but the program may say what it does.
+    /// Called while recording is off; the program may still open ranges.
     fn idle(&mut self) {
         self.catch_up();
         self.sources.calls.publish(&self.shared.launchers);
         self.costs.account.idle();
     }
 
-    /// Utilization of a device opens the trace, and in a run that is only watched CUPTI describes no device.
+    /// The utilization of a device opens the trace, and in a run that is only watched CUPTI describes no
+    /// device.
     fn utilization(&mut self, reading: UtilizationReading) {
         if matches!(reading, UtilizationReading::Device(_)) {
             self.sources.decoder.describe_devices();
@@ -273,7 +275,8 @@ impl Collector {
         self.event(&(clock::wall_clock(), reading).into());
     }
 
-    /// What sampling program counters came to. Modules are written before, so that those that could not be are told.
+    /// Handles a window of PC sampling. Modules are written first, so that the window counts those that could
+    /// not be.
     #[cfg(feature = "pc-sampling")]
     fn program_counters(&mut self, sampled: crate::message::SampledWindow) {
         let crate::message::SampledWindow { mut window, modules } = sampled;
@@ -283,11 +286,11 @@ impl Collector {
         self.event(&Event::ProgramCounters(Arc::new(window)));
     }
 
-    /// The program begins or ends a session of its own, or wants to see what there is of it.
+    /// Handles the start, the flush or the end of a session of the program.
     fn own_session(&mut self, command: SessionCommand) {
         match command {
             SessionCommand::Begin(mut session, done) => {
-                // Those that were made before are none of the session's.
+                // Earlier ranges do not belong to the session.
                 self.catch_up();
                 session.begin(&self.losses.loss);
                 self.sources.decoder.describe_devices();
@@ -302,7 +305,7 @@ impl Collector {
                 }
             }
             SessionCommand::End(at, done) => {
-                // Ranges are on the wall clock; those that were made before the end have to come before it.
+                // Ranges use the wall clock; those from before the end must be taken over before it.
                 self.catch_up();
                 if let Some(own) = &mut self.own {
                     own.end(at, done);
@@ -311,7 +314,7 @@ impl Collector {
         }
     }
 
-    /// A capture begins, or its range ends.
+    /// A capture starts, or its range ends.
     fn capture(&mut self, mark: CaptureMark) {
         match mark {
             CaptureMark::Begin { number, at, .. } => {
@@ -328,7 +331,7 @@ impl Collector {
         }
     }
 
-    /// Ends those captures for good of which nothing more is to come as of the mark `before`.
+    /// Concludes the captures that expect no more records as of the mark `before`.
     fn conclude_drained(&mut self, before: Timestamp) {
         while let Some(number) = self.router.drained(before, |number| self.sinks.captures.awaits_work(number)) {
             let since = before.since(self.sinks.session.start);
@@ -337,13 +340,13 @@ impl Collector {
         }
     }
 
-    /// Ends the oldest capture for good.
+    /// Concludes the oldest capture.
     fn conclude(&mut self) {
-        // A range of the program may have begun it before CUDA was initialized.
+        // A range of the program may have started it before CUDA was initialized.
         self.sources.decoder.describe_devices();
         let concluded = self.router.conclude();
         self.hand_over();
-        // One whose range never ended is ended by whatever ends the trace.
+        // If its range never ended, the end of the trace ends it.
         if let Some((number, end)) = concluded {
             if let Some(at) = end {
                 self.event(&Event::Capture(CaptureMark::End { number, at }));
@@ -353,7 +356,8 @@ impl Collector {
     }
 
     fn flushed(&mut self, before: Timestamp, dropped_by_cupti: u64) {
-        // Before the mark, which vouches for the ranges too. What a thread is just writing down is later than it.
+        // Before the mark, which also guarantees that earlier ranges are complete. A range that a thread is
+        // just writing is later.
         if !memory::check() {
             self.ranges(clock::wall_clock());
         }
@@ -374,7 +378,7 @@ impl Collector {
         self.costs.choose_graph_records(before, &self.controller);
         self.update_cost(before);
         if let Some(view) = self.sinks.captures.monitor_view() {
-            // Not the time of the mark, which is a flush behind: a burst would last so much longer.
+            // Not the time of the mark, which is one flush old: it would make a burst that much longer.
             let now = clock::now(self.cupti);
             self.triggers.choose_bursts(now, &view, &mut self.costs.account, &self.controller);
         }
@@ -393,21 +397,21 @@ impl Collector {
         self.event(&self.losses.loss.into());
     }
 
-    /// Chooses kernels to be measured, once enough has run.
+    /// Chooses the kernels to measure once the program has run enough.
     fn choose_kernels(&self) {
         let Some(kernels) = &self.kernels else { return };
         let Some(request) = kernels.request() else { return };
         let (captures, dictionary) = (&self.sinks.captures, self.sources.dictionary());
         let is_wanted = |name: &str| request.names.as_ref().is_none_or(|names| names.is_match(name));
         let choices = captures.kernels_to_measure(request.most, is_wanted, dictionary);
-        // Program counters are sampled in kernels that nobody can measure as well.
+        // PC sampling also covers kernels that cannot be measured.
         let only_sampled = || (request.source.is_some() && captures.has_run_enough()).then(Vec::new);
         if let Some(choices) = choices.or_else(only_sampled) {
             kernels.choose(choices, dictionary.contexts().to_vec());
         }
     }
 
-    /// Sheds what can be made up for later before anything must be lost.
+    /// Stops work that can be made up for later, before data must be lost.
     fn shed_load(&mut self) {
         let backlog = self.shared.messages.len();
         if self.simulates && backlog * BACKLOG_PARTS > self.shared.pool.limit() {
@@ -419,7 +423,7 @@ impl Collector {
         }
     }
 
-    /// Adds up what tracing takes, and steps down when it is too much.
+    /// Adds up the cost of tracing, and steps down if it is too high.
     fn update_cost(&mut self, before: Timestamp) {
         let due = self.costs.account.flushed(before, &self.shared.meters);
         let cost = (before, self.costs.account.cost()).into();
@@ -436,7 +440,7 @@ impl Collector {
 
     fn finish(mut self, at: Timestamp, end: End, dropped_by_cupti: u64) -> RunOutcome {
         self.ranges(Timestamp::from_nanos(u64::MAX));
-        // In mode auto some belong to no capture that is concluded below.
+        // In mode auto, some records belong to no capture that is concluded below.
         self.hand_over();
         self.count_loss(dropped_by_cupti);
         if end == End::TimedOut {
@@ -466,7 +470,7 @@ impl Collector {
         let dictionary = self.sources.dictionary();
         let Sinks { captures, session, mut trace, .. } = self.sinks;
         let report = captures.report(&session, dictionary, end, Vec::new());
-        // Not when the replay was left out: a reader makes it up.
+        // Not if the simulation stopped: a reader computes it.
         if let Some(answer) = self.simulates.then(|| summary::answer_to_keep(&report)).flatten() {
             trace.answer(at, &answer, dictionary);
         }
@@ -474,7 +478,7 @@ impl Collector {
         RunOutcome { report, trace, metrics: captures.metrics(&session, dictionary), captured_nothing }
     }
 
-    /// What no capture came of.
+    /// Explains why there was no capture.
     fn waited_in_vain(&self) -> String {
         if self.controller.waits_for_commands() {
             return "no capture began: `gpuwhy start` asked for none".to_owned();

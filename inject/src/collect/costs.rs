@@ -1,4 +1,4 @@
-//! What tracing takes, and what follows from it: nodes of CUDA graphs are recorded where they cost little.
+//! Cost of tracing, and its consequence: nodes of CUDA graphs are recorded if they cost little.
 
 use gpuwhy_trace::record::{Record, Timestamp};
 
@@ -10,12 +10,12 @@ use crate::cupti::graphs::GraphNodeBudget;
 /// See the [module](self).
 pub struct Costs {
     pub account: CostTracker,
-    /// Counts CUDA graphs, while they are one record.
+    /// Counts CUDA graphs while each is a single record.
     graph_nodes: Option<GraphNodeBudget>,
 }
 
 impl Costs {
-    /// Nothing taken yet.
+    /// Creates an account without any cost.
     pub fn new(settings: &Settings, whole_graphs: bool) -> Self {
         let graph_nodes = match settings.graphs {
             Graphs::Auto => GraphNodeBudget::new(settings.max_overhead),
@@ -27,7 +27,7 @@ impl Costs {
         }
     }
 
-    /// CUPTI made a record.
+    /// Counts a record of CUPTI.
     #[inline]
     pub fn record(&mut self, record: &Record) {
         self.account.record(record);
@@ -36,22 +36,22 @@ impl Costs {
         }
     }
 
-    /// A CUDA graph is ready to run.
+    /// Notes a CUDA graph that has been instantiated.
     pub fn instantiated(&mut self, graph: u32, nodes: u32) {
         if let Some(graph_nodes) = &mut self.graph_nodes {
             graph_nodes.instantiated(graph, nodes);
         }
     }
 
-    /// Has nodes of CUDA graphs recorded where they cost little, and takes down that they are once CUPTI was left to
-    /// others.
+    /// Enables records of CUDA graph nodes if they cost little. Notes that they are enabled once CUPTI was
+    /// left to other tools.
     pub fn choose_graph_records(&mut self, at: Timestamp, controller: &CaptureController) {
         self.count_nodes();
         let Some(graph_nodes) = &self.graph_nodes else { return };
         let left = !controller.holds_slot();
         if (left || graph_nodes.nodes_are_cheap(at)) && !controller.is_watching() && controller.ask_for_nodes() {
             if left {
-                // What they would have cost is no reason.
+                // Their cost was not the reason.
                 self.account.unrecorded_nodes(0);
             }
             self.graph_nodes = None;
@@ -61,7 +61,7 @@ impl Costs {
         }
     }
 
-    /// Takes down what nodes would have cost.
+    /// Notes what records of nodes would have cost.
     fn count_nodes(&mut self) {
         if let Some(graph_nodes) = &self.graph_nodes {
             self.account.unrecorded_nodes(graph_nodes.nodes_ns());

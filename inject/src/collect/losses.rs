@@ -1,4 +1,4 @@
-//! What did not become an event, counted.
+//! Counts of data that did not become events.
 
 use std::mem;
 use std::sync::atomic::Ordering;
@@ -11,7 +11,7 @@ use crate::capture::controller::CaptureController;
 use crate::message::Shared;
 use crate::{nccl, nvtx};
 
-/// The counters so far.
+/// Loss counters up to now.
 #[derive(Default)]
 pub struct Losses {
     pub loss: Loss,
@@ -20,7 +20,8 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// Reads the counters of all who lose something. `missed`: records that came after their capture was over.
+    /// Reads the counters of every part that loses data. `missed`: records that came after their capture was
+    /// over.
     pub fn count(
         &mut self,
         dropped_by_cupti: u64,
@@ -46,7 +47,7 @@ impl Losses {
         }
     }
 
-    /// There is no memory for what is in a buffer.
+    /// Drops a buffer because there is no memory for its contents.
     pub fn drop_buffer(&mut self, buffer: CompletedBuffer, shared: &Shared) {
         let records = buffer.records(&shared.sizes).count();
         shared.dropped.fetch_add(records as u64, Ordering::Relaxed);

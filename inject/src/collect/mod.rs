@@ -1,7 +1,8 @@
-//! The thread `gpuwhy-collect`: buffers become records, a verdict and a trace.
+//! The thread `gpuwhy-collect`: turns buffers into records, a bottleneck and a trace.
 //!
-//! Reading order: `collector` (what comes, and the way of an event), `sources`, `router` with `capture_filter`, `sinks`
-//! with `trace_file` and `session_trace`; then what watches events go by: `triggers`, `costs`, `losses`, `summary`.
+//! Reading order: `collector` (messages, and the path of an event), `sources`, `router` with
+//! `capture_filter`, `sinks` with `trace_file` and `session_trace`; then the parts that observe events:
+//! `triggers`, `costs`, `losses`, `summary`.
 
 pub mod capture_filter;
 pub mod collector;

@@ -1,4 +1,4 @@
-//! The opt-in copy of the buffers as CUPTI delivered them, for the replay library and for bug reports.
+//! Opt-in copy of the buffers as CUPTI delivered them, for the replay library and for bug reports.
 
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -14,10 +14,10 @@ use crate::config;
 use crate::cupti::recorder;
 use crate::sys::files;
 
-/// Bytes of buffers after which a recording stops.
+/// Bytes of buffers at which a recording stops.
 const LIMIT: u64 = 64 << 20;
 
-/// A recording being written. After an error or at its size limit it stops, with a line that says so.
+/// A recording in progress. It stops after an error or at its size limit, and logs that.
 #[derive(Debug)]
 pub struct RawRecording {
     writer: Option<RecordingWriter<BufWriter<Own<File>>>>,
@@ -27,7 +27,7 @@ pub struct RawRecording {
 }
 
 impl RawRecording {
-    /// Begins a recording, or says why not.
+    /// Starts a recording, or logs why it cannot.
     pub fn create(path: PathBuf, cupti: &Cupti, sizes: &RecordSizes, session: &ProcessInfo) -> Option<Self> {
         let meta = Meta {
             cupti_version: session.cupti_version,
@@ -56,7 +56,7 @@ impl RawRecording {
         }
     }
 
-    /// All of them, since a player must answer for those that are not called too.
+    /// Writes all names, since the replay library must also know functions that were not called.
     fn api_names(&mut self, cupti: &Cupti) {
         for domain in [Domain::RUNTIME, Domain::DRIVER] {
             for (id, name) in recorder::api_functions(cupti, domain) {

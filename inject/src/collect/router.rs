@@ -1,10 +1,11 @@
-//! Each record goes to the capture that it belongs to, or nowhere.
+//! Routes each record to the capture that it belongs to, or to none.
 //!
-//! Captures follow each other, but their records may come mixed, so several filters can be open at once: that of the
-//! capture being taken and those of earlier ones whose last device work is still to come. Which capture a record
-//! belongs to may be known only after it came. So records are first routed and later handed over, those of one capture
-//! after those of another: the trace names a capture once for all records behind it. Memory is bounded by the filters
-//! ([`OPEN_LIMIT`], and their own limits) and by what comes between two times of handing over.
+//! Captures follow each other, but their records may arrive mixed, so several filters can be open at once:
+//! that of the capture in progress, and those of earlier captures whose last device work is still to arrive.
+//! The capture of a record may be known only later. Records are therefore first routed and later handed over,
+//! one capture after the other: the trace names a capture once for all records that follow. Memory is bounded
+//! by the filters ([`OPEN_LIMIT`], and their own limits) and by the records that arrive between two
+//! handovers.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -15,94 +16,95 @@ use gpuwhy_trace::record::{Record, Timestamp};
 
 use crate::collect::capture_filter::{CaptureFilter, Membership};
 
-/// Device work that was launched in a capture is waited for so long after its end: as long as the engine waits for a
+/// Time after the end of a capture for which its device work is awaited: as long as the engine waits for a
 /// launch (2 s).
 const DRAIN_NANOS: u64 = 2_000_000_000;
 
-/// The open captures, and the records on their way to them.
+/// Open captures, and records on their way to them.
 #[derive(Debug, Default)]
 pub struct Router {
     open: VecDeque<(u32, CaptureFilter)>,
-    /// The newest that were concluded: what comes for them all the same is lost.
+    /// The newest concluded captures: records that still arrive for them are lost.
     concluded: VecDeque<CaptureFilter>,
-    /// Records that wait to be handed over, with the number of their capture.
+    /// Records to be handed over, with the number of their capture.
     routed: Vec<(u32, Record)>,
-    /// Records that belong to no capture.
+    /// Number of records that belong to no capture.
     outside: u64,
-    /// Calls among them that came after their capture was concluded.
+    /// Number of calls among them that came after their capture was concluded.
     missed: u64,
-    /// The newest flush mark.
+    /// Newest flush mark.
     mark: Timestamp,
     rejected: Vec<Record>,
     /// See [`calls_may_be_missing`](Self::calls_may_be_missing).
     without_calls: bool,
-    /// Mode auto: samples and ranges of no capture are those of the run as it is monitored.
+    /// Mode auto: samples and ranges outside captures belong to the monitored run.
     monitored: bool,
 }
 
 impl Router {
-    /// Of a run that is measured as a whole, as capture 1.
+    /// Creates the router of a run that is measured completely, as capture 1.
     #[must_use]
     pub fn of_whole_run() -> Self {
         Self { open: VecDeque::from([(1, CaptureFilter::new(None))]), ..Self::default() }
     }
 
-    /// Of a run that is monitored, with bursts for captures.
+    /// Creates the router of a monitored run, whose captures are bursts.
     #[must_use]
     pub fn of_monitored_run() -> Self {
         Self { monitored: true, ..Self::default() }
     }
 
-    /// From the next capture on, device work of a capture without calls belongs to it by its own time: CUPTI may record
-    /// no calls where CUDA had a context before.
+    /// From the next capture on, device work of a capture without calls belongs to it by its own time: CUPTI
+    /// may record no calls if CUDA had a context before.
     pub fn calls_may_be_missing(&mut self, may: bool) {
         self.without_calls = may;
     }
 
-    /// Whether the oldest capture has to be concluded before another begins.
+    /// True if the oldest capture has to be concluded before another starts.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.open.len() >= OPEN_LIMIT
     }
 
-    /// A capture begins.
+    /// Starts a capture.
     pub fn begin(&mut self, number: u32, at: Timestamp) {
         self.open.push_back((number, CaptureFilter::new(Some(at)).without_calls(self.without_calls)));
     }
 
-    /// The range of a capture ended.
+    /// Ends the range of a capture.
     pub fn end(&mut self, number: u32, at: Timestamp) {
         if let Some((_, filter)) = self.open.iter_mut().find(|(open, _)| *open == number) {
             filter.end(at);
         }
     }
 
-    /// Records that belonged to no capture so far.
+    /// Number of records that belonged to no capture.
     #[must_use]
     pub fn outside(&self) -> u64 {
         self.outside
     }
 
-    /// Calls that came after their capture was concluded, with whatever they launched: CUPTI kept them for too long.
+    /// Number of calls that came after their capture was concluded, with the work they launched: CUPTI kept
+    /// them for too long.
     #[must_use]
     pub fn missed(&self) -> u64 {
         self.missed
     }
 
-    /// Whether the run is measured as a whole, so far.
+    /// True as long as the run is measured completely.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.open.front().is_some_and(|(_, filter)| filter.takes_everything())
     }
 
-    /// Whether no capture is open.
+    /// True if no capture is open.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// Takes a record. Answers its capture if that is known without a doubt and nothing waits: as long as the run is
-    /// measured as a whole. Else the record is handed over later, if it belongs to a capture.
+    /// Takes a record. Returns its capture if that is certain and no record waits, which holds as long as the
+    /// run is measured completely. Otherwise the record is handed over later, if it belongs to a capture.
     #[inline]
     pub fn route(&mut self, record: &Record) -> Option<u32> {
         if let Some((number, filter)) = self.open.front_mut().filter(|(_, filter)| filter.takes_everything()) {
@@ -111,7 +113,7 @@ impl Router {
         }
         let before = self.routed.len();
         self.route_from(0, record);
-        // Samples and ranges never wait for their capture.
+        // Samples and ranges never wait for a capture.
         if self.monitored && matches!(record, Record::Sample(_) | Record::Range(_)) && self.routed.len() == before {
             self.routed.push((MONITORED, *record));
         }
@@ -140,7 +142,7 @@ impl Router {
         }
     }
 
-    /// Hands over what was routed, those of one capture after those of another.
+    /// Hands over the routed records, one capture after the other.
     pub fn hand_over(&mut self, mut take: impl FnMut(u32, &Event)) {
         if self.routed.windows(2).any(|pair| pair[0].0 != pair[1].0) {
             self.routed.sort_by_key(|&(number, _)| number);
@@ -150,7 +152,7 @@ impl Router {
         }
     }
 
-    /// A flush mark: routes what has stopped waiting, if the mark has moved on.
+    /// Handles a flush mark: if it has advanced, routes the records that no longer wait.
     pub fn flushed(&mut self, before: Timestamp) {
         if before <= self.mark {
             return;
@@ -167,13 +169,14 @@ impl Router {
         }
     }
 
-    /// The records of a capture that turned out to be none of its own belong to a later one, or to none.
+    /// Routes records that a capture rejected: they belong to a later one, or to none.
     fn route_rejected(&mut self, first: usize, mut rejected: Vec<Record>) {
         rejected.drain(..).for_each(|record| self.route_from(first, &record));
         self.rejected = rejected;
     }
 
-    /// The oldest capture, if its range has ended and nothing more of it is to come as of the mark `before`.
+    /// Number of the oldest capture, if its range has ended and no more records for it are expected as of the
+    /// mark `before`.
     #[must_use]
     pub fn drained(&self, before: Timestamp, awaits_work: impl Fn(u32) -> bool) -> Option<u32> {
         let (number, filter) = self.open.front()?;
@@ -182,8 +185,8 @@ impl Router {
         (before > end && (before.nanos() > deadline || !awaits_work(*number))).then_some(*number)
     }
 
-    /// Closes the oldest capture: routes what still waits, and answers with its number and the end of its range, `None`
-    /// while it is being taken.
+    /// Closes the oldest capture: routes the waiting records, and returns its number and the end of its
+    /// range, `None` while it is in progress.
     pub fn conclude(&mut self) -> Option<(u32, Option<Timestamp>)> {
         let (number, mut filter) = self.open.pop_front()?;
         let mut rejected = mem::take(&mut self.rejected);
@@ -221,7 +224,7 @@ mod tests {
         Record::Kernel(Kernel { start, end, correlation: CorrelationId(id), ..Kernel::default() })
     }
 
-    /// What is handed over: captures, and whether each record is a kernel.
+    /// Records handed over: their captures, and true for kernels.
     fn handed_over(router: &mut Router) -> Vec<(u32, bool)> {
         let mut got = Vec::new();
         router.hand_over(|number, event| got.push((number, matches!(event, Event::Record(Record::Kernel(_))))));

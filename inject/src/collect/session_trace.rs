@@ -1,8 +1,8 @@
-//! The collector's side of a session: which records are its own, and the file that they go into.
+//! The collector's side of a session: the records that belong to it, and the file that they are written to.
 //!
-//! The records are those of what was launched between begin and end, found as those of a capture are
-//! ([`Router`]). Nothing is reported here: the program reads the file. An error of the file ends the writing and
-//! is told at the end; it disturbs nobody else.
+//! A session's records are those of work launched between its start and end, found as for a capture
+//! ([`Router`]). There is no report here: the program reads the file. An error of the file stops the writing
+//! and is reported at the end; it affects no other part.
 
 use std::fs::File;
 use std::io;
@@ -19,23 +19,23 @@ use profiler_core::attribution::Attributor;
 
 use crate::collect::router::Router;
 
-/// Device work that is still under way at the end of a session is waited for so long: as that of a capture.
+/// Time for which device work that is still running at the end of a session is awaited: as for a capture.
 pub const DRAIN: Duration = Duration::from_secs(2);
-/// Flush marks after which everything has come that was complete when they were asked for: the flush of the first may
-/// have been under way then.
+/// Flush marks after which everything has arrived that was complete at the time of the request: the flush of
+/// the first mark may already have been in progress.
 const MARKS: u32 = 2;
 
-/// A session that is being written.
+/// A session in progress.
 pub struct SessionTrace {
     router: Router,
-    /// Only asked whether launched work is still to come.
+    /// Only used to check for launched work that is still to arrive.
     attributor: Attributor,
     writer: Result<TraceWriter<Own<File>>, io::Error>,
-    /// Counters as they stood at the begin.
+    /// Loss counters at the start of the session.
     loss_before: Option<Loss>,
-    /// Counters as they stand.
+    /// Current loss counters.
     loss: Loss,
-    /// The newest flush mark.
+    /// Newest flush mark.
     mark: Timestamp,
     flushes: Vec<Flush>,
     ending: Option<Ending>,
@@ -63,8 +63,8 @@ impl std::fmt::Debug for SessionTrace {
 }
 
 impl SessionTrace {
-    /// A session that begins at `at`; `late` says that CUDA had a context before measuring began. Fails when the header
-    /// cannot be written.
+    /// Creates a session that starts at `at`; `late` means that CUDA had a context before measuring began.
+    /// Fails if the header cannot be written.
     pub fn new(file: File, session: &ProcessInfo, at: Timestamp, late: bool) -> io::Result<Self> {
         let mut attributor = Attributor::new();
         attributor.stop_what_if();
@@ -83,24 +83,24 @@ impl SessionTrace {
         })
     }
 
-    /// Counters as they stand at the begin: what was lost before is none of the session's.
+    /// Sets the loss counters at the start: earlier losses do not belong to the session.
     pub fn begin(&mut self, loss: &Loss) {
         self.loss_before = Some(*loss);
         self.loss = *loss;
     }
 
-    /// Answers `done` when everything that was complete `at` this time is in the file.
+    /// Notifies `done` once everything that was complete at the time `at` is in the file.
     pub fn flush(&mut self, at: Timestamp, done: Sender<()>) {
         self.flushes.push(Flush { at, marks: 0, done });
     }
 
-    /// The session ends as of `at`.
+    /// Ends the session as of `at`.
     pub fn end(&mut self, at: Timestamp, done: Sender<Result<(), String>>) {
         self.router.end(1, at);
         self.ending = Some(Ending { at, asked: Instant::now(), marks: 0, done });
     }
 
-    /// Everything that completed before `at` has come.
+    /// Handles a flush mark: everything that completed before `at` has arrived.
     fn flushed(&mut self, at: Timestamp, dictionary: &Dictionary) {
         self.router.flushed(at);
         self.store(dictionary);
@@ -112,7 +112,7 @@ impl SessionTrace {
             flush.marks += 1;
             let complete = flush.marks >= MARKS && at >= flush.at;
             if complete {
-                // Refused when nobody waits any more.
+                // Fails if the receiver has stopped waiting.
                 let _ = flush.done.send(());
             }
             !complete
@@ -123,7 +123,7 @@ impl SessionTrace {
         self.mark = at;
     }
 
-    /// Whether the session is over and its file can be finished, as of the newest flush mark.
+    /// True if the session is over and its file can be finished, as of the newest flush mark.
     pub fn is_over(&self) -> bool {
         self.ending.as_ref().is_some_and(|ending| {
             let complete = ending.marks >= MARKS && self.mark >= ending.at;
@@ -146,7 +146,7 @@ impl SessionTrace {
         write(&mut self.writer, event, dictionary);
     }
 
-    /// Completes the file and tells whoever waits.
+    /// Completes the file and notifies the waiting caller.
     pub fn finish(mut self, at: Timestamp, end: End, dictionary: &Dictionary) {
         self.router.conclude();
         self.store(dictionary);
@@ -164,7 +164,8 @@ impl SessionTrace {
 }
 
 impl Sink for SessionTrace {
-    /// Takes an event of whichever capture. What is said of captures and of the whole run is none of the session's.
+    /// Handles an event of any capture. Events about captures and about the complete run do not belong to the
+    /// session.
     #[inline]
     fn event(&mut self, event: &Event, dictionary: &Dictionary) {
         match event {

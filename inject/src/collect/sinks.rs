@@ -1,7 +1,7 @@
-//! Where events go: the engine and the trace file, which get the same ones in the same order.
+//! The destinations of events: the engine and the trace file, which get the same events in the same order.
 //!
-//! The program's own session is a sink too, with a router of its own ([`SessionTrace`]): it gets records before it is
-//! known which capture they belong to.
+//! The program's own session is a sink too, with a separate router ([`SessionTrace`]): it gets records before
+//! their capture is known.
 //!
 //! [`SessionTrace`]: super::session_trace::SessionTrace
 
@@ -17,7 +17,7 @@ use gpuwhy_trace::utilization::UtilizationReading;
 use crate::capture::controller::CaptureController;
 use crate::collect::trace_file::TraceFile;
 
-/// Records that wait for a trace at most: a process that only queries the GPU has a few.
+/// Maximum number of records that wait for a trace: a process that only queries the GPU has a few.
 const EARLY_LIMIT: usize = 256;
 
 /// The engine and the trace file.
@@ -26,12 +26,13 @@ pub struct Sinks {
     pub captures: Captures,
     pub trace: TraceFile,
     controller: Arc<CaptureController>,
-    /// Records that come before there is a trace, and alone are no reason for one.
+    /// Records that come before there is a trace, and that do not justify one by themselves.
     early: Vec<Event>,
 }
 
 impl Sinks {
-    /// Those of this process. The engine gets what the run begins with; the file gets it when it is opened.
+    /// Creates the sinks of this process. The engine gets the first events of the run now, the file once it
+    /// is opened.
     pub fn new(
         session: ProcessInfo,
         captures: Captures,
@@ -46,13 +47,13 @@ impl Sinks {
         sinks
     }
 
-    /// The begin of the run as mode auto monitors it.
+    /// Event for the start of the run in mode auto, which monitors it.
     fn begin(&self) -> Option<Event> {
         let mark = CaptureMark::Begin { number: MONITORED, at: self.session.start, trigger: Trigger::Start };
         self.controller.has_bursts().then_some(Event::Capture(mark))
     }
 
-    /// Gives a record to its capture.
+    /// Passes a record to its capture.
     #[inline]
     pub fn record(&mut self, number: u32, record: &Event, dictionary: &Dictionary) {
         if number != self.captures.selected() && !self.captures.is_empty() {
@@ -61,25 +62,26 @@ impl Sinks {
         self.event(record, dictionary);
     }
 
-    /// Gives an event to the engine alone: totals, which the file gets more seldom.
+    /// Passes an event only to the engine: totals, which the file gets less often.
     pub fn feed_engine(&mut self, event: &Event, dictionary: &Dictionary) {
         self.captures.event(event, &self.session, dictionary);
     }
 
-    /// Opens the file, which waits, if this event is something to write. Answers whether the event is written.
+    /// Opens the file if it is not open yet and this event justifies it. Returns true if the event is to be
+    /// written.
     fn open_for(&mut self, event: &Event, dictionary: &Dictionary) -> bool {
         match event {
-            // Samples and ranges alone open no trace: that takes something of the GPU.
+            // Samples and ranges alone open no trace: that takes GPU activity.
             Event::Record(Record::Sample(_) | Record::Range(_)) if !self.controller.monitors() => return false,
-            // Nor does what CUPTI says of itself in every process that initializes CUDA.
+            // Neither do the overhead records that CUPTI makes in every process that initializes CUDA.
             Event::Record(Record::Overhead(_)) if self.early.len() < EARLY_LIMIT => {
                 self.early.push(event.clone());
                 return false;
             }
             Event::Record(_) | Event::Capture(CaptureMark::Begin { .. }) => {}
-            // Why there is none is told once there is a file.
+            // The reason for its absence is written once there is a file.
             Event::Utilization { reading, .. } if matches!(**reading, UtilizationReading::Absent(_)) => return true,
-            // Utilization of a device is something of the GPU.
+            // The utilization of a device is GPU activity.
             Event::Utilization { .. } => {}
             _ => return false,
         }

@@ -1,6 +1,6 @@
-//! Where events come from: CUPTI's buffers, the program's ranges and communicators, samples of its threads.
+//! Sources of events: CUPTI's buffers, the program's ranges and communicators, samples of its threads.
 //!
-//! Other threads hand over what is an event already: readings of counters, profiles of kernels.
+//! Other threads deliver finished events: counter readings, kernel profiles.
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
@@ -12,19 +12,19 @@ use crate::sampler::launchers::CallCounter;
 use crate::sampler::queue::SampleBatch;
 use crate::sampler::stacks::PythonStacks;
 
-/// All that have to intern names.
+/// Sources that intern names.
 pub struct Sources {
     pub decoder: Decoder,
     ranges: nvtx::Drain,
     stacks: PythonStacks,
-    /// Interns the native functions that stand alone.
+    /// Interns native functions outside a Python stack.
     earlier_stacks: PythonStacks,
-    /// Which threads launch.
+    /// Counts the calls of each thread, to find the threads that launch.
     pub calls: CallCounter,
 }
 
 impl Sources {
-    /// With the decoder of the loaded CUPTI.
+    /// Creates the sources with the decoder of the loaded CUPTI.
     pub fn new(decoder: Decoder) -> Self {
         Self {
             decoder,
@@ -35,25 +35,25 @@ impl Sources {
         }
     }
 
-    /// What events refer to.
+    /// Dictionary that the events refer to.
     #[inline]
     pub fn dictionary(&self) -> &Dictionary {
         self.decoder.dictionary()
     }
 
-    /// The program's ranges and marks up to `until`, and what NCCL told meanwhile.
+    /// Takes over the program's ranges and marks up to `until`, and the events that NCCL reported meanwhile.
     pub fn ranges(&mut self, until: Timestamp, events: &mut Vec<Event>) {
         let ranges = self.ranges.events(until, self.decoder.dictionary_mut());
         events.extend(ranges.map(|range| Event::Record(Record::Range(range))));
         events.extend(self.ranges.collectives().map(Event::Collective));
     }
 
-    /// The first ranges that the program opened.
+    /// First ranges that the program opened.
     pub fn opened_ranges(&self) -> Vec<String> {
         self.ranges.opened(self.decoder.dictionary())
     }
 
-    /// What the sampler saw. Answers how many looks failed.
+    /// Takes over the samples of a batch. Returns the number of failed samples.
     pub fn samples(&mut self, batch: &SampleBatch, events: &mut Vec<Event>) -> u64 {
         let mut failed = batch.failed;
         for queued in &batch.samples {

@@ -1,6 +1,7 @@
-//! What is said of the run: the live line, the answer to somebody outside, and the text that the trace keeps.
+//! Summaries of the run: the live line, the status for clients of the control socket, and the text that the
+//! trace keeps.
 //!
-//! All of it is made from one report ([`gpuwhy_report::run`]), so that they cannot differ.
+//! All are made from one report ([`gpuwhy_report::run`]), so they cannot differ.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::message::{Detail, LiveState, StatusSummary};
 use crate::sys::clock::{self, after};
 use crate::sys::threads;
 
-/// The live line, and when it is due: on the clock of the records, so that a replay prints the same lines.
+/// The live line and its schedule, on the clock of the records, so that a replay prints the same lines.
 #[derive(Debug)]
 pub struct Live {
     interval: Duration,
@@ -26,12 +27,12 @@ pub struct Live {
 }
 
 impl Live {
-    /// A line every `interval` after `start`.
+    /// Creates a line that is printed every `interval` after `start`.
     pub fn new(interval: Duration, start: Timestamp) -> Self {
         Self { interval, next: after(start, interval) }
     }
 
-    /// Prints the line, if it is time.
+    /// Prints the line if it is due.
     pub fn line_if_due(&mut self, at: Timestamp, sinks: &mut Sinks, dictionary: &Dictionary) {
         if at >= self.next && !sinks.captures.is_empty() {
             log::print(&format!("{}\n", sinks.captures.live_line(&sinks.session, dictionary)));
@@ -40,7 +41,7 @@ impl Live {
     }
 }
 
-/// How things are, for somebody outside.
+/// Makes the status for a client.
 pub fn answer(detail: Detail, loss: &Loss, sinks: &Sinks, dictionary: &Dictionary) -> StatusSummary {
     let (session, captures) = (&sinks.session, &sinks.captures);
     let spent = || threads::thread_cpu_time(threads::thread_id()).unwrap_or_default();
@@ -75,7 +76,7 @@ pub fn answer(detail: Detail, loss: &Loss, sinks: &Sinks, dictionary: &Dictionar
     }
 }
 
-/// The report as text, where making it again would take long.
+/// Returns the report as text, if computing it again would take long.
 pub fn answer_to_keep(report: &Report) -> Option<StoredReport> {
     (report.completeness.records() >= STORED_REPORT_FROM).then(|| StoredReport {
         gpuwhy_version: report.process.gpuwhy_version.clone(),

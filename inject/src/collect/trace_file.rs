@@ -1,7 +1,7 @@
-//! The trace file: opened when there is something to write, given up at the first error.
+//! The trace file: opened at the first event to write, abandoned at the first error.
 //!
-//! A full disk or a read-only folder must not disturb the host or the verdict: one line says what happened, and
-//! everything goes on without the file.
+//! A full disk or a read-only folder must not affect the program or the analysis: one line reports it, and
+//! everything continues without the file.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -21,28 +21,29 @@ use crate::config::{self, Settings};
 use crate::sys::clock::after;
 use crate::sys::files;
 
-/// How often utilization is written: a killed program's trace has it too, and the time between two is told apart.
+/// Interval at which utilization is written: the trace of a killed program has it too, and it can be
+/// attributed to the times between two writes.
 const UTILIZATION_WRITTEN_EVERY: Duration = Duration::from_secs(1);
 
-/// The file, and what is written of totals now and then.
+/// The file, and the totals that are written at intervals.
 pub struct TraceFile {
     state: State,
     utilization: Utilization,
     utilization_due: Timestamp,
 }
 
-/// The file's states.
+/// State of the file.
 enum State {
-    /// Nothing to write yet: a process that only queries the GPU leaves no file.
+    /// No event to write yet: a process that only queries the GPU leaves no file.
     Waiting(PathBuf),
     /// Being written.
     Open(Box<TraceWriter<Own<File>>>, PathBuf),
-    /// Switched off, or given up.
+    /// Disabled, or abandoned after an error.
     Off,
 }
 
 impl TraceFile {
-    /// Where the settings say, expanded for this process.
+    /// Sets the path from the settings, expanded for this process.
     pub fn new(settings: &Settings, session: &ProcessInfo) -> Self {
         let state = settings.output.as_ref().map_or(State::Off, |pattern| {
             let Expanded { path, unset } = pattern.expand(session.process_id, &session.host);
@@ -53,7 +54,8 @@ impl TraceFile {
                     path.display()
                 );
             }
-            // Where the program stood when it started; it may have gone elsewhere by its first kernel.
+            // Relative to the working directory at the start; the program may change it before its first
+            // kernel.
             State::Waiting(std::path::absolute(&path).unwrap_or(path))
         });
         Self::of(state)
@@ -63,32 +65,32 @@ impl TraceFile {
         Self { state, utilization: Utilization::default(), utilization_due: Timestamp::ZERO }
     }
 
-    /// Whether there was nothing to write yet.
+    /// True if there has been no event to write yet.
     #[inline]
     pub fn is_waiting(&self) -> bool {
         matches!(self.state, State::Waiting(_))
     }
 
-    /// The file, once it exists.
+    /// Path of the file once it exists.
     pub fn path(&self) -> Option<&Path> {
         if let State::Open(_, path) = &self.state { Some(path) } else { None }
     }
 
-    /// There is something to write: creates the file unless that was tried before.
+    /// Creates the file for the first event, unless that was tried before.
     pub fn open(&mut self, session: &ProcessInfo) {
         if let State::Waiting(path) = &mut self.state {
             self.state = create(mem::take(path), session);
         }
     }
 
-    /// Writes how busy devices were, if that is due: totals, so not every reading has to be written.
+    /// Writes device utilization if it is due: totals, so not every reading has to be written.
     pub fn write_utilization_if_due(&mut self, at: Timestamp, dictionary: &Dictionary) {
         if at >= self.utilization_due && !self.utilization.is_empty() {
             self.write_utilization(at, dictionary);
         }
     }
 
-    /// Writes how busy devices were by `at`.
+    /// Writes device utilization as of `at`.
     pub fn write_utilization(&mut self, at: Timestamp, dictionary: &Dictionary) {
         let absence = self.utilization.absence.map(UtilizationReading::Absent);
         let devices = mem::take(&mut self.utilization.devices);
@@ -99,7 +101,7 @@ impl TraceFile {
         self.utilization_due = after(at, UTILIZATION_WRITTEN_EVERY);
     }
 
-    /// Writes the report of the whole run.
+    /// Writes the report of the complete run.
     pub fn answer(&mut self, at: Timestamp, answer: &StoredReport, dictionary: &Dictionary) {
         self.write(|trace| trace.answer(at, answer, dictionary));
     }
@@ -113,7 +115,7 @@ impl TraceFile {
         }
     }
 
-    /// Writes the last part, which is `end`, and answers with the file's name, if there is one.
+    /// Writes the last part, which is `end`. Returns the path of the file, if there is one.
     pub fn finish(self, end: &Event, dictionary: &Dictionary) -> Option<PathBuf> {
         let State::Open(mut writer, path) = self.state else { return None };
         if let Err(error) = writer.event(end, dictionary).and_then(|()| writer.close(dictionary)) {

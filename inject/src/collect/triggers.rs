@@ -1,4 +1,4 @@
-//! What decides from records and samples when a capture begins or ends: steps that are counted, and mode auto.
+//! Starts and ends captures based on records and samples: counted steps, and mode auto.
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{Record, Timestamp};
@@ -19,7 +19,7 @@ pub struct Triggers {
 }
 
 impl Triggers {
-    /// Those that the settings ask for. Without a way to stop recording, there are no bursts.
+    /// Creates the triggers that the settings request. If recording cannot be stopped, there are no bursts.
     pub fn new(settings: &Settings, can_stop: bool) -> Self {
         Self {
             steps: settings.capture.detects_steps().then(|| {
@@ -28,14 +28,14 @@ impl Triggers {
                 watch
             }),
             bursts: settings.bursts.map(|limits| {
-                // Without a budget there is none.
+                // A budget of 0 allows no burst.
                 let budget = if can_stop { limits.budget } else { 0.0 };
                 BurstPlanner::new(BurstLimits { budget, ..limits })
             }),
         }
     }
 
-    /// Looks at a record, whichever capture it belongs to.
+    /// Takes a record of any capture.
     #[inline]
     pub fn record(&mut self, record: &Record, dictionary: &Dictionary) {
         if let Some(steps) = &mut self.steps {
@@ -46,7 +46,7 @@ impl Triggers {
         }
     }
 
-    /// A flush mark: tells how many steps there were so far, when somebody counts them.
+    /// Handles a flush mark: reports the number of steps up to now, if steps are counted.
     pub fn flushed(&mut self, before: Timestamp, dictionary: &Dictionary, controller: &CaptureController) {
         let Some(steps) = &mut self.steps else { return };
         steps.flushed(before, dictionary);
@@ -54,7 +54,7 @@ impl Triggers {
         controller.event(Event::StepsDetected(seen));
     }
 
-    /// Begins and ends bursts.
+    /// Starts and ends bursts.
     pub fn choose_bursts(
         &mut self,
         now: Timestamp,
@@ -68,14 +68,14 @@ impl Triggers {
             Some(BurstDecision::End) => Some(Event::BurstEnds),
             None => None,
         };
-        // One that did not begin gives its credit back; one that somebody else has ended has ended.
+        // A burst that did not start returns its credit; a burst may also have been ended by another event.
         if event.is_some_and(|event| !controller.event(event)) {
             planner.refused();
         }
         account.bursts(planner.summary());
     }
 
-    /// The run is over.
+    /// Ends the run.
     pub fn finish(&mut self, at: Timestamp, account: &mut CostTracker) {
         if let Some(planner) = &mut self.bursts {
             planner.finish(at, &account.cost());

@@ -1,27 +1,27 @@
-//! Settings that are one of a few words.
+//! Settings with a fixed set of words as values.
 
 use crate::config::value::{is_off, on_or_off, one_of};
 
-/// What a record of a CUDA graph is about.
+/// Granularity of the records of CUDA graphs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Graphs {
-    /// A node.
+    /// One record per node.
     Nodes,
-    /// A launch.
+    /// One record per launch.
     Whole,
-    /// A launch at first, and a node once those are known to be cheap.
+    /// One record per launch at first, per node once those are known to be cheap.
     Auto,
 }
 
 impl Graphs {
-    /// From its text.
+    /// Parses the text of the setting.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         one_of(text, &[("node", Self::Nodes), ("graph", Self::Whole), ("auto", Self::Auto)])
     }
 }
 
-/// Whether other tools can use CUPTI: `GPUWHY_CUPTI_SHARING`.
+/// Use of CUPTI by other tools: `GPUWHY_CUPTI_SHARING`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CuptiSharing {
     /// This library keeps CUPTI to the end of the process.
@@ -31,54 +31,55 @@ pub enum CuptiSharing {
 }
 
 impl CuptiSharing {
-    /// From its text.
+    /// Parses the text of the setting.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         one_of(text, &[("exclusive", Self::Exclusive), ("yield", Self::Yield)])
     }
 }
 
-/// Whether host threads are sampled.
+/// Sampling of host threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sampling {
-    /// As far as it is possible.
+    /// If possible.
     Auto,
-    /// The same, and what is not possible is said at once.
+    /// If possible; failures are reported at once.
     On,
-    /// Not at all.
+    /// Disabled.
     Off,
 }
 
-/// Whether stacks of host threads have native functions.
+/// Native functions in the stacks of host threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NativeStacks {
-    /// As far as it is possible.
+    /// If possible.
     Auto,
-    /// The same, in programs with Python: the first thread of others need not be the one that launches.
+    /// If possible, in programs with Python: in other programs the first thread need not be the one that
+    /// launches.
     WithPython,
-    /// Python functions alone.
+    /// Only Python functions.
     Off,
 }
 
-/// What is read of the devices themselves: `GPUWHY_GPU_METRICS`.
+/// Readings of the devices themselves: `GPUWHY_GPU_METRICS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GpuMetrics {
-    /// Python functions alone.
+    /// None.
     Off,
-    /// Gauges: power, temperature, clocks, memory, traffic.
+    /// NVML readings: power, temperature, clocks, memory, traffic.
     Gauges,
-    /// Gauges, and samples of hardware counters where they are to be had.
+    /// NVML readings, and samples of GPU counters if they are available.
     Auto,
-    /// The same, and what is not to be had is said at once; at this rate, samples a second, where one is named.
+    /// As `Auto`, with failures reported at once; optionally at this rate, samples a second.
     On(Option<u32>),
 }
 
 impl GpuMetrics {
-    /// Slowest and fastest rates that can be named, samples a second. Below 10 a step has too few samples. At 10,000
-    /// decoding takes 50 to 75 % of a core, and the fastest that one thread decoded was 15,000 (H200).
+    /// Range of the rate, samples a second. Below 10, a step has too few samples. At 10,000, decoding takes
+    /// 50 to 75 % of a core; the fastest rate that one thread decoded was 15,000 (H200).
     const RATES: std::ops::RangeInclusive<u32> = 10..=10_000;
 
-    /// From its text.
+    /// Parses the text of the setting.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text {
@@ -95,26 +96,26 @@ impl GpuMetrics {
         }
     }
 
-    /// Whether hardware counters are wanted.
+    /// True if GPU counters are to be sampled.
     #[must_use]
     pub const fn samples(self) -> bool {
         matches!(self, Self::Auto | Self::On(_))
     }
 }
 
-/// How much of the program's command line is kept.
+/// Parts of the program's command line that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandLine {
-    /// All but what looks like a secret.
+    /// Everything except words that look like secrets.
     Full,
     /// The program without its arguments.
     Name,
-    /// Nothing.
+    /// None.
     Off,
 }
 
 impl Sampling {
-    /// From its text.
+    /// Parses the text of the setting.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text {
@@ -125,7 +126,7 @@ impl Sampling {
 }
 
 impl NativeStacks {
-    /// From its text.
+    /// Parses the text of the setting.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         one_of(text, &[("auto", Self::Auto)]).or_else(|| is_off(text).then_some(Self::Off))
@@ -133,7 +134,7 @@ impl NativeStacks {
 }
 
 impl ReportStyle {
-    /// From its text.
+    /// Parses the text of the setting.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         one_of(text, &[("summary", Self::Summary), ("1", Self::Summary), ("on", Self::Summary), ("full", Self::Full)])
@@ -142,19 +143,19 @@ impl ReportStyle {
 }
 
 impl CommandLine {
-    /// From its text.
+    /// Parses the text of the setting.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         one_of(text, &[("full", Self::Full), ("name", Self::Name)]).or_else(|| is_off(text).then_some(Self::Off))
     }
 }
 
-/// How much is printed at the end.
+/// Length of the report that is printed at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportStyle {
-    /// Nothing.
+    /// No report.
     Off,
-    /// Verdict, leaves, top kernels.
+    /// Bottleneck, causes, top kernels.
     Summary,
     /// Everything.
     Full,

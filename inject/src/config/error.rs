@@ -1,18 +1,18 @@
-//! What is wrong with the variables that are set: a value that is not understood, a name that does not exist.
+//! Errors in the environment: an invalid value, or an unknown variable.
 //!
-//! Both are said the same way by libprof.so, which goes on with the default, and by `gpuwhy run`, before the program
-//! starts; a value that is not understood keeps `gpuwhy run` from starting it. A misspelt name would without a word
-//! simply not be there: so every variable with our prefix must be known to somebody.
+//! Both are reported with the same text by libprof.so, which continues with the default, and by `gpuwhy run`,
+//! before the program starts; an invalid value keeps `gpuwhy run` from starting it. A misspelled name would
+//! silently have no effect, so every variable with our prefix must be known to some part of gpuwhy.
 
 use std::ffi::OsStr;
 use std::fmt;
 
 use crate::config::{CAPTURE_RANGE, FOR_TESTS, KERNEL_SOURCE, MODE, NVTX_CAPTURE, VARIABLES, WARNED};
 
-/// What all of our variables begin with.
+/// Prefix of all variables of gpuwhy.
 const PREFIX: &str = "GPUWHY_";
 
-/// Variables with our prefix that other parts read: the command line, the replay library, tests and scripts.
+/// Variables with this prefix that other parts read: the command line, the replay library, tests and scripts.
 const READ_ELSEWHERE: &[&str] = &[
     "GPUWHY_BLESS",
     "GPUWHY_LIB",
@@ -33,47 +33,47 @@ const READ_ELSEWHERE: &[&str] = &[
     WARNED,
 ];
 
-/// A variable that cannot be followed.
+/// An error in a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettingsError {
-    /// The value was not understood.
+    /// The value is invalid.
     Value {
-        /// The variable.
+        /// Name of the variable.
         variable: &'static str,
-        /// What it is set to.
+        /// Value of the variable.
         value: String,
-        /// What it may be set to.
+        /// Values that it accepts.
         expected: &'static str,
-        /// What holds in its place.
+        /// Default that is used instead.
         default: &'static str,
     },
-    /// No such variable.
+    /// There is no such variable.
     Name {
-        /// What is set.
+        /// Name that is set.
         name: String,
-        /// The variable that was probably meant.
+        /// Variable with the most similar name, probably the intended one.
         nearest: Option<&'static str>,
     },
-    /// A placeholder in a file name pattern that does not exist.
+    /// A file name pattern has an unknown placeholder.
     Placeholder {
-        /// The variable.
+        /// Name of the variable.
         variable: &'static str,
-        /// What stands in the pattern.
+        /// Unknown placeholder.
         placeholder: String,
     },
-    /// A named range is to be captured, and no name is given.
+    /// A named range is to be captured, but no name is set.
     RangeWithoutName,
-    /// A capture is asked for in mode auto, which chooses its own.
+    /// A capture is requested in mode auto, which chooses its own.
     CaptureWithAuto {
-        /// The variable that asks for it.
+        /// Variable that requests it.
         variable: &'static str,
     },
-    /// Program counters are to be sampled, and this build cannot.
+    /// PC sampling is requested, but this build does not have it.
     NoPcSampling,
 }
 
 impl SettingsError {
-    /// The variable that it is about.
+    /// Variable with the error.
     #[must_use]
     pub fn variable(&self) -> &str {
         match self {
@@ -86,15 +86,15 @@ impl SettingsError {
         }
     }
 
-    /// Whether something else would be measured than was asked for. `gpuwhy run` then does not start the program. A
-    /// name that nothing reads may be for another version, or for somebody else.
+    /// True if something else would be measured than requested. `gpuwhy run` then does not start the program.
+    /// An unknown name is not serious: it may be meant for another version or another tool.
     #[must_use]
     pub fn is_serious(&self) -> bool {
         matches!(self, Self::Value { .. } | Self::RangeWithoutName | Self::CaptureWithAuto { .. } | Self::NoPcSampling)
     }
 }
 
-/// The variables about which `errors` are, for [`WARNED`].
+/// Joins the variables of `errors`, for [`WARNED`].
 #[must_use]
 pub fn warned(errors: &[SettingsError]) -> String {
     errors.iter().map(SettingsError::variable).collect::<Vec<_>>().join(",")
@@ -133,7 +133,8 @@ impl fmt::Display for SettingsError {
     }
 }
 
-/// An error about `name` if it looks like ours and is not. What is not UTF-8 after the prefix is not ours either.
+/// Returns an error if `name` has our prefix and is unknown. A name that is not UTF-8 after the prefix is
+/// unknown too.
 pub(super) fn unknown(name: &OsStr) -> Option<SettingsError> {
     let name = name.to_string_lossy();
     let ours = VARIABLES.iter().chain(FOR_TESTS).map(|variable| variable.name);
@@ -144,9 +145,9 @@ pub(super) fn unknown(name: &OsStr) -> Option<SettingsError> {
     Some(SettingsError::Name { nearest: nearest(&name.to_ascii_uppercase()), name: name.into_owned() })
 }
 
-/// The variable with the fewest edits from `name`, if these are few enough to be a slip: one, and one more for every
-/// three letters behind the prefix, but no more than half of them. Longer than any name of ours by far: not looked at,
-/// the work is quadratic.
+/// Finds the variable with the fewest edits from `name`, if few enough for a typo: one, plus one for every
+/// three letters after the prefix, but at most half of the letters. Names far longer than ours are skipped,
+/// since the cost is quadratic.
 fn nearest(name: &str) -> Option<&'static str> {
     let letters = name.len() - PREFIX.len();
     let ranked = VARIABLES.iter().map(|variable| (edits(name, variable.name), variable.name));

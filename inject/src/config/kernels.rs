@@ -1,4 +1,4 @@
-//! Settings of the measurement of kernels.
+//! Settings for measuring kernels.
 
 use std::time::Duration;
 
@@ -6,17 +6,17 @@ use regex_lite::{Regex, RegexBuilder};
 
 use crate::config::value::{on_or_off, or_off, parse_duration};
 
-/// Bytes of a compiled regular expression at most: it is kept, and searched with, in the program that is measured.
+/// Maximum size of a compiled regular expression, bytes: it is held and executed in the measured program.
 const LARGEST_REGEX: usize = 256 << 10;
 
 fn regex(text: &str) -> Result<Regex, regex_lite::Error> {
     RegexBuilder::new(text).size_limit(LARGEST_REGEX).build()
 }
 
-/// How many kernels are measured, and the names of which.
+/// Number of kernels to measure, and a pattern of their names.
 pub type Chosen = (usize, Option<Regex>);
 
-/// Reads [`Chosen`], or `off`.
+/// Parses [`Chosen`], or `off`.
 pub fn parse_chosen(text: &str) -> Option<Option<Chosen>> {
     or_off(text, |text| {
         let (count, names) = text.split_once(':').map_or((text, None), |(count, names)| (count, Some(names)));
@@ -25,10 +25,10 @@ pub fn parse_chosen(text: &str) -> Option<Option<Chosen>> {
     })
 }
 
-/// How long program counters are sampled with `on`.
+/// Duration of PC sampling with `on`.
 const SOURCE_LENGTH: Duration = Duration::from_secs(1);
 
-/// For how long program counters are sampled.
+/// Parses the duration of PC sampling.
 pub fn parse_source(text: &str) -> Option<Option<Duration>> {
     match on_or_off(text) {
         Some(is_on) => Some(is_on.then_some(SOURCE_LENGTH)),
@@ -39,14 +39,14 @@ pub fn parse_source(text: &str) -> Option<Option<Duration>> {
     }
 }
 
-/// What is measured of kernels.
+/// Measurements of kernels that are requested.
 #[derive(Clone, Debug)]
 pub struct KernelRequest {
-    /// Kernels at most; 0: none is measured by ranges.
+    /// Maximum number of kernels; 0: none is measured by ranges.
     pub most: usize,
-    /// Which.
+    /// Pattern of the kernels' names.
     pub names: Option<Regex>,
-    /// For how long program counters are sampled before; `None`: they are not.
+    /// Duration of PC sampling, which comes first; `None` disables it.
     pub source: Option<Duration>,
 }
 

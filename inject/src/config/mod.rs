@@ -1,8 +1,7 @@
-//! What the user can set, and nothing else: environment variables and what they say.
+//! User settings: environment variables and their values.
 //!
-//! A value that cannot be understood never stops the host program: it is replaced by the default, and one line on
-//! stderr names the variable. The settings are in `table`, the ways to write a value in `value`, and what is wrong with
-//! one, and in which words, in `error`.
+//! An invalid value never stops the program: the default replaces it, and one line on stderr names the
+//! variable. `table` has the settings, `value` the syntax of values, and `error` the errors and their texts.
 
 mod choices;
 mod error;
@@ -37,35 +36,35 @@ pub use variable::*;
 
 pub use crate::log::Level;
 
-/// What mode auto may record. [`MAX_OVERHEAD`] sets another budget.
+/// Limits on bursts in mode auto. [`MAX_OVERHEAD`] sets another budget.
 const BURSTS: BurstLimits = BurstLimits { every_ns: 120_000_000_000, longest_ns: 2_000_000_000, budget: 0.01 };
 
-/// What the variables say.
+/// Values of all settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Trace file, unless switched off.
+    /// Trace file, unless disabled.
     pub output: Option<Pattern>,
-    /// How much is recorded at first.
+    /// Amount of recording at the start.
     pub mode: Mode,
-    /// What a record of a CUDA graph is about.
+    /// Granularity of the records of CUDA graphs.
     pub graphs: Graphs,
-    /// Part of the launching threads' time that tracing may take.
+    /// Fraction of the launching threads' time that tracing may take.
     pub max_overhead: Option<f64>,
-    /// What mode auto may record; `None` in other modes.
+    /// Limits on bursts in mode auto; `None` in other modes.
     pub bursts: Option<BurstLimits>,
-    /// Printed at the end.
+    /// Report that is printed at the end.
     pub report: ReportStyle,
-    /// Interval of the live verdict.
+    /// Interval of the live line with the bottleneck.
     pub live: Option<Duration>,
     /// Log level.
     pub log: Level,
-    /// History of runs.
+    /// File with the history of runs.
     pub history: Option<PathBuf>,
-    /// Explicit libcupti.
+    /// Explicit path of libcupti.
     pub cupti_path: Option<PathBuf>,
     /// Raw recording.
     pub record: Option<Pattern>,
-    /// Longest wait at exit.
+    /// Maximum wait at exit.
     pub exit_timeout: Duration,
     /// Record stream dependencies.
     pub dependencies: bool,
@@ -73,25 +72,25 @@ pub struct Settings {
     pub memory_usage: bool,
     /// Time between flushes.
     pub flush: Duration,
-    /// Whether other tools get CUPTI.
+    /// Use of CUPTI by other tools.
     pub cupti_sharing: CuptiSharing,
-    /// Most memory for activity buffers, bytes.
+    /// Maximum memory for activity buffers, bytes.
     pub memory: u64,
     /// Sample host threads.
     pub sampling: Sampling,
     /// Native functions in the stacks of host threads.
     pub native_stacks: NativeStacks,
-    /// Which kernels are measured with hardware counters; `None` for none.
+    /// Kernels to measure with GPU counters; `None` for none.
     pub kernels: Option<KernelRequest>,
-    /// What is read of devices.
+    /// Readings of the devices.
     pub gpu_metrics: GpuMetrics,
-    /// What is measured.
+    /// Parts of the run that are measured.
     pub capture: Request,
     /// Open a control socket.
     pub control: bool,
-    /// What the run is called, if the user named it.
+    /// Name of the run, if the user set one.
     pub run: Option<String>,
-    /// How much of the command line is kept.
+    /// Parts of the command line that are kept.
     pub command_line: CommandLine,
 }
 
@@ -103,7 +102,7 @@ impl Settings {
         Self::from_variables(&variables)
     }
 
-    /// Reads `variables`, of which the last one of a name counts.
+    /// Reads `variables`; the last value of a name counts.
     #[must_use]
     pub fn from_variables(variables: &[(OsString, OsString)]) -> (Self, Vec<SettingsError>) {
         let unknown = variables.iter().filter_map(|(name, _)| error::unknown(name)).collect();
@@ -116,7 +115,7 @@ impl Settings {
             output: reader.get(&table::OUTPUT),
             mode,
             graphs: reader.get(&table::CUDA_GRAPH_TRACE),
-            // In mode auto it limits bursts, and nothing else has to be given up.
+            // In mode auto it limits the bursts, and no step down is needed.
             max_overhead: max_overhead.filter(|_| mode != Mode::Auto),
             bursts: (mode == Mode::Auto)
                 .then(|| BurstLimits { budget: max_overhead.unwrap_or(BURSTS.budget), ..BURSTS }),
@@ -150,12 +149,14 @@ impl Settings {
         (settings, errors)
     }
 
-    /// Whether a CUDA graph is one record at first. What is on holds for other tools too, which expect nodes.
+    /// True if a CUDA graph is a single record at first. Enabled kinds affect other tools too, which expect
+    /// nodes.
     pub fn whole_graphs(&self, cupti_sharing: CuptiSharing) -> bool {
         !self.mode.monitors() && self.graphs != Graphs::Nodes && cupti_sharing == CuptiSharing::Exclusive
     }
 
-    /// Notes for the report on what is not recorded, and why. `whole_graphs_are_safe` with the libcupti that was found.
+    /// Returns notes for the report on what is not recorded, and why. `whole_graphs_are_safe` depends on the
+    /// libcupti found.
     pub fn describe_tracing(&self, cupti_sharing: CuptiSharing, whole_graphs_are_safe: bool) -> Vec<String> {
         let mut notes = Vec::new();
         if self.mode == Mode::Monitor {
@@ -194,7 +195,7 @@ impl Settings {
     }
 }
 
-/// What is expected of a variable, if this value of it is not understood.
+/// Returns the values that a variable accepts, if `value` is invalid.
 #[must_use]
 pub fn expected(variable: &str, value: &str) -> Option<&'static str> {
     let (_, errors) = Settings::from_variables(&[(variable.into(), value.into())]);
@@ -204,19 +205,20 @@ pub fn expected(variable: &str, value: &str) -> Option<&'static str> {
     })
 }
 
-/// Reads variables, and keeps what is wrong with them.
+/// Reads variables, and collects their errors.
 struct Reader<'a> {
     variables: &'a [(OsString, OsString)],
     errors: Vec<SettingsError>,
 }
 
 impl Reader<'_> {
-    /// Whether a variable has a value.
+    /// True if a variable has a value.
     fn is_set(&self, variable: &str) -> bool {
         self.variables.iter().rev().find(|(name, _)| name == variable).is_some_and(|(_, value)| !value.is_empty())
     }
 
-    /// The value of a setting: unset or empty is the default, not understood is the default and an error.
+    /// Returns the value of a setting: the default if it is unset or empty, the default and an error if it is
+    /// invalid.
     fn get<T>(&mut self, setting: &Setting<T>) -> T {
         let set = self.variables.iter().rev().find(|(name, _)| name == setting.name);
         let Some((_, value)) = set.filter(|(_, value)| !value.is_empty()) else { return setting.default_value() };
@@ -233,7 +235,7 @@ impl Reader<'_> {
     }
 }
 
-/// All variables are read, so that every one that is wrong is told.
+/// Reads all variables, so that every invalid one is reported.
 fn read_kernels(reader: &mut Reader<'_>) -> Option<KernelRequest> {
     let chosen = reader.get(&table::KERNELS);
     let mut source = reader.get(&table::KERNEL_SOURCE);
@@ -246,7 +248,8 @@ fn read_kernels(reader: &mut Reader<'_>) -> Option<KernelRequest> {
     is_wanted.then_some(KernelRequest { most, names, source })
 }
 
-/// What is to be measured. A range without a name is an error, and then the whole run is measured.
+/// Reads the parts of the run to measure. A range without a name is an error; the complete run is measured
+/// then.
 fn read_capture(reader: &mut Reader<'_>, mode: Mode) -> Request {
     let kind = reader.get(&table::CAPTURE_RANGE);
     let name = reader.get(&table::NVTX_CAPTURE);
@@ -337,7 +340,7 @@ mod tests {
         for (variable, value) in
             [(LIVE, "often"), (REPORT, "all"), (FLUSH, "1ms"), (BUFFER_MEMORY, "-3"), (EXIT_TIMEOUT, "3 weeks")]
                 .into_iter()
-                // What could not be waited for or taken: no memory for so many buffers, no clock for such a time.
+                // Values that cannot work: no memory for that many buffers, no clock for that long a time.
                 .chain([
                     (BUFFER_MEMORY, "18446744073709551615"),
                     (BUFFER_MEMORY, "65G"),

@@ -3,7 +3,7 @@
 use std::env;
 use std::path::PathBuf;
 
-/// What stands in a name for a variable that is not set.
+/// Text in place of a variable that is not set.
 const UNSET: &str = "unset";
 
 /// A file name with `%p` (process id), `%h` (host name), `%q{VAR}` (environment) and `%%`.
@@ -12,26 +12,26 @@ pub struct Pattern(String);
 
 /// A part of a pattern.
 enum Part<'a> {
-    /// Stands for itself.
+    /// Literal text.
     Text(&'a str),
     ProcessId,
     Host,
     Variable(&'a str),
-    /// Looks like a placeholder and is none.
+    /// Looks like a placeholder but is not one.
     Unknown(&'a str),
 }
 
 /// A file name made from a pattern.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Expanded {
-    /// The name.
+    /// File name.
     pub path: PathBuf,
-    /// Variables of the pattern that are not set, or empty.
+    /// Variables of the pattern that are unset or empty.
     pub unset: Vec<String>,
 }
 
 impl Pattern {
-    /// From its text; everything that is not one of the patterns stands for itself.
+    /// Makes a pattern from its text; everything except placeholders is literal.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self(text.to_owned())
@@ -50,7 +50,7 @@ impl Pattern {
         parts
     }
 
-    /// What in it looks like a placeholder and is none.
+    /// Returns the first text that looks like a placeholder but is not one.
     #[must_use]
     pub fn unknown_placeholder(&self) -> Option<String> {
         self.parts().into_iter().find_map(|part| match part {
@@ -59,7 +59,7 @@ impl Pattern {
         })
     }
 
-    /// The file name as people are told it before there is a process.
+    /// File name to show to users before there is a process.
     #[must_use]
     pub fn shown(&self) -> String {
         let parts = self.parts().into_iter().map(|part| match part {
@@ -71,7 +71,7 @@ impl Pattern {
         parts.collect()
     }
 
-    /// The file name for this process.
+    /// Makes the file name for this process.
     #[must_use]
     pub fn expand(&self, process_id: u32, host: &str) -> Expanded {
         self.expand_with(process_id, host, |name| env::var(name).unwrap_or_default())
@@ -98,7 +98,7 @@ impl Pattern {
     }
 }
 
-/// The placeholder that a text begins with, and its length.
+/// Parses the placeholder at the start of a text; returns its length too.
 fn placeholder(text: &str) -> (Part<'_>, usize) {
     let after = &text[1..];
     match after.chars().next() {

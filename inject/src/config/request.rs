@@ -1,24 +1,24 @@
-//! What the user asks to be measured, in the words of nsys and of torch.profiler.
+//! The parts of the run that the user wants measured, in the terms of nsys and torch.profiler.
 //!
-//! Plain data and its parsers; what follows from it is [`crate::capture::plan`]. Without any of it the whole run is
+//! Plain data and its parsers; [`crate::capture::plan`] carries it out. By default the complete run is
 //! measured.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Most steps: enough for one each nanosecond for 18 minutes, and sums stay far from overflowing.
+/// Maximum number of steps: enough for one per nanosecond for 18 minutes, and sums stay far from overflowing.
 pub const MAX_STEPS: u64 = (1 << 40) - 1;
 
-/// When to measure.
+/// Parts of the run to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What makes a capture begin and end.
+    /// Events that start and end a capture.
     pub range: Range,
-    /// What follows the end of a capture.
+    /// Action after the end of a capture.
     pub at_end: AtEnd,
-    /// Nothing begins before this time has passed since the start.
+    /// Time from the start before which no capture starts.
     pub delay: Duration,
-    /// Longest capture.
+    /// Maximum length of a capture.
     pub duration: Option<Duration>,
 }
 
@@ -29,19 +29,19 @@ impl Default for Request {
 }
 
 impl Request {
-    /// Whether the run is measured from its start to its end.
+    /// True if the run is measured from its start to its end.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.range == Range::Whole && self.delay.is_zero() && self.duration.is_none()
     }
 
-    /// Whether steps are found from the records.
+    /// True if steps are detected from the records.
     #[must_use]
     pub fn detects_steps(&self) -> bool {
         matches!(self.range, Range::Steps(_, None))
     }
 
-    /// The range of the program that begins and ends captures, or is a step.
+    /// Range of the program that starts and ends captures, or is a step.
     #[must_use]
     pub fn range_name(&self) -> Option<&RangeName> {
         match &self.range {
@@ -55,7 +55,7 @@ impl Request {
         }
     }
 
-    /// A sentence for the report; nothing when the whole run is measured.
+    /// Describes the request in a sentence for the report; `None` if the complete run is measured.
     #[must_use]
     pub fn describe(&self) -> Option<String> {
         let range = match &self.range {
@@ -74,25 +74,25 @@ impl Request {
     }
 }
 
-/// What makes a capture begin and end.
+/// Events that start and end a capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Range {
-    /// The program: from its start, or after the delay.
+    /// The complete program: from its start, or after the delay.
     Whole,
     /// `cudaProfilerStart` and `cudaProfilerStop`.
     ProfilerApi,
     Named(RangeName),
-    /// Steps: those with this name, or those that are detected.
+    /// Steps: ranges with this name, or detected steps.
     Steps(Schedule, Option<RangeName>),
-    /// What `gpuwhy start` asks for; the range is a step, for commands that name one.
+    /// Commands of `gpuwhy start`; the range is a step, for commands that name one.
     Commands(Option<RangeName>),
-    /// Nothing: the program's own sessions alone.
+    /// No captures: only the program's own sessions.
     Nothing,
     /// Mode auto decides.
     Bursts,
 }
 
-/// `--capture-range`, before it is known which range or steps.
+/// `--capture-range`, before the range or the steps are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RangeKind {
     /// `none`
@@ -107,7 +107,7 @@ pub enum RangeKind {
 }
 
 impl RangeKind {
-    /// From its name, in any case.
+    /// Parses the name, in any case.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text.to_ascii_lowercase().as_str() {
@@ -120,7 +120,7 @@ impl RangeKind {
     }
 }
 
-/// `range@domain`: either part may be `*`. Without a domain the default one is meant.
+/// `range@domain`: either part may be `*`. Without a domain, the default domain is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeName {
     message: Option<String>,
@@ -138,7 +138,7 @@ impl fmt::Display for RangeName {
 }
 
 impl RangeName {
-    /// From its text; `None` when there is no range in it.
+    /// Parses the text; `None` if it has no range.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (message, domain) = text.split_once('@').unwrap_or((text, ""));
@@ -146,7 +146,7 @@ impl RangeName {
         (!message.is_empty()).then(|| Self { message: part(message), domain: part(domain) })
     }
 
-    /// Whether a range with this message in this domain is meant; the default domain is the empty text.
+    /// True if it matches a range with this message in this domain; the default domain is the empty text.
     #[must_use]
     pub fn matches(&self, message: &str, domain: &str) -> bool {
         self.message.as_deref().is_none_or(|wanted| wanted == message)
@@ -154,16 +154,16 @@ impl RangeName {
     }
 }
 
-/// What follows the end of a capture.
+/// Action after the end of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtEnd {
-    /// The end of a range is passed over: the capture goes on.
+    /// The end of a range is ignored: the capture continues.
     None,
-    /// No further capture by itself; commands can still begin one.
+    /// No further capture starts automatically; commands can still start one.
     Stop,
-    /// Measuring is over: the report is printed and the trace closed while the program goes on.
+    /// Measuring is over: the report is printed and the trace closed while the program continues.
     StopShutdown,
-    /// The next range is captured too, at most so many in all.
+    /// The next range is captured too, up to this total number.
     Repeat(Option<u32>),
 }
 
@@ -180,37 +180,37 @@ impl AtEnd {
     }
 }
 
-/// Steps that are measured, as torch.profiler's schedule: after `skip` steps, cycles of `wait` steps without
-/// measuring, `warmup` steps whose records are thrown away, and `active` steps that are a capture.
+/// Steps that are measured, as in torch.profiler's schedule: after `skip` steps, cycles of `wait` steps
+/// without measuring, `warmup` steps whose records are discarded, and `active` steps that form a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
     /// Steps before the first cycle.
     pub skip: u64,
-    /// Steps of a cycle that run free.
+    /// Steps of a cycle without tracing.
     pub wait: u64,
-    /// Steps of a cycle that are traced in vain, to have the cost of switching on behind.
+    /// Steps of a cycle whose records are discarded, so that switching on is over before the capture.
     pub warmup: u64,
     /// Steps of a cycle that are captured; at least one.
     pub active: u64,
-    /// Cycles; 0 for as many as there are.
+    /// Number of cycles; 0 for no limit.
     pub repeat: u64,
 }
 
-/// What a step is, by its place in the schedule.
+/// Role of a step in the schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Runs free.
+    /// Not traced.
     Free,
-    /// Traced in vain.
+    /// Traced, but its records are discarded.
     Warmup,
     /// Belongs to the capture of this cycle, counted from 0.
     Active(u64),
-    /// Behind the last cycle.
+    /// After the last cycle.
     Over,
 }
 
 impl Schedule {
-    /// `skip,wait,warmup,active,repeat`; what is left out at the end is 0, but active is 1.
+    /// Parses `skip,wait,warmup,active,repeat`; missing numbers at the end are 0, except active, which is 1.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = [0, 0, 0, 1, 0];
@@ -225,7 +225,7 @@ impl Schedule {
         (active > 0).then_some(Self { skip, wait, warmup, active, repeat })
     }
 
-    /// The place of step number `step`, counted from 0.
+    /// Role of step number `step`, counted from 0.
     #[must_use]
     pub fn place(&self, step: u64) -> Place {
         let Some(behind) = step.checked_sub(self.skip) else { return Place::Free };

@@ -1,28 +1,28 @@
-//! What a setting is: its name, its default, what it takes and what it does.
+//! A setting: its name, default, values and meaning.
 
-/// A setting whose values are a `T`.
+/// A setting with values of type `T`.
 #[derive(Debug)]
 pub struct Setting<T> {
-    /// Its environment variable.
+    /// Environment variable.
     pub name: &'static str,
-    /// What holds when it is not set.
+    /// Value if it is not set.
     pub default: &'static str,
-    /// What it takes, for the message about a value that is not understood.
+    /// Accepted values, for the message about an invalid value.
     pub expected: &'static str,
-    /// What it does, with units.
+    /// Effect, with units.
     pub meaning: &'static str,
-    /// Reads a value.
+    /// Parses a value.
     pub parse: fn(&str) -> Option<T>,
 }
 
-/// A setting, without the type of its values.
+/// A setting without the type of its values.
 #[derive(Clone, Copy, Debug)]
 pub struct Variable {
-    /// Its environment variable.
+    /// Environment variable.
     pub name: &'static str,
-    /// What holds when it is not set.
+    /// Value if it is not set.
     pub default: &'static str,
-    /// What it does, with units and the values it takes.
+    /// Effect, with units and accepted values.
     pub meaning: &'static str,
 }
 

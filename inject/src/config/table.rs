@@ -1,6 +1,6 @@
-//! Every setting, once: its name, its default, what it takes and what it does.
+//! All settings: name, default, accepted values and effect.
 //!
-//! The default is a value like any other, read by the same parser. `docs/guide/environment.md` is made from this table,
+//! The same parser reads defaults and other values. `docs/guide/environment.md` is generated from this table,
 //! and a test compares them.
 
 use std::path::{Path, PathBuf};
@@ -21,11 +21,11 @@ fn optional_pattern(text: &str) -> Option<Option<Pattern>> {
     Some(if is_off(text) { None } else { Some(Pattern::new(text)) })
 }
 
-/// Characters of a run's name: that of a label in metrics.
+/// Maximum length of a run's name, characters: that of a label in metrics.
 const RUN_LENGTH: usize = 64;
 
-/// Defines the settings and the names of their variables, list by list. A row is: constant, type of the values,
-/// variable, default, what it takes, how it is read, what it does.
+/// Defines the settings and the names of their variables, list by list. A row is: constant, type of the
+/// values, variable, default, accepted values, parser, effect.
 macro_rules! settings {
     ($($(#[$doc:meta])* $list:ident {$(
         $name:ident: $type:ty = $variable:literal, $default:literal, $expected:literal, $parse:expr, $meaning:literal;
@@ -43,7 +43,7 @@ macro_rules! settings {
 
         $($(#[$doc])* pub const $list: &[Variable] = &[$($name.variable()),*];)*
 
-        /// The names of the variables.
+        /// Names of the variables.
         pub mod names {
             $($(#[doc = concat!("`", $variable, "`")] pub const $name: &str = $variable;)*)*
         }
@@ -51,7 +51,7 @@ macro_rules! settings {
 }
 
 settings! {
-    /// Every variable that libprof.so reads, but for those of tests.
+    /// Every variable that libprof.so reads, except those for tests.
     VARIABLES {
         OUTPUT: Option<Pattern> = "GPUWHY_OUTPUT", "gpuwhy-%p.gpuwhy", "a file name pattern or `off`", optional_pattern,
             "For everyone who collects traces: the trace file. `%p` is the process id, `%h` the host name, `%q{VAR}` \
@@ -144,7 +144,7 @@ settings! {
              while it records, which needs CUPTI of CUDA 13.0 update 1.";
         BUFFER_MEMORY: u64 = "GPUWHY_BUFFER_MEMORY", "256M", "a size from 8M to 64G",
             |text| {
-                // The channels have room for every buffer there is, from the start.
+                // From the start, the channels have room for all buffers.
                 parse_bytes(text).filter(|bytes| (8 << 20..=64 << 30).contains(bytes))
             },
             "For programs whose report says that records were dropped: the most host memory for activity buffers, \
@@ -193,7 +193,7 @@ settings! {
     }
 }
 
-/// The table as Markdown: the contents of `docs/guide/environment.md`.
+/// Formats the table as Markdown: the contents of `docs/guide/environment.md`.
 #[must_use]
 pub fn markdown() -> String {
     let mut text = String::from(

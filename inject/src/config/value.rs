@@ -1,13 +1,13 @@
-//! How values are written: switches, durations, percentages, sizes. What is none of these is `None`.
+//! Syntax of values: switches, durations, percentages, sizes. Invalid text yields `None`.
 
 use std::time::Duration;
 
-/// The words that switch something off.
+/// True for the words that switch something off.
 pub fn is_off(text: &str) -> bool {
     matches!(text, "off" | "none" | "no" | "0" | "false")
 }
 
-/// `on` or `off`, and what else people write for them.
+/// Parses `on`, `off` and their synonyms.
 pub fn on_or_off(text: &str) -> Option<bool> {
     match text {
         "on" | "1" | "yes" | "true" => Some(true),
@@ -15,17 +15,17 @@ pub fn on_or_off(text: &str) -> Option<bool> {
     }
 }
 
-/// What the word `text` stands for.
+/// Returns the value of the word `text`.
 pub fn one_of<T: Copy>(text: &str, words: &[(&str, T)]) -> Option<T> {
     words.iter().find(|(word, _)| *word == text).map(|&(_, choice)| choice)
 }
 
-/// Off, or what `parse` reads.
+/// Parses a word for off, or else with `parse`.
 pub fn or_off<T>(text: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<Option<T>> {
     if is_off(text) { Some(None) } else { parse(text).map(Some) }
 }
 
-/// `500ms`, `2s`, `1.5s`, `1m`; a bare number is seconds.
+/// Parses `500ms`, `2s`, `1.5s`, `1m`; a bare number is in seconds.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: f64 = digits.parse().ok()?;
@@ -41,13 +41,13 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// `1%` or `1`: a hundredth. More than 0 and at most 100.
+/// Parses `1%` or `1` as a hundredth. More than 0 and at most 100.
 pub fn parse_percent(text: &str) -> Option<f64> {
     let number: f64 = text.strip_suffix('%').unwrap_or(text).trim().parse().ok()?;
     (number > 0.0 && number <= 100.0).then_some(number / 100.0)
 }
 
-/// `4096`, `512K`, `64M`, `2G`, with an optional `B` or `iB`.
+/// Parses `4096`, `512K`, `64M`, `2G`, with an optional `B` or `iB`.
 pub fn parse_bytes(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: u64 = digits.parse().ok()?;

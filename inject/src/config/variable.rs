@@ -1,13 +1,14 @@
-//! The names of environment variables that are no settings; those of settings are in `table`.
+//! Names of environment variables that are not settings; the others are in `table`.
 
-/// Variables about which `gpuwhy run` has printed a warning, separated by commas: libprof.so does not repeat it.
+/// Variables that `gpuwhy run` has warned about, separated by commas: libprof.so does not repeat the
+/// warnings.
 pub const WARNED: &str = "GPUWHY_WARNED";
 
-/// What the CUDA driver loads. Not ours: it is how libprof.so got here.
+/// Library that the CUDA driver loads. Defined by CUDA: it is how libprof.so is loaded.
 pub const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
-/// What NVTX loads. Not ours.
+/// Library that NVTX loads. Defined by NVTX.
 pub const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
-/// What NCCL takes as its profiler plugin. Not ours.
+/// Profiler plugin of NCCL. Defined by NCCL.
 pub const NCCL_PLUGIN: &str = "NCCL_PROFILER_PLUGIN";
-/// Its value for this library: the name that `build.rs` gives it, without a path.
+/// Value of [`NCCL_PLUGIN`] for this library: the name that `build.rs` sets, without a path.
 pub const NCCL_PLUGIN_NAME: &str = "libprof.so";

@@ -1,9 +1,9 @@
-//! Where the sockets are: one folder for each user, one socket for each process.
+//! Location of the control sockets: one folder per user, one socket per process.
 //!
-//! Server and client use this file, so they cannot disagree. Where `GPUWHY_CONTROL` names a folder it is the only one.
-//! `/tmp` belongs to everybody: whoever makes a folder of
-//! this name there first could learn who listens, answer in a process's name, or have the client delete files. So both
-//! sides use a folder only after the same check, and check the user at the other end of each connection too.
+//! Server and client use this file, so they cannot disagree. If `GPUWHY_CONTROL` names a folder, it is the
+//! only one. `/tmp` is writable by all users: another user who creates a folder with this name first could
+//! learn who listens, reply in a process's name, or have the client delete files. So both sides use a folder
+//! only after the same check, and also check the user at the other end of each connection.
 
 use std::fmt;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
@@ -16,20 +16,20 @@ use std::{env, fs, io, thread};
 use crate::config;
 use crate::sys::sockets;
 
-/// Processes with the same id, in containers that share a folder, that can all have a socket.
+/// Maximum number of processes with the same id, in containers that share a folder, that can have sockets.
 const NAMESAKES: u32 = 100;
-/// Time between two attempts to connect to a process whose queue of connections is full.
+/// Interval between two attempts to connect to a process whose connection queue is full.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// The user whose sockets these are: the effective user of this process.
+/// User that owns the sockets: the effective user of this process.
 #[must_use]
 pub fn user() -> u32 {
     sockets::user_id()
 }
 
-/// Where a user's sockets may be, the preferred folder first: the folder that `GPUWHY_CONTROL` names and no other one,
-/// or in `XDG_RUNTIME_DIR`, and in `/tmp`. An `XDG_RUNTIME_DIR` of another user, as under `sudo -E`, is left alone: a
-/// folder made there would shut that user out.
+/// Possible folders of a user's sockets, the preferred one first: only the folder that `GPUWHY_CONTROL`
+/// names, or a folder in `XDG_RUNTIME_DIR` and one in `/tmp`. An `XDG_RUNTIME_DIR` of another user, as under
+/// `sudo -E`, is not used: a folder created there would lock that user out.
 #[must_use]
 pub fn folders(user: u32) -> Vec<PathBuf> {
     let named = env::var_os(config::CONTROL).map(PathBuf::from);
@@ -42,12 +42,13 @@ pub fn folders(user: u32) -> Vec<PathBuf> {
     own.into_iter().chain([PathBuf::from(format!("/tmp/gpuwhy-{user}"))]).collect()
 }
 
-/// A process as its socket names it: `4711`, or `4711-2` for the second one with this id, in another container.
+/// A process as its socket names it: `4711`, or `4711-2` for the second one with this id, in another
+/// container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Process {
-    /// Its process id.
+    /// Process id.
     pub id: u32,
-    /// 1, or more where others have the same id.
+    /// 1, or more if others have the same id.
     pub number: u32,
 }
 
@@ -70,8 +71,8 @@ impl FromStr for Process {
     }
 }
 
-/// Sockets in a folder that passed [`check`], with the process of each, ascending. What is no socket of `user` is none
-/// of ours.
+/// Lists the sockets in a folder that passed [`check`], with the process of each, ascending. Ignores
+/// everything that is not a socket of `user`.
 #[must_use]
 pub fn sockets(folder: &Path, user: u32) -> Vec<(Process, PathBuf)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -85,12 +86,12 @@ pub fn sockets(folder: &Path, user: u32) -> Vec<(Process, PathBuf)> {
     found
 }
 
-/// Makes sure that a folder is this user's own and closed to others.
+/// Checks that a folder belongs to this user and is closed to others.
 ///
 /// # Errors
-/// When it is not, in words that say why; `NotFound` when there is none.
+/// Fails with the reason if it does not; with `NotFound` if there is none.
 pub fn check(folder: &Path, user: u32) -> io::Result<()> {
-    // Not of what a link points to.
+    // Does not follow links.
     let found = fs::symlink_metadata(folder)?;
     let mode = found.mode() & 0o7777;
     let wrong = match () {
@@ -102,12 +103,12 @@ pub fn check(folder: &Path, user: u32) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{} {wrong}", folder.display())))
 }
 
-/// A connection to a socket, made within `timeout`; `None` when nobody listens. What a killed process left behind is
-/// removed. The stream does not block.
+/// Connects to a socket within `timeout`; `None` if no process listens. Removes the socket that a killed
+/// process left. The stream is nonblocking.
 ///
 /// # Errors
-/// When the socket or the process at its other end is not this user's, or when the process does not take the
-/// connection.
+/// Fails if the socket or the process at its other end does not belong to this user, or if the process does
+/// not accept the connection.
 pub fn connect(socket: &Path, user: u32, timeout: Duration) -> io::Result<Option<UnixStream>> {
     let deadline = Instant::now() + timeout;
     loop {
@@ -138,7 +139,7 @@ fn denied(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
 
-/// The socket file that this process listens on.
+/// Socket file that this process listens on.
 #[derive(Debug)]
 pub struct Place {
     path: PathBuf,
@@ -147,23 +148,23 @@ pub struct Place {
 }
 
 impl Place {
-    /// The file.
+    /// Path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Removes the file, unless another one has its name by now. While the process listens no other file gets its
-    /// inode.
+    /// Removes the file, unless another file has its name by now. While the process listens, no other file
+    /// gets its inode.
     pub fn remove(&self) {
         remove(&self.path, self.user, self.inode);
     }
 }
 
-/// Listens for a process in the first of the user's folders that can be used.
+/// Listens for a process in the first usable folder of the user.
 ///
 /// # Errors
-/// Why the first one cannot, when none can.
+/// If none is usable, returns the error of the first one.
 pub fn listen(user: u32, process: u32) -> io::Result<(UnixListener, Place)> {
     let mut failure = None;
     for folder in folders(user) {
@@ -175,10 +176,10 @@ pub fn listen(user: u32, process: u32) -> io::Result<(UnixListener, Place)> {
     Err(failure.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
 }
 
-/// Makes a folder that is this user's own and closed to others, if there is none.
+/// Creates a folder that belongs to this user and is closed to others, if there is none.
 ///
 /// # Errors
-/// When it cannot be made, or what is there is not private.
+/// Fails if it cannot be created, or if an existing one is not private.
 pub fn make_private(folder: &Path, user: u32) -> io::Result<()> {
     match fs::DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -188,8 +189,8 @@ pub fn make_private(folder: &Path, user: u32) -> io::Result<()> {
     }
 }
 
-/// Listens in `folder`. Between binding and listening a socket refuses connections, as one of a killed process does,
-/// which clients remove. So it listens before it gets the name that clients look for.
+/// Listens in `folder`. Between binding and listening, a socket refuses connections like that of a killed
+/// process, which clients remove. So it listens before it gets the name that clients search for.
 fn bind(folder: &Path, user: u32, id: u32) -> io::Result<(UnixListener, Place)> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let unnamed = folder.join(format!("{id}.{}", now.subsec_nanos()));
@@ -200,8 +201,8 @@ fn bind(folder: &Path, user: u32, id: u32) -> io::Result<(UnixListener, Place)> 
     Ok((listener, place?))
 }
 
-/// Gives the socket the first name on which nobody answers: a process of another container may have this process's id
-/// and folder.
+/// Gives the socket the first name that has no listener: a process of another container may have the same
+/// process id and folder.
 fn name(unnamed: &Path, folder: &Path, user: u32, id: u32) -> io::Result<Place> {
     for number in 1..=NAMESAKES {
         let path = folder.join(format!("{}.sock", Process { id, number }));
@@ -209,7 +210,7 @@ fn name(unnamed: &Path, folder: &Path, user: u32, id: u32) -> io::Result<Place> 
             continue;
         }
         match fs::hard_link(unnamed, &path) {
-            // Somebody was faster.
+            // Another process was faster.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
             linked => linked?,
         }
@@ -220,20 +221,20 @@ fn name(unnamed: &Path, folder: &Path, user: u32, id: u32) -> io::Result<Place> 
     Err(io::Error::new(io::ErrorKind::AddrInUse, taken))
 }
 
-/// Device and number of a file's inode.
+/// Device and inode number of a file.
 type Inode = (u64, u64);
 
-/// The inode of a path that is a socket of this user, and not a link to one.
+/// Inode of a path that is a socket of this user, and not a link to one.
 fn inode(path: &Path, user: u32) -> Option<Inode> {
     own(&fs::symlink_metadata(path).ok()?, user)
 }
 
-/// The inode of a file that is a socket of this user.
+/// Inode of a file that is a socket of this user.
 fn own(found: &fs::Metadata, user: u32) -> Option<Inode> {
     (found.file_type().is_socket() && found.uid() == user).then(|| (found.dev(), found.ino()))
 }
 
-/// Removes a socket if it is still this one. If that fails it is only found again.
+/// Removes a socket if it is still this one. If that fails, a later call finds it again.
 fn remove(path: &Path, user: u32, wanted: Inode) {
     if inode(path, user) == Some(wanted) {
         let _ = fs::remove_file(path);
@@ -276,7 +277,7 @@ mod tests {
         // They listen to the end, so that no file gets the inode of another one.
         let mut listeners = Vec::new();
         let (refused, removed) = thread::scope(|scope| {
-            // As somebody who asks for the state of all processes all the time.
+            // Acts like a client that constantly requests the state of all processes.
             let asking = scope.spawn(|| {
                 let mut refused = Vec::new();
                 while !done.load(Ordering::Relaxed) {
@@ -353,7 +354,8 @@ mod tests {
         let (_second, of_second) = bind(&folder, user, 1).unwrap();
         assert_eq!(of_second.path, folder.join("1-2.sock"));
         assert!(of_first.path.exists(), "the first one's socket stays");
-        // Somebody removes the first one's file, and a third process takes the name: the first one leaves it alone.
+        // The first process's file is removed, and a third process takes the name: the first one leaves it in
+        // place.
         fs::remove_file(&of_first.path).unwrap();
         let (_third, of_third) = bind(&folder, user, 1).unwrap();
         assert_eq!(of_third.path, of_first.path);

@@ -1,7 +1,7 @@
-//! One connection: lines in, lines out, both bounded, neither ever waited for.
+//! One connection: lines in, lines out, both bounded and nonblocking.
 //!
-//! Whoever sends a line that is too long, or does not read what was answered, loses the connection. A watcher that is
-//! slow loses lines first.
+//! A client that sends a line that is too long, or that does not read its responses, loses the connection. A
+//! slow watcher first loses lines.
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
@@ -9,53 +9,53 @@ use std::time::{Duration, Instant};
 use crate::capture::plan::AtStep;
 use crate::config::MAX_STEPS;
 
-/// Longest command, bytes.
+/// Maximum length of a command, bytes.
 const MAX_LINE: usize = 256;
-/// Answers that may wait to be read, bytes; a report has some thousands.
+/// Maximum size of unread responses, bytes; a report has some thousands.
 const MAX_OUTPUT: usize = 256 << 10;
-/// A connection on which nothing is read or written for so long is closed.
+/// Time without reads and writes after which a connection is closed.
 const IDLE: Duration = Duration::from_secs(60);
-/// Between two lines to a watcher: without a wish, and at the least.
+/// Interval between two lines to a watcher: the default, and the minimum.
 const WATCH: Duration = Duration::from_secs(1);
 const FASTEST_WATCH: Duration = Duration::from_millis(100);
-/// The state for live displays is larger and made more seldom.
+/// The state for live displays is larger and is made less often.
 const FASTEST_LIVE: Duration = Duration::from_secs(1);
 
-/// What a client wants.
+/// Command of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlCommand {
-    /// How things are.
+    /// Report the state.
     Status,
-    /// Begin a capture.
+    /// Start a capture.
     Start,
-    /// Begin one at a step of the program.
+    /// Start a capture at a step of the program.
     StartAtStep(AtStep),
-    /// End it.
+    /// End the capture.
     Stop,
-    /// End it, and let other tools have CUPTI while none is taken.
+    /// End the capture, and let other tools use CUPTI until the next one.
     Release,
-    /// The report so far.
+    /// Send the report up to now.
     Snapshot,
-    /// Numbers for monitoring systems.
+    /// Send metrics for monitoring systems.
     Metrics,
-    /// What was queued in communicators and is not finished.
+    /// Send the unfinished operations of communicators.
     Hang,
-    /// A line each interval from now on.
+    /// Send a line per interval from now on.
     Watch(Lines),
-    /// None of these.
+    /// Any other text.
     Unknown,
 }
 
-/// Lines that come again and again.
+/// Lines that are sent periodically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lines {
-    /// The verdict.
+    /// The bottleneck.
     Verdict,
-    /// All that a live display shows.
+    /// Everything that a live display shows.
     Live,
 }
 
-/// What a client watches.
+/// Subscription of a client.
 #[derive(Clone, Copy, Debug)]
 struct Watch {
     lines: Lines,
@@ -63,7 +63,7 @@ struct Watch {
     due: Instant,
 }
 
-/// One connection over whatever reads and writes without waiting.
+/// One connection over any nonblocking stream.
 #[derive(Debug)]
 pub struct Client<S> {
     stream: S,
@@ -75,39 +75,40 @@ pub struct Client<S> {
 }
 
 impl<S: Read + Write> Client<S> {
-    /// A new connection.
+    /// Creates a connection.
     pub fn new(stream: S) -> Self {
         Self { stream, input: Vec::new(), output: Vec::new(), watch: None, active: Instant::now(), closed: false }
     }
 
-    /// What is read from and written to.
+    /// Underlying stream.
     pub fn stream(&self) -> &S {
         &self.stream
     }
 
-    /// Whether something waits to be written.
+    /// True if output waits to be written.
     pub fn has_output(&self) -> bool {
         !self.output.is_empty()
     }
 
-    /// When the next line to a watcher is due.
+    /// Time at which the next line to a watcher is due.
     pub fn due(&self) -> Option<Instant> {
         self.watch.map(|watch| watch.due)
     }
 
-    /// Which line is, if one is; then the one after it is counted from now.
+    /// Returns the kind of line that is due; the next one is then scheduled from now.
     pub fn due_lines(&mut self, now: Instant) -> Option<Lines> {
         let watch = self.watch.as_mut().filter(|watch| watch.due <= now)?;
         watch.due = now + watch.interval;
         Some(watch.lines)
     }
 
-    /// Whether the connection is kept.
+    /// True if the connection is kept.
     pub fn is_alive(&self, now: Instant) -> bool {
         !self.closed && now.duration_since(self.active) < IDLE
     }
 
-    /// The next command, if a whole line has come. While answers wait to be read no command is taken.
+    /// Returns the next command if a complete line has arrived. Takes no command while responses wait to be
+    /// read.
     pub fn command(&mut self) -> Option<ControlCommand> {
         if self.closed || self.has_output() {
             return None;
@@ -147,7 +148,7 @@ impl<S: Read + Write> Client<S> {
         ControlCommand::Watch(lines)
     }
 
-    /// At most what a line may have, so that a flood waits in the kernel and not here.
+    /// Reads at most the length of a line, so that a flood waits in the kernel and not here.
     fn read(&mut self) {
         let mut piece = [0; MAX_LINE];
         match self.stream.read(&mut piece) {
@@ -161,14 +162,14 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// Puts a line behind those that wait; leaves it out when they are too many.
+    /// Appends a line to the output; drops it if too much is waiting.
     pub fn answer(&mut self, line: &str) {
         if self.output.len() + line.len() <= MAX_OUTPUT {
             self.output.extend_from_slice(line.as_bytes());
         }
     }
 
-    /// Writes what the other side takes.
+    /// Writes as much as the other side accepts.
     pub fn write(&mut self) {
         while self.has_output() && !self.closed {
             match self.stream.write(&self.output) {
@@ -184,7 +185,7 @@ impl<S: Read + Write> Client<S> {
     }
 }
 
-/// `FIRST` or `FIRST COUNT`.
+/// Parses `FIRST` or `FIRST COUNT`.
 fn at_step(text: &str) -> Option<AtStep> {
     let mut numbers = text.split_whitespace().map(|word| word.parse().ok().filter(|&steps: &u64| steps <= MAX_STEPS));
     let (first, count) = (numbers.next()??, numbers.next());
@@ -200,7 +201,7 @@ mod tests {
     use super::*;
     use std::io;
 
-    /// A stream with something to read and room for so many bytes.
+    /// A stream with some input, and room for a number of output bytes.
     struct Pipe {
         incoming: Vec<u8>,
         room: usize,
@@ -284,7 +285,7 @@ mod tests {
         for _ in 0..200 {
             let bytes = std::iter::repeat_with(|| {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                // Every eighth byte ends a line, or there would be none.
+                // Every eighth byte ends a line; random bytes would hardly ever end one.
                 if state >> 61 == 0 { b'\n' } else { (state >> 40) as u8 }
             });
             let noise: Vec<u8> = bytes.take(20_000).collect();

@@ -1,9 +1,9 @@
-//! What a process leaves for the exporter of this node at its end: its last answer to `metrics`, in a file beside its
-//! socket.
+//! Final metrics of a process for the exporter of this node: its last response to `metrics`, in a file next
+//! to its socket.
 //!
-//! A file is left only where an exporter has announced itself within [`FRESH`], so that nothing is left behind where
-//! nobody reads. The exporter removes what is older than [`KEPT`]. Both sides use this file, and only folders that
-//! passed [`address::check`].
+//! A file is written only if an exporter has announced itself within [`FRESH`], so that no files accumulate
+//! without a reader. The exporter removes files older than [`KEPT`]. Both sides use this file, and only
+//! folders that passed [`address::check`].
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -13,26 +13,26 @@ use std::time::{Duration, SystemTime};
 
 use crate::control::address::{self, Process};
 
-/// File by which an exporter says that it looks into the folder.
+/// File by which an exporter announces that it reads the folder.
 const ANNOUNCEMENT: &str = "exporter";
 const ENDING: &str = "last";
-/// An exporter that announced itself longer ago is gone.
+/// Age of an announcement above which the exporter counts as gone.
 pub const FRESH: Duration = Duration::from_secs(300);
-/// So long numbers of an ended process are served.
+/// Time for which the numbers of an ended process are served.
 pub const KEPT: Duration = Duration::from_secs(300);
-/// Largest file, bytes; what libprof.so writes has some thousands.
+/// Maximum file size, bytes; libprof.so writes some thousands.
 const MAX_FILE: u64 = 256 << 10;
 
-/// Says in `folder` that an exporter looks into it.
+/// Announces in `folder` that an exporter reads it.
 ///
 /// # Errors
-/// When the folder is not this user's alone, or cannot be written.
+/// Fails if the folder does not belong to this user alone, or cannot be written.
 pub fn announce(folder: &Path, user: u32) -> io::Result<()> {
     address::check(folder, user)?;
     replace(&folder.join(ANNOUNCEMENT), b"an exporter of gpuwhy looks into this folder\n")
 }
 
-/// Withdraws it, and removes what processes have left for it.
+/// Withdraws the announcement, and removes the files that processes wrote for it.
 pub fn withdraw(folder: &Path, user: u32) {
     if address::check(folder, user).is_ok() {
         let _ = fs::remove_file(folder.join(ANNOUNCEMENT));
@@ -42,10 +42,11 @@ pub fn withdraw(folder: &Path, user: u32) {
     }
 }
 
-/// Leaves the last numbers of the process that listened on `socket`, if an exporter looks for them. Answers whether.
+/// Writes the last numbers of the process that listened on `socket`, if an exporter has announced itself.
+/// Returns true if it did.
 ///
 /// # Errors
-/// When they cannot be written.
+/// Fails if they cannot be written.
 pub fn leave(socket: &Path, line: &str) -> io::Result<bool> {
     let Some(folder) = socket.parent() else { return Ok(false) };
     let announced = fs::symlink_metadata(folder.join(ANNOUNCEMENT)).ok();
@@ -55,14 +56,14 @@ pub fn leave(socket: &Path, line: &str) -> io::Result<bool> {
     replace(&socket.with_extension(ENDING), line.as_bytes()).map(|()| true)
 }
 
-/// A process that has ended, how long ago, and its last numbers.
+/// A process that has ended, the time since then, and its last numbers.
 pub type Ended = (Process, Duration, String);
 
-/// The last numbers of the `most` processes in a folder that ended last, with their ages; and the processes beyond.
-/// Files that are older than [`KEPT`] are removed, as are unfinished ones.
+/// Returns the last numbers of the `most` processes in a folder that ended most recently, with their ages;
+/// and the processes beyond that number. Removes files older than [`KEPT`] and unfinished ones.
 ///
 /// # Errors
-/// When the folder is not this user's alone.
+/// Fails if the folder does not belong to this user alone.
 pub fn newest(folder: &Path, user: u32, most: usize) -> io::Result<(Vec<Ended>, Vec<Process>)> {
     let mut files = files(folder, user)?;
     files.sort_by_key(|&(process, age, _)| (age, process));
@@ -71,7 +72,7 @@ pub fn newest(folder: &Path, user: u32, most: usize) -> io::Result<(Vec<Ended>, 
     Ok((files.into_iter().filter_map(read).collect(), beyond.into_iter().map(|(process, ..)| process).collect()))
 }
 
-/// The files of [`newest`].
+/// Files for [`newest`].
 fn files(folder: &Path, user: u32) -> io::Result<Vec<(Process, Duration, PathBuf)>> {
     address::check(folder, user)?;
     let mut found = Vec::new();
@@ -99,23 +100,23 @@ fn files(folder: &Path, user: u32) -> io::Result<Vec<(Process, Duration, PathBuf
 
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    // Not through a link, and not of a pipe that somebody put there meanwhile.
+    // Follows no link, and does not block on a pipe that replaced the file meanwhile.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
     file.take(MAX_FILE).read_to_string(&mut text)?;
     Ok(text)
 }
 
 fn age(found: &fs::Metadata) -> Duration {
-    // A time in the future is one that was just written by another clock.
+    // A time in the future comes from a file just written by another clock.
     let modified = found.modified().unwrap_or(SystemTime::UNIX_EPOCH);
     SystemTime::now().duration_since(modified).unwrap_or_default()
 }
 
-/// Writes a file as a whole or not at all; only its user can read it.
+/// Writes a file atomically; only its user can read it.
 fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     let unfinished = unfinished(path);
     let mut file = match create(&unfinished) {
-        // Of a process that was killed while it wrote.
+        // Left by a process that was killed while writing.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             fs::remove_file(&unfinished)?;
             create(&unfinished)?

@@ -1,4 +1,4 @@
-//! Live control: a Unix socket on which this user's other processes can ask, start and stop.
+//! Live control: a Unix socket on which this user's other processes can query, start and stop.
 
 pub mod address;
 #[cfg(not(feature = "testing"))]

@@ -1,9 +1,9 @@
-//! Live control: a Unix socket on which this user's other processes can ask, start and stop.
+//! Live control: a Unix socket on which this user's other processes can query, start and stop.
 //!
-//! One thread serves all clients and never waits for one: lines and answers are bounded, a client that does not read
-//! loses lines and then its connection, and there is room for eight of them. It asks the collector by message and
-//! waits a bounded time for the answer. The protocol is docs/guide/control.md; where the socket lies is [`address`].
-//! Nothing here is reached from a CUDA call.
+//! One thread serves all clients and never waits for one: lines and responses are bounded, a client that does
+//! not read loses lines and then its connection, and at most eight clients can connect. It queries the
+//! collector by message and waits a bounded time for the response. The protocol is docs/guide/control.md; the
+//! location of the socket is [`address`]. No CUDA call reaches this code.
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -26,34 +26,35 @@ use crate::message::{Detail, LiveState, Message, Question, StatusSummary};
 use crate::runtime::Profiler;
 use crate::sys::{descriptors, sockets};
 
-/// Connections at a time; more are closed at once.
+/// Maximum number of connections; further ones are closed at once.
 const MAX_CLIENTS: usize = 8;
-/// The thread checks at least this often, to notice that the process has forked off or measuring is over.
+/// The thread checks at least this often whether the process has forked off or measuring is over.
 const TICK: Duration = Duration::from_millis(500);
-/// The collector's answer is waited for so long; it is late only when it is far behind.
+/// Maximum wait for the collector's response; it is late only if the collector has a large backlog.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// Between two checks whether this library has started.
+/// Interval between two checks whether this library has started.
 const STARTING: Duration = Duration::from_millis(1);
-/// So long no connection is taken after one that failed: without a free descriptor it would wait, and fail again at
-/// once.
+/// Time without accepting connections after a failure: without a free descriptor, the connection would remain
+/// pending and fail again at once.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The state for live displays, and the numbers for monitoring systems, are made at most this often, however many ask.
+/// Minimum interval between two states for live displays, and between two sets of metrics, for any number of
+/// clients.
 const LIVE_INTERVAL: Duration = Duration::from_secs(1);
-/// And so seldom that making it takes at most one part in so many of a core: 0.2 %.
+/// Reciprocal of the share of a core that making them may take: 0.2 %.
 const LIVE_COST_PARTS: u32 = 500;
 
-/// The socket file of this process.
+/// Socket file of this process.
 struct Socket {
     place: Place,
-    /// The process that made it.
+    /// Process that created it.
     owner: u32,
-    /// Its descriptor, and what has to be behind that.
+    /// Its descriptor, and the identity of the file that it must refer to.
     descriptor: Option<(RawFd, Identity)>,
 }
 
 static SOCKET: OnceLock<Socket> = OnceLock::new();
-/// The numbers with which measuring ended.
+/// Metrics at the end of measuring.
 static LAST_NUMBERS: OnceLock<Object> = OnceLock::new();
 
 /// The listening end.
@@ -63,7 +64,8 @@ pub struct Control {
 }
 
 impl Control {
-    /// Opens the socket of this process. Fails when no folder can be this user's alone, or the system refuses.
+    /// Opens the socket of this process. Fails if no folder can be exclusive to this user, or if the system
+    /// refuses.
     pub fn open() -> io::Result<Self> {
         let (listener, place) = address::listen(address::user(), process::id())?;
         let listener = Own::new(listener, descriptors::identity_of)?;
@@ -72,19 +74,19 @@ impl Control {
         Ok(Self { listener })
     }
 
-    /// Serves until the process ends, or has closed the socket.
+    /// Serves clients until the process ends or closes the socket.
     pub fn run(self, controller: &CaptureController) {
         let mut clients: Vec<Client<Own<UnixStream>>> = Vec::new();
         let mut handler = CommandHandler::new(controller);
         let mut listens_from = Instant::now();
-        // Until then nothing is measured, which a client would take for the end.
+        // Until then measuring is off, which a client would take for its end.
         while Profiler::is_starting() {
             thread::sleep(STARTING);
         }
         while let Ok(listener) = self.listener.get() {
             let now = Instant::now();
             let readable = wait(&clients, Some(listener).filter(|_| now >= listens_from), now);
-            // Compared again: it was a long wait.
+            // Checked again after the long wait.
             if readable && self.listener.get().and_then(|listener| accept(listener, &mut clients)).is_err() {
                 listens_from = Instant::now() + PAUSE;
             }
@@ -108,10 +110,10 @@ impl Control {
     }
 }
 
-/// Waits until a client has something to read or takes more, or a line to one is due. Answers whether a connection
-/// waits, where they are listened for.
+/// Waits until a client has sent data or accepts more, or a line to one is due. Returns true if a connection
+/// may be pending and `listener` is given.
 fn wait(clients: &[Client<Own<UnixStream>>], listener: Option<&UnixListener>, now: Instant) -> bool {
-    // A client whose descriptor is gone is found out when it is read.
+    // A client whose descriptor is gone is detected when it is read.
     let open = |client: &Client<Own<UnixStream>>| Some((client.stream().get().ok()?.as_raw_fd(), client.has_output()));
     let mut ends: Vec<_> = clients.iter().filter_map(open).collect();
     ends.extend(listener.map(|listener| (listener.as_raw_fd(), false)));
@@ -121,7 +123,7 @@ fn wait(clients: &[Client<Own<UnixStream>>], listener: Option<&UnixListener>, no
 }
 
 fn accept(listener: &UnixListener, clients: &mut Vec<Client<Own<UnixStream>>>) -> io::Result<()> {
-    // Bounded: a flood of connections must not keep the ones that there are from being served.
+    // Bounded: a flood of connections must not starve the existing clients.
     for _ in 0..MAX_CLIENTS {
         let stream = match listener.accept() {
             Ok((stream, _)) => Own::new(stream, descriptors::identity_of)?,
@@ -148,12 +150,12 @@ pub fn close() {
     }
 }
 
-/// Keeps the numbers with which measuring ended: the program may go on, and an exporter asks.
+/// Keeps the metrics at the end of measuring: the program may continue, and an exporter may request them.
 pub fn keep_last_numbers(numbers: Object) {
     let _ = LAST_NUMBERS.set(numbers);
 }
 
-/// At the end of the process: leaves its last numbers for an exporter, if one looks for them.
+/// At the end of the process: writes its last metrics for an exporter, if one has announced itself.
 pub fn leave_last_numbers() {
     let Some(numbers) = LAST_NUMBERS.get() else { return };
     let Some(socket) = SOCKET.get().filter(|socket| socket.owner == process::id()) else { return };
@@ -164,7 +166,7 @@ pub fn leave_last_numbers() {
     }
 }
 
-/// In the child of a fork: lets go of the socket, which would look alive after the parent's death.
+/// In the child of a fork: closes the socket, which would look alive after the parent's death.
 pub fn forked() {
     if let Some(socket) = SOCKET.get()
         && socket.owner != process::id()
@@ -176,12 +178,12 @@ pub fn forked() {
 
 struct CommandHandler<'a> {
     controller: &'a CaptureController,
-    /// What the collector said last, for when there is none any more.
+    /// Last response of the collector, used once the collector has ended.
     last: StatusSummary,
     command: String,
-    /// The newest state for live displays, and when the next one may be made.
+    /// Newest state for live displays, and the time at which the next one may be made.
     live: Option<(String, Instant)>,
-    /// The same of the numbers for monitoring systems.
+    /// The same for metrics.
     numbers: Option<(String, Instant)>,
 }
 
@@ -208,7 +210,7 @@ impl<'a> CommandHandler<'a> {
                 self.last.hang = None;
                 self.ask(Detail::Hang);
                 let answer = Object::of_type("hang").number("pid", process::id().into()).text("state", self.phase());
-                // Without an answer in time there is no rank, which says so.
+                // If the collector does not respond in time, the missing rank indicates that.
                 self.last.hang.take().map_or(answer.clone(), |fields| answer.with(&fields)).end()
             }
             ControlCommand::Start => self.switch(Event::CommandStart),
@@ -237,13 +239,13 @@ impl<'a> CommandHandler<'a> {
             AtStepAnswer::NotCounted => "not_counted",
             AtStepAnswer::Busy => "busy",
         };
-        // For the rank, which an operator knows better than the process.
+        // For the rank, which tells an operator more than the process id.
         self.ask(Detail::Status);
         let rank = self.last.rank.map(u64::from);
         self.switched(answer == AtStepAnswer::Waits).text("answer", text).optional_number("rank", rank).end()
     }
 
-    /// What a command that changes something answers.
+    /// Response to a command that changes the state.
     fn switched(&self, changed: bool) -> Object {
         let (steps, awaited) = self.controller.steps();
         Object::of_type("ok")
@@ -258,7 +260,7 @@ impl<'a> CommandHandler<'a> {
         let (_, awaited) = self.controller.steps();
         let changed = Profiler::is_measuring() && self.controller.event(event);
         if changed {
-            // Who asked sees it at once. Captures cost more than a state does.
+            // The client sees the change at once. Captures cost more than making a state.
             self.live = None;
         }
         tracing::debug!("{event:?} from outside: changed {changed}");
@@ -273,7 +275,7 @@ impl<'a> CommandHandler<'a> {
         fields.optional_number("rank", rank.map(u64::from)).end()
     }
 
-    /// The state for live displays: the newest one, or a new one if its time has come.
+    /// State for live displays: the newest one, or a new one if it is due.
     fn live(&mut self, now: Instant) -> &str {
         let line = match self.live.take() {
             Some((line, due)) if now < due => (line, due),
@@ -291,7 +293,7 @@ impl<'a> CommandHandler<'a> {
         &self.live.insert(line).0
     }
 
-    /// The numbers for monitoring systems: the newest ones, or new ones if their time has come.
+    /// Metrics for monitoring systems: the newest ones, or new ones if they are due.
     fn metrics(&mut self, now: Instant) -> &str {
         let line = match self.numbers.take() {
             Some((line, due)) if now < due => (line, due),
@@ -322,12 +324,12 @@ impl<'a> CommandHandler<'a> {
         (made.map_or(fields.clone(), |made| fields.with(&made.fields)).end(), now + pause)
     }
 
-    /// What both tell.
+    /// Fields that both states have.
     fn fields(&self, kind: &str) -> Object {
         let StatusSummary { verdict: (verdict, share), line, kernels, lost, trace, .. } = &self.last;
         let trace = trace.as_deref().map(Path::to_string_lossy);
         let (steps, awaited) = self.controller.steps();
-        // The live state has durations under the other name.
+        // In the live state, `steps` has durations.
         let steps_name = if kind == "live" { "steps_begun" } else { "steps" };
         Object::of_type(kind)
             .number("pid", process::id().into())
@@ -347,7 +349,7 @@ impl<'a> CommandHandler<'a> {
     }
 
     fn phase(&self) -> &'static str {
-        // In mode auto the run is captured by samples while no burst is.
+        // In mode auto, the run is captured by samples between bursts.
         match (Profiler::is_measuring(), self.controller.is_capturing() || self.controller.has_bursts()) {
             (false, _) => "finished",
             (true, true) => "capturing",
@@ -355,7 +357,7 @@ impl<'a> CommandHandler<'a> {
         }
     }
 
-    /// Asks the collector, if there is one that answers in time.
+    /// Queries the collector, if there is one that responds in time.
     fn ask(&mut self, detail: Detail) {
         if let Some(answer) = self.reply(detail) {
             self.last = answer;

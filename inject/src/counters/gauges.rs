@@ -1,7 +1,7 @@
-//! Reads the gauges of a device: power, temperatures, clocks and what lowers them, memory, traffic, energy.
+//! Reads the NVML values of a device: power, temperatures, clocks and their limits, memory, traffic, energy.
 //!
-//! What the device does not have is asked for once. Counters of links have 32 bits on some drivers, so they are read
-//! often enough to notice that they began again, and added up here.
+//! A value that the device lacks is queried only once. Link counters have 32 bits on some drivers, so they
+//! are read often enough to detect each wraparound, and are added up here.
 
 use std::time::{Duration, Instant};
 
@@ -9,18 +9,18 @@ use gpuwhy_trace::counters::GaugeReading;
 use gpuwhy_trace::record::{DeviceId, Timestamp};
 use nvml_sys::{Device, Field, FieldReading, Status};
 
-/// Between two readings of energy, which take 2 to 18 ms (H200).
+/// Interval between two readings of energy, which take 2 to 18 ms (H200).
 const ENERGY_EVERY: Duration = Duration::from_secs(10);
-/// What a 32-bit counter comes to before it begins again.
+/// Modulus of a 32-bit counter.
 const NARROW: u64 = 1 << 32;
 
-/// The fields, in the order in which they are asked for.
+/// NVML fields, in the order of the query.
 const FIELDS: [Field; 5] =
     [Field::PCIE_RECEIVED, Field::PCIE_SENT, Field::NVLINK_RECEIVED, Field::NVLINK_SENT, Field::MEMORY_TEMPERATURE];
 /// Bytes of the unit in which NVML counts NVLink traffic.
 const NVLINK_UNIT: u64 = 1024;
 
-/// A gauge that a device may lack.
+/// A value that a device may lack.
 #[derive(Debug)]
 struct Gauge<T> {
     read: fn(&Device) -> Result<T, Status>,
@@ -46,7 +46,7 @@ impl<T> Gauge<T> {
     }
 }
 
-/// A counter that may begin again, added up.
+/// Sum of a counter that may wrap around.
 #[derive(Debug, Default)]
 struct Total {
     last: Option<u64>,
@@ -59,7 +59,7 @@ impl Total {
         self.sum += match last {
             None => 0,
             Some(last) if reading.is_narrow => (reading.value + NARROW - last) % NARROW,
-            // A wide counter that goes back was reset with the driver's state.
+            // A 64-bit counter that decreases was reset with the driver's state.
             Some(last) => reading.value.saturating_sub(last),
         };
         self.sum
@@ -79,13 +79,13 @@ pub struct DeviceGauges {
     energy: Gauge<u64>,
     energy_due: Instant,
     totals: [Total; 4],
-    /// Whether a counter of PCI Express has 32 bits.
+    /// True if a counter of PCI Express has 32 bits.
     has_narrow_links: bool,
     fields: Gauge<[Option<FieldReading>; FIELDS.len()]>,
 }
 
 impl DeviceGauges {
-    /// Nothing is read yet.
+    /// Creates the readings of a device, without reading yet.
     pub fn new(id: DeviceId, device: Device) -> Self {
         Self {
             id,
@@ -104,17 +104,17 @@ impl DeviceGauges {
         }
     }
 
-    /// The highest clock of the multiprocessors, Hz; 0 when NVML does not tell. Takes a millisecond.
+    /// Highest clock of the multiprocessors, Hz; 0 if NVML does not report it. Takes a millisecond.
     pub fn highest_clock_hz(&self) -> u64 {
         self.device.highest_sm_clock().map_or(0, |mhz| u64::from(mhz) * 1_000_000)
     }
 
-    /// Whether NVML counts the bytes of PCI Express, and those of NVLink; known after the first reading.
+    /// True if NVML counts the bytes of PCI Express, and those of NVLink; known after the first reading.
     pub fn counted_links(&self) -> [bool; 2] {
         [self.totals[0].last.is_some(), self.totals[2].last.is_some()]
     }
 
-    /// Reads what there is. Energy comes seldom; `ends` reads it once more.
+    /// Reads all available values. Energy is read less often; `ends` forces one more reading.
     pub fn read(&mut self, at: Timestamp, ends: bool) -> GaugeReading {
         let device = &self.device;
         let [pcie_in, pcie_out, nvlink_in, nvlink_out, memory_temperature] =
@@ -146,7 +146,7 @@ impl DeviceGauges {
         }
     }
 
-    /// Keeps the totals of links right between two readings, where a narrow counter could begin again twice.
+    /// Updates the link totals between two readings, in which a 32-bit counter could wrap around twice.
     pub fn read_links(&mut self) {
         if !self.has_narrow_links {
             return;

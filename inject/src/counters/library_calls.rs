@@ -1,10 +1,10 @@
-//! While a thread of ours is in NVIDIA's libraries, the program neither exits nor forks.
+//! Keeps the program from exiting or forking while a thread of this library is inside NVIDIA's libraries.
 //!
-//! libcupti and libnvperf_host.so register destructors of objects as they first need them.
-//! - An exit runs those that are younger than our own handler before it, and takes objects from under an opening that
-//!   is under way: three of 100 programs crashed that ended in its 100 ms (H100, CUPTI 13.0).
-//! - Registering takes a lock of the C library that a fork does not reset: a child that was forked meanwhile waits for
-//!   ever as soon as it registers a destructor. Loaders of PyTorch hung in three of 30 runs that sampled.
+//! libcupti and libnvperf_host.so register destructors of objects on their first use.
+//! - An exit first runs those that are newer than our own handler, and destroys objects that a device opening
+//!   in progress still uses: three of 100 programs crashed that ended within its 100 ms (H100, CUPTI 13.0).
+//! - Registration takes a lock of the C library that a fork does not reset: a child that is forked meanwhile
+//!   hangs as soon as it registers a destructor. PyTorch data loaders hung in three of 30 sampled runs.
 //!
 //! So both wait for the calls, for a bounded time. Calls on the program's own threads need none of this.
 
@@ -14,16 +14,17 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// The thread that reads counters may take so long to end at the end of the program: closing takes 50 ms a device, and
-/// opening one, which it may be at, 300 ms (H200), or longer on a busy machine. Past it, libraries go away under it.
+/// Maximum time to wait at the end of the program for the thread that reads counters: closing takes 50 ms per
+/// device, and opening one, which may be in progress, 300 ms (H200), or longer on a busy machine. After that,
+/// libraries are torn down under it.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often a thread looks whether forks are over, which take some 10 ms.
+/// Interval at which a thread checks that forks are over; a fork takes some 10 ms.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 static CALLS: Mutex<()> = Mutex::new(());
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// To be held by a thread of ours during calls that may register destructors.
+/// A thread of this library must hold the guard during calls that may register destructors.
 pub fn enter() -> MutexGuard<'static, ()> {
     loop {
         let calls = CALLS.lock();
@@ -35,26 +36,26 @@ pub fn enter() -> MutexGuard<'static, ()> {
     }
 }
 
-/// Waits until no thread of ours is in such calls. Once that was in vain, it no longer waits until a call has returned:
-/// a library that hangs must not hold up each fork of the program.
+/// Waits until no thread of this library is in such a call. After a timeout, further calls do not wait until
+/// the call has returned: a library that hangs must not delay each fork of the program.
 pub fn wait_until_over() {
     static WAS_IN_VAIN: AtomicBool = AtomicBool::new(false);
     let timeout = if WAS_IN_VAIN.load(Ordering::Relaxed) { Duration::ZERO } else { STOP_TIMEOUT };
     WAS_IN_VAIN.store(CALLS.try_lock_for(timeout).is_none(), Ordering::Relaxed);
 }
 
-/// A fork begins, on the thread that forks. New calls wait until [`fork_ends`].
+/// Called at the start of a fork, on the forking thread. New calls wait until [`fork_ends`].
 pub fn fork_begins() {
     FORKS.fetch_add(1, Ordering::SeqCst);
     wait_until_over();
 }
 
-/// It is over, in the parent.
+/// Called at the end of a fork, in the parent.
 pub fn fork_ends() {
     FORKS.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// It is over, in the child, which has none of our threads.
+/// Called at the end of a fork, in the child, which has no threads of this library.
 pub fn forked() {
     FORKS.store(0, Ordering::SeqCst);
 }

@@ -1,13 +1,13 @@
-//! The thread that reads what happens inside the devices: gauges and utilization by NVML, and samples of hardware
-//! counters. No other thread reads these. A call of NVML may take milliseconds; one that never returns costs the
-//! readings, and holds up one fork and the exit of the program, for 2 s each.
+//! The thread that reads the devices: NVML values and utilization, and samples of GPU counters. No other
+//! thread reads these. An NVML call may take milliseconds; one that never returns costs the readings, and
+//! delays one fork and the exit of the program by 2 s each.
 //!
-//! It costs the program's threads nothing: nothing is opened in a callback or before the program has a context, and
-//! sampling begins when a program that was just started has worked for half a second. Gauges take 0.2 % of a core at
-//! most; of sampling the rate is lowered before it takes more than its share (`pace`). Whoever needs the counters for
-//! chosen kernels gets them from `turns`.
+//! It costs the program's threads no time: no device is opened in a callback or before the program has a
+//! context, and sampling starts half a second after the start of work. NVML readings take at most 0.2 % of a
+//! core; if sampling takes more than its share, its rate is lowered (`pace`). Measurements of selected
+//! kernels get exclusive access to the counters through `turns`.
 //!
-//! A refusal is no error: it is a fact of the trace, with what to do.
+//! A refusal is not an error: it is a fact in the trace, with advice.
 
 use std::time::{Duration, Instant};
 
@@ -39,50 +39,51 @@ pub mod stop;
 pub mod turns;
 mod utilization;
 
-/// Between two readings of gauges.
+/// Interval between two NVML readings.
 const GAUGES_EVERY: Duration = Duration::from_millis(100);
-/// The same for counters of links with 32 bits, which may begin again after 4 GiB: 68 ms at 63 GB/s.
+/// The same for 32-bit link counters, which may wrap around after 4 GiB: 68 ms at 63 GB/s.
 const LINKS_EVERY: Duration = Duration::from_millis(50);
-/// How often it is asked whether a context has come to be on another device.
+/// Interval between two checks for contexts on further devices.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// A program works for so long before its devices are sampled: one that only looks does not pay for it.
+/// Time that a program works before its devices are sampled: a short program does not pay for opening them.
 const OPEN_AFTER: Duration = Duration::from_millis(500);
-/// Between two attempts while another tool has the counters.
+/// Interval between two attempts while another tool has the counters.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
-/// Before a device is opened again whose buffer ran over: what made this thread late may last.
+/// Delay before a device whose buffer overflowed is opened again: this thread may still be late.
 const OPEN_AFTER_OVERFLOW: Duration = Duration::from_secs(5);
-/// Sampling goes on for so long between two captures: the next may follow, and opening takes 200 ms.
+/// Time for which sampling continues between two captures: the next may follow, and opening takes 200 ms.
 const CLOSE_AFTER: Duration = Duration::from_secs(2);
-/// Left of a limit on the process's memory for tables, buffer and images: an H100 took 147 MB at 200 samples
-/// a second, and faster ones take more.
+/// Memory that must be left within the process's limit for tables, buffer and images: an H100 took 147 MB at
+/// 200 samples a second, and higher rates take more.
 const MEMORY_TO_SAMPLE: u64 = 512 << 20;
 
-/// What CUPTI computes counters with has exit handlers of its own, and counters have to be closed before those run. A
-/// C program crashed at its end in which they were closed afterwards (H100, CUPTI 13.0). So our handler is registered
-/// again after each call that may have brought some.
+/// CUPTI's counter libraries have their own exit handlers, and counters must be closed before those run: a C
+/// program that closed them afterwards crashed at its end (H100, CUPTI 13.0). So our handler is registered
+/// again after each call that may have registered one of theirs.
 pub fn close_before_libraries() {
     if let Err(error) = process::at_exit_again() {
         tracing::warn!("GPU counters may be closed late: {error}");
     }
 }
 
-/// The main thread ends: closes counters, and waits for calls of other threads of ours.
+/// At the end of the main thread: closes the counters, and waits for such calls of other threads of this
+/// library.
 pub fn close_for_exit(counters: &Stop) {
     if counters.stop(STOP_TIMEOUT) {
         library_calls::wait_until_over();
     }
 }
 
-/// What is read, before the thread begins.
+/// Configuration of the thread, before it starts.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader {
     wanted: GpuMetrics,
     samples: bool,
-    /// No work of the device is recorded, so samples have to tell how long it was busy, and no buffer ever comes.
+    /// Device work is not recorded, so samples must show the busy time, and no buffer ever arrives.
     monitors: bool,
 }
 
-/// What the thread owns.
+/// State of the thread.
 struct Thread<'a> {
     reader: Reader,
     cupti: &'static Cupti,
@@ -92,29 +93,29 @@ struct Thread<'a> {
     gauges: Vec<DeviceGauges>,
     utilization: UtilizationReader,
     sampled: Vec<SampledDevice>,
-    /// Devices whose gauges and counters are known not to be there.
+    /// Bit mask of the devices found up to now, by ordinal.
     known: u64,
     pace: Pace,
     turn: Option<Turn<'static>>,
     events: Vec<CounterEvent>,
-    /// When it is looked for devices that have come into use.
+    /// Time of the next check for devices that have come into use.
     look_due: Instant,
-    /// When devices are opened, or asked for again.
+    /// Time at which devices are opened, or tried again.
     open_due: Option<Instant>,
     decode_due: Instant,
     gauges_due: Instant,
-    /// When records were last made, if ever.
+    /// Last time at which records were made.
     worked: Option<Instant>,
-    /// Whether they are made now: what is read at other times belongs to no capture.
+    /// True if records are being made: readings at other times belong to no capture.
     is_on: bool,
     told: Vec<counters::CounterLoss>,
 }
 
 impl Reader {
-    /// What the settings ask for. `None` when that is nothing.
+    /// Applies the settings. `None` if they request no readings.
     pub fn prepare(settings: &Settings) -> Option<Self> {
         let (wanted, monitors) = (settings.gpu_metrics, settings.mode.monitors());
-        // A run in which tracing takes too much may end up in mode monitor.
+        // A run whose tracing costs too much may step down to mode monitor.
         let may_monitor = monitors || settings.max_overhead.is_some();
         (wanted != GpuMetrics::Off || may_monitor).then_some(Self { wanted, samples: wanted.samples(), monitors })
     }
@@ -156,7 +157,7 @@ impl Reader {
 }
 
 impl Thread<'_> {
-    /// Between two rounds.
+    /// Pause between two rounds.
     fn rest(&self) -> Duration {
         match self.reader.wanted {
             GpuMetrics::Off => utilization::PERIOD,
@@ -189,7 +190,7 @@ impl Thread<'_> {
         self.hand_over();
     }
 
-    /// Takes up devices on which a context has come to be.
+    /// Adds devices on which a context has been created.
     fn find_devices(&mut self) {
         let new = devices_in_use() & !self.known;
         if new == 0 {
@@ -210,9 +211,9 @@ impl Thread<'_> {
             if let Some(gauges) = &mut gauges {
                 highest = gauges.highest_clock_hz();
                 self.events.push(CounterEvent::Gauges(gauges.read(clock::now(self.cupti), false)));
-                // What NVML counts has not to be sampled.
+                // Traffic that NVML counts need not be sampled.
                 let [pcie, nvlink] = gauges.counted_links();
-                // Without records of copies its bytes have to be those of a sample.
+                // Without records of copies, the traffic must come from samples.
                 links.pcie = monitors || !pcie;
                 links.nvlink &= !nvlink;
             }
@@ -225,12 +226,12 @@ impl Thread<'_> {
         }
     }
 
-    /// While no device work is recorded.
+    /// Reads utilization while no device work is recorded.
     fn read_utilization(&mut self) {
         if !self.is_on && !self.controller.is_draining() {
             self.utilization.pause();
         } else if self.controller.monitors() {
-            // Refused only when the collector is far behind; the next reading has the totals.
+            // Fails only if the collector has a large backlog; the next reading has the totals.
             self.utilization.tick(&mut self.devices, |reading| {
                 let _ = self.shared.messages.try_send(Message::Utilization(reading));
             });
@@ -265,7 +266,7 @@ impl Thread<'_> {
         }
     }
 
-    /// Opens what is not open. Takes a fifth of a second a device.
+    /// Opens the devices that are not open. Takes a fifth of a second per device.
     fn open(&mut self) {
         if memory::left().is_some_and(|left| left < MEMORY_TO_SAMPLE) {
             tracing::warn!("GPU counters are not sampled: the limits of this process leave too little memory");
@@ -287,7 +288,7 @@ impl Thread<'_> {
             if self.shared.counters.wait(Duration::ZERO) {
                 break;
             }
-            // A refusal to initialize comes again with the first call.
+            // If initialization fails, the first call fails the same way.
             let _ = available.initialize();
             let opened = device.open(turn, available, &self.pace);
             close_before_libraries();
@@ -319,7 +320,7 @@ impl Thread<'_> {
     fn decode(&mut self, lasted: Duration) {
         let before = threads::thread_cpu_time(threads::thread_id());
         for device in self.sampled.iter_mut().filter(|device| device.is_open()) {
-            // Again if the image was full: the rate is high, or the thread is late.
+            // Repeated if the image was full: the rate is high, or the thread is late.
             for _ in 0..self.pace.decodings() {
                 if !device.decode(&mut self.events) {
                     break;
@@ -356,7 +357,7 @@ impl Thread<'_> {
         }
     }
 
-    /// Somebody needs the counters for chosen kernels.
+    /// Releases the counters, which are needed for selected kernels.
     fn give_way(&mut self) {
         for device in &mut self.sampled {
             if device.is_open() {
@@ -368,7 +369,7 @@ impl Thread<'_> {
         self.open_due = Some(Instant::now() + GAUGES_EVERY);
     }
 
-    /// Nothing is measured for now.
+    /// Stops sampling between captures.
     fn close(&mut self) {
         if self.turn.is_none() {
             return;
@@ -393,7 +394,7 @@ impl Thread<'_> {
         if self.events.is_empty() {
             return;
         }
-        // Refused only when the collector is far behind: what was lost is told with the next totals.
+        // Fails only if the collector has a large backlog: the next totals include the loss.
         if let Err(refused) = self.shared.messages.try_send(Message::Counters(std::mem::take(&mut self.events)))
             && let Message::Counters(events) = refused.into_inner()
         {
@@ -403,13 +404,13 @@ impl Thread<'_> {
                     |event: &&CounterEvent| matches!(event, CounterEvent::Sample(sample) if sample.device == id);
                 device.lost(events.iter().filter(is_its).count() as u64);
             }
-            // Samples are counted; what describes them is told again.
+            // Lost samples are counted; their descriptions are sent again.
             self.events = events.into_iter().filter(|event| !is_reading(event)).collect();
         }
     }
 
     fn finish(mut self) {
-        // The last samples are those of what is measured until now.
+        // The last samples belong to a capture in progress.
         self.is_on |= self.controller.is_on();
         for device in &mut self.sampled {
             device.close(&mut self.events);

@@ -1,23 +1,23 @@
-//! NVML, loaded once, and its handle of each device, by which gauges and utilization are read.
+//! NVML, loaded once, and its handle of each device, for readings and utilization.
 
 use cupti_sys::{DriverDevice, driver_devices};
 use gpuwhy_trace::record::DeviceId;
 use gpuwhy_trace::utilization::Absence;
 use nvml_sys::{Device, LoadError, Nvml, Status};
 
-/// The devices that the driver shows, and their handles.
+/// Devices that the driver shows, and their handles.
 #[derive(Debug)]
 pub struct Devices {
-    /// What the driver shows.
+    /// Devices that the driver shows.
     pub driver: Vec<DriverDevice>,
-    /// The library, or why there is none.
+    /// The library, or the reason for its absence.
     pub nvml: Result<&'static Nvml, Absence>,
     handles: Vec<(DeviceId, Result<Device, Absence>)>,
 }
 
 impl Devices {
-    /// Loads the library at the first call; `None` while the driver shows no device. To be called when the program has
-    /// a context: `libprof.so` is loaded in the middle of `cuInit`, when the driver is busy.
+    /// Loads the library at the first call; `None` while the driver shows no device. Call it only once the
+    /// program has a context: `libprof.so` is loaded in the middle of `cuInit`, when the driver is busy.
     pub fn find(found: &mut Option<Self>) -> Option<&mut Self> {
         if found.is_none() {
             let driver = driver_devices();
@@ -33,8 +33,8 @@ impl Devices {
         found.as_mut()
     }
 
-    /// The handle of a device. The first call for each takes milliseconds. Fails when there is no library, or it
-    /// refuses.
+    /// Returns the handle of a device. The first call for each takes milliseconds. Fails if there is no
+    /// library, or if it refuses.
     pub fn handle(&mut self, device: &DriverDevice) -> Result<Device, Absence> {
         let id = DeviceId(device.ordinal);
         if let Some(&(_, handle)) = self.handles.iter().find(|&&(known, _)| known == id) {
@@ -46,7 +46,7 @@ impl Devices {
     }
 }
 
-/// What the answer of a call says about the readings of a device.
+/// Maps the status of a call to the reason why readings of a device are absent.
 pub fn absence(status: Status) -> Absence {
     match status {
         Status::NOT_SUPPORTED => Absence::NotSupported,

@@ -1,40 +1,41 @@
-//! How often to sample, so that decoding stays within its share of a core.
+//! Sampling rate, limited so that decoding stays within its share of a core.
 //!
-//! Decoding and evaluation take 18 to 60 us a sample (H200; docs/design/overhead.md), on a slower processor more. What
-//! they take is measured on the clock of the thread, and when it is too much the rate is lowered. It is not raised
-//! again: opening takes a fifth of a second of a core each time.
+//! Decoding and evaluation take 18 to 60 us per sample (H200; docs/design/overhead.md), more on a slower
+//! processor. Their cost is measured on the clock of the thread, and the rate is lowered if it is too high.
+//! It is not raised again: opening takes a fifth of a second of a core each time.
 
 use std::time::Duration;
 
-/// Rate unless one is named, samples a second: enough to tell the kernels of a step of 30 ms apart within a second
+/// Default rate, samples a second: enough to distinguish the kernels of a 30 ms step within a second
 /// (docs/design/attribution.md).
 const RATE: u32 = 200;
 /// Share of a core that decoding may take.
 const SHARE: f64 = 0.01;
-/// The same where a rate was named.
+/// The same if the user set a rate.
 const SHARE_OF_NAMED_RATE: f64 = 0.05;
-/// Above this rate a core may be taken as a whole: whoever names it wants samples shorter than kernels.
+/// Above this rate, sampling may take a complete core: a user who sets it wants samples shorter than kernels.
 const FASTEST_WITHIN_SHARE: u32 = 1000;
-/// The share may be passed by so much before the rate is lowered.
+/// Factor by which the share may be exceeded before the rate is lowered.
 const TOLERANCE: f64 = 1.1;
-/// What a lowered rate aims at, as a part of the share.
+/// Target of a lowered rate, as a fraction of the share.
 const AIM: f64 = 0.85;
 /// Time over which the share is measured.
 const WINDOW: Duration = Duration::from_secs(5);
-/// The lowest rate.
+/// Minimum rate.
 const LOWEST: u32 = 10;
-/// Samples that one decoding has room for at most: 29 to 57 KB each with 10 or more metrics (H200), and 4 us to clear.
+/// Maximum number of samples per decoding: 29 to 57 KB each with 10 or more metrics (H200), and 4 us to
+/// clear.
 const MOST_ROOM: u32 = 1024;
-/// Bytes of a sample in the hardware's buffer: 11 to 14 KB (H200).
+/// Size of a sample in the hardware's buffer, bytes: 11 to 14 KB (H200).
 const HARDWARE_SAMPLE: usize = 14 << 10;
-/// That buffer, which is page-locked memory of the host, holds the samples of so many seconds: a thread may be late.
+/// Seconds of samples that this buffer, which is pinned host memory, holds: a thread may be late.
 const SECONDS_BUFFERED: usize = 4;
-/// Its bytes at least and at most.
+/// Minimum and maximum size of the buffer, bytes.
 const HARDWARE_BUFFER: [usize; 2] = [16 << 20, 64 << 20];
-/// Time between two decodings: few and large ones, as each takes half a millisecond by itself.
+/// Interval between two decodings: few and large ones, since each has a fixed cost of half a millisecond.
 pub const PERIOD: Duration = Duration::from_millis(300);
 
-/// The rate, and what decoding took of late.
+/// Sampling rate, and the recent cost of decoding.
 #[derive(Debug)]
 pub struct Pace {
     rate: u32,
@@ -44,7 +45,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// The rate that was named, or the usual one.
+    /// Creates the rate that the user set, or the default one.
     pub fn new(named: Option<u32>) -> Self {
         let share = match named {
             None => SHARE,
@@ -54,23 +55,23 @@ impl Pace {
         Self { rate: named.unwrap_or(RATE), share, spent: Duration::ZERO, lasted: Duration::ZERO }
     }
 
-    /// Time of a sample, nanoseconds.
+    /// Interval between two samples, nanoseconds.
     pub fn interval_nanos(&self) -> u64 {
         1_000_000_000 / u64::from(self.rate)
     }
 
-    /// Samples that one decoding has room for: those of a period, and of a late thread.
+    /// Number of samples that one decoding has room for: those of a period, with a margin for a late thread.
     pub fn room(&self) -> u32 {
         self.due().min(MOST_ROOM)
     }
 
-    /// Decodings in a row at most, while each finds no more room: those of a period, and one more for a late thread.
-    /// Samples may come as fast as they are decoded, so there is an end to it.
+    /// Maximum number of consecutive decodings while each one fills its room: those of a period, and one more
+    /// for a late thread. Bounded because samples may arrive as fast as they are decoded.
     pub fn decodings(&self) -> u32 {
         self.due().div_ceil(MOST_ROOM) + 1
     }
 
-    /// Bytes of the hardware's buffer.
+    /// Size of the hardware's buffer, bytes.
     pub fn hardware_buffer(&self) -> usize {
         let [least, most] = HARDWARE_BUFFER;
         (self.rate as usize * SECONDS_BUFFERED * HARDWARE_SAMPLE).next_power_of_two().clamp(least, most)
@@ -81,8 +82,8 @@ impl Pace {
         (of_period * 1.6) as u32 + 16
     }
 
-    /// Notes what a round of decoding took of a core, of all devices, and how long it was since the last. Answers
-    /// whether the rate was lowered.
+    /// Notes the CPU time of a round of decoding, for all devices, and the time since the last round. Returns
+    /// true if the rate was lowered.
     pub fn note(&mut self, spent: Duration, lasted: Duration) -> bool {
         self.spent += spent;
         self.lasted += lasted;

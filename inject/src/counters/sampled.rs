@@ -1,4 +1,4 @@
-//! One device that is sampled: opened with the largest set of metrics that completes, decoded, closed.
+//! One sampled device: opened with the largest set of metrics that completes, decoded, closed.
 
 use cupti_sys::counters::Counters;
 use cupti_sys::counters::refusal::Refusal;
@@ -11,40 +11,42 @@ use gpuwhy_trace::record::{DeviceId, Timestamp};
 use crate::counters::pace::Pace;
 use crate::counters::turns::Turn;
 
-/// The first chips that sample by time; Turing and before count cycles of the system clock, at about this many Hz.
+/// First chips that sample by time; Turing and earlier count cycles of the system clock, at about this many
+/// Hz.
 const FIRST_TIMED: [u32; 2] = [8, 0];
 const SYSTEM_CLOCK_HZ: u64 = 1_000_000_000;
-/// Samples that were begun and not completed, without one that was, after which a unit is taken to send nothing.
+/// Number of incomplete samples, without a complete one, after which a unit counts as silent.
 const HOPELESS: u64 = 40;
-/// Decodings after the end of sampling at most.
+/// Maximum number of decodings after the end of sampling.
 const DECODINGS_AT_END: u32 = 8;
-/// Decodings before that is believed.
+/// Minimum number of decodings before a unit counts as silent.
 const DECODINGS_TO_TELL: u32 = 3;
-/// Errors in a row after which a device is given up.
+/// Number of consecutive errors after which a device is abandoned.
 const CONSECUTIVE_ERRORS: u32 = 5;
 
-/// A device, and what was seen of its counters.
+/// A device, and the state of its counters.
 #[derive(Debug)]
 pub struct SampledDevice {
     device: DriverDevice,
     highest_clock_hz: u64,
     links: Links,
     sampler: Option<Sampler>,
-    /// End of the newest sample, and what samples last.
+    /// End of the newest sample, and length of a sample.
     newest: Timestamp,
     interval_nanos: u64,
-    /// Since it was opened: samples taken, and those that did not complete.
+    /// Since it was opened: complete samples, and incomplete ones.
     taken: u64,
     unfinished: u64,
     decodings: u32,
     errors: u32,
-    /// The hardware's buffer ran over, and a library that cannot keep the newest samples gives none any more.
+    /// The hardware's buffer overflowed; a library that cannot keep the newest samples returns no more.
     has_overflowed: bool,
     loss: CounterLoss,
 }
 
 impl SampledDevice {
-    /// Closed. `links` are the units beside the chip that are sampled if they send anything.
+    /// Creates a closed device. `links` are the units other than the chip itself, sampled if they send any
+    /// data.
     pub fn new(device: DriverDevice, highest_clock_hz: u64, links: Links) -> Self {
         let loss = CounterLoss { device: DeviceId(device.ordinal), ..CounterLoss::default() };
         Self {
@@ -67,35 +69,35 @@ impl SampledDevice {
         self.loss.device
     }
 
-    /// Whether it is sampled now.
+    /// True if it is being sampled.
     pub fn is_open(&self) -> bool {
         self.sampler.is_some()
     }
 
-    /// What was lost so far.
+    /// Samples lost up to now.
     pub fn loss(&self) -> CounterLoss {
         self.loss
     }
 
-    /// The rate was lowered.
+    /// Notes that the rate was lowered.
     pub fn slowed(&mut self) {
         self.loss.slowed += 1;
     }
 
-    /// So many samples did not reach the collector.
+    /// Counts samples that did not reach the collector.
     pub fn lost(&mut self, samples: u64) {
         self.loss.lost += samples;
     }
 
-    /// Why it is not sampled, as far as anybody knows.
+    /// Sets the reason why it is not sampled, as far as known.
     pub fn refuse(&mut self, why: counters::Refusal) {
         self.loss.refused = Some(why);
     }
 
-    /// Opens it, in a turn, and answers what is sampled.
+    /// Opens it, with exclusive access to the counters, and returns the sampled metrics.
     ///
     /// # Errors
-    /// Why it cannot be sampled.
+    /// Returns the reason why it cannot be sampled.
     pub fn open(&mut self, turn: &Turn<'_>, counters: &'static Counters, pace: &Pace) -> Result<MetricSet, Refusal> {
         if !counters.can_sample() {
             return Err(Refusal::OldLibrary);
@@ -145,7 +147,7 @@ impl SampledDevice {
         })
     }
 
-    /// Decodes what has come into events, once. Answers whether there is more.
+    /// Decodes the available samples into events, once. Returns true if there are more.
     pub fn decode(&mut self, events: &mut Vec<CounterEvent>) -> bool {
         let Some(sampler) = &mut self.sampler else { return false };
         let (device, interval) = (self.loss.device, self.interval_nanos);
@@ -156,7 +158,7 @@ impl SampledDevice {
                 return;
             }
             let [begin, end] = [time.begin, time.end].map(Timestamp::from_nanos);
-            // The hardware overwrites the oldest samples without a word.
+            // The hardware overwrites the oldest samples silently.
             if *newest > Timestamp::ZERO && begin > *newest {
                 loss.lost += (begin.since(*newest) + interval / 2) / interval.max(1);
             }
@@ -173,7 +175,7 @@ impl SampledDevice {
                 self.errors = 0;
                 self.decodings += 1;
                 self.taken += decoded.taken;
-                // One of them is being collected.
+                // One sample is still being collected.
                 let unfinished = decoded.incomplete.saturating_sub(1);
                 self.unfinished += unfinished;
                 loss.incomplete += unfinished + decoded.failed;
@@ -181,7 +183,7 @@ impl SampledDevice {
                 decoded.full && decoded.taken > 0
             }
             Err(error) if error.code == CuptiResult::OUT_OF_MEMORY => {
-                // How many samples that were is not told.
+                // The number of lost samples is unknown.
                 self.loss.lost += 1;
                 self.sampler = None;
                 self.has_overflowed = true;
@@ -202,13 +204,13 @@ impl SampledDevice {
         }
     }
 
-    /// Whether its buffer ran over since this was last asked, so that it has to be opened again.
+    /// Returns and resets the overflow flag; if it is set, the device has to be opened again.
     pub fn take_overflow(&mut self) -> bool {
         std::mem::take(&mut self.has_overflowed)
     }
 
-    /// Whether no sample completes, as a unit sends nothing. Closes it then, and chooses a smaller set; `Some(false)`
-    /// when there is none.
+    /// Checks for a unit that sends no data, so that no sample completes. If there is one, closes the device and
+    /// chooses a smaller set of metrics; `Some(false)` if there is no smaller set.
     pub fn gives_up_a_unit(&mut self) -> Option<bool> {
         if self.sampler.is_none() || self.taken > 0 || self.unfinished < HOPELESS || self.decodings < DECODINGS_TO_TELL
         {
@@ -223,12 +225,12 @@ impl SampledDevice {
         Some(true)
     }
 
-    /// Ends sampling, and decodes what is left into events.
+    /// Stops sampling, and decodes the remaining samples into events.
     pub fn close(&mut self, events: &mut Vec<CounterEvent>) {
         let Some(sampler) = &mut self.sampler else { return };
-        // Refused when the driver is gone; what was sampled may be there all the same.
+        // Fails if the driver is gone; samples may be available nevertheless.
         let stopped = sampler.stop();
-        // Until nothing more comes, with a bound for a library that goes on for ever.
+        // Until no more samples arrive; bounded in case the library never stops.
         for _ in 0..DECODINGS_AT_END {
             let taken = self.taken;
             self.decode(events);
@@ -261,7 +263,7 @@ fn metric(quantity: Quantity) -> Metric {
     }
 }
 
-/// A refusal in the words of a trace.
+/// Converts a refusal to the trace format.
 pub fn refused(refusal: Refusal) -> counters::Refusal {
     match refusal {
         Refusal::Busy => counters::Refusal::Busy,

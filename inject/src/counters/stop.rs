@@ -1,13 +1,13 @@
-//! How the thread of the counters is told to end, and says that it has.
+//! Stops the counter thread, and waits for its end.
 //!
-//! The flushing thread waits for it before the last mark, so that the last samples come before it; a bounded time, as a
-//! driver that is going down may not answer any more.
+//! The flushing thread waits for it before the last mark, so that the last samples come before the mark. The
+//! wait is bounded, since a driver that is shutting down may no longer respond.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// Shared by the two threads.
+/// State shared by the two threads.
 #[derive(Debug, Default)]
 pub struct Stop {
     state: Mutex<State>,
@@ -16,13 +16,13 @@ pub struct Stop {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The thread was given its work.
+    /// True once the thread has started its work.
     runs: bool,
     asked: bool,
     over: bool,
 }
 
-/// Says that the thread is over, however it ended.
+/// Marks the thread as ended when it is dropped, however the thread ended.
 #[derive(Debug)]
 pub struct Over<'a>(&'a Stop);
 
@@ -34,13 +34,13 @@ impl Drop for Over<'_> {
 }
 
 impl Stop {
-    /// The thread begins its work; what this gives is dropped when it ends.
+    /// Called when the thread starts its work; the returned guard is dropped when it ends.
     pub fn begin(&self) -> Over<'_> {
         self.state.lock().runs = true;
         Over(self)
     }
 
-    /// Sleeps for so long. Answers whether the thread is to end.
+    /// Sleeps for `time`. Returns true if the thread is to end.
     pub fn wait(&self, time: Duration) -> bool {
         let mut state = self.state.lock();
         if !state.asked {
@@ -49,7 +49,7 @@ impl Stop {
         state.asked
     }
 
-    /// Asks the thread to end, and waits until it has, so long at most. Answers whether it has.
+    /// Requests the thread to end, and waits for that, at most `timeout`. Returns true if it has ended.
     pub fn stop(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         let mut state = self.state.lock();

@@ -1,8 +1,9 @@
-//! Who has the hardware counters: PM sampling, the range profiler and PC sampling exclude each other.
+//! Exclusive access to the GPU counters: PM sampling, the range profiler and PC sampling exclude each other.
 //!
-//! CUPTI does not keep them apart by itself: enabling PC sampling while PM sampling runs succeeds, and crashes the
-//! process later (H200, CUPTI 13.0). So everybody in this process takes a turn here first, and then asks CUPTI whether
-//! anybody else has the counters. Sampling has them whenever nobody else wants them, and gives way.
+//! CUPTI does not enforce this: enabling PC sampling while PM sampling runs succeeds, and crashes the process
+//! later (H200, CUPTI 13.0). So every user in this process first acquires access here, and then checks with
+//! CUPTI whether another tool has the counters. Sampling has access whenever no other user needs it, and
+//! releases it on demand.
 
 use std::time::{Duration, Instant};
 
@@ -10,25 +11,25 @@ use cupti_sys::counters::Counters;
 use cupti_sys::counters::refusal::Refusal;
 use parking_lot::{Condvar, Mutex};
 
-/// The counters of this process, all devices together.
+/// Access to the counters of this process, for all devices together.
 #[derive(Debug)]
 pub struct Turns {
     state: Mutex<State>,
-    /// The counters are free, or somebody wants them.
+    /// Signals that the counters are free or requested.
     changed: Condvar,
 }
 
 #[derive(Debug)]
 struct State {
-    /// Whether somebody has them.
+    /// True if the counters are in use.
     is_taken: bool,
-    /// Those that wait for sampling to give way.
+    /// Number of users that wait for sampling to release the counters.
     waiting: u32,
 }
 
 pub static TURNS: Turns = Turns::new();
 
-/// The right to use the counters, until it is dropped.
+/// Exclusive access to the counters, until it is dropped.
 #[derive(Debug)]
 pub struct Turn<'a>(&'a Turns);
 
@@ -44,7 +45,7 @@ impl Turns {
         Self { state: Mutex::new(State { is_taken: false, waiting: 0 }), changed: Condvar::new() }
     }
 
-    /// Takes the counters for sampling, unless somebody else has them or wants them.
+    /// Acquires the counters for sampling, unless another user has or needs them.
     pub fn for_sampling(&self) -> Option<Turn<'_>> {
         let mut state = self.state.lock();
         if state.is_taken || state.waiting > 0 {
@@ -54,13 +55,13 @@ impl Turns {
         Some(Turn(self))
     }
 
-    /// Whether sampling is to give way.
+    /// True if sampling has to release the counters.
     pub fn is_wanted(&self) -> bool {
         self.state.lock().waiting > 0
     }
 
-    /// Takes the counters for something else, for which sampling gives way. Waits, so never in a callback of CUPTI's;
-    /// `None` after the time.
+    /// Acquires the counters for a user other than sampling, which releases them. It blocks, so never call it
+    /// in a CUPTI callback; `None` after the timeout.
     pub fn take(&self, timeout: Duration) -> Option<Turn<'_>> {
         let deadline = Instant::now() + timeout;
         let mut state = self.state.lock();
@@ -76,8 +77,8 @@ impl Turns {
 }
 
 impl Turn<'_> {
-    /// Asks CUPTI whether the counters of a device are free of other tools and processes, and permitted. Fails when
-    /// they are not, or CUPTI's profiler cannot be initialized.
+    /// Checks with CUPTI that the counters of a device are free of other tools and processes, and permitted.
+    /// Fails if they are not, or if CUPTI's profiler cannot be initialized.
     pub fn ask(&self, counters: &Counters, device: u32) -> Result<(), Refusal> {
         let asked = counters.initialize().and_then(|()| counters.sampling_availability(device));
         asked.map_err(|error| Refusal::of(&error))

@@ -1,7 +1,8 @@
-//! Reads the utilization of the process's devices while it is only watched: NVML's rates, and hardware counters (GPM).
+//! Reads the utilization of the process's devices while it is only watched: NVML's rates, and hardware
+//! counters (GPM).
 //!
-//! Rates are those of the driver's last sample period, taken as valid since the reading before; counters are exact over
-//! any time. Processes are not told apart.
+//! Rates are those of the driver's last sample period, assumed valid since the previous reading; counters are
+//! exact for any interval. Neither distinguishes processes.
 
 use std::time::{Duration, Instant};
 
@@ -12,18 +13,18 @@ use nvml_sys::{Device, Metric, Sample};
 
 use crate::counters::nvml::{Devices, absence};
 
-/// Time between readings. Counters advance ten times a second, and rates five times (H200, driver 580:
+/// Interval between readings. Counters advance ten times a second, and rates five times (H200, driver 580:
 /// docs/design/overhead.md); a round takes 1.2 ms there, so this is half a percent of a core.
 pub const PERIOD: Duration = Duration::from_millis(250);
-/// So long is waited for the first context before all devices that the driver shows are read.
+/// Maximum wait for the first context, after which all devices that the driver shows are read.
 const CONTEXT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A rate is a mean over at most this long (NVML reference, `nvmlUtilization_t`): it speaks for no more, however late
-/// the next reading comes.
+/// Maximum time that a rate is an average over (NVML reference, `nvmlUtilization_t`): it covers no more,
+/// however late the next reading is.
 const LONGEST_MEAN: Duration = Duration::from_secs(1);
-/// Bytes of the unit in which NVML tells traffic, MiB/s.
+/// Bytes of the unit in which NVML reports traffic, MiB/s.
 const MIB: f64 = (1u64 << 20) as f64;
 
-/// The metrics, in the order of [`Counter::ALL`].
+/// Metrics, in the order of [`Counter::ALL`].
 const METRICS: [Metric; Counter::ALL.len()] = [
     Metric::GRAPHICS_UTIL,
     Metric::SM_UTIL,
@@ -36,28 +37,28 @@ const METRICS: [Metric; Counter::ALL.len()] = [
     Metric::NVLINK_TOTAL_RX_PER_SEC,
 ];
 
-/// The utilization of all devices of the process, and when it is to be read.
+/// Utilization of all devices of the process, and the time of the next reading.
 #[derive(Debug)]
 pub struct UtilizationReader {
     begun: Instant,
     due: Instant,
     state: State,
-    /// What lies between the last reading and the next is not to be counted.
+    /// True if the time between the last reading and the next does not count.
     paused: bool,
 }
 
 #[derive(Debug)]
 enum State {
-    /// Until there is a context.
+    /// There is no context yet.
     Waiting,
     Open(Open),
-    /// For good.
+    /// Unavailable for the rest of the run.
     Absent,
 }
 
 #[derive(Debug, Default)]
 struct Open {
-    /// The contexts that the meters were opened for.
+    /// Contexts for which the meters were opened.
     contexts: u64,
     meters: Vec<Meter>,
 }
@@ -70,7 +71,7 @@ struct Meter {
     counters: Option<Counters>,
 }
 
-/// Readings of hardware counters, the older of which is overwritten in turn.
+/// Two readings of hardware counters; each new reading overwrites the older one.
 #[derive(Debug)]
 struct Counters {
     last: Sample,
@@ -79,18 +80,18 @@ struct Counters {
 }
 
 impl UtilizationReader {
-    /// Nothing is open yet.
+    /// Creates a reader without any open device.
     pub fn new() -> Self {
         let now = Instant::now();
         Self { begun: now, due: now, state: State::Waiting, paused: false }
     }
 
-    /// The program is not watched for now.
+    /// Notes that the program is not watched at the moment.
     pub fn pause(&mut self) {
         self.paused = true;
     }
 
-    /// Reads what is due, and hands it over.
+    /// Reads the devices if that is due, and passes the readings to `hand_over`.
     pub fn tick(&mut self, found: &mut Option<Devices>, mut hand_over: impl FnMut(UtilizationReading)) {
         let now = Instant::now();
         if now < self.due {
@@ -136,13 +137,14 @@ impl UtilizationReader {
     }
 }
 
-/// Whether the process has a context on this device; of one with none yet, and beyond 64, it is assumed.
+/// True if the process has a context on this device; assumed for all devices without any context yet, and for
+/// ordinals of 64 and above.
 fn uses(contexts: u64, device: DeviceId) -> bool {
     contexts == 0 || device.0 >= u64::BITS || contexts & (1 << device.0) != 0
 }
 
 impl Open {
-    /// Takes up devices that have come into use; what is absent is handed over at once.
+    /// Adds devices that have come into use; reports absent ones at once.
     fn add(&mut self, devices: &mut Devices, contexts: u64, hand_over: &mut impl FnMut(UtilizationReading)) {
         for device in devices.driver.clone() {
             let id = DeviceId(device.ordinal);
@@ -172,7 +174,7 @@ impl Open {
 }
 
 impl Meter {
-    /// Finds out what the device has; what is read now is where it begins.
+    /// Determines the readings that the device supports; the first ones are the baseline.
     fn new(id: DeviceId, device: Device) -> Self {
         let mut totals = DeviceUtilization { device: id, ..DeviceUtilization::default() };
         let read = Instant::now();
@@ -189,13 +191,13 @@ impl Meter {
         Self { device, read, totals, counters }
     }
 
-    /// What was since the last reading is not counted.
+    /// Restarts at a new baseline: the time since the last reading does not count.
     fn begin_again(&mut self) {
         self.read = Instant::now();
         if let Some(counters) = &mut self.counters {
             match self.device.sample_again(&mut counters.last) {
                 Ok(()) => counters.at = self.read,
-                // There is nothing to compare with any more.
+                // There is no longer a baseline.
                 Err(status) => {
                     self.counters = None;
                     self.totals.no_counters = Some(absence(status));

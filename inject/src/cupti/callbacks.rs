@@ -1,8 +1,8 @@
-//! What CUPTI calls: buffers out, full buffers in.
+//! Callbacks of CUPTI: hand out empty buffers, take full ones.
 //!
-//! These run on application threads and on CUPTI's own. They take no lock that anything slow holds, do no I/O and
-//! read no record: a buffer goes from the pool to CUPTI, and from CUPTI into a bounded channel that has room for
-//! every buffer there is.
+//! They run on application threads and on CUPTI's own. They take no lock that is held for long, do no I/O and
+//! read no record: a buffer goes from the pool to CUPTI, and from CUPTI into a bounded channel that has room
+//! for all buffers.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -21,11 +21,11 @@ use crate::message::Shared;
 use crate::runtime::Profiler;
 
 thread_local! {
-    /// Nodes that were copied on this thread since it last made a graph ready to run.
+    /// Number of nodes cloned on this thread since it last instantiated a graph.
     static NODES: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The handlers that CUPTI calls, for the one [`Profiler`] of the process.
+/// Handlers that CUPTI calls, for the one [`Profiler`] of the process.
 #[derive(Debug)]
 pub struct Callbacks;
 
@@ -40,12 +40,12 @@ impl ActivityHandler for Callbacks {
         let Some(profiler) = Profiler::running() else { return };
         let shared = profiler.shared();
         if !shared.delivered.swap(true, Ordering::Relaxed) {
-            // Whoever leaves CUPTI to others is not told of it otherwise.
+            // While CUPTI is left to other tools, nothing else reports that there is a context.
             profiler.context_created();
         }
         let bytes = buffer.bytes().len();
         shared.meters.timed(|| {
-            // Refused only when the collector is dead; then the trace has ended and says so.
+            // Fails only if the collector is dead; the trace has then ended and notes that.
             if let Err(refused) = shared.messages.try_send(Message::Buffer(buffer))
                 && let Message::Buffer(buffer) = refused.into_inner()
             {
@@ -85,14 +85,15 @@ impl ResourceHandler for Callbacks {
     fn graph_instantiated(id: u32) {
         let nodes = NODES.take();
         if let Some(profiler) = Profiler::running() {
-            // Refused only when the collector is far behind: then how many nodes the graph has is not known.
+            // Fails only if the collector has a large backlog: the number of nodes of the graph is then
+            // unknown.
             let _ = profiler.shared().messages.try_send(Message::Graph { id, nodes });
         }
     }
 
     #[cfg(feature = "pc-sampling")]
     fn call_begins() {
-        // Before and after the profiler runs, too: whoever has closed the gate relies on it.
+        // Also before and after the profiler runs: the thread that blocks API calls relies on it.
         GATE.enter();
     }
 

@@ -1,4 +1,4 @@
-//! What CUPTI's records say, field by field, where nothing has to be looked up.
+//! Converts CUPTI's records field by field, where no lookup is needed.
 
 use cupti_sys::DriverDevice;
 use cupti_sys::abi;
@@ -11,7 +11,7 @@ use gpuwhy_trace::record::{
     MemoryOperation, Memset, Overhead, OverheadKind, StreamId, Sync, SyncKind, ThreadId, Timestamp,
 };
 
-/// A copy out of either record of copies, which have these fields in common.
+/// Converts either kind of copy record; they have these fields in common.
 macro_rules! copy {
     ($copy:ident, $peers:expr) => {
         Copy {
@@ -148,7 +148,7 @@ pub(super) fn device(device: &DeviceRecord<'_>) -> Device {
 }
 
 pub(super) fn driver_device(device: DriverDevice) -> Device {
-    // Two transfers a clock, as in CUDA's own sample `deviceQuery`.
+    // Two transfers per clock, as in CUDA's sample `deviceQuery`.
     let bandwidth = 2 * u64::from(device.memory_clock_khz) * u64::from(device.memory_bus_bits / 8);
     Device {
         id: DeviceId(device.ordinal),

@@ -1,7 +1,7 @@
-//! From CUPTI's records to ours.
+//! Decodes CUPTI's records into gpuwhy's.
 //!
-//! With `convert`, the only place where both models meet. Runs on the collector thread while the buffer is held,
-//! because names live no longer than that.
+//! With `convert`, the only place where both models meet. Runs on the collector thread while the buffer is
+//! held, because names live only that long.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -20,30 +20,31 @@ use rustc_hash::FxBuildHasher;
 use crate::cupti::kinds::LAST_CALLBACK_ID;
 use crate::cupti::{convert, recorder};
 
-/// What a CUPTI record turned into.
+/// Result of decoding a CUPTI record.
 #[derive(Debug)]
 pub enum Decoded {
     Event(Event),
     /// An entry of the dictionary.
     Description,
-    /// Nothing: a kind that this version does not know.
+    /// A kind that this version does not know.
     Unknown,
 }
 
-/// Decodes, and owns the dictionary that grows on the way.
+/// Decodes records, and owns the dictionary that grows with them.
 #[derive(Debug)]
 pub struct Decoder {
-    /// Asked for at the start: a CUPTI that hangs later must not take the collector along.
+    /// Queried at the start: a CUPTI that hangs later must not block the collector.
     api_names: HashMap<(Domain, u32), String, FxBuildHasher>,
     dictionary: Dictionary,
     links_asked: bool,
     kernel_names: KernelNames,
-    /// Functions that were called, by number: of the runtime, of the driver.
+    /// Functions that were called, by number: runtime functions, driver functions.
     functions: [Vec<Option<ApiFunctionId>>; 2],
 }
 
 impl Decoder {
-    /// A decoder with an empty dictionary. `cupti` is asked for the names of all API functions, now and never again.
+    /// Creates a decoder with an empty dictionary. Queries `cupti` for the names of all API functions, only
+    /// this once.
     pub fn new(cupti: &'static Cupti) -> Self {
         let names = |domain| recorder::api_functions(cupti, domain).map(move |(id, name)| ((domain, id), name));
         Self {
@@ -55,7 +56,7 @@ impl Decoder {
         }
     }
 
-    /// What records refer to.
+    /// Dictionary that the records refer to.
     pub fn dictionary(&self) -> &Dictionary {
         &self.dictionary
     }
@@ -65,8 +66,8 @@ impl Decoder {
         &mut self.dictionary
     }
 
-    /// Describes the devices as the driver does, unless they are described, and asks for their links once; does nothing
-    /// while CUDA is not initialized.
+    /// Describes the devices by the driver's data, unless they are described, and queries their links once;
+    /// has no effect while CUDA is not initialized.
     pub fn describe_devices(&mut self) {
         let no_devices = self.dictionary.devices().is_empty();
         if !no_devices && self.links_asked {
@@ -81,7 +82,7 @@ impl Decoder {
         }
     }
 
-    /// The records that follow are those of another buffer.
+    /// Notes that the next records are from another buffer.
     pub fn next_buffer(&mut self) {
         self.kernel_names.next_buffer();
     }
@@ -107,7 +108,7 @@ impl Decoder {
                 self.dictionary.add_context(convert::context(&context));
                 return Decoded::Description;
             }
-            // Of another tool: ours do not come from CUPTI (`pcie_links`).
+            // Enabled by another tool: our links do not come from CUPTI (`pcie_links`).
             Activity::Pcie(_) => return Decoded::Description,
             Activity::GraphTrace(graph) => Record::Kernel(self.whole_graph(&graph)),
             Activity::Other => return Decoded::Unknown,
@@ -167,8 +168,8 @@ impl Decoder {
         }
     }
 
-    /// A launch of a graph that was recorded as one piece: computation under a name of its own. What ran inside, and
-    /// whether it was copies, is not known.
+    /// A graph launch recorded as a single unit: computation under a separate name. Its contents, and whether
+    /// they were copies, are unknown.
     fn whole_graph(&mut self, graph: &GraphTraceRecord<'_>) -> Kernel {
         let name = self.dictionary.intern_name(&format!("[CUDA graph {}, not looked into]", graph.graph_id()));
         Kernel {
@@ -212,7 +213,7 @@ impl Decoder {
         let name = known.unwrap_or_else(|| format!("{prefix}#{callback_id}"));
         let name = self.dictionary.intern_name(&name);
         let id = self.dictionary.intern_api_function(ApiFunction { domain: ours, callback_id, name });
-        // Numbers that no library has can only be damage, and are looked up each time.
+        // Larger numbers, which no library has, can only be corruption, and are looked up each time.
         if callback_id <= LAST_CALLBACK_ID {
             let of_domain = &mut self.functions[usize::from(domain != Domain::RUNTIME)];
             let place = callback_id as usize;
@@ -223,10 +224,10 @@ impl Decoder {
     }
 }
 
-/// How these devices are attached to the host, as far as that is told. Not from CUPTI: while its PCIE records are on,
-/// threads that launch at the same time wait for one lock (docs/design/overhead.md). Linux tells in `/sys`, without a
-/// library, and is asked first; most virtual machines leave that empty, and NVML is asked then. Loading NVML takes
-/// milliseconds, so not on a thread of the program.
+/// PCI Express links of these devices, as far as they are known. Not from CUPTI: while its PCIE records are
+/// on, threads that launch at the same time contend for one lock (docs/design/overhead.md). Linux has them in
+/// `/sys`, without a library, which is read first; most virtual machines leave that empty, and NVML is
+/// queried then. Loading NVML takes milliseconds, so do not call this on a thread of the program.
 fn pcie_links(devices: &[DriverDevice]) -> impl Iterator<Item = PcieLink> {
     let is_told = devices.iter().all(|device| device.link.is_some());
     let nvml = if is_told { None } else { Nvml::load().ok() };
@@ -247,41 +248,40 @@ fn pcie_links(devices: &[DriverDevice]) -> impl Iterator<Item = PcieLink> {
     })
 }
 
-/// Addresses of names that are remembered, each with a copy of the name.
+/// Maximum number of name addresses that are cached, each with a copy of the name.
 const ADDRESS_LIMIT: usize = 16_384;
 
-/// Kernels that were launched before, by the address at which CUPTI keeps their name: what a record says again and
-/// again, looked up once.
+/// Cache of launched kernels, by the address at which CUPTI keeps their name.
 ///
-/// Hashing a mangled name of a thousand characters for each launch costs more than everything else in decoding, and
-/// hashing the launch comes next. So a name is found by its address and a launch by comparing it with the one before.
-/// An address can come to mean another name when a module is unloaded, but not within a buffer, whose names CUPTI keeps
-/// until it is given back: so the text is compared once a buffer.
+/// Hashing a mangled name of a thousand characters for each launch costs more than the rest of decoding, and
+/// hashing the launch comes next. So a name is found by its address, and a launch by comparing it with the
+/// previous one. An address can mean another name once a module is unloaded, but not within a buffer, whose
+/// names CUPTI keeps until the buffer is returned: so the text is compared once per buffer.
 #[derive(Debug, Default)]
 struct KernelNames {
-    /// Places in `known`; what has no name is at address 0.
+    /// Indices into `known`; kernels without a name have address 0.
     places: HashMap<u64, usize, FxBuildHasher>,
     known: Vec<KnownKernel>,
     buffer: u64,
 }
 
-/// A name, and how a kernel of that name was launched last: most are launched as the time before.
+/// A name, and the last launch of a kernel with that name: most launches equal the previous one.
 #[derive(Debug)]
 struct KnownKernel {
     name: CString,
-    /// The buffer in which the text was last compared.
+    /// Buffer in which the text was last compared.
     compared: u64,
     id: NameId,
     last: Option<(LaunchConfig, LaunchConfigId)>,
 }
 
 impl KernelNames {
-    /// The next buffer begins: addresses may mean other names.
+    /// Starts the next buffer: addresses may mean other names.
     fn next_buffer(&mut self) {
         self.buffer += 1;
     }
 
-    /// The kernel whose `name` is at `address`.
+    /// Finds the kernel whose `name` is at `address`.
     #[inline]
     fn find<'a>(
         &mut self,
@@ -296,12 +296,13 @@ impl KernelNames {
         &mut self.known[place]
     }
 
-    /// Forgets all kernels when there are more addresses than programs have kernels.
+    /// Compares the name at an address with the cached one. Clears the cache if it has more addresses than
+    /// programs have kernels.
     #[inline(never)]
     fn compare(&mut self, address: u64, name: Option<&CStr>, dictionary: &mut Dictionary) -> usize {
         let (address, name) = name.map_or((0, c"<unnamed kernel>"), |name| (address, name));
         if self.known.len() >= ADDRESS_LIMIT && !self.places.contains_key(&address) {
-            // A cache: what is still in use comes back at once.
+            // It is a cache: entries still in use come back at once.
             self.places.clear();
             self.known.clear();
         }
@@ -321,7 +322,7 @@ impl KnownKernel {
         Self { name: name.to_owned(), compared: buffer, id, last: None }
     }
 
-    /// The id of a launch of this kernel.
+    /// Id of a launch of this kernel.
     #[inline]
     fn launch(&mut self, config: LaunchConfig, dictionary: &mut Dictionary) -> LaunchConfigId {
         match self.last {
@@ -329,7 +330,7 @@ impl KnownKernel {
             _ => {
                 let beyond = dictionary.beyond();
                 let id = dictionary.intern_launch_config(config);
-                // What the table had no room for is counted each time.
+                // Launches that the table has no room for must be counted each time.
                 self.last = (dictionary.beyond() == beyond).then_some((config, id));
                 id
             }
@@ -379,7 +380,7 @@ mod tests {
             }
             assert_eq!(checks, 1);
         }
-        // Without a name there is nothing to remember.
+        // Kernels without a name are not cached.
         let ids = [0, 8].map(|address| names.find(address, || None, &mut dictionary).id);
         assert_eq!((ids[0], dictionary.name(ids[0])), (ids[1], "<unnamed kernel>"));
     }

@@ -1,35 +1,38 @@
-//! Whether CUDA graphs go on being recorded as a whole: what only the run can tell.
+//! Decides when to record the nodes of CUDA graphs instead of whole graphs, which only the run can show.
 //!
-//! Nodes say more, and cost the launching call [`GRAPH_NODE_NANOS`] each. CUPTI goes over from whole graphs to nodes in
-//! mid-run, but crashes the program the other way (docs/design/overhead.md), so a run that is to choose begins with
-//! whole graphs. Their records do not say how many nodes there are; CUPTI's callbacks do, when a graph is instantiated.
+//! Nodes are more informative, and cost the launching call [`GRAPH_NODE_NANOS`] each. CUPTI can change from
+//! whole graphs to nodes in mid-run, but crashes the program the other way (docs/design/overhead.md), so a
+//! run that has to choose starts with whole graphs. Their records lack the number of nodes; CUPTI's callbacks
+//! report it when a graph is instantiated.
 //!
-//! What nodes would cost is held against the time that the graphs themselves take, not against that of the run: a
-//! server that waits for its first requests would seem to afford anything, and there is no way back.
+//! The cost of nodes is compared with the time that the graphs themselves take, not with the time of the run:
+//! for a server that waits for its first requests, any cost would seem acceptable, and the change is
+//! irreversible.
 
 use std::collections::HashMap;
 
 use gpuwhy_trace::cost::GRAPH_NODE_NANOS;
 use gpuwhy_trace::record::{Kernel, Timestamp};
 
-/// Nodes are recorded when they take less than this part of the time of their graphs.
+/// Nodes are recorded if they take less than this fraction of the time of their graphs.
 const CHEAP: f64 = 0.02;
-/// Shortest time since the first graph to judge by, nanoseconds: several steps of most programs.
+/// Minimum time since the first graph for a decision, nanoseconds: several steps of most programs.
 const LEAST_NANOS: u64 = 500_000_000;
-/// Fewest launches to judge by.
+/// Minimum number of launches for a decision.
 const LEAST_LAUNCHES: u64 = 16;
-/// Most graphs whose nodes are remembered: some 2 MiB. A program that makes more is not known.
+/// Maximum number of graphs whose node counts are kept: some 2 MiB. No known program makes more.
 const MOST_GRAPHS: usize = 100_000;
 
-/// Counts graphs that ran as a whole, and their nodes.
+/// Counts graphs that ran as whole graphs, and their nodes.
 #[derive(Debug, Default)]
 pub struct GraphNodeBudget {
-    /// Nodes are recorded when they take less than this part of the time of their graphs.
+    /// Nodes are recorded if they take less than this fraction of the time of their graphs.
     cheap: f64,
-    /// Nodes by graph. Nodes of a graph that was copied or made part of another one before count twice.
+    /// Number of nodes by graph. Nodes of a graph that was first cloned or embedded in another one count
+    /// twice.
     nodes: HashMap<u32, u32>,
-    /// Graphs that ran, of these ones whose nodes are not known, the nodes of the others, how long all took, and when
-    /// the first began.
+    /// Graphs that ran, those with an unknown number of nodes, the nodes of the others, the time of all, and
+    /// the start of the first one.
     graphs: u64,
     unknown: u64,
     nodes_ran: u64,
@@ -38,24 +41,24 @@ pub struct GraphNodeBudget {
 }
 
 impl GraphNodeBudget {
-    /// Has counted nothing. `budget`: the part of the time that tracing may take in all, where there is one.
+    /// Creates an empty budget. `budget`: fraction of the time that tracing may take in total, if limited.
     pub fn new(budget: Option<f64>) -> Self {
         Self { cheap: budget.map_or(CHEAP, |budget| budget.min(CHEAP)), ..Self::default() }
     }
 
-    /// Has counted nothing, and never finds nodes cheap: whole graphs were asked for.
+    /// Creates an empty budget that never finds nodes cheap: the user requested whole graphs.
     pub fn of_whole_graphs() -> Self {
         Self::default()
     }
 
-    /// A graph of so many nodes is ready to run.
+    /// Notes the number of nodes of an instantiated graph.
     pub fn instantiated(&mut self, graph: u32, nodes: u32) {
         if self.nodes.len() < MOST_GRAPHS {
             self.nodes.insert(graph, nodes);
         }
     }
 
-    /// A kernel ran, or a whole graph. One without times says nothing: there is no way back from what is read off here.
+    /// Counts a kernel or a whole graph. Ignores records without times: the decision is irreversible.
     #[inline]
     pub fn ran(&mut self, kernel: &Kernel) {
         if kernel.graph_id == 0 || kernel.start == Timestamp::ZERO || kernel.end <= kernel.start {
@@ -70,13 +73,13 @@ impl GraphNodeBudget {
         self.first.get_or_insert(kernel.start);
     }
 
-    /// What recording the nodes of all graphs so far would have cost, nanoseconds; 0 when those of a graph are not
-    /// known.
+    /// Cost of recording the nodes of all graphs up to now, nanoseconds; 0 if the number of nodes of a graph
+    /// is unknown.
     pub fn nodes_ns(&self) -> u64 {
         if self.unknown > 0 { 0 } else { self.nodes_ran.saturating_mul(GRAPH_NODE_NANOS) }
     }
 
-    /// Whether enough graphs ran up to `at` to say that their nodes are cheap.
+    /// True if enough graphs ran up to `at` to show that their nodes are cheap.
     pub fn nodes_are_cheap(&self, at: Timestamp) -> bool {
         self.unknown == 0
             && self.graphs >= LEAST_LAUNCHES
@@ -95,7 +98,7 @@ mod tests {
     }
 
     impl Program {
-        /// Graph 7 has so many nodes, and runs so often, once each millisecond.
+        /// Runs graph 7, with a number of nodes, a number of times, once per millisecond.
         fn of(nodes: u32, launches: u64, nanos: u64) -> Self {
             let mut program = Self { graph_nodes: GraphNodeBudget::new(Some(0.1)), now: 1_000_000_000 };
             program.graph_nodes.instantiated(7, nodes);

@@ -1,34 +1,35 @@
-//! Which activity is asked for.
+//! Activity kinds and API calls that are recorded.
 //!
-//! API calls are chosen by name, not by number: the numbers of a newer CUDA are then right without a new release,
-//! and the choice can be read. Only calls that launch, move, wait, allocate, load or record an event say anything
-//! about where time went. In a PyTorch training step nine calls of ten are others (`cudaGetDevice`,
-//! `cudaGetLastError`, `cuDevicePrimaryCtxGetState`), so leaving them out is the largest saving there is
+//! API calls are chosen by name, not by number: so the numbers of a newer CUDA are right without a new
+//! release, and the choice is readable. Only calls that launch, move, wait, allocate, load or record an event
+//! show where time went. In a PyTorch training step, nine of ten calls are others (`cudaGetDevice`,
+//! `cudaGetLastError`, `cuDevicePrimaryCtxGetState`), so leaving them out is the largest possible saving
 //! (docs/design/overhead.md).
 
 use cupti_sys::Kind;
 
-/// Kinds that describe what is there: a record for each device and context, made when CUPTI or the context starts. They
-/// are on when a program is measured from its start; of a capture in mid-run the driver is asked instead. `PCIE` is
-/// never on (`pcie_links` in `decode.rs`): while it is, threads that launch at the same time wait for each other, 8
-/// threads five times as long (docs/design/overhead.md).
+/// Kinds that describe devices and contexts: one record each, made when CUPTI or the context starts. They are
+/// on if a program is measured from its start; for a capture in mid-run, the driver is queried instead.
+/// `PCIE` is never on (`pcie_links` in `decode.rs`): it makes threads that launch at the same time wait for
+/// each other, 8 threads five times as long (docs/design/overhead.md).
 pub const DESCRIPTIONS: &[Kind] = &[Kind::DEVICE, Kind::CONTEXT];
 
 /// Activity kinds, in the order in which they are enabled. `MEMCPY2` needs `MEMCPY`.
 pub const KINDS: &[Kind] = &[Kind::MEMCPY, Kind::MEMCPY2, Kind::MEMSET, Kind::OVERHEAD, Kind::CONCURRENT_KERNEL];
 
-/// Which stream waited for which event. Only on request: enabling `SYNCHRONIZATION` alone made a launch-bound PyTorch
-/// step twice as costly to trace (docs/design/overhead.md), and host waits are known from the
-/// API calls. `CUDA_EVENT` needs `SYNCHRONIZATION`.
+/// Dependencies between streams through events. Only on request: enabling `SYNCHRONIZATION` alone made a
+/// launch-bound PyTorch step twice as costly to trace (docs/design/overhead.md), and host waits are known
+/// from the API calls. `CUDA_EVENT` needs `SYNCHRONIZATION`.
 pub const DEPENDENCY_KINDS: &[Kind] = &[Kind::SYNCHRONIZATION, Kind::CUDA_EVENT];
 
-/// What memory the program takes and gives back. Only on request: it says nothing about where time went.
+/// Allocations and releases of memory. Only on request: they do not show where time went.
 pub const MEMORY_KINDS: &[Kind] = &[Kind::MEMORY2, Kind::MEMORY_POOL];
 
-/// The highest callback id to look for by name. CUDA 13.4 ends at 870 (driver); ids are append-only and dense.
+/// Highest callback id that is queried for its name. CUDA 13.4 ends at 870 (driver); ids are append-only and
+/// dense.
 pub const LAST_CALLBACK_ID: u32 = 1200;
 
-/// What a wanted function's name begins with, behind `cu` or `cuda`.
+/// Name prefixes of recorded functions, after `cu` or `cuda`.
 const BEGINNINGS: &[&str] = &[
     "Launch",
     "GraphLaunch",
@@ -62,14 +63,14 @@ const BEGINNINGS: &[&str] = &[
     "CtxDestroy",
 ];
 
-/// Whether calls of this function are recorded. `name` may carry a version suffix (`cudaLaunchKernel_v7000`).
+/// True if calls of this function are recorded. `name` may have a version suffix (`cudaLaunchKernel_v7000`).
 #[must_use]
 pub fn wants(name: &str) -> bool {
     let Some(rest) = name.strip_prefix("cuda").or_else(|| name.strip_prefix("cu")) else { return false };
     if rest.starts_with("MemcpyBatch") {
         return true;
     }
-    // Address look-ups and node construction only prepare work; they are called often and cost little.
+    // Address lookups and node construction only prepare work; they are frequent and cheap.
     if rest.starts_with("MemHostGetDevicePointer") || rest.starts_with("MemHostGetFlags") {
         return false;
     }

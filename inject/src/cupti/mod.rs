@@ -1,4 +1,4 @@
-//! All that CUPTI calls, and all that it is asked for.
+//! All calls to and from CUPTI.
 
 pub mod callbacks;
 mod convert;

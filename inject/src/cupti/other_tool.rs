@@ -1,29 +1,31 @@
-//! Whether another tool has come to CUPTI, and whether it is done.
+//! Detects that another tool has taken CUPTI, and that it is done.
 //!
-//! No clock or library: what was seen comes with its time.
+//! No clock or library: observations carry their time.
 
 use gpuwhy_trace::record::Timestamp;
 
-/// So many calls of ours in a row without a request for a buffer, over so long, mean that somebody else is asked.
-/// Flushes may follow each other within 10 ms, and the buffer of the last call may come back a moment after its flush.
+/// Number of consecutive calls without a buffer request, over at least the time below, that show that another
+/// tool gets the requests. Flushes may follow each other within 10 ms, and the buffer of the last call may
+/// come back a moment after its flush.
 const UNANSWERED: u32 = 2;
 const SILENCE_NANOS: u64 = 150_000_000;
-/// Another tool is done when it has recorded nothing for so long: it fetches its last buffers after switching off, and
-/// who registers callbacks in between gets them. Kineto does both in one call of the program.
+/// Time without records after which another tool counts as done: it fetches its last buffers after switching
+/// off, and a tool that registers callbacks in between gets them. Kineto does both in one call of the
+/// program.
 const QUIET_NANOS: u64 = 500_000_000;
 
-/// What is known of another tool. On the flushing thread.
+/// State of the detection. On the flushing thread.
 #[derive(Debug, Default)]
 pub struct OtherToolDetector {
-    /// When a call of ours was last answered; before that, of the first check.
+    /// Time of the last call that caused a buffer request; before that, of the first check.
     answered_at: Option<Timestamp>,
     unanswered: u32,
     quiet_since: Option<Timestamp>,
 }
 
 impl OtherToolDetector {
-    /// A call of ours at `at` was answered, or not. When somebody else must have come: since when what was recorded may
-    /// have gone to it.
+    /// Notes whether the call at `at` caused a buffer request. If another tool must have taken the buffers,
+    /// returns the time from which records may have gone to it.
     pub fn heard(&mut self, answered: bool, at: Timestamp) -> Option<Timestamp> {
         self.quiet_since = None;
         if answered {
@@ -36,7 +38,7 @@ impl OtherToolDetector {
         silent.then_some(since)
     }
 
-    /// While somebody else has the buffers: it records at `at`, or not. Whether it is done.
+    /// While another tool has the buffers: notes whether it records at `at`. True if it is done.
     pub fn is_done(&mut self, recording: bool, at: Timestamp) -> bool {
         if recording {
             self.quiet_since = None;

@@ -1,19 +1,18 @@
-//! Who has CUPTI's one subscriber, and who its buffers while the subscriber is left to other tools.
+//! Ownership of CUPTI's only subscriber, and of its buffers while the subscriber is left to other tools.
 //!
-//! CUPTI serves one tool in a process. Who holds the subscriber keeps the others out, and is not told that one was
-//! refused. Records are made without the subscriber too, but then another tool that comes replaces the callbacks for
-//! buffers, and what is enabled is shared with it. Three things make it possible to leave the subscriber to others all
-//! the same, each measured with CUPTI
-//! 13.0.85 on an H200:
+//! CUPTI serves one tool per process. The tool with the subscriber keeps the others out, and is not notified
+//! when one is refused. Records are made without the subscriber too, but then another tool replaces the
+//! buffer callbacks when it starts, and shares the enabled kinds. Three properties make it possible to leave
+//! the subscriber to other tools nevertheless, each measured with CUPTI 13.0.85 on an H200:
 //!
-//! * A call that this library makes has a record, for which CUPTI asks this library for a buffer on the calling thread.
-//!   If it does not ask, somebody else has the callbacks ([`CuptiOwnership::answers`]).
-//! * Enabling `KERNEL` records is refused (NOT_COMPATIBLE, and nothing changes) exactly while `CONCURRENT_KERNEL`
-//!   records are on: whether a tool that disables what it enabled is done can be seen without disturbing it
-//!   ([`CuptiOwnership::is_somebody_recording`]).
-//! * After that, callbacks registered again bring records again. API functions chosen one by one do not: whoever
-//!   disables a whole kind of calls ends that for good, and from then on the whole kinds are needed
-//!   ([`CuptiOwnership::was_shared`]).
+//! * A call that this library makes has a record, for which CUPTI requests a buffer from this library on the
+//!   calling thread. If it does not, another tool has the callbacks ([`CuptiOwnership::answers`]).
+//! * Enabling `KERNEL` records is refused (NOT_COMPATIBLE, without any change) exactly while
+//!   `CONCURRENT_KERNEL` records are on: this shows, without disturbing it, whether a tool that disables its
+//!   kinds is done ([`CuptiOwnership::is_somebody_recording`]).
+//! * After that, callbacks that are registered again deliver records again. Individually enabled API
+//!   functions do not: a tool that disables a complete kind of calls ends them for good, and from then on
+//!   complete kinds are needed ([`CuptiOwnership::was_shared`]).
 
 use std::cell::Cell;
 use std::fmt;
@@ -26,32 +25,33 @@ use crate::config::CuptiSharing;
 use crate::sys::clock;
 
 thread_local! {
-    /// Whether CUPTI has asked for a buffer on this thread since this was last set to false.
+    /// True if CUPTI has requested a buffer on this thread since this was last set to false.
     static ASKED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// CUPTI asks for a buffer on this thread.
+/// Notes that CUPTI requests a buffer on this thread.
 pub fn asked() {
     ASKED.set(true);
 }
 
-/// Who has CUPTI. Whoever enables or disables holds the [`TracingSwitch`](super::toggle::TracingSwitch), so
-/// [`claim`](Self::claim) is never in two threads.
+/// Ownership of CUPTI. The thread that enables or disables holds the
+/// [`TracingSwitch`](super::toggle::TracingSwitch), so [`claim`](Self::claim) never runs on two threads.
 pub struct CuptiOwnership {
     cupti: &'static Cupti,
     register: fn(&'static Cupti) -> Result<(), Error>,
-    /// Taken on threads of this library, and on that of `cuInit`. A panic leaves it whole: it is one value.
+    /// Locked on threads of this library, and on that of `cuInit`. A panic leaves it valid: it is one value.
     held: Mutex<Option<Subscriber>>,
-    /// `Relaxed`, as the next ones: what depends on them is ordered by the turn, or may be seen a moment later.
+    /// `Relaxed`, like the next ones: dependent data is ordered by the switch, or may be seen a moment later.
     yields: AtomicBool,
-    /// Whether the callbacks are ours alone, as far as is known.
+    /// True if the buffer callbacks are this library's, as far as is known.
     ours: AtomicBool,
-    /// Whether somebody else has them.
+    /// True if another tool has the buffer callbacks.
     taken: AtomicBool,
     shared: AtomicBool,
-    /// Whether a call of ours was ever answered by a request: only then does silence say something.
+    /// True if a call of this library ever caused a buffer request: only then is a missing request
+    /// meaningful.
     answered: AtomicBool,
-    /// Whether the user knows of another tool's clock.
+    /// True if the user has been warned about another tool's clock.
     clock_logged: AtomicBool,
 }
 
@@ -62,8 +62,8 @@ impl fmt::Debug for CuptiOwnership {
 }
 
 impl CuptiOwnership {
-    /// Takes it, and lets go of it again if it is left to others. Fails when another tool has it, or CUPTI cannot
-    /// initialize.
+    /// Acquires the subscriber, and releases it again if it is left to other tools. Fails if another tool has
+    /// it, or if CUPTI cannot initialize.
     pub fn open<H: ActivityHandler + ResourceHandler>(
         cupti: &'static Cupti,
         sharing: CuptiSharing,
@@ -76,7 +76,7 @@ impl CuptiOwnership {
         Ok(ownership)
     }
 
-    /// Does not touch it: for a run in which nothing is recorded.
+    /// Does not acquire the subscriber: for a run without records.
     pub fn left_alone<H: ActivityHandler + ResourceHandler>(cupti: &'static Cupti) -> Self {
         Self {
             cupti,
@@ -91,19 +91,19 @@ impl CuptiOwnership {
         }
     }
 
-    /// Becomes the owner of all buffers for the first time. Fails when CUPTI refuses.
+    /// Registers the buffer callbacks for the first time. Fails if CUPTI refuses.
     pub fn register(&self) -> Result<(), Error> {
         (self.register)(self.cupti)?;
         self.ours.store(true, Ordering::Relaxed);
         Ok(())
     }
 
-    /// To be called before anything is enabled, and when another tool has had the buffers: makes sure that they are
-    /// ours.
+    /// Ensures that the buffers are this library's. Call it before anything is enabled, and after another
+    /// tool has had the buffers.
     ///
     /// # Errors
-    /// [`CuptiResult::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`] while another tool records, and for good once one has given
-    /// CUPTI its own clock.
+    /// [`CuptiResult::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`] while another tool records, and for good once one
+    /// has set its own clock in CUPTI.
     pub fn claim(&self) -> Result<(), Error> {
         if !self.is_yielded() || self.ours.load(Ordering::Relaxed) {
             return Ok(());
@@ -122,48 +122,49 @@ impl CuptiOwnership {
             });
         }
         self.register()?;
-        // Other tools choose another kind of thread id. Refused, it costs the report the link to host threads.
+        // Other tools choose another kind of thread id. If this fails, the report lacks the link to host
+        // threads.
         let _ = self.cupti.set_thread_id_type(ThreadIdType::SYSTEM);
         self.shared.store(true, Ordering::Relaxed);
         self.taken.store(false, Ordering::Relaxed);
         Ok(())
     }
 
-    /// From here on somebody else may come and go without a trace: nothing of ours is on.
+    /// Notes that all kinds of this library are off: from now on, another tool may come and go unnoticed.
     pub fn leave(&self) {
         self.ours.store(false, Ordering::Relaxed);
     }
 
-    /// Somebody else has the buffers. Those that CUPTI has of ours go to it.
+    /// Notes that another tool has the buffers. It gets those that CUPTI still holds for this library.
     pub fn lose(&self) {
         self.leave();
         self.taken.store(true, Ordering::Relaxed);
     }
 
-    /// They are ours after all.
+    /// Notes that the buffers are still this library's.
     pub fn keep(&self) {
         self.ours.store(true, Ordering::Relaxed);
         self.taken.store(false, Ordering::Relaxed);
     }
 
-    /// Whether somebody else has the buffers, as far as is known.
+    /// True if another tool has the buffers, as far as is known.
     pub fn is_taken(&self) -> bool {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Whether others may have switched off what they had not switched on.
+    /// True if other tools may have switched off what they had not switched on.
     pub fn was_shared(&self) -> bool {
         self.shared.load(Ordering::Relaxed)
     }
 
-    /// Whether the subscriber is left to others.
+    /// True if the subscriber is left to other tools.
     pub fn is_yielded(&self) -> bool {
         self.yields.load(Ordering::Relaxed) && self.held().is_none()
     }
 
-    /// Whether CUPTI asks us for buffers, found out by a call with a record (`cuDriverGetVersion`). `None` when that
-    /// cannot be found out here. To be called once between two flushes on one thread, since a flush takes the buffer of
-    /// the last time.
+    /// True if CUPTI requests buffers from this library, which is tested by a call with a record
+    /// (`cuDriverGetVersion`). `None` if that cannot be determined. Call it once between two flushes on one
+    /// thread, since a flush takes the buffer of the last call.
     pub fn answers(&self) -> Option<bool> {
         ASKED.set(false);
         cupti_sys::driver_cuda_version()?;
@@ -172,7 +173,7 @@ impl CuptiOwnership {
         (asked || self.answered.load(Ordering::Relaxed)).then_some(asked)
     }
 
-    /// Whether records of kernels are on. Only says something about others while none of ours are.
+    /// True if kernel records are on. Only meaningful while this library's are off.
     pub fn is_somebody_recording(&self) -> bool {
         match self.cupti.enable(Kind::KERNEL) {
             Ok(()) => {
@@ -187,22 +188,23 @@ impl CuptiOwnership {
     pub fn give_back(&self) {
         let subscriber = self.held().take();
         if let Some(subscriber) = subscriber {
-            // Late at exit CUPTI may be gone, which is as good.
+            // Late at exit CUPTI may be gone, which has the same effect.
             let _ = subscriber.unsubscribe();
         }
     }
 
-    /// Whether it is to be left to others from now on; it is let go of when nothing is on. Answers what held before.
+    /// Sets whether the subscriber is left to other tools from now on; it is released once recording is off.
+    /// Returns the previous setting.
     pub fn set_yields(&self, yields: bool) -> bool {
         self.yields.swap(yields, Ordering::Relaxed)
     }
 
-    /// Whether it is held, and to be left to others as soon as nothing of ours is on.
+    /// True if the subscriber is held, and is to be released as soon as recording is off.
     pub fn is_wanted(&self) -> bool {
         self.yields.load(Ordering::Relaxed) && self.held().is_some()
     }
 
-    /// Does something with it while it is held.
+    /// Runs `work` with the subscriber, if it is held.
     pub fn with<T>(&self, work: impl FnOnce(&Subscriber) -> T) -> Option<T> {
         self.held().as_ref().map(work)
     }

@@ -1,8 +1,8 @@
-//! Memory for CUPTI to write records into, and how much of it was written since the last flush.
+//! Memory for CUPTI's records, and the amount that was written since the last flush.
 //!
-//! A buffer is asked for on an application thread in the middle of a launch, so taking one is a lock-free receive
-//! from a bounded queue, and an allocation only while the pool is still growing. The pool never holds more than its
-//! limit: behind it records are dropped, and counted.
+//! CUPTI requests a buffer on an application thread in the middle of a launch, so taking one is a lock-free
+//! receive from a bounded queue, and an allocation only while the pool is still growing. The pool never
+//! exceeds its limit: beyond it, records are dropped and counted.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,23 +11,23 @@ use cupti_sys::Buffer;
 
 use crate::sys::memory;
 
-/// Size of one buffer, bytes. NVIDIA recommends 1 to 10 MB; with one buffer for each launching thread and a flush
-/// every 100 ms the small end keeps memory down, and the size made no difference on the launch path.
+/// Size of one buffer, bytes. NVIDIA recommends 1 to 10 MB. With one buffer per launching thread and a flush
+/// every 100 ms, the low end saves memory; the size made no difference on the launch path.
 pub const BUFFER_BYTES: usize = 1 << 20;
 
-/// Buffers that are not in use, and how many exist.
+/// Unused buffers, and the number of existing ones.
 #[derive(Debug)]
 pub struct Pool {
     give: Sender<Buffer>,
     take: Receiver<Buffer>,
-    /// Buffers that there are, up to `limit`; fewer only when some are given up. `Relaxed`: it orders nothing but
-    /// itself.
+    /// Number of existing buffers, up to `limit`; decreases only when buffers are forgotten. `Relaxed`: it
+    /// orders no other data.
     made: AtomicUsize,
     limit: usize,
 }
 
 impl Pool {
-    /// A pool of at most `bytes`.
+    /// Creates a pool of at most `bytes`.
     #[must_use]
     pub fn new(bytes: u64) -> Self {
         let limit = usize::try_from(bytes).unwrap_or(usize::MAX).div_ceil(BUFFER_BYTES).max(2);
@@ -35,13 +35,13 @@ impl Pool {
         Self { give, take, made: AtomicUsize::new(0), limit }
     }
 
-    /// Most buffers that can be in use.
+    /// Maximum number of buffers in use.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// A buffer to lend, or `None` when all are in use.
+    /// Returns a buffer to lend, or `None` if all are in use.
     #[must_use]
     pub fn take(&self) -> Option<Buffer> {
         if let Ok(buffer) = self.take.try_recv() {
@@ -54,52 +54,52 @@ impl Pool {
         self.made.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grow).ok()?;
         let made = Buffer::new(BUFFER_BYTES);
         if made.is_none() {
-            // The machine has no memory now; it may have some later.
+            // The system is out of memory now; it may have some later.
             self.made.fetch_sub(1, Ordering::Relaxed);
         }
         made
     }
 
-    /// Gives a buffer back.
+    /// Returns a buffer to the pool.
     pub fn put(&self, buffer: Buffer) {
-        // The queue has room for every buffer there is; a refused one would only be freed.
+        // The queue has room for all buffers; a rejected one would only be freed.
         let _ = self.give.try_send(buffer);
     }
 
-    /// So many buffers that were taken never come back; others may be made in their place.
+    /// Notes that some of the lent buffers never come back, so that others can be made in their place.
     pub fn forget(&self, buffers: usize) {
         let shrink = |made: usize| Some(made.saturating_sub(buffers));
         let _ = self.made.fetch_update(Ordering::Relaxed, Ordering::Relaxed, shrink);
     }
 
-    /// Buffers allocated that are not in the pool: lent to CUPTI or waiting to be decoded.
+    /// Number of allocated buffers that are not in the pool: lent to CUPTI or waiting to be decoded.
     #[must_use]
     pub fn in_use(&self) -> usize {
         self.made.load(Ordering::Relaxed).saturating_sub(self.take.len())
     }
 }
 
-/// Bytes of records after which a flush is due before its time: two full chunks of the trace, or 16,000 launches with
-/// their calls. Up to 160,000 kernels a second the period decides.
+/// Bytes of records after which a flush is due early: two full chunks of the trace, or 16,000 launches with
+/// their calls. Up to 160,000 kernels a second, the flush period is reached first.
 const DUE_BYTES: usize = 4 << 20;
 
-/// How many bytes of records have come since the last flush, and when that is reason for another. All `Relaxed`: it
-/// decides only when the next flush is.
+/// Bytes of records since the last flush, which may make another one due. All `Relaxed`: it only decides when
+/// the next flush happens.
 ///
-/// What the engine keeps are the records of two flush periods: only a flush says that nothing older is to come. So at a
-/// fixed period memory grows with the rate. Played at a million kernels a second, the heap of this library reached 190
-/// MiB with a flush every 100 ms and 54 MiB with one after each [`DUE_BYTES`] bytes.
+/// The engine keeps the records of two flush periods: only a flush shows that no older ones will come. So at
+/// a fixed period, memory grows with the rate. In a replay at a million kernels a second, the heap of this
+/// library reached 190 MiB with a flush every 100 ms, and 54 MiB with one after each [`DUE_BYTES`] bytes.
 #[derive(Debug, Default)]
 pub struct FlushBacklog(AtomicUsize);
 
 impl FlushBacklog {
-    /// So many bytes of records have come. Answers whether they make a flush due; once until the next one has ended.
+    /// Adds bytes of records. Returns true if they make a flush due; once until the next flush has ended.
     pub fn add(&self, bytes: usize) -> bool {
         let before = self.0.fetch_add(bytes, Ordering::Relaxed);
         before < DUE_BYTES && before.saturating_add(bytes) >= DUE_BYTES
     }
 
-    /// A flush begins. What it brings is none of the next one's: it makes none due.
+    /// Starts a flush. Its records do not count toward the next flush and make none due.
     pub fn begin_flush(&self) {
         self.0.store(DUE_BYTES, Ordering::Relaxed);
     }

@@ -1,11 +1,11 @@
-//! Switches activity on and off, and says what could not be.
+//! Switches activity records on and off, and reports those that are not available.
 //!
-//! Callbacks are registered before the first kind is enabled. A kind that this CUPTI or this machine refuses is a
-//! note in the report, except for kernels, without which there is nothing to say.
+//! Callbacks are registered before the first kind is enabled. A kind that this CUPTI or this machine refuses
+//! becomes a note in the report, except for kernels, without which there is no report.
 //!
-//! On may be called where a capture begins, on an application thread in the middle of a CUDA call, as NVIDIA's
-//! injection sample does it. Off is only called from the flushing thread: it may wait for what such a thread holds.
-//! What happens when one meets the other is in [`toggle`](super::toggle).
+//! Switching on may happen at the start of a capture, on an application thread in the middle of a CUDA call,
+//! as in NVIDIA's injection sample. Only the flushing thread switches off: that may wait for a lock that such
+//! a thread holds. [`toggle`](super::toggle) describes what happens when the two meet.
 
 use std::iter;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -19,68 +19,72 @@ use crate::cupti::kinds;
 use crate::cupti::ownership::CuptiOwnership;
 use crate::cupti::toggle::{SwitchOutcome, TracingSwitch};
 
-/// The first library (CUDA 13.0 update 1) whose release notes no longer list a deadlock in disabling kernel records.
+/// First version (CUDA 13.0 update 1) whose release notes no longer list a deadlock in disabling kernel
+/// records.
 const KERNELS_CAN_BE_DISABLED: u32 = 130_001;
 
-/// The first library that records CUDA graphs as a whole without harm: CUDA 13.2. With CUPTI 12.9 to 13.1 the first
-/// launch of a graph that copies memory fails (`CUDA_ERROR_LAUNCH_FAILED`) when CUPTI was flushed before it
+/// First version that records whole CUDA graphs safely: CUDA 13.2. With CUPTI 12.9 to 13.1, the first launch
+/// of a graph that copies memory fails (`CUDA_ERROR_LAUNCH_FAILED`) if CUPTI was flushed before it
 /// (docs/design/overhead.md).
 const WHOLE_GRAPHS_ARE_SAFE: u32 = 130_200;
 
-/// Between two flushes that fetch the rest, and how many there are at most: a kernel that runs for longer than a tenth
-/// of a second keeps its buffer with CUPTI.
+/// Interval between two flushes that fetch leftover buffers, and their maximum number: a kernel that runs for
+/// longer than a tenth of a second keeps its buffer in CUPTI.
 const LEFTOVER_PERIOD: Duration = Duration::from_millis(2);
 const MAX_LEFTOVER_BUFFERS: usize = 50;
 
-/// The driver's function by whose record other tools are noticed.
+/// Driver function whose record shows whether another tool has the buffers.
 pub const CANARY_FUNCTION: &str = "cuDriverGetVersion";
 
-/// Whether this library records CUDA graphs as a whole without crashing programs.
+/// True if this version records whole CUDA graphs without crashing programs.
 pub fn whole_graphs_are_safe(cupti: &Cupti) -> bool {
     cupti.version().is_ok_and(|version| version >= WHOLE_GRAPHS_ARE_SAFE)
 }
 
-/// What is wanted of CUPTI, and whether it is on.
+/// Configuration of CUPTI's records, and whether they are on.
 #[derive(Debug)]
 pub struct ActivityRecorder {
     cupti: &'static Cupti,
     ownership: CuptiOwnership,
-    /// Kinds that cost: off until the first capture.
+    /// Kinds that have a cost: off until the first capture.
     kinds: Vec<Kind>,
-    /// Those of them that only the fullest mode records.
+    /// Those that only mode full records.
     full_kinds: Vec<Kind>,
     calls: [Calls; 2],
-    /// A [`Mode`] as a number: what is recorded at most. `Relaxed`: written on the flushing thread only.
+    /// A [`Mode`] as a number: the maximum that is recorded. `Relaxed`: written only on the flushing thread.
     level: AtomicU8,
-    /// Whether anything of CUPTI's is ever recorded: not in a run that is only watched from its beginning.
+    /// True if there are ever CUPTI records: not in a run that is only watched from its start.
     records: bool,
-    /// Whether a graph is one record, from before CUDA starts until nodes are cheap, a step down to watching, CUPTI is
-    /// left to others, or measuring is over. `Relaxed`: written on the flushing thread only.
+    /// True if a graph is a single record: from before CUDA starts until nodes are cheap, the mode steps down
+    /// to watching, CUPTI is left to other tools, or measuring is over. `Relaxed`: written only on the
+    /// flushing thread.
     whole_graphs: AtomicBool,
-    /// Kinds that stay on once they were.
+    /// Kinds that are never switched off.
     stays: Vec<Kind>,
-    /// Whether CUDA had a context before: then API functions chosen one by one bring no records, and whole kinds are
-    /// needed.
+    /// True if CUDA had a context before measuring: individually enabled API functions then make no records,
+    /// and complete kinds are needed.
     late: bool,
     turn: TracingSwitch,
 }
 
-/// The API functions of a domain, chosen one by one.
+/// API functions of a domain, enabled individually.
 #[derive(Debug)]
 struct Calls {
     domain: Domain,
     ids: Vec<u32>,
-    /// The others, which only the fullest mode records; empty in a run that did not begin with it.
+    /// Further functions, which only mode full records; empty in a run that did not start in it.
     rest: Vec<u32>,
-    /// None could be chosen, so all of the domain are recorded. `Relaxed`: [`TracingSwitch`] orders it.
+    /// No function could be enabled individually, so all of the domain are recorded. `Relaxed`:
+    /// [`TracingSwitch`] orders it.
     all: AtomicBool,
 }
 
 impl ActivityRecorder {
-    /// Registers the callbacks and looks up what there is to switch; nothing is on yet but one function of each domain,
-    /// which programs hardly call, and whole graphs if they are wanted. `on_request` are kinds beyond the usual ones;
-    /// those that `mode` brings go with it when it is lowered; `late` says that CUDA has a context already.
-    /// Also returns notes for the report. When it fails the subscriber is released: it would only keep other tools out.
+    /// Registers the callbacks and determines what to switch. Only one rarely called function per domain is
+    /// on after this, and whole graphs if configured. `on_request` are kinds beyond the usual ones; those
+    /// that `mode` adds are dropped when it is lowered; `late` means that CUDA has a context already. Also
+    /// returns notes for the report. On failure the subscriber is released, since it would only keep other
+    /// tools out.
     pub fn prepare(
         cupti: &'static Cupti,
         ownership: CuptiOwnership,
@@ -91,7 +95,8 @@ impl ActivityRecorder {
     ) -> Result<(Self, Vec<String>), Error> {
         let mut notes = Vec::new();
         let records = mode != Mode::Monitor;
-        // How others are noticed was seen with this library and later ones.
+        // The behavior that the detection of other tools relies on was observed with this version and later
+        // ones.
         let old = cupti.version().is_ok_and(|version| version < KERNELS_CAN_BE_DISABLED);
         if old && ownership.is_yielded() {
             ownership.set_yields(false);
@@ -113,19 +118,19 @@ impl ActivityRecorder {
                 .filter(|_| cupti.can_filter_api())
                 .partition(|(_, name)| kinds::wants(name));
             let ids = |calls: Vec<(u32, String)>| calls.into_iter().map(|(id, _)| id).collect();
-            // The call by which other tools are noticed.
+            // The call that detects other tools.
             let canary = others.iter().filter(|(_, name)| ownership.is_yielded() && name == CANARY_FUNCTION);
             let canary: Vec<_> = canary.map(|&(id, _)| id).collect();
             let rest = if mode == Mode::Full { ids(others) } else { Vec::new() };
             Calls { domain, ids: [ids(wanted), canary].concat(), rest, all: AtomicBool::new(false) }
         });
-        // Now or never: enabled later, the next launch of a graph that was instantiated before crashes the program
-        // (docs/design/overhead.md). So it stays on between captures too.
+        // Only possible now: if it is enabled later, the next launch of a graph that was already instantiated
+        // crashes the program (docs/design/overhead.md). So it stays on between captures too.
         let enabled = if whole_graphs { cupti.enable(Kind::GRAPH_TRACE) } else { Ok(()) };
         let whole_graphs = whole_graphs && enabled.is_ok();
         note(&mut notes, "CUDA graphs are recorded by nodes", enabled);
         if whole_graphs {
-            // How many nodes they have is told when they are instantiated, and never again.
+            // CUPTI reports the number of nodes only when a graph is instantiated.
             let told = ownership.with(|subscriber| {
                 subscriber.enable_resource(ResourceCallback::GRAPHNODE_CLONED)?;
                 subscriber.enable_resource(ResourceCallback::GRAPHEXEC_CREATED)
@@ -148,8 +153,8 @@ impl ActivityRecorder {
         Ok((switch, notes))
     }
 
-    /// Has devices and contexts describe themselves, each when CUDA or the context starts: for a program that is
-    /// measured from then on. Answers with notes for the report.
+    /// Enables the records that describe devices and contexts when CUDA or the context starts: for a program
+    /// that is measured from then on. Returns notes for the report.
     pub fn describe(&self) -> Vec<String> {
         let mut notes = Vec::new();
         for &kind in kinds::DESCRIPTIONS.iter().filter(|_| self.records) {
@@ -158,52 +163,52 @@ impl ActivityRecorder {
         notes
     }
 
-    /// Whether what begins now is recorded, and goes on being recorded until [`leave`](Self::leave).
+    /// True if recording is on, and stays on until [`leave`](Self::leave).
     pub fn is_on(&self) -> bool {
         self.turn.is_on()
     }
 
-    /// Whether no records are being made.
+    /// True if no records are being made.
     pub fn is_off(&self) -> bool {
         self.turn.is_off()
     }
 
-    /// Switches on, with notes for the report; also when it is just being switched off. From any thread. Fails when
-    /// kernels cannot be recorded. Then it is off.
+    /// Switches on, and returns notes for the report; also while another thread switches off. From any
+    /// thread. Fails if kernels cannot be recorded. It is off then.
     pub fn on(&self) -> Result<SwitchOutcome<Vec<String>>, Error> {
         self.turn.on(|| self.enable())
     }
 
-    /// Records again after another tool has had the buffers. Only from the flushing thread, while it is on. Fails when
-    /// another tool records, or kernels cannot be recorded.
+    /// Resumes recording after another tool has had the buffers. Only from the flushing thread, while it is
+    /// on. Fails if another tool records, or if kernels cannot be recorded.
     pub fn regain(&self) -> Result<(), Error> {
         self.ownership.claim()?;
-        // A buffer that the other tool has lent in the meantime would take what is recorded first.
+        // A buffer that the other tool lent in the meantime would take the first records.
         let _ = self.cupti.flush(false);
         self.enable().map(drop)
     }
 
-    /// Who has CUPTI.
+    /// Ownership of CUPTI.
     pub fn ownership(&self) -> &CuptiOwnership {
         &self.ownership
     }
 
-    /// Whether the run is only watched: on, and nothing of CUPTI's is recorded.
+    /// True if the run is only watched: on, but without CUPTI records.
     pub fn is_watching(&self) -> bool {
         self.records_at_most(Mode::Monitor)
     }
 
-    /// Whether CUPTI may have records of ours.
+    /// True if CUPTI may hold records of this library.
     pub fn may_have_recorded(&self) -> bool {
         self.records
     }
 
-    /// Whether all kinds can be switched off once they were on.
+    /// True if all kinds can be switched off again.
     pub fn can_be_off(&self) -> bool {
         self.stays.is_empty()
     }
 
-    /// Whether a CUDA graph is one record.
+    /// True if a CUDA graph is a single record.
     pub fn has_whole_graphs(&self) -> bool {
         self.whole_graphs.load(Ordering::Relaxed)
     }
@@ -212,14 +217,14 @@ impl ActivityRecorder {
         self.level.load(Ordering::Relaxed) <= mode as u8
     }
 
-    /// Records less from here on. Only from the flushing thread. What another thread is switching on just now stays on
-    /// until the next time that everything is switched off.
+    /// Records less from now on. Only from the flushing thread. A kind that another thread is just switching
+    /// on stays on until everything is switched off the next time.
     pub fn lower(&self, mode: Mode) {
         self.level.store(mode as u8, Ordering::Relaxed);
         if self.ownership.is_taken() {
             return;
         }
-        // What was never on answers with an error, which is no news.
+        // Disabling a function that was never on returns an error, which is expected.
         for Calls { domain, ids, rest, all } in &self.calls {
             let watching = mode == Mode::Monitor;
             for &id in rest.iter().chain(ids.iter().filter(|_| watching)) {
@@ -238,32 +243,33 @@ impl ActivityRecorder {
         }
     }
 
-    /// Records the nodes of CUDA graphs from here on. Only from the flushing thread. It holds for good: see
+    /// Records the nodes of CUDA graphs from now on. Only from the flushing thread. Irreversible: see
     /// [`prepare`](Self::prepare).
     pub fn record_nodes(&self) {
-        // Once: later it may be another tool that has them on.
+        // Only once: later, another tool may have it on.
         if self.whole_graphs.swap(false, Ordering::Relaxed) {
             let _ = self.cupti.disable(Kind::GRAPH_TRACE);
         }
     }
 
-    /// Releases the subscriber if CUPTI is left to other tools from now on, which expect nodes of CUDA graphs. Only
-    /// from the flushing thread, while it is off.
+    /// Releases the subscriber if CUPTI is left to other tools from now on, which expect nodes of CUDA
+    /// graphs. Only from the flushing thread, while it is off.
     pub fn give_back_if_wanted(&self) {
         if !self.ownership.is_wanted() {
             return;
         }
         self.record_nodes();
         (0..MAX_LEFTOVER_BUFFERS).for_each(|_| self.fetch_leftover());
-        // Otherwise a capture has begun meanwhile, and it is done when that is over.
+        // Otherwise a capture has started meanwhile, and this is repeated after it.
         if self.is_off() {
             self.ownership.leave();
             self.ownership.give_back();
         }
     }
 
-    /// Fetches records of what was still on its way when its kind was switched off, if CUPTI has a buffer of ours:
-    /// whoever registers its callbacks next would be handed it. To be repeated up to [`MAX_LEFTOVER_BUFFERS`] times.
+    /// Fetches records that were still in progress when their kind was switched off, if CUPTI has a buffer of
+    /// this library: the next tool that registers callbacks would get it. Repeat up to
+    /// [`MAX_LEFTOVER_BUFFERS`] times.
     fn fetch_leftover(&self) {
         if cupti_sys::lent_buffers() > 0 {
             thread::sleep(LEFTOVER_PERIOD);
@@ -281,7 +287,7 @@ impl ActivityRecorder {
         for &kind in self.kinds.iter().filter(|kind| full || !self.full_kinds.contains(kind)) {
             match self.cupti.enable(kind) {
                 Err(error) if kind == Kind::CONCURRENT_KERNEL => {
-                    // What is on by now would cost the program time for nothing.
+                    // The kinds enabled up to here would cost the program time without a use.
                     for &enabled in &self.kinds {
                         let _ = self.cupti.disable(enabled);
                     }
@@ -309,33 +315,34 @@ impl ActivityRecorder {
         Ok(notes)
     }
 
-    /// No capture needs it any more: [`off`](Self::off) is to follow. `false` when it is not on. To be called where no
-    /// capture can begin meanwhile.
+    /// Called once no capture needs records: [`off`](Self::off) must follow. `false` if it is not on. Call it
+    /// where no capture can start meanwhile.
     pub fn leave(&self) -> bool {
         self.turn.leave()
     }
 
-    /// Switches off what [`leave`](Self::leave) has left; only from the flushing thread. A capture that begins
-    /// meanwhile has it switched on again. Answers whether it is on. Fails when it was to be switched on again and
+    /// Switches off after [`leave`](Self::leave); only from the flushing thread. If a capture starts
+    /// meanwhile, switches on again. Returns true if it is on. Fails if it had to be switched on again and
     /// kernels cannot be recorded.
     pub fn off(&self) -> Result<bool, Error> {
         let yielded = self.ownership.is_yielded();
         let lost = yielded && (self.ownership.is_taken() || self.ownership.answers() == Some(false));
         if lost {
-            // What is on is another tool's by now, which disables it.
+            // The enabled kinds belong to another tool by now, which disables them.
             self.ownership.lose();
         }
         if lost || !self.records {
             return self.turn.off(iter::empty::<fn()>(), || self.enable().map(drop));
         }
-        // What was never on answers with an error, which is no news.
+        // Disabling a function that was never on returns an error, which is expected.
         let calls = self.calls.iter().flat_map(|Calls { domain, ids, rest, all }| {
-            // The whole kind only when it was on: it might take along the one function that must stay.
+            // The complete kind only if it was on: disabling it might also disable the one function that must
+            // stay.
             let kind = all.load(Ordering::Relaxed).then(|| Part::Kind(whole(*domain)));
             ids.iter().chain(rest).map(|&id| Part::Call(*domain, id)).chain(kind)
         });
         let kinds = self.kinds.iter().copied().filter(|kind| !self.stays.contains(kind)).map(Part::Kind);
-        // Only behind everything else: then kernels that are recorded are somebody else's.
+        // Last of all: kernel records that are still on then belong to another tool.
         let last = iter::repeat_n(Part::Rest, MAX_LEFTOVER_BUFFERS).chain([Part::CuptiOwnership]).filter(|_| yielded);
         let parts = calls.chain(kinds).chain(last).map(|part| {
             move || {
@@ -351,34 +358,34 @@ impl ActivityRecorder {
     }
 }
 
-/// One thing that can be switched off.
+/// One item that can be switched off.
 #[derive(Clone, Copy)]
 enum Part {
     Call(Domain, u32),
     Kind(Kind),
-    /// What [`ActivityRecorder::fetch_leftover`] fetches.
+    /// Buffers that [`ActivityRecorder::fetch_leftover`] fetches.
     Rest,
-    /// The claim to the buffers.
+    /// Ownership of the buffers.
     CuptiOwnership,
 }
 
-/// Has one function recorded from before CUDA starts, one that programs hardly call. CUPTI 13.0 accepts functions that
-/// are enabled later and never records them, unless one of their domain was on when CUDA started (measured on an H200:
-/// 0 of 100 launches without it, 100 of 100 with it; what it costs an empty launch cannot be told from noise).
+/// Enables one rarely called function from before CUDA starts. CUPTI 13.0 accepts functions that are enabled
+/// later and never records them, unless one of their domain was on when CUDA started (measured on an H200: 0
+/// of 100 launches without it, 100 of 100 with it; its cost per empty launch is below the noise).
 fn enable_canary(cupti: &Cupti, domain: Domain) {
     let seldom = |name: &str| matches!(name.split("_v").next(), Some("cudaProfilerStop" | "cuProfilerStop"));
     if let Some((id, _)) = api_functions(cupti, domain).find(|(_, name)| seldom(name)) {
-        // Refused before 12.5, where whole kinds are recorded.
+        // Fails before 12.5, where complete kinds are recorded.
         let _ = cupti.enable_api(domain, id);
     }
 }
 
-/// The kind of all calls of a domain.
+/// Kind of all calls of a domain.
 fn whole(domain: Domain) -> Kind {
     if domain == Domain::RUNTIME { Kind::RUNTIME } else { Kind::DRIVER }
 }
 
-/// Which way a call of the profiler API points.
+/// Direction of a call of the profiler API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProfilerCall {
     /// `cudaProfilerStart`, `cuProfilerStart`
@@ -387,12 +394,12 @@ pub enum ProfilerCall {
     Stop,
 }
 
-/// The numbers of the four functions of the profiler API.
+/// Numbers of the four functions of the profiler API.
 #[derive(Debug, Default)]
 pub struct ProfilerCalls(Vec<(Domain, u32, ProfilerCall)>);
 
 impl ProfilerCalls {
-    /// Has the handler told of them; answers those that could be.
+    /// Enables callbacks for these functions; returns those for which it succeeded.
     pub fn listen(cupti: &Cupti, subscriber: &Subscriber) -> Self {
         let mut calls = Vec::new();
         for domain in [Domain::RUNTIME, Domain::DRIVER] {
@@ -410,12 +417,12 @@ impl ProfilerCalls {
         Self(calls)
     }
 
-    /// Whether there is nothing to listen to.
+    /// True if no callback is enabled.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What this side of a call means: a capture begins when a start returns, and ends when a stop is called.
+    /// Meaning of this side of a call: a capture starts when a start returns, and ends when a stop is called.
     pub fn meaning(&self, domain: Domain, id: u32, site: CallbackSite) -> Option<ProfilerCall> {
         let found = self.0.iter().find(|&&(known, number, _)| (known, number) == (domain, id));
         found.map(|&(_, _, call)| call).filter(|call| match call {

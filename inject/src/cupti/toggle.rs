@@ -1,4 +1,4 @@
-//! On, off, and who is on the way from one to the other.
+//! State of the records, on or off, and the transitions between them.
 //!
 //! ```text
 //!              on                       enabled
@@ -9,29 +9,30 @@
 //!                                                    │ on: called back
 //!     ON <──────────── enabled again ──────────── RECALLED
 //! ```
-//! Switching off takes hundreds of calls of CUPTI, and a capture may begin in the middle of them. It must not be
-//! refused, and it cannot be carried out beside them: so it calls the leaving thread back, which puts right what it has
-//! undone, and waits for that. The wait is that of one step, a call of CUPTI or a pause of milliseconds before one, and
-//! has a limit, because the call may in turn wait for something that the waiting thread holds. No lock is held around
-//! any call.
+//! Switching off takes hundreds of CUPTI calls, and a capture may start in the middle of them. It must not be
+//! refused, and it cannot be carried out in parallel with them. So it recalls the thread that switches off,
+//! which reverts its work, and waits for that. The wait is that of one step, a CUPTI call or a pause of
+//! milliseconds before one, and is limited, because the call may in turn wait for a lock that the waiting
+//! thread holds. No lock is held during any call.
 //!
-//! Nothing of CUPTI is known here, so a model checker can try all orders of two threads (`testing/model`).
+//! This file does not depend on CUPTI, so a model checker can try all orders of two threads
+//! (`testing/model`).
 
 use crate::sync::{AtomicU8, BoundedWait, Ordering};
 
-/// The states. `Acquire`/`Release`: whoever sees ON sees what was enabled.
+/// States. `Acquire`/`Release`: a thread that sees ON sees what was enabled.
 const OFF: u8 = 0;
 const TURNING_ON: u8 = 1;
 const ON: u8 = 2;
 const TURNING_OFF: u8 = 3;
 const RECALLED: u8 = 4;
 
-/// How an attempt to switch on ended.
+/// Result of an attempt to switch on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwitchOutcome<T> {
-    /// It is on, by this call.
+    /// This call switched it on.
     Now(T),
-    /// It is on, by another thread.
+    /// Another thread switched it on.
     Already,
     /// Another thread was still switching when the wait ended. It ends with ON, unless CUPTI refuses.
     Later,
@@ -42,25 +43,25 @@ pub enum SwitchOutcome<T> {
 pub struct TracingSwitch(AtomicU8);
 
 impl TracingSwitch {
-    /// Off.
+    /// Creates a switch that is off.
     pub fn new() -> Self {
         Self(AtomicU8::new(OFF))
     }
 
-    /// Whether all that was asked for is on, and stays so until somebody calls [`leave`](Self::leave).
+    /// True if everything requested is on, and stays on until a call of [`leave`](Self::leave).
     pub fn is_on(&self) -> bool {
         self.0.load(Ordering::Acquire) == ON
     }
 
-    /// Whether nothing is on.
+    /// True if everything is off.
     pub fn is_off(&self) -> bool {
         self.0.load(Ordering::Acquire) == OFF
     }
 
-    /// Switches on with `enable`, or has somebody else do it. From any thread.
+    /// Switches on with `enable`, or has the thread that is switching do it. From any thread.
     ///
     /// # Errors
-    /// That of `enable`; then it is off.
+    /// That of `enable`; it is off then.
     pub fn on<T, E>(&self, enable: impl FnOnce() -> Result<T, E>) -> Result<SwitchOutcome<T>, E> {
         let mut wait = BoundedWait::new();
         loop {
@@ -68,7 +69,7 @@ impl TracingSwitch {
                 ON => return Ok(SwitchOutcome::Already),
                 OFF if self.step(OFF, TURNING_ON) => return self.carry_out(enable).map(SwitchOutcome::Now),
                 TURNING_OFF if self.step(TURNING_OFF, RECALLED) => {}
-                // Another thread is at it, or the state has just changed.
+                // Another thread is switching, or the state has just changed.
                 _ => {
                     if !wait.wait() {
                         return Ok(SwitchOutcome::Later);
@@ -78,18 +79,18 @@ impl TracingSwitch {
         }
     }
 
-    /// From here on it is no longer on, and [`off`](Self::off) is to be called. `false` when it was not on.
+    /// Leaves the state ON; [`off`](Self::off) must follow. `false` if it was not on.
     ///
-    /// To be decided under whatever lock keeps a capture from beginning meanwhile.
+    /// Call it under the lock that keeps a capture from starting meanwhile.
     pub fn leave(&self) -> bool {
         self.step(ON, TURNING_OFF)
     }
 
-    /// After [`leave`](Self::leave), on the same thread: takes the `steps` that switch off, and when it is called back
-    /// stops and switches on again with `enable`. Answers whether it is on.
+    /// After [`leave`](Self::leave), on the same thread: runs the `steps` that switch off. If it is recalled,
+    /// stops and switches on again with `enable`. Returns true if it is on.
     ///
     /// # Errors
-    /// That of `enable`; then it is off.
+    /// That of `enable`; it is off then.
     pub fn off<E>(
         &self,
         steps: impl Iterator<Item = impl FnOnce()>,

@@ -1,7 +1,7 @@
-//! What runs in the program's launching calls while a kernel is wanted.
+//! Runs in the program's launching calls while a kernel is to be measured.
 //!
-//! A launch through the runtime is told twice, by the runtime and by the driver below it: the outer one is taken. This
-//! thread holds no lock while the launch itself is made.
+//! A launch through the runtime is reported twice, by the runtime and by the driver call inside it: the outer
+//! one counts. This thread holds no lock during the launch itself.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::CStr;
@@ -15,24 +15,24 @@ use crate::kernels::measurement::{Counter, Launch};
 use crate::kernels::thread::KernelProfiler;
 
 thread_local! {
-    /// The call whose launch is measured on this thread.
+    /// Call whose launch is measured on this thread.
     static PASS: Cell<Option<(Domain, u32)>> = const { Cell::new(None) };
     static LATEST: RefCell<Latest> = const { RefCell::new(Latest { launches: [0; Latest::LAUNCHES], next: 0 }) };
 }
 
-/// Kernels and grids of the latest launches. One through the runtime is in it twice, always.
+/// Kernels and grids of the latest launches. A launch through the runtime always appears twice.
 #[derive(Debug)]
 struct Latest {
     launches: [u64; Latest::LAUNCHES],
-    /// Launches so far; the next one's place is the rest.
+    /// Number of launches; modulo the length it is the index of the next one.
     next: usize,
 }
 
 impl Latest {
-    /// Four or eight launches: more than the kernels of one operation, less than those of a layer.
+    /// Four or eight launches: more than the kernels of one operation, fewer than those of a layer.
     const LAUNCHES: usize = 8;
 
-    /// What a launch follows, as one number; `None` until all places are filled. Then the launch is in it.
+    /// Hash of the launches before a launch, which is then added; `None` until all entries are filled.
     fn behind_then_push(&mut self, symbol: &[u8], grid: [u32; 3], block: [u32; 3]) -> Option<u64> {
         let mut behind = FxHasher::default();
         for place in 0..Self::LAUNCHES {
@@ -77,7 +77,7 @@ impl Counter for RangeProfiler {
     }
 }
 
-/// A kernel is about to be launched, or was.
+/// Called before and after a kernel launch.
 pub fn kernel_launched(profiler: &KernelProfiler, launch: &KernelLaunch<'_>) {
     let call = (launch.domain, launch.correlation);
     if launch.site == CallbackSite::EXIT {
@@ -94,7 +94,7 @@ pub fn kernel_launched(profiler: &KernelProfiler, launch: &KernelLaunch<'_>) {
         sampling.launch_begins(launch.context);
     }
     let Some(symbol) = launch.symbol.map(CStr::to_bytes) else { return };
-    // Refused only within itself, which does not happen.
+    // Fails only if it is called recursively, which does not happen.
     let behind = LATEST.with(|latest| {
         latest.try_borrow_mut().ok().and_then(|mut latest| latest.behind_then_push(symbol, launch.grid, launch.block))
     });

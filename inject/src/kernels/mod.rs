@@ -1,18 +1,18 @@
-//! Hardware counters of chosen kernels, measured while the program runs.
+//! GPU counters of selected kernels, measured while the program runs.
 //!
 //! ```text
 //! collector: enough has run ──choice──> gpuwhy-kernels: takes the counters, prepares metrics, listens to launches
 //! program's thread, in its launching call: matches? ──start──launch──stop──> next pass, next group, next kernel
 //! gpuwhy-kernels: finished profiles ──> collector ──> trace, report
 //! ```
-//! One pass of the counters is measured at each launch of the same shape, so nothing is run twice. Callbacks of
-//! launches are enabled only while a kernel is wanted. Launches of other threads are not held up: what they launch into
-//! a pass makes CUPTI drop a range, and the pass is repeated.
+//! One pass of the counters is measured at each launch of the same shape, so no kernel is run twice.
+//! Callbacks for launches are enabled only while a kernel is to be measured. Launches of other threads are
+//! not delayed: if they fall into a pass, CUPTI drops a range, and the pass is repeated.
 //!
-//! Before that, in a build with the feature `pc-sampling` and if it is asked for, launches of the program begin and end
-//! to sample program counters: `pc_sampling`.
+//! Before that, in a build with the feature `pc-sampling` and on request, launches of the program start and
+//! end PC sampling: `pc_sampling`.
 //!
-//! `measurement` decides, without a clock or a library; `hook` is what runs in the program's calls; `thread` does the
+//! `measurement` decides, without a clock or a library; `hook` runs in the program's calls; `thread` does the
 //! rest.
 
 mod hook;
@@ -21,8 +21,8 @@ mod measurement;
 pub mod pc_sampling;
 mod thread;
 
-/// Whether a kernel of this name is one of the range profiler's: it waits for some microseconds around each pass (H200,
-/// CUPTI 13.0).
+/// True if a kernel with this name is one of the range profiler's: it waits for some microseconds around each
+/// pass (H200, CUPTI 13.0).
 pub fn is_of_cupti(name: &str) -> bool {
     name == "WaitNs" || name.starts_with("_Z6WaitNs")
 }

@@ -1,5 +1,5 @@
-//! The thread `gpuwhy-kernels`: takes the counters, prepares what is measured, listens to launches, and hands on what
-//! was measured.
+//! The thread `gpuwhy-kernels`: acquires the counters, prepares the metrics, enables launch callbacks, and
+//! sends the results to the collector.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,48 +26,50 @@ use crate::kernels::pc_sampling::PcSampling;
 use crate::message::Message;
 use crate::sys::clock;
 
-/// Between two looks at what was finished.
+/// Interval between two checks for finished profiles.
 const PERIOD: Duration = Duration::from_millis(20);
-/// How long sampling has to give way.
+/// Maximum wait for sampling to release the counters.
 const TURN_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the end of the program waits for a pass that is open.
+/// Maximum wait for an open pass at the end of the program.
 const LAST_PASS: Duration = Duration::from_secs(1);
-/// Between two looks whether it is over.
+/// Interval between two checks for its end.
 const LAST_PASS_PERIOD: Duration = Duration::from_millis(1);
-/// How long a thread of the program waits for the lock at the beginning of a launch: not at all.
+/// Wait of a thread of the program for the lock at the start of a launch: none.
 const NO_TIME: Duration = Duration::ZERO;
 
-/// What measuring may take. All metrics take some 30 launches of a kernel, and each of them some 20 ms.
+/// Limits on the measurement. All metrics together take some 30 launches of a kernel, and each launch some 20
+/// ms.
 const LIMITS: Limits = Limits { launches: 100, stall_ns: 5_000_000_000 };
 
-/// What measuring kernels needs, shared by the collector, the thread and the callbacks.
+/// State for measuring kernels, shared by the collector, the thread and the callbacks.
 #[derive(Debug)]
 pub struct KernelProfiler {
     cupti: &'static Cupti,
     request: KernelRequest,
-    /// The collector's choice goes to the thread, once.
+    /// Passes the collector's choice to the thread, once.
     choices: Sender<Chosen>,
     is_chosen: AtomicBool,
-    /// Whether launches matter. `Acquire`/`Release`: whoever sees it sees the state behind it.
+    /// True if launches matter. `Acquire`/`Release`: a thread that sees it sees the state set before.
     is_armed: AtomicBool,
-    /// Whether everything is over. `Relaxed`: seen a moment later it is as good.
+    /// True if everything is over. `Relaxed`: seeing it a moment later is fine.
     is_over: AtomicBool,
     state: Mutex<Option<State>>,
-    /// Samples program counters, where that is asked for.
+    /// PC sampling, if requested.
     #[cfg(feature = "pc-sampling")]
     pub pc_sampling: Option<PcSampling>,
-    /// Launches that came while another thread was being measured, or had the lock. `Relaxed`: a statistic.
+    /// Launches that came during a measurement on another thread, or while it had the lock. `Relaxed`: a
+    /// statistic.
     missed: AtomicU64,
 }
 
 #[derive(Debug)]
 struct State {
     measurement: Measurement<RangeProfiler>,
-    /// What is to be measured, until it is opened in the context of the first launch.
+    /// Metrics to measure, until they are opened in the context of the first launch.
     plan: Option<RangePlan>,
 }
 
-/// What the collector chose.
+/// Choice of the collector.
 #[derive(Debug)]
 pub struct Chosen {
     choices: Vec<Choice>,
@@ -75,7 +77,7 @@ pub struct Chosen {
 }
 
 impl KernelProfiler {
-    /// Ready to be told what to measure, and the end of the channel for [`run`](Self::run).
+    /// Creates a profiler without a choice, and the receiver of the choice for [`run`](Self::run).
     pub fn new(cupti: &'static Cupti, request: KernelRequest) -> (Arc<Self>, Receiver<Chosen>) {
         let (choices, chosen) = bounded(1);
         let profiler = Self {
@@ -93,21 +95,21 @@ impl KernelProfiler {
         (Arc::new(profiler), chosen)
     }
 
-    /// What is asked for, as long as nothing has been chosen.
+    /// Returns the request as long as no choice has been made.
     pub fn request(&self) -> Option<&KernelRequest> {
         let open = !self.is_chosen.load(Ordering::Relaxed) && !self.is_over.load(Ordering::Relaxed);
         open.then_some(&self.request)
     }
 
-    /// These are to be measured. Once; on the collector's thread.
+    /// Sets the kernels to measure. Once; on the collector's thread.
     pub fn choose(&self, choices: Vec<Choice>, contexts: Vec<Context>) {
         if !self.is_chosen.swap(true, Ordering::Relaxed) {
-            // The thread waits for this, or is gone.
+            // The thread waits for this, or has ended.
             let _ = self.choices.try_send(Chosen { choices, contexts });
         }
     }
 
-    /// The thread: measures what is chosen, and ends.
+    /// Main function of the thread: measures the chosen kernels, and ends.
     pub fn run(&self, chosen: &Receiver<Chosen>, controller: &CaptureController, messages: &Sender<Message>) {
         let chosen = loop {
             match chosen.recv_timeout(PERIOD) {
@@ -133,7 +135,7 @@ impl KernelProfiler {
         }
         let measurement = Measurement::new(&chosen.choices, &chosen.contexts, LIMITS);
         let device = chosen.choices.first().map_or(0, |choice| choice.candidate.device.0);
-        // From here on `finish` says what became of each kernel, whenever the program ends.
+        // From here on `finish` reports the state of each kernel, even if the program ends early.
         *self.state.lock() = Some(State { measurement, plan: None });
         let prepared = self.prepare(device);
         let mut locked = self.state.lock();
@@ -152,13 +154,14 @@ impl KernelProfiler {
                 self.wait(controller, messages);
                 self.listen(controller, false);
                 self.is_armed.store(false, Ordering::Release);
-                // Whoever samples may go on.
+                // Sampling may continue.
                 drop(turn);
             }
         }
     }
 
-    /// Takes the counters of the process and prepares the metrics of a device's chip: nothing that needs the context.
+    /// Acquires the counters of the process and prepares the metrics of a device's chip: all steps that need
+    /// no context.
     fn prepare(&self, device: u32) -> Result<(RangePlan, Turn<'static>), u32> {
         let counters = Counters::of(self.cupti);
         let turn = TURNS.take(TURN_TIMEOUT).ok_or(CuptiResult::HARDWARE_BUSY.0)?;
@@ -185,20 +188,20 @@ impl KernelProfiler {
 
     fn listen(&self, controller: &CaptureController, on: bool) {
         for (domain, id, name) in LAUNCHES {
-            // Older libraries do not have all of them.
+            // Older libraries lack some of these functions.
             if let Some(Err(error)) = controller.listen_to(domain, id, on) {
                 tracing::debug!("launches by {name} are not seen: {error}");
             }
         }
     }
 
-    /// Hands on what is finished until all is.
+    /// Sends finished profiles until all kernels are done.
     fn wait(&self, controller: &CaptureController, messages: &Sender<Message>) {
         loop {
             thread::sleep(PERIOD);
             let mut state = self.state.lock();
             let Some(State { measurement, .. }) = state.as_mut() else { return };
-            // Between two captures nothing is measured, and no kernel is given up.
+            // Between two captures no kernel is measured, and none is skipped.
             let is_on = controller.is_on() && !self.is_over.load(Ordering::Relaxed);
             self.is_armed.store(is_on, Ordering::Release);
             if is_on {
@@ -215,7 +218,8 @@ impl KernelProfiler {
         }
     }
 
-    /// A launch is about to be made. Whether it is measured: then [`end_pass`](Self::end_pass) follows on this thread.
+    /// Called before a launch. True if it is measured: then [`end_pass`](Self::end_pass) must follow on this
+    /// thread.
     pub(super) fn begin_pass(&self, launch: &Launch<'_>, context: ContextHandle) -> bool {
         if !self.is_armed.load(Ordering::Acquire) {
             return false;
@@ -229,7 +233,7 @@ impl KernelProfiler {
             return false;
         }
         if let Some(plan) = state.plan.take() {
-            // Once, 150 ms: it needs the context, which is current here.
+            // Once, 150 ms: this needs the context, which is current here.
             match RangeProfiler::open(Counters::of(self.cupti), context, plan) {
                 Ok(profiler) => state.measurement.open(profiler),
                 Err((error, plan)) => {
@@ -247,15 +251,16 @@ impl KernelProfiler {
         state.measurement.begin_pass(launch, clock::now(self.cupti).nanos())
     }
 
-    /// The launch that is measured was made.
+    /// Called after the measured launch.
     pub(super) fn end_pass(&self) {
-        // Others hold the lock for a moment only while a pass is open.
+        // While a pass is open, other threads hold the lock only for a moment.
         if let Some(state) = self.state.lock().as_mut() {
             state.measurement.end_pass(|| clock::now(self.cupti).nanos());
         }
     }
 
-    /// Measuring ends with the program or before: what there is is handed on. Waits for a pass that is open.
+    /// Ends measuring, with the program or before, and sends the profiles as they are. Waits for an open
+    /// pass.
     pub fn finish(&self, messages: &Sender<Message>) {
         self.is_over.store(true, Ordering::Relaxed);
         self.is_armed.store(false, Ordering::Release);
@@ -274,7 +279,7 @@ impl KernelProfiler {
             }
             open.measurement.end();
             hand_on(&mut open.measurement, messages);
-            // One whose pass is open is left alone: closing it would pull it from under a launch.
+            // A profiler with an open pass is left alone: closing it would disrupt the launch that uses it.
             let closed = open.measurement.close();
             drop(state);
             return drop(closed);
@@ -282,13 +287,13 @@ impl KernelProfiler {
     }
 }
 
-/// Sends what is finished to the collector.
+/// Sends the finished profiles to the collector.
 fn hand_on(measurement: &mut Measurement<RangeProfiler>, messages: &Sender<Message>) {
     for profile in measurement.take_finished() {
         if let Some(why) = not_measured(profile.outcome).filter(|_| profile.outcome != Outcome::NotLaunched) {
             tracing::warn!("a kernel was not measured: {why}");
         }
-        // Refused only when the collector is dead.
+        // Fails only if the collector is dead.
         let _ = messages.try_send(Message::KernelProfile(Box::new(profile)));
     }
 }

@@ -1,9 +1,9 @@
 //! Communicators and their operations, received from NCCL as its profiler plugin.
 //!
-//! NCCL finds the symbols `ncclProfiler_v4` to `_v6` in this library (`entry`). What it tells goes into the rings of
-//! [`crate::nvtx`], one for each thread: no lock, no allocation once the ring has its memory, no call of CUDA. Handles
-//! are numbers, so that nothing can be used after it is gone. The collector makes operations of it; kernels are joined
-//! to them by `profiler_core::collective`.
+//! NCCL finds the symbols `ncclProfiler_v4` to `_v6` in this library (`entry`). Its events go into the rings
+//! of [`crate::nvtx`], one per thread: no lock, no allocation once the ring has its memory, no CUDA call.
+//! Handles are numbers, so they cannot be used after free. The collector turns the events into operations;
+//! `profiler_core::collective` joins kernels to them.
 //!
 //! | file | what it does | runs on |
 //! |---|---|---|
@@ -12,7 +12,7 @@
 //! | `operations` | events of a ring become operations | `gpuwhy-collect` |
 //! | `ranges` | NVTX ranges of NCCL become operations, where it has no plugin | `gpuwhy-collect` |
 //!
-//! Only calls and launches are asked for: never times on the device, nor the work of proxy threads.
+//! Only calls and launches are enabled: never times on the device, nor the work of proxy threads.
 
 mod operations;
 pub mod ranges;
@@ -32,34 +32,34 @@ pub use variable::other_plugin;
 
 #[derive(Debug)]
 pub struct CommunicatorRow {
-    /// What NCCL said, but for the name.
+    /// Properties from NCCL, except the name.
     pub known: gpuwhy_trace::collective::Communicator,
-    /// What the program calls it.
+    /// Name that the program set.
     pub name: Box<str>,
 }
 
-/// Communicators of this process; the number of the first is 1. At most 16 Ki, those that have ended included.
+/// Communicators of this process; the number of the first is 1. At most 16 Ki, including destroyed ones.
 static COMMUNICATORS: Table<CommunicatorRow, 16> = Table::new();
 
-/// Events that were thrown away. `Relaxed`: a statistic.
+/// Number of dropped events. `Relaxed`: a statistic.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
-/// Events of NCCL thrown away so far, on all threads.
+/// Number of NCCL events dropped, on all threads.
 pub fn dropped() -> u64 {
     DROPPED.load(Ordering::Relaxed)
 }
 
-/// Communicators from this place on.
+/// Communicators from this index on.
 pub fn communicators(from: usize) -> impl Iterator<Item = &'static CommunicatorRow> {
     COMMUNICATORS.from(from)
 }
 
-/// Whether NCCL has told a communicator: its NVTX ranges then tell nothing new.
+/// True if NCCL has reported a communicator to the plugin: its NVTX ranges are then redundant.
 pub fn is_told() -> bool {
     COMMUNICATORS.from(0).next().is_some()
 }
 
-/// What NCCL calls.
+/// Handlers that NCCL calls.
 #[derive(Debug)]
 pub struct Plugin;
 
@@ -75,7 +75,7 @@ impl Handler for Plugin {
         number
     }
 
-    /// Its row stays: operations of it may wait.
+    /// Its row stays: operations of this communicator may be waiting.
     fn end(_context: u32) {}
 
     fn operation(context: u32, operation: &Operation<'_>) {

@@ -1,7 +1,7 @@
-//! The collector's side: what a thread told in its ring becomes operations.
+//! The collector's side: turns NCCL events of a thread's ring into operations.
 //!
-//! A launch begins and ends, and the operations of its kernel follow on the same thread, with the number of that
-//! launch. So an operation never gets a launch that it does not belong to, whatever was dropped in between.
+//! A launch starts and ends, and the operations of its kernel follow on the same thread, with the number of
+//! that launch. So an operation never gets a wrong launch, whichever events were dropped in between.
 
 use gpuwhy_trace::collective::{CollectiveEvent, Communicator, QueuedOperation};
 use gpuwhy_trace::dictionary::Dictionary;
@@ -12,7 +12,7 @@ use crate::nccl;
 use crate::nccl::ranges::Ranges;
 use crate::nvtx::nccl_ring::{NcclEvent, ReadEvent};
 
-/// The newest launch of a thread.
+/// Newest launch of a thread.
 #[derive(Clone, Copy, Debug, Default)]
 struct Launch {
     number: u16,
@@ -21,10 +21,10 @@ struct Launch {
     end: Timestamp,
 }
 
-/// Makes operations of what all rings hold.
+/// Makes operations from the events of all rings.
 #[derive(Debug, Default)]
 pub struct Operations {
-    /// By ring: its thread, and what that launched last.
+    /// By ring: its thread, and the thread's last launch.
     launches: Vec<(u32, Launch)>,
     communicators: usize,
     ranges: Ranges,
@@ -32,7 +32,7 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// Takes the communicators that were made.
+    /// Takes the new communicators.
     pub fn learn(&mut self, dictionary: &mut Dictionary) {
         for row in nccl::communicators(self.communicators) {
             self.communicators += 1;
@@ -42,7 +42,7 @@ impl Operations {
         }
     }
 
-    /// Takes the next event of a ring, told by `thread`.
+    /// Takes the next event of a ring, from `thread`.
     pub fn take(&mut self, ring: usize, thread: u32, read: &ReadEvent) {
         if self.launches.len() <= ring {
             self.launches.resize(ring + 1, Default::default());
@@ -87,14 +87,14 @@ impl Operations {
         }
     }
 
-    /// Takes a range of NCCL's domain, unless the plugin tells all of it.
+    /// Takes a range of NCCL's domain, unless the plugin reports all operations.
     pub fn range(&mut self, thread: u32, what: (RangeEventKind, Timestamp), name: &str, payload: Option<&Extended>) {
         if !nccl::is_told() {
             self.ranges.take(thread, what, name, payload, &mut self.made);
         }
     }
 
-    /// What was made since this was last asked: communicators first, then operations in the order of their times.
+    /// Returns the events since the last call: communicators first, then operations in the order of time.
     pub fn drain(&mut self) -> std::vec::Drain<'_, CollectiveEvent> {
         self.made.sort_by_key(|event| match event {
             CollectiveEvent::Communicator(_) => Timestamp::ZERO,
@@ -117,7 +117,7 @@ mod tests {
         NcclEvent::Operation(context, OperationWords { sequence: Some(sequence), ..OperationWords::default() })
     }
 
-    /// Sequence, begin and end of the launch.
+    /// Sequence, and start and end of the launch.
     fn made(operations: &mut Operations) -> Vec<(u64, u64, u64)> {
         let told = operations.drain().filter_map(|event| match event {
             CollectiveEvent::Communicator(_) => None,
@@ -139,7 +139,7 @@ mod tests {
             // Of another communicator, and one whose launch was dropped.
             (5, 23, 1, operation(2, 9)),
             (5, 24, 2, operation(1, 10)),
-            // Ended twice, and by somebody else.
+            // Ended twice, and by another communicator.
             (5, 30, 3, NcclEvent::LaunchBegin(1)),
             (5, 31, 3, NcclEvent::LaunchEnd(2)),
             (5, 40, 3, NcclEvent::LaunchEnd(1)),

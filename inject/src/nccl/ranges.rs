@@ -1,9 +1,11 @@
-//! What NCCL's own NVTX ranges tell, where no profiler plugin does: NCCL 2.25 and later, domain `NCCL`.
+//! Operations from NCCL's own NVTX ranges, if there is no profiler plugin: NCCL 2.25 and later, domain
+//! `NCCL`.
 //!
-//! A range has a struct with communicator, bytes, and root or peer; its schema has a fixed number (`nvtx.h` and
-//! `nvtx_payload_schemas.h` of NCCL). Between `ncclGroupStart` and the outermost `ncclGroupEnd` calls only queue, and
-//! the range of that end holds the launches. Groups of more than one communicator launch a kernel for each, so that
-//! their operations have no launch of their own; they are told without one.
+//! A range has a struct with communicator, bytes, and root or peer; its schema has a fixed number (`nvtx.h`
+//! and `nvtx_payload_schemas.h` of NCCL). Between `ncclGroupStart` and the outermost `ncclGroupEnd`, calls
+//! only queue operations, and the range of that end contains the launches. A group with several communicators
+//! launches one kernel per communicator, so its operations cannot be assigned to a launch; they are reported
+//! without one.
 
 use std::collections::HashMap;
 
@@ -13,19 +15,19 @@ use nvtx_sys::Extended;
 use rustc_hash::FxBuildHasher;
 
 pub const DOMAIN: &str = "NCCL";
-/// Names of ranges.
+/// Range names.
 const GROUP_START: &str = "ncclGroupStart";
 const GROUP_END: &str = "ncclGroupEnd";
 
-/// Communicators are numbered from here on, behind those of the plugin.
+/// First number of these communicators, above those of the plugin.
 const FIRST_NUMBER: u32 = 1 << 20;
-/// Communicators, and threads whose ranges are followed; those beyond tell nothing.
+/// Maximum number of communicators, and of threads whose ranges are followed; further ones are ignored.
 const LIMIT: usize = 1 << 12;
-/// Ranges in ranges, and operations in a group.
+/// Maximum nesting depth of ranges, and number of operations in a group.
 const DEPTH: usize = 64;
 const GROUPED: usize = 1 << 12;
 
-/// Sizes of the structs, bytes: communicator and bytes; the same with one or two numbers of 32 bits.
+/// Sizes of the structs, bytes: communicator and bytes; the same with one or two 32-bit numbers.
 const PLAIN: u32 = 16;
 const NUMBERED: u32 = 24;
 
@@ -41,7 +43,7 @@ enum Open {
 #[derive(Debug, Default)]
 struct Thread {
     open: Vec<(Timestamp, Open)>,
-    /// Open ranges that found no place above.
+    /// Number of open ranges beyond the maximum depth.
     beyond: usize,
     groups: u32,
     queued: Vec<QueuedOperation>,
@@ -55,8 +57,8 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// A range of the domain begins or ends on `thread`; `name` and `payload` are those of a beginning. What comes of
-    /// it goes to `made`.
+    /// Handles the start or end of a range of the domain on `thread`; `name` and `payload` belong to a start.
+    /// Adds the resulting events to `made`.
     pub fn take(
         &mut self,
         thread: u32,
@@ -89,7 +91,7 @@ impl Ranges {
         }
     }
 
-    /// The number of a communicator, which is told when it is met first.
+    /// Returns the number of a communicator, and reports it at its first use.
     fn communicator(&mut self, id: u64, made: &mut Vec<CollectiveEvent>) -> Option<u32> {
         if let Some(number) = self.communicators.get(&id) {
             return Some(*number);
@@ -108,7 +110,7 @@ impl Thread {
             self.beyond -= 1;
             return;
         }
-        // A pop without a push belongs to a range from before this was listened to.
+        // A pop without a push belongs to a range from before this library was attached.
         let Some((begin, open)) = self.open.pop() else { return };
         match open {
             Open::Operation(operation) if self.groups == 0 => {
@@ -136,8 +138,8 @@ fn told(operation: QueuedOperation, launch: Option<(Timestamp, Timestamp)>, at: 
     CollectiveEvent::Operation(QueuedOperation { at, launch_begin, launch_end, ..operation })
 }
 
-/// What a struct of NCCL says: the communicator, and the operation. A struct of another size is that of a version
-/// before 2.25, which does not name the communicator, or of one to come.
+/// Parses a struct of NCCL: the communicator, and the operation. A struct of another size is from a version
+/// before 2.25, which does not name the communicator, or from a future one.
 fn operation(payload: &Extended) -> Option<(u64, QueuedOperation)> {
     let (function, size) = match payload.schema {
         4 => (Function::AllGather, PLAIN),
@@ -175,7 +177,7 @@ mod tests {
         Extended { schema, size, words }
     }
 
-    /// Communicator, function, bytes, root or peer, begin and end of the launch.
+    /// Communicator, function, bytes, root or peer, start and end of the launch.
     type Told = (u32, Function, u64, i32, u64, u64);
 
     #[derive(Default)]
@@ -228,7 +230,7 @@ mod tests {
             CollectiveEvent::Communicator(Communicator { number: FIRST_NUMBER, id: 0xabc, ..Default::default() })
         );
         assert_eq!(program.told(), [(FIRST_NUMBER, Function::AllReduce, 4096, 0, 10, 20)]);
-        // A group in a group: the outer end launches.
+        // A nested group: the outer end launches.
         program.call(1, "ncclGroupStart", None);
         program.call(1, "ncclGroupStart", None);
         program.call(1, "ncclSend", Some(payload(9, 24, [0xabc, 10, 7])));
@@ -246,7 +248,7 @@ mod tests {
         let expected =
             expected.map(|(function, bytes, peer)| (FIRST_NUMBER, function, bytes, peer, launch.0, launch.1));
         assert_eq!(program.told(), expected);
-        // Two communicators: which kernel is whose nobody tells.
+        // Two communicators: the kernels cannot be assigned to them.
         program.call(1, "ncclGroupStart", None);
         program.call(1, "ncclAllReduce", reduce(0xabc));
         program.call(1, "ncclAllReduce", reduce(0xdef));
@@ -271,7 +273,7 @@ mod tests {
             program.call(1, "ncclAllReduce", Some(wrong));
         }
         program.call(1, "ncclAllReduce", None);
-        // Pops without pushes, ends without starts, and more ranges in ranges than are followed.
+        // Pops without pushes, ends without starts, and ranges nested deeper than the maximum.
         program.pop(3);
         program.call(1, "ncclGroupEnd", None);
         for _ in 0..2 * DEPTH {

@@ -1,8 +1,9 @@
-//! Which profiler plugin NCCL takes.
+//! The profiler plugin that NCCL loads.
 //!
-//! NCCL reads the variable at its first communicator. It is set by whoever asks for it (`gpuwhy run --nccl`), never
-//! here: what NCCL does with a plugin has been seen with a replay host only. The value is a bare name: NCCL 2.27.3
-//! refuses paths, later ones cut them, and the C library finds the loaded object by its name (`build.rs`).
+//! NCCL reads the variable at its first communicator. The user requests it (`gpuwhy run --nccl`); this
+//! library never sets it: NCCL's behavior with a plugin has been observed only with a replay host. The value
+//! is a bare name: NCCL 2.27.3 rejects paths, later versions truncate them, and the C library finds the
+//! loaded object by its name (`build.rs`).
 
 use std::env;
 use std::ffi::OsStr;
@@ -10,9 +11,9 @@ use std::path::Path;
 
 use crate::config::{CUDA_INJECTION, NCCL_PLUGIN, NCCL_PLUGIN_NAME};
 
-/// A note for the report when another plugin has the place.
+/// Returns a note for the report if another plugin is configured.
 pub fn other_plugin() -> Option<String> {
-    // Without it the program itself has linked the collector, and this is no library that NCCL could load.
+    // Without it, the program itself has linked the collector, and NCCL could not load it as a library.
     env::var_os(CUDA_INJECTION).filter(|path| !path.is_empty())?;
     match env::var_os(NCCL_PLUGIN).filter(|value| !value.is_empty()) {
         None => None,
@@ -24,7 +25,7 @@ pub fn other_plugin() -> Option<String> {
     }
 }
 
-/// Whether the value names this library.
+/// True if the value names this library.
 fn is_own(value: &OsStr) -> bool {
     Path::new(value).file_name() == Some(OsStr::new(NCCL_PLUGIN_NAME))
 }

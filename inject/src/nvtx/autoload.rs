@@ -1,8 +1,9 @@
-//! Has NVTX load this library, when only the CUDA driver was told to.
+//! Makes NVTX load this library if only the CUDA driver was configured to.
 //!
-//! NVTX asks the environment at its first call. `gpuwhy run` sets the variable before the program starts; with
-//! `CUDA_INJECTION64_PATH` alone it is set here, unless another thread could be reading the environment at the same
-//! time, which the C library does not allow. Calls from before CUDA was used are lost then: NVTX asks only once.
+//! NVTX reads the environment at its first call. `gpuwhy run` sets the variable before the program starts;
+//! with `CUDA_INJECTION64_PATH` alone it is set here, unless another thread could be reading the environment
+//! at the same time, which the C library does not allow. Calls from before the first use of CUDA are then
+//! lost: NVTX reads it only once.
 
 use std::env;
 use std::path::Path;
@@ -12,9 +13,10 @@ use crate::config::{CUDA_INJECTION, NVTX_INJECTION};
 use crate::nvtx::ATTACHED;
 use crate::sys::process;
 
-/// Sets the variable if that is needed and possible. A note for the report when ranges cannot be seen.
+/// Sets the variable if that is needed and possible. Returns a note for the report if ranges cannot be
+/// received.
 pub fn invite() -> Option<String> {
-    // Without it the program itself has linked the collector, and this is no library that NVTX could load.
+    // Without it, the program itself has linked the collector, and NVTX could not load it as a library.
     let own = env::var_os(CUDA_INJECTION).filter(|path| !path.is_empty())?;
     if ATTACHED.load(Ordering::Relaxed) {
         return None;

@@ -1,8 +1,8 @@
-//! The collector's side: events of all threads become records, in the order of time.
+//! The collector's side: turns the events of all threads into records, in the order of time.
 //!
-//! Only what happened before the call is taken. An ending can be in a ring that is read before that of its
-//! beginning, but a beginning is always in its ring before its ending happens, so a common limit in time takes both
-//! or the first.
+//! Only events from before the call are taken. An end can be in a ring that is read before the ring of its
+//! start, but a start is always in its ring before its end happens, so a common time limit takes either both
+//! or only the start.
 
 use std::collections::HashMap;
 
@@ -17,29 +17,29 @@ use crate::nvtx::nccl_ring::ReadEvent;
 use crate::nvtx::packed::{self, Next, Packed};
 use crate::nvtx::{CATEGORIES, Category, THREADS, domain_name, lanes, registered_string};
 
-/// Names of ranges that are remembered, for a capture that waits for another one.
+/// Number of range names kept, for a capture that waits for another one.
 const FIRST: usize = 8;
 
-/// Empties the rings. There is one in a process, since a ring has one reader.
+/// Empties the rings. One per process, since a ring has one reader.
 #[derive(Debug, Default)]
 pub struct Drain {
-    /// Whose events come next in each ring.
+    /// Thread of the next events in each ring.
     threads: Vec<u32>,
     names: Names,
-    /// Names of categories by domain and number, and how many rows of the table they came from.
+    /// Names of categories by domain and number, and the number of table rows they came from.
     categories: HashMap<(u32, u32), NameId, FxBuildHasher>,
     categories_seen: usize,
     threads_seen: usize,
-    /// Domain and name of the first ranges that differ in them.
+    /// Domain and name of the first distinct ranges.
     first: Vec<(NameId, NameId)>,
     batch: Vec<RangeEvent>,
-    /// What NCCL told.
+    /// Operations of NCCL.
     operations: Operations,
     text: Vec<u8>,
 }
 
 impl Drain {
-    /// Every event before `until`, the earliest first.
+    /// Returns every event before `until`, the earliest first.
     pub fn events(&mut self, until: Timestamp, dictionary: &mut Dictionary) -> std::vec::Drain<'_, RangeEvent> {
         if let Some(generation) = lanes::generation() {
             self.learn_categories(dictionary);
@@ -49,12 +49,12 @@ impl Drain {
                 self.ring(at, ring, until, dictionary);
             }
         }
-        // Stable: events of one thread at the same nanosecond stay as they are.
+        // Stable: events of one thread at the same nanosecond keep their order.
         self.batch.sort_by_key(|event| event.at);
         self.batch.drain(..)
     }
 
-    /// Communicators and their operations that were met on the way to the ranges.
+    /// Communicators and operations found while reading the ranges.
     pub fn collectives(&mut self) -> std::vec::Drain<'_, CollectiveEvent> {
         self.operations.drain()
     }
@@ -74,7 +74,7 @@ impl Drain {
                 }
                 Next::Nccl => match ReadEvent::read(&ring.ring, &mut at) {
                     Some(event) => self.operations.take(index, self.threads[index], &event),
-                    // Nobody knows how long it is: the rest is given up.
+                    // Its length is unknown, so the rest of the ring is discarded.
                     None => at = readable.end,
                 },
             }
@@ -85,7 +85,7 @@ impl Drain {
     fn event(&mut self, thread: u32, event: &Packed, dictionary: &mut Dictionary) -> RangeEvent {
         let none = dictionary.intern_name("");
         let mut payload = match event.payload {
-            // Its layout is known of one domain alone: below.
+            // The layout is known only for one domain: see below.
             nvtx_sys::Payload::None | nvtx_sys::Payload::Extended(_) => Payload::None,
             nvtx_sys::Payload::Unsigned(value) => Payload::Unsigned(value),
             nvtx_sys::Payload::Signed(value) => Payload::Signed(value),
@@ -138,7 +138,7 @@ impl Drain {
         }
     }
 
-    /// Ranges that the program has opened, as a user would name them: the first few.
+    /// First few ranges that the program has opened, as a user would name them.
     pub fn opened(&self, dictionary: &Dictionary) -> Vec<String> {
         let names = self.first.iter().map(|&(domain, name)| match (dictionary.name(name), dictionary.name(domain)) {
             (name, "") => name.to_owned(),

@@ -1,28 +1,28 @@
-//! The name under which a text goes into the trace.
+//! The name of a text in the trace.
 //!
-//! Distinct names are bounded, because programs make them up: `step 1`, `step 2`, ... PyTorch's own ranges
-//! (`torch.autograd.profiler.emit_nvtx`) carry a new number in every name, so the numbers are taken out:
-//! `aten::addmm, seq = 12, op_id = 345` is `aten::addmm` with the payload 345. Sizes of tensors stay.
+//! Distinct names are limited, because programs generate them: `step 1`, `step 2`, ... PyTorch's own ranges
+//! (`torch.autograd.profiler.emit_nvtx`) have a new number in every name, so the numbers are removed:
+//! `aten::addmm, seq = 12, op_id = 345` is `aten::addmm` with the payload 345. Tensor sizes stay.
 
 use std::borrow::Cow;
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::NameId;
 
-/// Most distinct names of ranges, marks and categories in one trace.
+/// Maximum number of distinct names of ranges, marks and categories in one trace.
 pub const MAX_NAMES: usize = 1 << 16;
 
-/// What stands for a text beyond the first [`MAX_NAMES`].
+/// Name for all texts beyond the first [`MAX_NAMES`].
 pub const FURTHER: &str = "<one of more than 65536 names>";
 
-/// Puts names into the dictionary, up to the limit.
+/// Adds names to the dictionary, up to the limit.
 #[derive(Debug, Default)]
 pub struct Names {
     added: usize,
 }
 
 impl Names {
-    /// The id of `name`, or that of [`FURTHER`].
+    /// Id of `name`, or that of [`FURTHER`].
     pub fn intern(&mut self, name: &str, dictionary: &mut Dictionary) -> NameId {
         if let Some(known) = dictionary.find_name(name) {
             return known;
@@ -35,14 +35,14 @@ impl Names {
     }
 }
 
-/// The name without the numbers that PyTorch adds, and the last of them: the operation's, else the sequence number of
-/// its backward function.
+/// Splits off the numbers that PyTorch adds. Returns the last one: the operation's, else the sequence number
+/// of its backward function.
 pub fn split(text: &str) -> (Cow<'_, str>, Option<u64>) {
     let mut parts = text.split(", ").skip(1);
     if !parts.any(|part| number(part).is_some()) {
         return (text.into(), None);
     }
-    // The lists come last; their own commas are no separators.
+    // The lists come last; commas inside them are not separators.
     let (text, _) = text.split_once(", input_op_ids = ").unwrap_or((text, ""));
     let (text, sizes) = text.find(", sizes = ").map_or((text, ""), |at| text.split_at(at));
     let mut name = String::with_capacity(text.len() + sizes.len());
@@ -58,7 +58,7 @@ pub fn split(text: &str) -> (Cow<'_, str>, Option<u64>) {
     (name.into(), last)
 }
 
-/// The number in `seq = 12` and `op_id = 12`.
+/// Parses the number in `seq = 12` and `op_id = 12`.
 fn number(part: &str) -> Option<u64> {
     part.strip_prefix("seq = ").or_else(|| part.strip_prefix("op_id = "))?.parse().ok()
 }

@@ -1,23 +1,24 @@
 //! The program's own ranges and marks, received from NVTX without CUPTI.
 //!
-//! CUPTI can record NVTX too, but only for those who loaded the very libcupti that NVTX was pointed at; a program that
-//! brings its own (PyTorch does) gives none. So libprof.so is the library that NVTX loads (`NVTX_INJECTION64_PATH`).
+//! CUPTI can record NVTX too, but only for tools that loaded the very libcupti that NVTX was pointed at; a
+//! program that brings its own (as PyTorch does) yields none. So libprof.so is the library that NVTX loads
+//! (`NVTX_INJECTION64_PATH`).
 //!
 //! | file | what it does | runs on |
 //! |---|---|---|
 //! | `mod`, `table` | receives; keeps what is named once | application threads |
 //! | `writer`, `stacks` | each thread's depth, and its way into its ring | application threads |
 //! | `lanes`, `ring`, `packed` | a ring of words for each thread | both |
-//! | `invitation` | has NVTX find this library | the thread that calls `cuInit` |
-//! | `nccl_ring` | what NCCL tells, in the same rings | both |
+//! | `autoload` | makes NVTX find this library | the thread that calls `cuInit` |
+//! | `nccl_ring` | events of NCCL, in the same rings | both |
 //! | `drain`, `message` | events to records | `gpuwhy-collect` |
 //!
-//! An event costs its thread a reading of the clock and a copy of its text into a ring: no lock, no allocation once the
-//! ring has its memory, no hashing. Events from before CUDA is used wait in the rings; when a ring is full, ranges are
-//! dropped as a whole and counted.
+//! An event costs its thread a clock reading and a copy of its text into a ring: no lock, no allocation once
+//! the ring has its memory, no hashing. Events from before the first use of CUDA wait in the rings; when a
+//! ring is full, complete ranges are dropped and counted.
 //!
-//! Not recorded: names of CUDA objects and resources, payloads of the extension but for those of NCCL (`nccl::ranges`),
-//! `nvtxDomainDestroy`.
+//! Not recorded: names of CUDA objects and resources, payloads of the extension except those of NCCL
+//! (`nccl::ranges`), `nvtxDomainDestroy`.
 
 mod autoload;
 mod drain;
@@ -50,14 +51,14 @@ pub use writer::dropped;
 static DOMAINS: Table<Box<str>, 1> = Table::new();
 /// Registered strings; the handle of the first is 1. At most 64 Ki.
 static STRINGS: Table<Box<str>, 64> = Table::new();
-/// Names of categories, in the order in which they were given; a later one for the same number counts. At most 16 Ki.
+/// Names of categories, in the order of their definition; the last one for a number counts. At most 16 Ki.
 static CATEGORIES: Table<Category, 16> = Table::new();
 
-/// Names of threads, in the order in which they were given; a later one for the same thread counts. At most 1 Ki, as
-/// many as the dictionary takes.
+/// Names of threads, in the order of their definition; the last one for a thread counts. At most 1 Ki, the
+/// limit of the dictionary.
 static THREADS: Table<(ThreadId, Box<str>), 1> = Table::new();
 
-/// Handle of the strings that found no place.
+/// Handle of the strings beyond the table's limit.
 const FURTHER_STRING: u32 = u32::MAX;
 
 #[derive(Debug)]
@@ -67,26 +68,26 @@ struct Category {
     name: Box<str>,
 }
 
-/// Counts ranges that start and end by number. `Relaxed`: they only have to differ.
+/// Counter for the numbers of start/end ranges. `Relaxed`: they only have to differ.
 static RANGES: AtomicU64 = AtomicU64::new(1);
-/// Bits of a range's number that hold its domain: an end does not say where it belongs.
+/// Bits of a range's number that hold its domain: an end does not name its domain.
 const DOMAIN_BITS: u32 = 10;
 
-/// Whether some copy of NVTX has found this library. `Relaxed`: only for a note in the report.
+/// True if a copy of NVTX has loaded this library. `Relaxed`: only for a note in the report.
 static ATTACHED: AtomicBool = AtomicBool::new(false);
 
-/// A copy of NVTX has found this library.
+/// Notes that a copy of NVTX has loaded this library.
 pub fn attached() {
     ATTACHED.store(true, Ordering::Relaxed);
 }
 
-/// What NVTX calls.
+/// Handlers that NVTX calls.
 #[derive(Debug)]
 pub struct Ranges;
 
-/// The answer when depths are not counted: `NVTX_NO_PUSH_POP_TRACKING`.
+/// Return value if depths are not counted: `NVTX_NO_PUSH_POP_TRACKING`.
 const NO_TRACKING: i32 = -2;
-/// The answer to a pop without a push.
+/// Return value of a pop without a push.
 const NOTHING_TO_POP: i32 = -1;
 
 impl Handler for Ranges {
@@ -123,7 +124,7 @@ impl Handler for Ranges {
         }
         let recorded = writer::with(|writer| writer.begin(RangeEventKind::Start, domain, range, event));
         if recorded != Some(true) {
-            // The program gets no number to end it by.
+            // The program gets no number with which to end it.
             range_watch::ended(range);
             return 0;
         }
@@ -131,7 +132,7 @@ impl Handler for Ranges {
     }
 
     fn end(range: u64) {
-        // 0 is what a start that was dropped has answered, and what NVTX answers without a tool.
+        // 0 is the return value of a dropped start, and of NVTX without a tool.
         if range != 0 {
             let domain = u32::try_from(range & u64::from(stacks::DOMAINS)).unwrap_or(0);
             writer::with(|writer| writer.end(domain, range));
@@ -143,18 +144,18 @@ impl Handler for Ranges {
 
     fn name_category(domain: Domain, category: u32, name: Text<'_>) {
         let name = name.to_string_lossy().into();
-        // Without a place the number stands for the name.
+        // If the table is full, the number replaces the name.
         let _ = CATEGORIES.add(Category { domain: stacks::index(domain.0), number: category, name });
     }
 
     fn name_thread(thread: u32, name: Text<'_>) {
-        // Without a place the thread is called by its number.
+        // If the table is full, the thread keeps its number as its name.
         let _ = THREADS.add((ThreadId(thread), name.to_string_lossy().into()));
     }
 
     fn create_domain(name: Text<'_>) -> Domain {
         let name = name.to_string_lossy();
-        // Copies of NVTX in different libraries ask for the same domain; a thread has one stack in it.
+        // Copies of NVTX in different libraries request the same domain; a thread has one stack in it.
         let known = DOMAINS.from(0).position(|known| **known == *name);
         let at = known.or_else(|| DOMAINS.add(name.into())).and_then(|at| u32::try_from(at).ok());
         Domain(at.map_or(stacks::DOMAINS, |at| stacks::index(at + 1)))
@@ -166,7 +167,7 @@ impl Handler for Ranges {
     }
 }
 
-/// Whether a range is the one that is to be captured: by its whole message, or without the numbers in it.
+/// True if a range is the one to capture: by its complete message, or without the numbers in it.
 fn is_meant(wanted: &RangeName, domain: u32, event: &Event<'_>) -> bool {
     let domain = domain_name(domain);
     match event.message {
@@ -179,17 +180,17 @@ fn is_meant(wanted: &RangeName, domain: u32, event: &Event<'_>) -> bool {
     }
 }
 
-/// The name of a domain by its number.
+/// Name of a domain by its number.
 fn domain_name(number: u32) -> &'static str {
     match number {
         0 => "",
         stacks::DOMAINS => "<other domains>",
-        // A number that was never given is some other tool's handle.
+        // A number that was never assigned is another tool's handle.
         _ => DOMAINS.get(number as usize - 1).map_or("<other domains>", |name| name),
     }
 }
 
-/// A registered string by its number.
+/// Registered string by its number.
 fn registered_string(number: u32) -> &'static str {
     if number == FURTHER_STRING {
         return message::FURTHER;

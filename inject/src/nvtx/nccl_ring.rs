@@ -1,4 +1,4 @@
-//! What NCCL tells, as words of the ring of its thread.
+//! Events of NCCL, as words in the ring of their thread.
 //!
 //! ```text
 //! head: kind 4 bits | what 4 | number of the launch 16 | context 32
@@ -21,7 +21,7 @@ mod what {
 /// Bit of the codes: there is a sequence.
 const HAS_SEQUENCE: u64 = 1 << 48;
 
-/// What NCCL told, with the number of its communicator.
+/// Event of NCCL, with the number of its communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NcclEvent {
     /// A kernel is about to be launched.
@@ -34,34 +34,34 @@ pub enum NcclEvent {
 /// An operation, as numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OperationWords {
-    /// What becomes of it.
+    /// Way in which it is executed.
     pub way: Way,
     pub function: Function,
     /// Type of the elements.
     pub data_type: DataType,
     pub algorithm: Algorithm,
     pub protocol: Protocol,
-    /// With how many channels.
+    /// Number of channels.
     pub channels: u8,
-    /// Where NCCL counts.
+    /// Sequence number, if NCCL counts.
     pub sequence: Option<u64>,
-    /// Elements.
+    /// Number of elements.
     pub count: u64,
     /// Root, or the other rank.
     pub root_or_peer: i32,
 }
 
-/// An event with what its thread knew.
+/// An event, with the time and the launch number of its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadEvent {
     pub at: Timestamp,
-    /// Launches that the thread had told, this one included; wraps.
+    /// Number of launches of the thread, including this one; wraps.
     pub launch: u16,
     pub event: NcclEvent,
 }
 
 impl ReadEvent {
-    /// Writes the event, or nothing.
+    /// Writes the complete event, if there is room.
     pub fn write(&self, ring: &Ring) -> Fill {
         let (what, context, words) = match self.event {
             NcclEvent::LaunchBegin(context) => (what::LAUNCH_BEGIN, context, None),
@@ -87,7 +87,8 @@ impl ReadEvent {
         ring.write(&all, &[])
     }
 
-    /// What the head at a readable place begins, and moves the place on. `None` for what this version never writes.
+    /// Reads the event whose head is at a readable index, and advances the index. `None` for codes that this
+    /// version never writes.
     pub fn read(ring: &Ring, at: &mut u64) -> Option<Self> {
         let mut word = || {
             let word = ring.word(*at);

@@ -1,74 +1,74 @@
-//! A range event as words of a ring: the head, what there is of it, and the text.
+//! A range event as words of a ring: the head, the parts that it has, and the text.
 //!
 //! ```text
 //! head: kind 4 bits | payload type 4 | parts 8 | domain 16 | length of the text in bytes 32
 //! time | category, color | range | registered string | payload | text
 //! ```
-//! The payload is one word, or four for a struct of the payload extension: number and size of its schema, its begin.
-//! A pop takes two words, a push with a name of 24 characters five.
+//! The payload is one word, or four for a struct of the payload extension: number and size of its schema, its
+//! first bytes. A pop takes two words, a push with a name of 24 characters five.
 
 use gpuwhy_trace::record::{RangeEventKind, Timestamp};
 use nvtx_sys::{EXTENDED_WORDS, Event, Extended, Message, Payload, Text};
 
 use crate::nvtx::ring::{Fill, Ring};
 
-/// Parts that follow the time.
+/// Optional parts after the time.
 const CATEGORY: u64 = 1;
 const RANGE: u64 = 2;
 const REGISTERED: u64 = 4;
 
-/// Type of a payload that is a struct.
+/// Payload type of a struct.
 const EXTENDED: u64 = 4;
 
-/// In place of a kind: the events that follow are of another thread, whose id is in place of the time.
+/// In place of a kind: the next events are of another thread, whose id is in place of the time.
 const THREAD: u64 = 15;
 
-/// In place of a kind: something that NCCL told ([`nccl_ring`](crate::nvtx::nccl_ring)).
+/// In place of a kind: an event of NCCL ([`nccl_ring`](crate::nvtx::nccl_ring)).
 pub const NCCL: u64 = 14;
 
-/// An event, but for its text.
+/// An event without its text.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Packed {
     pub kind: RangeEventKind,
     pub at: Timestamp,
     pub domain: u32,
-    /// Number of the category, 0 without.
+    /// Number of the category; 0 if none.
     pub category: u32,
-    /// Color, 0 without.
+    /// Color; 0 if none.
     pub color: u32,
-    /// Number of the range, 0 without.
+    /// Number of the range; 0 if none.
     pub range: u64,
-    /// Number of the registered string that is the text, 0 when the text itself follows.
+    /// Number of the registered string with the text; 0 if the text itself follows.
     pub registered: u32,
-    /// The number that came with it.
+    /// Numeric payload.
     pub payload: Payload,
 }
 
-/// What is next in a ring.
+/// Next item in a ring.
 #[derive(Debug, PartialEq)]
 pub enum Next {
-    /// The thread of what follows.
+    /// Thread of the next events.
     Thread(u32),
-    /// An event. Its text was put into the buffer.
+    /// An event. Its text is in the buffer.
     Event(Packed),
-    /// Something that NCCL told, whose words are still to be read.
+    /// An event of NCCL, whose words are still to be read.
     Nccl,
 }
 
-/// Says that what follows is of this thread. `false` when there is no room.
+/// Writes the thread of the next events. `false` if there is no room.
 pub fn write_thread(ring: &Ring, thread: u32) -> bool {
     ring.write(&[THREAD, thread.into()], &[]).is_written()
 }
 
 impl Packed {
-    /// What a program said.
+    /// Packs an event of the program.
     pub fn new(kind: RangeEventKind, at: Timestamp, domain: u32, range: u64, event: &Event<'_>) -> Self {
         let registered = if let Message::Registered(string) = event.message { string.0 } else { 0 };
         let &Event { category, color, payload, .. } = event;
         Self { kind, at, domain, category, color, range, registered, payload }
     }
 
-    /// Writes the event with its text, or nothing.
+    /// Writes the complete event with its text, if there is room.
     pub fn write(&self, ring: &Ring, text: Text<'_>) -> Fill {
         let wide;
         let text = match text {
@@ -114,12 +114,12 @@ impl Packed {
     }
 }
 
-/// The time of the event at a readable place; `None` when something else is there.
+/// Time of the event at a readable index; `None` for other items.
 pub fn time(ring: &Ring, at: u64) -> Option<Timestamp> {
     (ring.word(at) & 15 != THREAD).then(|| Timestamp::from_nanos(ring.word(at + 1)))
 }
 
-/// Reads what is at a readable place, with its text into `text`, and moves the place on.
+/// Reads the item at a readable index, with its text into `text`, and advances the index.
 pub fn read(ring: &Ring, at: &mut u64, text: &mut Vec<u8>) -> Next {
     if ring.word(*at) & 15 == NCCL {
         return Next::Nccl;

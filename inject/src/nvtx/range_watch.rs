@@ -1,9 +1,9 @@
-//! Notices the range of the program that a capture follows.
+//! Watches the range of the program that controls a capture.
 //!
-//! Called for every range that a program opens and closes, so while no such range was asked for it is one load of a
-//! flag. The range is followed from its opening to the closing that belongs to it, by thread and depth or by its
-//! number; others of the same name that open meanwhile do not count. A range that was open before CUDA started was not
-//! seen to open.
+//! Called for every range that a program opens and closes, so while no range is requested it is one load of a
+//! flag. The range is followed from its opening to the matching closing, by thread and depth or by its
+//! number; others of the same name that open meanwhile do not count. A range that was open before CUDA
+//! started has no recorded opening.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,38 +16,38 @@ use crate::runtime::Profiler;
 use crate::sync::CALLBACK_LOCK_TIMEOUT;
 use crate::sys::threads;
 
-/// Whether a range was asked for. `Acquire`/`Release`: whoever sees it set sees the name.
+/// True if a range is requested. `Acquire`/`Release`: a thread that sees it set sees the name.
 static ARMED: AtomicBool = AtomicBool::new(false);
 static WANTED: OnceLock<RangeName> = OnceLock::new();
 /// The range that is open.
 ///
-/// Taken on threads of the program, so with a timeout. A panic leaves it whole: it is one value.
+/// Threads of the program lock it, so with a timeout. A panic leaves it valid: it is one value.
 static FOLLOWED: Mutex<Option<Followed>> = Mutex::new(None);
-/// Ranges that opened or closed while the lock was not to be had. `Relaxed`: a statistic.
+/// Number of ranges that opened or closed while the lock was not available. `Relaxed`: a statistic.
 static MISSED: AtomicU64 = AtomicU64::new(0);
 
-/// How the closing will be recognized.
+/// Properties by which the closing is recognized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Followed {
-    /// Pushed by this thread in this domain, with so many others on top of it.
+    /// Pushed by this thread in this domain, with this number of others on top.
     Pushed { thread: u32, domain: u32, above: u32 },
-    /// Started under this number.
+    /// Started with this number.
     Started { range: u64 },
 }
 
-/// From here on ranges of this name are told to the plan.
+/// Reports ranges with this name to the plan from now on.
 pub fn arm(name: RangeName) {
     let _ = WANTED.set(name);
     ARMED.store(true, Ordering::Release);
 }
 
-/// Whether to call the functions below.
+/// True if the functions below are to be called.
 #[inline]
 pub fn is_armed() -> bool {
     ARMED.load(Ordering::Acquire)
 }
 
-/// A range is about to be pushed by this thread; `name` gives its message and domain.
+/// Called before this thread pushes a range; `name` compares its message and domain.
 pub fn pushing(domain: u32, name: impl FnOnce(&RangeName) -> bool) {
     let thread = threads::thread_id();
     tell_if(Event::RangeOpened, |followed| match followed {
@@ -60,7 +60,7 @@ pub fn pushing(domain: u32, name: impl FnOnce(&RangeName) -> bool) {
     });
 }
 
-/// This thread has popped a range.
+/// Called after this thread has popped a range.
 pub fn popped(domain: u32) {
     let thread = threads::thread_id();
     tell_if(Event::RangeClosed, |followed| match followed {
@@ -76,7 +76,7 @@ pub fn popped(domain: u32) {
     });
 }
 
-/// A range is about to be started under this number.
+/// Called before a range with this number is started.
 pub fn starting(range: u64, name: impl FnOnce(&RangeName) -> bool) {
     tell_if(Event::RangeOpened, |followed| followed.is_none() && open(followed, Followed::Started { range }, name));
 }
@@ -85,7 +85,7 @@ pub fn ended(range: u64) {
     tell_if(Event::RangeClosed, |followed| followed.take_if(|open| *open == Followed::Started { range }).is_some());
 }
 
-/// Follows the range if it is the wanted one.
+/// Follows the range if it is the requested one.
 fn open(followed: &mut Option<Followed>, range: Followed, name: impl FnOnce(&RangeName) -> bool) -> bool {
     let wanted = WANTED.get().is_some_and(name);
     if wanted {
@@ -94,7 +94,7 @@ fn open(followed: &mut Option<Followed>, range: Followed, name: impl FnOnce(&Ran
     wanted
 }
 
-/// Tells the plan of `event` if `change` says so; without the lock.
+/// Reports `event` to the plan if `change` returns true; without the lock.
 fn tell_if(event: Event, change: impl FnOnce(&mut Option<Followed>) -> bool) {
     let Some(changed) = followed().map(|mut followed| change(&mut followed)) else { return };
     if changed && let Some(profiler) = Profiler::running() {
@@ -102,19 +102,20 @@ fn tell_if(event: Event, change: impl FnOnce(&mut Option<Followed>) -> bool) {
     }
 }
 
-/// The lock, unless another thread has held it for too long.
+/// Locks, unless another thread has held the lock for too long.
 fn followed() -> Option<MutexGuard<'static, Option<Followed>>> {
     let followed = FOLLOWED.try_lock_for(CALLBACK_LOCK_TIMEOUT);
     MISSED.fetch_add(u64::from(followed.is_none()), Ordering::Relaxed);
     followed
 }
 
-/// Ranges that were missed since this was last asked.
+/// Returns and resets the number of missed ranges.
 pub fn take_missed() -> u64 {
     MISSED.swap(0, Ordering::Relaxed)
 }
 
-/// In the child of a fork, where another thread of the parent may have held the lock: it is never taken again.
+/// Called in the child of a fork, where another thread of the parent may have held the lock: it is never
+/// taken again.
 pub fn disarm() {
     ARMED.store(false, Ordering::Release);
 }

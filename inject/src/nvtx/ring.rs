@@ -1,28 +1,28 @@
 //! Words from one thread to another, without a lock and without waiting.
 //!
-//! A range event happens in the middle of somebody's work, so the writing side never waits: what does not fit is
-//! refused. Memory is made in segments as the writer first reaches them, and stays for the ring's next round.
-//! A model checker tries all orders of the two (`testing/model`).
+//! A range event happens in the middle of the program's work, so the writing side never waits: an event that
+//! does not fit is refused. Memory is allocated in segments as the writer first reaches them, and stays for
+//! the ring's next round. A model checker tries all interleavings of the two sides (`testing/model`).
 
 use crate::sync::{AtomicU64, OnceLock, Ordering, RING_SEGMENT as SEGMENT, RING_SEGMENTS as SEGMENTS};
 
-/// Words of a ring: 2 MiB, or some 65 thousand events. At the default of ten emptyings a second that is enough for
-/// 600 thousand events a second from one thread; beyond that the collector is called at half a ring.
+/// Words of a ring: 2 MiB, or some 65 thousand events. At the default of ten drains a second that is enough
+/// for 600 thousand events a second from one thread; beyond that the collector is woken at half a ring.
 pub const WORDS: u64 = SEGMENT * SEGMENTS as u64;
 
-/// What became of an attempt to write.
+/// Result of an attempt to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill {
-    /// There is no room, or no memory.
+    /// Not written: there is no room, or no memory.
     Refused,
-    /// It is written.
+    /// Written.
     Written,
-    /// It is written, and now the ring is half full: time to read.
+    /// Written, and the ring is now half full: time to read.
     Half,
 }
 
 impl Fill {
-    /// Whether it is written.
+    /// True if it was written.
     pub fn is_written(self) -> bool {
         self != Self::Refused
     }
@@ -32,8 +32,9 @@ type Segment = Box<[AtomicU64]>;
 
 /// A ring with one writer and one reader at a time.
 ///
-/// `written` is the writer's and `read` the reader's; each counts words since the beginning. `Release` on the own one
-/// and `Acquire` on the other's: whoever sees a word counted sees the word, or sees it free.
+/// `written` belongs to the writer and `read` to the reader; each counts words since the start. `Release` on
+/// a side's own counter and `Acquire` on the other's: a thread that sees a word counted sees the word, or
+/// sees it free.
 #[derive(Debug)]
 pub struct Ring {
     router: [OnceLock<Segment>; SEGMENTS],
@@ -42,12 +43,12 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// An empty one, without memory.
+    /// Creates an empty ring without memory.
     pub fn new() -> Self {
         Self { router: [const { OnceLock::new() }; SEGMENTS], written: AtomicU64::new(0), read: AtomicU64::new(0) }
     }
 
-    /// Writes all of `head` and `text`, the latter filled up to whole words, or nothing. For the writer.
+    /// Writes all of `head` and `text`, the latter padded to complete words, or fails. For the writer.
     #[must_use]
     pub fn write(&self, head: &[u64], text: &[u8]) -> Fill {
         let start = self.written.load(Ordering::Relaxed);
@@ -71,17 +72,17 @@ impl Ring {
         if start < half && end >= half { Fill::Half } else { Fill::Written }
     }
 
-    /// Places between which there are words to read. For the reader.
+    /// Range of the readable indices. For the reader.
     pub fn readable(&self) -> std::ops::Range<u64> {
         self.read.load(Ordering::Relaxed)..self.written.load(Ordering::Acquire)
     }
 
-    /// The word at a readable place.
+    /// Word at a readable index.
     pub fn word(&self, at: u64) -> u64 {
         self.place(at).map_or(0, |place| place.load(Ordering::Relaxed))
     }
 
-    /// Gives everything before `at`, a readable place or the end, back to the writer. For the reader.
+    /// Returns everything before `at`, a readable index or the end, to the writer. For the reader.
     pub fn release(&self, at: u64) {
         self.read.store(at, Ordering::Release);
     }
@@ -94,7 +95,8 @@ impl Ring {
         &self.router[(at / SEGMENT) as usize % SEGMENTS]
     }
 
-    /// Makes the memory of `start..end`, at most one segment long, unless it is there. `false` without memory.
+    /// Allocates the memory of `start..end`, at most one segment long, unless it exists. `false` if there is
+    /// no memory.
     fn reach(&self, start: u64, end: u64) -> bool {
         [start, end - 1].into_iter().all(|at| {
             let segment = self.segment(at);
@@ -103,7 +105,7 @@ impl Ring {
     }
 }
 
-/// A segment, unless there is no memory, which must not end the program.
+/// Allocates a segment; a lack of memory must not end the program.
 fn make() -> Option<Segment> {
     let mut words = Vec::new();
     words.try_reserve_exact(usize::try_from(SEGMENT).ok()?).ok()?;
@@ -118,7 +120,7 @@ mod tests {
     #[test]
     fn words_come_out_as_they_went_in_round_after_round() {
         let ring = Ring::new();
-        // 3 divides neither the segment nor the ring, so events lie across every boundary.
+        // 3 divides neither the segment nor the ring, so events cross every boundary.
         for round in 0..WORDS {
             assert_eq!(ring.write(&[round, !round], b"tex"), Fill::Written);
             let readable = ring.readable();

@@ -1,32 +1,32 @@
-//! How deep a thread is in each domain, and which of its ranges are not recorded.
+//! Depth of a thread in each domain, and the ranges that are not recorded.
 //!
-//! Once a push was dropped, everything inside that range is left out with it, up to and including its pop: a pop
-//! without its push would end the wrong range.
+//! Once a push was dropped, everything inside that range is dropped with it, up to and including its pop: a
+//! pop without its push would end the wrong range.
 
-/// Distinct domains that are told apart; see [`index`].
+/// Maximum number of distinct domains; see [`index`].
 pub const DOMAINS: u32 = 1023;
 
-/// One thread's stacks.
+/// Stacks of one thread.
 #[derive(Debug, Default)]
 pub struct RangeStacks(Vec<Stack>);
 
 #[derive(Clone, Copy, Debug)]
 struct Stack {
     depth: u32,
-    /// Ranges at this depth and deeper are left out.
+    /// Ranges at this depth and deeper are dropped.
     suppressed_from: u32,
 }
 
 const EMPTY: Stack = Stack { depth: 0, suppressed_from: u32::MAX };
 
-/// The number of a domain that fits the tables: those beyond the first [`DOMAINS`], and handles that were never given
-/// out, share the last.
+/// Maps the number of a domain to an index of the tables: domains beyond the first [`DOMAINS`], and handles
+/// that were never assigned, share the last one.
 pub fn index(domain: u32) -> u32 {
     domain.min(DOMAINS)
 }
 
 impl RangeStacks {
-    /// A range begins, and `record` says whether its push could be recorded. Answers its depth.
+    /// Starts a range; `record` returns true if its push could be recorded. Returns its depth.
     pub fn push(&mut self, domain: u32, record: impl FnOnce() -> bool) -> u32 {
         let stack = self.stack(domain);
         let level = stack.depth;
@@ -37,7 +37,7 @@ impl RangeStacks {
         level
     }
 
-    /// A range ends. Answers its depth and whether its push was recorded; `None` when there is no range.
+    /// Ends a range. Returns its depth, and true if its push was recorded; `None` if there is no range.
     pub fn pop(&mut self, domain: u32) -> Option<(u32, bool)> {
         let stack = self.stack(domain);
         let level = stack.depth.checked_sub(1)?;
@@ -49,7 +49,7 @@ impl RangeStacks {
         Some((level, recorded))
     }
 
-    /// Whether the next push would be left out.
+    /// True if the next push would be dropped.
     pub fn is_suppressed(&mut self, domain: u32) -> bool {
         let stack = self.stack(domain);
         stack.depth >= stack.suppressed_from

@@ -1,7 +1,7 @@
-//! What is named once and referred to often: domains, registered strings, categories.
+//! Table of names that are defined once and used often: domains, registered strings, categories.
 //!
-//! Only grows, up to a limit, and is read while it grows. No lock: a fork may happen while any thread is in here, and
-//! a lock that was held then would be held in the child for ever.
+//! It only grows, up to a limit, and is read while it grows. No lock: a fork may happen while any thread is
+//! in here, and a lock held at that time would be held in the child forever.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ type Segment<T> = Box<[OnceLock<T>]>;
 #[derive(Debug)]
 pub struct Table<T, const SEGMENTS: usize> {
     router: [OnceLock<Segment<T>>; SEGMENTS],
-    /// Places given away. `Relaxed`: the rows themselves are published by their `OnceLock`.
+    /// Number of assigned rows. `Relaxed`: the rows themselves are published by their `OnceLock`.
     used: AtomicUsize,
 }
 
@@ -24,7 +24,7 @@ impl<T, const SEGMENTS: usize> Table<T, SEGMENTS> {
         Self { router: [const { OnceLock::new() }; SEGMENTS], used: AtomicUsize::new(0) }
     }
 
-    /// Adds a row and answers its place, or `None` when the table is full.
+    /// Adds a row and returns its index, or `None` if the table is full.
     pub fn add(&self, row: T) -> Option<usize> {
         let next = |used| (used < SEGMENT * SEGMENTS).then_some(used + 1);
         let at = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
@@ -32,12 +32,12 @@ impl<T, const SEGMENTS: usize> Table<T, SEGMENTS> {
         segment[at % SEGMENT].set(row).ok().map(|()| at)
     }
 
-    /// The row at a place; `None` when there is none, or none yet.
+    /// Row at an index; `None` if it does not exist, or not yet.
     pub fn get(&self, at: usize) -> Option<&T> {
         self.router.get(at / SEGMENT)?.get()?[at % SEGMENT].get()
     }
 
-    /// The rows from a place on, up to the first that is not there yet.
+    /// Rows from an index on, up to the first that does not exist yet.
     pub fn from(&self, at: usize) -> impl Iterator<Item = &T> {
         (at..).map_while(|at| self.get(at))
     }

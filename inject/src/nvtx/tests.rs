@@ -1,4 +1,4 @@
-//! Handler and drain together. They belong to the process, so there is one test.
+//! Handler and drain together. Both are global to the process, so there is only one test.
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{RangeEvent, RangeEventKind, Timestamp};
@@ -16,7 +16,7 @@ fn count(events: &[RangeEvent], kind: RangeEventKind) -> u64 {
     events.iter().filter(|event| event.kind == kind).count() as u64
 }
 
-/// Fails unless every pop ends a push, and answers how deep it goes at the end.
+/// Fails unless every pop ends a push; returns the depth at the end.
 fn depth(events: &[RangeEvent]) -> u64 {
     events.iter().fold(0u64, |depth, event| match event.kind {
         RangeEventKind::Push => depth + 1,
@@ -36,7 +36,7 @@ fn a_full_ring_drops_ranges_as_a_whole_and_counts_them() {
         assert_eq!(Ranges::push(Domain::DEFAULT, &named("innermost")), 2);
         assert_eq!([Ranges::pop(Domain::DEFAULT), Ranges::pop(Domain::DEFAULT)], [2, 1]);
     }
-    // There is no room for another beginning, and two endings wait for some.
+    // There is no room for another start, and two ends wait for room.
     assert_eq!(Ranges::start(Domain::DEFAULT, &named("never seen")), 0);
     Ranges::end(0);
     Ranges::end(kept);

@@ -1,7 +1,8 @@
-//! One thread's side: what it says goes into its ring, or is dropped in a way that leaves ranges whole.
+//! The writing side of one thread: its events go into its ring, or are dropped so that ranges remain
+//! complete.
 //!
-//! Beginnings are dropped when there is no room, never endings: an ending that finds no room waits here and goes
-//! first as soon as there is some, with the time that it had.
+//! If there is no room, starts are dropped, never ends: an end that does not fit waits here, and is written
+//! with its original time as soon as there is room.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -19,35 +20,36 @@ use crate::runtime::Profiler;
 use crate::sys::clock::wall_clock;
 use crate::sys::threads;
 
-/// Endings that wait in one thread. Those of pushed ranges are bounded by what was recorded; this bounds the others.
+/// Maximum number of ends that wait in one thread. Those of pushed ranges are bounded by the recorded pushes;
+/// this bounds the others.
 const MAX_OWED: usize = 1 << 16;
 
-/// Events thrown away. `Relaxed`: a statistic.
+/// Number of dropped events. `Relaxed`: a statistic.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     static WRITER: RefCell<Option<Writer>> = const { RefCell::new(None) };
 }
 
-/// What a thread keeps.
+/// State of a thread.
 #[derive(Debug)]
 pub struct Writer {
     stacks: RangeStacks,
     outlet: Outlet,
 }
 
-/// The way into the ring.
+/// Connection to the ring.
 #[derive(Debug)]
 struct Outlet {
     generation: u32,
     thread: u32,
     lane: Option<&'static ThreadRing>,
     pending: VecDeque<Packed>,
-    /// Launches that NCCL told here, those that found no room included; wraps.
+    /// Number of NCCL launches on this thread, including those that did not fit; wraps.
     launches: u16,
 }
 
-/// Events thrown away so far, on all threads.
+/// Number of events dropped, on all threads.
 pub fn dropped() -> u64 {
     DROPPED.load(Ordering::Relaxed)
 }
@@ -56,8 +58,8 @@ fn drop_events(count: u64) {
     DROPPED.fetch_add(count, Ordering::Relaxed);
 }
 
-/// Has this thread's writer do something. `None` when nothing is recorded any more, when the thread is at its end, or
-/// when it was interrupted in here by a signal whose handler uses NVTX.
+/// Runs `work` with this thread's writer. `None` if recording has stopped, if the thread is ending, or if it
+/// was interrupted in here by a signal whose handler uses NVTX.
 pub fn with<T>(work: impl FnOnce(&mut Writer) -> T) -> Option<T> {
     let generation = lanes::generation()?;
     let answer = with_writer(generation, work);
@@ -67,7 +69,7 @@ pub fn with<T>(work: impl FnOnce(&mut Writer) -> T) -> Option<T> {
     answer
 }
 
-/// As [`with`], for what is no range and is counted elsewhere.
+/// As [`with`], for events that are not ranges and are counted elsewhere.
 pub fn try_with<T>(work: impl FnOnce(&mut Writer) -> T) -> Option<T> {
     with_writer(lanes::generation()?, work)
 }
@@ -93,7 +95,7 @@ impl Writer {
         }
     }
 
-    /// Records a mark, or the start of a range with this number. `false` when it was dropped.
+    /// Records a mark, or the start of a range with this number. `false` if it was dropped.
     pub fn begin(&mut self, kind: RangeEventKind, domain: u32, range: u64, event: &Event<'_>) -> bool {
         self.outlet.begin(kind, domain, range, event)
     }
@@ -103,7 +105,7 @@ impl Writer {
         self.outlet.end(RangeEventKind::End, domain, range);
     }
 
-    /// Records what NCCL tells. `false` when it was dropped.
+    /// Records an event of NCCL. `false` if it was dropped.
     pub fn nccl(&mut self, event: NcclEvent) -> bool {
         let outlet = &mut self.outlet;
         if matches!(event, NcclEvent::LaunchBegin(_)) {
@@ -114,7 +116,7 @@ impl Writer {
         woken(fill)
     }
 
-    /// Records a push. Answers its depth.
+    /// Records a push. Returns its depth.
     pub fn push(&mut self, domain: u32, event: &Event<'_>) -> u32 {
         let Self { stacks, outlet } = self;
         if stacks.is_suppressed(domain) {
@@ -123,7 +125,7 @@ impl Writer {
         stacks.push(domain, || outlet.begin(RangeEventKind::Push, domain, 0, event))
     }
 
-    /// Records a pop. Answers the depth of its push, if there was one.
+    /// Records a pop. Returns the depth of its push, if there was one.
     pub fn pop(&mut self, domain: u32) -> Option<u32> {
         let (level, recorded) = self.stacks.pop(domain)?;
         if recorded {
@@ -158,7 +160,7 @@ impl Outlet {
         }
     }
 
-    /// The lane, once nothing is pending any more.
+    /// Writes the pending ends. Returns the lane once none is pending.
     fn write_pending(&mut self) -> Option<&'static ThreadRing> {
         let lane = match self.lane {
             Some(lane) => lane,
@@ -171,12 +173,12 @@ impl Outlet {
     }
 }
 
-/// Writes, and wakes the collector when that is due. Whether there was room.
+/// Writes an event, and wakes the collector if that is due. True if there was room.
 fn write(packed: &Packed, lane: &ThreadRing, text: Text<'_>) -> bool {
     woken(packed.write(&lane.ring, text))
 }
 
-/// Wakes the collector when a ring is half full. Whether there was room.
+/// Wakes the collector if a ring is half full. True if there was room.
 fn woken(fill: Fill) -> bool {
     if fill == Fill::Half {
         Profiler::ranges_wait();

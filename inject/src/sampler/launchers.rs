@@ -1,4 +1,4 @@
-//! Which threads call CUDA most: counted by the collector, read by the sampler.
+//! The threads with the most CUDA calls: counted by the collector, read by the sampler.
 
 use std::array;
 use std::collections::HashMap;
@@ -7,33 +7,33 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use gpuwhy_trace::record::ThreadId;
 use rustc_hash::FxBuildHasher;
 
-/// Threads that are sampled at most. Programs launch from one or two threads, autograd adds one for each device.
+/// Maximum number of sampled threads. Programs launch from one or two threads; autograd adds one per device.
 const MAX: usize = 8;
-/// Threads counted at most.
+/// Maximum number of counted threads.
 const MAX_COUNTED: usize = 1024;
 
-/// The threads that call CUDA most, the most active first; 0 where there are fewer.
+/// The threads with the most CUDA calls, the most active first; 0 for unused entries.
 #[derive(Debug)]
 pub struct Launchers([AtomicU32; MAX]);
 
 impl Launchers {
-    /// Nobody yet.
+    /// Creates an empty list.
     pub fn new() -> Self {
         Self(array::from_fn(|_| AtomicU32::new(0)))
     }
 
-    /// The threads of now.
+    /// Current threads.
     pub fn get(&self) -> Vec<u32> {
-        // `Relaxed`: each is right or was a moment ago, and no two belong together.
+        // `Relaxed`: each entry is right or was a moment ago, and the entries are independent.
         self.0.iter().map(|thread| thread.load(Ordering::Relaxed)).filter(|&thread| thread != 0).collect()
     }
 }
 
-/// Calls of each thread, of which the older count less.
+/// Number of calls of each thread; older calls count less.
 #[derive(Debug, Default)]
 pub struct CallCounter {
     calls: HashMap<u32, u64, FxBuildHasher>,
-    /// Calls in a row by one thread, not yet in the table.
+    /// Consecutive calls of one thread that are not in the table yet.
     last: (u32, u64),
 }
 
@@ -54,7 +54,7 @@ impl CallCounter {
         }
     }
 
-    /// Tells the sampler who is active, and forgets half.
+    /// Publishes the active threads to the sampler, and halves all counts.
     pub fn publish(&mut self, launchers: &Launchers) {
         self.add_pending();
         let mut order: Vec<_> = self.calls.iter().map(|(&thread, &calls)| (calls, thread)).collect();
@@ -66,7 +66,7 @@ impl CallCounter {
             *calls /= 2;
             *calls > 0
         });
-        // A program that computes for a while without a call is still the same program.
+        // A program that computes for a while without a call keeps its threads.
         if self.calls.is_empty()
             && let Some(&(_, thread)) = order.first()
         {

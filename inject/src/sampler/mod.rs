@@ -1,11 +1,11 @@
-//! The thread that samples what launching threads do while they make no CUDA call.
+//! The thread that samples launching threads while they make no CUDA call.
 //!
-//! It costs those threads nothing: it reads clocks and files of `/proc` and, where there is a Python interpreter, its
-//! memory. Of a thread that has not run since its last sample only the clock is read. What the sampler
-//! takes for itself it measures on its own clock, and pauses a hundred times as long: 1 % of one core at most. With
-//! native stacks these have half of that.
+//! It costs those threads no time: it reads clocks and files of `/proc` and, if there is a Python
+//! interpreter, its memory. If a thread has not run since its last sample, only its clock is read. The
+//! sampler measures its cost on its own clock and pauses a hundred times as long: 1 % of one core at most.
+//! Native stacks have half of that.
 //!
-//! It draws no conclusion.
+//! It draws no conclusions.
 
 use std::time::{Duration, Instant};
 use std::{process, thread};
@@ -31,15 +31,15 @@ mod pass;
 pub mod queue;
 pub mod stacks;
 
-/// The shortest pause: what sets data loading apart from launching lasts milliseconds.
+/// Minimum pause: the phases that distinguish data loading from launching last milliseconds.
 const SHORTEST: Duration = Duration::from_millis(1);
-/// The longest pause: as often as CUPTI is flushed.
+/// Maximum pause: the flush period of CUPTI.
 const LONGEST: Duration = Duration::from_millis(100);
-/// How often it is asked whether a capture has begun.
+/// Interval between two checks whether a capture has started.
 const IDLE: Duration = Duration::from_millis(10);
-/// How often the choice of threads is renewed.
+/// Interval at which the choice of threads is renewed.
 const RENEWAL: Duration = Duration::from_millis(100);
-/// What can be sampled in this process.
+/// Data sources for samples in this process.
 #[derive(Debug)]
 pub struct Sampler {
     process: Process,
@@ -48,8 +48,8 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Finds out what can be sampled, and notes what cannot. Takes a millisecond or two. `monitors`: native stacks have
-    /// to cost little, as programs are sampled all the time.
+    /// Determines what can be sampled, and notes what cannot. Takes a millisecond or two. `monitors`: native
+    /// stacks must be cheap, as programs are sampled all the time.
     pub fn prepare(sampling: Sampling, native: NativeStacks, monitors: bool) -> (Option<Self>, Vec<String>) {
         if sampling == Sampling::Off {
             return (None, Vec::new());
@@ -129,7 +129,7 @@ impl Sampler {
     }
 }
 
-/// A note, which is also said at once when sampling was asked for.
+/// Returns a note, and logs it at once if sampling was requested.
 fn said(note: String, sampling: Sampling) -> String {
     if sampling == Sampling::On {
         tracing::warn!("{note}");
@@ -137,8 +137,8 @@ fn said(note: String, sampling: Sampling) -> String {
     note
 }
 
-/// Watches the threads that launch, as far as they are of this process; without any of them, and with a stack to read,
-/// the first thread: the one that will launch, as a rule.
+/// Selects the threads that launch and belong to this process. If there are none, and there is a stack to
+/// read, selects the first thread, which usually is the one that will launch.
 fn renew(watched: &mut Vec<WatchedThread>, launchers: &Launchers, tools: &Tools) {
     let mut wanted: Vec<u32> = launchers.get();
     wanted.retain(|&thread| threads::thread_cpu_time(thread).is_some());

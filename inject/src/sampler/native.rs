@@ -1,4 +1,5 @@
-//! Native functions for the stacks of host samples: which registers, from where, and whether the result holds.
+//! Native functions for the stacks of host samples: the source of the registers, and the validity of the
+//! result.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -12,24 +13,24 @@ use host_sampler::thread::Thread;
 use crate::sys::perf::{self, ThreadSamples};
 use crate::sys::threads;
 
-/// Time on a core between two copies of the registers of a running thread, and the same while programs are monitored:
-/// 200 and 50 a second. A copy took 30 to 80 us of the thread's time on a busy virtual machine of two cores, with any
-/// size of the stack: what timers cost there.
+/// CPU time between two copies of the registers of a running thread, normally and while programs are
+/// monitored: 200 and 50 a second. A copy took 30 to 80 us of the thread's time on a busy virtual machine
+/// with two cores, for any stack size: the cost of a timer there.
 const PERIOD: Duration = Duration::from_millis(5);
 const MONITORING_PERIOD: Duration = Duration::from_millis(20);
-/// A copy is merged with a Python stack that was taken at most this much later, in time on a core: a period, and half
-/// of one for a timer that comes late.
+/// A copy is merged with a Python stack that was taken at most this much later, in CPU time: one period, and
+/// half of one for a late timer.
 const MERGED_AGE: Duration = Duration::from_micros(7_500);
 /// DWARF number of the stack pointer on x86-64.
 const SP: usize = 7;
 
-/// Native stacks take one part in so many of the sampler's time on a core: half of its limit.
+/// Reciprocal of the share of the sampler's CPU time for native stacks: half of its limit.
 const SHARE: u32 = 200;
-/// What they may take beyond that in all, for the symbols of the libraries that a program begins with: the largest have
-/// hundreds of thousands.
+/// Total time that they may take beyond that, for the symbols of the libraries that a program starts with:
+/// the largest have hundreds of thousands.
 const CREDIT: Duration = Duration::from_millis(250);
 
-/// Holds native stacks to their share.
+/// Limits native stacks to their share.
 #[derive(Debug)]
 struct Budget {
     since: Option<Instant>,
@@ -47,25 +48,25 @@ impl Budget {
 pub struct NativeStackReader {
     unwinder: Native,
     budget: Budget,
-    /// Whether the system gives the registers of running threads.
+    /// True if the system provides the registers of running threads.
     has_registers: bool,
     period: Duration,
     counts: Counts,
 }
 
-/// What native stacks came to, in samples.
+/// Results of native stacks, in samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// With native functions, down to Python or the thread's first one.
+    /// Samples with native functions, down to Python or to the thread's first function.
     pub whole: u64,
-    /// With the innermost native functions.
+    /// Samples with only the innermost native functions.
     pub cut: u64,
-    /// Without, because the thread went on while it was looked at; or alone, as the two stacks are of different
-    /// moments.
+    /// Samples without native functions because the thread ran while it was sampled; or with separate ones,
+    /// because the two stacks are of different moments.
     pub moved: u64,
-    /// Without, because the system does not tell the thread's registers.
+    /// Samples without native functions because the system does not provide the thread's registers.
     pub unknown: u64,
-    /// Without, because native stacks had taken their share of the time.
+    /// Samples without native functions because native stacks had used their share of the time.
     pub spared: u64,
 }
 
@@ -80,35 +81,35 @@ impl fmt::Display for Counts {
     }
 }
 
-/// The native functions of a sample.
+/// Native functions of a sample.
 #[derive(Debug)]
 pub enum NativeFrames {
     /// With the Python functions that called them.
     Merged(Vec<Frame>),
-    /// Alone: they are of a moment before, and the thread was in other Python lines since.
+    /// Separate: they are from a moment before, and the thread was in other Python lines since.
     Earlier(Vec<Frame>),
 }
 
-/// A thread when it was sampled.
+/// State of a thread when it was sampled.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment<'a> {
-    /// Its kernel id.
+    /// Kernel id of the thread.
     pub thread: u32,
-    /// What it was doing.
+    /// Activity of the thread.
     pub state: ThreadState,
-    /// Its clock before anything of it was read.
+    /// CPU time of the thread before anything else was read.
     pub on_cpu: Duration,
-    /// Its Python stack.
+    /// Python stack.
     pub python: &'a [Frame],
-    /// The bytecode of the innermost function of that.
+    /// Bytecode of its innermost function.
     pub bytecode: Option<&'a Bytecode>,
-    /// Its Python stack at the sample before, and how long it has been on a core since.
+    /// Python stack at the previous sample, and the CPU time since.
     pub before: Option<(&'a [Frame], Duration)>,
 }
 
 impl NativeStackReader {
-    /// Finds out whether the system gives registers of running threads, and notes it if it does not. Where a filter of
-    /// system calls might end the program for the question, it is asked only if native stacks were asked for.
+    /// Tests whether the system provides registers of running threads, and notes if it does not. If a filter
+    /// of system calls might end the program for the test, it is run only if native stacks were requested.
     pub fn new(unwinder: Native, monitors: bool, is_asked_for: bool) -> (Self, Option<String>) {
         let period = if monitors { MONITORING_PERIOD } else { PERIOD };
         if !is_asked_for && perf::calls_are_filtered() {
@@ -132,22 +133,23 @@ impl NativeStackReader {
         Self { unwinder, budget, has_registers, period, counts: Counts::default() }
     }
 
-    /// Begins to copy the registers of a thread while it runs, where the system allows that.
+    /// Starts copying the registers of a thread while it runs, if the system allows that.
     pub fn start(&self, thread: u32) -> Option<ThreadSamples> {
         self.has_registers.then(|| ThreadSamples::start(thread, self.period).ok())?
     }
 
-    /// What native stacks came to so far.
+    /// Results up to now.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// What they took so far, on the sampler's thread.
+    /// Time taken up to now, on the sampler's thread.
     pub fn spent(&self) -> Duration {
         self.budget.spent
     }
 
-    /// The stack of a thread with its native functions, innermost first; `None` when there are none to add.
+    /// Returns the stack of a thread with its native functions, innermost first; `None` if there are none to
+    /// add.
     pub fn stack(
         &mut self,
         moment: &Moment<'_>,
@@ -174,7 +176,7 @@ impl NativeStackReader {
             return None;
         };
         let stack = self.unwinder.waiting(sp, pc, !moment.python.is_empty());
-        // A thread whose clock stands still has not run since before its Python stack was read.
+        // A thread whose clock is unchanged has not run since before its Python stack was read.
         if threads::thread_cpu_time(moment.thread) != Some(moment.on_cpu) {
             self.counts.moved += 1;
             return None;
@@ -197,7 +199,7 @@ impl NativeStackReader {
         let merged = (copied.age <= MERGED_AGE).then(|| merge(&stack, moment.python, taken)).flatten();
         match self.count(&stack, merged) {
             Some(frames) => Some(NativeFrames::Merged(frames)),
-            // Of a moment since the last sample, so that none is taken twice.
+            // Only from a moment since the last sample, so that none is used twice.
             None => before.map(|_| NativeFrames::Earlier(native_frames(&stack))),
         }
     }

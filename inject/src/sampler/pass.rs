@@ -1,7 +1,7 @@
-//! One thread that is sampled, again and again.
+//! Repeated samples of one thread.
 //!
-//! A thread that sleeps and whose clock stands still is in the same place as before: nothing is read but the clock,
-//! and the next sample tells the whole sleep.
+//! A thread that sleeps and whose clock is unchanged is in the same place as before: only the clock is read,
+//! and the next sample covers the complete sleep.
 
 use std::mem;
 use std::sync::Arc;
@@ -18,30 +18,30 @@ use crate::sampler::queue::{QueuedSample, SampleBatch};
 use crate::sys::perf::ThreadSamples;
 use crate::sys::{clock, threads};
 
-/// The sampler takes one part in so many of its time on a core.
+/// Reciprocal of the share of a core that the sampler may take.
 const SHARE: u32 = 100;
-/// How long to leave the children alone for each of them, once they were counted, which is only done while a launching
-/// thread waits. A child takes some 10 microseconds: 0.4 % of a core, whatever their number.
+/// Pause per child process after a scan of the children, which is only done while a launching thread waits. A
+/// child takes some 10 microseconds: 0.4 % of a core for any number of children.
 const CENSUS_A_CHILD: Duration = Duration::from_micros(2_500);
 
-/// A sleep is told in pieces of this length, nanoseconds, so that it is known before it ends.
+/// A sleep is reported in pieces of this length, nanoseconds, so that it is known before it ends.
 const PIECE: u64 = 50_000_000;
 
-/// What samples are made with, beside the threads themselves.
+/// Data sources for samples, in addition to the threads themselves.
 #[derive(Debug)]
 pub struct Tools {
     pub(super) process: Process,
     pub(super) python: Option<Python>,
     pub(super) native: Option<NativeStackReader>,
-    /// What native stacks had taken at the last pause.
+    /// CPU time of native stacks at the last pause.
     pub(super) native_spent: Duration,
     pub(super) children: Children,
     pub(super) census_due: Instant,
 }
 
 impl Tools {
-    /// How long to pause after so much time on a core. Native stacks keep to a share of their own, so that the symbols
-    /// of a large library do not stop the rest; each then has half of the limit.
+    /// Returns the pause after an amount of CPU time. Native stacks have a separate share, so that the
+    /// symbols of a large library do not stop the rest; each then has half of the limit.
     pub fn pause(&mut self, spent: Duration) -> Duration {
         let Some(native) = &self.native else { return spent * SHARE };
         let native = native.spent();
@@ -49,7 +49,7 @@ impl Tools {
         other * (2 * SHARE)
     }
 
-    /// Says what native stacks came to.
+    /// Logs the results of native stacks.
     pub fn finish(&self) {
         if let Some(native) = &self.native {
             tracing::info!("{}", native.counts());
@@ -57,12 +57,12 @@ impl Tools {
     }
 }
 
-/// A thread and what was seen of it last.
+/// A thread and its last sample.
 #[derive(Debug)]
 pub struct WatchedThread {
     thread: u32,
     files: Thread,
-    /// Its registers while it runs, where the system gives them.
+    /// Its registers while it runs, if the system provides them.
     registers: Option<ThreadSamples>,
     last: Option<Last>,
 }
@@ -71,28 +71,28 @@ pub struct WatchedThread {
 #[derive(Debug)]
 struct Last {
     newest: QueuedSample,
-    /// The Python part of its stack.
+    /// Python part of the stack.
     python: Arc<[Frame]>,
-    /// Clock of the thread then.
+    /// CPU time of the thread at the sample.
     on_cpu: Duration,
-    /// What it had waited for a core then, nanoseconds.
+    /// Time that it had waited for a core, nanoseconds.
     runnable: u64,
-    /// When it was last seen asleep in the same place.
+    /// Last time at which it was found asleep in the same place.
     still: Timestamp,
 }
 
 impl WatchedThread {
-    /// A thread that was not sampled yet.
+    /// Creates a thread without samples.
     pub fn new(thread: u32, files: Thread, registers: Option<ThreadSamples>) -> Self {
         Self { thread, files, registers, last: None }
     }
 
-    /// Its kernel id.
+    /// Kernel id of the thread.
     pub fn thread(&self) -> u32 {
         self.thread
     }
 
-    /// Samples at the thread if it has moved. Answers `false` when it has ended.
+    /// Samples the thread if it has moved. Returns `false` if it has ended.
     pub fn tick(&mut self, now: Timestamp, tools: &mut Tools, batch: &mut SampleBatch) -> bool {
         let Some(on_cpu) = threads::thread_cpu_time(self.thread) else { return false };
         if let Some(last) = &mut self.last {
@@ -111,7 +111,7 @@ impl WatchedThread {
             Some(last) if last.python == seen.frames => Arc::clone(&last.python),
             _ => Arc::clone(&seen.frames),
         };
-        // Without the Python part of a stack, what it called says nothing about the program's lines.
+        // Without the Python part of a stack, its native functions cannot be assigned to the program's lines.
         if let (Some(native), Some(bytecode)) = (&mut tools.native, &bytecode) {
             let last = self.last.as_ref();
             let moment = Moment {
@@ -139,7 +139,7 @@ impl WatchedThread {
                     *new = Arc::clone(old);
                 }
             }
-            // A clock that was set back gives no sample, only a new begin.
+            // If the clock was set back, there is no sample, only a new start.
             if seen.sample.since < now {
                 batch.samples.push(seen.clone());
             }
@@ -150,7 +150,7 @@ impl WatchedThread {
 }
 
 impl Last {
-    /// Tells the sleep since the last sample, if there was one.
+    /// Reports the sleep since the last sample, if there was one.
     fn tell_sleep(&mut self, batch: &mut SampleBatch) {
         let sample = &mut self.newest.sample;
         if self.still <= sample.at {
@@ -164,8 +164,8 @@ impl Last {
     }
 }
 
-/// What a thread does now, without times, and the bytecode of its innermost Python function. `None` when its Python
-/// stack could not be read.
+/// Samples the current state of a thread, without times, and the bytecode of its innermost Python function.
+/// `None` if its Python stack could not be read.
 fn take_sample(
     thread: u32,
     state: ThreadState,

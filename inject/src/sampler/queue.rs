@@ -1,8 +1,8 @@
-//! From the sampler to the collector, in step with the flush marks.
+//! Queue from the sampler to the collector, in step with the flush marks.
 //!
-//! A flush mark says that everything before it has been delivered, so the flusher empties the queue before it sends
-//! one, and what comes later with a time before the mark is refused. Only the sampler and the flusher ever take the
-//! lock, and neither does anything slow under it.
+//! A flush mark means that everything before it has been delivered. So the flusher empties the queue before
+//! it sends a mark, and later samples with a time before the mark are rejected. Only the sampler and the
+//! flusher ever take the lock, and neither holds it for long.
 
 use std::mem;
 use std::sync::Arc;
@@ -11,29 +11,30 @@ use gpuwhy_trace::record::{HostSample, Timestamp};
 use host_sampler::python::Frame;
 use parking_lot::Mutex;
 
-/// Samples that wait for the flusher at most: eight threads at a thousand a second for half a second.
+/// Maximum number of samples that wait for the flusher: eight threads at a thousand a second for half a
+/// second.
 const MAX_WAITING: usize = 4096;
 
-/// A sample of a thread, with its stack in full.
+/// A sample of a thread, with its complete stack.
 #[derive(Clone, Debug)]
 pub struct QueuedSample {
-    /// The sample, still without a stack.
+    /// The sample, without a stack id yet.
     pub sample: HostSample,
-    /// The stack, innermost first; empty when there is none.
+    /// Stack, innermost frame first; empty if there is none.
     pub frames: Arc<[Frame]>,
-    /// Native functions of a moment before, where `frames` has none; see [`HostSample::earlier`].
+    /// Native functions from a moment before, if `frames` has none; see [`HostSample::earlier`].
     pub earlier: Arc<[Frame]>,
 }
 
 #[derive(Debug, Default)]
 pub struct SampleBatch {
     pub samples: Vec<QueuedSample>,
-    /// Samples that gave nothing or came too late.
+    /// Number of samples that failed or came too late.
     pub failed: u64,
 }
 
-/// Where samples wait for the next flush mark.
-/// Taken on threads of this library only. A panic under the lock may lose samples, and leaves the rest whole.
+/// Samples that wait for the next flush mark. Locked only on threads of this library. A panic under the lock
+/// may lose samples, and leaves the rest valid.
 #[derive(Debug, Default)]
 pub struct SampleQueue(Mutex<Waiting>);
 
@@ -46,7 +47,7 @@ struct Waiting {
 }
 
 impl SampleQueue {
-    /// Adds samples and leaves `batch` empty. Answers `false` when nobody will fetch them any more.
+    /// Adds samples and leaves `batch` empty. Returns `false` if they will not be fetched any more.
     pub fn put(&self, batch: &mut SampleBatch) -> bool {
         let mut waiting = self.0.lock();
         waiting.batch.failed += mem::take(&mut batch.failed);
@@ -60,14 +61,14 @@ impl SampleQueue {
         !waiting.is_closed
     }
 
-    /// Takes what waits; whatever is not later than `mark` is refused from now on.
+    /// Takes the waiting samples; samples not later than `mark` are rejected from now on.
     pub fn take(&self, mark: Timestamp) -> SampleBatch {
         let mut waiting = self.0.lock();
         waiting.mark = waiting.mark.max(mark);
         mem::take(&mut waiting.batch)
     }
 
-    /// Takes what waits, for the last time.
+    /// Takes the waiting samples for the last time.
     pub fn close(&self) -> SampleBatch {
         self.0.lock().is_closed = true;
         self.take(Timestamp::from_nanos(u64::MAX))

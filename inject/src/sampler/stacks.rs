@@ -1,4 +1,4 @@
-//! PythonStacks into the dictionary: on the collector's thread, which owns it.
+//! Interns stacks in the dictionary: on the collector's thread, which owns it.
 
 use std::sync::Arc;
 
@@ -6,23 +6,24 @@ use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{self, StackId};
 use host_sampler::python::Frame;
 
-/// Frames in the dictionary at most, 16 bytes each: a program that makes up functions as it goes must not fill memory.
+/// Maximum number of frames in the dictionary, 16 bytes each: a program that generates functions must not
+/// fill memory.
 const MAX_FRAMES: usize = 1 << 18;
 
-/// Interns stacks, and knows the last one: a thread that sleeps is seen in the same place many times.
+/// Interns stacks, and caches the last one: a thread that sleeps is in the same place for many samples.
 #[derive(Debug)]
 pub struct PythonStacks {
     last: Option<(Arc<[Frame]>, StackId)>,
 }
 
 impl PythonStacks {
-    /// None yet.
+    /// Creates an empty cache.
     pub fn new() -> Self {
         Self { last: None }
     }
 
-    /// The id of a stack, innermost frame first; [`StackId::NONE`] for an empty one. `None` when the dictionary is
-    /// full.
+    /// Returns the id of a stack, innermost frame first; [`StackId::NONE`] for an empty one. `None` if the
+    /// dictionary is full.
     pub fn intern(&mut self, frames: &Arc<[Frame]>, dictionary: &mut Dictionary) -> Option<StackId> {
         if let Some((last, id)) = &self.last
             && Arc::ptr_eq(last, frames)

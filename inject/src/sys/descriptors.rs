@@ -1,4 +1,4 @@
-//! Descriptors: what is behind one, and closing one that the child of a fork has inherited.
+//! Descriptors: the identity of their file, and closing one that the child of a fork has inherited.
 #![expect(unsafe_code, reason = "calls of the C library")]
 
 use std::mem::MaybeUninit;
@@ -6,10 +6,10 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use host_sampler::own::Identity;
 
-/// What is behind a descriptor; `None` when it is closed. Safe in the child of a process with threads.
+/// Identity of a descriptor's file; `None` if it is closed. Safe in the child of a process with threads.
 pub fn identity(descriptor: RawFd) -> Option<Identity> {
     let mut found = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: writes to the struct, which is live, or answers with an error; any number may be asked for.
+    // SAFETY: writes to the struct, which is live, or returns an error; any number is allowed.
     if unsafe { libc::fstat(descriptor, found.as_mut_ptr()) } != 0 {
         return None;
     }
@@ -18,13 +18,13 @@ pub fn identity(descriptor: RawFd) -> Option<Identity> {
     Some(Identity { device: found.st_dev, inode: found.st_ino })
 }
 
-/// The same of something open.
+/// Identity of an open file.
 pub fn identity_of<T: AsRawFd>(opened: &T) -> Option<Identity> {
     identity(opened.as_raw_fd())
 }
 
-/// Closes a descriptor that the child of a fork has inherited, unless the program has put something of its own there.
-/// Safe in the child of a process with threads.
+/// Closes a descriptor that the child of a fork has inherited, unless the program has reused its number for
+/// another file. Safe in the child of a process with threads.
 pub fn close_inherited(descriptor: RawFd, expected: Identity) {
     if identity(descriptor) == Some(expected) {
         // SAFETY: takes a number; the child uses this descriptor nowhere.

@@ -5,13 +5,13 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt, FileExt as _, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Creates `path`, or when it exists `stem-1.ext`, `stem-2.ext`, ...: a trace is never written over another. Only the
-/// user can read it, since it holds the program's command line and names; folders that are missing are made. A
+/// Creates `path`, or if it exists `stem-1.ext`, `stem-2.ext`, ...: a trace never overwrites another. Only
+/// the user can read it, since it holds the program's command line and names. Creates missing folders. A
 /// character device, such as /dev/null, is written to as it is, and a link to one is not followed.
 ///
 /// # Errors
-/// Whatever the system says about the first name that does not exist; and when `path` is a folder, a pipe (of which
-/// opening may never return) or another thing that is no file.
+/// Returns the system's error for the first name that does not exist. Fails if `path` is a folder, a pipe
+/// (opening one may never return) or something else that is not a file.
 pub fn create_new(path: PathBuf) -> io::Result<(File, PathBuf)> {
     match fs::symlink_metadata(&path).map(|metadata| metadata.file_type()) {
         Ok(found) if found.is_char_device() => return Ok((open_device(&path)?, path)),
@@ -37,18 +37,18 @@ pub fn create_new(path: PathBuf) -> io::Result<(File, PathBuf)> {
     unreachable!("the loop returns before its counter ends")
 }
 
-/// Appends `line`, which ends with a line break, in one call, so that processes that append at once do not mix. A file
-/// that does not exist is made for the user alone, folders too. A rest of a line that another process could not
-/// complete is ended first.
+/// Appends `line`, which ends with a line break, in one call, so that processes that append at the same time
+/// do not mix. Creates a missing file for the user alone, and missing folders. If another process left an
+/// incomplete line, ends it first.
 ///
 /// # Errors
-/// Whatever the system says; and when it is no file (opening a pipe may never return), larger than `most` bytes, or by
-/// its first `beginning` bytes not one of ours.
+/// Returns the system's error. Fails if it is not a file (opening a pipe may never return), if it is larger
+/// than `most` bytes, or if its first `beginning` bytes are not in our format.
 pub fn append(path: &Path, line: &str, most: u64, (beginning, is_ours): (u64, fn(&[u8]) -> bool)) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
-    // A pipe without a reader, and a file that is locked by mandatory locking, are refused at once.
+    // Fails at once for a pipe without a reader, and for a file with a mandatory lock.
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     let mut file =
         OpenOptions::new().read(true).append(true).create(true).mode(0o600).custom_flags(flags).open(path)?;
@@ -76,12 +76,12 @@ fn unfit(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, why)
 }
 
-/// Without becoming the owner of a terminal.
+/// Opens it without making a terminal the controlling one.
 fn open_device(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NOCTTY).open(path)
 }
 
-/// Makes the folders of a file that are missing, as `mkdir -p` does, but never writable for others.
+/// Creates the missing folders of a file, as `mkdir -p` does, but never writable for others.
 fn make_parent(path: &Path) -> io::Result<()> {
     match path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         Some(folder) => DirBuilder::new().recursive(true).mode(0o755).create(folder),
@@ -111,7 +111,7 @@ mod tests {
         symlink("/dev/null", &link).unwrap();
         assert!(create_new(link).unwrap_err().to_string().contains("a link"));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        // Of one that leads nowhere, or to a file, the name is taken.
+        // A link with a missing target, or to a file, occupies the name.
         for (name, target) in [("y.gpuwhy", "nowhere"), ("z.gpuwhy", "file")] {
             fs::write(folder.path().join("file"), "precious").unwrap();
             symlink(folder.path().join(target), folder.path().join(name)).unwrap();

@@ -1,4 +1,4 @@
-//! What this library calls of the C library and of Linux. Nothing here logs: what goes wrong is an `io::Result`.
+//! Wrappers around the C library and Linux. They do not log: errors are an `io::Result`.
 
 pub mod clock;
 pub mod descriptors;

@@ -1,14 +1,15 @@
-//! Registers and stack of a running thread, as the kernel copies them: perf events on threads of this process.
+//! Registers and stack of a running thread, as the kernel copies them: perf events on threads of this
+//! process.
 //!
-//! The event counts the thread's time on cores (`PERF_COUNT_SW_TASK_CLOCK`, a timer and no hardware counter) and takes
-//! a sample whenever another period is over. The kernel copies the registers that the thread's own code has, and
-//! the newest part of the stack, into a ring that is mapped here; the thread gets no signal and is not stopped. It pays
-//! for the timer's interrupt and the copy. Where `kernel.perf_event_paranoid` is 2 and the process has no privilege, no
-//! sample is taken while the thread is inside the kernel.
+//! The event counts the thread's CPU time (`PERF_COUNT_SW_TASK_CLOCK`, a timer and not a hardware counter)
+//! and takes a sample after each period. The kernel copies the registers of the thread's own code and the
+//! newest part of the stack into a ring that is mapped here; the thread gets no signal and is not stopped. It
+//! pays for the timer's interrupt and the copy. If `kernel.perf_event_paranoid` is 2 and the process has no
+//! privilege, no sample is taken while the thread is inside the kernel.
 //!
-//! The kernel overwrites the oldest samples (`write_backward`), so the newest one is always there and nobody has to
-//! keep up. The descriptor is closed at once: the mapping keeps the event alive, and a program that closes descriptors
-//! that it does not know cannot end it, nor can its own descriptors be taken for it.
+//! The kernel overwrites the oldest samples (`write_backward`), so the newest one is always available, and no
+//! reader has to keep up. The descriptor is closed at once: the mapping keeps the event alive, and a program
+//! that closes descriptors that it does not know cannot end it, nor can its own descriptors be taken for it.
 #![expect(unsafe_code, reason = "calls of the C library, and memory that the kernel writes")]
 
 use std::fs;
@@ -21,11 +22,11 @@ use host_sampler::native::Registers;
 
 use crate::sys::threads;
 
-/// Bytes of the stack that are copied. Operators of PyTorch are some fifty frames above Python.
+/// Bytes of the stack that are copied. PyTorch operators are some fifty frames above Python.
 const STACK_BYTES: u32 = 16 << 10;
-/// Bytes of the ring: the newest sample, one that is being written, and room for one that begins meanwhile.
+/// Bytes of the ring: the newest sample, one that is being written, and room for one that starts meanwhile.
 const RING_BYTES: usize = 64 << 10;
-/// A sample at most: what is copied, the registers and the numbers around them.
+/// Maximum size of a sample: the stack, the registers and the numbers around them.
 const MAX_RECORD: usize = STACK_BYTES as usize + 512;
 
 /// `struct perf_event_attr` up to its fifth version (Linux 4.1), as the kernel declares it.
@@ -67,12 +68,12 @@ const CLOSE_ON_EXEC: libc::c_ulong = 8;
 const PERF_RECORD_SAMPLE: u32 = 9;
 /// Offset of `data_head` in `struct perf_event_mmap_page`.
 const DATA_HEAD: usize = 1024;
-/// The kernel's order of registers (`enum perf_event_x86_regs`), each with its DWARF number: ax, bx, cx, dx, si, di,
-/// bp, sp, ip, then r8 to r15, of which the first is the kernel's number 16.
+/// The kernel's order of registers (`enum perf_event_x86_regs`), each with its DWARF number: ax, bx, cx, dx,
+/// si, di, bp, sp, ip, then r8 to r15; r8 has the kernel's number 16.
 const REGISTERS: [usize; 17] = [0, 3, 2, 1, 4, 5, 6, 7, 16, 8, 9, 10, 11, 12, 13, 14, 15];
 const REGISTER_MASK: u64 = 0x00ff_01ff;
 
-/// Samples of one thread, of which the newest can be read.
+/// Samples of one thread; the newest one can be read.
 #[derive(Debug)]
 pub struct ThreadSamples {
     ring: NonNull<u8>,
@@ -82,38 +83,39 @@ pub struct ThreadSamples {
     clock: EventClock,
 }
 
-// SAFETY: the mapping belongs to this value alone and is only read through it; the kernel writes to it from anywhere.
+// SAFETY: the mapping belongs to this value alone and is only read through it; the kernel writes to it from
+// any CPU.
 unsafe impl Send for ThreadSamples {}
 
 /// A thread at one moment.
 #[derive(Debug)]
 pub struct CopiedThread<'a> {
     pub registers: Registers,
-    /// The newest part of its stack, from the stack pointer on.
+    /// Newest part of its stack, from the stack pointer on.
     pub stack: &'a [u8],
-    /// How long the thread has been on a core since then.
+    /// CPU time of the thread since then.
     pub age: Duration,
 }
 
-/// How far the thread's clock is ahead of the event's, which began later and leaves out a part of each switch between
-/// threads. The least difference that was seen lately is that of a sample that had just been taken.
+/// Offset of the thread's clock from the event's, which started later and omits a part of each context
+/// switch. The least difference observed recently is that of a sample that had just been taken.
 #[derive(Debug)]
 struct EventClock {
     least: Duration,
-    /// Of the samples since.
+    /// Least difference of the samples since.
     next: Duration,
     seen: u32,
 }
 
 impl EventClock {
-    /// Samples after which an older difference no longer counts.
+    /// Number of samples after which an older difference no longer counts.
     const KEPT: u32 = 64;
 
     fn starting_at(clock: Duration) -> Self {
         Self { least: clock, next: Duration::MAX, seen: 0 }
     }
 
-    /// The age of a sample that says so much, while the thread's clock says `now`.
+    /// Age of a sample with the event's count `counted`, while the thread's clock is at `now`.
     fn age(&mut self, counted: Duration, now: Duration) -> Duration {
         let difference = now.saturating_sub(counted);
         self.next = self.next.min(difference);
@@ -127,9 +129,9 @@ impl EventClock {
 }
 
 impl ThreadSamples {
-    /// Begins to sample a thread of this process by its kernel id, whenever it has been on a core for another `period`;
-    /// 0 is the calling one. Fails when the kernel or a filter of system calls does not allow it, or there is no such
-    /// thread.
+    /// Starts sampling a thread of this process by its kernel id, after each `period` of CPU time; 0 is the
+    /// calling thread. Fails if the kernel or a filter of system calls does not allow it, or if there is no
+    /// such thread.
     pub fn start(thread: u32, period: Duration) -> io::Result<Self> {
         if !cfg!(target_arch = "x86_64") {
             return Err(io::Error::from(io::ErrorKind::Unsupported));
@@ -141,7 +143,7 @@ impl ThreadSamples {
         // SAFETY: a new mapping at an address of the kernel's choice.
         let ring = unsafe { libc::mmap(ptr::null_mut(), length, libc::PROT_READ, libc::MAP_SHARED, descriptor, 0) };
         let failed = (ring == libc::MAP_FAILED).then(io::Error::last_os_error);
-        // SAFETY: opened above and known to nobody else.
+        // SAFETY: opened above, and not used anywhere else.
         unsafe { libc::close(descriptor) };
         match (failed, NonNull::new(ring.cast())) {
             (None, Some(ring)) => {
@@ -152,8 +154,8 @@ impl ThreadSamples {
         }
     }
 
-    /// The newest sample, while the thread's clock says `now`; `None` when there is none, or it was overwritten while
-    /// it was read.
+    /// Returns the newest sample, while the thread's clock is at `now`; `None` if there is none, or if it was
+    /// overwritten while it was read.
     pub fn newest(&mut self, now: Duration) -> Option<CopiedThread<'_>> {
         let head = self.head();
         let header = self.copy(head, 8);
@@ -164,7 +166,7 @@ impl ThreadSamples {
             return None;
         }
         self.copy(head, size);
-        // The ring is written towards lower addresses: since then this much, and one more may be on its way.
+        // The ring is written toward lower addresses: this much since then, and one more may be in progress.
         let written = usize::try_from(head.wrapping_sub(self.head())).ok()?;
         if written + MAX_RECORD + size > RING_BYTES {
             return None;
@@ -174,20 +176,20 @@ impl ThreadSamples {
     }
 
     fn head(&self) -> u64 {
-        // SAFETY: inside the first page of the mapping, which lives as long as this value, and aligned; the kernel
-        // writes it whole. Nobody writes through this reference.
+        // SAFETY: inside the first page of the mapping, which lives as long as this value, and aligned; the
+        // kernel writes it atomically. There are no writes through this reference.
         let head = unsafe { AtomicU64::from_ptr(self.ring.as_ptr().add(DATA_HEAD).cast()) };
         head.load(Ordering::Acquire)
     }
 
-    /// Copies `length` bytes of the ring, at most [`MAX_RECORD`], from a position of the kernel's.
+    /// Copies `length` bytes of the ring, at most [`MAX_RECORD`], from a position of the kernel.
     fn copy(&mut self, position: u64, length: usize) -> &[u8] {
         let length = length.min(MAX_RECORD);
         let at = position as usize % RING_BYTES;
         let first = length.min(RING_BYTES - at);
-        // SAFETY: `at + first` and `length - first` are at most the bytes of the ring, which follows the first page of
-        // the mapping and lives as long as this value; `length` is at most that of the buffer. What the kernel
-        // overwrites meanwhile is noticed by the caller, and any bytes are bytes.
+        // SAFETY: `at + first` and `length - first` are at most the bytes of the ring, which follows the
+        // first page of the mapping and lives as long as this value; `length` is at most that of the buffer.
+        // The caller detects bytes that the kernel overwrites meanwhile, and any byte values are valid.
         unsafe {
             let ring = self.ring.as_ptr().add(self.page);
             ptr::copy_nonoverlapping(ring.add(at), self.buffer.as_mut_ptr(), first);
@@ -199,19 +201,19 @@ impl ThreadSamples {
 
 impl Drop for ThreadSamples {
     fn drop(&mut self) {
-        // SAFETY: mapped by `start` with this length, and nothing refers to it any more. The event ends with it.
+        // SAFETY: mapped by `start` with this length, and no reference to it remains. The event ends with it.
         unsafe { libc::munmap(self.ring.as_ptr().cast(), self.length) };
     }
 }
 
-/// Whether a filter of system calls holds for this process. It may answer `perf_event_open` by ending the process, as
-/// that of a service of systemd with `SystemCallFilter=` does.
+/// True if a filter of system calls applies to this process. It may respond to `perf_event_open` by ending
+/// the process, as that of a systemd service with `SystemCallFilter=` does.
 pub fn calls_are_filtered() -> bool {
     let is_free = |line: &str| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "0");
     !fs::read_to_string("/proc/self/status").is_ok_and(|status| status.lines().any(is_free))
 }
 
-/// A descriptor of the event of a thread.
+/// Opens the event of a thread; returns its descriptor.
 fn open(thread: u32, period: Duration, flags: u64) -> io::Result<i32> {
     let attributes = Attributes {
         kind: PERF_TYPE_SOFTWARE,
@@ -224,16 +226,16 @@ fn open(thread: u32, period: Duration, flags: u64) -> io::Result<i32> {
         sample_stack_user: STACK_BYTES,
         ..Attributes::default()
     };
-    // SAFETY: the kernel reads as many bytes of the structure as it says it has, and answers with a descriptor or an
-    // error.
+    // SAFETY: the kernel reads as many bytes of the structure as its size field states, and returns a
+    // descriptor or an error.
     let descriptor = unsafe {
         libc::syscall(libc::SYS_perf_event_open, &raw const attributes, thread, -1_i32, -1_i32, CLOSE_ON_EXEC)
     };
     if descriptor < 0 { Err(io::Error::last_os_error()) } else { Ok(descriptor as i32) }
 }
 
-/// A record: header, the event's count, the registers behind a number that says whether there are any, the size of the
-/// stack, the stack, and how much of it was copied.
+/// Parses a record: header, the event's count, the registers after a number that shows whether there are any,
+/// the size of the stack, the stack, and the number of its bytes copied.
 fn parse(record: &[u8]) -> Option<(Duration, Registers, &[u8])> {
     const COUNT: usize = 8;
     const REGISTERS_BEGIN: usize = 24;
@@ -245,7 +247,7 @@ fn parse(record: &[u8]) -> Option<(Duration, Registers, &[u8])> {
     }
     let mut registers = Registers::default();
     for (index, number) in REGISTERS.into_iter().enumerate() {
-        // All ones is what older versions of Linux say of registers that they do not know inside the kernel.
+        // Older versions of Linux use all ones for registers that they do not know inside the kernel.
         registers.set(number, Some(word(REGISTERS_BEGIN + index * 8)?).filter(|&value| value != u64::MAX));
     }
     let size = usize::try_from(word(STACK_SIZE)?).ok()?;
@@ -271,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_running_thread_is_copied_at_its_stack() {
-        // Where perf events are not allowed, `tests/sampling` says so.
+        // `tests/sampling` reports if perf events are not allowed.
         if ThreadSamples::start(0, PERIOD).is_err() {
             return;
         }
@@ -308,13 +310,13 @@ mod tests {
     fn a_thread_inside_the_kernel_is_copied_where_that_is_allowed() {
         let period = PERIOD / 5;
         let Ok(descriptor) = open(0, period, FLAGS) else { return };
-        // SAFETY: opened above and known to nobody else.
+        // SAFETY: opened above, and not used anywhere else.
         unsafe { libc::close(descriptor) };
         let (tell, id) = mpsc::channel();
         let (stop, calls) = (AtomicBool::new(false), AtomicU64::new(0));
         thread::scope(|scope| {
             scope.spawn(|| {
-                // Some 80 ms of one call, whatever else the machine does.
+                // Some 80 ms of one call, independent of the load of the machine.
                 let mut random = File::open("/dev/urandom").unwrap();
                 let mut bytes = vec![0; 31 << 20];
                 tell.send(threads::thread_id()).unwrap();
@@ -336,7 +338,7 @@ mod tests {
             let newest = samples.newest(threads::thread_cpu_time(id).unwrap());
             assert!(newest.is_some_and(|copied| copied.registers.get(16).is_some()));
             stop.store(true, Ordering::Relaxed);
-            // Of the thread's own code alone there would be one or two for each call.
+            // If only the thread's own code were sampled, there would be one or two per call.
             let (calls, samples) = (passed(calls.load(Ordering::Relaxed)) + 1, bytes / size.max(1));
             assert!(samples > 3 * calls, "{samples} samples of {calls} calls");
         });
@@ -347,7 +349,7 @@ mod tests {
         let mut record = vec![0_u8; 400];
         record[16] = 2;
         record[8] = 40;
-        // Sixteen bytes of stack, of which eight were copied.
+        // Sixteen bytes of stack, eight of them copied.
         record[160] = 16;
         record[184] = 8;
         let (counted, _, stack) = parse(&record).unwrap();
@@ -365,7 +367,7 @@ mod tests {
         let mut clock = EventClock::starting_at(micros(500));
         assert_eq!(clock.age(micros(100), micros(700)), micros(100));
         for step in 0..200 {
-            // It loses a microsecond with each sample, which is some microseconds old.
+            // The clock loses a microsecond with each sample, which is some microseconds old.
             let age = clock.age(micros(step * 999), micros(500 + step * 1000 + step % 7));
             assert!(age < micros(140), "{step} {age:?}");
         }

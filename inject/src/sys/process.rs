@@ -13,22 +13,22 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::sys::threads;
 
-/// How often the exit handler may be registered again.
+/// Maximum number of registrations of the exit handler.
 const REGISTRATIONS: u32 = 16;
 
-/// What the exit handler and the fork handler call. Set before they are registered.
+/// Functions that the exit handler and the fork handlers call. Set before those are registered.
 static EXIT: OnceLock<fn()> = OnceLock::new();
 
 static FORK: OnceLock<ForkHandlers> = OnceLock::new();
 
-/// What is called at a fork, on the thread that forks.
+/// Functions that are called at a fork, on the thread that forks.
 #[derive(Clone, Copy, Debug)]
 pub struct ForkHandlers {
     pub before: fn(),
-    /// After it, in the parent.
+    /// After the fork, in the parent.
     pub in_parent: fn(),
-    /// After it, in the child: stores atomics, or checks a descriptor and closes it, which is safe in the child of a
-    /// process with threads.
+    /// After the fork, in the child: stores atomics, or checks a descriptor and closes it, which is safe in
+    /// the child of a process with threads.
     pub in_child: fn(),
 }
 
@@ -58,7 +58,7 @@ extern "C" fn after_fork_in_child() {
 
 fn loaded(address: *const c_void) -> Option<libc::Dl_info> {
     let mut object = MaybeUninit::<libc::Dl_info>::uninit();
-    // SAFETY: the struct is live; an address that is in no object is an answer of 0.
+    // SAFETY: the struct is live; an address outside all objects returns 0.
     if unsafe { libc::dladdr(address, object.as_mut_ptr()) } == 0 {
         return None;
     }
@@ -66,8 +66,9 @@ fn loaded(address: *const c_void) -> Option<libc::Dl_info> {
     Some(unsafe { object.assume_init() })
 }
 
-/// Keeps the object that this code is in mapped until the process ends: CUPTI, NVTX and handlers go on calling into it.
-/// libprof.so is linked that way (`-z nodelete`); a plugin that has linked this crate may not be.
+/// Keeps the object that contains this code mapped until the process ends: CUPTI, NVTX and handlers continue
+/// to call into it. libprof.so is linked that way (`-z nodelete`); a plugin that has linked this crate may
+/// not be.
 fn stay_mapped() {
     static DONE: AtomicBool = AtomicBool::new(false);
     if DONE.swap(true, Ordering::Relaxed) {
@@ -75,9 +76,9 @@ fn stay_mapped() {
     }
     let Some(object) = loaded(on_exit as *const c_void) else { return };
     let how = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
-    // SAFETY: the name is the linker's own, of an object that is loaded: nothing new is loaded, and no initialiser
-    // runs. A failure means that it is the program itself, which is never unloaded; the error text is taken off the
-    // program's thread.
+    // SAFETY: the name is the linker's own, of an object that is loaded: no object is loaded, and no
+    // initializer runs. A failure means that it is the program itself, which is never unloaded; the error
+    // text is removed from the program's thread.
     unsafe {
         if libc::dlopen(object.dli_fname, how).is_null() {
             libc::dlerror();
@@ -85,7 +86,8 @@ fn stay_mapped() {
     }
 }
 
-/// Has `handler` called when the process exits normally. Fails when the C library has no room for it.
+/// Registers `handler` to be called when the process exits normally. Fails if the C library has no room for
+/// it.
 pub fn at_exit(handler: fn()) -> io::Result<()> {
     let _ = EXIT.set(handler);
     stay_mapped();
@@ -96,9 +98,9 @@ pub fn at_exit(handler: fn()) -> io::Result<()> {
     }
 }
 
-/// Registers the handler of [`at_exit`] once more, if there is one. Handlers run last in, first out: ours then runs
-/// before those that libraries have registered until now. After [`REGISTRATIONS`] calls it does nothing: the C library
-/// keeps each.
+/// Registers the handler of [`at_exit`] once more, if there is one. Handlers run last in, first out: ours
+/// then runs before those that libraries have registered until now. After [`REGISTRATIONS`] calls it has no
+/// effect: the C library keeps each registration.
 ///
 /// # Errors
 /// As [`at_exit`].
@@ -114,8 +116,9 @@ pub fn at_exit_again() -> io::Result<()> {
     }
 }
 
-/// Has `handler` called when the main thread ends, which is mostly by `exit`: then it runs before any exit handler, as
-/// destructors of thread-local variables do. It does nothing on another thread, or before glibc 2.18.
+/// Registers `handler` to be called when the main thread ends, which is usually by `exit`: then it runs
+/// before any exit handler, as destructors of thread-local variables do. Has no effect on another thread, or
+/// before glibc 2.18.
 pub fn before_exit(handler: fn()) {
     struct Ends(Cell<Option<fn()>>);
     impl Drop for Ends {
@@ -128,12 +131,13 @@ pub fn before_exit(handler: fn()) {
     }
     thread_local!(static ENDS: Ends = const { Ends(Cell::new(None)) });
     if threads::thread_id() == std::process::id() {
-        // Refused only while the thread ends.
+        // Fails only while the thread is ending.
         let _ = ENDS.try_with(|ends| ends.0.set(Some(handler)));
     }
 }
 
-/// Has handlers called at every fork. A second call changes nothing. Fails when the C library has no room for them.
+/// Registers handlers to be called at every fork. A second call has no effect. Fails if the C library has no
+/// room for them.
 pub fn at_fork(handlers: ForkHandlers) -> io::Result<()> {
     if FORK.set(handlers).is_err() {
         return Ok(());
@@ -146,15 +150,17 @@ pub fn at_fork(handlers: ForkHandlers) -> io::Result<()> {
     }
 }
 
-/// Sets a variable of this process if no other thread could be reading the environment. Answers whether it did.
+/// Sets a variable of this process if no other thread could be reading the environment. Returns true if it
+/// did.
 pub fn set_variable_if_alone(name: &str, value: &OsStr) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let threads = status.lines().find_map(|line| line.strip_prefix("Threads:"));
     if threads.map(str::trim) != Some("1") {
         return false;
     }
-    // SAFETY: this is the only thread, so nobody reads the environment now, and nobody can start a thread that would.
-    // Pointers that the host took from `getenv` before stay valid: the C library frees no string it did not make.
+    // SAFETY: this is the only thread, so no other thread reads the environment now or can be started.
+    // Pointers that the program got from `getenv` before stay valid: the C library frees no string that it
+    // did not allocate.
     unsafe { env::set_var(name, value) };
     true
 }

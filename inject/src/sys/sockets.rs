@@ -1,4 +1,4 @@
-//! Unix sockets: connecting without waiting, waiting for several, and who is at the other end.
+//! Unix sockets: connecting without waiting, waiting for several, and the user at the other end.
 #![expect(unsafe_code, reason = "calls of the C library")]
 
 use std::ffi::c_int;
@@ -10,11 +10,11 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// A connection to a Unix socket, made at once or not at all: `WouldBlock` when the other side's queue is full, for
-/// which `UnixStream::connect` would wait without an end. The stream does not block.
+/// Connects to a Unix socket without waiting: fails with `WouldBlock` if the other side's queue is full,
+/// where `UnixStream::connect` would wait forever. The stream is nonblocking.
 ///
 /// # Errors
-/// What the system says, and `InvalidInput` for a path that is too long for a socket.
+/// Returns the system's error, and `InvalidInput` for a path that is too long for a socket.
 pub fn connect(path: &Path) -> io::Result<UnixStream> {
     let mut address = libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path: [0; 108] };
     let bytes = path.as_os_str().as_bytes();
@@ -32,7 +32,7 @@ pub fn connect(path: &Path) -> io::Result<UnixStream> {
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a descriptor that was just opened and that nobody else knows.
+    // SAFETY: the descriptor was just opened and is not used anywhere else.
     let stream = unsafe { UnixStream::from_raw_fd(descriptor) };
     let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
     // SAFETY: a live address of this family and length.
@@ -40,17 +40,17 @@ pub fn connect(path: &Path) -> io::Result<UnixStream> {
     if answer == 0 { Ok(stream) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The effective user of this process.
+/// Effective user of this process.
 pub fn user_id() -> u32 {
-    // SAFETY: takes nothing and cannot fail.
+    // SAFETY: takes no argument and cannot fail.
     unsafe { libc::geteuid() }
 }
 
-/// The user at the other end of a local connection, as of when it was made; `None` when the kernel does not say.
+/// User at the other end of a local connection, as of its creation; `None` if the kernel does not report it.
 pub fn peer_user_id(stream: &UnixStream) -> Option<u32> {
     let mut peer = MaybeUninit::<libc::ucred>::uninit();
     let mut length = libc::socklen_t::try_from(size_of::<libc::ucred>()).ok()?;
-    // SAFETY: both pointers are to live locals, and the second says how many bytes the first has.
+    // SAFETY: both pointers are to live locals, and the second is the size of the first, in bytes.
     let answer = unsafe {
         libc::getsockopt(
             stream.as_raw_fd(),
@@ -63,12 +63,12 @@ pub fn peer_user_id(stream: &UnixStream) -> Option<u32> {
     if answer != 0 || length as usize != size_of::<libc::ucred>() {
         return None;
     }
-    // SAFETY: written whole by the successful call above.
+    // SAFETY: written completely by the successful call above.
     Some(unsafe { peer.assume_init() }.uid)
 }
 
-/// Returns when one of the sockets can be read, or written where that is asked for, or after `wait`. Answers whether
-/// the last of them can be.
+/// Returns when one of the sockets can be read, or written if requested, or after `wait`. Returns true if the
+/// last one is ready.
 pub fn wait_for_sockets(sockets: &[(RawFd, bool)], wait: Duration) -> bool {
     let mut ends: Vec<_> = sockets
         .iter()
@@ -79,9 +79,9 @@ pub fn wait_for_sockets(sockets: &[(RawFd, bool)], wait: Duration) -> bool {
         .collect();
     let millis = c_int::try_from(wait.as_millis()).unwrap_or(c_int::MAX).max(1);
     let count = libc::nfds_t::try_from(ends.len()).unwrap_or(0);
-    // SAFETY: a live array of that length.
+    // SAFETY: a live array with that length.
     if unsafe { libc::poll(ends.as_mut_ptr(), count, millis) } < 0 {
-        // A filter of the program's may forbid it for good.
+        // A system call filter of the program may forbid it permanently.
         std::thread::sleep(wait);
     }
     ends.last().is_some_and(|end| end.revents & libc::POLLIN != 0)

@@ -1,4 +1,4 @@
-//! Writing to stderr without a signal and without waiting for ever.
+//! Writing to stderr without a signal and without waiting forever.
 #![expect(unsafe_code, reason = "calls of the C library")]
 
 use std::ffi::c_int;
@@ -8,17 +8,19 @@ use std::time::{Duration, Instant};
 
 use super::signals::with_signals_blocked;
 
-/// What a pipe takes in one piece, and never blocks on when `poll` says that it is writable. `PIPE_BUF` of Linux.
+/// Bytes that a pipe takes in one piece, and never blocks on if `poll` reports it as writable. `PIPE_BUF` of
+/// Linux.
 const PIPE_BUF: usize = 4096;
 
-/// Writes to stderr for at most `timeout`, on whichever thread of the host's: what nobody takes is left out.
+/// Writes to stderr for at most `timeout`, on any thread of the program; the rest is discarded.
 ///
-/// A pipe without a reader would send `SIGPIPE` and a file at its size limit `SIGXFSZ`, and both kill a host that had
-/// no intention of writing there. They are blocked meanwhile, and taken back if this write caused them.
+/// A pipe without a reader would send `SIGPIPE`, and a file at its size limit `SIGXFSZ`. Both would kill a
+/// program that had no intention of writing there. They are blocked meanwhile, and consumed if this write
+/// caused them.
 pub fn write_stderr(bytes: &[u8], timeout: Duration) {
     with_signals_blocked(|| {
-        // SAFETY: each call gets pointers to live locals of the type that it fills or reads, and `write` a slice of
-        // the length that it says. A closed descriptor is an error code.
+        // SAFETY: each call gets pointers to live locals of the type that it fills or reads, and `write` a
+        // slice with the length that it is passed. A closed descriptor is an error code.
         unsafe {
             let mut ours = MaybeUninit::uninit();
             let mut pending = MaybeUninit::uninit();
@@ -40,7 +42,7 @@ fn write_pieces(mut bytes: &[u8], deadline: Instant) {
     while let Some(piece) = bytes.get(..bytes.len().min(PIPE_BUF)).filter(|piece| !piece.is_empty()) {
         let left = deadline.saturating_duration_since(Instant::now()).as_millis();
         let mut stderr = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
-        // SAFETY: one live element. A positive time, since signals are blocked, so this ends in time.
+        // SAFETY: one live element. The time is positive and signals are blocked, so this ends in time.
         let ready = unsafe { libc::poll(&raw mut stderr, 1, c_int::try_from(left).unwrap_or(c_int::MAX)) };
         if ready <= 0 {
             return;
@@ -50,7 +52,7 @@ fn write_pieces(mut bytes: &[u8], deadline: Instant) {
         let retry = written < 0 && io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock;
         match usize::try_from(written) {
             Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
-            // A descriptor that does not block and has room for less than a piece.
+            // A nonblocking descriptor that has room for less than a piece.
             Err(_) if retry && left > 0 => std::thread::sleep(Duration::from_millis(1)),
             Err(_) => return,
         }

@@ -4,24 +4,24 @@
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-/// The kernel's id of the calling thread, which is the one in CUPTI's records. By number: glibc has a function for it
-/// since 2.30 only, and libprof.so is loaded into containers with an older one.
+/// Kernel's id of the calling thread, which is the one in CUPTI's records. By system call number: glibc has a
+/// function for it only since 2.30, and libprof.so is loaded into containers with an older one.
 pub fn thread_id() -> u32 {
-    // SAFETY: takes nothing and cannot fail.
+    // SAFETY: takes no argument and cannot fail.
     let id = unsafe { libc::syscall(libc::SYS_gettid) };
     u32::try_from(id).unwrap_or_default()
 }
 
-/// The time that a thread of this process has spent on cores; `None` when there is no such thread.
+/// CPU time of a thread of this process; `None` if there is no such thread.
 pub fn thread_cpu_time(thread: u32) -> Option<Duration> {
-    /// `CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED`: how the kernel makes a clock of a thread id, and
-    /// `pthread_getcpuclockid` too.
+    /// `CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED`: how the kernel, and `pthread_getcpuclockid`, derive a
+    /// clock from a thread id.
     const CLOCK_OF_THREAD: libc::clockid_t = 4 | 2;
-    // To the kernel 0 is the calling thread; to a record, none.
+    // To the kernel, 0 is the calling thread; in a record, no thread.
     let thread = i32::try_from(thread).ok().filter(|&thread| thread != 0)?;
     let clock = (!thread << 3) | CLOCK_OF_THREAD;
     let mut time = MaybeUninit::<libc::timespec>::uninit();
-    // SAFETY: writes the time, which is live, or answers with an error; an id that is no clock is such an error.
+    // SAFETY: writes the time, which is live, or returns an error, also for an id that is not a clock.
     if unsafe { libc::clock_gettime(clock, time.as_mut_ptr()) } != 0 {
         return None;
     }

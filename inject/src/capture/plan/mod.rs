@@ -1,4 +1,4 @@
-//! Whether a capture is being taken, and what makes it begin and end.
+//! The state of the current capture, and the events that start and end captures.
 //!
 //! ```text
 //!            begin                      end: repeat
@@ -8,8 +8,8 @@
 //!    └───────────────────│ end: stop-shutdown
 //!                        └──────────────────────────> Over
 //! ```
-//! No clock, thread or library: events come with their time and give what is to be done, so every path can be tested.
-//! The wishes of the user are [`crate::config::request`].
+//! No clock, thread or library: events carry their time and return an action, so every path can be tested.
+//! The configuration of the user is [`crate::config::request`].
 
 mod at_step;
 
@@ -20,7 +20,7 @@ pub use at_step::{AtStep, AtStepAnswer};
 use crate::config::request::{AtEnd, Place, Range, Request};
 use crate::sys::clock::nanos;
 
-/// Something that may begin or end a capture.
+/// An event that may start or end a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// `cudaProfilerStart` is about to return.
@@ -30,40 +30,40 @@ pub enum Event {
     /// The chosen range was opened: the program's range, or its step.
     RangeOpened,
     RangeClosed,
-    /// So many steps were detected since the start.
+    /// Number of steps detected since the start.
     StepsDetected(u64),
     /// Time has passed.
     Tick,
-    /// Mode auto begins a burst, for this reason.
+    /// Mode auto starts a burst for this reason.
     BurstBegins(Trigger),
     /// Mode auto ends its burst.
     BurstEnds,
-    /// A command from outside.
+    /// An external command to start.
     CommandStart,
-    /// A command from outside.
+    /// An external command to stop.
     CommandStop,
-    /// Another tool has taken what records are made with.
+    /// Another tool has taken CUPTI's buffers.
     Lost,
-    /// It has left.
+    /// The other tool is done.
     Regained,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     None,
-    /// ActivityRecorder tracing on; what it brings is thrown away.
+    /// Switch tracing on; its records are discarded.
     Warm,
-    /// A capture begins.
+    /// A capture starts.
     Begin {
-        /// Its number, from 1.
+        /// Number of the capture, from 1.
         number: u32,
         trigger: Trigger,
     },
-    /// It ends.
+    /// The capture ends.
     End {
         number: u32,
     },
-    /// A capture that waited for its step does not begin.
+    /// A capture that waited for its step is canceled.
     Canceled,
 }
 
@@ -81,53 +81,53 @@ pub struct Plan {
     request: Request,
     start: Timestamp,
     phase: Phase,
-    /// Captures begun.
+    /// Number of captures started.
     begun: u32,
-    /// Captures that ended and were asked for by the request rather than by a command.
+    /// Number of completed captures that came from the request rather than from a command.
     taken: u32,
-    /// Steps begun, when they are named.
+    /// Number of steps started, if steps are named ranges.
     steps: u64,
     warm: bool,
-    /// Nothing is recorded of the capture that is being taken: it has ended as far as others know, and another one
-    /// takes its place when records are made again.
+    /// The capture in progress is not recorded: its end has been reported, and a new one replaces it once
+    /// records are made again.
     lost: bool,
-    /// Steps, for commands that name one.
+    /// Step counts for commands that name a step.
     count: at_step::StepCount,
 }
 
 impl Plan {
-    /// The plan of a process that starts now.
+    /// Creates the plan of a starting process.
     #[must_use]
     pub fn new(request: Request, start: Timestamp) -> Self {
         let count = at_step::StepCount::default();
         Self { request, start, phase: Phase::Waiting, begun: 0, taken: 0, steps: 0, warm: false, lost: false, count }
     }
 
-    /// The wishes behind it.
+    /// Request that the plan carries out.
     #[must_use]
     pub fn request(&self) -> &Request {
         &self.request
     }
 
-    /// Number of the capture that is being taken.
+    /// Number of the capture in progress.
     #[must_use]
     pub fn taking(&self) -> Option<u32> {
         if let Phase::Taking { number, .. } = self.phase { Some(number) } else { None }
     }
 
-    /// Captures begun so far.
+    /// Number of captures started.
     #[must_use]
     pub fn begun(&self) -> u32 {
         self.begun
     }
 
-    /// Whether measuring is over for good.
+    /// True if measuring is over for good.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.phase == Phase::Over
     }
 
-    /// Whether records are wanted now, be it only to warm up or to detect steps.
+    /// True if records are needed now, including for warm-up steps and for the detection of steps.
     #[must_use]
     pub fn wants_records(&self) -> bool {
         let awaits_step = self.phase == Phase::Waiting || (self.phase == Phase::Idle && self.count.is_awaited());
@@ -135,7 +135,7 @@ impl Plan {
         self.taking().is_some() || self.warm || detecting
     }
 
-    /// When time alone will begin or end something.
+    /// Time at which a capture will start or end without any other event.
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {
         let after = |from: Timestamp, time| Timestamp::from_nanos(from.nanos().saturating_add(nanos(time)));
@@ -146,13 +146,14 @@ impl Plan {
         }
     }
 
-    /// Takes an event of time `now`.
+    /// Handles an event at time `now`.
     pub fn on(&mut self, event: Event, now: Timestamp) -> Action {
         match self.count_steps(event, now) {
             None => self.decide(event, now),
             Some(action) => {
                 if matches!(action, Action::Begin { .. }) {
-                    // A schedule counts this step too; while a capture is being taken it begins none.
+                    // A schedule must count this step too; it cannot start a capture while one is in
+                    // progress.
                     self.decide(event, now);
                 }
                 action
@@ -175,7 +176,7 @@ impl Plan {
             }
             (_, Event::Lost | Event::Regained) => Action::None,
             (Phase::Taking { trigger, .. }, Event::CommandStop) => {
-                // What a command stops, only a command begins again.
+                // After a stop by command, only a command starts again.
                 let next = if trigger == Trigger::Command { self.next_of_commands() } else { Phase::Idle };
                 self.end(next)
             }
@@ -233,7 +234,7 @@ impl Plan {
         }
     }
 
-    /// A step of the program begins or ends.
+    /// Handles the start or end of a step of the program.
     fn step_event(&mut self, phase: Phase, opened: bool, now: Timestamp) -> Action {
         let Range::Steps(schedule, _) = self.request.range else { return Action::None };
         if opened {
@@ -258,7 +259,7 @@ impl Plan {
         }
     }
 
-    /// Steps are only known once they are over, several at a time: a capture begins and ends when it becomes known.
+    /// Steps are known only once they are over, several at a time: a capture starts and ends at that point.
     fn steps_detected(&mut self, phase: Phase, steps: u64, now: Timestamp) -> Action {
         let Range::Steps(schedule, None) = self.request.range else { return Action::None };
         match (schedule.place(steps), phase) {
@@ -296,7 +297,7 @@ impl Plan {
             }
             AtEnd::None | AtEnd::Stop => Phase::Idle,
             AtEnd::StopShutdown => Phase::Over,
-            // The whole run has one beginning, so time alone does not begin another capture.
+            // The complete run starts only once, so time alone does not start another capture.
             AtEnd::Repeat(_) if self.request.range == Range::Whole => Phase::Idle,
             AtEnd::Repeat(Some(times)) if self.taken >= times => Phase::Idle,
             AtEnd::Repeat(_) => Phase::Waiting,
@@ -304,7 +305,7 @@ impl Plan {
         self.end(next)
     }
 
-    /// After a capture by command the request goes on where it was, unless it asked for the whole run.
+    /// After a capture by command, the request continues where it was, unless it is for the complete run.
     fn next_of_commands(&self) -> Phase {
         let more = match self.request.at_end {
             AtEnd::Repeat(times) => times.is_none_or(|times| self.taken < times),

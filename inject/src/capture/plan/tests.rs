@@ -1,4 +1,4 @@
-//! Every way into and out of a capture.
+//! Every transition into and out of a capture.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ fn at(seconds: u64) -> Timestamp {
     Timestamp::from_nanos(1_000 + seconds * 1_000_000_000)
 }
 
-/// Actions of events at one second distance, as text: `+1` begins capture 1, `-1` ends it, `w` warms up, `c` cancels
-/// what waited for a step, `.` nothing.
+/// Actions of events one second apart, as text: `+1` starts capture 1, `-1` ends it, `w` warms up, `c`
+/// cancels the awaited step, `.` is no action.
 fn play(request: Request, events: &[Event]) -> (String, Plan) {
     let mut plan = Plan::new(request, at(0));
     let text = played(&mut plan, events);
@@ -52,7 +52,7 @@ fn the_whole_run_is_one_capture() {
 
 #[test]
 fn what_follows_the_end_of_a_range() {
-    // A runtime call and the driver call in it both tell: the second of each is nothing new.
+    // A runtime call and the driver call inside it both cause the event: the second one has no effect.
     let twice = [STOP, START, START, STOP, STOP, START, STOP, START, STOP];
     for (at_end, expected, over) in [
         (AtEnd::StopShutdown, ".+1.-1.....", true),
@@ -84,7 +84,7 @@ fn delay_and_duration() {
     let stop = Request { at_end: AtEnd::Stop, ..request.clone() };
     let (text, plan) = play(stop, &[TICK; 9]);
     assert_eq!((text.as_str(), plan.is_over()), ("..+1..-1...", false));
-    // Ranges before the delay do not count, and a range is cut at its duration.
+    // Ranges before the delay do not count, and the duration cuts a range.
     let request = Request { range: Range::ProfilerApi, at_end: AtEnd::Repeat(None), ..request };
     assert_eq!(play(request, &[START, STOP, START, TICK, TICK, TICK, STOP, START]).0, "..+1..-1.+2");
 }
@@ -94,7 +94,7 @@ fn steps_that_have_a_name() {
     let steps = Range::Steps(Schedule::parse("1,1,1,2,1").unwrap(), RangeName::parse("step"));
     let request = Request { range: steps, at_end: AtEnd::Stop, ..Request::default() };
     let (text, plan) = play(request.clone(), &[OPEN, CLOSE].repeat(7));
-    // skip, wait, warmup, the capture from the begin of the fourth step to the end of the fifth.
+    // skip, wait, warmup, the capture from the start of the fourth step to the end of the fifth.
     assert_eq!(text, "....w.+1..-1....");
     assert!(!plan.is_over() && !plan.wants_records());
     let request = Request { at_end: AtEnd::StopShutdown, ..request };
@@ -125,22 +125,22 @@ fn bursts_begin_and_end_beside_commands() {
         play(auto.clone(), &[TICK, START, begins, begins, Event::BurstEnds, Event::BurstEnds, begins]).0,
         "..+1.-1.+2"
     );
-    // A command's capture is no burst. What a command stops, only a command begins again.
+    // A command's capture is not a burst. After a stop by command, only a command starts again.
     assert_eq!(play(auto, &[BEGIN, begins, Event::BurstEnds, END, begins, END, begins]).0, "+1..-1+2-2.");
     assert_eq!(play(Request::default(), &[TICK, begins, END, begins]).0, "+1.-1.");
 }
 
 #[test]
 fn commands_begin_and_end_beside_the_request() {
-    // A whole run that was stopped does not begin again by itself.
+    // After a stop, a capture of the complete run does not restart automatically.
     assert_eq!(play(Request::default(), &[TICK, END, TICK, BEGIN, BEGIN, END, END, TICK]).0, "+1-1.+2.-2..");
-    // A range that has not come yet still comes.
+    // A range that has not come yet still starts a capture.
     assert_eq!(play(api(AtEnd::Stop), &[BEGIN, START, STOP, END, START, STOP, BEGIN]).0, "+1..-1+2-2+3");
-    // Nothing begins once measuring is over.
+    // No capture starts once measuring is over.
     assert_eq!(play(api(AtEnd::StopShutdown), &[START, STOP, BEGIN]).0, "+1-1.");
 }
 
-/// A program whose ranges `step` are steps, waiting for commands.
+/// A program whose steps are the ranges `step`, waiting for commands.
 fn for_commands() -> Plan {
     Plan::new(Request { range: Range::Commands(RangeName::parse("step")), ..Request::default() }, at(0))
 }
@@ -161,7 +161,7 @@ fn a_command_begins_at_its_step_and_ends_behind_the_last_one() {
         assert_eq!(played(&mut plan, &rest), ".".repeat(4 - before.len()) + "+1..-1....", "{asked_before}");
         assert_eq!((plan.steps(), plan.awaited_step(), plan.taking()), (Some(6), None, None));
     }
-    // Without a number of steps a command ends it, and another one may follow.
+    // Without a number of steps, a command ends the capture, and another one may follow.
     let mut plan = for_commands();
     assert_eq!(plan.start_at_step(steps(0, None)), AtStepAnswer::Waits);
     assert_eq!(played(&mut plan, &[OPEN, CLOSE, OPEN, END, CLOSE]), "+1..-1.");
@@ -178,7 +178,7 @@ fn a_step_that_has_begun_is_past_and_a_capture_is_not_interrupted() {
     assert_eq!(plan.start_at_step(steps(2, 1)), AtStepAnswer::Waits);
     assert_eq!(played(&mut plan, &[CLOSE, BEGIN]), ".+1");
     assert_eq!(plan.start_at_step(steps(9, 1)), AtStepAnswer::Busy);
-    // The step comes while another capture is being taken: that one has it, and goes on behind it.
+    // The step comes during another capture, which contains it and continues after it.
     assert_eq!(played(&mut plan, &[OPEN, CLOSE, OPEN, CLOSE, END]), "....-1");
     assert_eq!(plan.awaited_step(), None);
 }
@@ -235,7 +235,7 @@ fn detected_steps_begin_and_end_when_they_are_known() {
     assert_eq!(played(&mut plan, &[seen(3)]), ".");
     assert_eq!(plan.start_at_step(steps(2, 4)), AtStepAnswer::Past);
     assert_eq!(plan.start_at_step(steps(8, 4)), AtStepAnswer::Waits);
-    // Ten are known when the eighth is: four more follow.
+    // When the eighth is known, ten are: four more follow.
     assert_eq!(played(&mut plan, &[seen(7), seen(10), seen(12), seen(15), seen(20)]), ".+1.-1.");
     assert!(plan.wants_records(), "the schedule still waits for its own");
     let range = Range::Steps(Schedule::parse("0,0,0,1,1").unwrap(), None);

@@ -1,32 +1,32 @@
-//! Which records belong to a capture.
+//! Decides which records belong to a capture.
 //!
-//! Tracing is switched on before a capture begins and off some time after it ended, because device work that was
-//! launched in it may still be running; and two captures may follow each other without tracing ever being off. So
-//! records come that belong to nothing, or to another capture. What decides is when the program made the call: an API
-//! record by its own begin, device work by that of its launching call, the rest by its own time.
+//! Tracing is switched on before a capture starts, and off some time after it ends, because device work that
+//! was launched in it may still be running. Two captures may also follow each other without tracing ever
+//! being off. Some records therefore belong to no capture or to another one. The time of the call decides: an
+//! API record by its own start, device work by that of its launching call, the rest by its own time.
 //!
-//! Device work carries no time of its call, only the call's correlation id. Ids count up, so the calls seen in the
-//! range bound the ids that belong to it. Work whose id lies outside every bound seen so far waits: for its call, for
-//! two flush marks (its call may be the only one that has not returned yet), or for the end. Times of the device are
-//! only used where their error of mapping cannot matter.
+//! Device work lacks the time of its call; it only has the call's correlation id. Ids count up, so the calls
+//! seen in the range bound the ids that belong to it. Work whose id lies outside the known bounds waits: for
+//! its call, for two flush marks (its call may be the only one that has not returned yet), or for the end.
+//! Device times are only used where the error of mapping them cannot matter.
 
 use std::mem;
 
 use gpuwhy_trace::record::{CorrelationId, Record, Timestamp};
 use profiler_core::thresholds::CLOCK_SLACK_NANOS;
 
-/// Records that may wait, about 4 MB for each of the captures that can be open. Beyond, device work is taken to belong
-/// to the capture: no call has said otherwise.
+/// Maximum number of waiting records, about 4 MB for each of the captures that can be open. Beyond that,
+/// device work is assigned to the capture, since no call contradicts it.
 const WAITING_LIMIT: usize = 1 << 15;
 
-/// What becomes of a record.
+/// Decision about a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Membership {
-    /// It belongs to the capture.
+    /// The record belongs to the capture.
     In,
-    /// It does not.
+    /// The record does not belong to the capture.
     Out,
-    /// It is kept here until more is known.
+    /// The filter keeps the record until more is known.
     Waits,
 }
 
@@ -38,46 +38,46 @@ pub struct CaptureFilter {
     /// Lowest and highest id of the calls in the range.
     first: Option<u32>,
     last: Option<u32>,
-    /// Lowest id of the calls behind the end.
+    /// Lowest id of the calls after the end.
     beyond: Option<u32>,
     waiting: Vec<Record>,
-    /// Those that have waited through a flush mark already.
+    /// Records that have already waited through a flush mark.
     waited: Vec<Record>,
-    /// Calls may not be recorded at all: work of a capture that has seen none belongs to it by its own time.
+    /// Calls may not be recorded: without any calls, work belongs to the capture by its own time.
     without_calls: bool,
 }
 
 impl CaptureFilter {
-    /// Open from `begin`, or for everything.
+    /// Creates a filter that is open from `begin`, or for everything.
     #[must_use]
     pub fn new(begin: Option<Timestamp>) -> Self {
         Self { begin: begin.map(Timestamp::nanos), ..Self::default() }
     }
 
-    /// Calls may not be recorded at all.
+    /// Sets whether calls may be missing because they are not recorded.
     #[must_use]
     pub fn without_calls(self, may_be: bool) -> Self {
         Self { without_calls: may_be, ..self }
     }
 
-    /// The range ended. What belongs to it may still come.
+    /// Ends the range. Records that belong to it may still arrive.
     pub fn end(&mut self, at: Timestamp) {
         self.end.get_or_insert(at.nanos());
     }
 
-    /// When the range ended.
+    /// End of the range.
     #[must_use]
     pub fn ended(&self) -> Option<Timestamp> {
         self.end.map(Timestamp::from_nanos)
     }
 
-    /// Whether every record belongs to it, without being judged.
+    /// True if every record belongs to the capture without a check.
     #[must_use]
     pub fn takes_everything(&self) -> bool {
         self.begin.is_none() && self.end.is_none()
     }
 
-    /// Judges a record; one that waits is kept.
+    /// Decides about a record; keeps it if it waits.
     pub fn judge(&mut self, record: &Record) -> Membership {
         if self.takes_everything() && !matches!(record, Record::Api(_)) {
             return Membership::In;
@@ -105,15 +105,15 @@ impl CaptureFilter {
         Membership::Waits
     }
 
-    /// Everything that completed before this mark has been judged. Hands over what has stopped waiting, with whether
-    /// it belongs to the capture.
+    /// Handles a flush mark: everything that completed before it has been decided. Releases the records that
+    /// no longer wait, with true if they belong to the capture.
     pub fn flushed(&mut self, mut release: impl FnMut(Record, bool)) {
         for (records, waited) in [(mem::take(&mut self.waited), true), (mem::take(&mut self.waiting), false)] {
             for record in records {
                 match self.judge_again(&record) {
                     Membership::In => release(record, true),
                     Membership::Out => release(record, false),
-                    // Before the first call: its own call has had two marks of time to come.
+                    // Before the first call: its own call had the time of two marks to arrive.
                     Membership::Waits if waited && self.is_before_first(&record) => {
                         release(record, self.is_in_by_time(&record));
                     }
@@ -123,14 +123,14 @@ impl CaptureFilter {
         }
     }
 
-    /// Whether a call that comes after the filter was closed would have belonged to the capture.
+    /// True if a call that arrives after the filter was closed would have belonged to the capture.
     #[must_use]
     pub fn missed(&self, record: &Record) -> bool {
         matches!(record, Record::Api(call) if self.judge_time(call.start.nanos()) == Membership::In)
     }
 
-    /// Nothing more will come: hands over whatever still waits. No call beyond the end has claimed it, so it belongs
-    /// to the capture, unless it comes from before the first call.
+    /// Closes the filter: no more records will arrive. Releases the waiting records. No call after the end
+    /// has claimed them, so they belong to the capture, unless they come from before the first call.
     pub fn close(&mut self, mut release: impl FnMut(Record, bool)) {
         for record in mem::take(&mut self.waited).into_iter().chain(mem::take(&mut self.waiting)) {
             let is_in = if self.is_before_first(&record) {
@@ -166,11 +166,11 @@ impl CaptureFilter {
     }
 
     fn judge_work(&self, start: u64, CorrelationId(id): CorrelationId) -> Membership {
-        // Work cannot begin before its call, but for the error with which the device's clock is mapped.
+        // Work cannot start before its call, except for the error of mapping the device's clock.
         if start != 0 && self.begin.is_some_and(|begin| start.saturating_add(CLOCK_SLACK_NANOS) < begin) {
             return Membership::Out;
         }
-        // Work that no call launched has only its time.
+        // Work without a launching call can only be placed by its own time.
         if id == 0 {
             return self.judge_time(start);
         }
@@ -202,7 +202,8 @@ impl CaptureFilter {
         self.begin.is_some() && self.first.is_none_or(|first| is_before(id, first))
     }
 
-    /// Whether work belongs to a capture whose calls are not recorded. That without a time came while it was open.
+    /// True if work belongs to a capture whose calls are not recorded. Work without a time arrived while it
+    /// was open.
     fn is_in_by_time(&self, record: &Record) -> bool {
         let start = match record {
             Record::Kernel(work) => work.start.nanos(),
@@ -215,7 +216,7 @@ impl CaptureFilter {
     }
 }
 
-/// Whether id `a` was given out before id `b`; ids wrap.
+/// True if id `a` was assigned before id `b`; ids wrap.
 fn is_before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }

@@ -68,7 +68,7 @@ fn where_calls_may_be_missing_kernels_belong_by_their_own_time() {
         filter.close(|record, inside| got.push((id_of(&record), inside)));
         assert_eq!(got, [(7, belongs), (8, false)]);
     }
-    // One call is enough to know that they are recorded.
+    // One call is enough to show that calls are recorded.
     let mut filter = filter().without_calls(true);
     assert_eq!(filter.judge(&kernel(6, BEGIN + 500_000)), Membership::Waits);
     assert_eq!(filter.judge(&call(10, BEGIN + 600_000)), Membership::In);
@@ -105,11 +105,11 @@ fn a_kernel_that_comes_before_its_call_waits_for_it() {
 #[test]
 fn the_error_of_the_device_clock_decides_nothing() {
     let mut filter = filter();
-    // Seems to begin before its call, and before the range.
+    // Seems to start before its call, and before the range.
     assert_eq!(filter.judge(&call(10, BEGIN + 10)), Membership::In);
     assert_eq!(filter.judge(&kernel(10, BEGIN - 20_000)), Membership::In);
     filter.end(time(END));
-    // Launched behind the end, seems to begin before it.
+    // Launched after the end, seems to start before it.
     assert_eq!(filter.judge(&call(13, END + 10)), Membership::Out);
     assert_eq!(filter.judge(&kernel(13, END - 20_000)), Membership::Out);
 }

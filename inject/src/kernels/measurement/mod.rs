@@ -1,4 +1,5 @@
-//! What is measured next, and when it is enough: a state machine without a clock or a library.
+//! Decides which launch is measured next, and when a kernel is done: a state machine without a clock or a
+//! library.
 
 use std::collections::VecDeque;
 
@@ -8,71 +9,73 @@ use gpuwhy_trace::kernels::{KernelProfile, Outcome};
 use gpuwhy_trace::record::{Context, Timestamp};
 use rustc_hash::FxHashSet;
 
-/// Times that the passes of a group are repeated because other threads launched into them.
+/// Maximum number of repetitions of the passes of a group because other threads launched into them.
 const MOST_REPEATS: u32 = 3;
-/// A kernel that is not launched for so long is given up, nanoseconds.
+/// Time without a launch after which a kernel is skipped, nanoseconds.
 pub const PATIENCE_NANOS: u64 = 5_000_000_000;
-/// As long is waited for other launches than those that were measured and were too short, nanoseconds.
+/// Time to wait for launches other than those that were measured and were too short, nanoseconds.
 const PATIENCE_FOR_OTHERS: u64 = 1_000_000_000;
-/// One kernel and grid can do different work, such as products of different depth. Launches that are shorter than this
-/// part of the mean are little of the kernel's time, so others are measured,
+/// One kernel and grid can do different work, such as products of different depth. Launches shorter than this
+/// fraction of the mean make up little of the kernel's time, so others are measured,
 const LEAST_OF_MEAN: f64 = 0.75;
-/// so many times.
+/// up to this number of times.
 const MOST_TRIES: usize = 4;
-/// Places of one kernel in a step that are remembered.
+/// Maximum number of positions of one kernel in a step that are kept.
 const MOST_PLACES: usize = 4096;
-/// The time of a launch, nanoseconds.
+/// Duration of a launch, nanoseconds.
 const DURATION: &str = "gpu__time_duration.sum";
 /// `CUPTI_ERROR_HARDWARE_BUSY`
 const BUSY: u32 = 26;
 
-/// What counts: the range profiler, or its stand-in in tests. Errors are numbers of `CUptiResult`.
+/// A source of counter values: the range profiler, or its substitute in tests. Errors are numbers of
+/// `CUptiResult`.
 pub trait Counter {
-    /// Groups of metrics.
+    /// Number of groups of metrics.
     fn groups(&self) -> usize;
-    /// Launches that all groups take.
+    /// Number of launches that all groups need.
     fn passes(&self) -> usize;
     /// Metrics that the chip does not have.
     fn missing(&self) -> Vec<String>;
     /// Prepares the first pass of a group.
     fn begin_group(&mut self, group: usize) -> Result<(), u32>;
-    /// Begins a pass.
+    /// Starts a pass.
     fn start(&mut self) -> Result<(), u32>;
-    /// Ends it; whether it was the last one of the group.
+    /// Ends the pass; true if it was the last one of the group.
     fn stop(&mut self) -> Result<bool, u32>;
-    /// The values of a group.
+    /// Returns the values of a group.
     fn collect(&mut self, group: usize) -> Result<Collected, u32>;
 }
 
-/// A launch, as far as it matters here.
+/// Relevant properties of a launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
     /// Mangled name.
     pub symbol: &'a [u8],
     pub context: u32,
-    /// Blocks.
+    /// Number of blocks.
     pub grid: [u32; 3],
-    /// Threads of a block.
+    /// Threads per block.
     pub block: [u32; 3],
     /// Dynamic shared memory, bytes.
     pub shared_bytes: u32,
     /// All blocks have to be resident at once.
     pub cooperative: bool,
-    /// The launches before it on its thread, as one number. Launches of one kernel behind the same others do the same
-    /// work: they are the same place of a step, or of another layer like it. `None` where too few are known.
+    /// Hash of the launches before it on its thread. Launches of one kernel after the same others do the same
+    /// work: they are the same position in a step, or in another layer like it. `None` if too few launches
+    /// are known.
     pub behind: Option<u64>,
 }
 
-/// How much it may take.
+/// Limits on the measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Launches of a kernel.
+    /// Maximum number of measured launches per kernel.
     pub launches: u32,
-    /// Time that the program may be held up in all, nanoseconds.
+    /// Maximum total time that the program may be stalled, nanoseconds.
     pub stall_ns: u64,
 }
 
-/// A kernel that is to be measured.
+/// A kernel to measure.
 #[derive(Debug)]
 struct Target {
     symbol: String,
@@ -80,22 +83,22 @@ struct Target {
     block: [u32; 3],
     shared_bytes: u32,
     contexts: Vec<u32>,
-    /// The group that is next.
+    /// Index of the next group.
     group: usize,
-    /// Whether the counter is prepared for the group, and this kernel.
+    /// True if the counter is prepared for the group and this kernel.
     is_prepared: bool,
     repeats: u32,
-    /// What the launches that are measured follow, once there was one: all passes count the same work.
+    /// Hash of the launches before the measured ones, once there was one: all passes measure the same work.
     behind: Option<u64>,
-    /// What its launches followed before that; the next of them that comes again is measured.
+    /// Hashes before earlier launches of it; the first hash that occurs again is measured.
     seen: FxHashSet<u64>,
-    /// The same of launches that were too short.
+    /// Hashes before launches that were too short.
     too_short: Vec<u64>,
-    /// Launches are taken however short they are.
+    /// Launches are measured however short they are.
     takes_any: bool,
-    /// Mean time of the recorded launches, nanoseconds.
+    /// Mean duration of the recorded launches, nanoseconds.
     mean_ns: f64,
-    /// Launches of the group so far.
+    /// Launches measured for the current group.
     of_group: u32,
     waits_since: Option<u64>,
     profile: KernelProfile,
@@ -109,7 +112,7 @@ impl Target {
             && launch.behind.is_some_and(|behind| self.takes(behind))
     }
 
-    /// Whether a launch that follows these ones is measured.
+    /// True if a launch after these ones is to be measured.
     fn takes(&mut self, behind: u64) -> bool {
         if let Some(chosen) = self.behind {
             return chosen == behind;
@@ -120,7 +123,8 @@ impl Target {
         !self.seen.insert(behind) && !self.too_short.contains(&behind)
     }
 
-    /// Whether the first group shows launches with so little of the kernel's time that others are to be measured.
+    /// True if the first group shows that the launches make up so little of the kernel's time that others
+    /// must be measured.
     fn is_too_short(&self, values: &[(String, f64)]) -> bool {
         let duration = values.iter().find(|(name, _)| name == DURATION).map(|&(_, value)| value);
         self.group == 0
@@ -129,28 +133,28 @@ impl Target {
             && duration.is_some_and(|duration| duration < LEAST_OF_MEAN * self.mean_ns)
     }
 
-    /// The passes of the group so far count for nothing.
+    /// Discards the completed passes of the group.
     fn discard(&mut self) {
         self.profile.discarded = self.profile.discarded.saturating_add(self.of_group);
         self.is_prepared = false;
     }
 }
 
-/// Measuring some kernels, one after the other. Times are nanoseconds of one clock.
+/// Measurement of some kernels, one after the other. Times are nanoseconds of one clock.
 #[derive(Debug)]
 pub struct Measurement<C> {
     counter: Option<C>,
-    /// The first is the one that is measured.
+    /// Kernels to measure; the first one is in progress.
     targets: VecDeque<Target>,
     finished: Vec<KernelProfile>,
     limits: Limits,
     stall_ns: u64,
-    /// When the pass that is open began.
+    /// Start of the open pass.
     pass: Option<u64>,
 }
 
 impl<C: Counter> Measurement<C> {
-    /// Of these kernels, in contexts of the process.
+    /// Creates a measurement of these kernels, in contexts of the process.
     pub fn new(choices: &[Choice], contexts: &[Context], limits: Limits) -> Self {
         let target = |choice: &Choice| {
             let of = &choice.candidate;
@@ -178,27 +182,27 @@ impl<C: Counter> Measurement<C> {
         Self { counter: None, targets, finished: Vec::new(), limits, stall_ns: 0, pass: None }
     }
 
-    /// Whether nothing is left to measure.
+    /// True if all kernels are done.
     pub fn is_over(&self) -> bool {
         self.targets.is_empty()
     }
 
-    /// Whether a pass is open.
+    /// True if a pass is open.
     pub const fn is_in_pass(&self) -> bool {
         self.pass.is_some()
     }
 
-    /// Whether this launch is the one that is waited for. Not while a pass is open.
+    /// True if this launch is to be measured. False while a pass is open.
     pub fn wants(&mut self, launch: &Launch<'_>) -> bool {
         self.pass.is_none() && self.targets.front_mut().is_some_and(|target| target.matches(launch))
     }
 
-    /// What counts, once it is open.
+    /// Source of the values, once it is open.
     pub const fn counter(&self) -> Option<&C> {
         self.counter.as_ref()
     }
 
-    /// From here on this counts.
+    /// Sets the source of the values.
     pub fn open(&mut self, counter: C) {
         let (passes, missing) = (u32::try_from(counter.passes()).unwrap_or(u32::MAX), counter.missing());
         for target in &mut self.targets {
@@ -208,7 +212,7 @@ impl<C: Counter> Measurement<C> {
         self.counter = Some(counter);
     }
 
-    /// Counting was refused, for all kernels that are left.
+    /// Finishes all remaining kernels because counting was refused.
     pub fn refuse(&mut self, code: u32) {
         let outcome = if code == BUSY { Outcome::Busy } else { Outcome::Refused(code) };
         while !self.targets.is_empty() {
@@ -216,8 +220,8 @@ impl<C: Counter> Measurement<C> {
         }
     }
 
-    /// A launch that [`wants`](Self::wants) is about to be made at `now`. Answers whether a pass began; then
-    /// [`end_pass`](Self::end_pass) is to follow behind the launch.
+    /// Called before a launch that [`wants`](Self::wants) accepted, at time `now`. Returns true if a pass
+    /// started; [`end_pass`](Self::end_pass) must then follow after the launch.
     pub fn begin_pass(&mut self, launch: &Launch<'_>, now: u64) -> bool {
         let Some(target) = self.targets.front_mut() else { return false };
         if launch.cooperative {
@@ -249,12 +253,12 @@ impl<C: Counter> Measurement<C> {
         true
     }
 
-    /// The launch of the open pass was made; `now` tells the time.
+    /// Called after the launch of the open pass; `now` returns the time.
     pub fn end_pass(&mut self, now: impl Fn() -> u64) {
         let Some(begun) = self.pass.take() else { return };
         let Some(counter) = &mut self.counter else { return };
         let stopped = counter.stop();
-        // None where measuring was ended meanwhile.
+        // None if measuring was ended meanwhile.
         let Some(target) = self.targets.front_mut() else { return };
         target.profile.launches += 1;
         target.of_group += 1;
@@ -282,7 +286,7 @@ impl<C: Counter> Measurement<C> {
                 if target.group >= counter.groups() {
                     self.finish(Outcome::Measured);
                 } else {
-                    // All kernels have their first group before any has its second.
+                    // The first group of all kernels is measured before the second one of any.
                     self.targets.rotate_left(1);
                 }
             }
@@ -293,12 +297,12 @@ impl<C: Counter> Measurement<C> {
                     self.finish(Outcome::Disturbed);
                 }
             }
-            // What cannot be measured of this kernel may be of the next one; who is refused is refused again.
+            // An error may concern only this kernel; if not, the next one fails the same way.
             Err(code) => self.finish(if code == BUSY { Outcome::Busy } else { Outcome::Refused(code) }),
         }
     }
 
-    /// Gives a kernel up that does not come.
+    /// Skips a kernel that is not launched.
     pub fn tick(&mut self, now: u64) {
         if self.pass.is_some() {
             return;
@@ -313,19 +317,19 @@ impl<C: Counter> Measurement<C> {
         }
     }
 
-    /// Measuring ends; what was not measured is told as it is.
+    /// Ends measuring; the remaining kernels are reported as they are.
     pub fn end(&mut self) {
         while !self.targets.is_empty() {
             self.finish(Outcome::NotLaunched);
         }
     }
 
-    /// Gives what counts back, if no pass is open.
+    /// Returns the source of the values, if no pass is open.
     pub fn close(&mut self) -> Option<C> {
         if self.pass.is_some() { None } else { self.counter.take() }
     }
 
-    /// Profiles that have been finished since this was last asked.
+    /// Returns the profiles finished since the last call.
     pub fn take_finished(&mut self) -> Vec<KernelProfile> {
         std::mem::take(&mut self.finished)
     }

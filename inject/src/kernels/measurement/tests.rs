@@ -5,18 +5,18 @@ use gpuwhy_trace::record::{ContextId, DeviceId, LaunchConfig, LaunchConfigId};
 
 use super::*;
 
-/// Two groups of 2 and 1 passes; counts what it is asked for, and answers as it is told.
+/// Two groups of 2 and 1 passes; counts its calls, and returns configured results.
 #[derive(Debug, Default)]
 struct Fake {
     prepared: Option<usize>,
     passes_left: usize,
     in_pass: bool,
-    /// Collections that tell of a second kernel.
+    /// Number of collections that report a second kernel.
     disturbed: u32,
     refuse_start: Option<u32>,
     refuse_stop: Option<u32>,
     collected: u32,
-    /// Times of launches that collections of the first group tell, one after the other.
+    /// Launch durations that collections of the first group report in sequence.
     durations: Vec<f64>,
 }
 
@@ -98,11 +98,11 @@ const LIMITS: Limits = Limits { launches: 100, stall_ns: 1_000_000 };
 
 thread_local!(static TIME: Cell<u64> = const { Cell::new(0) });
 
-/// A launch of `name` that takes 10 ns; whether it was measured.
+/// Runs a launch of `name` that takes 10 ns; true if it was measured.
 fn run(measurement: &mut Measurement<Fake>, launch: &Launch<'_>) -> bool {
     let now = TIME.get() + 10;
     TIME.set(now);
-    // What comes once may be a place that does not come again.
+    // A hash that occurs once may be a position that does not occur again.
     measurement.wants(launch);
     if !measurement.wants(launch) || !measurement.begin_pass(launch, now) {
         return false;
@@ -154,7 +154,7 @@ fn another_shape_context_or_name_is_left_alone() {
 
 #[test]
 fn launches_that_are_short_beside_the_mean_give_way_to_others() {
-    // The choice says 1 ns on average.
+    // The choice has a mean of 1 ns.
     let fake = || Fake { durations: vec![0.5, 0.2, 0.8], ..Fake::default() };
     let of = |behind| Launch { behind: Some(behind), ..launch("a") };
     let mut measurement_of = measurement(fake(), LIMITS);
@@ -166,7 +166,7 @@ fn launches_that_are_short_beside_the_mean_give_way_to_others() {
     let profile = &measurement_of.take_finished()[0];
     assert_eq!((profile.outcome, profile.launches, profile.discarded), (Outcome::Measured, 7, 4));
     assert_eq!(profile.value(DURATION), Some(0.8));
-    // None but short ones come.
+    // Only short ones come.
     let mut short = measurement(fake(), LIMITS);
     (0..2).for_each(|_| assert!(run(&mut short, &of(1))));
     assert!(!run(&mut short, &of(1)));

@@ -1,42 +1,43 @@
-//! Keeps threads of the program out of CUDA's calls for a moment.
+//! Keeps threads of the program out of CUDA calls for a moment.
 //!
-//! CUPTI's functions of PC sampling take a lock of CUPTI's and then one of the driver's; a launch takes them the other
-//! way round. So they are called only while no other thread is inside a call: all calls are counted where they begin
-//! and end, and those that begin while the gate is closed wait in front of it, where the driver has no lock yet.
+//! CUPTI's functions of PC sampling take a lock of CUPTI and then one of the driver; a launch takes them in
+//! the opposite order. So they are called only while no other thread is inside a call: all calls are counted
+//! at their start and end, and calls that start while the gate is closed wait there, where they hold no lock
+//! of the driver yet.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// How long a call waits in front of the gate: CUPTI's functions take some 0.3 s once, in all. Whoever has waited so
-/// long goes on, because a program that stands still is the worse end.
+/// Maximum wait of a call at the gate: CUPTI's functions take some 0.3 s once, in total. After that the call
+/// continues, because a hanging program is worse.
 const WAIT: Duration = Duration::from_secs(5);
 
 pub static GATE: Gate = Gate::new();
 
 thread_local! {
-    /// Calls that this thread is in, one inside the other.
+    /// Number of nested calls that this thread is in.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
 #[derive(Debug)]
 pub struct Gate {
     state: Mutex<State>,
-    /// The gate was opened, or a thread has left its call.
+    /// Signals that the gate was opened, or that a thread has left its call.
     changed: Condvar,
 }
 
 #[derive(Debug)]
 struct State {
-    /// Threads inside a call.
+    /// Number of threads inside a call.
     inside: usize,
     is_closed: bool,
-    /// Calls that have waited for too long.
+    /// Number of calls that continued after the maximum wait.
     passed: u64,
 }
 
-/// The gate is closed, and no other thread is inside a call, until this is dropped.
+/// Keeps the gate closed, with no other thread inside a call, until it is dropped.
 #[derive(Debug)]
 pub struct Closed<'a>(&'a Gate);
 
@@ -53,7 +54,7 @@ impl Gate {
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// A call begins, on its thread. Waits while the gate is closed.
+    /// Called at the start of a call, on its thread. Waits while the gate is closed.
     pub fn enter(&self) {
         self.enter_within(WAIT);
     }
@@ -73,7 +74,7 @@ impl Gate {
         state.inside += 1;
     }
 
-    /// A call ends, on its thread. One whose begin was not seen changes nothing.
+    /// Called at the end of a call, on its thread. Has no effect if its start was not seen.
     pub fn leave(&self) {
         let depth = DEPTH.get();
         DEPTH.set(depth.saturating_sub(1));
@@ -88,18 +89,18 @@ impl Gate {
         }
     }
 
-    /// Whether this thread is in one call and in no other inside that.
+    /// True if this thread is in exactly one call, without a nested one.
     pub fn is_outermost(&self) -> bool {
         DEPTH.get() == 1
     }
 
-    /// Calls that went on although the gate was closed.
+    /// Number of calls that continued although the gate was closed.
     pub fn passed(&self) -> u64 {
         self.state.lock().passed
     }
 
-    /// Closes the gate, and waits until no other thread is inside a call; `None` if one still is after `patience`, or
-    /// somebody else has closed it. This thread may be at the beginning of a call.
+    /// Closes the gate, and waits until no other thread is inside a call; `None` if one still is after
+    /// `patience`, or if another thread has closed it. This thread may be at the start of a call.
     pub fn close(&self, patience: Duration) -> Option<Closed<'_>> {
         let deadline = Instant::now() + patience;
         let own = usize::from(DEPTH.get() > 0);
@@ -115,7 +116,7 @@ impl Gate {
             self.open();
             return None;
         }
-        // What CUPTI calls in turn on this thread passes.
+        // Lets the calls pass that CUPTI makes in turn on this thread.
         DEPTH.set(DEPTH.get().saturating_add(1));
         Some(Closed(self))
     }
@@ -157,7 +158,7 @@ mod tests {
             gate.enter();
             assert!(gate.is_outermost());
             assert!(gate.close(Duration::from_millis(1)).is_none(), "the other thread is inside");
-            // A gate that could not be closed is open: nobody waits in front of it.
+            // If closing the gate fails, it is open: no call waits at it.
             scope.spawn(|| {
                 gate.enter();
                 gate.leave();
@@ -205,7 +206,7 @@ mod tests {
         });
         drop(closed);
         assert_eq!(gate.passed(), 1);
-        // The end of a call whose begin was not seen.
+        // The end of a call whose start was not seen.
         gate.leave();
         assert!(gate.close(LONG).is_some());
     }

@@ -1,19 +1,20 @@
-//! Samples of program counters: one window in each device, one after the other, before kernels are measured.
+//! PC sampling: one window per device, one after the other, before kernels are measured.
 //!
-//! The order matters. After ranges were measured in a process samples had no program counters (seen once, H200, CUPTI
-//! 13.0), and beside sampling of whole devices the process crashed later: `turns` keeps them apart. Continuous mode
-//! alone: in the serialized one a program of many small kernels did not end.
+//! The order matters. After ranges were measured in a process, samples had no program counters (seen once,
+//! H200, CUPTI 13.0), and together with sampling of complete devices the process crashed later: `turns` makes
+//! them exclusive. Only in continuous mode: in serialized mode, a program of many small kernels did not end.
 //!
-//! Only in builds with the feature `pc-sampling`: the gate makes threads of the program wait, which nothing else does.
+//! Only in builds with the feature `pc-sampling`: the gate makes threads of the program wait, which no other
+//! part does.
 //!
-//! CUPTI's functions of PC sampling take locks in another order than a launch does: `gate`. So they are called where a
-//! launch of the program begins, on its thread, before the driver has taken a lock, and with no other thread inside a
-//! call. If that cannot be had within [`PATIENCE`], the attempt is given up and made again at a
-//! later launch. A program that launches no more keeps its window until the context goes, or the program ends. Then the
-//! samples are taken behind the closed gate, or, if it cannot be closed, left. `tally` adds samples up, and `modules`
-//! keeps what source lines need.
+//! CUPTI's functions of PC sampling take locks in another order than a launch does: `gate`. So they are
+//! called at the start of a launch of the program, on its thread, before the driver has taken a lock, and
+//! with no other thread inside a call. If that is not possible within [`PATIENCE`], the attempt is abandoned
+//! and repeated at a later launch. A program that launches no more keeps its window until the context is
+//! destroyed or the program ends. Then the samples are taken with the gate closed or, if it cannot be closed,
+//! abandoned. `tally` adds up the samples, and `modules` keeps the data for source lines.
 //!
-//! Whoever takes a device out of the state closes it.
+//! The thread that takes a device out of the state closes it.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,50 +45,52 @@ mod tally;
 pub use gate::GATE;
 pub use modules::write as write_modules;
 
-/// The power of two of cycles between two samples: 2^18 cost nothing that could be measured, and 2^14 took a third of a
+/// Cycles between two samples, as a power of two: 2^18 had no measurable cost, and 2^14 took a third of a
 /// core (H200, CUPTI 13.0).
 const PERIOD: u32 = 18;
-/// Between two fetches of a long window: at 2^18 cycles CUPTI's buffer is far from full then.
+/// Interval between two fetches in a long window: at 2^18 cycles, CUPTI's buffer is far from full then.
 const FETCH_EVERY: Duration = Duration::from_secs(2);
-/// Between two looks at what launches have done.
+/// Interval between two checks for the results of launches.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How long sampling of whole devices has to give way.
+/// Maximum wait for the sampling of complete devices to release the counters.
 const TURN_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a launch, the end of a context or of the program waits until other threads have left their calls.
+/// Maximum wait of a launch, or of the end of a context or the program, until other threads have left their
+/// calls.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// After an attempt that was given up, this long times their number, and [`MAX_PAUSE`] at most.
+/// Pause after an abandoned attempt: this times the number of attempts, at most [`MAX_PAUSE`].
 const PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
-/// Attempts to begin in a device.
+/// Maximum number of attempts to start on a device.
 const ATTEMPTS: u32 = 20;
-/// How long a device is waited for beyond its window: nothing may be launched there any more.
+/// Time to wait for a device after its window: there may be no more launches on it.
 const GRACE: Duration = Duration::from_secs(30);
-/// Calls of CUPTI's to start, and what is between them: other profilers found that the device must be idle.
+/// Maximum number of CUPTI calls to start, and the pause between them: other profilers found that the device
+/// must be idle.
 const START_ATTEMPTS: u32 = 5;
 const START_AGAIN: Duration = Duration::from_millis(10);
-/// How long somebody else waits for a call of CUPTI's to return: the end of the program, or of a context.
+/// Maximum wait of another thread for a CUPTI call to return: at the end of the program or of a context.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What samples program counters of a process.
+/// PC sampling of a process.
 #[derive(Debug)]
 pub struct PcSampling {
     cupti: &'static Cupti,
     length: Duration,
-    /// What the program has loaded.
+    /// Modules that the program has loaded.
     pub modules: Modules,
     state: Mutex<State>,
-    /// Held while windows that were taken out of the state are sent to the collector; taken before the state. Checksums
-    /// of modules take a tenth of a second, for which no launch and no context has to wait.
+    /// Held while windows that were taken out of the state are sent to the collector; locked before the
+    /// state. Checksums of modules take a tenth of a second, for which no launch and no context must wait.
     sending: Mutex<()>,
-    /// Whether launches matter. `Acquire`/`Release`: whoever sees it sees the state behind it.
+    /// True if launches matter. `Acquire`/`Release`: a thread that sees it sees the state set before.
     is_armed: AtomicBool,
-    /// No more is opened. `Relaxed`: what matters is seen under the lock.
+    /// No further windows are opened. `Relaxed`: dependent data is read under the lock.
     is_over: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Devices that are to be sampled.
+    /// Devices that remain to be sampled.
     waiting: Vec<(u32, ContextHandle)>,
     open: Option<OpenWindow>,
     done: Vec<PcWindow>,
@@ -98,11 +101,11 @@ struct State {
     has_told: bool,
 }
 
-/// Attempts to close the gate that were given up since the last one that was not.
+/// Abandoned attempts to close the gate since the last successful one.
 #[derive(Debug, Default)]
 struct Attempts {
     given_up: u32,
-    /// When the next one may be made.
+    /// Earliest time of the next attempt.
     again: Option<Instant>,
 }
 
@@ -111,7 +114,7 @@ impl Attempts {
         self.again.is_none_or(|again| now >= again)
     }
 
-    /// Whether that were all.
+    /// Notes an abandoned attempt; true if it was the last one allowed.
     fn give_up(&mut self, now: Instant) -> bool {
         self.given_up += 1;
         self.again = Some(now + (PAUSE * self.given_up).min(MAX_PAUSE));
@@ -123,7 +126,7 @@ impl Attempts {
     }
 }
 
-/// A device that is sampled.
+/// Window of a device that is being sampled.
 #[derive(Debug)]
 struct OpenWindow {
     context: ContextHandle,
@@ -134,7 +137,7 @@ struct OpenWindow {
     next_fetch: Instant,
 }
 
-/// What a launch does before it goes on.
+/// Action of a launch before it continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
     Open(u32),
@@ -143,7 +146,7 @@ enum Work {
 }
 
 impl State {
-    /// What is due at a launch in a context.
+    /// Action that is due at a launch in a context.
     fn due(&self, context: ContextHandle, now: Instant) -> Option<Work> {
         if !self.attempts.is_due(now) {
             return None;
@@ -156,7 +159,7 @@ impl State {
         }
     }
 
-    /// Other threads were inside calls.
+    /// Abandons an attempt because other threads were inside calls.
     fn give_up(&mut self, work: Work, now: Instant, at: Timestamp) {
         if self.attempts.give_up(now)
             && let Work::Open(device) = work
@@ -173,7 +176,7 @@ impl State {
         std::mem::take(&mut self.done)
     }
 
-    /// A device is not sampled.
+    /// Notes that a device is not sampled.
     fn refuse(&mut self, device: u32, outcome: Outcome, at: Timestamp) {
         self.waiting.retain(|&(known, _)| known != device);
         self.attempts.reset();
@@ -182,7 +185,7 @@ impl State {
 }
 
 impl PcSampling {
-    /// One that samples for so long.
+    /// Creates PC sampling with windows of `length`.
     pub fn new(cupti: &'static Cupti, length: Duration) -> Self {
         Self {
             cupti,
@@ -195,7 +198,8 @@ impl PcSampling {
         }
     }
 
-    /// Has launches sample one window in each device, and hands on what comes; on a thread of ours.
+    /// Lets launches sample one window per device, and sends the results to the collector; on a thread of
+    /// this library.
     pub fn run(&self, controller: &CaptureController, messages: &Sender<Message>) {
         let contexts = self.modules.contexts(self.cupti);
         let Some(&(first, _)) = contexts.first() else {
@@ -250,8 +254,8 @@ impl PcSampling {
         }
     }
 
-    /// A launch begins, on the program's thread: the one place where sampling begins and normally ends. The launch is
-    /// in no other call, and no lock of the driver's is held.
+    /// Called at the start of a launch, on the program's thread: the only place where sampling starts and
+    /// normally ends. The launch is not nested in another call, and no lock of the driver is held.
     pub fn launch_begins(&self, context: ContextHandle) {
         if !self.is_armed.load(Ordering::Acquire) || !GATE.is_outermost() {
             return;
@@ -280,7 +284,7 @@ impl PcSampling {
         drop(closed);
     }
 
-    /// Prepares a device and begins. The context is current.
+    /// Prepares a device and starts sampling. The context is current.
     fn open(&self, state: &mut State, device: u32, context: ContextHandle) -> Result<(), Error> {
         let opened = clock::now(self.cupti);
         let sampler = PcSampler::open(Counters::of(self.cupti), context, PcSettings { period: PERIOD });
@@ -302,7 +306,7 @@ impl PcSampling {
         Ok(())
     }
 
-    /// Ends sampling of a device, behind the closed gate, with its context current.
+    /// Ends sampling of a device, with the gate closed and its context current.
     fn close(&self, mut taken: OpenWindow) -> PcWindow {
         if let Err(error) = taken.sampler.stop() {
             tracing::debug!("{error}");
@@ -319,8 +323,8 @@ impl PcSampling {
         tally.conclude(window, &reasons)
     }
 
-    /// A window that cannot be closed: other threads are inside calls. CUPTI is not called, and keeps what it writes
-    /// to.
+    /// Abandons a window that cannot be closed because other threads are inside calls. CUPTI is not called,
+    /// and keeps the memory that it writes to.
     fn leave(&self, taken: OpenWindow) -> PcWindow {
         let OpenWindow { sampler, tally, mut window, .. } = taken;
         tracing::warn!("the last program counters are lost: other threads were inside CUDA at the end");
@@ -333,7 +337,7 @@ impl PcSampling {
         PcWindow { outcome, ..window }
     }
 
-    /// A context is about to go. On the thread that destroys it, inside its call.
+    /// Called before a context is destroyed, on the destroying thread, inside its call.
     pub fn context_ends(&self, context: ContextHandle, messages: &Sender<Message>) {
         self.modules.context_ends(context);
         let Some(mut state) = self.state.try_lock_for(CLOSE_TIMEOUT) else { return };
@@ -343,7 +347,7 @@ impl PcSampling {
             state.refuse(device, Outcome::NotLaunched, clock::now(self.cupti));
         }
         let Some(taken) = state.open.take_if(|open| open.context == context) else { return };
-        // The context is current: it is the one that goes.
+        // The context that is destroyed is current.
         let window = match GATE.close(PATIENCE) {
             Some(_closed) => self.close(taken),
             None => self.leave(taken),
@@ -353,11 +357,12 @@ impl PcSampling {
         self.hand_on(messages);
     }
 
-    /// The program ends, or measuring does.
+    /// Called at the end of the program or of measuring.
     pub fn finish(&self, messages: &Sender<Message>) {
         self.is_over.store(true, Ordering::Relaxed);
         self.is_armed.store(false, Ordering::Release);
-        // What another thread has taken is sent before this returns, after which the collector may end.
+        // Windows that another thread has taken are sent before this returns, after which the collector may
+        // end.
         let _sending = self.sending.try_lock_for(CLOSE_TIMEOUT);
         let Some(mut state) = self.state.try_lock_for(CLOSE_TIMEOUT) else {
             tracing::warn!("program counters are lost: CUPTI was still starting or stopping to sample them at the end");
@@ -365,7 +370,7 @@ impl PcSampling {
         };
         let waited = !state.waiting.is_empty();
         self.refuse_all(&mut state, Outcome::NotLaunched);
-        // The lock is held until it is closed: whoever waits for it may end the process.
+        // The lock is held until the window is closed: the thread that waits for it may end the process.
         if let Some(taken) = state.open.take() {
             let window = match GATE.close(PATIENCE) {
                 Some(_closed) => {
@@ -378,7 +383,7 @@ impl PcSampling {
         }
         tracing::debug!("waited for launches: {waited}; calls that passed the closed gate: {}", GATE.passed());
         if state.done.is_empty() && !state.has_told {
-            // It ended before enough had run.
+            // The program ended before it had run enough.
             state.refuse(0, Outcome::NotLaunched, clock::now(self.cupti));
         }
         let done = state.take_done();
@@ -386,7 +391,7 @@ impl PcSampling {
         self.send(done, messages);
     }
 
-    /// Sends what launches have left.
+    /// Sends the windows that launches have finished.
     fn hand_on(&self, messages: &Sender<Message>) {
         let Some(_sending) = self.sending.try_lock_for(CLOSE_TIMEOUT) else { return };
         let Some(mut state) = self.state.try_lock_for(CLOSE_TIMEOUT) else { return };
@@ -400,21 +405,21 @@ impl PcSampling {
             let wanted: HashSet<u64> = window.functions.iter().map(|function| function.module).collect();
             let (modules, lost) = self.modules.of(Counters::of(self.cupti), &wanted);
             window.modules_lost = lost;
-            // Refused only when the collector is dead.
+            // Fails only if the collector is dead.
             let _ = messages.try_send(Message::ProgramCounters(Box::new(SampledWindow { window, modules })));
         }
     }
 }
 
 impl OpenWindow {
-    /// Takes over what has come, behind the closed gate.
+    /// Takes over the available samples, with the gate closed.
     fn fetch(&mut self) {
         let Self { sampler, tally, .. } = self;
         match sampler.fetch(|sample| tally.take(&sample)) {
             Ok(fetched) => {
                 tally.add(fetched);
                 if fetched.full {
-                    // After that nothing comes any more.
+                    // After that no more samples arrive.
                     self.end = Instant::now();
                 }
             }
@@ -424,7 +429,7 @@ impl OpenWindow {
     }
 }
 
-/// Begins to sample. Tried again for a moment.
+/// Starts sampling. Retries for a moment.
 fn start(sampler: &mut PcSampler) -> Result<(), Error> {
     for _ in 1..START_ATTEMPTS {
         if sampler.start().is_ok() {

@@ -1,8 +1,8 @@
-//! Modules (cubins) that the program has loaded, until it is known in which of them samples fall.
+//! Modules (cubins) that the program has loaded, kept until it is known which of them have samples.
 //!
-//! Copied in the call that loads them, as CUPTI shows them to nobody else. Only those are kept that can say something:
-//! modules with line information, and small ones, of which a disassembler makes instructions. The libraries of NVIDIA
-//! have hundreds of megabytes without lines.
+//! They are copied in the call that loads them, since CUPTI shows them only then. Only useful ones are kept:
+//! modules with line information, and small ones, which a disassembler turns into instructions. NVIDIA's
+//! libraries have hundreds of megabytes without lines.
 
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -18,33 +18,33 @@ use parking_lot::Mutex;
 
 use crate::sys::memory;
 
-/// Bytes of a module that is kept, at most.
+/// Maximum size of a module that is kept, bytes.
 const MODULE_BYTES: usize = 16 << 20;
-/// Bytes of one without line information.
+/// Maximum size of a module without line information, bytes.
 const PLAIN_BYTES: usize = 256 << 10;
-/// Bytes of all modules.
+/// Maximum size of all modules, bytes.
 const ALL_BYTES: usize = 64 << 20;
-/// Contexts that are remembered.
+/// Maximum number of contexts that are kept.
 const CONTEXTS: usize = 64;
 
-/// What was loaded so far.
+/// Modules loaded up to now.
 #[derive(Debug, Default)]
 pub struct Modules(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// In which modules were loaded, in the order in which that happened first.
+    /// Contexts in which modules were loaded, in the order of the first load.
     contexts: Vec<ContextHandle>,
     modules: Vec<Arc<[u8]>>,
     bytes: usize,
-    /// Modules with line information for which there was no room.
+    /// Number of modules with line information for which there was no room.
     lost: u64,
-    /// Nobody will ask for modules any more.
+    /// Modules are no longer needed.
     is_over: bool,
 }
 
 impl Modules {
-    /// A module was loaded. On the loading thread, inside its call.
+    /// Called when a module was loaded, on the loading thread, inside its call.
     pub fn loaded(&self, context: ContextHandle, module: &[u8]) {
         if self.0.lock().is_over {
             return;
@@ -69,7 +69,7 @@ impl Modules {
         self.0.lock().contexts.retain(|known| *known != context);
     }
 
-    /// The first context of each device, with the device.
+    /// First context of each device, with the device.
     pub fn contexts(&self, cupti: &Cupti) -> Vec<(u32, ContextHandle)> {
         let contexts = self.0.lock().contexts.clone();
         let mut found: Vec<(u32, ContextHandle)> = Vec::new();
@@ -83,17 +83,17 @@ impl Modules {
         found
     }
 
-    /// Nothing is sampled any more: gives the memory back.
+    /// Frees the memory once sampling has ended.
     pub fn close(&self) {
         let mut state = self.0.lock();
         (state.is_over, state.modules) = (true, Vec::new());
     }
 
-    /// The modules with these checksums, and how many there was no room for.
+    /// Returns the modules with these checksums, and the number of those there was no room for.
     pub fn of(&self, counters: &Counters, wanted: &HashSet<u64>) -> (Vec<(u64, Vec<u8>)>, u64) {
         let (modules, lost) = {
             let state = self.0.lock();
-            // Of a window that was refused none is wanted.
+            // A window that was refused needs none.
             (if wanted.is_empty() { Vec::new() } else { state.modules.clone() }, state.lost)
         };
         let mut found = Vec::new();
@@ -109,8 +109,8 @@ impl Modules {
     }
 }
 
-/// Writes modules into the folder beside the trace, which is named like it with `.cubins` behind it. One that is there
-/// is that of an earlier window. Answers how many could not be written.
+/// Writes modules into the folder next to the trace, whose name is that of the trace with `.cubins` appended.
+/// An existing file is from an earlier window. Returns the number of modules that could not be written.
 pub fn write(trace: &Path, modules: &[(u64, Vec<u8>)]) -> u64 {
     let mut folder = trace.as_os_str().to_owned();
     folder.push(".cubins");
@@ -128,8 +128,8 @@ pub fn write(trace: &Path, modules: &[(u64, Vec<u8>)]) -> u64 {
     lost
 }
 
-/// Writes a file that only the user can read, in a folder that only the user can enter, both new. What is there already
-/// stays as it is.
+/// Writes a new file that only the user can read, in a folder that only the user can enter. An existing file
+/// is left unchanged.
 fn write_once(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -140,17 +140,17 @@ fn write_once(path: &Path, bytes: &[u8]) -> io::Result<()> {
         created => created?,
     };
     file.write_all(bytes).inspect_err(|_| {
-        // A part of it would be taken for the whole.
+        // A partial file would be taken for a complete one.
         let _ = fs::remove_file(path);
     })
 }
 
-/// Whether a module has a section `.debug_line`: by the names of its sections alone, as modules may be large.
+/// True if a module has a section `.debug_line`: only by its section names, since modules may be large.
 fn has_lines(module: &[u8]) -> bool {
     section_names(module).is_some_and(|names| names.split(|&byte| byte == 0).any(|name| name == b".debug_line"))
 }
 
-/// The string table with the names of sections of a 64-bit ELF file.
+/// String table with the section names of a 64-bit ELF file.
 fn section_names(module: &[u8]) -> Option<&[u8]> {
     let number = |at: usize| Some(u64::from_le_bytes(*module.get(at..)?.first_chunk()?));
     let short = |at: usize| Some(u64::from(u16::from_le_bytes(*module.get(at..)?.first_chunk()?)));

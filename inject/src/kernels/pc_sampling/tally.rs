@@ -1,14 +1,14 @@
-//! Sums of samples of program counters, and how much of them is kept.
+//! Counts of PC samples, limited in memory.
 
 use std::collections::HashMap;
 
 use cupti_sys::counters::pc::{Fetched, PcSample};
 use gpuwhy_trace::kernels::{Outcome, PcCount, PcFunction, PcWindow, limit};
 
-/// A function, an offset in it, and the library's number of a reason.
+/// A function, an offset in it, and CUPTI's number of a stall reason.
 type Key = (u32, u64, u32);
 
-/// Samples so far. Memory is bounded by [`limit`].
+/// Counts of samples. Memory is bounded by [`limit`].
 #[derive(Debug, Default)]
 pub struct Tally {
     functions: HashMap<u64, HashMap<String, u32>>,
@@ -20,7 +20,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Takes a program counter.
+    /// Adds the samples of one program counter.
     pub fn take(&mut self, sample: &PcSample<'_>) {
         let Some(function) = self.function(sample.module, sample.function) else {
             let samples: u64 = sample.reasons.iter().map(|reason| u64::from(reason.samples)).sum();
@@ -47,7 +47,7 @@ impl Tally {
         self.full += u64::from(fetched.full);
     }
 
-    /// Adds to a window what was seen; `reasons` are the library's numbers of stall reasons and their names.
+    /// Adds the counts to a window; `reasons` are CUPTI's numbers of stall reasons and their names.
     pub fn conclude(self, window: PcWindow, reasons: &[(u32, String)]) -> PcWindow {
         let mut functions = vec![PcFunction::default(); self.function_count as usize];
         for (module, names) in self.functions {
