@@ -1,11 +1,11 @@
 //! Speed, size and memory of every export: `cargo bench -p gpuwhy-export --bench formats [-- EVENTS]`.
 //!
-//! The trace is made here: a loop of a hundred kernels on two streams with the calls that launch them, half of the
-//! events each, and seeded jitter. Each format is written by a process of its own, whose peak of resident memory the
-//! kernel tells (`VmHWM`); it includes SQLite's cache. Files go to the folder for temporary files and are removed;
-//! their sizes are counted before.
+//! The benchmark creates its trace: a loop of a hundred kernels on two streams with their launching calls
+//! (half of the events are kernels, half are calls), with seeded jitter. Each format is written by a separate
+//! process, whose peak resident memory is read from the kernel (`VmHWM`) and includes SQLite's cache. Files
+//! are written to the temporary folder and removed after their sizes have been added up.
 //!
-//! One run of each by the clock: files are written and neighbors matter, so times scatter.
+//! Each format is timed once, in wall time: files are written and other processes interfere, so times vary.
 
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -67,7 +67,7 @@ fn main() {
     }
 }
 
-/// Does one kind of work and prints the peak of resident memory, KiB.
+/// Does one kind of work and prints the peak resident memory, KiB.
 fn child(work: &str, trace: &Path, folder: &Path) {
     let trace = TraceFile::open(trace).expect("a trace");
     let progress = &mut unwatched;
@@ -106,7 +106,7 @@ fn child(work: &str, trace: &Path, folder: &Path) {
     println!("{}", peak.and_then(|peak| peak.split_whitespace().next()).expect("VmHWM"));
 }
 
-/// Bytes of all files below a folder.
+/// Total bytes of all files below a folder.
 fn size(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
     entries.map(|path: PathBuf| if path.is_dir() { size(&path) } else { path.metadata().map_or(0, |m| m.len()) }).sum()
@@ -126,7 +126,7 @@ fn make(path: &Path, events: u64) -> io::Result<()> {
         .collect();
     let session = ProcessInfo { start: Timestamp::from_nanos(START), process_id: 1, ..ProcessInfo::default() };
     let mut writer = TraceWriter::new(BufWriter::new(File::create(path)?), &session)?;
-    // Fibonacci hashing: scattered, and the same in every run.
+    // Fibonacci hashing: scattered, but the same in every run.
     let jitter = |number: u64| (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % 2_000;
     let (mut host, mut device) = (START, [START; 2]);
     for number in 0..events / 2 {

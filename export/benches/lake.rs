@@ -1,8 +1,9 @@
-//! Bytes of a rank and step in the lake, and how long a query takes that joins:
-//! `cargo bench -p gpuwhy-export --features testing --bench lake [-- RANKS STEPS]`.
+//! Bytes per rank and step in the lake, and the time of a query with a join: `cargo bench -p gpuwhy-export
+//! --features testing --bench lake [-- RANKS STEPS]`.
 //!
-//! The job is made up (`lake::simulated`): 52 collectives of a step. SQLite joins each collective with the last of its
-//! occasion, by four columns, which are indexed, and answers the recipe `late_because`. One run of each by the clock.
+//! The job is simulated (`lake::simulated`), with 52 collectives per step. SQLite joins each collective with
+//! the last rank of its collective instance, by four indexed columns, and runs the recipe `late_because`.
+//! Each is timed once, in wall time.
 
 use std::time::Instant;
 
@@ -45,7 +46,7 @@ fn main() {
     }
 }
 
-/// What ranks waited for the last of each occasion.
+/// Time that ranks waited for the last rank of each collective instance.
 const JOIN: &str = "WITH occasions AS (
     SELECT run, communicator, function, sequence, MAX(start_ns) AS latest_ns FROM collectives
     GROUP BY run, communicator, function, sequence)

@@ -1,8 +1,8 @@
 //! Speed and memory of the statistics on one core: `cargo bench -p gpuwhy-export --bench stats`.
 //!
-//! A made-up trace of ten million events in a file (`GPUWHY_BENCH_EVENTS` for another number): calls and kernels in
-//! steps of a thousand launches, each with a pushed range around it and one around every hundred. Times are those of a
-//! disk that has the file in memory. Resident memory is the highest so far, as Linux counts it (`VmHWM`).
+//! The trace file is synthetic, with ten million events (or `GPUWHY_BENCH_EVENTS`): calls and kernels in
+//! steps of a thousand launches, each with a pushed range around it and one around every hundred. The file is
+//! in the page cache. Resident memory is the peak, as counted by Linux (`VmHWM`).
 
 use std::fs::{self, File};
 use std::io::BufWriter;
@@ -19,7 +19,7 @@ use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::*;
 
 const EVENTS: u64 = 10_000_000;
-/// Launches of a step; two events each, and two for every range.
+/// Launches per step; two events each, and two for every range.
 const STEP: u64 = 1_000;
 const IN_RANGE: u64 = 100;
 const START: u64 = 1_790_000_000_000_000_000;
@@ -52,7 +52,7 @@ fn timed(trace: &TraceFile, report: NamedQuery, events: u64) {
     );
 }
 
-/// Megabytes; 0 where `/proc` does not say.
+/// Peak resident memory in megabytes; 0 if `/proc` does not show it.
 fn resident() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

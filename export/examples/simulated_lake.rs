@@ -1,5 +1,5 @@
-//! Writes made-up jobs whose culprit is known to a lake, and prints the truth as JSON:
-//! `cargo run -p gpuwhy-export --features testing --example simulated_lake -- LAKE RANKS STEPS [RUNS]`.
+//! Writes simulated jobs with a known culprit to a lake, and prints the ground truth as JSON: `cargo run -p
+//! gpuwhy-export --features testing --example simulated_lake -- LAKE RANKS STEPS [RUNS]`.
 
 use std::path::Path;
 

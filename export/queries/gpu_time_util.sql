@@ -17,7 +17,7 @@ parts AS (
   JOIN divided AS d ON d.device = p.device
   WHERE p.end_ns < last_ns
 ),
--- Work in each part that it touches: work that overlaps counts for each of them.
+-- Work is counted in each part that it overlaps; overlapping operations count separately.
 pieces AS (
   SELECT w.device, (start_ns - first_ns) / length AS part, MIN(end_ns, first_ns + ((start_ns - first_ns) / length + 1)
     * length) AS until_ns, start_ns, end_ns, length

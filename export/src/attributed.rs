@@ -1,4 +1,4 @@
-//! The report of a trace: what the engine says, for the formats that have a place for it.
+//! The report of a trace as computed by the engine, for the formats that can contain it.
 
 use gpuwhy_report::capture::Captures;
 use gpuwhy_report::run::Report;
@@ -13,14 +13,14 @@ use crate::earlier_steps::{EarlierSteps, SeriesOfReport, StepSpool};
 use crate::error::ExportError;
 use gpuwhy_import::{Passed, Progress, TraceFile};
 
-/// Reads `trace` once and makes the report that `gpuwhy report` makes: of the newest capture, when there are several.
-/// Fails when the trace cannot be read at all.
+/// Reads `trace` once and computes the same report as `gpuwhy report`: that of the newest capture, if there
+/// are several. Fails if the trace cannot be read.
 pub fn attributed(trace: &TraceFile, progress: &mut Progress<'_>) -> Result<(Report, Passed), ExportError> {
     read(trace, progress, &mut |_| {}, Wanted::default())
 }
 
-/// As [`attributed`], with all steps of the devices: the report has the newest ones. Fails when the trace cannot be
-/// read at all, or the temporary file for the steps cannot be written.
+/// Like [`attributed`], but with all steps of the devices; the report contains only the newest ones. Fails if
+/// the trace cannot be read or the temporary file for the steps cannot be written.
 pub fn attributed_with_steps(
     trace: &TraceFile,
     progress: &mut Progress<'_>,
@@ -43,33 +43,33 @@ pub fn attributed_with_steps(
     }
 }
 
-/// What whoever reads beside the engine is given.
+/// Data passed to a consumer that runs in parallel with the engine.
 pub enum Beside<'a> {
-    /// A record, before anything that it leads to.
+    /// A record, before any result derived from it.
     Record(&'a Record, &'a Dictionary),
-    /// An operation of a communicator.
+    /// A collective event.
     Collective(&'a CollectiveEvent),
-    /// Everything that completed before has been given.
+    /// Everything that completed before this time has been passed.
     Flushed(Timestamp),
-    /// Nothing more comes of the run, which ended then.
+    /// The end of the run; no further data follows.
     Finished(Timestamp),
-    /// What devices did, as far as it is final.
+    /// Final segments of the devices' timelines.
     Segments(Vec<(DeviceId, Vec<Segment>)>),
-    /// Steps that the engine has forgotten, with their capture.
+    /// Steps that the engine has dropped, with their capture.
     Steps(Vec<(u32, DeviceId, OverflowStep)>),
-    /// The capture that the report is about, and the series that its devices' steps are from.
+    /// The capture of the report, and the series of its devices' steps.
     StepSeries(Option<SeriesOfReport>),
 }
 
-/// What is noted beside the report.
+/// Optional data in addition to the report.
 #[derive(Clone, Copy, Debug, Default)]
 struct Wanted {
     segments: bool,
     steps: bool,
 }
 
-/// As [`attributed`], with `beside` taking the records and what devices did. Fails when the trace cannot be read at
-/// all.
+/// Like [`attributed`], and passes the records and the devices' segments to `beside`. Fails if the trace
+/// cannot be read.
 pub fn attributed_beside(
     trace: &TraceFile,
     progress: &mut Progress<'_>,

@@ -1,4 +1,4 @@
-//! What exports say of a kernel that NCCL's profiler plugin told something about.
+//! Data for exports about kernels that NCCL's profiler plugin reported.
 
 use gpuwhy_trace::collective::{Algorithm, DataType};
 use gpuwhy_trace::dictionary::Dictionary;
@@ -7,21 +7,21 @@ use gpuwhy_trace::record::{Kernel, Timestamp};
 use profiler_core::collective::{Basis, Collective, Joiner};
 use rustc_hash::FxHashMap;
 
-/// Kernels that are described; those beyond are shown as other kernels are.
+/// Maximum number of kernels with collective data; further ones are shown as ordinary kernels.
 const LIMIT: usize = 1 << 20;
 
-/// A kernel by its call and its node of a graph.
+/// Identifies a kernel by its call and its graph node.
 type Key = (u32, u64);
 
-/// Operations of kernels, by kernel.
+/// Collective operations by kernel.
 #[derive(Debug, Default)]
 pub struct Collectives {
     joiner: Joiner,
-    /// The first operation of a kernel, and the bytes of all.
+    /// The first operation of a kernel, and the bytes of all of its operations.
     known: FxHashMap<Key, (Collective, u64)>,
 }
 
-/// A value in a description.
+/// A value in the description of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
     /// A name.
@@ -31,7 +31,7 @@ pub enum Note {
 }
 
 impl Collectives {
-    /// Takes an event of the trace.
+    /// Processes an event of the trace.
     pub fn take(&mut self, event: &Event, dictionary: &Dictionary) {
         let Self { joiner, known } = self;
         match event {
@@ -42,14 +42,14 @@ impl Collectives {
         }
     }
 
-    /// Nothing more will come.
+    /// Called after the last event.
     pub fn finish(&mut self) {
         let Self { joiner, known } = self;
         joiner.finish(Timestamp::from_nanos(u64::MAX), |row| keep(known, row));
     }
 
-    /// What is known of a kernel beside its record: names and values. Empty when NCCL told nothing. Names that Kineto
-    /// has are written as it writes them.
+    /// Names and values that describe a kernel in addition to its record. Empty if NCCL did not report it.
+    /// Names that exist in Kineto are spelled as Kineto does.
     pub fn notes(&self, kernel: &Kernel) -> Vec<(&'static str, Note)> {
         let key = (kernel.correlation.0, kernel.graph_node_id);
         let Some((row, bytes)) = self.known.get(&key).filter(|(row, _)| row.start == kernel.start) else {

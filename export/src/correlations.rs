@@ -1,7 +1,7 @@
 //! A set of correlation ids.
 //!
-//! Ids are dense and grow, so a bit for each id, in pages that are made when they are needed: an eighth of a byte a
-//! launch, and never more than 512 MiB, which is all ids there are.
+//! Ids are dense and increasing, so the set is a bitmap in pages that are allocated on demand: an eighth of a
+//! byte per launch, and at most 512 MiB for all possible ids.
 
 use gpuwhy_trace::record::CorrelationId;
 use rustc_hash::FxHashMap;
@@ -9,14 +9,14 @@ use rustc_hash::FxHashMap;
 const PAGE_BITS: u32 = 1 << 16;
 const PAGE_WORDS: usize = PAGE_BITS as usize / 64;
 
-/// Which correlation ids were seen.
+/// Set of correlation ids.
 #[derive(Debug, Default)]
 pub struct Correlations {
     pages: FxHashMap<u32, Box<[u64; PAGE_WORDS]>>,
 }
 
 impl Correlations {
-    /// Adds `id`; true when it was not there. Zero means "no correlation" and never is.
+    /// Adds `id`. Returns true if it was not in the set. Zero means "no correlation" and is never added.
     pub fn insert(&mut self, id: CorrelationId) -> bool {
         if id.0 == 0 {
             return false;
@@ -28,7 +28,7 @@ impl Correlations {
         is_new
     }
 
-    /// Whether `id` was added.
+    /// True if `id` was added.
     pub fn contains(&self, id: CorrelationId) -> bool {
         let (word, bit) = place(id);
         self.pages.get(&(id.0 / PAGE_BITS)).is_some_and(|page| page[word] & bit != 0)

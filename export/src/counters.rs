@@ -1,4 +1,4 @@
-//! Samples of hardware counters and readings of gauges as single values: what all formats begin with.
+//! Samples of hardware counters and NVML readings as individual values, the common basis of all formats.
 
 use gpuwhy_trace::counters::{CounterEvent, GaugeReading, Metric, Unit};
 use gpuwhy_trace::preamble::Preamble;
@@ -8,16 +8,17 @@ use rustc_hash::FxHashMap;
 /// A counter of a device, sampled or read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Counter {
-    /// A mean over a sample.
+    /// A hardware metric, averaged over a sample.
     Metric(Metric),
-    /// A reading.
+    /// An NVML reading.
     Gauge(Gauge),
 }
 
-/// Defines the gauges. A row is: variant, name for people, unit, what a reading says of it, what it is.
+/// Defines the readings. A row contains: variant, display name, unit, conversion from a reading,
+/// documentation.
 macro_rules! gauges {
     ($($gauge:ident = $name:literal, $unit:literal, |$reading:ident| $value:expr, $doc:literal;)*) => {
-        /// A gauge that a reading has.
+        /// A value in an NVML reading.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Gauge {
             $(#[doc = $doc] $gauge,)*
@@ -38,7 +39,7 @@ macro_rules! gauges {
                 }
             }
 
-            /// What `reading` says: a value, or of traffic the bytes so far.
+            /// Value in `reading`; for traffic, the total bytes.
             fn of(self, reading: &GaugeReading) -> Option<f64> {
                 match self {
                     $(Self::$gauge => { let $reading = reading; $value })*
@@ -72,7 +73,7 @@ impl Gauge {
 }
 
 impl Counter {
-    /// Name, for people.
+    /// Display name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Metric(metric) => metric.name(),
@@ -92,7 +93,7 @@ impl Counter {
         }
     }
 
-    /// A number of its own, below 256.
+    /// Unique number below 256.
     pub const fn number(self) -> u32 {
         match self {
             Self::Metric(metric) => metric as u32,
@@ -105,24 +106,25 @@ impl Counter {
 pub struct CounterValue {
     pub device: DeviceId,
     pub counter: Counter,
-    /// From when on it holds.
+    /// Start of the interval.
     pub begin: Timestamp,
-    /// Until when; the same for a reading, but for rates.
+    /// End of the interval; equal to the start for readings other than rates.
     pub end: Timestamp,
-    /// In its unit.
+    /// Value in the unit of the counter.
     pub value: f64,
 }
 
-/// Takes events apart, in their order.
+/// Converts counter events to values, in order.
 #[derive(Debug, Default)]
 pub struct CounterValues {
     preamble: Preamble,
-    /// Bytes so far, and when that was.
+    /// Total bytes at the previous reading, and its time.
     totals: FxHashMap<(DeviceId, Gauge), (Timestamp, f64)>,
 }
 
 impl CounterValues {
-    /// The values of an event; those that are no numbers, or of a metric that this version does not know, are left out.
+    /// Values of an event. Values that are not numbers, or whose metric is unknown to this version, are left
+    /// out.
     pub fn of(&mut self, event: &CounterEvent) -> Vec<CounterValue> {
         self.preamble.note_counters(event);
         match event {
@@ -146,7 +148,7 @@ impl CounterValues {
                     let (mut begin, mut value) = (end, gauge.of(reading)?);
                     if gauge.is_traffic() {
                         let (before, total) = self.totals.insert((device, gauge), (end, value))?;
-                        // A total that went back was reset.
+                        // A total that decreased was reset.
                         if end <= before || value < total {
                             return None;
                         }

@@ -1,8 +1,8 @@
-//! Where an export goes, and what it may not be.
+//! Destination of an export, and the checks on it.
 //!
-//! What exists is not replaced unless that is asked for, and then only a regular file is: renaming onto a device or a
-//! pipe would remove it for everybody. Those are written in place, where the format is a stream. A trace that is read
-//! is never replaced.
+//! Existing files are only replaced on request, and only if they are regular files: renaming onto a device or
+//! a pipe would remove it for all users. Devices and pipes are written in place if the format is a stream. An
+//! input trace is never replaced.
 
 use std::fs::{self, File, FileType, Metadata};
 use std::io;
@@ -22,21 +22,21 @@ const FOLDER: &str = "this is a folder; name a file in it";
 const NO_FOLDER: &str = "this is no folder, and this format is written as one";
 const NO_STREAM: &str = "this format cannot be written to standard output, a device or a pipe; name a file";
 const OTHER: &str = "this is no regular file, pipe or character device";
-/// Of the folder that a file is to be made in.
+/// Used if the parent folder of a file does not exist.
 pub const MISSING: &str = "this folder does not exist; make it first";
 
 /// How a format is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// From front to back: to a file, standard output, a pipe or a character device.
+    /// Sequentially: to a file, standard output, a pipe or a character device.
     Stream,
-    /// To a file, in any order.
+    /// To a file with random access.
     File,
     /// As a folder.
     Folder,
 }
 
-/// Where an export goes. Nothing is made there before it is written.
+/// Destination of an export. No file is created before it is written.
 #[derive(Debug)]
 pub struct Destination {
     path: PathBuf,
@@ -55,13 +55,13 @@ enum Kind {
 }
 
 impl Destination {
-    /// At `path`, which `-` makes standard output. With `replace` a regular file that is there goes when the new one is
-    /// complete. `inputs` are the files that are read.
+    /// Creates a destination at `path`; `-` means standard output. With `replace`, an existing regular file
+    /// is replaced once the new one is complete. `inputs` are the files that are read.
     ///
-    /// A pipe is opened here, which waits for its reader.
+    /// A pipe is opened here, which blocks until it has a reader.
     ///
     /// # Errors
-    /// When nothing can or may be written there; the error says why.
+    /// If writing there is impossible or not allowed; the error states the reason.
     pub fn new(path: &Path, shape: Shape, replace: bool, inputs: &[PathBuf]) -> Result<Self, ExportError> {
         let refused = |why| Err(ExportError::foreign(path, why));
         let at = |kind| Ok(Self { path: path.to_owned(), kind });
@@ -93,25 +93,26 @@ impl Destination {
         at(Kind::Named { replace })
     }
 
-    /// How messages call it: the path, or `standard output`.
+    /// Name for messages: the path, or `standard output`.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether what is written there is unfinished until its end, so that somebody has to remove it.
+    /// True if the destination is a file or folder that is incomplete until the end and must be removed on
+    /// failure.
     #[must_use]
     pub fn is_named(&self) -> bool {
         matches!(self.kind, Kind::Named { .. })
     }
 
-    /// Whether it is standard output.
+    /// True if it is standard output.
     #[must_use]
     pub fn is_stdout(&self) -> bool {
         matches!(self.kind, Kind::Stdout(_))
     }
 
-    /// Whether something that exists goes.
+    /// True if an existing file is replaced.
     pub(crate) fn replaces(&self) -> bool {
         matches!(self.kind, Kind::Named { replace: true })
     }
@@ -125,12 +126,12 @@ impl Destination {
     }
 }
 
-/// Whether what is at `path` now, if anything, may go.
+/// Fails if `path` exists and may not be replaced.
 pub fn check(path: &Path, replace: bool) -> Result<(), ExportError> {
     found(path)?.map_or(Ok(()), |found| admit(path, &found, replace))
 }
 
-/// The folder that holds `path`.
+/// Folder that contains `path`.
 pub fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -145,8 +146,8 @@ fn admit(path: &Path, found: &Metadata, replace: bool) -> Result<(), ExportError
     Err(ExportError::foreign(path, why))
 }
 
-/// What is at `path`. A symbolic link is followed to a device, a pipe or a folder, as `/dev/fd/3` is; which file is
-/// replaced must stand in the command.
+/// Metadata of `path`, if it exists. A symbolic link is only followed to a device, a pipe or a folder, such
+/// as `/dev/fd/3`; a file to be replaced must be named directly.
 fn found(path: &Path) -> Result<Option<Metadata>, ExportError> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -169,7 +170,7 @@ fn is_same(input: &Path, found: &Metadata) -> bool {
     fs::metadata(input).is_ok_and(|input| (input.dev(), input.ino()) == (found.dev(), found.ino()))
 }
 
-/// Opens a pipe or device, and nothing that took its place.
+/// Opens a pipe or device; fails if it has been replaced by another kind of file.
 fn opened(path: &Path) -> Result<File, ExportError> {
     let failed = |error| ExportError::io(path, error);
     let file = File::options().write(true).open(path).map_err(failed)?;

@@ -1,9 +1,9 @@
-//! The steps of a run that the engine does not remember any more, in a temporary file.
+//! Steps of a run that the engine has dropped, stored in a temporary file.
 //!
-//! The engine keeps the newest steps of a series (`profiler_core::steps::REMEMBERED`) and hands older ones out. Which
-//! series a device's steps are from is known only at the end, so the steps of all series are written down, and those of
-//! the others are passed over when they are read. A row has the words below, little-endian, and then the leaves that
-//! are not zero:
+//! The engine keeps the newest steps of a series (`profiler_core::steps::REMEMBERED`) and passes older ones
+//! on. The series that a device's steps belong to is known only at the end, so the steps of all series are
+//! stored, and those of other series are skipped on reading. A row has the words below, little-endian,
+//! followed by the leaves that are not zero:
 //!
 //! ```text
 //! capture 32 bits, device 32 | series 32, unused 32 | number | start | end | operations
@@ -21,25 +21,26 @@ use rustc_hash::FxHashMap;
 
 use crate::error::ExportError;
 
-/// Words before the leaves.
+/// Number of words before the leaves.
 const HEAD: usize = 7;
 
 const _: () = assert!(LEAF_COUNT <= u64::BITS as usize);
 
-/// A capture, and for each of its devices the series that its steps are from.
+/// A capture, and the series of the steps of each of its devices.
 pub type SeriesOfReport = (u32, Vec<OverflowSeries>);
 
-/// Writes steps down.
+/// Writes steps to a temporary file.
 #[derive(Debug, Default)]
 pub struct StepSpool {
-    /// Made for the first step: most runs have no more than the engine remembers.
+    /// Created for the first step: most runs have no more steps than the engine keeps.
     file: Option<BufWriter<File>>,
-    /// Steps of each capture, device and series.
+    /// Number of steps by capture, device and series.
     counts: FxHashMap<(u32, DeviceId, u32), u64>,
 }
 
 impl StepSpool {
-    /// Takes steps, in the order in which the engine hands them out. Fails when the temporary file cannot be written.
+    /// Appends steps in the order in which the engine passes them on. Fails if the temporary file cannot be
+    /// written.
     pub fn add(&mut self, steps: &[(u32, DeviceId, OverflowStep)]) -> Result<(), ExportError> {
         if steps.is_empty() {
             return Ok(());
@@ -62,7 +63,7 @@ impl StepSpool {
         Ok(())
     }
 
-    /// Nothing more comes. The steps that are of `of_report` can be read. Fails when the temporary file cannot be
+    /// Ends writing and selects the steps of `of_report` for reading. Fails if the temporary file cannot be
     /// written.
     pub fn finish(self, of_report: Option<SeriesOfReport>) -> Result<EarlierSteps, ExportError> {
         let file = self.file.map(|file| file.into_inner().map_err(io::IntoInnerError::into_error)).transpose();
@@ -73,18 +74,18 @@ impl StepSpool {
     }
 }
 
-/// Steps before those that the report has.
+/// Steps before those in the report.
 #[derive(Debug)]
 pub struct EarlierSteps {
     file: Option<File>,
     capture: u32,
-    /// The steps of each device in the file.
+    /// Number of steps in the file, and the series, for each device.
     devices: Vec<(u64, OverflowSeries)>,
 }
 
 impl EarlierSteps {
-    /// Hands the earlier steps of a device to `visit` with their numbers, the oldest first. Fails when the temporary
-    /// file cannot be read, or `visit` fails.
+    /// Passes the earlier steps of a device to `visit` with their numbers, oldest first. Fails if the
+    /// temporary file cannot be read or `visit` fails.
     pub fn of_device(
         &self,
         device: DeviceId,
@@ -101,7 +102,7 @@ impl EarlierSteps {
         Ok(())
     }
 
-    /// Steps of a device that were found and are neither in `remembered` nor here.
+    /// Number of steps of a device that were found but are neither in `remembered` nor in this file.
     pub fn left_out(&self, device: DeviceId, remembered: &Steps) -> u64 {
         let count = self.find(device).map_or(0, |(count, _)| *count);
         remembered.seen.saturating_sub(count + remembered.rows.len() as u64)
@@ -111,7 +112,7 @@ impl EarlierSteps {
         self.devices.iter().find(|(_, of)| of.device == device)
     }
 
-    /// What the leaves of a device's earlier steps lack: a sentence for the user.
+    /// Describes time that is missing from the leaves of a device's earlier steps, for the user.
     pub fn moved_too_late(&self, device: DeviceId) -> Option<String> {
         let (count, of) = self.find(device)?;
         let late_ns = Some(of.moved_too_late_ns).filter(|&late_ns| *count > 0 && late_ns > 0)?;
@@ -123,7 +124,7 @@ impl EarlierSteps {
     }
 }
 
-/// The next row; `None` behind the last one.
+/// Returns the next row, or `None` at the end.
 fn read(file: &mut impl Read) -> io::Result<Option<(u32, DeviceId, OverflowStep)>> {
     let mut words = [0; HEAD];
     for (place, word) in words.iter_mut().enumerate() {

@@ -1,8 +1,8 @@
-//! Words for the kinds of things, the same in the lines of JSON and in the tables.
+//! Names of enumeration values, equal in JSON lines and in tables.
 
 use gpuwhy_trace::record::{InterpreterLock, RangeEventKind, SyncKind, ThreadState};
 
-/// What was waited for.
+/// Kind of synchronization.
 pub const fn sync(kind: SyncKind) -> &'static str {
     match kind {
         SyncKind::Unknown => "unknown",
@@ -24,7 +24,7 @@ pub const fn range(kind: RangeEventKind) -> &'static str {
     }
 }
 
-/// What a thread waited in.
+/// State of a thread.
 pub const fn state(state: ThreadState) -> &'static str {
     match state {
         ThreadState::Unknown => "unknown",
@@ -41,7 +41,7 @@ pub const fn state(state: ThreadState) -> &'static str {
     }
 }
 
-/// Who holds the lock of the Python interpreter.
+/// Holder of the Python interpreter lock.
 pub const fn interpreter_lock(holder: InterpreterLock) -> &'static str {
     match holder {
         InterpreterLock::Unknown => "unknown",

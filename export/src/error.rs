@@ -1,4 +1,4 @@
-//! Why an export or a statistic did not come about. Every error names the file that it is about.
+//! Errors of exports and statistics. Every error names the file concerned.
 
 use std::error::Error;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use gpuwhy_import::OpenError;
 
-/// A file and what is wrong with it.
+/// A file and the problem with it.
 pub struct ExportError {
     path: PathBuf,
     cause: Cause,
@@ -15,11 +15,11 @@ pub struct ExportError {
 
 #[derive(Debug)]
 enum Cause {
-    /// The trace, which the error names.
+    /// The trace; the error contains its name.
     Input(OpenError),
     Io(io::Error),
     Foreign(&'static str),
-    /// Another library's words.
+    /// Message of a library.
     Library(String),
 }
 
@@ -34,12 +34,12 @@ impl ExportError {
         Self { path: path.to_owned(), cause: Cause::Library(format!("SQLite: {error}")) }
     }
 
-    /// A query that cannot be asked; `what` says why.
+    /// A query cannot be run; `what` states the reason.
     pub fn query(what: String) -> Self {
         Self { path: "query".into(), cause: Cause::Library(what) }
     }
 
-    /// `path` is refused; `why` is a sentence that says what to do.
+    /// `path` is rejected; `why` is a sentence that explains the remedy.
     pub fn refused(path: &Path, why: String) -> Self {
         Self { path: path.to_owned(), cause: Cause::Library(why) }
     }
@@ -49,24 +49,24 @@ impl ExportError {
         Self { path: path.to_owned(), cause: Cause::Library(error.to_string()) }
     }
 
-    /// Standard output does not take what is written.
+    /// Writing to standard output failed.
     pub fn output(error: io::Error) -> Self {
         Self::io(Path::new("standard output"), error)
     }
 
-    /// Whether the reader of the output went away, who then has all that he wanted.
+    /// True if the reader of the output closed it; it has everything that it wanted.
     #[must_use]
     pub fn is_broken_pipe(&self) -> bool {
         matches!(&self.cause, Cause::Io(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 
-    /// Whether a [`Progress`](gpuwhy_import::Progress) ended the work.
+    /// True if a [`Progress`](gpuwhy_import::Progress) ended the work.
     #[must_use]
     pub fn is_interrupted(&self) -> bool {
         matches!(&self.cause, Cause::Input(error) if error.is_interrupted())
     }
 
-    /// `path` is something else; `what` is a sentence.
+    /// `path` is something other than expected; `what` is a sentence.
     pub fn foreign(path: &Path, what: &'static str) -> Self {
         Self { path: path.to_owned(), cause: Cause::Foreign(what) }
     }
@@ -90,12 +90,12 @@ impl fmt::Display for ExportError {
     }
 }
 
-/// The sentence, for people: a program prints it that returns this error from `main` or unwraps it.
+/// The display text, because a program that returns this error from `main` or unwraps it prints this form.
 impl fmt::Debug for ExportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-// The cause is part of the text: a caller that prints a chain of sources would print it twice.
+// No `source`: the text includes the cause, so a caller that prints the chain would print it twice.
 impl Error for ExportError {}

@@ -1,13 +1,13 @@
-//! Ranges of the program one by one, with the ranges around them.
+//! Individual ranges of the program, with the ranges around them.
 //!
-//! Pushed ranges of one thread and domain nest, started ranges may overlap: each is put into a lane of its thread in
-//! which ranges are within each other or apart, so that those around a call are found quickly. The parent of a range
-//! is, as in nsys's reports, the range of the same thread that holds it with the least time to spare, of whatever
-//! domain and style. A range that ends on another thread than it began on is left out, since nsys looks for launches on
-//! one thread only.
+//! Pushed ranges of one thread and domain nest; started ranges may overlap. Each range is put into a lane of
+//! its thread in which ranges are either nested or disjoint, so that the ranges around a call are found
+//! quickly. As in nsys's reports, the parent of a range is the range of the same thread that encloses it most
+//! tightly, regardless of domain and kind. A range that starts and ends on different threads is left out,
+//! because nsys searches launches on one thread only.
 //!
-//! All ranges are kept (some 60 bytes each), which is the one place in this crate where memory grows with the trace;
-//! beyond a limit they are counted.
+//! All ranges are kept (some 60 bytes each). This is the only place in this crate where memory grows with the
+//! trace; ranges beyond a limit are only counted.
 
 use std::collections::VecDeque;
 
@@ -19,16 +19,16 @@ use crate::error::ExportError;
 use crate::ranges::{OpenRanges, Range};
 use gpuwhy_import::{Passed, Progress, TraceFile};
 
-/// Ranges that are kept, 250 MB of them.
+/// Maximum number of ranges, 250 MB.
 const LIMIT: usize = 1 << 22;
 
-/// Ranges of one thread that are open at once and can be parents; of more the oldest are not looked at.
+/// Maximum number of open ranges of one thread that can be parents; beyond it, the oldest are not considered.
 const OPEN: usize = 1 << 10;
 
-/// Ranges that are shown around one; a program that forgets to pop goes deeper.
+/// Maximum number of enclosing ranges shown; a program that forgets to pop nests deeper.
 const SHOWN: usize = 128;
 
-/// A range from begin to end.
+/// A range with its start and end.
 #[derive(Clone, Copy, Debug)]
 pub struct Instance {
     pub begin: u64,
@@ -36,13 +36,13 @@ pub struct Instance {
     pub thread: ThreadId,
     pub domain: NameId,
     pub message: NameId,
-    /// Started rather than pushed.
+    /// True if the range was started rather than pushed.
     pub started: bool,
-    /// The range that holds it most tightly, by its place.
+    /// Index of the range that encloses it most tightly.
     pub parent: Option<u32>,
-    /// How many parents there are from it upwards.
+    /// Number of ancestors.
     pub level: u32,
-    /// The range around it in its lane.
+    /// Index of the enclosing range in the same lane.
     within: Option<u32>,
 }
 
@@ -52,18 +52,18 @@ impl Instance {
     }
 }
 
-/// All ranges, in the order of their begins, those around others first.
+/// All ranges by start time; enclosing ranges precede enclosed ones.
 #[derive(Debug, Default)]
 pub struct Instances {
     pub all: Vec<Instance>,
-    /// For each thread its lanes: ranges by place, in order, that are within each other or apart.
+    /// Lanes of each thread: indices of ranges, in order, that are either nested or disjoint.
     lanes: FxHashMap<ThreadId, Vec<Vec<u32>>>,
-    /// Ranges that lie in so many others of their lane that not all of these are looked at.
+    /// Number of ranges enclosed by too many others of their lane; not all of these are considered.
     too_deep: u64,
 }
 
 impl Instances {
-    /// Reads the ranges of the trace that `wanted` takes.
+    /// Reads the ranges selected by `wanted` from the trace.
     pub fn read(
         trace: &TraceFile,
         wanted: Wanted,
@@ -121,7 +121,7 @@ impl Instances {
         Ok((instances, passed))
     }
 
-    /// Also answers how many open ranges were not looked at as parents.
+    /// Also returns the number of open ranges that were not considered as parents.
     fn new(mut all: Vec<Instance>) -> (Self, u64) {
         all.sort_by_key(|range| (range.begin, std::cmp::Reverse(range.end)));
         let unseen = nest(&mut all);
@@ -149,7 +149,7 @@ impl Instances {
         (instances, unseen)
     }
 
-    /// Puts a started range into the first lane of its thread that is free by then.
+    /// Adds a started range to the first lane of its thread that is free at its start.
     fn put_apart(&mut self, place: u32) {
         let range = self.all[place as usize];
         let lanes = self.lanes.entry(range.thread).or_default();
@@ -165,7 +165,8 @@ impl Instances {
         }
     }
 
-    /// The ranges of the calling thread that hold the whole call, by place; of one domain the innermost first.
+    /// Indices of the calling thread's ranges that enclose the entire call; within one domain, innermost
+    /// first.
     pub fn around(&self, call: &ApiCall) -> impl Iterator<Item = u32> {
         let (begin, end) = (call.start.nanos(), call.end.nanos());
         self.lanes.get(&call.thread).into_iter().flatten().flat_map(move |lane| {
@@ -181,8 +182,8 @@ impl Instances {
         })
     }
 
-    /// Numbers of the ranges around one and its own, `:1:2`, counted from 1 in the order of their begins; of more than
-    /// [`SHOWN`] the innermost, `:...:2000:2001`.
+    /// One-based numbers of a range and those around it, `:1:2`, in the order of their start times. Beyond
+    /// [`SHOWN`], only the innermost: `:...:2000:2001`.
     pub fn stack(&self, place: u32) -> String {
         let parent = |&place: &u32| self.all[place as usize].parent;
         let chain: Vec<u32> = std::iter::successors(Some(place), parent).take(SHOWN + 1).collect();
@@ -192,17 +193,17 @@ impl Instances {
     }
 }
 
-/// Which ranges are wanted.
+/// Selection of ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Pushed and started ones.
+    /// Pushed and started ranges.
     All,
-    /// Pushed ones.
+    /// Pushed ranges.
     Pushed,
 }
 
-/// Gives each range its parent and level; those that hold others come before them. Answers how many open ranges were
-/// not looked at.
+/// Sets the parent and level of each range; enclosing ranges must precede enclosed ones. Returns the number
+/// of open ranges that were not considered.
 fn nest(all: &mut [Instance]) -> u64 {
     let mut open: FxHashMap<ThreadId, VecDeque<u32>> = FxHashMap::default();
     let mut unseen = 0;
@@ -215,7 +216,7 @@ fn nest(all: &mut [Instance]) -> u64 {
             other.end.checked_sub(range.end).map(|behind| range.begin - other.begin + behind)
         };
         let holding = open.iter().filter_map(|&other| Some((spare(other)?, other)));
-        // Of equally tight ones the newest.
+        // Among equally tight ones, the newest.
         let parent = holding.min_by_key(|&(spare, other)| (spare, std::cmp::Reverse(other))).map(|(_, other)| other);
         all[place].level = parent.map_or(0, |parent| all[parent as usize].level + 1);
         all[place].parent = parent;

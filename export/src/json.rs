@@ -1,17 +1,17 @@
-//! The little JSON that is written by hand: quoted texts and times.
+//! Handwritten JSON: quoted texts and times.
 //!
-//! Rows are written with `write!` because a trace has millions of them and their keys come in Kineto's order.
+//! Rows are written with `write!` because a trace has millions of them and their keys follow Kineto's order.
 
 use std::fmt;
 
 use gpuwhy_report::text_format::printable_json;
 
-/// A text with its quotes, which controls no terminal.
+/// Quotes a text and escapes terminal control characters.
 pub fn quoted(text: &str) -> String {
     printable_json(&serde_json::Value::from(text).to_string()).into_owned()
 }
 
-/// Nanoseconds as microseconds with three decimals, which loses nothing.
+/// Nanoseconds written as microseconds with three decimal places, which is lossless.
 pub struct Micros(pub u64);
 
 impl fmt::Display for Micros {

@@ -1,4 +1,4 @@
-//! What Kineto, the library behind the PyTorch profiler, calls things. Tools find rows by these names.
+//! Names used by Kineto, the library of the PyTorch profiler. Tools find rows by these names.
 
 use gpuwhy_trace::record::{Copy, CopyKind, MemoryKind, Memset, OverheadKind, SyncKind};
 
@@ -20,7 +20,7 @@ pub fn memset(memset: &Memset) -> String {
     format!("Memset ({})", memory(memset.memory))
 }
 
-/// What a synchronization is called in its name and in `cuda_sync_kind`.
+/// Kind of a synchronization in its row name and in `cuda_sync_kind`.
 pub const fn sync(kind: SyncKind) -> &'static str {
     match kind {
         SyncKind::Unknown => "Unknown Sync",

@@ -1,8 +1,8 @@
-//! Calls and the work that they launched, joined by correlation id.
+//! Joins calls and the work that they launched by correlation id.
 //!
-//! A first pass has found which calls have work, so only those are kept, and only the newest: a graph's kernels
-//! come long after the call, so no call is dropped when its first kernel has come. Work that comes before its
-//! call, which happens within one delivery, waits for it.
+//! A first pass has found the calls that have work. Only those are kept, and only the newest: a graph's
+//! kernels arrive long after the call, so a call cannot be dropped when its first kernel arrives. Work that
+//! arrives before its call, which happens within one delivery, waits for it.
 
 use std::collections::VecDeque;
 
@@ -14,16 +14,16 @@ use crate::correlations::Correlations;
 use crate::error::ExportError;
 use gpuwhy_import::{Passed, Progress, Scope, TraceFile};
 
-/// Calls that are kept, and operations that wait, at once.
+/// Maximum number of calls kept, and of operations waiting for their call.
 const LIMIT: usize = 1 << 20;
 
-/// The correlation of anything that runs on a device.
+/// Correlation of a record of device work.
 pub fn operations(record: &Record) -> Option<CorrelationId> {
     record.device_work().map(|work| work.correlation)
 }
 
-/// Hands every record that `wanted` knows and whose call is in the trace to `found`, with that call. Answers what the
-/// pass left and how many records found no call.
+/// Passes every record that `wanted` contains and whose call is in the trace to `found`, with that call.
+/// Returns the result of the pass and the number of records without a call.
 pub fn join(
     trace: &TraceFile,
     progress: &mut Progress<'_>,
@@ -63,7 +63,8 @@ struct Join {
 }
 
 impl Join {
-    /// Takes a call; what waited for it. A correlation belongs to the first call that has it.
+    /// Adds a call and returns the records that waited for it. A correlation belongs to the first call that
+    /// has it.
     fn call(&mut self, call: &ApiCall) -> Vec<Record> {
         if self.calls.contains_key(&call.correlation) {
             return Vec::new();
@@ -80,7 +81,7 @@ impl Join {
         waited
     }
 
-    /// Takes work; its call, if that has come.
+    /// Returns the call of a record, or stores the record until its call arrives.
     fn work(&mut self, correlation: CorrelationId, record: &Record) -> Option<ApiCall> {
         let call = self.calls.get(&correlation).copied();
         if call.is_none() {

@@ -1,9 +1,9 @@
-//! Traces of gpuwhy in the formats of other people's tools, and the statistics that nsys users know.
+//! Exports traces to the formats of other tools, and provides the statistics that nsys users know.
 //!
-//! Heavy dependencies live here and not in `libprof.so`, which never depends on this crate. Every exporter reads the
-//! trace from its file, more than once where a join needs it, so memory does not grow with the trace; what a table
-//! had no room for is counted and named in the [`ExportOutcome`]. Nothing is measured or attributed here: that is
-//! `profiler-core`.
+//! Heavy dependencies are confined to this crate, which `libprof.so` never depends on. Every exporter reads
+//! the trace from its file, more than once if a join requires it, so memory does not grow with the trace.
+//! Data beyond a table's limit is counted and reported in the [`ExportOutcome`]. This crate measures and
+//! attributes no time: `profiler-core` does.
 
 mod attributed;
 mod chrome;
@@ -51,13 +51,13 @@ pub use slice::slice;
 
 use gpuwhy_trace::format::compact::{self, CompactError};
 
-/// Writes `trace` in `format`: to a file, or below a folder for [`TargetFormat::Parquet`]. A file appears when it is
-/// complete, a folder when all of its files are.
+/// Writes `trace` in `format`: to a file, or below a folder for [`TargetFormat::Parquet`]. A file appears
+/// when it is complete, a folder when all of its files are.
 ///
 /// # Errors
-/// When the trace cannot be read or the output cannot be written, and when `progress` ends the work; the error names
-/// the file. A trace that is damaged is no error: what can be read is exported, and the [`ExportOutcome`] says what is
-/// missing.
+/// If the trace cannot be read or the output cannot be written, or if `progress` ends the work; the error
+/// names the file. A damaged trace is not an error: the readable part is exported, and the [`ExportOutcome`]
+/// describes the missing data.
 pub fn export(
     trace: &TraceFile,
     format: TargetFormat,
@@ -75,12 +75,12 @@ pub fn export(
     }
 }
 
-/// Writes `trace` again, smaller.
+/// Rewrites `trace` in a smaller form.
 fn recompressed(trace: &TraceFile, to: Destination, progress: &mut Progress<'_>) -> Result<ExportOutcome, ExportError> {
     let name = to.path().to_owned();
     let (written, output) =
         compact::compact(trace.bytes(progress)?, Output::create(to)?).map_err(|error| match error {
-            // The trace is not what is wrong.
+            // The problem is not in the trace.
             CompactError::Write(error) => ExportError::io(&name, error),
             error => ExportError::refused(trace.path(), error.to_string()),
         })?;

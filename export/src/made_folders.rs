@@ -1,4 +1,4 @@
-//! Folders that are made on the way to a file. Those that are empty when the work fails go again.
+//! Folders created on the way to a file. Empty ones are removed again if the work fails.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -15,12 +15,12 @@ pub struct MadeFolders {
 }
 
 impl MadeFolders {
-    /// Makes folders of this mode, less the mask of the process.
+    /// Creates folders with this mode, less the umask of the process.
     pub fn new(mode: u32) -> Self {
         Self { mode, made: Vec::new() }
     }
 
-    /// Makes a folder, unless it is there. Fails when it cannot be made, or the folder around it is missing.
+    /// Creates a folder if it does not exist. Fails if that is impossible or the parent folder is missing.
     pub fn make(&mut self, folder: &Path) -> Result<(), ExportError> {
         match DirBuilder::new().mode(self.mode).create(folder) {
             Ok(()) => self.made.push(folder.to_owned()),
@@ -33,13 +33,13 @@ impl MadeFolders {
         Ok(())
     }
 
-    /// Makes a folder and those around it, unless they are there. Fails when one cannot be made.
+    /// Creates a folder and its parents if they do not exist. Fails if one cannot be created.
     pub fn make_all(&mut self, folder: &Path) -> Result<(), ExportError> {
         let missing: Vec<&Path> = folder.ancestors().take_while(|folder| !folder.is_dir()).collect();
         missing.iter().rev().filter(|folder| !folder.as_os_str().is_empty()).try_for_each(|folder| self.make(folder))
     }
 
-    /// The work is done: they stay.
+    /// Keeps the folders after the work has succeeded.
     pub fn keep(mut self) {
         self.made.clear();
     }
@@ -48,7 +48,7 @@ impl MadeFolders {
 impl Drop for MadeFolders {
     fn drop(&mut self) {
         for folder in self.made.iter().rev() {
-            // Somebody else may have put something there; then it stays.
+            // Another process may have put files there; the folder then stays.
             let _ = fs::remove_dir(folder);
         }
     }

@@ -1,13 +1,14 @@
-//! Names of kernels as other tools show them, made once for each name.
+//! Names of kernels as other tools show them, converted once for each name.
 //!
-//! Reports of gpuwhy leave parameters out; the PyTorch profiler and nsys show them, and their users search for them.
+//! gpuwhy's reports leave parameters out; the PyTorch profiler and nsys show them, and their users search for
+//! them.
 
 pub use gpuwhy_trace::demangle::demangled;
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::NameId;
 use rustc_hash::FxHashMap;
 
-/// Readable names by id. What differs between formats (escaping, shortening) is put on by `make`.
+/// Readable names by id. `make` applies the differences between formats (escaping, shortening).
 #[derive(Debug)]
 pub struct Names {
     made: FxHashMap<NameId, String>,
@@ -15,19 +16,19 @@ pub struct Names {
 }
 
 impl Names {
-    /// Names that `make` turns from what the dictionary holds into what is written.
+    /// Creates a table whose names are converted by `make` from the dictionary's form to the output form.
     pub fn new(make: fn(&str) -> String) -> Self {
         Self { made: FxHashMap::default(), make }
     }
 
-    /// The name behind `id`.
+    /// Name of `id`.
     pub fn get(&mut self, id: NameId, dictionary: &Dictionary) -> &str {
         let make = self.make;
         self.made.entry(id).or_insert_with(|| make(dictionary.name(id)))
     }
 }
 
-/// The bare name of a function: without return type, scope, template arguments and parameters.
+/// Bare name of a function: without return type, scope, template arguments and parameters.
 pub fn base(demangled: &str) -> &str {
     let mut depth = 0u32;
     let mut start = 0;

@@ -1,13 +1,14 @@
-//! The reports of `nsys stats` and the rules of `nsys analyze`, under their names: SQL over the tables of a trace.
+//! The reports of `nsys stats` and the rules of `nsys analyze`, under their names: SQL over the tables of a
+//! trace.
 //!
-//! Users of nsys have scripts around these tables, so names, columns, order and rounding are nsys's (2024 and later)
-//! even where gpuwhy's own report says the same with other words. What a trace of gpuwhy does not hold, such as
-//! priorities, stays empty.
+//! Users of nsys have scripts that depend on these tables, so names, columns, order and rounding are those of
+//! nsys (2024 and later), even where gpuwhy's own report uses different words. Data that a gpuwhy trace does
+//! not contain, such as priorities, stays empty.
 //!
-//! Each is a [`NamedQuery`]. Its columns have nsys's names, and the unit in a name says what a value is: `(ns)` is
-//! printed in the unit of time that was asked for, `(MB)` and `(MB/s)` are bytes, `(%)` has one decimal. Values that
-//! are bound: `:origin`, the start of tracing; `:from` and `:until`, the filter by time; `:process`, the process. A
-//! query behind `-- lacks TEXT` counts what the answer is without.
+//! Each is a [`NamedQuery`]. Its columns have nsys's names, and the unit in a name determines the format of
+//! its values: `(ns)` is printed in the requested unit of time, `(MB)` and `(MB/s)` are bytes, `(%)` has one
+//! decimal place. Bound values: `:origin`, the start of tracing; `:from` and `:until`, the time filter;
+//! `:process`, the process. A query after `-- lacks TEXT` counts the data that the result lacks.
 
 use std::io::Write;
 
@@ -22,10 +23,10 @@ use crate::stats::{
 };
 use gpuwhy_import::Progress;
 
-/// What a report lacks, and the query that counts it.
+/// Description of missing data, and the query that counts it.
 type Lack = (&'static str, Query);
 
-/// The query of a report, and those that count what it lacks.
+/// The query of a report, and the queries that count missing data.
 fn queries(report: &NamedQuery) -> Result<(Query, Vec<Lack>), ExportError> {
     let lacks = report.lacks.iter().map(|&(what, sql)| Ok((what, Query::new(&report.filled(sql))?)));
     Ok((report.query()?, lacks.collect::<Result<_, ExportError>>()?))
@@ -35,15 +36,15 @@ fn queries(report: &NamedQuery) -> Result<(Query, Vec<Lack>), ExportError> {
 #[derive(Debug)]
 pub struct Reports<'t> {
     traces: Vec<(Subject<'t>, Connection)>,
-    /// What the traces lack: sentences for the user.
+    /// Describes missing data in the traces, for the user.
     pub notes: Vec<String>,
 }
 
 impl<'t> Reports<'t> {
-    /// Reads what `reports` need.
+    /// Reads the data that `reports` need.
     ///
     /// # Errors
-    /// When a trace cannot be read, or the temporary database cannot grow.
+    /// If a trace cannot be read, or the temporary database cannot grow.
     pub fn load(
         subjects: Vec<Subject<'t>>,
         reports: &[NamedQuery],
@@ -68,12 +69,12 @@ impl<'t> Reports<'t> {
         Ok(loaded)
     }
 
-    /// Writes `report` about the traces, with the columns `Run` and `Rank` in front when there are several. A report
-    /// without a single row writes nothing, and a rule says so as a text only. Answers with what is missing: sentences
-    /// for the user.
+    /// Writes `report` about the traces, preceded by the columns `Run` and `Rank` if there are several
+    /// traces. A report without rows writes no output; a rule without rows writes its message in the text
+    /// form only. Returns descriptions of missing data, for the user.
     ///
     /// # Errors
-    /// When the database cannot be read, or `output` cannot be written.
+    /// If the database cannot be read, or `output` cannot be written.
     pub fn write(
         &self,
         report: &NamedQuery,
@@ -133,7 +134,7 @@ impl<'t> Reports<'t> {
         self.missing(report, &query, &lacks, &empty)
     }
 
-    /// What the answer is without, and of which traces it is empty.
+    /// Describes the data that the result lacks, and the traces without rows.
     fn missing(
         &self,
         report: &NamedQuery,
@@ -166,7 +167,7 @@ impl<'t> Reports<'t> {
     }
 }
 
-/// Hands the first `limit` rows to `visit`; answers how many more there are.
+/// Passes the first `limit` rows to `visit`; returns the number of further rows.
 fn rows(
     (subject, connection): &(Subject<'_>, Connection),
     query: &Query,
@@ -212,19 +213,19 @@ fn bind(statement: &mut Statement<'_>, subject: &Subject<'_>) -> rusqlite::Resul
     Ok(())
 }
 
-/// What the values of a column are.
+/// Unit of a column's values.
 #[derive(Clone, Copy, Debug)]
 enum Unit {
-    /// Whole numbers as they are, others with one decimal.
+    /// Integers unchanged, other numbers with one decimal place.
     None,
     /// Nanoseconds, shown in this unit.
     Time(TimeUnit),
-    /// Bytes, shown as millions.
+    /// Bytes, shown in millions.
     Bytes,
 }
 
 impl Unit {
-    /// The name as it is shown, and the unit that it tells.
+    /// Display name of a column, and the unit derived from its name.
     fn of(name: &str, time: TimeUnit) -> (String, Self) {
         match name.strip_suffix("(ns)") {
             Some(stem) => (format!("{stem}({})", time.suffix()), Self::Time(time)),

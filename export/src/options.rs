@@ -1,28 +1,28 @@
-//! What is asked of an export, and what came of it.
+//! Options and results of an export.
 
 use crate::destination::Shape;
 use crate::tables::Label;
 use gpuwhy_trace::record::Record;
 
-/// What a trace can become.
+/// Output format of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetFormat {
-    /// Chrome's JSON as the PyTorch profiler writes it.
+    /// Chrome JSON as written by the PyTorch profiler.
     Chrome,
     /// The SQLite file of an Nsight Systems export.
     Sqlite,
-    /// A line of JSON for each record.
+    /// One line of JSON for each record.
     Json,
     /// Perfetto's own format.
     Perfetto,
     /// Apache Parquet: a folder of runs and ranks with a file for each table.
     Parquet,
-    /// A trace again, in larger blocks, which compress better.
+    /// A gpuwhy trace again, with larger blocks, which compress better.
     Gpuwhy,
 }
 
 impl TargetFormat {
-    /// How it is written.
+    /// How the format is written.
     #[must_use]
     pub const fn shape(self) -> Shape {
         match self {
@@ -32,11 +32,11 @@ impl TargetFormat {
         }
     }
 
-    /// What the name of a file of this format ends with.
+    /// File name extension of this format.
     #[must_use]
     pub const fn extension(self) -> &'static str {
         match self {
-            // The TensorBoard plugin finds traces by this ending.
+            // The TensorBoard plugin recognizes traces by this extension.
             Self::Chrome => "pt.trace.json.gz",
             Self::Sqlite => "sqlite",
             Self::Json => "jsonl.gz",
@@ -47,38 +47,38 @@ impl TargetFormat {
     }
 }
 
-/// What was written, and what was not.
+/// Summary of written and missing data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportOutcome {
-    /// Records of the trace that are in the output.
+    /// Number of records of the trace that are in the output.
     pub written: u64,
-    /// Records of kinds that the format has no place for, in the order of [`Record::KINDS`].
+    /// Number of records that the format cannot represent, in the order of [`Record::KINDS`].
     pub without_place: [u64; Record::KINDS.len()],
-    /// What the trace lacks, or what could not be joined: sentences for the user.
+    /// Describes missing data in the trace and failed joins, for the user.
     pub notes: Vec<String>,
 }
 
 impl ExportOutcome {
-    /// Counts a record that the format has no place for.
+    /// Counts a record that the format cannot represent.
     pub(crate) const fn leave_out(&mut self, record: &Record) {
         self.without_place[record.kind()] += 1;
     }
 
-    /// The kinds that the format has no place for and that the trace has, with the number of their records.
+    /// Kinds in the trace that the format cannot represent, with the number of their records.
     pub fn left_out(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Record::KINDS.into_iter().zip(self.without_place).filter(|&(_, count)| count > 0)
     }
 }
 
-/// How to export.
+/// Options of an export.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The rank of a trace that does not know its own: its place among the traces that are exported together.
+    /// Rank for a trace without one: its index among the traces that are exported together.
     pub fallback_rank: u32,
-    /// How many traces are exported together, for those that do not know their world.
+    /// World size for traces without one: the number of traces that are exported together.
     pub fallback_world: u32,
-    /// Run and rank of the trace in a format that holds several.
+    /// Run and rank of the trace, in a format that can contain several.
     pub label: Label,
-    /// Ranges of this name are steps: where the format has a way to say that, it is said.
+    /// Name of the ranges that are steps, for formats that can represent steps.
     pub step_range: Option<String>,
 }

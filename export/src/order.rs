@@ -1,18 +1,18 @@
-//! Rows in the order of their times.
+//! Sorts rows by time.
 //!
-//! A trace has its records in the order in which they were delivered, which is nearly that of their ends. Rows wait
-//! here until so many later ones have come that an earlier one is not to be expected; one that comes all the same is
-//! handed out late, and counted.
+//! The records of a trace are in order of delivery, which is nearly the order of their ends. Rows are
+//! buffered until enough later ones have arrived that an earlier one is unlikely; if one arrives
+//! nevertheless, it is returned late and counted.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use gpuwhy_trace::record::Timestamp;
 
-/// Rows that wait at once.
+/// Maximum number of buffered rows.
 const WAITING_LIMIT: usize = 1 << 20;
 
-/// Puts rows in order.
+/// Sorts rows with a bounded buffer.
 #[derive(Debug)]
 pub struct Order<T> {
     waiting: BinaryHeap<Reverse<Waiting<T>>>,
@@ -25,7 +25,7 @@ pub struct Order<T> {
 #[derive(Debug)]
 struct Waiting<T> {
     at: Timestamp,
-    /// Keeps rows of one time in the order of the trace.
+    /// Keeps rows with equal times in the order of the trace.
     arrived: u64,
     row: T,
 }
@@ -37,14 +37,14 @@ impl<T> Default for Order<T> {
 }
 
 impl<T> Order<T> {
-    /// Takes a row; the earliest of those that wait, when there are too many.
+    /// Adds a row. Returns the earliest buffered row if there are too many.
     pub fn push(&mut self, at: Timestamp, row: T) -> Option<T> {
         self.arrived += 1;
         self.waiting.push(Reverse(Waiting { at, arrived: self.arrived, row }));
         if self.waiting.len() > self.limit { self.pop() } else { None }
     }
 
-    /// The earliest row that still waits.
+    /// Removes the earliest buffered row.
     pub fn pop(&mut self) -> Option<T> {
         let Reverse(Waiting { at, row, .. }) = self.waiting.pop()?;
         self.late += u64::from(at < self.last);
@@ -52,7 +52,7 @@ impl<T> Order<T> {
         Some(row)
     }
 
-    /// Rows that were handed out behind later ones.
+    /// Number of rows returned after later ones.
     pub fn late(&self) -> u64 {
         self.late
     }

@@ -1,7 +1,7 @@
-//! What an export writes: a file that gets its name when it is complete, or a stream.
+//! Output of an export: a file that gets its name when it is complete, or a stream.
 //!
-//! A conversion that fails or is interrupted leaves no file that looks like a whole one. Until a file is complete it
-//! lies beside its place, under a name that nobody can foresee.
+//! A conversion that fails or is interrupted leaves no file that looks complete. Until then, the file is in
+//! its final folder under an unpredictable name.
 
 use std::fs::{File, Permissions};
 use std::io::{self, BufWriter, Write};
@@ -15,8 +15,8 @@ use tempfile::{Builder, TempPath};
 use crate::destination::{Destination, check, folder};
 use crate::error::ExportError;
 
-/// Mode of what is made of a trace, whatever the mask of the process is: as the trace, it is for its user alone. It has
-/// the command line, names of files, perhaps source text.
+/// Mode of files derived from a trace, regardless of the umask: accessible to the user only, like the trace.
+/// They contain the command line, file names, and possibly source text.
 pub const OWN_FILE: u32 = 0o600;
 pub const OWN_FOLDER: u32 = 0o700;
 const BUFFER_BYTES: usize = 1 << 20;
@@ -27,7 +27,7 @@ pub fn unfinished_name() -> Builder<'static, 'static> {
     builder
 }
 
-/// A file that has another name until it is complete, and vanishes unless it becomes so.
+/// A file with a temporary name until it is complete; removed if dropped before that.
 #[derive(Debug)]
 pub struct Unfinished {
     temporary: TempPath,
@@ -35,22 +35,22 @@ pub struct Unfinished {
 }
 
 impl Unfinished {
-    /// Makes an empty file in the folder of the one that it will be.
+    /// Creates an empty file in the destination folder.
     pub fn create(to: Destination) -> Result<(File, Self), ExportError> {
         let made = unfinished_name().permissions(Permissions::from_mode(OWN_FILE)).tempfile_in(folder(to.path()));
         let (file, temporary) = made.map_err(|error| ExportError::io(to.path(), error))?.into_parts();
         Ok((file, Self { temporary, to }))
     }
 
-    /// Where it is meanwhile.
+    /// Current path.
     pub fn temporary(&self) -> &Path {
         &self.temporary
     }
 
-    /// Gives the file its name.
+    /// Moves the file to its final path.
     pub fn finish(self) -> Result<(), ExportError> {
         let Self { temporary, to } = self;
-        // What is there may have become another thing since.
+        // The path may have changed since the first check.
         check(to.path(), to.replaces())?;
         let named = if to.replaces() { temporary.persist(to.path()) } else { without_replacing(temporary, to.path()) };
         named.map_err(|error| ExportError::io(to.path(), error.error))
@@ -60,17 +60,17 @@ impl Unfinished {
 fn without_replacing(temporary: TempPath, path: &Path) -> Result<(), tempfile::PathPersistError> {
     temporary.persist_noclobber(path).or_else(|error| match error.error.kind() {
         io::ErrorKind::AlreadyExists => Err(error),
-        // Some file systems can neither rename without replacing nor link; that nothing is there was looked up.
+        // Some file systems can neither rename without replacing nor link; the path was checked above.
         _ => error.path.persist(path),
     })
 }
 
-/// Bytes from front to back, packed with gzip when the name ends with `.gz`.
+/// Bytes written sequentially, compressed with gzip if the name ends with `.gz`.
 #[derive(Debug)]
 pub struct Output {
     path: PathBuf,
     sink: Sink,
-    /// Of a file; a stream is complete when it ends.
+    /// Set for a file; a stream is complete when it ends.
     place: Option<Unfinished>,
 }
 
@@ -81,10 +81,10 @@ enum Sink {
 }
 
 impl Output {
-    /// Begins to write.
+    /// Starts writing.
     ///
     /// # Errors
-    /// When no file can be made.
+    /// If the file cannot be created.
     pub fn create(to: Destination) -> Result<Self, ExportError> {
         let path = to.path().to_owned();
         let (file, place) = match to.into_stream() {
@@ -98,7 +98,7 @@ impl Output {
         Ok(Self { path, sink, place })
     }
 
-    /// An error of writing, with the name of the file.
+    /// Adds the file name to an error of writing.
     #[must_use]
     pub fn failed(&self, error: io::Error) -> ExportError {
         ExportError::io(&self.path, error)
@@ -107,7 +107,7 @@ impl Output {
     /// Completes the file.
     ///
     /// # Errors
-    /// When the rest cannot be written, or the file cannot get its name.
+    /// If the rest cannot be written, or the file cannot be renamed.
     pub fn finish(self) -> Result<(), ExportError> {
         let Self { path, sink, place } = self;
         let written = match sink {

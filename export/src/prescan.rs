@@ -1,4 +1,4 @@
-//! The first pass: what must be known before the first row can be written.
+//! The first pass: data that must be known before the first row can be written.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,12 +11,12 @@ use crate::correlations::Correlations;
 use crate::error::ExportError;
 use gpuwhy_import::{Passed, Progress, TraceFile};
 
-/// What the trace holds.
+/// Summary of the contents of a trace.
 #[derive(Debug, Default)]
 pub struct Prescan {
-    /// The earliest time of all records, to which all rows refer.
+    /// Earliest time of all records, to which all rows are relative.
     pub base: Timestamp,
-    /// The latest time of all records.
+    /// Latest time of all records.
     pub end: Timestamp,
     /// Calls whose work is in the trace.
     pub with_work: Correlations,
@@ -25,13 +25,13 @@ pub struct Prescan {
     /// Host threads.
     pub threads: BTreeSet<ThreadId>,
     pub streams: BTreeMap<DeviceId, BTreeSet<StreamId>>,
-    /// Devices and kinds of memory that was allocated.
+    /// Devices and kinds of memory with allocations.
     pub memory: BTreeSet<(DeviceId, MemoryKind)>,
-    /// Whether the program named ranges.
+    /// True if the program has ranges.
     pub has_ranges: bool,
-    /// Whether a collective of NCCL ran.
+    /// True if an NCCL collective ran.
     pub communicates: bool,
-    /// What NCCL told of kernels.
+    /// NCCL's data about kernels.
     pub collectives: Collectives,
 }
 
@@ -88,7 +88,7 @@ impl Prescan {
         self.widen(start, end);
     }
 
-    /// Times that were not recorded do not count.
+    /// Ignores times that were not recorded.
     fn widen(&mut self, start: Timestamp, end: Timestamp) {
         if start != Timestamp::ZERO {
             self.base = self.base.min(start);

@@ -1,10 +1,10 @@
-//! What a process and its threads are called.
+//! Display names of a process and its threads.
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::process_info::ProcessInfo;
 use gpuwhy_trace::record::ThreadId;
 
-/// The name of the program, as [`ProcessInfo::program`] has it.
+/// Name of the program; see [`ProcessInfo::program`].
 pub fn program(session: &ProcessInfo) -> &str {
     match session.program() {
         "" => "process",
@@ -12,7 +12,7 @@ pub fn program(session: &ProcessInfo) -> &str {
     }
 }
 
-/// What a thread is called: by its number, behind the name that the program gave to it.
+/// Display name of a thread: the name given by the program, followed by its number.
 pub fn thread(id: ThreadId, dictionary: &Dictionary) -> String {
     match dictionary.thread_name(id) {
         Some(name) => format!("{name}, thread {id}"),

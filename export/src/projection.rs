@@ -1,8 +1,8 @@
-//! Pushed ranges of the program projected onto the streams: what was launched within them.
+//! Projects pushed ranges of the program onto the streams, over the work launched within them.
 //!
-//! Work belongs to the ranges of its launching thread that hold the launching call as a whole, the innermost one and
-//! all around it. The projection of a range lasts from the begin of its first operation to the end of its last. A range
-//! in which nothing was launched has none and no row.
+//! Work belongs to those ranges of its launching thread that enclose the entire launching call: the innermost
+//! one and all around it. The projection of a range lasts from the start of its first operation to the end of
+//! its last. A range without launches has no projection and no row.
 
 use std::cmp::Reverse;
 
@@ -14,22 +14,22 @@ use crate::instances::{Instance, Instances, Wanted};
 use crate::launches::{join, operations};
 use gpuwhy_import::{Progress, TraceFile};
 
-/// A pushed range over what was launched in it on one stream.
+/// A pushed range, projected onto the work launched within it on one stream.
 #[derive(Clone, Copy, Debug)]
 pub struct ProjectedRange {
-    /// Its text.
+    /// Text of the range.
     pub message: NameId,
-    /// Where its operations ran.
+    /// Device of its operations.
     pub device: DeviceId,
-    /// Where its operations ran.
+    /// Stream of its operations.
     pub stream: StreamId,
     pub first: Timestamp,
-    /// The end of the last.
+    /// End of the last operation.
     pub last: Timestamp,
 }
 
-/// Every pushed range on every stream that it launched something on, and what could not be placed. Fails when the trace
-/// cannot be read at all.
+/// All pushed ranges, projected onto every stream on which they launched work, and the work that could not be
+/// assigned. Fails if the trace cannot be read.
 pub fn projected_ranges(
     trace: &TraceFile,
     progress: &mut Progress<'_>,

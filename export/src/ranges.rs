@@ -1,17 +1,18 @@
-//! Ranges of the program put together from their begins and ends.
+//! Assembles ranges of the program from their start and end events.
 //!
-//! Memory is bounded by the ranges that are open at once. A range whose end never comes is given the end of the trace.
+//! Memory is bounded by the number of ranges that are open at once. A range without an end event ends at the
+//! end of the trace.
 
 use gpuwhy_trace::record::{NameId, RangeEvent, RangeEventKind, ThreadId, Timestamp};
 use rustc_hash::FxHashMap;
 
-/// Ranges open at once that are kept; NVTX programs nest a few dozen deep.
+/// Maximum number of open ranges; NVTX programs nest a few dozen deep.
 const OPEN_LIMIT: usize = 1 << 16;
 
-/// A range from begin to end.
+/// A range with its start and end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Range {
-    /// The event that began it.
+    /// Event that started it.
     pub begin: RangeEvent,
     pub end: Timestamp,
     pub end_thread: ThreadId,
@@ -27,7 +28,7 @@ pub struct OpenRanges {
 }
 
 impl OpenRanges {
-    /// Takes an event; the range that it completes, if it does.
+    /// Processes an event. Returns the range that it completes, if it does.
     pub fn take(&mut self, event: &RangeEvent) -> Option<Range> {
         let begin = match event.kind {
             RangeEventKind::Push | RangeEventKind::Start if self.open >= OPEN_LIMIT => {
@@ -55,7 +56,7 @@ impl OpenRanges {
         Some(Range { begin, end: event.at, end_thread: event.thread })
     }
 
-    /// What is still open, outermost first, as if it ended at `at`.
+    /// Returns the open ranges, outermost first, as if they ended at `at`.
     pub fn finish(&mut self, at: Timestamp) -> Vec<Range> {
         let stacked = self.stacks.drain().flat_map(|(_, stack)| stack);
         let mut left: Vec<RangeEvent> = stacked.chain(self.started.drain().map(|(_, begin)| begin)).collect();
@@ -64,7 +65,7 @@ impl OpenRanges {
         left.into_iter().map(|begin| Range { begin, end: at.max(begin.at), end_thread: begin.thread }).collect()
     }
 
-    /// What could not be put together: sentences for the user.
+    /// Describes range events that could not be matched, for the user.
     pub fn notes(&self) -> Vec<String> {
         let counts = [
             (self.unmatched, "range ends had no begin in the trace"),

@@ -1,4 +1,4 @@
-//! Traces of several ranks: compared, and put on one timeline.
+//! Traces of several ranks: comparison, and merging onto one timeline.
 
 use gpuwhy_report::ranks::{Collectives, RanksReport};
 use gpuwhy_trace::record::Record;
@@ -13,10 +13,10 @@ use crate::row_store::RowStore;
 use crate::tables::Label;
 use gpuwhy_import::{Progress, TraceFile};
 
-/// Compares the ranks. Beside the comparison: what the traces lack, sentences for the user.
+/// Compares the ranks. Also returns descriptions of missing data in the traces, for the user.
 ///
 /// # Errors
-/// When a trace cannot be read at all.
+/// If a trace cannot be read.
 pub fn compare(
     traces: &[(TraceFile, Label)],
     progress: &mut Progress<'_>,
@@ -37,7 +37,7 @@ pub fn compare(
             Beside::Flushed(at) => joiner.flushed(at, |row| collectives.operation(row)),
             Beside::Finished(at) => joiner.finish(at, |row| collectives.operation(row)),
             Beside::Segments(segments) => collectives.segments(&segments),
-            // Not asked for.
+            // Not requested.
             Beside::Steps(_) | Beside::StepSeries(_) => {}
         })?;
         notes.extend(passed.notes().into_iter().map(|note| format!("{}: {note}", trace.path().display())));
@@ -48,11 +48,11 @@ pub fn compare(
     Ok((RanksReport::compare(&summaries, &mut store)?, notes))
 }
 
-/// Writes the traces in Perfetto's format, a process for each, on the clock of the first: `compared` says by
-/// how much the others are shifted.
+/// Writes the traces in Perfetto's format, one process for each, on the clock of the first one: `compared`
+/// contains the clock offsets of the others.
 ///
 /// # Errors
-/// When a trace cannot be read, or the file cannot be written.
+/// If a trace cannot be read, or the file cannot be written.
 pub fn merge(
     traces: &[(TraceFile, Label)],
     compared: &RanksReport,

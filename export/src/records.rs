@@ -1,7 +1,7 @@
-//! Every record as a line of JSON, for `jq` and for programs of one's own.
+//! Every record as a line of JSON, for `jq` and for custom programs.
 //!
-//! The first line is about the process, the last one about what is missing. Records are in the order of the trace, and
-//! what they refer to by number in the trace is written out in each line.
+//! The first line describes the process, the last one the missing data. Records are in the order of the
+//! trace; data that the trace stores by id is written out in each line.
 
 use std::io::{self, Write};
 
@@ -18,7 +18,7 @@ use crate::output::Output;
 use crate::{enum_names, kineto_names};
 use gpuwhy_import::{Progress, Scope, TraceFile};
 
-/// Writes `trace`.
+/// Writes `trace` as lines of JSON.
 pub fn write(trace: &TraceFile, to: Destination, progress: &mut Progress<'_>) -> Result<ExportOutcome, ExportError> {
     let mut output = Output::create(to)?;
     let mut outcome = ExportOutcome::default();
@@ -159,7 +159,7 @@ fn value(record: &Record, scope: &Scope<'_>) -> Value {
     }
 }
 
-/// A sample of a hardware counter, or a reading of a gauge.
+/// A sample of a hardware counter or an NVML reading.
 fn metric(value: &CounterValue) -> Value {
     let CounterValue { device, counter, begin, end, value } = *value;
     json!({

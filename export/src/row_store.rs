@@ -1,4 +1,4 @@
-//! Rows of many ranks, in memory as long as they are few, and in a temporary file beyond.
+//! Rows of many ranks: in memory up to a limit, otherwise in a temporary file.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -7,16 +7,16 @@ use std::os::unix::fs::FileExt as _;
 use gpuwhy_import::{OpenError, scratch};
 use gpuwhy_report::ranks::{RankRows, RowSource};
 
-/// Rows in memory, bytes: those of 1,000 ranks with 2,000 collectives each are that many.
+/// Maximum bytes in memory, about the size of 1,000 ranks with 2,000 collectives each.
 const MEMORY: usize = 256 << 20;
 
-/// See the [module](self).
+/// Encoded rows by rank; see the [module](self).
 #[derive(Debug)]
 pub(crate) struct RowStore {
     limit: usize,
     memory: Vec<u8>,
     file: Option<File>,
-    /// Where the rows of each rank end, bytes.
+    /// End of each rank's rows, bytes.
     ends: Vec<u64>,
 }
 

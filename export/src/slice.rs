@@ -1,9 +1,9 @@
-//! A part of a trace in time, as a trace of its own: for exports that are to hold a part.
+//! Extracts a time window of a trace as a separate trace, for exports of a part.
 //!
-//! What overlaps the window is kept whole, as in the statistics: device work together with the call that launched it,
-//! whenever that was; calls; ranges with both of their ends. Recordings of events have no time and go with their call.
-//! Times stay those of the whole trace. Two passes; what is kept of the first grows with the window, by an eighth of a
-//! byte a launch and some 30 bytes a range.
+//! As in the statistics, everything that overlaps the window is kept entirely: device work together with its
+//! launching call (independent of its time), calls, and ranges with both ends. Event recordings have no time
+//! and are kept with their call. Times are not shifted. Two passes; the memory of the first grows with the
+//! window, by an eighth of a byte per launch and some 30 bytes per range.
 
 use std::io::BufWriter;
 
@@ -18,10 +18,11 @@ use crate::ranges::{OpenRanges, Range};
 use crate::stats::TimeFilter;
 use gpuwhy_import::{Progress, TraceFile, scratch};
 
-/// Writes the part of `trace` that overlaps the window, and what it lacks: sentences for the user.
+/// Writes the part of `trace` that overlaps the window. Returns it with descriptions of missing data, for the
+/// user.
 ///
 /// # Errors
-/// When the trace cannot be read, or there is no room for the part.
+/// If the trace cannot be read, or the part cannot be stored.
 pub fn slice(
     trace: &TraceFile,
     filter: TimeFilter,
@@ -46,17 +47,17 @@ pub fn slice(
     Ok((trace.with_contents(part)?, passed.damaged()))
 }
 
-/// What of a trace is in the window.
+/// Contents of a trace that belong to the window.
 #[derive(Default)]
 struct Kept {
     origin: Timestamp,
     filter: TimeFilter,
-    /// Device work that is kept, whose calls are kept too.
+    /// Correlations of kept device work, whose calls are kept, too.
     launched: Correlations,
-    /// Calls that are kept for their own sake.
+    /// Correlations of calls that overlap the window themselves.
     called: Correlations,
     open: OpenRanges,
-    /// Begins and ends of ranges that are kept.
+    /// Start and end events of kept ranges.
     ends: FxHashSet<(ThreadId, Timestamp, bool)>,
     last: Timestamp,
 }
@@ -92,7 +93,7 @@ impl Kept {
         }
     }
 
-    /// Ranges that never ended last as long as anything is known of ranges.
+    /// Ranges without an end last until the last range event.
     fn close(&mut self) {
         let open = std::mem::take(&mut self.open).finish(self.last);
         open.iter().for_each(|range| self.range(range));
@@ -102,7 +103,7 @@ impl Kept {
         match event {
             Event::Record(record) => self.holds(record),
             Event::Counters(event) => event.span().is_none_or(|(begin, end)| self.overlaps(begin, end)),
-            // Operations outside would meet no kernel.
+            // Operations outside would have no kernel.
             Event::Collective(event) => event.at().is_none_or(|at| self.overlaps(at, at)),
             _ => true,
         }

@@ -1,21 +1,21 @@
-//! Which of several lines of a stream takes an operation.
+//! Assigns operations of a stream to lines.
 //!
-//! What stands on one line of a viewer may only nest. Operations of a stream may overlap (programmatic dependent
-//! launch, branches of a CUDA graph, and by the few nanoseconds to which CUPTI's conversion of clocks is exact), and
-//! Perfetto would then swap their ends or drop the second one: it goes to a line of its own.
+//! Slices on one line of a viewer must be nested. Operations of a stream may overlap (programmatic dependent
+//! launch, branches of a CUDA graph, and the few nanoseconds of error in CUPTI's clock conversion). Perfetto
+//! would then swap their ends or drop the second one, so that one is put on a separate line.
 
 use gpuwhy_trace::record::Timestamp;
 
-/// Lines of a stream, at most. A stream that would need more was delivered in no order at all; the rest shares the
-/// last.
+/// Maximum number of lines per stream. A stream that would need more was delivered out of order; the rest
+/// shares the last line.
 const LIMIT: usize = 256;
 
-/// The ends of what stands last on each line.
+/// End of the last operation on each line.
 #[derive(Debug, Default)]
 pub struct Tracks(Vec<Timestamp>);
 
 impl Tracks {
-    /// The first line that is free at `start`, and whether it is new.
+    /// Returns the first line that is free at `start`, and true if it is new.
     pub fn take(&mut self, start: Timestamp, end: Timestamp) -> (usize, bool) {
         let free = self.0.iter().position(|&last| last <= start);
         let track = free.unwrap_or(self.0.len().min(LIMIT - 1));
@@ -44,7 +44,7 @@ mod tests {
         assert_eq!(take(20, 30), (0, false));
         assert_eq!(take(25, 35), (1, true));
         assert_eq!(take(30, 40), (0, false));
-        // One that was delivered late.
+        // An operation that was delivered late.
         assert_eq!(take(5, 8), (2, true));
     }
 }

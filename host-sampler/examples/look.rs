@@ -1,8 +1,8 @@
-//! Looks at the threads of a Python process that runs: `look PID [LOOKS [THREAD]]`.
+//! Samples the threads of a running Python process: `look PID [LOOKS [THREAD]]`.
 //!
-//! Prints the native stack of a thread if it waits, the first one unless another is named; the stack of its first
-//! thread, what that thread waits in, the children; then what a look costs and how many fail. The kernel must let the
-//! caller read the process (a child of the shell, or root).
+//! Prints the native stack of a waiting thread (the first one unless another is named); the stack of the
+//! first thread and the state in which it waits; the children; then the time per sample and the number of
+//! failures. The kernel must let the caller read the process (a child of the shell, or root).
 
 use std::time::Instant;
 

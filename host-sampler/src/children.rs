@@ -1,7 +1,7 @@
-//! What the direct children of the process are doing: data-loading workers are such children.
+//! State of the process's direct children, such as data-loading workers.
 //!
-//! The kernel lists children by the thread that started them, so finding them means asking each thread; their list is
-//! therefore kept and asked for again only now and then.
+//! The kernel lists children by the thread that started them, so finding them requires reading a file of each
+//! thread. The list is therefore cached and only refreshed at intervals.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -12,12 +12,12 @@ use gpuwhy_trace::record::ThreadState;
 use crate::process::Process;
 use crate::thread::{letter, state};
 
-/// How long the list is good for. Workers are started once, or at each epoch.
+/// Interval between refreshes of the list. Workers are started once, or at each epoch.
 const GOOD_FOR: Duration = Duration::from_secs(1);
-/// Children looked at at most; a node has 16 to 64 workers for each of its ranks.
+/// Maximum number of children sampled; a node has 16 to 64 workers for each of its ranks.
 const MAX_CHILDREN: usize = 128;
 
-/// The children of a process.
+/// Children of a process.
 #[derive(Debug)]
 pub struct Children {
     process: Process,
@@ -25,25 +25,25 @@ pub struct Children {
     listed: Option<Instant>,
 }
 
-/// How many of them do what. The rest is idle.
+/// Number of children by state. The rest are idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Census {
-    /// All that were looked at.
+    /// All sampled children.
     pub all: u32,
-    /// On a core, or ready for one.
+    /// On a core or runnable.
     pub running: u32,
     /// Waiting for input, output or storage.
     pub in_io: u32,
 }
 
 impl Children {
-    /// Of this process. Nothing is read yet.
+    /// Creates a reader without reading anything yet.
     #[must_use]
     pub fn of(process: Process) -> Self {
         Self { process, known: Vec::new(), listed: None }
     }
 
-    /// Looks at each of them: about 10 microseconds a child.
+    /// Samples each child: about 10 microseconds per child.
     pub fn census(&mut self) -> Census {
         if self.listed.is_none_or(|at| at.elapsed() >= GOOD_FOR) {
             self.list();
@@ -66,7 +66,7 @@ impl Children {
         self.known.clear();
         let Ok(threads) = fs::read_dir(self.process.folder().join("task")) else { return };
         for thread in threads.flatten() {
-            // A kernel without such lists shows no children, and says so by having none.
+            // A kernel without such lists reports no children.
             let text = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
             self.known.extend(text.split_ascii_whitespace().filter_map(|id| id.parse::<u32>().ok()));
         }
@@ -74,7 +74,7 @@ impl Children {
     }
 }
 
-/// What the first thread of a process does; `None` when it has ended.
+/// State of the first thread of a process; `None` if it has ended.
 fn look(process: u32) -> Option<ThreadState> {
     let stat = read(process, "stat")?;
     match letter(&stat) {

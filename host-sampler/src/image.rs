@@ -1,18 +1,19 @@
-//! Symbols of a library or program that is loaded, found in memory as the dynamic loader finds them.
+//! Symbols of a loaded library or program, found in memory in the same way as by the dynamic loader.
 //!
-//! The loader's own table (`PT_DYNAMIC`, `DT_GNU_HASH`) is mapped, so no file is opened: it may have been replaced
-//! since, or lie outside this mount namespace. Symbols that are not exported are not found; CPython exports what its
-//! extension modules need, statically linked or not.
+//! The loader's own table (`PT_DYNAMIC`, `DT_GNU_HASH`) is mapped, so no file is opened: it may have been
+//! replaced since, or be outside this mount namespace. Symbols that are not exported are not found; CPython
+//! exports what its extension modules need, statically linked or not.
 
 use crate::memory::{Memory, Unreadable, u32_at, u64_at};
 
-/// Program headers of a file; libtorch has about ten.
+/// Maximum number of program headers of a file; libtorch has about ten.
 const MAX_HEADERS: u16 = 128;
-/// Entries of the dynamic section.
+/// Maximum number of entries of the dynamic section.
 const MAX_DYNAMIC: u64 = 512;
-/// Symbols of one hash chain: buckets are about as many as symbols, so a chain is a handful.
+/// Maximum number of symbols in a hash chain: there are about as many buckets as symbols, so chains are
+/// short.
 const MAX_CHAIN: u64 = 10_000;
-/// Longest symbol name that can be looked up, bytes.
+/// Maximum length of a symbol name to look up, bytes.
 const MAX_NAME: usize = 64;
 
 const PT_LOAD: u32 = 1;
@@ -25,7 +26,7 @@ const DT_GNU_HASH: u64 = 0x6fff_fef5;
 #[derive(Debug)]
 pub struct Image<'a> {
     memory: &'a Memory,
-    /// What is added to an address in the file.
+    /// Load bias: added to addresses in the file.
     bias: u64,
     strings: u64,
     symbols: u64,
@@ -33,7 +34,8 @@ pub struct Image<'a> {
 }
 
 impl<'a> Image<'a> {
-    /// The file that begins at `base`. `None` when that is no 64-bit little-endian ELF file with a table of symbols.
+    /// The ELF file whose first byte is at `base`. `None` if that is not a 64-bit little-endian ELF file with
+    /// a symbol table.
     #[must_use]
     pub fn at(memory: &'a Memory, base: u64) -> Option<Self> {
         let header = memory.array::<64>(base).ok()?;
@@ -71,12 +73,12 @@ impl<'a> Image<'a> {
         (image.strings != 0 && image.symbols != 0 && image.hash != 0).then_some(image)
     }
 
-    /// glibc writes the loaded address into the dynamic section, musl leaves the one of the file.
+    /// glibc writes the loaded address into the dynamic section; musl leaves the address in the file.
     fn loaded(&self, value: u64) -> u64 {
         if value < self.bias { self.bias.wrapping_add(value) } else { value }
     }
 
-    /// Where the exported symbol `name` is.
+    /// Address of the exported symbol `name`.
     #[must_use]
     pub fn symbol(&self, name: &str) -> Option<u64> {
         self.look_up(name).ok().flatten()

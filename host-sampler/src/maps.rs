@@ -1,4 +1,5 @@
-//! Which file is mapped where: `/proc/PID/maps`, reduced to the first mapping of each file, or to what can be executed.
+//! Files mapped into the process: `/proc/PID/maps`, reduced to the first mapping of each file, or to
+//! executable memory.
 
 use std::fs;
 use std::io;
@@ -6,59 +7,60 @@ use std::path::{Path, PathBuf};
 
 use crate::process::Process;
 
-/// A file that is mapped from its beginning, as the loader maps programs and libraries.
+/// A file mapped from its start, as the loader maps programs and libraries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapped {
-    /// Where its first byte is.
+    /// Address of its first byte.
     pub address: u64,
-    /// Its name as the kernel gives it, links resolved; ` (deleted)` is appended when it is gone.
+    /// Path as reported by the kernel, with links resolved; ` (deleted)` is appended if the file is gone.
     pub path: PathBuf,
 }
 
 impl Mapped {
-    /// The last part of its name.
+    /// Last component of its path.
     #[must_use]
     pub fn file_name(&self) -> &str {
         self.path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
     }
 }
 
-/// Every file that is mapped from its beginning, in the order of addresses, each once.
+/// Every file mapped from its start, once, in the order of addresses.
 ///
 /// # Errors
-/// When the kernel does not show them.
+/// If the kernel denies access.
 pub fn files(process: &Process) -> io::Result<Vec<Mapped>> {
     let text = fs::read(process.folder().join("maps"))?;
     Ok(parse(&String::from_utf8_lossy(&text)))
 }
 
-/// Memory whose contents can be executed.
+/// A range of executable memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Executable {
     /// Its first address.
     pub begin: u64,
-    /// The first address behind it.
+    /// First address after it.
     pub end: u64,
-    /// The file, as in [`Mapped`]; or `[vdso]`; or empty where nothing names it, as code that was made at run time.
+    /// Path of the file, as in [`Mapped`]; `[vdso]`; or empty for anonymous memory, such as code generated at
+    /// run time.
     pub path: PathBuf,
-    /// Where the first byte of the file is. `None` where that is not mapped.
+    /// Address of the file's first byte; `None` if that byte is not mapped.
     pub base: Option<u64>,
-    /// Number of the file on its device.
+    /// Inode number of the file on its device.
     pub inode: u64,
 }
 
 impl Executable {
-    /// Whether this address is in it.
+    /// True if it contains `address`.
     #[must_use]
     pub fn contains(&self, address: u64) -> bool {
         (self.begin..self.end).contains(&address)
     }
 }
 
-/// All memory that can be executed, in the order of addresses. Takes about a microsecond a mapping of the process.
+/// All executable memory, in the order of addresses. Takes about a microsecond per mapping of the process.
 ///
 /// # Errors
-/// When the kernel does not show it.
+/// If the kernel denies access.
 pub fn executable(process: &Process) -> io::Result<Vec<Executable>> {
     let text = fs::read(process.folder().join("maps"))?;
     Ok(parse_executable(&String::from_utf8_lossy(&text)))
@@ -103,7 +105,7 @@ fn parse(text: &str) -> Vec<Mapped> {
 
 fn parse_executable(text: &str) -> Vec<Executable> {
     let mut found = Vec::new();
-    // The file whose mappings follow each other.
+    // File of consecutive mappings.
     let mut file = ("", None);
     for mapping in text.lines().filter_map(Mapping::parse) {
         let Mapping { begin, end, path, inode, .. } = mapping;

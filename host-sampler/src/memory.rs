@@ -1,10 +1,11 @@
-//! A process's memory as a file.
+//! Memory of a process, read as a file.
 //!
-//! `/proc/PID/mem` is kept open and read at offsets that are addresses: safe code, one system call a read, and an
-//! address that is not mapped is an error instead of a fault. `process_vm_readv` needs `unsafe`, and is no faster: both
-//! took 1.6 us of processor time for 8 or 200 bytes on a busy virtual machine, 4 KiB 2.1 us here and 3.5 us there.
+//! `/proc/PID/mem` is kept open and read at offsets that are addresses: safe code, one system call per read,
+//! and an unmapped address is an error instead of a fault. `process_vm_readv` requires `unsafe` and is no
+//! faster: both took 1.6 us of CPU time for 8 or 200 bytes on a busy virtual machine; for 4 KiB, this took
+//! 2.1 us and `process_vm_readv` 3.5 us.
 //!
-//! After a fork the file still shows the process that opened it.
+//! After a fork, the file still refers to the process that opened it.
 
 use std::fmt;
 use std::fs::File;
@@ -14,11 +15,11 @@ use std::os::unix::fs::FileExt;
 use crate::own::Own;
 use crate::process::Process;
 
-/// Memory that can be read.
+/// Readable memory of a process.
 #[derive(Debug)]
 pub struct Memory(Own<File>);
 
-/// Nothing can be read at this address.
+/// This address is unreadable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreadable(pub u64);
 
@@ -34,12 +35,12 @@ impl Memory {
     /// Opens the memory of a process.
     ///
     /// # Errors
-    /// When the kernel denies it: a process that gave up being dumpable, or somebody else's.
+    /// If the kernel denies it: the process is no longer dumpable, or belongs to another user.
     pub fn open(process: &Process) -> io::Result<Self> {
         File::open(process.folder().join("mem")).and_then(Own::of_file).map(Self)
     }
 
-    /// Whether the program has left the file open; to be asked before a series of reads.
+    /// True if the program has left the file open; to be checked before a series of reads.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.0.get().is_ok()
@@ -48,50 +49,51 @@ impl Memory {
     /// Fills `bytes` from `address`.
     ///
     /// # Errors
-    /// When a part of it is not mapped.
+    /// If part of the range is not mapped.
     pub fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Unreadable> {
         self.0.unchecked().and_then(|file| file.read_exact_at(bytes, address)).map_err(|_| Unreadable(address))
     }
 
-    /// Reads up to the end of `bytes` or of what is mapped, and says how much that was; 0 where nothing is.
+    /// Reads up to the end of `bytes` or of mapped memory. Returns the number of bytes read; 0 if `address`
+    /// is not mapped.
     pub fn read_some(&self, address: u64, bytes: &mut [u8]) -> usize {
         self.0.unchecked().and_then(|file| file.read_at(bytes, address)).unwrap_or(0)
     }
 
-    /// An array of bytes.
+    /// Reads an array of bytes.
     ///
     /// # Errors
-    /// When a part of it is not mapped.
+    /// If part of the range is not mapped.
     pub fn array<const N: usize>(&self, address: u64) -> Result<[u8; N], Unreadable> {
         let mut bytes = [0; N];
         self.read(address, &mut bytes)?;
         Ok(bytes)
     }
 
-    /// A pointer or another 64-bit number.
+    /// Reads a pointer or another 64-bit number.
     ///
     /// # Errors
-    /// When it is not mapped.
+    /// If it is not mapped.
     pub fn u64(&self, address: u64) -> Result<u64, Unreadable> {
         self.array(address).map(u64::from_le_bytes)
     }
 
-    /// A 32-bit number.
+    /// Reads a 32-bit number.
     ///
     /// # Errors
-    /// When it is not mapped.
+    /// If it is not mapped.
     pub fn u32(&self, address: u64) -> Result<u32, Unreadable> {
         self.array(address).map(u32::from_le_bytes)
     }
 }
 
-/// The 64-bit number at `offset` of bytes that were read; `None` behind their end.
+/// The 64-bit number at `offset` in `bytes`; `None` beyond their end.
 #[must_use]
 pub fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
     bytes.get(offset..)?.first_chunk().copied().map(u64::from_le_bytes)
 }
 
-/// The 32-bit number at `offset` of bytes that were read; `None` behind their end.
+/// The 32-bit number at `offset` in `bytes`; `None` beyond their end.
 #[must_use]
 pub fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     bytes.get(offset..)?.first_chunk().copied().map(u32::from_le_bytes)

@@ -1,9 +1,10 @@
-//! Descriptors of this library, in a process whose program may close any of them.
+//! File descriptors of this library, in a process whose program may close any of them.
 //!
-//! Daemons close every descriptor that they do not know, and files that the program opens next get the same numbers. So
-//! each descriptor of ours is moved above those of the standard streams right after it was made, and before each use it
-//! is compared with the file that was opened: what is not ours any more is neither read, written nor closed. Between
-//! the comparison and the use, less than a microsecond, another thread can still close it.
+//! Daemons close all unknown descriptors, and files that the program opens next get the same numbers. Each
+//! descriptor of this library is therefore moved above the standard streams when it is created, and compared
+//! with the file originally opened before each use: a descriptor that no longer belongs to this library is
+//! neither read, written nor closed. Another thread can still close it between the comparison and the use, in
+//! less than a microsecond.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -11,25 +12,25 @@ use std::mem;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 
-/// The greatest number of a standard stream.
+/// Highest number of a standard stream.
 const STDERR: RawFd = 2;
 
-/// The device and the inode of an open file or socket.
+/// Device and inode of an open file or socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Device.
     pub device: u64,
-    /// Number on that device.
+    /// Inode number on that device.
     pub inode: u64,
 }
 
-/// How the identity of what was opened is found out; `None` when its descriptor is closed.
+/// Determines the identity of an open file or socket; `None` if its descriptor is closed.
 pub type Identify<T> = fn(&T) -> Option<Identity>;
 
-/// An open file or socket of ours.
+/// An open file or socket that belongs to this library.
 #[derive(Debug)]
 pub struct Own<T: AsFd> {
-    /// Always there, until it is dropped.
+    /// Always set until dropped.
     opened: Option<T>,
     identity: Identity,
     identify: Identify<T>,
@@ -39,23 +40,24 @@ impl Own<File> {
     /// Takes over a file.
     ///
     /// # Errors
-    /// When there is no other descriptor left.
+    /// If no other descriptor is available.
     pub fn of_file(file: File) -> io::Result<Self> {
         Self::new(file, |file| file.metadata().ok().map(|found| Identity { device: found.dev(), inode: found.ino() }))
     }
 }
 
 impl<T: AsFd + From<OwnedFd>> Own<T> {
-    /// Takes over what was just opened, under a number above those of the standard streams: whoever started the program
-    /// may have closed them, and then the program's output would go into a file of ours.
+    /// Takes over a file or socket that was just opened, under a number above those of the standard streams.
+    /// The parent of the program may have closed these; otherwise the program's output would go into a file
+    /// of this library.
     ///
     /// # Errors
-    /// When there is no other descriptor left.
+    /// If no other descriptor is available.
     pub fn new(opened: T, identify: Identify<T>) -> io::Result<Self> {
         let opened = if opened.as_fd().as_raw_fd() > STDERR {
             opened
         } else {
-            // The standard library gives no number below 3 here; `tests/reliability/host.rs` would notice.
+            // The standard library returns no number below 3 here; `tests/reliability/host.rs` checks it.
             T::from(opened.as_fd().try_clone_to_owned()?)
         };
         let identity = identify(&opened).ok_or_else(io::Error::last_os_error)?;
@@ -64,25 +66,25 @@ impl<T: AsFd + From<OwnedFd>> Own<T> {
 }
 
 impl<T: AsFd> Own<T> {
-    /// What was opened, as long as its descriptor is still ours.
+    /// The open file or socket, if its descriptor still belongs to this library.
     ///
     /// # Errors
-    /// When the program has closed it, and perhaps opened something else under its number.
+    /// If the program has closed it, and possibly opened another file under its number.
     pub fn get(&self) -> io::Result<&T> {
         let same = |opened: &&T| (self.identify)(opened) == Some(self.identity);
         self.opened.as_ref().filter(same).ok_or_else(closed)
     }
 
-    /// The same without a comparison: for the later ones of a series of reads at given offsets, which do no harm to a
-    /// file of the program's.
+    /// Like [`get`](Self::get) but without the comparison: for the later ones of a series of reads at fixed
+    /// offsets, which do not affect a file of the program.
     ///
     /// # Errors
-    /// None; as [`get`](Self::get) for the sake of callers.
+    /// If it has been dropped, which is impossible for callers.
     pub fn unchecked(&self) -> io::Result<&T> {
         self.opened.as_ref().ok_or_else(closed)
     }
 
-    /// Its number, and what has to be behind that.
+    /// Descriptor number, and the identity that it must have.
     pub fn descriptor(&self) -> Option<(RawFd, Identity)> {
         self.opened.as_ref().map(|opened| (opened.as_fd().as_raw_fd(), self.identity))
     }
@@ -95,7 +97,7 @@ fn closed() -> io::Error {
 impl<T: AsFd> Drop for Own<T> {
     fn drop(&mut self) {
         if self.get().is_err() {
-            // By now the number may be that of a file of the program's.
+            // The number may belong to a file of the program by now.
             mem::forget(self.opened.take());
         }
     }
@@ -137,7 +139,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("gpuwhy-own-{}", std::process::id()));
         let mut own = Own::of_file(File::create(&path).unwrap()).unwrap();
         own.write_all(b"ours").unwrap();
-        // As if the program had closed it and opened a file of its own under the same number.
+        // As if the program had closed it and opened another file under the same number.
         own.identity.inode += 1;
         assert!(own.write_all(b"more").unwrap_err().to_string().contains("has closed"));
         let (number, _) = own.descriptor().unwrap();

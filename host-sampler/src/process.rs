@@ -1,9 +1,9 @@
-//! Which process is looked at: this one, as a rule.
+//! The sampled process, which is normally the current one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The folder of a process in `/proc`.
+/// Folder of a process in `/proc`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
     id: u32,
@@ -11,8 +11,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// The calling process. The folder bears its number, so that a child of a fork that goes on using the value looks
-    /// at its parent and not, by accident, at itself; it is the number that this `/proc` knows the process by.
+    /// The calling process. The path contains its id, so that a forked child that continues to use the value
+    /// reads its parent rather than itself. It is the id by which this `/proc` lists the process.
     #[must_use]
     pub fn this() -> Self {
         let itself = fs::read_link("/proc/self").ok();
@@ -20,19 +20,19 @@ impl Process {
         Self::with_id(id.unwrap_or_else(std::process::id))
     }
 
-    /// Another process. The kernel lets a process read its children's memory, as a rule, and nobody else's.
+    /// Another process. The kernel usually lets a process read the memory of its children only.
     #[must_use]
     pub fn with_id(id: u32) -> Self {
         Self { id, folder: PathBuf::from(format!("/proc/{id}")) }
     }
 
-    /// Its number, which is also that of its first thread.
+    /// Process id, which is also the id of its first thread.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// Its folder.
+    /// Path of its folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder

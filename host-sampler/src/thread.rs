@@ -1,7 +1,8 @@
-//! How long a thread has run and what it sleeps in, from the scheduler's own files.
+//! CPU time and state of a thread, from the scheduler's own files.
 //!
-//! The files are opened once and read again and again, 0.4 to 1.2 microseconds each. CPU time of a thread that is on a
-//! core right now is as old as the last scheduler tick (1 to 4 ms); the times of one that sleeps are exact.
+//! The files are opened once and read repeatedly, 0.4 to 1.2 microseconds each. The CPU time of a thread that
+//! is currently on a core is as old as the last scheduler tick (1 to 4 ms); the times of a sleeping thread
+//! are exact.
 
 use std::fs::File;
 use std::io;
@@ -12,39 +13,39 @@ use gpuwhy_trace::record::ThreadState;
 use crate::own::Own;
 use crate::process::Process;
 
-/// A thread that can be looked at.
+/// A thread that can be sampled.
 #[derive(Debug)]
 pub struct Thread {
     schedstat: Own<File>,
     stat: Own<File>,
-    /// Missing where the kernel shows it to nobody.
+    /// `None` if the kernel denies access.
     syscall: Option<Own<File>>,
 }
 
-/// What the scheduler has counted since the thread began, nanoseconds.
+/// Times counted by the scheduler since the thread started, nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     /// On a core.
     pub on_cpu: u64,
-    /// Ready, and waiting for a core.
+    /// Runnable but waiting for a core.
     pub runnable: u64,
 }
 
 impl Thread {
-    /// A thread of a process by its kernel id.
+    /// Opens a thread of a process by its kernel id.
     ///
     /// # Errors
-    /// When there is no such thread, or the kernel does not count its time.
+    /// If the thread does not exist, or the kernel does not count its time.
     pub fn open(process: &Process, thread: u32) -> io::Result<Self> {
         let folder = process.folder().join("task").join(thread.to_string());
         let open = |name| File::open(folder.join(name)).and_then(Own::of_file);
         Ok(Self { schedstat: open("schedstat")?, stat: open("stat")?, syscall: open("syscall").ok() })
     }
 
-    /// Its times.
+    /// Reads its times.
     ///
     /// # Errors
-    /// When it has ended.
+    /// If it has ended.
     pub fn times(&self) -> io::Result<Times> {
         let mut text = [0; 64];
         let text = read(&self.schedstat, &mut text)?;
@@ -52,23 +53,23 @@ impl Thread {
         Ok(Times { on_cpu: numbers.next().unwrap_or(0), runnable: numbers.next().unwrap_or(0) })
     }
 
-    /// Where it waits: its stack pointer and program counter. `None` when it is on a core or ready for one, has ended,
-    /// or the kernel does not show it.
+    /// Stack pointer and program counter of a waiting thread. `None` if it is on a core, runnable or ended,
+    /// or the kernel denies access.
     #[must_use]
     pub fn place(&self) -> Option<(u64, u64)> {
         let mut text = [0; 256];
         place(read(self.syscall.as_ref()?, &mut text).ok()?)
     }
 
-    /// What it is doing.
+    /// State of the thread.
     ///
     /// # Errors
-    /// When it has ended, or the program has closed the file.
+    /// If it has ended, or the program has closed the file.
     pub fn state(&self) -> io::Result<ThreadState> {
         self.stat.get()?;
         let mut text = [0; 256];
         let syscall = self.syscall.as_ref().and_then(|file| read(file, &mut text).ok());
-        // Most looks end here, and `stat` costs as much as everything else.
+        // Most samples end here, and `stat` takes as long as all the rest.
         if syscall.is_some_and(|line| line.starts_with(RUNNING)) {
             return Ok(ThreadState::Running);
         }
@@ -80,23 +81,23 @@ impl Thread {
 
 fn read<'a>(file: &Own<File>, text: &'a mut [u8]) -> io::Result<&'a str> {
     let length = file.unchecked()?.read_at(text, 0)?;
-    // A name may be cut or be no UTF-8; everything that is looked for stands before or behind it.
+    // A name may be cut or not UTF-8; all required fields are before or after it.
     let text = text.get(..length).unwrap_or_default();
     Ok(std::str::from_utf8(text).unwrap_or_else(|error| {
         std::str::from_utf8(text.get(..error.valid_up_to()).unwrap_or_default()).unwrap_or_default()
     }))
 }
 
-/// What `syscall` says of a thread that is on a core, or ready for one.
+/// Start of the `syscall` line of a thread that is on a core or runnable.
 const RUNNING: &str = "running";
 
-/// The state in `PID (NAME) S ...`; a name can contain anything, brackets too.
+/// State in `PID (NAME) S ...`; a name can contain any characters, including parentheses.
 pub(crate) fn letter(stat: &str) -> char {
     stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('?')
 }
 
-/// What a letter of `stat` and a line of `syscall` come to. The line is `running`, `-1 SP PC` outside of a system
-/// call, or `NUMBER ARGUMENTS... SP PC`.
+/// Thread state from a letter of `stat` and a line of `syscall`. The line is `running`, `-1 SP PC` outside of
+/// a system call, or `NUMBER ARGUMENTS... SP PC`.
 pub(crate) fn state(letter: char, syscall: Option<&str>) -> ThreadState {
     let first = syscall.and_then(|line| line.split_ascii_whitespace().next());
     let called = match (letter, first) {
@@ -112,7 +113,7 @@ pub(crate) fn state(letter: char, syscall: Option<&str>) -> ThreadState {
     }
 }
 
-/// The last two numbers of a line of `syscall`.
+/// Last two numbers of a `syscall` line.
 fn place(line: &str) -> Option<(u64, u64)> {
     let mut words = line.split_ascii_whitespace().rev();
     let mut address = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
@@ -207,7 +208,7 @@ mod tests {
         }
     }
 
-    /// Looks at a thread of this process that does `work` until the test ends.
+    /// Samples a thread of this process that does `work` until the test ends.
     fn look(work: impl FnOnce(mpsc::Receiver<()>) + Send + 'static, expected: ThreadState) {
         let process = Process::this();
         let (tell, id) = mpsc::channel();
@@ -222,7 +223,7 @@ mod tests {
         until(|| thread.times().unwrap().on_cpu > 0);
         drop(stop);
         worker.join().unwrap();
-        // It is joined a moment before the kernel forgets it.
+        // The thread is joined slightly before the kernel removes it.
         until(|| thread.times().is_err() && thread.state().is_err());
     }
 

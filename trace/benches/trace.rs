@@ -1,14 +1,15 @@
 //! Size and speed of the trace format on one core: `cargo bench -p gpuwhy-trace --bench trace`.
 //!
-//! The load resembles a language model in training: 60 launch configurations with a length each and some jitter,
-//! three streams, device times in steps of 32 ns as the hardware's clock has them, host times with timer noise.
-//! Random numbers are seeded, so sizes repeat exactly; speeds are the best of several runs.
+//! The load resembles training a language model: 60 launch configurations, each with a typical duration and
+//! some jitter, three streams, device times in steps of 32 ns (the resolution of the hardware clock), and
+//! host times with timer noise. Random numbers are seeded, so sizes repeat exactly; speeds are the best of
+//! several runs.
 //!
-//! `--once [KIND]` writes and reads one size of flush a single time: for `benches/instructions.py`, which counts
+//! `--once [KIND]` writes and reads one flush size a single time, for `benches/instructions.py`, which counts
 //! instructions.
 //!
-//! It measures the writer into memory. It does not measure the file system, and it is no substitute for real traces:
-//! those have less regular gaps.
+//! The benchmark writes into memory and does not measure the file system. It does not replace real traces,
+//! whose gaps are less regular.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -122,7 +123,7 @@ fn copies() -> Vec<Record> {
         .collect()
 }
 
-/// Three host calls to each kernel and now and then a copy, as a collector hands them over.
+/// Three host calls per kernel and an occasional copy, in the order in which a collector delivers them.
 fn mixed() -> Vec<Record> {
     let (kernels, calls, copies) = (kernels(), api_calls(), copies());
     let mut out = Vec::with_capacity(calls.len() * 2);
@@ -153,13 +154,13 @@ fn write(rows: &[Event], interval: usize) -> Vec<u8> {
     writer.finish(End::Clean, Timestamp::ZERO, &Loss::default(), &dictionary).expect("memory does not fail")
 }
 
-/// Reads everything, and counts it.
+/// Reads all events and returns their number.
 #[inline(never)]
 fn read(bytes: &[u8]) -> usize {
     TraceReader::new(bytes).expect("just written").count()
 }
 
-/// The shortest of `runs` runs: the others were disturbed.
+/// Shortest of `runs` runs, which was disturbed least.
 fn best<T>(runs: u32, mut run: impl FnMut() -> T) -> (Duration, T) {
     let mut timed = || {
         let begin = Instant::now();

@@ -1,9 +1,9 @@
-//! What a report rests on: how many records came, and what is missing or doubtful.
+//! Basis of a report: the number of records received, and what is missing or doubtful.
 
 use crate::process_info::End;
 use crate::record::{Loss, Timestamp};
 
-/// How much of the truth the report rests on. Every counter is a number of records unless it says otherwise.
+/// Completeness of the data in a report. Every counter is a number of records unless noted otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Completeness {
     /// Kernels received.
@@ -22,36 +22,36 @@ pub struct Completeness {
     pub events: u64,
     /// Overhead records received.
     pub overheads: u64,
-    /// Begins and ends of ranges, and marks, received.
+    /// Range starts, range ends and marks received.
     pub ranges: u64,
-    /// Host samples at host threads received.
+    /// Samples of host threads received.
     pub samples: u64,
-    /// Allocations, releases and changes of memory pools received.
+    /// Allocations, releases and memory pool changes received.
     pub memory_events: u64,
     /// Migrations and page faults of managed memory received.
     pub managed_events: u64,
-    /// What never became a record.
+    /// Losses before records were written.
     pub loss: Loss,
-    /// Records whose begin or end is zero or far in the future; not on the timeline.
+    /// Records whose start or end is zero or far in the future; excluded from the timeline.
     pub bad_timestamps: u64,
-    /// Kernel launches for which no kernel came.
+    /// Kernel launches without a kernel record.
     pub launches_without_activity: u64,
-    /// Device operations whose launching call was not seen.
+    /// Device operations without a record of their launching call.
     pub activities_without_launch: u64,
-    /// Operations that begin before their launching call, or end before they begin.
+    /// Operations that start before their launching call, or end before they start.
     pub clamped_clocks: u64,
-    /// Device time that arrived after its place on the timeline was final, nanoseconds.
+    /// Device time that arrived after its part of the timeline was final, nanoseconds.
     pub late_ns: u64,
-    /// The part of `late_ns` that was corrected afterwards, nanoseconds.
+    /// Part of `late_ns` that was corrected afterwards, nanoseconds.
     pub late_corrected_ns: u64,
-    /// Distinct kernels whose statistics were merged into one row because the table was full.
+    /// Distinct kernels merged into one row of statistics because the table was full.
     pub kernel_table_overflow: u64,
-    /// After an abrupt end: the newest flush mark, before which everything that was complete is here, and the
-    /// nanoseconds between it and the one before.
+    /// After an abrupt end: time of the newest flush mark and the nanoseconds since the one before it.
+    /// Everything that completed before the newest mark is present.
     pub whole_until: Option<(Timestamp, u64)>,
     /// How the trace ended.
     pub end: End,
-    /// Damage that the reader of the trace met, one sentence each.
+    /// Damage found by the reader of the trace, one sentence each.
     pub damage: Vec<String>,
 }
 

@@ -1,16 +1,16 @@
-//! Readable names of C++ functions, of a bounded length.
+//! Readable names of C++ functions, with a length limit.
 //!
-//! A mangled name refers to its own parts, so that 200 bytes can stand for gigabytes. Names that would become longer
-//! than 16 KiB stay mangled.
+//! A mangled name can refer to its own parts, so 200 bytes may expand to gigabytes. Names that would be
+//! longer than 16 KiB stay mangled.
 
 use std::fmt::{self, Write};
 
 use cpp_demangle::{DemangleOptions, Symbol};
 
-/// Bytes of a readable name. The longest of PyTorch's kernels that was seen has 5,262.
+/// Maximum bytes of a readable name. The longest observed name of a PyTorch kernel has 5,262.
 const LONGEST: usize = 1 << 14;
 
-/// A mangled name demangled; what is no C++ name, or too long a one, is returned as it is.
+/// Demangles a name. A name that is not C++ or would become too long is returned unchanged.
 pub fn demangled(name: &str) -> String {
     readable(name, &DemangleOptions::new())
 }
@@ -22,7 +22,7 @@ pub fn without_parameters(name: &str) -> String {
 }
 
 fn readable(name: &str, options: &DemangleOptions) -> String {
-    // The demangler also takes a bare type, so that a kernel `f` of C linkage would become `float`.
+    // The demangler also accepts bare types: a kernel `f` with C linkage would become `float`.
     if !name.starts_with("_Z") {
         return name.to_owned();
     }
@@ -31,7 +31,7 @@ fn readable(name: &str, options: &DemangleOptions) -> String {
     if made && !readable.0.is_empty() { readable.0 } else { name.to_owned() }
 }
 
-/// Takes no more than [`LONGEST`], which ends the work that writes it.
+/// Text limited to [`LONGEST`] bytes; a longer write fails and stops the demangler.
 struct Bounded(String);
 
 impl Write for Bounded {
@@ -58,11 +58,13 @@ mod tests {
         }
     }
 
-    /// `A<A<A<int, int>, A<int, int>>, ...>`: each level holds the one below twice, the second time by reference.
+    /// `A<A<A<int, int>, A<int, int>>, ...>`: each level contains the previous one twice, the second time by
+    /// reference.
     fn doubled(levels: u32) -> String {
         let mut inner = "1AIiiE".to_owned();
         for level in 0..levels {
-            // References count to the base of 36 from behind `f`: each `A` outside in, and then each level inside out.
+            // References are base-36 numbers that start after `f`: each `A` from the outside in, then each
+            // level from the inside out.
             let digit = char::from_digit(levels + 1 + level, 36).expect("at most 17 levels").to_ascii_uppercase();
             inner = format!("1AI{inner}S{digit}_E");
         }

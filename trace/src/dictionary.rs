@@ -1,10 +1,12 @@
-//! What repeats: names, launch configurations, API functions, stack frames, devices, links, contexts and threads.
+//! Tables of repeating data: names, launch configurations, API functions, stack frames, devices, links,
+//! contexts and threads.
 //!
-//! Everything is append-only and ids are indices, so the trace writer emits just the tail that it has not written
-//! yet, and a reader that replays those tails rebuilds the same ids.
+//! All tables are append-only and ids are indices. The trace writer therefore writes only rows that it has
+//! not written yet, and a reader that appends them in order gets the same ids.
 //!
-//! A program may compile a kernel for each shape it meets, for days. So every table has a ceiling: what comes beyond
-//! shares a row, and is counted. Readers take what the file holds, which bounds itself.
+//! A program may compile a kernel for each new shape, for days. Every table is therefore limited: rows beyond
+//! the limit share one row and are counted. Readers accept everything in a file, because its size is a limit
+//! in itself.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -17,23 +19,25 @@ use crate::record::{
     PcieLink, StackId, ThreadId, ThreadName,
 };
 
-/// Distinct names: twice as many as NVTX may bring. Large training programs have some thousand.
+/// Maximum number of distinct names: twice the limit of NVTX names. Large training programs have a few
+/// thousand.
 pub const NAME_LIMIT: usize = 131_072;
-/// Bytes of all names together. Mangled names of templates have up to some thousand each.
+/// Maximum bytes of all names together. Mangled template names have up to a few thousand bytes each.
 pub const NAME_BYTES_LIMIT: usize = 32 << 20;
-/// Distinct launch configurations (some 200 bytes each, with the way back). Dynamic shapes make many.
+/// Maximum number of distinct launch configurations (some 200 bytes each, including the index). Dynamic
+/// shapes create many.
 pub const CONFIG_LIMIT: usize = 131_072;
-/// Distinct API functions. CUDA 13.4 has 1,400.
+/// Maximum number of distinct API functions. CUDA 13.4 has 1,400.
 pub const FUNCTION_LIMIT: usize = 8_192;
-/// Distinct stack frames.
+/// Maximum number of distinct stack frames.
 pub const FRAME_LIMIT: usize = 262_144;
-/// Descriptions of devices: ordinals of one process, each perhaps described again.
+/// Maximum number of device descriptions: ordinals of one process, each possibly described more than once.
 pub const DEVICE_LIMIT: usize = 256;
-/// Descriptions of contexts. They are looked for one by one, so this also bounds time.
+/// Maximum number of context descriptions. Lookups are linear, so this also limits time.
 pub const CONTEXT_LIMIT: usize = 1_024;
-/// Names of threads. They are looked for one by one, so this also bounds time.
+/// Maximum number of thread names. Lookups are linear, so this also limits time.
 pub const THREAD_LIMIT: usize = 1_024;
-/// The name that names beyond their ceiling share.
+/// Name shared by all names beyond the limit.
 const FURTHER_NAMES: &str = "<names beyond the table>";
 
 /// Append-only tables that records refer to by id.
@@ -57,7 +61,8 @@ impl Dictionary {
         Self::default()
     }
 
-    /// The id of `name`, new or known; beyond [`NAME_LIMIT`] or [`NAME_BYTES_LIMIT`] that of a name for all further.
+    /// Returns the id of `name`, adding it if new. Beyond [`NAME_LIMIT`] or [`NAME_BYTES_LIMIT`], new names
+    /// share one id.
     pub fn intern_name(&mut self, name: &str) -> NameId {
         if let Some(&id) = self.names.ids.get(name) {
             return NameId(id);
@@ -69,24 +74,27 @@ impl Dictionary {
         self.append_name(name)
     }
 
-    /// The id of `name` if it is known.
+    /// Returns the id of `name` if it is known.
     pub fn find_name(&self, name: &str) -> Option<NameId> {
         self.names.ids.get(name).copied().map(NameId)
     }
 
-    /// The id of `config`, new or known; beyond [`CONFIG_LIMIT`] that of one with its name and nothing else.
+    /// Returns the id of `config`, adding it if new. Beyond [`CONFIG_LIMIT`], new ones become a configuration
+    /// that contains only the name.
     pub fn intern_launch_config(&mut self, config: LaunchConfig) -> LaunchConfigId {
         let further = || LaunchConfig { name: config.name, ..LaunchConfig::default() };
         LaunchConfigId(self.launch_configs.intern_within(CONFIG_LIMIT, config, further, &mut self.beyond))
     }
 
-    /// The id of `function`, new or known; beyond [`FUNCTION_LIMIT`] that of one without a name.
+    /// Returns the id of `function`, adding it if new. Beyond [`FUNCTION_LIMIT`], new ones become a function
+    /// without a name.
     pub fn intern_api_function(&mut self, function: ApiFunction) -> ApiFunctionId {
         let further = || ApiFunction { callback_id: u32::MAX, name: NameId::UNKNOWN, ..function };
         ApiFunctionId(self.api_functions.intern_within(FUNCTION_LIMIT, function, further, &mut self.beyond))
     }
 
-    /// The id of the stack that ends with `frame`, new or known; beyond [`FRAME_LIMIT`] that of its caller.
+    /// Returns the id of the stack that ends with `frame`, adding it if new. Beyond [`FRAME_LIMIT`], this is
+    /// the id of its caller.
     pub fn intern_frame(&mut self, frame: Frame) -> StackId {
         if self.frames.rows.len() >= FRAME_LIMIT && !self.frames.ids.contains_key(&frame) {
             self.beyond += 1;
@@ -95,66 +103,66 @@ impl Dictionary {
         StackId(self.frames.intern(frame))
     }
 
-    /// How often something found its table full. Not how many distinct ones did: that would take another table.
+    /// Number of lookups that found a full table. Counting the distinct rows would need another table.
     pub fn beyond(&self) -> u64 {
         self.beyond
     }
 
-    /// Adds `name` as the next id without looking for an equal one: for readers, whose ids are given.
+    /// Adds `name` as the next id, without deduplication: for readers, whose ids are fixed.
     pub fn append_name(&mut self, name: &str) -> NameId {
         self.name_bytes += name.len();
         NameId(self.names.append(Arc::from(name)))
     }
 
-    /// Adds `config` as the next id without looking for an equal one: for readers, whose ids are given.
+    /// Adds `config` as the next id, without deduplication: for readers, whose ids are fixed.
     pub fn append_launch_config(&mut self, config: LaunchConfig) -> LaunchConfigId {
         LaunchConfigId(self.launch_configs.append(config))
     }
 
-    /// Adds `function` as the next id without looking for an equal one: for readers, whose ids are given.
+    /// Adds `function` as the next id, without deduplication: for readers, whose ids are fixed.
     pub fn append_api_function(&mut self, function: ApiFunction) -> ApiFunctionId {
         ApiFunctionId(self.api_functions.append(function))
     }
 
-    /// Adds `frame` as the next id without looking for an equal one: for readers, whose ids are given.
+    /// Adds `frame` as the next id, without deduplication: for readers, whose ids are fixed.
     pub fn append_frame(&mut self, frame: Frame) -> StackId {
         StackId(self.frames.append(frame))
     }
 
-    /// Adds a device. One with the same ordinal and contents is ignored, and so is one beyond [`DEVICE_LIMIT`].
+    /// Adds a device unless an identical one exists or [`DEVICE_LIMIT`] is reached.
     pub fn add_device(&mut self, device: Device) {
         add(&mut self.devices, device, DEVICE_LIMIT, &mut self.beyond);
     }
 
-    /// Adds a context. One with the same contents is ignored, and so is one beyond [`CONTEXT_LIMIT`].
+    /// Adds a context unless an identical one exists or [`CONTEXT_LIMIT`] is reached.
     pub fn add_context(&mut self, context: Context) {
         add(&mut self.contexts, context, CONTEXT_LIMIT, &mut self.beyond);
     }
 
-    /// Adds a link. One with the same contents is ignored.
+    /// Adds a link unless an identical one exists.
     pub fn add_link(&mut self, link: PcieLink) {
         if !self.links.contains(&link) {
             self.links.push(link);
         }
     }
 
-    /// Adds the name of a thread. One that is known is ignored, and so is one beyond [`THREAD_LIMIT`].
+    /// Adds the name of a thread unless an identical one exists or [`THREAD_LIMIT`] is reached.
     pub fn add_thread_name(&mut self, thread: ThreadName) {
         add(&mut self.threads, thread, THREAD_LIMIT, &mut self.beyond);
     }
 
-    /// The string behind `id`, or `?` when the id is unknown.
+    /// The string of `id`, or `?` if the id is unknown.
     pub fn name(&self, id: NameId) -> &str {
         self.names.rows.get(id.0 as usize).map_or("?", |name| name)
     }
 
-    /// The launch configuration behind `id`; unknown ids give an empty one with an unknown name.
+    /// The launch configuration of `id`; an empty one with an unknown name if the id is unknown.
     pub fn launch_config(&self, id: LaunchConfigId) -> LaunchConfig {
         let unknown = LaunchConfig { name: NameId::UNKNOWN, ..LaunchConfig::default() };
         self.launch_configs.rows.get(id.0 as usize).copied().unwrap_or(unknown)
     }
 
-    /// The API function behind `id`.
+    /// The API function of `id`.
     pub fn api_function(&self, id: ApiFunctionId) -> Option<ApiFunction> {
         self.api_functions.rows.get(id.0 as usize).copied()
     }
@@ -162,7 +170,7 @@ impl Dictionary {
     /// The frames of a stack, innermost first. Empty for unknown ids.
     pub fn stack(&self, id: StackId) -> impl Iterator<Item = Frame> {
         let frame = |id: StackId| self.frames.rows.get(id.0 as usize).map(|&frame| (id, frame));
-        // Callers have smaller ids, also in a damaged file: so this ends.
+        // Callers have smaller ids, even in a damaged file, so the iteration ends.
         let chain =
             std::iter::successors(frame(id), move |(id, last)| frame(last.caller).filter(|(caller, _)| caller < id));
         chain.map(|(_, frame)| frame)
@@ -183,7 +191,7 @@ impl Dictionary {
         self.links.iter().rev().find(|link| link.device == id)
     }
 
-    /// The newest name that the program gave to a thread.
+    /// The newest name given to a thread by the program.
     pub fn thread_name(&self, id: ThreadId) -> Option<&str> {
         self.threads.iter().rev().find(|thread| thread.thread == id).map(|thread| self.name(thread.name))
     }
@@ -208,22 +216,22 @@ impl Dictionary {
         &self.frames.rows
     }
 
-    /// All devices, in the order in which they appeared.
+    /// All devices, in order of appearance.
     pub fn devices(&self) -> &[Device] {
         &self.devices
     }
 
-    /// All links, in the order in which they appeared.
+    /// All links, in order of appearance.
     pub fn links(&self) -> &[PcieLink] {
         &self.links
     }
 
-    /// All names of threads, in the order in which they appeared.
+    /// All thread names, in order of appearance.
     pub fn thread_names(&self) -> &[ThreadName] {
         &self.threads
     }
 
-    /// All contexts, in the order in which they appeared.
+    /// All contexts, in order of appearance.
     pub fn contexts(&self) -> &[Context] {
         &self.contexts
     }
@@ -240,7 +248,7 @@ fn add<T: PartialEq>(rows: &mut Vec<T>, row: T, limit: usize, beyond: &mut u64) 
     }
 }
 
-/// Rows in order of appearance, and the way back from a row to its index.
+/// Rows in order of appearance, and a map from each row to its index.
 #[derive(Debug)]
 struct Table<T> {
     rows: Vec<T>,
@@ -261,7 +269,7 @@ impl<T: Clone + Eq + Hash> Table<T> {
         }
     }
 
-    /// As [`intern`](Self::intern), but when there are `limit` rows, what is new becomes `further`.
+    /// Like [`intern`](Self::intern), but new rows become `further` if the table has `limit` rows.
     fn intern_within(&mut self, limit: usize, row: T, further: impl FnOnce() -> T, beyond: &mut u64) -> u32 {
         if self.rows.len() < limit {
             return self.intern(row);

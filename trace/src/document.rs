@@ -1,8 +1,9 @@
-//! JSON of types whose documented form is another one than their own: a line for each field. Types of the same form
-//! derive [`serde::Serialize`].
+//! JSON of types whose documented form differs from their Rust fields: one line per field. Types with the
+//! same form derive [`serde::Serialize`].
 //!
-//! Times are integer nanoseconds and named `_ns`; shares are 0 to 1. `docs/reference/report.md` defines every field. A
-//! field may be added within a schema version; renaming or removing one, or changing its meaning, raises it.
+//! Times are integer nanoseconds with names ending in `_ns`; shares are 0 to 1. `docs/reference/report.md`
+//! defines every field. A field may be added within a schema version; renaming or removing a field, or
+//! changing its meaning, increments the version.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +13,14 @@ use crate::cost::{Cost, Mode};
 use crate::record::{Loss, PcieLink};
 use crate::utilization::{Counter, DeviceUtilization, Utilization};
 
-/// What is written as an object.
+/// A type that is serialized as an object.
 pub trait Fields {
-    /// Writes its fields in the order of the document.
+    /// Writes the fields in the order of the document.
     fn fields<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error>;
 }
 
-/// Implements [`Fields`] and `Serialize` by `name: value`, `name?: value` (left out where it is `None`) and `..value`
-/// (its fields).
+/// Implements [`Fields`] and `Serialize` from `name: value`, `name?: value` (omitted if `None`) and `..value`
+/// (the fields of `value`).
 #[macro_export]
 macro_rules! document {
     ($($from:ident: $type:ty { $($fields:tt)* })*) => {$(
@@ -57,7 +58,7 @@ macro_rules! document {
 }
 pub use document;
 
-/// Writes types by their name.
+/// Serializes types by name.
 #[macro_export]
 macro_rules! by_name {
     ($($type:ty)*) => {$(
@@ -115,7 +116,7 @@ document! {
     }
 }
 
-/// The counters by name.
+/// Serializes the counters by name.
 impl Fields for Loss {
     fn fields<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         self.kinds().iter().try_for_each(|kind| map.serialize_entry(kind.name, &kind.count))

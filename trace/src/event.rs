@@ -1,8 +1,8 @@
-//! The one stream: what sources give and sinks take, live and from a file.
+//! The event stream between sources and sinks, both live and from a file.
 //!
-//! A source makes events: CUPTI's buffers, NVTX, NCCL, samplers, a trace file, a file of another profiler. A sink takes
-//! them in their order: the writer of a trace, the engine, the data of a page, an exporter. A new kind of data is a
-//! variant here, and nobody between its source and its sinks has to know it.
+//! A source produces events: CUPTI's buffers, NVTX, NCCL, samplers, a trace file, a file of another profiler.
+//! A sink consumes them in order: the trace writer, the analysis engine, the data of a page, an exporter. A
+//! new kind of data is a new variant here; code between its source and its sinks does not change.
 
 use std::sync::Arc;
 
@@ -15,43 +15,46 @@ use crate::process_info::End;
 use crate::record::{CaptureMark, Loss, Record, Timestamp};
 use crate::utilization::UtilizationReading;
 
-/// What a run consists of, apart from its process and its dictionary.
+/// An element of a run, apart from its process description and dictionary.
 ///
-/// Records of one kind come in the order in which they were recorded. Across kinds the order between two flush marks
-/// means nothing. What is larger than a record is rare, and boxed: readers hold millions of records as events.
+/// Records of one kind are in the order of recording. Between two flush marks, the order across kinds has no
+/// meaning. Payloads larger than a record are rare and therefore boxed: readers hold millions of records as
+/// events.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// Something was observed.
+    /// A record of host or device activity.
     Record(Record),
-    /// Samples of hardware counters and readings of gauges.
+    /// Samples of hardware counters and NVML readings.
     Counters(Box<CounterEvent>),
-    /// Communicators and the operations that were queued, as NCCL told them.
+    /// Communicators and queued operations reported by NCCL.
     Collective(CollectiveEvent),
-    /// How busy devices were so far. Totals; the last one of a device counts.
+    /// Utilization of devices since the start. Totals; the last event of a device counts.
     Utilization {
-        /// As of when.
+        /// Time up to which the totals count.
         at: Timestamp,
-        /// How busy.
+        /// The totals.
         reading: Box<UtilizationReading>,
     },
-    /// What measuring one kernel came to.
+    /// Measurements of one kernel.
     KernelProfile(Arc<KernelProfile>),
-    /// What sampling the program counters of a device came to.
+    /// Result of PC sampling on a device.
     ProgramCounters(Arc<PcWindow>),
-    /// The run is measured in pieces: a piece begins or ends, or records of another one follow.
+    /// Boundary of a capture, for runs that are recorded in parts: it starts or ends, or records of another
+    /// capture follow.
     Capture(CaptureMark),
-    /// Everything that completed before this time, and that could be delivered, has come before this event.
+    /// Everything that completed before this time and could be delivered precedes this event.
     Flush(Timestamp),
-    /// What was lost so far. Counters only grow; the last one counts. Before the flush mark that it stands for.
+    /// Losses since the start. Counters only grow; the last event counts. Precedes the flush mark that it
+    /// belongs to.
     Loss(Box<Loss>),
-    /// What tracing itself took so far. Totals; the last one counts.
+    /// Overhead of tracing since the start. Totals; the last event counts.
     Cost {
-        /// As of when.
+        /// Time up to which the totals count.
         at: Timestamp,
-        /// How much.
+        /// The totals.
         cost: Box<Cost>,
     },
-    /// How the run ended, and when. A trace without this event ended [abruptly](End::Abrupt).
+    /// Reason and time of the end of the run. A trace without this event ended [abruptly](End::Abrupt).
     End(End, Timestamp),
 }
 
@@ -81,8 +84,8 @@ impl From<(Timestamp, Cost)> for Event {
     }
 }
 
-/// Takes events, in their order.
+/// Consumes events in order.
 pub trait Sink {
-    /// Takes an event; `dictionary` has what it refers to.
+    /// Consumes an event; `dictionary` contains everything that it refers to.
     fn event(&mut self, event: &Event, dictionary: &Dictionary);
 }

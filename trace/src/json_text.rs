@@ -1,10 +1,10 @@
-//! JSON written by hand: a line for each answer does not pay for a library in the program that is measured.
+//! Handwritten JSON output: one line per response does not justify a library in the profiled program.
 //!
-//! Names are those of this code and are not escaped; texts may hold anything.
+//! Field names are constants of this code and are not escaped; texts may contain any characters.
 
 use std::fmt::Write;
 
-/// An object being written.
+/// A JSON object under construction.
 #[derive(Clone, Debug)]
 pub struct Object(String);
 
@@ -15,12 +15,12 @@ impl Default for Object {
 }
 
 impl Object {
-    /// Without a field.
+    /// Creates an object without fields.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With the field `type`.
+    /// Creates an object with the field `type`.
     pub fn of_type(kind: &str) -> Self {
         Self::new().text("type", kind)
     }
@@ -95,14 +95,15 @@ impl Object {
         self
     }
 
-    /// Adds a share or a factor, with three places; one that is no number is 0.
+    /// Adds a share or a factor with three decimal places; a value that is not a number becomes 0.
     #[must_use]
     pub fn share(self, name: &str, share: f64) -> Self {
         let share = if share.is_finite() { share } else { 0.0 };
         self.raw(name, &format!("{share:.3}"))
     }
 
-    /// Adds a share or a factor with three places, or null; one that is no number is null.
+    /// Adds a share or a factor with three decimal places, or null; a value that is not a number becomes
+    /// null.
     #[must_use]
     pub fn optional_share(self, name: &str, share: Option<f64>) -> Self {
         match share.filter(|share| share.is_finite()) {
@@ -151,7 +152,7 @@ impl Object {
         self
     }
 
-    /// The line, with its end.
+    /// Returns the object as a line, including the line end.
     pub fn end(self) -> String {
         self.closed() + "\n"
     }

@@ -1,10 +1,10 @@
-//! What gpuwhy records, and the trace that it is stored in. Reading a trace needs this crate alone.
+//! The data recorded by gpuwhy, and the trace that stores it. Reading a trace requires only this crate.
 //!
-//! A [`record`] refers to a [`dictionary`] for everything that repeats; beside records there are [`counters`],
-//! [`collective`] operations, [`kernels`] that were measured, [`utilization`], and what tracing itself took ([`cost`]).
-//! [`format`](mod@format) writes all of that into a file and reads it back.
+//! A [`record`] refers to a [`dictionary`] for all repeating data. In addition to records, there are
+//! [`counters`], [`collective`] operations, [`kernels`] that were measured, [`utilization`], and the overhead
+//! of tracing ([`cost`]). [`format`](mod@format) writes all of that into a file and reads it back.
 //!
-//! This crate has never heard of CUPTI. It has no clock, environment, file or thread: times and bytes are
+//! This crate is independent of CUPTI. It uses no clock, environment, file or thread: times and bytes are
 //! arguments, `Read` and `Write` are parameters.
 #![forbid(unsafe_code)]
 

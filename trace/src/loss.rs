@@ -1,22 +1,22 @@
-//! Each kind of loss: its counter, its name in JSON, and whether it forbids a judgment.
+//! The kinds of loss: counter, name in JSON, and whether a loss prevents a conclusion.
 //!
-//! The report, its JSON, the notes of an export, the expectations of a test and the trace all read this list, so a new
-//! counter is added here, at the end, and its sentence to `words` in `gpuwhy-report`.
+//! The report, its JSON, the notes of an export, the expectations of a test and the trace all use this list.
+//! Add a new counter here, at the end, and its sentence to `words` in `gpuwhy-report`.
 
 /// One counter of [`Loss`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LossKind {
     /// Name of the counter in JSON.
     pub name: &'static str,
-    /// How much was lost.
+    /// Amount lost.
     pub count: u64,
-    /// Whether device work or calls are missing, so that no count of them can be believed.
+    /// True if device work or calls are missing, so that their counts are unreliable.
     pub blocks_judgment: bool,
 }
 
 macro_rules! losses {
     ($($(#[$doc:meta])* $counter:ident $($blocks:ident)?,)*) => {
-        /// What did not become a record. Counters only grow.
+        /// Data that did not become a record. Counters only grow.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Loss {
             $($(#[$doc])* pub $counter: u64,)*
@@ -32,17 +32,17 @@ macro_rules! losses {
                 }),*]
             }
 
-            /// The counters that `next` gives, in the same order.
+            /// Reads all counters from `next`, in the same order.
             pub(crate) fn read<E>(mut next: impl FnMut() -> Result<u64, E>) -> Result<Self, E> {
                 Ok(Self { $($counter: next()?,)* })
             }
 
-            /// What was lost since the counters stood at `earlier`.
+            /// Losses since the counters had the values of `earlier`.
             pub const fn since(&self, earlier: &Self) -> Self {
                 Self { $($counter: self.$counter.saturating_sub(earlier.$counter),)* }
             }
 
-            /// Records that were dropped, by whomever.
+            /// Records dropped by CUPTI or gpuwhy.
             pub const fn dropped(&self) -> u64 {
                 self.dropped_by_cupti.saturating_add(self.dropped_by_gpuwhy)
             }
@@ -50,33 +50,35 @@ macro_rules! losses {
     };
 }
 
-// Those behind which `blocks` stands forbid a judgment.
+// Losses marked with `blocks` prevent a conclusion.
 losses! {
-    /// Records that the tracing library says it dropped.
+    /// Records that the tracing library reports as dropped.
     dropped_by_cupti blocks,
-    /// Records that gpuwhy received and threw away because it could not keep up.
+    /// Records that gpuwhy received and dropped because it could not keep up.
     dropped_by_gpuwhy blocks,
-    /// Records of a kind that this version does not know.
+    /// Records of a kind unknown to this version.
     unknown_kinds,
-    /// Activity buffers whose walk stopped before their end.
+    /// Activity buffers whose parsing stopped before their end.
     broken_buffers blocks,
-    /// Bytes in those buffers behind the point where the walk stopped.
+    /// Bytes after the point in these buffers at which parsing stopped.
     broken_bytes,
-    /// Buffers still with the tracing library when the wait at exit ended; their records are unknown in number.
+    /// Buffers still held by the tracing library when the wait at exit ended; the number of their records is
+    /// unknown.
     undelivered_buffers blocks,
-    /// Range events of the program that were thrown away because there were too many at once.
+    /// Range events of the program that were dropped because too many were pending.
     dropped_ranges,
-    /// Host samples at host threads that gave nothing: torn reads, threads that were gone.
+    /// Host samples without a result: torn reads, or threads that had exited.
     failed_samples,
-    /// How often a name, launch configuration, function, frame, device or context found its table full and became
-    /// one with others (see [`Dictionary`](crate::dictionary::Dictionary)).
+    /// Number of times a name, launch configuration, function, frame, device or context found its table full
+    /// and was merged with others (see [`Dictionary`](crate::dictionary::Dictionary)).
     dictionary_overflow,
-    /// Time of captures in which nothing could be recorded, because another tool held the tracing library or because
-    /// that refused; nanoseconds.
+    /// Time in captures without recording, because another tool held the tracing library or because it
+    /// refused; nanoseconds.
     unobserved_ns,
-    /// Kernels that the tracing library launched itself while kernels were measured; they are none of the program's.
+    /// Kernels launched by the tracing library itself while kernels were measured; they do not belong to the
+    /// program.
     own_kernels,
-    /// Events of communicators that were thrown away because there were too many at once.
+    /// Collective events that were dropped because too many were pending.
     dropped_collectives,
 }
 

@@ -1,8 +1,8 @@
-//! Enumerations whose values have texts: each text stands at its variant.
+//! Enumerations with a text for each variant.
 
-/// Defines an enumeration with `ALL` its values in the order of their declaration, and for each function that is named
-/// behind its name the texts of the variants, in the same order: `name`, stable in reports and exports, and `words`,
-/// for people. It is serialized by its name.
+/// Defines an enumeration. `ALL` lists its values in the order of declaration. Each function listed after the
+/// type name returns the text of a variant, in the same order: `name`, stable in reports and exports, and
+/// `words`, for display. The enumeration is serialized by its name.
 #[macro_export]
 macro_rules! named {
     (
@@ -17,7 +17,7 @@ macro_rules! named {
         }
 
         impl $type {
-            /// All, in the order of their declaration.
+            /// All values, in the order of declaration.
             pub const ALL: [Self; [$(stringify!($variant)),*].len()] = [$(Self::$variant),*];
 
             $crate::named!(@ $($function)+; $($variant [$name $($text)*])*);

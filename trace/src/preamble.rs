@@ -1,7 +1,7 @@
-//! What whoever begins to listen late must know of what came before.
+//! State that a sink needs if it starts in the middle of a run.
 //!
-//! A capture that begins, a trace file that is opened with the first record, a session of the program: each gets the
-//! newest state of the counters and all communicators before anything that refers to them.
+//! When a capture, a trace file or a session of the program starts, it first receives the newest state of the
+//! counters and all communicators.
 
 use crate::collective::CollectiveEvent;
 use crate::counters::{CounterEvent, CounterLoss, GaugeReading, MetricSet};
@@ -11,19 +11,19 @@ use crate::utilization::DEVICE_LIMIT;
 
 const COMMUNICATORS: usize = 1 << 14;
 
-/// See the [module](self).
+/// Latest counter state and all communicators; see the [module](self).
 #[derive(Clone, Debug, Default)]
 pub struct Preamble {
     sets: Vec<MetricSet>,
     losses: Vec<CounterLoss>,
-    /// Readings with energy, which is read seldom.
+    /// Latest readings that contain energy, which is rarely read.
     energy: Vec<GaugeReading>,
     communicators: Vec<CollectiveEvent>,
     dropped: u64,
 }
 
 impl Preamble {
-    /// Takes an event down if it is one to be known later.
+    /// Stores an event if later sinks need it.
     pub fn note(&mut self, event: &Event) {
         match event {
             Event::Counters(event) => self.note_counters(event),
@@ -38,7 +38,7 @@ impl Preamble {
         }
     }
 
-    /// As [`note`](Self::note).
+    /// Like [`note`](Self::note), for counter events.
     pub fn note_counters(&mut self, event: &CounterEvent) {
         match *event {
             CounterEvent::Set(set) => replace(&mut self.sets, set, |set| set.device),
@@ -50,36 +50,36 @@ impl Preamble {
         }
     }
 
-    /// What later events refer to: metric sets and communicators.
+    /// Events that later events refer to: metric sets and communicators.
     pub fn definitions(&self) -> impl Iterator<Item = Event> {
         let sets = self.sets.iter().map(|set| CounterEvent::Set(*set).into());
         sets.chain(self.communicators.iter().map(|event| Event::Collective(*event)))
     }
 
-    /// As [`definitions`](Self::definitions), with the totals so far: for a file, which has nothing else of them.
+    /// Like [`definitions`](Self::definitions), plus the current totals, for a new file.
     pub fn events(&self) -> impl Iterator<Item = Event> {
         let losses = self.losses.iter().map(|loss| CounterEvent::Loss(*loss).into());
         let energy = self.energy.iter().map(|reading| CounterEvent::Gauges(*reading).into());
         self.definitions().chain(losses).chain(energy)
     }
 
-    /// What the counters of `device` are sampled for.
+    /// Metric set of `device`.
     pub fn set(&self, device: DeviceId) -> Option<&MetricSet> {
         self.sets.iter().find(|set| set.device == device)
     }
 
-    /// What was lost of counters, by device.
+    /// Counter losses by device.
     pub fn counter_losses(&self) -> &[CounterLoss] {
         &self.losses
     }
 
-    /// Communicators that found no room.
+    /// Communicators dropped because the limit was reached.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 }
 
-/// Puts `newer` in the place of what is known of its device. Devices are bounded.
+/// Replaces the entry of the same device, or adds one. The number of devices is limited.
 fn replace<T>(rows: &mut Vec<T>, newer: T, device: impl Fn(&T) -> DeviceId) {
     match rows.iter().position(|known| device(known) == device(&newer)) {
         Some(place) => rows[place] = newer,

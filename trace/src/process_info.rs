@@ -1,10 +1,10 @@
-//! Which process a trace is about, and where it stands in its job.
+//! The traced process and its place in a distributed job.
 
 use crate::cost::{Calibration, PriceSource, Prices};
 use crate::dictionary::Dictionary;
 use crate::record::Timestamp;
 
-/// The process that was traced. Written once, at the start of the trace.
+/// The traced process. Written once, at the start of the trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessInfo {
     /// Process id.
@@ -15,28 +15,29 @@ pub struct ProcessInfo {
     pub command: Vec<String>,
     /// Host name.
     pub host: String,
-    /// When tracing began, on the clock of the trace.
+    /// Start of tracing, on the clock of the trace.
     pub start: Timestamp,
-    /// The newest CUDA version that the driver supports, as `1000 * major + 10 * minor`; 0 when unknown.
+    /// Newest CUDA version supported by the driver, as `1000 * major + 10 * minor`; 0 if unknown.
     pub driver_cuda_version: u32,
-    /// Kernel-mode driver version, for example `580.159.04`; empty when unknown.
+    /// Version of the kernel-mode driver, for example `580.159.04`; empty if unknown.
     pub driver_version: String,
-    /// What the tracing library answers for its version; 0 when unknown.
+    /// Version number of the tracing library; 0 if unknown.
     pub cupti_version: u32,
     /// File of the tracing library.
     pub cupti_path: String,
     /// Version of gpuwhy that wrote the trace.
     pub gpuwhy_version: String,
-    /// `RANK`, `LOCAL_RANK`, `WORLD_SIZE` and their like, as found in the environment: name and value.
+    /// `RANK`, `LOCAL_RANK`, `WORLD_SIZE` and similar environment variables: name and value.
     pub rank_variables: Vec<(String, String)>,
-    /// What was switched on, what could not be, and why; shown in the report.
+    /// Enabled features, unavailable features and the reasons; shown in the report.
     pub notes: Vec<String>,
-    /// What tracing adds on this machine, for each model of GPU with which that was measured.
+    /// Overhead of tracing on this machine, for each model of GPU with a calibration.
     pub calibrations: Vec<Calibration>,
 }
 
-/// Rank and size by launcher: torchrun (and Ray Train), Open MPI, PMIx, PMI (MPICH, Intel MPI), Slurm and an indexed
-/// job of Kubernetes, in the order of preference. The last two set their own also around the others.
+/// Environment variables of rank and size by launcher: torchrun (and Ray Train), Open MPI, PMIx, PMI (MPICH,
+/// Intel MPI), Slurm and an indexed Kubernetes job, in order of preference. The last two also set theirs when
+/// another launcher is used inside them.
 const RANKS: &[(&str, &str)] = &[
     ("RANK", "WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -45,20 +46,21 @@ const RANKS: &[(&str, &str)] = &[
     ("SLURM_PROCID", "SLURM_NTASKS"),
     ("JOB_COMPLETION_INDEX", ""),
 ];
-/// What names a run, alike on all of its ranks, in the order of preference: what the user chose, then launchers.
+/// Environment variables that identify a run, equal on all of its ranks, in order of preference: the user's
+/// choice, then launchers.
 const RUNS: &[&str] = &["GPUWHY_RUN", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "PMIX_NAMESPACE", "RAY_JOB_ID"];
-/// Where nothing names the run: the place at which its ranks meet, part by part.
+/// Used if no variable identifies the run: the rendezvous address of its ranks, part by part.
 const MEETING: [&str; 2] = ["MASTER_ADDR", "MASTER_PORT"];
-/// How often a launcher has started the run anew.
+/// Number of times a launcher has restarted the run.
 const ATTEMPTS: &[&str] = &["TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"];
-/// What torchrun says where nobody named the run.
+/// torchrun's value if the run has no name.
 const UNNAMED: &str = "none";
-/// Options of an interpreter whose value is the next word.
+/// Interpreter options whose value is the next argument.
 const WITH_VALUE: [&str; 2] = ["-W", "-X"];
 
 impl ProcessInfo {
-    /// What tracing added to the calls of this process and to the gaps of its devices, and where that is from. Unknown
-    /// for files of other profilers, and while no device is described.
+    /// Overheads of tracing for the calls of this process and the gaps of its devices, and their source.
+    /// Unknown for files of other profilers, and while no device is described.
     pub fn prices(&self, dictionary: &Dictionary) -> (Prices, PriceSource) {
         if self.gpuwhy_version.is_empty() {
             return (Prices::default(), PriceSource::Unknown);
@@ -66,24 +68,24 @@ impl ProcessInfo {
         Prices::of(&self.calibrations, dictionary)
     }
 
-    /// The rank of the process in its job, if its launcher said so.
+    /// Rank of the process in its job, if the launcher set it.
     pub fn rank(&self) -> Option<u32> {
         self.launched().map(|(rank, _)| rank)
     }
 
-    /// The processes of its job, if the launcher that named the rank said so.
+    /// Number of processes in the job, if the launcher that set the rank also set it.
     pub fn world_size(&self) -> Option<u32> {
         self.launched()?.1
     }
 
-    /// Where the process stands in its job, such as `rank 3 of 8`, if its launcher said so.
+    /// Description of the rank, such as `rank 3 of 8`, if the launcher set it.
     pub fn place(&self) -> Option<String> {
         let (rank, size) = self.launched()?;
         Some(size.map_or_else(|| format!("rank {rank}"), |size| format!("rank {rank} of {size}")))
     }
 
-    /// The name of its run, alike on all ranks, if something said so: `GPUWHY_RUN`, the launcher's number of the job
-    /// (`7.0`: with the step of Slurm), or the place at which the ranks meet.
+    /// Name of the run, equal on all ranks: `GPUWHY_RUN`, the launcher's job number (with Slurm including the
+    /// step, as in `7.0`), or the rendezvous address of the ranks. `None` if none of them is set.
     pub fn run(&self) -> Option<String> {
         let named = |name: &&str| self.variable(name).filter(|value| *value != UNNAMED);
         if let Some((name, run)) = RUNS.iter().find_map(|name| Some((name, named(name)?))) {
@@ -94,13 +96,13 @@ impl ProcessInfo {
         parts.map(|parts| parts.join(":"))
     }
 
-    /// How often the launcher has started the run anew, if it said so.
+    /// Number of times the launcher has restarted the run, if known.
     pub fn attempt(&self) -> Option<u64> {
         ATTEMPTS.iter().find_map(|name| self.variable(name)?.parse().ok())
     }
 
-    /// The program without its folder and arguments, which may hold secrets: the script or module that an interpreter
-    /// of Python runs, else the command. Empty when the command line was not kept.
+    /// The program without its folder and arguments, which may contain secrets: the script or module run by a
+    /// Python interpreter, else the command. Empty if the command line was not stored.
     pub fn program(&self) -> &str {
         fn base(word: &str) -> &str {
             word.rsplit('/').next().unwrap_or(word)
@@ -125,7 +127,7 @@ impl ProcessInfo {
         name
     }
 
-    /// A variable of a launcher that is not empty.
+    /// Value of a launcher variable, unless it is empty.
     fn variable(&self, name: &str) -> Option<&str> {
         let (_, value) = self.rank_variables.iter().find(|(known, _)| known == name)?;
         Some(value.trim()).filter(|value| !value.is_empty())

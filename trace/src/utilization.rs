@@ -1,33 +1,34 @@
-//! How busy devices were by NVML: what is known of a run in which no device work was recorded.
+//! Utilization of devices by NVML, for runs without records of device work.
 //!
-//! The driver's management library tells rates (percent of the time in which kernels or copies ran, on any device) and
-//! means of hardware counters (Hopper and later). They are about the device, whichever process used it, and have no
-//! place on a timeline. What is kept are totals: nanoseconds for shares, bytes for traffic, and beside each the time
-//! that it covers. So two states of the same run can be subtracted, means need no list of readings, and a reading that
-//! is not there is told from one of 0. docs/reference/report.md defines the fields.
+//! NVML reports rates (percent of the time in which kernels or copies ran, on any device) and averages of
+//! hardware counters (Hopper and later). They cover the whole device, including other processes, and have no
+//! position on a timeline. gpuwhy stores totals: nanoseconds for shares, bytes for traffic, each with the
+//! time that it covers. Two states of a run can therefore be subtracted, averages need no list of readings,
+//! and a missing reading differs from a reading of 0. docs/reference/report.md defines the fields.
 
 use crate::named;
 use crate::record::DeviceId;
 
-/// Devices that are remembered; a process that uses more is not known.
+/// Maximum number of devices; no process is known to use more.
 pub const DEVICE_LIMIT: usize = 64;
 
-/// Why something was not read.
+/// Why a value was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Absence {
-    /// There is no libnvidia-ml.so.1.
+    /// libnvidia-ml.so.1 was not found.
     NoLibrary,
-    /// The process has no device, as far as its driver tells.
+    /// The process has no device, according to its driver.
     NoDevice,
-    /// The device is divided into MIG instances: readings of the whole say nothing of this process's part.
+    /// The device is divided into MIG instances: readings of the entire device do not describe this process's
+    /// part.
     Divided,
-    /// The device does not have it (GPM: before Hopper).
+    /// The device does not support it (GPM requires Hopper or later).
     NotSupported,
     /// The library is too old for it.
     NoFunction,
-    /// The library refused: a number of `nvmlReturn_t`.
+    /// The library returned this `nvmlReturn_t`.
     Refused(u32),
-    /// For a reason that a newer version knows.
+    /// A reason of a newer version.
     Unknown,
 }
 
@@ -47,34 +48,34 @@ impl Absence {
 }
 
 named! {
-    /// A mean of hardware counters: shares are of the time and of the device, traffic is of this device with all
-    /// others.
+    /// An average of hardware counters. Shares are of the time and of the device; traffic is between this
+    /// device and all others.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[repr(u8)]
     pub enum Counter: name {
-        /// Share of time in which kernels ran on the device.
+        /// Share of time in which kernels ran.
         Active "active",
-        /// Share of the multiprocessors that were busy.
+        /// Share of the SMs that were busy.
         Multiprocessors "sm_active",
-        /// Share of the warps that could be resident.
+        /// Share of the maximum of resident warps.
         Occupancy "sm_occupancy",
-        /// Share of time in which tensor pipes worked.
+        /// Share of time in which tensor pipes were active.
         Tensor "tensor_active",
         /// Share of the peak bandwidth of device memory.
         DeviceMemory "dram_bandwidth",
-        /// Bytes from the device over PCI Express.
+        /// Bytes sent by the device over PCI Express.
         PcieSent "pcie_sent",
-        /// Bytes to the device over PCI Express.
+        /// Bytes received by the device over PCI Express.
         PcieReceived "pcie_received",
-        /// Bytes from the device over NVLink.
+        /// Bytes sent by the device over NVLink.
         NvlinkSent "nvlink_sent",
-        /// Bytes to the device over NVLink.
+        /// Bytes received by the device over NVLink.
         NvlinkReceived "nvlink_received",
     }
 }
 
 impl Counter {
-    /// Whether its total is in bytes, and not in nanoseconds.
+    /// True if the total is in bytes, false if it is in nanoseconds.
     pub const fn is_traffic(self) -> bool {
         matches!(self, Self::PcieSent | Self::PcieReceived | Self::NvlinkSent | Self::NvlinkReceived)
     }
@@ -83,14 +84,15 @@ impl Counter {
 /// A total and the time that it covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Total {
-    /// Nanoseconds in which the gauge could be read.
+    /// Nanoseconds in which a reading was available.
     pub over_ns: u64,
-    /// Its value times that: nanoseconds of a share, or bytes.
+    /// Sum of the values times their duration: nanoseconds for a share, else bytes.
     pub sum: u64,
 }
 
 impl Total {
-    /// Adds `rate`, a share or bytes a nanosecond, over `nanos`. What is no amount counts as not read.
+    /// Adds `rate`, a share or bytes per nanosecond, over `nanos`. Negative and non-finite rates count as not
+    /// read.
     pub fn add(&mut self, nanos: u64, rate: f64) {
         if rate.is_finite() && rate >= 0.0 {
             self.over_ns = self.over_ns.saturating_add(nanos);
@@ -98,20 +100,21 @@ impl Total {
         }
     }
 
-    /// Bounds a total of shares to the time that it covers; whether it was more than rounding explains.
+    /// Limits a total of shares to the time that it covers. Returns true if the excess was larger than
+    /// rounding explains.
     fn bound(&mut self) -> bool {
         let impossible = self.sum > self.over_ns.saturating_add(self.over_ns / 100);
         self.sum = self.sum.min(self.over_ns);
         impossible
     }
 
-    /// The mean: a share, or bytes a nanosecond (10^9 bytes a second). `None` when it was never read.
+    /// Average: a share, or bytes per nanosecond (10^9 bytes per second). `None` if it was never read.
     pub fn mean(self) -> Option<f64> {
         (self.over_ns > 0).then(|| self.sum as f64 / self.over_ns as f64)
     }
 }
 
-/// How busy one device was so far.
+/// Utilization totals of one device since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceUtilization {
     /// The device.
@@ -122,16 +125,16 @@ pub struct DeviceUtilization {
     pub memory: Total,
     /// Hardware counters by `Counter as usize`.
     pub counters: [Total; Counter::ALL.len()],
-    /// Readings that failed after the first, or told what cannot be.
+    /// Readings after the first that failed or returned impossible values.
     pub failed: u64,
-    /// Why there are no rates.
+    /// Why rates are missing.
     pub no_rates: Option<Absence>,
-    /// Why there are no counters.
+    /// Why counters are missing.
     pub no_counters: Option<Absence>,
 }
 
 impl DeviceUtilization {
-    /// With shares of at most 1. A total of more, which only a damaged record has, counts as a failed reading.
+    /// Limits shares to 1. A larger total, which only a damaged record has, counts as a failed reading.
     #[must_use]
     fn bounded(mut self) -> Self {
         let counters = self.counters.iter_mut().zip(Counter::ALL).filter(|(_, counter)| !counter.is_traffic());
@@ -141,32 +144,32 @@ impl DeviceUtilization {
         self
     }
 
-    /// The mean of a counter; see [`Total::mean`].
+    /// Average of a counter; see [`Total::mean`].
     pub fn counter(&self, counter: Counter) -> Option<f64> {
         self.counters[counter as usize].mean()
     }
 }
 
-/// What a reader tells: totals, of which the last of a device counts.
+/// Utilization totals; the last reading of a device counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UtilizationReading {
-    /// There are none of any device.
+    /// No device has readings.
     Absent(Absence),
-    /// Those of one device.
+    /// Totals of one device.
     Device(DeviceUtilization),
 }
 
 /// The utilization of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Utilization {
-    /// Why there are none; `None` also when nobody looked.
+    /// Why readings are missing; `None` also if none were attempted.
     pub absence: Option<Absence>,
-    /// By device, in the order in which they were first read.
+    /// Totals by device, in the order of their first reading.
     pub devices: Vec<DeviceUtilization>,
 }
 
 impl Utilization {
-    /// Takes a newer state.
+    /// Replaces the state with a newer one.
     pub fn take(&mut self, reading: UtilizationReading) {
         match reading {
             UtilizationReading::Absent(why) => self.absence = Some(why),
@@ -182,17 +185,17 @@ impl Utilization {
         }
     }
 
-    /// Whether there is neither a reading nor a reason for none.
+    /// True if there is neither a reading nor a reason for its absence.
     pub fn is_empty(&self) -> bool {
         self.absence.is_none() && self.devices.is_empty()
     }
 
-    /// The mean share of time in which kernels or copies ran, over the devices that have that gauge.
+    /// Average share of time in which kernels or copies ran, over the devices that report it.
     pub fn busy(&self) -> Option<f64> {
         mean(self.devices.iter().filter_map(|device| device.busy.mean()))
     }
 
-    /// The mean of a counter over the devices that have it.
+    /// Average of a counter over the devices that report it.
     pub fn counter(&self, counter: Counter) -> Option<f64> {
         mean(self.devices.iter().filter_map(|device| device.counter(counter)))
     }

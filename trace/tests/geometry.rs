@@ -1,10 +1,10 @@
-//! Occupancy and waves against figures worked out by hand or by NVIDIA's occupancy calculator.
+//! Occupancy and waves compared with values computed by hand or by NVIDIA's occupancy calculator.
 
 use gpuwhy_trace::geometry::{Geometry, Limiter, Multiprocessors};
 use gpuwhy_trace::record::{Device, LaunchConfig};
 use proptest::prelude::*;
 
-/// An H200 as its record describes it.
+/// An H200 as described by its record.
 fn h200() -> Multiprocessors {
     Multiprocessors::of(&Device {
         compute_capability: [9, 0],
@@ -44,14 +44,14 @@ fn each_resource_limits() {
         ((1024, 32, 0), 2, Limiter::Threads, 1.0),
         // 32 blocks of one warp.
         ((32, 16, 0), 32, Limiter::Blocks, 0.5),
-        // 168 registers take 5,376 a warp: 3 warps a partition, 12 in all, blocks of 4 (128 threads).
+        // 168 registers take 5,376 per warp: 3 warps per partition, 12 in total, blocks of 4 (128 threads).
         ((128, 168, 0), 3, Limiter::Registers, 12.0 / 64.0),
         // The same 12 warps in blocks of 3.
         ((96, 168, 0), 4, Limiter::Registers, 12.0 / 64.0),
-        // 227 KiB and the 1 KiB that the system takes fill the 228 KiB exactly.
+        // 227 KiB plus the 1 KiB reserved by the system fill the 228 KiB exactly.
         ((384, 168, 227 * 1024), 1, Limiter::Registers, 12.0 / 64.0),
         ((128, 32, 227 * 1024), 1, Limiter::SharedMemory, 4.0 / 64.0),
-        // 113 KiB and 1 KiB go in twice, 114 KiB and 1 KiB do not.
+        // 113 KiB plus 1 KiB fit twice, 114 KiB plus 1 KiB do not.
         ((128, 32, 113 * 1024), 2, Limiter::SharedMemory, 8.0 / 64.0),
         ((128, 32, 114 * 1024), 1, Limiter::SharedMemory, 4.0 / 64.0),
     ];
@@ -64,7 +64,7 @@ fn each_resource_limits() {
 
 #[test]
 fn waves_and_tail() {
-    // 1024 threads: two blocks on each of 132 multiprocessors, 264 in a wave.
+    // 1024 threads: two blocks on each of 132 SMs, 264 in a wave.
     let full = launch(528, 1024, 32, 0);
     assert_close(full.waves, 2.0);
     assert_close(full.tail_loss, 0.0);

@@ -1,7 +1,7 @@
-//! Occupancy and SM efficiency against what PyTorch's profiler wrote into public traces of V100 and A100 runs, kernel
-//! by kernel, and against the totals that its TensorBoard plugin shows for two of them.
+//! Occupancy and SM efficiency compared with the values of PyTorch's profiler in public traces of V100 and
+//! A100 runs, kernel by kernel, and with the totals shown by its TensorBoard plugin for two of them.
 //!
-//! The traces are not part of the repository: `GPUWHY_REFERENCE_TRACES` names their folder.
+//! The traces are not part of the repository: `GPUWHY_REFERENCE_TRACES` is the path of their folder.
 
 use std::fs::File;
 use std::io::Read;
@@ -16,14 +16,14 @@ struct Kernel {
     start_us: f64,
     end_us: f64,
     geometry: Geometry,
-    /// Per cent, rounded, as the profiler wrote it.
+    /// Percent, rounded, as written by the profiler.
     recorded_occupancy: u64,
     shared_bytes: u32,
 }
 
 struct Trace {
     kernels: Vec<Kernel>,
-    /// Begin and end, microseconds.
+    /// Start and end, microseconds.
     steps: Vec<(f64, f64)>,
 }
 
@@ -32,7 +32,7 @@ fn folder() -> PathBuf {
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/kineto"), PathBuf::from)
 }
 
-/// `None`, and a line that says so, when the trace is not there.
+/// Returns `None` and prints a message if the trace does not exist.
 fn read(name: &str) -> Option<Trace> {
     let path = folder().join(format!("{name}.json.gz"));
     let Ok(file) = File::open(&path) else {
@@ -102,13 +102,13 @@ fn kernel(event: &Value, devices: &[Multiprocessors]) -> Kernel {
     }
 }
 
-/// The profiler asks the occupancy calculator about the default limit of 48 KiB of shared memory a block, and writes
-/// 0 for kernels that have opted in to more. Agreeing with that would be wrong.
+/// The profiler passes the default limit of 48 KiB of shared memory per block to the occupancy calculator,
+/// and writes 0 for kernels that opted in to more. Agreeing with that would be wrong.
 fn beyond_default_shared_memory(kernel: &Kernel) -> bool {
     kernel.shared_bytes + RESERVED_BYTES > 48 * 1024
 }
 
-/// What an A100 takes for itself with every block. None of the V100 kernels comes near the limit.
+/// Shared memory that an A100 reserves for every block. None of the V100 kernels comes near the limit.
 const RESERVED_BYTES: u32 = 1_024;
 
 #[test]
@@ -130,7 +130,7 @@ fn achieved_occupancy_of_every_kernel() {
                 assert!(kernel.geometry.achieved_occupancy > 0.0);
                 continue;
             }
-            // Per cent, rounded from single precision.
+            // Percent, rounded from single precision.
             let percent = kernel.geometry.achieved_occupancy * 100.0;
             let error = (percent - kernel.recorded_occupancy as f64).abs();
             assert!(error <= 0.5001, "{name}: {:?} recorded as {} %", kernel.geometry, kernel.recorded_occupancy);
@@ -141,8 +141,9 @@ fn achieved_occupancy_of_every_kernel() {
 
 #[test]
 fn totals_of_the_tensorboard_plugin() {
-    // The plugin's utilization and SM efficiency share a window, which it derives from rows that are not device work;
-    // their quotient is the efficiency over kernel time. Windows that differ at their edges are worth 0.2 points.
+    // The plugin computes utilization and SM efficiency over the same window, which it derives from rows that
+    // are not device work; their quotient is the efficiency over kernel time. Different window edges account
+    // for up to 0.2 points.
     for (name, utilization, efficiency, occupancy) in
         [("resnet50_workers0", 55.51, 54.68, 49.13), ("resnet50_workers4", 70.27, 69.22, 48.91)]
     {

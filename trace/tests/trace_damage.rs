@@ -1,4 +1,5 @@
-//! Cut, flipped, holed, foreign and hostile files: nothing wrong comes out, nothing is silently missing, no panic.
+//! Cut, corrupted, incomplete, foreign and hostile files: no wrong data is read, no loss is silent, and
+//! nothing panics.
 
 use std::io::{self, Read as _};
 
@@ -9,7 +10,7 @@ use gpuwhy_trace::format::{TraceError, TraceReader};
 use gpuwhy_trace::process_info::ProcessInfo;
 use gpuwhy_trace::record::{LaunchConfigId, NameId, Record};
 
-/// Fails unless `part` is what is left of `whole` after leaving items out.
+/// Fails unless `part` is a subsequence of `whole`.
 fn assert_subsequence(part: &[Event], whole: &[Event], context: &str) {
     let mut rest = whole.iter();
     for item in part {
@@ -17,7 +18,7 @@ fn assert_subsequence(part: &[Event], whole: &[Event], context: &str) {
     }
 }
 
-/// Fails unless every row that `part` knows is right or known to be lost.
+/// Fails unless every row in `part` is correct or known to be lost.
 fn assert_never_wrong(part: &Dictionary, whole: &Dictionary, context: &str) {
     for (id, name) in part.names().iter().enumerate() {
         assert!(&**name == "?" || *name == whole.names()[id], "{context}: name {id} is {name}");
@@ -109,7 +110,8 @@ fn holes_are_counted_and_the_rest_is_read() {
             let context = format!("hole {start}..{end}");
             assert_subsequence(&part.items, &whole.items, &context);
             assert_never_wrong(&part.dictionary, &dictionary, &context);
-            // A hole that takes exactly the last blocks is a shorter file; it has no end mark, which is visible too.
+            // Removing exactly the last blocks is the same as a shorter file; the missing end mark reveals
+            // it.
             let ended = matches!(part.items.last(), Some(Event::End(..)));
             assert!(!part.damage.is_none() || !ended || part.items == whole.items, "{context} went unnoticed");
         }
@@ -173,7 +175,7 @@ fn foreign_files_are_recognized() {
     assert!(matches!(read(&[]), Err(TraceError::Empty)));
 }
 
-/// The file header of some version.
+/// File header of a version.
 fn header(major: u16, minor: u16) -> Vec<u8> {
     let mut out = b"\x89GPT\r\n\x1a\n".to_vec();
     out.extend_from_slice(&major.to_le_bytes());
@@ -196,11 +198,11 @@ fn a_newer_major_is_refused_and_a_newer_minor_is_not() {
 #[test]
 fn what_a_newer_minor_adds_is_stepped_over_and_counted() {
     let api = |columns: &[u8]| [&[4, 2][..], columns].concat();
-    // One known column (thread 9 in both rows) and one that does not exist yet, in an encoding that does not either.
+    // One known column (thread 9 in both rows) and one of a later version in an unknown encoding.
     let extended = api(&[2, 0, 1, 1, 15, 200, 3, 9, b'x', b'y', b'z']);
     // A known column in an unknown encoding.
     let recoded = api(&[1, 0, 200, 1, 0]);
-    // A kind of record that does not exist yet.
+    // An unknown kind of record.
     let foreign = vec![99, 5, 1, 0, 1, 1, 7];
     let trace = [
         header(1, 1),
@@ -209,7 +211,7 @@ fn what_a_newer_minor_adds_is_stepped_over_and_counted() {
         block(3, 2, 0, 2, 0, b"a version of later times"),
         block(3, 1, 0, 3, 0, &[extended, foreign].concat()),
         block(3, 1, 0, 4, 0, &recoded),
-        // A dictionary table that does not exist yet, and a context with a field too many.
+        // An unknown dictionary table, and a context with an extra field.
         block(2, 1, 0, 5, 0, &[50, 0, 1, 2, 1, 1, 5, 0, 1, 4, 1, 0, 7, 99]),
         block(5, 1, 0, 6, 123, b""),
     ]
@@ -267,20 +269,20 @@ fn hostile_counts_and_lengths_cost_nothing() {
         // 2^64 - 1 rows without a column, and a column of 2^64 - 1 bytes.
         (3, 0, [&[4][..], &huge, &[0]].concat()),
         (3, 0, [&[4, 1, 1, 0, 0][..], &huge].concat()),
-        // Rows of which the column holds fewer, and more.
+        // A column with fewer rows than announced, and one with more.
         (3, 0, vec![4, 3, 1, 0, 0, 2, 1, 2]),
         (3, 0, vec![4, 1, 1, 0, 0, 2, 1, 2]),
         // A thread id beyond 32 bits.
         (3, 0, [&[4, 1, 1, 0, 1, 10][..], &huge].concat()),
-        // A dictionary that starts at id 2^64 - 1, and one that leaves 2^40 ids free.
+        // A dictionary that starts at id 2^64 - 1, and one that skips 2^40 ids.
         (2, 0, [&[1][..], &huge, &[1, 0]].concat()),
         (2, 0, vec![1, 0x80, 0x80, 0x80, 0x80, 0x80, 0x20, 1, 0]),
-        // A frame of 64 MiB that says so, one that says less, and one that is none.
+        // A frame of 64 MiB with the correct length, one with a smaller length, and invalid data.
         (3, 2, [&(64u32 << 20).to_le_bytes()[..], &zeros].concat()),
         (3, 2, [&8u32.to_le_bytes()[..], &zeros].concat()),
         (3, 2, vec![8, 0, 0, 0, 1, 2, 3]),
         (3, 2, vec![8, 0]),
-        // An API domain that does not exist, and an end without a number.
+        // An unknown API domain, and an end without a number.
         (2, 0, vec![3, 0, 1, 3, 7, 1, 1]),
         (6, 0, vec![]),
     ];
@@ -325,7 +327,7 @@ fn a_read_error_is_passed_on_once_with_its_offset() {
     assert!(results.len() > 1 && reader.next().is_none());
 }
 
-/// A block header that checks itself and announces the largest body there can be, whose checksum is wrong.
+/// A valid block header that announces the largest body, with a wrong body checksum.
 fn promise() -> Vec<u8> {
     let mut header = block(3, 1, 0, u32::MAX, 0, &[])[..BLOCK_HEADER - 4].to_vec();
     header[8..12].copy_from_slice(&(16u32 << 20).to_le_bytes());
@@ -335,7 +337,7 @@ fn promise() -> Vec<u8> {
     header
 }
 
-/// The next block of the sample would be this one.
+/// The block that would follow the sample.
 fn behind_sample(bytes: &[u8]) -> Vec<u8> {
     block(5, 1, 0, blocks(bytes).len() as u32, 77, b"")
 }
@@ -344,19 +346,19 @@ fn behind_sample(bytes: &[u8]) -> Vec<u8> {
 fn headers_that_announce_more_than_there_is_do_not_cost_the_square_of_the_file() {
     let (_, bytes) = sample();
     let hostile = promise().repeat(50_000);
-    // Bodies that are there, each of 16 MiB: to check all of them would be 800 GB.
+    // Bodies that exist, each of 16 MiB: checking all of them would read 800 GB.
     let padded = [&bytes[..], &hostile, &vec![0; 17 << 20], &behind_sample(&bytes)].concat();
     let part = read(&padded).unwrap();
     assert!(matches!(part.items.last(), Some(Event::Flush(at)) if at.nanos() == 77), "what is behind them is found");
     assert_eq!(part.damage.skipped_bytes, hostile.len() as u64 + (17 << 20));
     assert!((16..1_000).contains(&part.damage.skipped_blocks), "{:?}", part.damage);
-    // Bodies of which the file has a part only.
+    // Bodies that are only partly in the file.
     let cut = [&bytes[..], &promise().repeat(200_000), &behind_sample(&bytes)].concat();
     let part = read(&cut).unwrap();
     assert!(matches!(part.items.last(), Some(Event::Flush(at)) if at.nanos() == 77));
 }
 
-/// The blocks of a trace that was put together by hand, with numbers that follow each other.
+/// Blocks of a manually assembled trace, renumbered consecutively.
 fn renumbered(bytes: &[u8], order: &[usize]) -> Vec<u8> {
     let blocks = blocks(bytes);
     let mut out = bytes[..FILE_HEADER].to_vec();

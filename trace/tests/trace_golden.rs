@@ -1,6 +1,7 @@
-//! Files that were written once stay readable, and the specification stays true.
+//! Old files stay readable, and the specification stays correct.
 //!
-//! The files in `golden` are never written again: a change of the format that breaks one needs a new major version.
+//! The files in `golden` are never rewritten: a change of the format that breaks one requires a new major
+//! version.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -27,7 +28,8 @@ fn version_1_0_is_read_as_it_was_written() {
     assert!(old.damage.is_none(), "{:?}", old.damage);
     assert_eq!(old.session, session());
     assert_eq!(old.items, new.items);
-    // 3 calls, kernels and copies and 4 others in each of two intervals, with their marks, two losses and the end.
+    // 3 calls, kernels and copies and 4 other records in each of two intervals, with their marks, two losses
+    // and the end.
     assert_eq!(old.items.len(), 2 * (3 * 3 + 4 + 1) + 2 + 1);
     assert_same_dictionary(&old.dictionary, &dictionary);
 }
@@ -39,7 +41,7 @@ fn version_1_2_is_read_as_it_was_written() {
     let (old, new) = (read(&golden).unwrap(), read(&now).unwrap());
     assert!(old.damage.is_none(), "{:?}", old.damage);
     assert_eq!(old.items, new.items);
-    // 7 range events, 11 samples, 5 marks of captures, a loss, a flush and the end.
+    // 7 range events, 11 samples, 5 capture marks, a loss, a flush and the end.
     assert_eq!(old.items.len(), 7 + 11 + 5 + 3);
     assert_same_dictionary(&old.dictionary, &dictionary);
 }
@@ -74,7 +76,7 @@ fn version_1_5_is_read_as_it_was_written() {
     let (dictionary, now) = crate::trace_sample::since_1_4::sample();
     let (old, new) = (read(&golden).unwrap(), read(&now).unwrap());
     assert!(old.damage.is_none(), "{:?}", old.damage);
-    // A value that is not there is unequal to itself.
+    // A missing value (NaN) does not compare equal to itself.
     assert_eq!(format!("{:?}", old.items), format!("{:?}", new.items));
     // 8 counter events, 2 kernels, a flush and the end.
     assert_eq!(old.items.len(), 8 + 2 + 2);
@@ -87,7 +89,7 @@ fn write_golden_file() {
     File::create_new(GOLDEN_1_5).unwrap().write_all(&crate::trace_sample::since_1_4::sample().1).unwrap();
 }
 
-/// The trace that the specification takes apart.
+/// The example trace of the specification.
 fn example() -> Vec<u8> {
     let mut dictionary = Dictionary::new();
     let name = dictionary.intern_name("cuInit");
@@ -108,7 +110,7 @@ fn example() -> Vec<u8> {
     writer.finish(End::Clean, Timestamp::from_nanos(2000), &Loss::default(), &dictionary).unwrap()
 }
 
-/// The bytes of the block that starts with "```hex": two digits each, up to a `|` that starts the annotation.
+/// Bytes of the block that starts with "```hex": two digits each, up to a `|` that starts the annotation.
 fn hex_of(specification: &str) -> Vec<u8> {
     let (_, rest) = specification.split_once("```hex\n").expect("the specification has an example");
     let (block, _) = rest.split_once("```").expect("the example ends");

@@ -1,4 +1,4 @@
-//! Whatever is pushed comes back: every field, any value, any order, across chunks and flushes.
+//! Everything written is read back: every field, any value, any order, across chunks and flushes.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use gpuwhy_trace::process_info::{End, ProcessInfo};
 use gpuwhy_trace::record::*;
 use proptest::prelude::*;
 
-/// Numbers from every length class, with the edges more often than chance would have them.
+/// Numbers of every length class, with edge values more frequent than by chance.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![
         Just(0),
@@ -133,7 +133,7 @@ fn record_of(kind: u8, n: &[u64]) -> Record {
                     Payload::None,
                     Payload::Unsigned(n[10]),
                     Payload::Signed(n[10] as i64),
-                    // A number that equals itself: this test compares.
+                    // Not NaN, because this test compares for equality.
                     Payload::Float(n[10] as f64 / -3.0),
                 ],
                 n[12],
@@ -262,7 +262,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Items by kind in their order: what the format promises to keep.
+/// Items by kind in order, which the format guarantees to preserve.
 fn by_kind(items: &[Event]) -> Vec<Vec<Event>> {
     let mut kinds = vec![Vec::new(); 16];
     for item in items {
@@ -361,7 +361,7 @@ fn a_compacted_trace_is_smaller_and_has_fewer_blocks() {
             writer.event(&Event::Flush(start), &dictionary).unwrap();
         }
     }
-    // Killed: there is no end.
+    // A killed process: the trace has no end.
     let (bytes, live) = writer.close(&dictionary).unwrap();
     assert_eq!(bytes, live.len() as u64);
     let (compacted, copy) = compact(&live[..], Vec::new()).unwrap();
@@ -429,7 +429,7 @@ fn a_dictionary_larger_than_a_block_is_split_and_comes_back() {
     assert_eq!(back.dictionary.launch_configs(), dictionary.launch_configs());
 }
 
-/// Takes some bytes, then answers an error once, then works again.
+/// Accepts some bytes, then returns an error once, then works again.
 struct Hiccup {
     bytes: Vec<u8>,
     fail_at: usize,
@@ -489,7 +489,7 @@ fn a_flush_of_little_stays_little() {
         writer.bytes_written()
     };
     assert_eq!(quiet(11) - quiet(10), 40, "an idle process writes one bare mark");
-    // 13 rows of seven kinds: 40 bytes of header and about 20 bytes a row, mostly first values of columns.
+    // 13 rows of seven kinds: 40 bytes of header and about 20 bytes per row, mostly first values of columns.
     let second = &blocks(&bytes)[5];
     assert!(second.len() < 320, "{}", second.len());
 }

@@ -1,4 +1,4 @@
-//! UtilizationReading a part of a trace, and reading from sources that are slow or interrupted.
+//! Reading part of a trace, and reading from sources that are slow or interrupted.
 
 use std::io::{self, Read};
 
@@ -38,7 +38,7 @@ fn trace(records: &[Record]) -> Vec<u8> {
     writer.finish(End::Clean, at(5_000), &Loss::default(), &dictionary).unwrap()
 }
 
-/// Records that are read of the times from `from` to `to`.
+/// Records read for the times from `from` to `to`.
 fn read(trace: &[u8], (from, to): (u64, u64)) -> Vec<Record> {
     let mut reader = TraceReader::new(trace).unwrap();
     reader.only(at(from), at(to));
@@ -93,7 +93,7 @@ fn records_without_times_are_in_every_part() {
     assert_eq!(read(&trace(&[untimed]), (1_000, 2_000)), [untimed]);
 }
 
-/// Gives at most `most` bytes at a time, and is interrupted before each.
+/// Returns at most `most` bytes at a time, and is interrupted before each read.
 struct Slow<'a> {
     rest: &'a [u8],
     most: usize,
@@ -158,7 +158,7 @@ fn what_compresses_is_compressed_and_the_rest_is_kept_as_it_is() {
     };
     let alike = written(&|index| format!("{}{index}", "void at::native::vectorized_elementwise_kernel".repeat(3)));
     assert!(alike < 1_000 * 135 / 5, "{alike} bytes of 135,000");
-    // Noise, of which five bits are used in each byte.
+    // Noise that uses five bits of each byte.
     let mut state = 1u64;
     let mut noise = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -11,7 +11,7 @@ paired AS (
   WHERE operation IN ('allocation', 'release')
   WINDOW at_address AS (PARTITION BY address ORDER BY number)
 ),
--- A release counts where and as much as its allocation did; one without changes nothing.
+-- A release has the place and size of its allocation; one without an allocation has no effect.
 changes AS (
   SELECT o.number, at_ns, operation, memory, device, context, stream, correlation, address, bytes, name, pool,
     pool_bytes, CASE WHEN operation = 'release' AND before = 'allocation' THEN device_before ELSE device END AS owner,

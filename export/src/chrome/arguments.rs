@@ -1,4 +1,4 @@
-//! The arguments of rows that follow from more than one field.
+//! Row arguments that are derived from more than one field.
 
 use std::io::{self, Write};
 
@@ -9,8 +9,8 @@ use gpuwhy_trace::record::{Kernel, Payload, RangeEvent, Timestamp};
 use crate::collectives::Note;
 use crate::json::quoted;
 
-/// Shape and resources of a launch, and how it fills the device: the same for every launch of a configuration.
-/// What needs to know the device is left out when nothing describes it.
+/// Shape and resources of a launch, and how it fills the device: equal for every launch of a configuration.
+/// Values that depend on the device are left out if it is not described.
 pub fn shape(row: &Kernel, dictionary: &Dictionary) -> String {
     let config = dictionary.launch_config(row.config);
     let shared = u64::from(config.static_shared_bytes) + u64::from(config.dynamic_shared_bytes);
@@ -30,7 +30,7 @@ pub fn shape(row: &Kernel, dictionary: &Dictionary) -> String {
     )
 }
 
-/// What NCCL told of a kernel, behind its other arguments.
+/// Writes NCCL's data about a kernel after its other arguments.
 pub fn notes(output: &mut impl Write, notes: &[(&'static str, Note)]) -> io::Result<()> {
     notes.iter().try_for_each(|(name, note)| match note {
         Note::Text(text) => write!(output, ", \"{name}\": {}", quoted(text)),
@@ -38,12 +38,12 @@ pub fn notes(output: &mut impl Write, notes: &[(&'static str, Note)]) -> io::Res
     })
 }
 
-/// The graph that launched an operation, behind its other arguments.
+/// Writes the graph that launched an operation after its other arguments.
 pub fn graph(output: &mut impl Write, id: u32, node: u64) -> io::Result<()> {
     if id == 0 && node == 0 { Ok(()) } else { write!(output, r#", "graph id": {id}, "graph node id": {node}"#) }
 }
 
-/// Bytes a nanosecond, which are gigabytes a second. An operation without length has none.
+/// Bytes per nanosecond, i.e. gigabytes per second; 0 for an operation without duration.
 pub fn bandwidth(bytes: u64, start: Timestamp, end: Timestamp) -> f64 {
     match end.since(start) {
         0 => 0.0,
@@ -51,7 +51,7 @@ pub fn bandwidth(bytes: u64, start: Timestamp, end: Timestamp) -> f64 {
     }
 }
 
-/// What a program attached to a range or mark.
+/// Payload, category and color that the program attached to a range or mark.
 pub fn annotation(event: &RangeEvent, dictionary: &Dictionary) -> String {
     let mut members = Vec::new();
     for (key, name) in [("domain", event.domain), ("category", event.category)] {
@@ -86,7 +86,8 @@ mod tests {
             registers_per_thread: 38,
             ..LaunchConfig::default()
         });
-        // The first kernel of the PyTorch profiler's own trace of ResNet-50 on a V100 has these numbers.
+        // These are the numbers of the first kernel in the PyTorch profiler's own trace of ResNet-50 on a
+        // V100.
         let text = shape(&Kernel { config, ..Kernel::default() }, &dictionary);
         for wanted in ["\"blocks per SM\": 0.625", "\"warps per SM\": 5,", "\"est. achieved occupancy %\": 8"] {
             assert!(text.contains(wanted), "{text}");

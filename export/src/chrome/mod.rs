@@ -1,12 +1,13 @@
-//! Chrome's JSON in the dialect of Kineto, the library behind the PyTorch profiler.
+//! Chrome JSON in the dialect of Kineto, the library used by the PyTorch profiler.
 //!
-//! HolisticTraceAnalysis, the TensorBoard plugin, Perfetto and `chrome://tracing` read it; what they demand shaped the
-//! rows: names without version suffix, a blank behind `"rank":`, integers where Kineto has them, times relative to
-//! `baseTimeNanoseconds` because microseconds since 1970 do not fit a double. Operations that overlap on one stream
-//! stand on lines of their own, which Kineto does not do: viewers of this format drop rows that partly overlap.
+//! It is read by HolisticTraceAnalysis, the TensorBoard plugin, Perfetto and `chrome://tracing`, whose
+//! requirements determine the rows: names without version suffix, a blank after `"rank":`, integers where
+//! Kineto has them, and times relative to `baseTimeNanoseconds`, because microseconds since 1970 do not fit a
+//! double. Unlike in Kineto's files, operations that overlap on one stream have separate lines: viewers of
+//! this format drop rows that partly overlap.
 //!
-//! Two passes: the first finds the earliest time and which calls caused work, the second writes. Two more find the
-//! steps. Ranges are projected onto the streams by another two, where there are any.
+//! Two passes: the first finds the earliest time and the calls that caused work, the second writes. Two more
+//! find the steps. If the trace has ranges, another two project them onto the streams.
 
 mod arguments;
 mod rows;
@@ -31,7 +32,7 @@ use gpuwhy_import::{Progress, TraceFile, share};
 use self::rows::Rows;
 use self::steps::FoundSteps;
 
-/// Writes `trace`.
+/// Writes `trace` as Chrome JSON.
 pub fn write(
     trace: &TraceFile,
     to: Destination,
@@ -88,7 +89,7 @@ pub fn write(
     Ok(outcome)
 }
 
-/// Everything before the rows.
+/// Writes everything before the rows.
 fn header(
     output: &mut impl Write,
     session: &ProcessInfo,
@@ -104,9 +105,10 @@ fn header(
     writeln!(output, "  ],")?;
     let rank = session.rank().unwrap_or(options.fallback_rank);
     let world = session.world_size().unwrap_or(options.fallback_world.max(1));
-    // The TensorBoard plugin opens its distributed view for a known backend, which needs collectives to show.
+    // The TensorBoard plugin opens its distributed view for a known backend, but that view requires
+    // collectives.
     let backend = if prescan.communicates { "nccl" } else { "" };
-    // HolisticTraceAnalysis finds the rank by the blank behind the colon.
+    // HolisticTraceAnalysis locates the rank by the blank after the colon.
     writeln!(
         output,
         "  \"distributedInfo\": {{\"backend\": \"{backend}\", \"rank\": {rank}, \"world_size\": {world}}},"

@@ -1,4 +1,4 @@
-//! The second pass: records become rows, with the members and in the order in which Kineto writes them.
+//! The second pass: converts records to rows, with the members and their order as in Kineto's files.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -26,11 +26,11 @@ use crate::ranges::{OpenRanges, Range};
 use crate::tracks::Tracks;
 use crate::{kineto_names, process_names};
 
-/// Synchronizations that wait for the records of the events they refer to: those of one delivery.
+/// Maximum number of synchronizations waiting for the records of their events; those of one delivery.
 const WAITING_LIMIT: usize = 1 << 16;
-/// Recordings of events that are kept for the waits that refer to them.
+/// Maximum number of event recordings kept for the waits that refer to them.
 const EVENTS_LIMIT: usize = 1 << 16;
-/// Between the numbers of a stream's lines. Streams are numbered by the context, from 7 on.
+/// Difference between the numbers of a stream's lines. CUPTI numbers streams by context, starting at 7.
 const NEXT_LINE: u32 = 1_000_000;
 
 pub struct Rows<'a> {
@@ -74,13 +74,13 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Names of processes and threads. A device is a process whose number is its ordinal.
+    /// Writes names of processes and threads. A device is a process whose number is its ordinal.
     pub fn metadata(&mut self, output: &mut impl Write, dictionary: &Dictionary) -> io::Result<()> {
         let program = quoted(process_names::program(self.session));
         let process = self.session.process_id;
         self.process(output, process, &program, "CPU", u64::from(process))?;
         for (device, streams) in &self.prescan.streams {
-            // Kineto sorts devices behind all processes.
+            // Kineto sorts devices after all processes.
             self.process(output, device.0, &program, &format!("GPU {device}"), 5_000_000 + u64::from(device.0))?;
             for stream in streams {
                 self.line(output, device.0, stream.0, &format!("\"stream {stream} \""), stream.0)?;
@@ -122,7 +122,7 @@ impl<'a> Rows<'a> {
         Ok(())
     }
 
-    /// Writes what a record becomes.
+    /// Writes the rows of a record.
     pub fn record(&mut self, output: &mut impl Write, record: &Record, dictionary: &Dictionary) -> io::Result<()> {
         match record {
             Record::Kernel(row) => self.kernel(output, row, dictionary),
@@ -147,7 +147,8 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// A value of a counter of a device, as a counter track. From before the first record there is none.
+    /// Writes a counter value of a device as a counter track. A value from before the first record is
+    /// dropped.
     pub fn counter(&mut self, output: &mut impl Write, value: &CounterValue) -> io::Result<()> {
         let CounterValue { device, counter, begin, value, .. } = *value;
         if begin < self.prescan.base || !value.is_finite() {
@@ -163,7 +164,7 @@ impl<'a> Rows<'a> {
         )
     }
 
-    /// Everything that one delivery brought has come: writes what waited for it.
+    /// Called when one delivery is complete: writes the rows that waited for it.
     pub fn flush(&mut self, output: &mut impl Write, dictionary: &Dictionary) -> io::Result<()> {
         for sync in std::mem::take(&mut self.waiting) {
             self.sync(output, &sync, dictionary)?;
@@ -171,7 +172,7 @@ impl<'a> Rows<'a> {
         Ok(())
     }
 
-    /// Writes what is left.
+    /// Writes the remaining rows.
     pub fn finish(&mut self, output: &mut impl Write, dictionary: &Dictionary) -> io::Result<()> {
         self.flush(output, dictionary)?;
         for range in self.ranges.finish(self.prescan.end) {
@@ -180,7 +181,7 @@ impl<'a> Rows<'a> {
         Ok(())
     }
 
-    /// Writes a range over what was launched in it on one stream, as Kineto does.
+    /// Writes a range over the work launched within it on one stream, as Kineto does.
     pub fn projection(
         &mut self,
         output: &mut impl Write,
@@ -192,7 +193,7 @@ impl<'a> Rows<'a> {
         write!(output, "}}}}")
     }
 
-    /// Writes a step that was found, with the name that tools for this format look for.
+    /// Writes a detected step, under the name that tools for this format search for.
     pub fn step(&mut self, output: &mut impl Write, number: usize, step: &HostStep) -> io::Result<()> {
         let name = format!("\"ProfilerStep#{number}\"");
         let HostStep { thread, start, end } = *step;
@@ -200,7 +201,7 @@ impl<'a> Rows<'a> {
         write!(output, "}}}}")
     }
 
-    /// What could not be written as it was.
+    /// Describes data that could not be written unchanged.
     pub fn notes(&self) -> Vec<String> {
         self.ranges.notes()
     }
@@ -243,7 +244,7 @@ impl<'a> Rows<'a> {
         self.close(output, row, line)
     }
 
-    /// The number of the line for an operation: its stream, or another one while that is taken.
+    /// Line number for an operation: its stream, or another line while that is occupied.
     fn line_of(&mut self, output: &mut impl Write, row: &DeviceWork) -> io::Result<u32> {
         let stream = row.stream.0;
         let (number, is_new) = self.stream_tracks.entry((row.device, row.stream)).or_default().take(row.start, row.end);
@@ -254,7 +255,7 @@ impl<'a> Rows<'a> {
         Ok(line)
     }
 
-    /// The end of the row of an operation, and that of its arrow.
+    /// Writes the end of an operation's row, and the end of its arrow.
     fn close(&mut self, output: &mut impl Write, row: &DeviceWork, line: u32) -> io::Result<()> {
         graph(output, row.graph_id, row.graph_node_id)?;
         write!(output, "}}}}")?;
@@ -279,7 +280,7 @@ impl<'a> Rows<'a> {
             function.map_or(0, |function| function.callback_id),
             row.correlation,
         )?;
-        // One arrow a correlation: the runtime call and the driver call inside it may share one.
+        // One arrow per correlation: a runtime call and the driver call inside it may share one.
         if !self.prescan.with_work.contains(row.correlation) || !self.arrows_from.insert(row.correlation) {
             return Ok(());
         }
@@ -294,7 +295,8 @@ impl<'a> Rows<'a> {
         )
     }
 
-    /// The end of the arrow from the call. A graph's operations share the call's, and only the first gets it.
+    /// Writes the end of the arrow from the call. Operations of a graph share a call; only the first one gets
+    /// the arrow.
     fn arrow_to(&mut self, output: &mut impl Write, row: &DeviceWork, line: u32) -> io::Result<()> {
         let &DeviceWork { device, correlation, start, .. } = row;
         if !self.prescan.with_call.contains(correlation) || !self.arrows_to.insert(correlation) {
@@ -308,7 +310,7 @@ impl<'a> Rows<'a> {
         )
     }
 
-    /// A wait stands on the line of its stream, as Kineto has it; that of a context on stream -1.
+    /// Writes a wait on the line of its stream, as Kineto does; a context synchronization is on stream -1.
     fn sync(&mut self, output: &mut impl Write, row: &Sync, dictionary: &Dictionary) -> io::Result<()> {
         let kind = kineto_names::sync(row.kind);
         let device = dictionary.context(row.context).map_or(0, |context| context.device.0);
@@ -335,7 +337,7 @@ impl<'a> Rows<'a> {
         write!(output, "}}}}")
     }
 
-    /// Keeps the recording of an event that has an identity. Those without one cannot be told from each other.
+    /// Stores the recording of an event that has a unique id. Recordings without one cannot be distinguished.
     fn remember(&mut self, event: &CudaEvent) {
         if event.event_sync_id == 0 || self.events.insert(event.event_sync_id, *event).is_some() {
             return;
@@ -367,7 +369,8 @@ impl<'a> Rows<'a> {
         )
     }
 
-    /// Pushed ranges nest on their thread's line. Started ones may overlap, which that line cannot show.
+    /// Pushed ranges nest on the line of their thread. Started ranges may overlap, which that line cannot
+    /// show.
     fn range(&mut self, output: &mut impl Write, range: &Range, dictionary: &Dictionary) -> io::Result<()> {
         let Range { begin, end, .. } = range;
         let process = self.session.process_id;
@@ -397,7 +400,7 @@ impl<'a> Rows<'a> {
         Ok(())
     }
 
-    /// A row up to the brace that opens its arguments.
+    /// Writes a row up to the opening brace of its arguments.
     #[expect(clippy::too_many_arguments, reason = "the columns of a row")]
     fn open(
         &mut self,
@@ -423,7 +426,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Begins a row.
+/// Starts a row.
 fn separate(output: &mut impl Write, is_first: &mut bool) -> io::Result<()> {
     let separator: &[u8] = if std::mem::replace(is_first, false) { b"\n    " } else { b",\n    " };
     output.write_all(separator)

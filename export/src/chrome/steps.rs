@@ -1,8 +1,8 @@
-//! The steps that the engine finds, as host times: for tools that expect the program to have named its steps.
+//! Steps found by the engine, as host times: for tools that expect the program to name its steps.
 //!
-//! A step is known by when it begins on the device. Its row stands on the thread that launched its first operation,
-//! from that launching call to the one that begins the next step. The engine remembers the newest steps only, so they
-//! are collected as it finds them.
+//! A step is identified by its start on the device. Its row is on the thread that launched its first
+//! operation, from that launching call to the call that launches the first operation of the next step. The
+//! engine stores only the newest steps, so they are collected as it finds them.
 
 use gpuwhy_report::capture::Captures;
 use gpuwhy_trace::dictionary::Dictionary;
@@ -14,36 +14,36 @@ use rustc_hash::FxHashMap;
 use crate::error::ExportError;
 use gpuwhy_import::{Progress, TraceFile, share};
 
-/// What the names of steps begin with in this format.
+/// Prefix of step names in this format.
 const STEP: &str = "ProfilerStep#";
-/// Steps of one series that are collected; further ones get no row (16 bytes each).
+/// Maximum number of steps collected per series (16 bytes each); further ones get no row.
 const STEP_LIMIT: usize = 1 << 22;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostStep {
-    /// The thread that launched its first operation.
+    /// Thread that launched the first operation of the step.
     pub thread: ThreadId,
-    /// When that call began.
+    /// Start of that launching call.
     pub start: Timestamp,
-    /// When the call that begins the next step began.
+    /// Start of the call that launches the first operation of the next step.
     pub end: Timestamp,
 }
 
-/// Where the steps of a trace begin on the host: asked for each call while the rows are written.
+/// Start times of a trace's steps on the host, looked up for each call while rows are written.
 #[derive(Debug, Default)]
 pub struct FoundSteps {
-    /// Begin and end of each on the device, nanoseconds, in order.
+    /// Start and end of each step on the device, nanoseconds, in order.
     steps: Vec<(u64, u64)>,
-    /// The launch of the operation with which one begins or ends.
+    /// Launch of the operation at a step's start or end, and the time of that boundary on the device.
     launches: FxHashMap<CorrelationId, u64>,
-    /// By the time on the device: thread and begin of the launching call.
+    /// Thread and start of the launching call, by time on the device.
     calls: FxHashMap<u64, (ThreadId, Timestamp)>,
     left_out: u64,
 }
 
 impl FoundSteps {
-    /// Finds the steps of `trace`: none where the program named its own, where nothing repeats, and where nothing tells
-    /// a step from a part of one. Two passes.
+    /// Finds the steps of `trace` in two passes. Returns no steps if the program named its own, if no
+    /// activity repeats, or if a step cannot be distinguished from a part of one.
     pub fn of(trace: &TraceFile, names: &Dictionary, progress: &mut Progress<'_>) -> Result<Self, ExportError> {
         if names.names().iter().any(|name| name.starts_with(STEP)) {
             return Ok(Self::default());
@@ -66,7 +66,7 @@ impl FoundSteps {
             if let Some(work) = work.filter(|work| work.device == device)
                 && let Some(launch) = boundaries.get_mut(&work.start.nanos())
             {
-                // Of two that begin together the one that was launched first.
+                // If two operations start at the same time, the one launched first.
                 *launch = (*launch).min(work.correlation);
             }
             Ok::<_, ExportError>(())
@@ -75,18 +75,19 @@ impl FoundSteps {
         Ok(found)
     }
 
-    /// Takes note of a call that launches the first operation of a step.
+    /// Records a call if it launches the first operation of a step.
     pub fn called(&mut self, call: &ApiCall) {
         let Some(&at) = self.launches.get(&call.correlation) else { return };
         let known = self.calls.entry(at).or_insert((call.thread, call.start));
-        // A driver call inside has the same id in some versions.
+        // In some versions, the driver call inside has the same id.
         if call.start < known.1 {
             *known = (call.thread, call.start);
         }
     }
 
-    /// The steps whose launches are in the trace, in order, and what is behind the last of them up to `end`:
-    /// HolisticTraceAnalysis takes the last row for a step that is not complete, and leaves out what is behind it.
+    /// Steps whose launches are in the trace, in order, plus a row for the time from the last one up to
+    /// `end`. HolisticTraceAnalysis treats the last row as an incomplete step and ignores it and everything
+    /// after it.
     pub fn rows(&self, end: Timestamp) -> impl Iterator<Item = HostStep> {
         let rest = self.steps.last().and_then(|last| self.calls.get(&last.1));
         let rest = rest.map(|&(thread, start)| HostStep { thread, start, end }).filter(|rest| rest.start < end);
@@ -101,7 +102,7 @@ impl FoundSteps {
         self.steps.iter().filter_map(row)
     }
 
-    /// What was left out: sentences for the user.
+    /// Describes steps that were left out, for the user.
     pub fn notes(&self) -> Vec<String> {
         let without = self.steps.len() - self.complete().count();
         let notes = [
@@ -112,7 +113,7 @@ impl FoundSteps {
     }
 }
 
-/// All steps of the device with the longest window, of the capture that a report would be about.
+/// All steps of the device with the longest window, in the capture that a report would describe.
 fn on_the_device(
     trace: &TraceFile,
     progress: &mut Progress<'_>,

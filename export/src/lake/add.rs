@@ -9,18 +9,18 @@ use crate::error::ExportError;
 use crate::tables::{Cell, Label, STEPS_LEFT_OUT, Sink, Table, produce};
 use gpuwhy_import::{Progress, TraceFile};
 
-/// Which tables are written.
+/// Selection of tables to write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tier {
-    /// Processes, causes, steps, collectives, completeness: what is kept of every run.
+    /// Processes, causes, steps, collectives, completeness: stored for every run.
     #[default]
     Summary,
-    /// Every record too: for captures and for ranks that need a closer look.
+    /// Additionally every record: for captures and for ranks that need closer analysis.
     Full,
 }
 
 impl Tier {
-    /// Whether it has this table.
+    /// True if it includes this table.
     #[must_use]
     pub fn has(self, table: Table) -> bool {
         match self {
@@ -30,36 +30,36 @@ impl Tier {
     }
 }
 
-/// How to add.
+/// Options for adding traces.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AddOptions {
-    /// Which tables.
+    /// Tables to write.
     pub tier: Tier,
-    /// Whether the command line of processes is written. Arguments may hold secrets; without it, only the name of the
-    /// program is.
+    /// True if the command lines of processes are written. Arguments may contain secrets; otherwise, only the
+    /// program name is written.
     pub with_command: bool,
 }
 
-/// What was added.
+/// Result of adding traces.
 #[derive(Clone, Debug, Default)]
 pub struct LakeOutcome {
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Steps that have a row.
+    /// Number of steps with a row.
     pub steps: u64,
-    /// Steps that were found and have none: the engine had forgotten them.
+    /// Number of steps that were found but have no row because the engine had dropped them.
     pub steps_left_out: u64,
-    /// Files.
+    /// Files written.
     pub files: Vec<PathBuf>,
-    /// What the traces lack: sentences for the user.
+    /// Describes missing data in the traces, for the user.
     pub notes: Vec<String>,
 }
 
-/// Adds `traces`: a part for each run. Nothing of a run is in the lake before all of it is complete.
+/// Adds `traces`, one part for each run. A run becomes visible in the lake only when all of it is complete.
 ///
 /// # Errors
-/// When a trace cannot be read at all, a file cannot be written, the lake has the run and rank already, and when
-/// `progress` ends the work.
+/// If a trace cannot be read, a file cannot be written, the lake already has the run and rank, or `progress`
+/// ends the work.
 pub fn add(
     traces: &[(TraceFile, Label)],
     lake: &Lake,
@@ -94,7 +94,7 @@ pub fn add(
     Ok(outcome)
 }
 
-/// A rank that is there twice would count twice in every sum.
+/// A rank that exists twice would count twice in every sum.
 fn refuse_known(lake: &Lake, run: &str, ranks: &[(&TraceFile, u32)]) -> Result<(), ExportError> {
     let known = lake.ranks(run)?;
     match ranks.iter().find(|(_, rank)| known.contains(&i64::from(*rank))) {
@@ -110,12 +110,13 @@ fn refuse_known(lake: &Lake, run: &str, ranks: &[(&TraceFile, u32)]) -> Result<(
     }
 }
 
-/// `part-HOST-N`: N is the time of the first process in milliseconds, so that parts of a host sort by time.
+/// `part-HOST-N`: N is the start time of the first process in milliseconds, so that the parts of a host sort
+/// by time.
 fn part_name(host: &str, start: u64) -> String {
     format!("part-{}-{}", plain(host), start / 1_000_000)
 }
 
-/// Hands the rows of a trace to a part.
+/// Writes the rows of a trace to a part.
 struct Rows<'p> {
     part: &'p mut Part,
     rank: u32,
@@ -148,7 +149,7 @@ impl Sink for Rows<'_> {
         }
         let shown = table.columns().iter().zip(cells).map(|(column, cell)| match (column.name, cell) {
             ("command", _) if !self.options.with_command => Cell::Empty,
-            // Folders may name users and projects.
+            // Folder names may contain names of users and projects.
             ("file", Cell::Text(path)) => {
                 Cell::Text(Path::new(*path).file_name().and_then(|name| name.to_str()).unwrap_or(""))
             }

@@ -1,4 +1,4 @@
-//! Makes few large files of many small ones.
+//! Merges many small files into few large ones.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,16 +12,17 @@ use crate::error::ExportError;
 use crate::tables::{Cell, Table};
 use gpuwhy_import::{OpenError, Progress};
 
-/// Rows of a row group after compaction: fewer requests to an object store.
+/// Rows per row group after compaction: larger groups need fewer requests to an object store.
 const GROUP_ROWS: usize = 1 << 20;
-/// Lists a new file and those in whose place it comes, a line each. Engines pass over names that begin so.
+/// File that lists a new file and the files that it replaces, one per line. Engines ignore names with this
+/// prefix.
 const LIST: &str = "_gpuwhy-compaction";
 const NOT_OURS: &str = "this list of a compaction names no file of its folder; remove it";
 
-/// What is made large.
+/// Options of compaction.
 #[derive(Clone, Copy, Debug)]
 pub struct CompactOptions {
-    /// Files of at least this many bytes stay as they are, and a new one gets about as many.
+    /// Files of at least this many bytes are left unchanged; a new file gets about this size.
     pub bytes: u64,
 }
 
@@ -31,25 +32,26 @@ impl Default for CompactOptions {
     }
 }
 
-/// What was made.
+/// Result of compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compacted {
-    /// Files that went.
+    /// Number of files replaced.
     pub before: u64,
-    /// Files in their place.
+    /// Number of new files.
     pub after: u64,
-    /// Bytes of the files that went.
+    /// Bytes of the files replaced.
     pub bytes_before: u64,
-    /// Bytes of the files in their place.
+    /// Bytes of the new files.
     pub bytes_after: u64,
 }
 
-/// Joins the files of each table, day and run. Rows are sorted within each row group. A new file gets its name before
-/// the old ones go, so that rows are never missing; an engine that lists the files in between sees rows twice. What a
-/// process that was killed there left is completed by the next one, from a list that lies beside the files.
+/// Merges the files of each table, day and run. Rows are sorted within each row group. A new file gets its
+/// name before the old ones are removed, so that rows are never missing; an engine that lists the files in
+/// between sees rows twice. If the process is killed at that point, the next compaction completes the
+/// replacement from a list next to the files.
 ///
 /// # Errors
-/// When a file cannot be read or written, and when `progress` ends the work.
+/// If a file cannot be read or written, or if `progress` ends the work.
 pub fn compact(lake: &Lake, options: CompactOptions, progress: &mut Progress<'_>) -> Result<Compacted, ExportError> {
     let mut compacted = Compacted::default();
     let count = Table::ALL.len() as u64;
@@ -75,7 +77,7 @@ pub fn compact(lake: &Lake, options: CompactOptions, progress: &mut Progress<'_>
     Ok(compacted)
 }
 
-/// Groups of two files or more that make one of about `bytes`.
+/// Batches of two or more files that together have about `bytes`.
 fn batches(files: Vec<(PartFile, u64)>, bytes: u64) -> Vec<Vec<(PathBuf, u64)>> {
     let mut batches: Vec<(u64, Vec<(PathBuf, u64)>)> = Vec::new();
     for (file, size) in files {
@@ -121,7 +123,7 @@ fn join(
     fs::write(&list, lines.join("\n")).map_err(|error| ExportError::io(&list, error))?;
     let made = part.finish();
     if made.is_err() {
-        // Nothing has changed; the error that counts is the one below.
+        // The lake is unchanged; the error returned below is the relevant one.
         let _ = fs::remove_file(&list);
     }
     for path in made? {
@@ -136,7 +138,7 @@ fn join(
     fs::remove_file(&list).map_err(|error| ExportError::io(&list, error))
 }
 
-/// A name that no file of the folder has. Names sort after those of nodes.
+/// A file name that is unused in the folder. Such names sort after those of nodes.
 fn free_name(folder: &Path) -> String {
     let mut number = 0_u32;
     loop {
@@ -148,7 +150,8 @@ fn free_name(folder: &Path) -> String {
     }
 }
 
-/// Completes what a process left that was killed between naming a new file and removing the old ones.
+/// Completes a replacement by a process that was killed between naming the new file and removing the old
+/// ones.
 fn recover(lake: &Lake, table: Table) -> Result<(), ExportError> {
     let mut folders: Vec<PathBuf> =
         lake.files(table)?.iter().filter_map(|file| file.path.parent().map(Path::to_owned)).collect();

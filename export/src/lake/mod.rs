@@ -1,11 +1,12 @@
-//! The lake: the tables of many runs as Parquet files, which engines read at once.
+//! The lake: the tables of many runs as Parquet files that query engines read together.
 //!
-//! Files lie table first, `TABLE/date=YYYY-MM-DD/run=NAME/part-HOST-N.parquet`, so that a folder is a table for Hive,
-//! Spark, Trino and Iceberg. A file holds the rows of all ranks that were written together, with the rank as a column:
-//! a folder for each of 10,000 ranks would be files too small to read. A table without rows has no file.
+//! The path is `TABLE/date=YYYY-MM-DD/run=NAME/part-HOST-N.parquet`, with the table first, so that Hive,
+//! Spark, Trino and Iceberg see one folder per table. A file contains the rows of all ranks that were written
+//! together, with the rank as a column: a folder for each of 10,000 ranks would make the files too small for
+//! efficient reading. A table without rows has no file.
 //!
-//! Reading order: `place` (names of folders and files), `part` (what is written together), `add` (traces), `read`,
-//! `compact`.
+//! Reading order: `place` (names of folders and files), `part` (data written together), `add` (traces),
+//! `read`, `compact`.
 
 mod add;
 mod compact;
@@ -23,11 +24,11 @@ pub use part::Part;
 pub use place::{Lake, date};
 pub use read::visit;
 
-/// In front of the columns of every table. `date` and `run` are in the path.
+/// Precedes the columns of every table. `date` and `run` are in the path.
 pub(crate) const RANK: [Column; 1] =
     [Column { name: "rank", kind: Kind::Integer, about: "of the process in its job; 0 when it is in none" }];
 
-/// How the rows of a file are sorted: joins then read what is stored together, and columns compress.
+/// Sort order of a file's rows: joins then read adjacent data, and columns compress well.
 pub(crate) const fn order(table: Table) -> &'static [&'static str] {
     match table {
         Table::Collectives => &["communicator", "function", "ordinal", "rank"],

@@ -1,4 +1,4 @@
-//! What is written to a lake together: a file for each table that has rows.
+//! Data written to a lake together: one file for each table that has rows.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -16,24 +16,24 @@ use crate::tables::{Cell, Table};
 
 const EXISTS: &str = "this part of the lake exists already, and it is left as it is";
 
-/// Files that are being written. They get their names when all of them are complete, and vanish before that: a part
-/// that lacks a table would be read as if its rows had never been.
+/// Files being written. They get their names when all are complete and are removed on failure: if a table of
+/// a part were missing, a query would read it as if it had no rows.
 pub struct Part {
     lake: Lake,
     date: String,
     run: String,
     name: String,
     group_rows: usize,
-    /// In the order of [`Table::ALL`].
+    /// Files in the order of [`Table::ALL`].
     files: Vec<Option<(TableFile, TempPath)>>,
     texts: Texts,
     written: u64,
-    /// Goes after the files in them.
+    /// Removed after the files in them; declared last for that reason.
     folders: MadeFolders,
 }
 
 impl Part {
-    /// A part of the run that began on `date`, in files of this name without its ending.
+    /// Creates a part of the run that started on `date`. `name` is the file name without extension.
     #[must_use]
     pub fn new(lake: &Lake, date: &str, run: &str, name: String) -> Self {
         Self {
@@ -45,22 +45,23 @@ impl Part {
             files: Table::ALL.iter().map(|_| None).collect(),
             texts: Texts::default(),
             written: 0,
-            // For all whom the mask of the process lets: a lake has no paths, and command lines only where asked for.
+            // Readable as the process's umask allows: a lake contains no paths, and command lines only on
+            // request.
             folders: MadeFolders::new(0o777),
         }
     }
 
-    /// With row groups of this many rows.
+    /// Sets the number of rows per row group.
     #[must_use]
     pub(super) fn grouped(mut self, rows: usize) -> Self {
         self.group_rows = rows;
         self
     }
 
-    /// Takes a row: the rank, and the columns of the table.
+    /// Adds a row: the rank, and the columns of the table.
     ///
     /// # Errors
-    /// When a file cannot be made or written.
+    /// If a file cannot be created or written.
     pub fn row(&mut self, table: Table, rank: u32, cells: &[Cell<'_>]) -> Result<(), ExportError> {
         if self.files[table as usize].is_none() {
             self.files[table as usize] = Some(self.create(table)?);
@@ -70,7 +71,7 @@ impl Part {
         file.row([Cell::Integer(rank.into())].iter().chain(cells), &mut self.texts)
     }
 
-    /// Rows so far.
+    /// Number of rows added.
     #[must_use]
     pub fn written(&self) -> u64 {
         self.written
@@ -94,11 +95,11 @@ impl Part {
         Ok((TableFile::create(file, path, layout)?, temporary))
     }
 
-    /// Completes the files and gives them their names: answers with them. The file of the processes comes last, because
-    /// a rank is in the lake once it has a row there.
+    /// Completes and names the files, and returns their paths. The file of the processes is named last,
+    /// because a rank counts as present in the lake once it has a row there.
     ///
     /// # Errors
-    /// When a file cannot be written. Then none has a name.
+    /// If a file cannot be written. No file is named in that case.
     pub fn finish(mut self) -> Result<Vec<PathBuf>, ExportError> {
         let mut complete = Vec::new();
         let files = std::mem::take(&mut self.files);
@@ -113,7 +114,8 @@ impl Part {
         for (_, temporary, path) in complete {
             if let Err(error) = name(temporary, &path) {
                 for path in named {
-                    // It was made here a moment ago; what cannot be removed is told by the error below.
+                    // The file was created a moment ago; if it cannot be removed, the error below is reported
+                    // nevertheless.
                     let _ = fs::remove_file(path);
                 }
                 return Err(error);
@@ -125,7 +127,7 @@ impl Part {
     }
 }
 
-/// Gives a file its name.
+/// Moves a temporary file to its final path, which must not exist.
 fn name(temporary: TempPath, path: &Path) -> Result<(), ExportError> {
     if path.exists() {
         return Err(ExportError::foreign(path, EXISTS));
@@ -133,7 +135,7 @@ fn name(temporary: TempPath, path: &Path) -> Result<(), ExportError> {
     temporary.persist(path).map_err(|error| ExportError::io(path, error.error))
 }
 
-/// What of the name of a host a file's name has.
+/// Host name as used in file names.
 pub(super) fn plain(host: &str) -> String {
     let plain = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
     let host: String = host.chars().take(64).map(plain).collect();

@@ -1,4 +1,4 @@
-//! Where the files of a lake are.
+//! Paths of the files of a lake.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,23 +24,23 @@ pub struct Lake {
 /// A file of a table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PartFile {
-    /// The day on which the run began, `YYYY-MM-DD`, UTC.
+    /// Day on which the run started, `YYYY-MM-DD`, UTC.
     pub date: String,
     pub run: String,
     pub path: PathBuf,
 }
 
 impl Lake {
-    /// The lake in the folder `root`, which need not exist yet.
+    /// The lake in the folder `root`, which may not exist yet.
     #[must_use]
     pub fn new(root: &Path) -> Self {
         Self { root: root.to_owned() }
     }
 
-    /// The lake in the folder `root`.
+    /// Opens the lake in the folder `root`.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is no lake.
     pub fn open(root: &Path) -> Result<Self, ExportError> {
         let lake = Self::new(root);
         if lake.is_remote() {
@@ -50,48 +50,48 @@ impl Lake {
         if lake.is_there() { Ok(lake) } else { Err(ExportError::foreign(root, NO_LAKE)) }
     }
 
-    /// Whether the folder has files of a lake.
+    /// True if the folder contains files of a lake.
     #[must_use]
     pub fn is_there(&self) -> bool {
         Table::ALL.iter().any(|&table| self.files(table).is_ok_and(|files| !files.is_empty()))
     }
 
-    /// Whether it is in an object store, which engines read and gpuwhy does not.
+    /// True if the lake is in an object store, which engines can read but gpuwhy cannot.
     #[must_use]
     pub fn is_remote(&self) -> bool {
         self.root.to_str().is_some_and(|root| root.contains("://"))
     }
 
-    /// Whether a table has files; in an object store it is taken to have some.
+    /// True if a table has files; always true in an object store.
     ///
     /// # Errors
-    /// When a folder cannot be read.
+    /// If a folder cannot be read.
     pub fn has(&self, table: Table) -> Result<bool, ExportError> {
         Ok(self.is_remote() || !self.files(table)?.is_empty())
     }
 
-    /// The folder.
+    /// Root folder.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The folder of a table.
+    /// Folder of a table.
     #[must_use]
     pub fn table(&self, table: Table) -> PathBuf {
         self.root.join(table.name())
     }
 
-    /// The folder of a run in a table.
+    /// Folder of a run in a table.
     #[must_use]
     pub fn partition(&self, table: Table, date: &str, run: &str) -> PathBuf {
         self.table(table).join(format!("date={date}")).join(format!("run={}", escaped(run)))
     }
 
-    /// The files of a table, in the order of date, run and name.
+    /// Files of a table, ordered by date, run and name.
     ///
     /// # Errors
-    /// When a folder cannot be read.
+    /// If a folder cannot be read.
     pub fn files(&self, table: Table) -> Result<Vec<PartFile>, ExportError> {
         if self.is_remote() {
             return Err(ExportError::foreign(&self.root, REMOTE));
@@ -101,7 +101,7 @@ impl Lake {
             for (run, folder) in keyed(&folder, "run=")? {
                 for path in entries(&folder)? {
                     let name = path.file_name().unwrap_or_default().to_string_lossy();
-                    // Engines pass over hidden names too: they are unfinished.
+                    // Hidden files are unfinished; engines ignore them too.
                     if name.ends_with(".parquet") && !name.starts_with(['.', '_']) {
                         files.push(PartFile { date: date.clone(), run: run.clone(), path });
                     }
@@ -112,10 +112,10 @@ impl Lake {
         Ok(files)
     }
 
-    /// The ranks that the run has already.
+    /// Ranks of the run that are already in the lake.
     ///
     /// # Errors
-    /// When its files cannot be read.
+    /// If its files cannot be read.
     pub fn ranks(&self, run: &str) -> Result<BTreeSet<i64>, ExportError> {
         let mut ranks = BTreeSet::new();
         for file in self.files(Table::Processes)?.iter().filter(|file| file.run == run) {
@@ -130,7 +130,7 @@ impl Lake {
     }
 }
 
-/// The folders `KEY=VALUE` in a folder, by value; none in one that is not there.
+/// Subfolders named `KEY=VALUE`, by value; none if the folder does not exist.
 fn keyed(folder: &Path, key: &str) -> Result<Vec<(String, PathBuf)>, ExportError> {
     let mut found = Vec::new();
     for path in entries(folder)? {
@@ -152,7 +152,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, ExportError> {
     }
 }
 
-/// What `escaped` made of a text.
+/// The inverse of `escaped`.
 fn unescaped(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
@@ -172,15 +172,15 @@ fn unescaped(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The day of a time in nanoseconds since the Unix epoch, `YYYY-MM-DD`, UTC. By Howard Hinnant's `civil_from_days`
-/// (<https://howardhinnant.github.io/date_algorithms.html>).
+/// Day of a time in nanoseconds since the Unix epoch, `YYYY-MM-DD`, UTC. By Howard Hinnant's
+/// `civil_from_days` (<https://howardhinnant.github.io/date_algorithms.html>).
 #[must_use]
 pub fn date(nanos: u64) -> String {
     let days = nanos / (86_400 * 1_000_000_000) + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
     let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
     let of_year = of_era - (365 * year + year / 4 - year / 100);
-    // Years begin in March here, so that the day of a leap year is the last.
+    // Years start in March here, so that the leap day is the last day of the year.
     let from_march = (5 * of_year + 2) / 153;
     let day = of_year - (153 * from_march + 2) / 5 + 1;
     let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };

@@ -1,4 +1,4 @@
-//! Reads the columns of a Parquet file, a row group at a time.
+//! Reads the columns of a Parquet file, one row group at a time.
 
 use std::fs::File;
 use std::path::Path;
@@ -13,10 +13,10 @@ use crate::error::ExportError;
 use crate::parquet::{Typed, Values};
 use crate::tables::Cell;
 
-/// The names of a file's columns.
+/// Names of a file's columns.
 ///
 /// # Errors
-/// When the file cannot be read.
+/// If the file cannot be read.
 pub fn columns(path: &Path) -> std::result::Result<Vec<String>, ExportError> {
     let file = File::open(path).map_err(|error| ExportError::io(path, error))?;
     let reader = SerializedFileReader::new(file).map_err(|error| ExportError::parquet(path, &error))?;
@@ -24,11 +24,11 @@ pub fn columns(path: &Path) -> std::result::Result<Vec<String>, ExportError> {
     Ok(schema.columns().iter().map(|column| column.name().to_owned()).collect())
 }
 
-/// Hands the columns of these names to `row`, row by row. A column that the file lacks is empty in every row: files of
-/// an older version have fewer.
+/// Passes the named columns to `row`, row by row. A column that the file lacks is empty in every row: files
+/// of older versions have fewer columns.
 ///
 /// # Errors
-/// When the file cannot be read or has columns of other types, and when `row` fails.
+/// If the file cannot be read or has columns of other types, or if `row` fails.
 pub fn visit(
     path: &Path,
     names: &[&str],
@@ -77,7 +77,7 @@ pub fn visit(
     Ok(())
 }
 
-/// All values of a column in a row group of so many rows.
+/// All values of a column in a row group of `rows` rows.
 fn read(reader: ColumnReader, rows: usize) -> Result<Values> {
     let mut present = Vec::with_capacity(rows);
     let values = match reader {
@@ -85,7 +85,7 @@ fn read(reader: ColumnReader, rows: usize) -> Result<Values> {
         ColumnReader::DoubleColumnReader(of) => Typed::Reals(all(of, rows, &mut present)?),
         ColumnReader::BoolColumnReader(of) => Typed::Flags(all(of, rows, &mut present)?),
         ColumnReader::ByteArrayColumnReader(of) => Typed::Texts(all(of, rows, &mut present)?),
-        // Other writers may use them; ours does not.
+        // Types that other writers may use; gpuwhy does not.
         _ => {
             let what = format!(
                 "a column is none of {:?}",
@@ -105,7 +105,7 @@ fn all<T: DataType>(mut reader: ColumnReaderImpl<T>, rows: usize, present: &mut 
     while present.len() < rows {
         let before = present.len();
         let (_, read, _) = reader.read_records(rows - before, Some(present), None, &mut values)?;
-        // A column without empty rows need not have levels.
+        // A column without empty rows may have no definition levels.
         if present.len() == before {
             match read {
                 0 => break,

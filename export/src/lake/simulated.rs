@@ -1,8 +1,8 @@
-//! A made-up job in a lake, with a culprit that is known: for tests and benchmarks.
+//! A simulated job in a lake, with a known culprit: for tests and benchmarks.
 //!
-//! Ranks compute, meet in collectives of their group of eight and of everybody, and scatter a little. One of them
-//! computes on its host for longer in every step, so that the others wait for it. Times are computed, not drawn: the
-//! same numbers give the same lake.
+//! Ranks compute, meet in collectives of their group of eight and of all ranks, and vary a little. One rank
+//! computes longer on its host in every step, so the others wait for it. Times are computed, not drawn: equal
+//! numbers give an equal lake.
 
 use std::path::PathBuf;
 
@@ -11,46 +11,46 @@ use super::place::{Lake, date};
 use crate::error::ExportError;
 use crate::tables::{Cell, Table};
 
-/// Ranks of a node, and of a group.
+/// Number of ranks per node, and per group.
 const NODE: u32 = 8;
-/// Begin of the job, nanoseconds since the Unix epoch.
+/// Start of the job, nanoseconds since the Unix epoch.
 const START: u64 = 1_790_000_000_000_000_000;
 /// Computation between two collectives, nanoseconds.
 const COMPUTE_NS: u64 = 400_000;
-/// Time in which a collective moves its data.
+/// Time that a collective takes to move its data, nanoseconds.
 const MOVING_NS: u64 = 120_000;
-/// The most by which computation scatters.
+/// Maximum variation of the computation, nanoseconds.
 const JITTER_NS: u64 = 4_000;
 
-/// A job.
+/// A simulated job.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// Its name.
+    /// Name of the run.
     pub run: String,
-    /// Its ranks: a multiple of eight.
+    /// Number of ranks, a multiple of eight.
     pub ranks: u32,
-    /// Steps of each.
+    /// Number of steps per rank.
     pub steps: u32,
-    /// Collectives of a step: all but the last are those of a group.
+    /// Number of collectives per step; all but the last are within a group.
     pub collectives: u32,
-    /// The rank that is late.
+    /// The late rank.
     pub culprit: u32,
-    /// By how much in each step, nanoseconds.
+    /// Its delay in each step, nanoseconds.
     pub late_ns: u64,
 }
 
-/// What was written, and what is true about it.
+/// Amount of data written, and the ground truth about it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Truth {
-    /// Rows of all tables.
+    /// Number of rows in all tables.
     pub rows: u64,
-    /// Time that ranks waited in collectives for one that began last.
+    /// Time that ranks waited in collectives for the rank that started last.
     pub waited_ns: u64,
-    /// Of it, for the culprit.
+    /// The part of `waited_ns` spent waiting for the culprit.
     pub awaited_ns: u64,
 }
 
-/// A collective of a rank.
+/// A collective of one rank.
 #[derive(Clone, Copy)]
 struct Span {
     start: u64,
@@ -58,10 +58,10 @@ struct Span {
 }
 
 impl Job {
-    /// Writes the job, a part for each node.
+    /// Writes the job, one part for each node.
     ///
     /// # Errors
-    /// When a file cannot be written.
+    /// If a file cannot be written.
     pub fn write(&self, lake: &Lake) -> Result<(Truth, Vec<PathBuf>), ExportError> {
         let mut truth = Truth::default();
         let spans = self.spans(&mut truth);
@@ -78,7 +78,7 @@ impl Job {
         Ok((truth, files))
     }
 
-    /// The collectives of every rank, in order.
+    /// Collectives of every rank, in order.
     fn spans(&self, truth: &mut Truth) -> Vec<Vec<Span>> {
         let count = self.ranks as usize;
         let mut now = vec![START; count];
@@ -188,7 +188,7 @@ impl Job {
 const LEAVES: [(&str, &str); 3] =
     [("compute", "gpu_compute"), ("communication", "communication"), ("host_cpu", "host_cpu")];
 
-/// Fibonacci hashing: scattered, and the same in every run.
+/// Fibonacci hashing: scattered, but the same in every run.
 fn scatter(rank: u32, number: u32) -> u64 {
     ((u64::from(rank) << 32) | u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40
 }

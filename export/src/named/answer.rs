@@ -1,4 +1,4 @@
-//! Prints what an engine answered.
+//! Prints the result of a query engine.
 
 use std::io::Write;
 
@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 use crate::error::ExportError;
 use crate::stats::{Cell, Column, Heading, Printer, RowSink as _, StatsOptions, TableFormat, Widths};
 
-/// Prints rows, objects by the name of a column, in the forms of `gpuwhy query`.
+/// Prints rows, which are objects keyed by column name, in the output forms of `gpuwhy query`.
 ///
 /// # Errors
-/// When `output` cannot be written.
+/// If `output` cannot be written.
 pub fn print(
     columns: &[String],
     rows: &[Map<String, Value>],

@@ -1,15 +1,17 @@
-//! Queries with a name: the reports of `nsys stats` and the rules of `nsys analyze`, which [`nsys`](crate::nsys) prints,
-//! for SQLite alone; and recipes, questions about runs in the words that SQLite, DuckDB, Spark SQL and Trino share.
+//! Named queries: the reports of `nsys stats` and the rules of `nsys analyze`, which [`nsys`](crate::nsys)
+//! prints, for SQLite only; and recipes, questions about runs in the subset of SQL that SQLite, DuckDB, Spark
+//! SQL and Trino share.
 //!
-//! Each is a file of `queries/`. It begins with lines of comment: what it answers, notes, and `parameter NAME DEFAULT
-//! LEAST MOST TEXT` or `parameter NAME DEFAULT text TEXT`. A parameter stands in braces in the SQL. Values are numbers,
-//! whole ones unless the default has a point, or words of letters, digits and `_.:-`, so that nothing has to be quoted,
-//! which engines do differently. What several files have in common stands in braces too: its text is in `parts/`.
+//! Each query is a file in `queries/`. It starts with comment lines: the question it answers, notes, and
+//! `parameter NAME DEFAULT LEAST MOST TEXT` or `parameter NAME DEFAULT text TEXT`. Parameters are in braces
+//! in the SQL. Values are numbers (integers unless the default has a decimal point) or words of letters,
+//! digits and `_.:-`, so that no value needs quoting, which differs between engines. Text shared by several
+//! files is also in braces and defined in `parts/`.
 //!
-//! Words that recipes do without, because an engine lacks them or means something else: `GREATEST`, `LEAST`,
-//! `ARG_MAX`, `FILTER`, `QUALIFY`, `UNNEST`, `LIKE`, `ROUND`, `CAST`, `MEDIAN` and other percentiles, functions of
-//! dates, names in double quotes, division of whole numbers, orders by columns that may be empty. The tests look for
-//! them.
+//! Recipes avoid the following, because an engine lacks them or interprets them differently: `GREATEST`,
+//! `LEAST`, `ARG_MAX`, `FILTER`, `QUALIFY`, `UNNEST`, `LIKE`, `ROUND`, `CAST`, `MEDIAN` and other
+//! percentiles, functions of dates, names in double quotes, division of integers, ordering by columns that
+//! may be empty. Tests check for them.
 
 mod answer;
 mod views;
@@ -26,7 +28,7 @@ macro_rules! files {
     };
 }
 
-// In the order in which they are best read.
+// In recommended reading order.
 files! {
     RECIPES, "",
     "waste",
@@ -53,7 +55,7 @@ files! {
     "loss",
 }
 
-// Those of `nsys stats`, in the order of the alphabet.
+// Reports of `nsys stats`, in alphabetical order.
 files! {
     REPORTS, "",
     "cuda_api_gpu_sum",
@@ -84,7 +86,7 @@ files! {
     "um_total_sum",
 }
 
-// Those of `nsys analyze`, in its order.
+// Rules of `nsys analyze`, in its order.
 files! {
     RULES, "",
     "cuda_memcpy_async",
@@ -96,7 +98,7 @@ files! {
     "gpu_idle_causes",
 }
 
-// What several files have in common: one that has another in it stands before it.
+// Text shared by several files. A part that contains another one precedes it.
 files! {
     PARTS, "parts/",
     "projected_ranges",
@@ -112,7 +114,7 @@ files! {
     "collective_waits",
 }
 
-/// What a query is for.
+/// Kind of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A report of `nsys stats`.
@@ -123,43 +125,43 @@ pub enum Kind {
     Recipe,
 }
 
-/// A query, with the values of its parameters.
+/// A query with the values of its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedQuery {
     /// Its name.
     pub name: &'static str,
-    /// What it is for.
+    /// Kind of the query.
     pub kind: Kind,
-    /// What it answers: one line.
+    /// The question it answers, in one line.
     pub about: &'static str,
-    /// More about the answer: sentences, a line each.
+    /// Notes on the result, one sentence per line.
     pub notes: Vec<&'static str>,
-    /// What can be chosen.
+    /// Parameters that the user can set.
     pub parameters: Vec<Parameter>,
-    /// What a rule says when it finds nothing.
+    /// Message of a rule without findings.
     pub(crate) none: Option<&'static str>,
-    /// What an answer may be without, and the query that counts it.
+    /// Descriptions of data that the result may lack, and the query that counts it.
     pub(crate) lacks: Vec<(&'static str, &'static str)>,
     sql: &'static str,
 }
 
-/// Something that can be chosen.
+/// A parameter that the user can set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
     /// Its name.
     pub name: &'static str,
-    /// Its value unless another is given.
+    /// Default value.
     pub default: &'static str,
-    /// Least and greatest number; none for a word.
+    /// Minimum and maximum of a number; `None` for a word.
     range: Option<(i64, i64)>,
-    /// What it is.
+    /// Description.
     pub about: &'static str,
-    /// The value, as SQL.
+    /// Current value, as SQL.
     value: String,
 }
 
 impl NamedQuery {
-    /// All of a kind, in the order in which they are best read.
+    /// All queries of a kind, in recommended reading order.
     #[must_use]
     pub fn all(kind: Kind) -> Vec<Self> {
         let files = match kind {
@@ -170,7 +172,7 @@ impl NamedQuery {
         files.iter().map(|&(name, file)| Self::parsed(kind, name, file)).collect()
     }
 
-    /// The one of this name.
+    /// Query with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let all = [Kind::Report, Kind::Rule, Kind::Recipe].into_iter().flat_map(Self::all);
@@ -199,7 +201,7 @@ impl NamedQuery {
         query
     }
 
-    /// Whether it has this parameter.
+    /// True if it has this parameter.
     #[must_use]
     pub fn has(&self, parameter: &str) -> bool {
         self.parameters.iter().any(|of| of.name == parameter)
@@ -208,7 +210,7 @@ impl NamedQuery {
     /// Sets a parameter.
     ///
     /// # Errors
-    /// When there is no such parameter, or the value is none that it can have.
+    /// If the parameter does not exist or the value is invalid.
     pub fn set(&mut self, parameter: &str, value: &str) -> Result<(), ExportError> {
         let names: Vec<&str> = self.parameters.iter().map(|of| of.name).collect();
         let unknown = || match names.as_slice() {
@@ -223,20 +225,20 @@ impl NamedQuery {
         Ok(())
     }
 
-    /// The SQL with the values of the parameters.
+    /// SQL with the values of the parameters.
     #[must_use]
     pub fn sql(&self) -> String {
         self.filled(self.sql)
     }
 
-    /// Puts parts and parameters into one of its queries.
+    /// Substitutes parts and parameters in an SQL text of this query.
     pub(crate) fn filled(&self, sql: &str) -> String {
         let parts = PARTS.iter().map(|&(name, part)| (name, part.trim_end()));
         let values = self.parameters.iter().map(|parameter| (parameter.name, parameter.value.as_str()));
         parts.chain(values).fold(sql.to_owned(), |sql, (name, text)| sql.replace(&format!("{{{name}}}"), text))
     }
 
-    /// The query, checked.
+    /// The checked query.
     ///
     /// # Errors
     /// As [`Query::new`].
@@ -244,14 +246,14 @@ impl NamedQuery {
         Query::new(&self.sql())
     }
 
-    /// Rows of a trace that a rule shows at most.
+    /// Maximum number of rows per trace that a rule shows.
     pub(crate) fn most_rows(&self) -> Option<u64> {
         let rows = self.parameters.iter().find(|parameter| self.kind == Kind::Rule && parameter.name == "rows");
         rows.and_then(|rows| rows.value.parse().ok())
     }
 }
 
-/// What every rule has, as with nsys.
+/// Parameter of every rule, as in nsys.
 const RULE_ROWS: &str = "rows 50 -1 1000000000 Rows to show of each trace";
 
 impl Parameter {
@@ -271,7 +273,7 @@ impl Parameter {
         Some(parameter)
     }
 
-    /// What it can be, for people.
+    /// Permitted values, for display.
     #[must_use]
     pub fn values(&self) -> String {
         match self.range {
@@ -349,7 +351,7 @@ mod tests {
             for word in ELSEWHERE {
                 assert!(!words.iter().any(|other| other.eq_ignore_ascii_case(word)), "{}: {word}", recipe.name);
             }
-            // A quotient of whole numbers is whole in SQLite and Trino, and is not in DuckDB and Spark.
+            // The quotient of two integers is an integer in SQLite and Trino, but not in DuckDB and Spark.
             for (place, _) in sql.match_indices(" / ") {
                 let line = sql[..place].rsplit('\n').next().unwrap();
                 let around = format!("{line}{}", sql[place..].split('\n').next().unwrap());

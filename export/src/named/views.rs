@@ -1,24 +1,24 @@
-//! The tables of a lake as each engine is told about them.
+//! Declares the tables of a lake to each engine.
 //!
-//! A table without files, and a column that the files of an older version lack, are empty. `run` and `date` come from
-//! the path and are texts: without being told, engines take a run named 17 for a number.
+//! A table without files is empty, as is a column that the files of an older version lack. `run` and `date`
+//! come from the path and are declared as texts: otherwise, engines would read a run named 17 as a number.
 
 use crate::error::ExportError;
 use crate::lake::{Lake, RANK};
 use crate::tables::{Column, Kind, Table};
 
-/// Columns in the path.
+/// Columns from the path.
 const PATH: [&str; 2] = ["date", "run"];
 
-/// The rank and the columns of a table.
+/// The rank column and the columns of a table.
 fn columns(table: Table) -> impl Iterator<Item = &'static Column> {
     RANK.iter().chain(table.columns())
 }
 
-/// Statements that make a view of each table, for DuckDB.
+/// Statements that create a view for each table, for DuckDB.
 ///
 /// # Errors
-/// When a folder of the lake cannot be read.
+/// If a folder of the lake cannot be read.
 pub fn duckdb(lake: &Lake, tables: &[Table]) -> Result<String, ExportError> {
     let mut statements = String::new();
     for &table in tables {
@@ -41,7 +41,7 @@ pub fn duckdb(lake: &Lake, tables: &[Table]) -> Result<String, ExportError> {
     Ok(statements)
 }
 
-/// The columns of a table as Spark writes a schema.
+/// Schema of a table in Spark's notation.
 #[must_use]
 pub fn spark_schema(table: Table) -> String {
     let columns = columns(table).map(|column| (column.name, spark_type(column.kind)));

@@ -1,8 +1,8 @@
 //! One Parquet file, written a row group at a time.
 //!
-//! Rows are collected by column until there are enough for a row group, so memory is that of one row group a table.
-//! Texts, kinds and ids are encoded by dictionary; times, which hardly repeat but grow, by their differences. Where an
-//! order is asked for, the rows of a row group are sorted by it.
+//! Rows are collected by column until a row group is full, so memory is limited to one row group per table.
+//! Texts, kinds and ids use dictionary encoding; times, which rarely repeat but increase, use delta encoding.
+//! If an order is requested, the rows of each row group are sorted by it.
 
 use std::cmp::Ordering;
 use std::fs::File;
@@ -21,23 +21,23 @@ use super::texts::Texts;
 use crate::error::ExportError;
 use crate::tables::{Cell, Column, Kind, Table};
 
-/// Rows of a row group: that of DuckDB, whose threads take a row group each.
+/// Rows per row group: DuckDB's default, whose threads process one row group each.
 pub const GROUP_ROWS: usize = 122_880;
-/// Values of a row group, however many rows: what waits to be written stays below some 300 MB.
+/// Maximum number of values per row group, regardless of rows: limits buffered data to some 300 MB.
 const GROUP_VALUES: usize = 16 << 20;
 
-/// What a file is to look like.
+/// Schema and row group layout of a file.
 #[derive(Clone, Debug)]
 pub struct Layout {
     name: &'static str,
     columns: Vec<&'static Column>,
     group_rows: usize,
-    /// Columns by which the rows of a row group are sorted.
+    /// Columns by which the rows of each row group are sorted.
     order: Vec<usize>,
 }
 
 impl Layout {
-    /// The columns of a table, in row groups of the usual size, rows as they come.
+    /// Columns of a table, with the default row group size and unsorted rows.
     pub fn of(table: Table) -> Self {
         Self {
             name: table.name(),
@@ -52,7 +52,7 @@ impl Layout {
         self
     }
 
-    /// With row groups of `rows`, fewer where a row has many columns, each sorted by the columns of these names.
+    /// Uses row groups of `rows` rows, fewer if a row has many columns, each sorted by the named columns.
     pub fn sorted(mut self, rows: usize, order: &[&str]) -> Self {
         self.group_rows = rows.min(GROUP_VALUES / self.columns.len().max(1));
         let places = order.iter().map(|name| self.columns.iter().position(|column| column.name == *name));
@@ -61,7 +61,7 @@ impl Layout {
     }
 }
 
-/// A file that is being written.
+/// A file being written.
 pub struct TableFile {
     path: PathBuf,
     writer: SerializedFileWriter<BufWriter<File>>,
@@ -70,7 +70,7 @@ pub struct TableFile {
     layout: Layout,
 }
 
-/// Does the same with the values of a column, whichever type they have.
+/// Applies the same code to the values of a column of any type.
 macro_rules! each {
     ($typed:expr, $values:ident => $work:expr) => {
         match $typed {
@@ -82,7 +82,7 @@ macro_rules! each {
     };
 }
 
-/// The values of a column, those that there are, and for each row whether it has one (1) or not (0).
+/// Values of a column that are not empty, and for each row whether it has a value (1) or not (0).
 pub struct Values {
     pub present: Vec<i16>,
     pub values: Typed,
@@ -96,7 +96,7 @@ pub enum Typed {
 }
 
 impl TableFile {
-    /// Begins to write into `file`. Errors name the place that it will have, `path`.
+    /// Starts writing to `file`. Errors contain its final `path`.
     pub fn create(file: File, path: PathBuf, layout: Layout) -> Result<Self, ExportError> {
         let failed = |error| ExportError::parquet(&path, &error);
         let schema = schema(&layout).map_err(failed)?;
@@ -179,7 +179,7 @@ impl Values {
         self.present.push(1);
     }
 
-    /// The place of each row's value among those that there are.
+    /// Index of each row's value among the values that exist.
     fn places(&self) -> Vec<Option<usize>> {
         let mut place = 0;
         let present = self.present.iter().map(|&present| {
@@ -190,7 +190,7 @@ impl Values {
         present.collect()
     }
 
-    /// Compares two values by their places; those that there are not come first.
+    /// Compares two values by index; missing values come first.
     fn compared(&self, a: Option<usize>, b: Option<usize>) -> Ordering {
         let (Some(left), Some(right)) = (a, b) else { return a.is_some().cmp(&b.is_some()) };
         match &self.values {
@@ -201,7 +201,7 @@ impl Values {
         }
     }
 
-    /// Puts the rows into this order.
+    /// Reorders the rows.
     fn permute(&mut self, rows: &[usize]) {
         let places = self.places();
         let order = || rows.iter().filter_map(|&row| places[row]);
@@ -227,7 +227,7 @@ fn picked<T: Clone>(values: &[T], places: impl Iterator<Item = usize>) -> Vec<T>
     places.map(|place| values[place].clone()).collect()
 }
 
-/// The rows in the order of these columns.
+/// Order of the rows when sorted by these columns.
 fn permutation(columns: &[Values], order: &[usize]) -> Vec<usize> {
     let keys: Vec<(&Values, Vec<Option<usize>>)> =
         order.iter().map(|&column| (&columns[column], columns[column].places())).collect();
@@ -262,7 +262,7 @@ fn properties(layout: &Layout) -> WriterPropertiesPtr {
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_created_by(concat!("gpuwhy ", env!("CARGO_PKG_VERSION")).to_owned());
-    // The encoding is one of whole numbers; reals have times too.
+    // Delta encoding only applies to integers; some times are reals.
     let is_time = |column: &&&Column| column.kind == Kind::Integer && column.name.ends_with("_ns");
     for column in layout.columns.iter().filter(is_time) {
         let path = ColumnPath::from(column.name);

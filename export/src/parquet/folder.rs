@@ -1,7 +1,7 @@
-//! The folder of one rank of a run, complete or not there.
+//! Folder of one rank of a run, which appears only when it is complete.
 //!
-//! Tables are written into a folder of another name beside it, which is renamed when all of them are complete: a set
-//! that lacks a table, or has half of one, would be read as if the rest had never happened.
+//! Tables are written to a temporary folder next to it, which is renamed when all of them are complete: a
+//! missing or partial table would be read as if the rest had never happened.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -20,10 +20,10 @@ const EXISTS: &str =
     "this run has this rank already, and it is left as it is; name another run or folder, or replace it with --force";
 const FOREIGN: &str = "this folder holds something besides tables, so it is not replaced; remove it first";
 
-/// The folder while its tables are written. Vanishes unless it is finished.
+/// The folder while its tables are written. Removed if dropped before it is finished.
 #[derive(Debug)]
 pub struct RankFolder {
-    // Goes before the folders around it.
+    // Declared first, so that it is removed before the folders around it.
     temporary: TempDir,
     around: MadeFolders,
     place: PathBuf,
@@ -31,7 +31,7 @@ pub struct RankFolder {
 }
 
 impl RankFolder {
-    /// For the folder `rank` of the folder `run`, below `to`.
+    /// Starts the folder `rank` of the folder `run`, below `to`.
     pub fn begin(to: &Destination, run: &str, rank: &str) -> Result<Self, ExportError> {
         let mut around = MadeFolders::new(OWN_FOLDER);
         around.make(to.path())?;
@@ -45,7 +45,7 @@ impl RankFolder {
         Ok(Self { temporary, around, place, replace: to.replaces() })
     }
 
-    /// Makes the file of a table: answers with it, and with the place that it will have.
+    /// Creates the file of a table. Returns it with its final path.
     pub fn file(&self, table: Table) -> Result<(File, PathBuf), ExportError> {
         let name = file_name(table);
         let path = self.place.join(&name);
@@ -55,11 +55,11 @@ impl RankFolder {
         Ok((file, path))
     }
 
-    /// Gives the folder its name.
+    /// Moves the folder to its final path.
     pub fn finish(self) -> Result<(), ExportError> {
         check(&self.place, self.replace)?;
         let failed = |error| ExportError::io(&self.place, error);
-        // The older one goes with this at the end.
+        // The replaced folder is moved to this temporary path and removed at the end.
         let beside = self.place.parent().unwrap_or(Path::new("."));
         let older = unfinished_name().tempdir_in(beside).map_err(failed)?;
         let moved = match fs::rename(&self.place, older.path()) {
@@ -72,14 +72,14 @@ impl RankFolder {
             }
             return Err(failed(error));
         }
-        // It has another name by now.
+        // It has been renamed by now.
         let _ = self.temporary.keep();
         self.around.keep();
         Ok(())
     }
 }
 
-/// Whether what is at `place` now, if anything, may go: nothing but tables does.
+/// Fails if `place` exists and may not be replaced: only a folder that contains nothing but tables may be.
 fn check(place: &Path, replace: bool) -> Result<(), ExportError> {
     let entries = match fs::read_dir(place) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

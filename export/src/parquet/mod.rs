@@ -1,8 +1,8 @@
 //! Apache Parquet: a file for each table, for DuckDB, Polars, Spark, DataFusion and pandas.
 //!
-//! Files lie as `run=NAME/rank=N/TABLE.parquet`, the layout that these tools know from Hive: they read a folder of runs
-//! at once and make columns of what stands in the path. Every table has a file even without rows, so that a pattern
-//! of names always finds one.
+//! Paths are `run=NAME/rank=N/TABLE.parquet`, the Hive layout: these tools read a folder of runs together and
+//! turn the path components into columns. Every table has a file even without rows, so that a glob pattern
+//! always matches.
 
 mod file;
 mod folder;
@@ -37,13 +37,13 @@ pub fn write(
     Ok(ExportOutcome { written: files.written, notes, ..ExportOutcome::default() })
 }
 
-/// Begins the file of `table`.
+/// Creates the file of `table`.
 fn create(folder: &RankFolder, table: Table) -> Result<TableFile, ExportError> {
     let (file, path) = folder.file(table)?;
     TableFile::create(file, path, Layout::of(table))
 }
 
-/// Percent-encoded as Hive's readers decode it.
+/// Percent-encodes a text as Hive readers expect.
 pub fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for byte in text.bytes() {
@@ -58,7 +58,7 @@ pub fn escaped(text: &str) -> String {
 
 /// All files of a trace.
 struct Files {
-    /// In the order of [`Table::ALL`], whose last are never stored.
+    /// Files in the order of [`Table::ALL`], whose last tables are never stored.
     files: Vec<TableFile>,
     texts: Texts,
     written: u64,

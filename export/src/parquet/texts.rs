@@ -1,14 +1,14 @@
-//! Texts that are about to be written.
+//! Deduplicates texts before they are written.
 
 use parquet::data_type::ByteArray;
 use rustc_hash::FxHashMap;
 
-/// Texts that wait to be written, each once: rows repeat the names of the trace's dictionary.
+/// Texts to be written, each stored once: rows repeat the names in the trace's dictionary.
 #[derive(Debug, Default)]
 pub struct Texts(FxHashMap<Box<str>, ByteArray>);
 
 impl Texts {
-    /// The text as a value, of which there is one.
+    /// Returns the single shared value of a text.
     pub fn shared(&mut self, text: &str) -> ByteArray {
         if let Some(shared) = self.0.get(text) {
             return shared.clone();

@@ -1,4 +1,4 @@
-//! Records become events on tracks.
+//! Converts records to events on tracks.
 
 use std::io::{self, Write};
 
@@ -22,7 +22,7 @@ use crate::prescan::Prescan;
 use crate::tracks::Tracks;
 use crate::{collectives, kineto_names, process_names};
 
-/// Kinds of tracks, in the upper byte of their number.
+/// Kinds of tracks, in the upper byte of the track number.
 pub(super) mod kind {
     pub const PROCESS: u64 = 1;
     pub const THREAD: u64 = 2;
@@ -40,7 +40,7 @@ pub(super) mod kind {
     pub const SAMPLED: u64 = 14;
 }
 
-/// A track of a kind, about two numbers: 8, 24 and 32 bits.
+/// Track number from a kind and two numbers: 8, 24 and 32 bits.
 pub(super) fn track(kind: u64, first: u32, second: u32) -> Track {
     Track(kind << 56 | (u64::from(first) & 0xff_ffff) << 32 | u64::from(second))
 }
@@ -60,7 +60,7 @@ pub struct Events<'a, W> {
     order: Order<(Timestamp, Track, i64)>,
     memory: Order<MemoryEvent>,
     holdings: Holdings,
-    /// Counters of devices that have a track.
+    /// Device counters that have a track.
     sampled: FxHashSet<Track>,
 }
 
@@ -85,7 +85,7 @@ impl<'a, W: Write> Events<'a, W> {
         }
     }
 
-    /// Describes the tracks that are known beforehand, and writes the verdict.
+    /// Describes the tracks that are known in advance, and writes the bottleneck.
     pub fn tracks(&mut self, dictionary: &Dictionary, verdict: &str) -> io::Result<()> {
         let TrackOrigin { process: pid, name: front, .. } = self.place;
         let process = track(kind::PROCESS, 0, pid);
@@ -125,7 +125,7 @@ impl<'a, W: Write> Events<'a, W> {
         self.packets.slice(line, (self.prescan.base, self.prescan.end), ("gpuwhy", verdict), Arrow::None, &[])
     }
 
-    /// Writes a record; false when there is no track for it.
+    /// Writes a record. Returns false if it has no track.
     pub fn record(&mut self, record: &Record, dictionary: &Dictionary) -> io::Result<bool> {
         match record {
             Record::Kernel(row) => {
@@ -197,7 +197,7 @@ impl<'a, W: Write> Events<'a, W> {
         Ok(true)
     }
 
-    /// Writes a value of a counter of a device.
+    /// Writes a counter value of a device.
     pub fn sampled(&mut self, value: &CounterValue) -> io::Result<()> {
         let CounterValue { device, counter, begin, value, .. } = *value;
         let place = track(kind::SAMPLED, counter.number(), device.0);
@@ -207,7 +207,7 @@ impl<'a, W: Write> Events<'a, W> {
         self.packets.real_counter(place, begin, value)
     }
 
-    /// Writes what waits; how much of it came late.
+    /// Writes the remaining values. Returns the number of late ones.
     pub fn finish(mut self) -> io::Result<u64> {
         while let Some(change) = self.order.pop() {
             self.count(change)?;
@@ -240,7 +240,7 @@ impl<'a, W: Write> Events<'a, W> {
         Ok(())
     }
 
-    /// Arrows are numbered over all processes that a viewer may show together.
+    /// Arrow numbers are unique across all processes that a viewer may show together.
     fn arrow(&self, correlation: CorrelationId) -> u64 {
         u64::from(self.place.process) << 32 | u64::from(correlation.0)
     }
@@ -248,7 +248,7 @@ impl<'a, W: Write> Events<'a, W> {
     fn range(&mut self, row: &RangeEvent, dictionary: &Dictionary) -> io::Result<bool> {
         let (text, domain) = (dictionary.name(row.message), dictionary.name(row.domain));
         let thread = track(kind::THREAD, 0, row.thread.0);
-        // Started ranges may overlap, so each has a track of its own; those of one name stand on one line.
+        // Started ranges may overlap, so each has a separate track; those with the same name share a line.
         let (place, name) = match row.kind {
             RangeEventKind::Start | RangeEventKind::End => {
                 (Track(kind::STARTED << 56 | row.range_id & 0xff_ffff_ffff_ffff), text)
@@ -288,7 +288,7 @@ impl<'a, W: Write> Events<'a, W> {
         })
     }
 
-    /// What is held after an event, as a value of its counter.
+    /// Writes the memory in use after an event as a counter value.
     fn held(&mut self, event: &MemoryEvent) -> io::Result<()> {
         match self.holdings.take(event) {
             Some(((device, memory), holding)) => {
@@ -299,7 +299,7 @@ impl<'a, W: Write> Events<'a, W> {
         }
     }
 
-    /// A counter changes at a time; values are written in the order of time.
+    /// Changes a counter at a time; values are written in time order.
     fn change(&mut self, at: Timestamp, track: Track, change: i64) -> io::Result<()> {
         self.order.push(at, (at, track, change)).map_or(Ok(()), |change| self.count(change))
     }

@@ -1,7 +1,7 @@
-//! What the attribution says of each step: a slice for the step, and a counter for each cause that any step has.
+//! Attribution of each step: a slice for the step, and a counter for each cause that occurs in any step.
 //!
-//! The engine keeps sums of steps, not when within a step each cause held; the newest steps of a long run. So a counter
-//! is a step's sum from its begin to its end.
+//! The engine stores sums per step, not the times of each cause within a step, and of a long run only the
+//! newest steps. A counter therefore has the step's sum as its value from the start to the end of the step.
 
 use std::io::{self, Write};
 
@@ -12,7 +12,7 @@ use super::events::{Events, kind, track};
 use super::packets::{Arrow, Note};
 
 impl<W: Write> Events<'_, W> {
-    /// Writes the steps of a device, if it has any.
+    /// Writes the steps of a device.
     pub fn steps(&mut self, device: &DeviceReport) -> io::Result<()> {
         let Some(steps) = &device.steps else { return Ok(()) };
         let ordinal = device.device.id.0;

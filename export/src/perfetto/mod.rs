@@ -1,9 +1,8 @@
-//! Perfetto's own format: exact to the nanosecond, a quarter of the JSON, and with counters.
+//! Perfetto's own format: exact to the nanosecond, a quarter of the size of the JSON, and with counters.
 //!
-//! Tracks: the process with its threads (calls, and a track for the ranges of each thread and domain), each device with
-//! its streams, its steps with what each spent on which cause, counters of launches that wait and of copied bytes, and
-//! the verdict over all of it. Arrows lead from
-//! each launch to its first operation.
+//! Tracks: the process with its threads (calls, and a track for the ranges of each thread and domain), each
+//! device with its streams and its steps including the time per cause, counters of pending launches and
+//! copied bytes, and the bottleneck at the top. Arrows lead from each launch to its first operation.
 
 mod events;
 mod leaves;
@@ -27,21 +26,21 @@ use gpuwhy_import::{Progress, TraceFile, share};
 use self::events::Events;
 use self::packets::TrackOrigin;
 
-/// Writes `trace`.
+/// Writes `trace` in Perfetto's format.
 pub fn write(trace: &TraceFile, to: Destination, progress: &mut Progress<'_>) -> Result<ExportOutcome, ExportError> {
     write_all(&[Part { trace, shift: 0, name: String::new() }], to, progress)
 }
 
-/// A trace on a timeline.
+/// A trace on a common timeline.
 pub struct Part<'a> {
     pub trace: &'a TraceFile,
-    /// What is added to its times, nanoseconds.
+    /// Offset added to its times, nanoseconds.
     pub shift: i64,
-    /// What stands in front of the names of its process and devices.
+    /// Prefix of the names of its process and devices.
     pub name: String,
 }
 
-/// Writes several traces to one file, a process for each.
+/// Writes several traces to one file, one process for each.
 pub fn write_all(
     parts: &[Part<'_>],
     to: Destination,
@@ -55,7 +54,8 @@ pub fn write_all(
     let mut processes = BTreeSet::new();
     for (number, part) in (0..).zip(parts) {
         let mut progress = |done, total| progress(total / count * number + done / count, total);
-        // Processes of different hosts may have one number; viewers would make them one. Linux's end at 2^22.
+        // Processes of different hosts may have the same id; viewers would merge them. Linux process ids end
+        // at 2^22.
         let mut process = part.trace.session().process_id;
         while !processes.insert(process) {
             process = process.wrapping_add(1 << 22);
@@ -70,7 +70,7 @@ pub fn write_all(
     Ok(outcome)
 }
 
-/// Writes one trace; how many values of counters came late.
+/// Writes one trace. Returns the number of late counter values.
 fn write_part(
     trace: &TraceFile,
     place: TrackOrigin<'_>,

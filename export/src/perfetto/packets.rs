@@ -1,4 +1,4 @@
-//! Packets: descriptions of tracks, slices on them, values of counters; names are written once.
+//! Packets: track descriptors, slices, and counter values; names are interned.
 
 use std::io::{self, Write};
 
@@ -14,54 +14,54 @@ const COUNTER: u64 = 4;
 const STATE_CLEARED: u64 = 1;
 const NEEDS_STATE: u64 = 2;
 
-/// Where a process stands in a file that may hold several.
+/// A process in a file that may contain several.
 #[derive(Clone, Copy, Debug)]
 pub struct TrackOrigin<'a> {
-    /// Counts from 0 in the file.
+    /// Index in the file, starting at 0.
     pub number: u64,
-    /// Its process id, or another number if that is taken.
+    /// Process id, or another number if that is taken.
     pub process: u32,
-    /// What is added to its times, nanoseconds.
+    /// Offset added to its times, nanoseconds.
     pub shift: i64,
-    /// What stands in front of its name and those of its devices.
+    /// Prefix of its name and those of its devices.
     pub name: &'a str,
 }
 
 impl TrackOrigin<'_> {
-    /// Packets of a process are of one sequence, which begins without anything that was interned before.
+    /// Packets of one process form a sequence, which starts without interned data.
     fn sequence(&self) -> u64 {
         self.number + 1
     }
 
-    /// The number of a track in the file. Those of one process differ; the multiple of the golden ratio that is put
-    /// over them is far from small numbers, which keeps processes apart.
+    /// Number of a track in the file. Track numbers are unique within a process; XOR with a multiple of the
+    /// golden ratio, which is far from small numbers, separates the processes.
     fn uuid(&self, track: Track) -> u64 {
         track.0 ^ self.number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 }
 
-/// A track by its number, which is unique in the process.
+/// Track number, unique within the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Track(pub u64);
 
-/// What a slice leads to or comes from.
+/// Start or end of an arrow at a slice.
 #[derive(Clone, Copy, Debug)]
 pub enum Arrow {
     None,
-    /// An arrow begins here.
+    /// An arrow starts here.
     From(u64),
     /// An arrow ends here.
     To(u64),
 }
 
-/// Something beside the name of a slice.
+/// An annotation of a slice.
 #[derive(Clone, Copy, Debug)]
 pub enum Note<'a> {
     Number(&'static str, u64),
     Text(&'static str, &'a str),
 }
 
-/// Texts that were written, by kind.
+/// Texts already written, by kind.
 #[derive(Debug, Default)]
 struct Interned {
     ids: FxHashMap<(u32, String), u64>,
@@ -80,7 +80,7 @@ impl<'a, W: Write> Packets<'a, W> {
         Self { output, place, interned: Interned::default(), has_begun: false }
     }
 
-    /// Describes a track below `parent`; `fill` says what it is.
+    /// Describes a track below `parent`; `fill` adds its properties.
     pub fn track(&mut self, track: Track, parent: Option<Track>, fill: impl FnOnce(&mut Message)) -> io::Result<()> {
         let mut descriptor = Message::default();
         descriptor.number(field::track::UUID, self.place.uuid(track));
@@ -95,7 +95,7 @@ impl<'a, W: Write> Packets<'a, W> {
         self.packet(&packet)
     }
 
-    /// Something that lasts.
+    /// Writes a slice with a start and an end.
     pub fn slice(
         &mut self,
         track: Track,
@@ -108,7 +108,7 @@ impl<'a, W: Write> Packets<'a, W> {
         self.end(track, end)
     }
 
-    /// The begin of something; its end must come.
+    /// Writes the start of a slice; its end must follow.
     pub fn begin(
         &mut self,
         track: Track,
@@ -120,19 +120,19 @@ impl<'a, W: Write> Packets<'a, W> {
         self.named(SLICE_BEGIN, track, at, name, arrow, notes)
     }
 
-    /// The end of what began last on the track.
+    /// Writes the end of the slice that started last on the track.
     pub fn end(&mut self, track: Track, at: Timestamp) -> io::Result<()> {
         let mut event = Message::default();
         event.number(field::event::TYPE, SLICE_END).number(field::event::TRACK_UUID, self.place.uuid(track));
         self.event(at, &event, &Message::default())
     }
 
-    /// A point in time.
+    /// Writes an instant event.
     pub fn instant(&mut self, track: Track, at: Timestamp, name: (&str, &str)) -> io::Result<()> {
         self.named(INSTANT, track, at, name, Arrow::None, &[])
     }
 
-    /// What a counter is from `at` on.
+    /// Sets a counter from `at` on.
     pub fn counter(&mut self, track: Track, at: Timestamp, value: i64) -> io::Result<()> {
         let mut event = Message::default();
         event
@@ -142,7 +142,7 @@ impl<'a, W: Write> Packets<'a, W> {
         self.event(at, &event, &Message::default())
     }
 
-    /// As [`counter`](Self::counter), for a value that is not whole.
+    /// Like [`counter`](Self::counter), for a floating-point value.
     pub fn real_counter(&mut self, track: Track, at: Timestamp, value: f64) -> io::Result<()> {
         let mut event = Message::default();
         event
@@ -208,7 +208,7 @@ impl<'a, W: Write> Packets<'a, W> {
 }
 
 impl Interned {
-    /// The id of a text; a new one is described in `new`.
+    /// Id of a text; a new text is added to `new`.
     fn id(&mut self, kind: u32, text: &str, new: &mut Message) -> u64 {
         let next = self.ids.len() as u64 + 1;
         let key = (kind, text.to_owned());

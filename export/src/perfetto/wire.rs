@@ -1,6 +1,6 @@
-//! The part of the protobuf encoding, and of Perfetto's trace messages, that is written here.
+//! The subset of the protobuf encoding and of Perfetto's trace messages that is needed here.
 //!
-//! Two dozen fields do not need a generator. Numbers are those of Perfetto's `protos/perfetto/trace`.
+//! Two dozen fields do not justify a code generator. Numbers are those of Perfetto's `protos/perfetto/trace`.
 
 /// Field numbers by message.
 pub mod field {
@@ -28,9 +28,9 @@ pub mod field {
         pub const CATEGORIES: u32 = 1;
         pub const NAMES: u32 = 2;
         pub const ANNOTATION_NAMES: u32 = 3;
-        /// Of all three.
+        /// Used by all three messages.
         pub const IID: u32 = 1;
-        /// Of all three.
+        /// Used by all three messages.
         pub const TEXT: u32 = 2;
     }
     pub mod annotation {
@@ -46,7 +46,7 @@ pub mod field {
         pub const PARENT: u32 = 5;
         pub const COUNTER: u32 = 8;
     }
-    /// Of processes and of threads.
+    /// Used by processes and threads.
     pub const PID: u32 = 1;
     pub const THREAD_TID: u32 = 2;
     pub const THREAD_NAME: u32 = 5;
@@ -54,19 +54,19 @@ pub mod field {
     pub const COUNTER_UNIT_NAME: u32 = 6;
 }
 
-/// A message that is being written.
+/// A message under construction.
 #[derive(Debug, Default)]
 pub struct Message(Vec<u8>);
 
 impl Message {
-    /// A number as a varint.
+    /// Adds a number as a varint.
     pub fn number(&mut self, field: u32, value: u64) -> &mut Self {
         self.varint(u64::from(field) << 3);
         self.varint(value);
         self
     }
 
-    /// Eight bytes.
+    /// Adds a fixed eight-byte number.
     pub fn fixed64(&mut self, field: u32, value: u64) -> &mut Self {
         self.varint(u64::from(field) << 3 | 1);
         self.0.extend_from_slice(&value.to_le_bytes());
@@ -77,7 +77,7 @@ impl Message {
         self.bytes(field, text.as_bytes())
     }
 
-    /// A message inside this one.
+    /// Adds a nested message.
     pub fn message(&mut self, field: u32, inner: &Self) -> &mut Self {
         self.bytes(field, &inner.0)
     }
@@ -108,7 +108,8 @@ mod tests {
 
     #[test]
     fn the_examples_of_the_encoding_guide() {
-        // protobuf.dev, "Encoding": a = 150 in field 1, "testing" in field 2, the first inside field 3.
+        // Example of protobuf.dev, "Encoding": a = 150 in field 1, "testing" in field 2, the first inside
+        // field 3.
         let mut inner = Message::default();
         inner.number(1, 150);
         assert_eq!(inner.as_bytes(), [0x08, 0x96, 0x01]);

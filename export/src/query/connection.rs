@@ -1,4 +1,4 @@
-//! Connections as queries need them.
+//! Database connections for queries.
 
 use std::path::Path;
 
@@ -8,15 +8,15 @@ use rusqlite::config::DbConfig;
 use super::functions;
 use crate::error::ExportError;
 
-/// Adds functions, and makes a name in double quotes a column or nothing. SQLite takes one that is misspelt for a text,
-/// and answers.
+/// Adds functions, and makes names in double quotes refer to columns only. By default, SQLite treats a
+/// misspelled name as a text and runs the query.
 pub fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     functions::add(connection)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, false)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DDL, false).map(drop)
 }
 
-/// An error about the query itself.
+/// Wraps an error about the query itself.
 pub fn failed(error: &rusqlite::Error) -> ExportError {
     ExportError::sqlite(Path::new("query"), error)
 }

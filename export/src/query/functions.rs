@@ -1,17 +1,17 @@
-//! What SQLite lacks to say what nsys says about a group: `median(x)` and `stdev(x)`. Both skip empty values.
+//! Aggregate functions of nsys that SQLite lacks: `median(x)` and `stdev(x)`. Both skip empty values.
 
 use rusqlite::Connection;
 use rusqlite::functions::{Aggregate, Context, FunctionFlags};
 
 const FLAGS: FunctionFlags = FunctionFlags::SQLITE_UTF8.union(FunctionFlags::SQLITE_DETERMINISTIC);
 
-/// Makes the functions known.
+/// Registers the functions.
 pub fn add(connection: &Connection) -> rusqlite::Result<()> {
     connection.create_aggregate_function("median", 1, FLAGS, Median)?;
     connection.create_aggregate_function("stdev", 1, FLAGS, Deviation)
 }
 
-/// The middle value, or the mean of the two in the middle.
+/// Middle value, or the average of the two middle values.
 struct Median;
 
 impl Aggregate<Vec<f64>, Option<f64>> for Median {
@@ -36,10 +36,10 @@ impl Aggregate<Vec<f64>, Option<f64>> for Median {
     }
 }
 
-/// Of a sample, that is with one degree of freedom less than values; 0 for a single one.
+/// Sample standard deviation, with one degree of freedom less than values; 0 for a single value.
 struct Deviation;
 
-/// Running mean and sum of squared differences from it (Welford).
+/// Running average and sum of squared differences from it (Welford).
 #[derive(Default)]
 struct Spread {
     count: f64,

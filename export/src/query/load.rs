@@ -1,11 +1,11 @@
-//! The temporary database that a query is asked of.
+//! The temporary database on which a query runs.
 //!
-//! Only used columns are stored. Texts are stored once and rows hold their numbers; a view with the name of the table
-//! puts them together again, so that the query finds every column.
+//! Only used columns are stored. Texts are stored once, and rows contain their numbers; a view with the name
+//! of the table joins them, so that the query finds every column.
 //!
-//! Columns that join rows hold their values themselves, and have an index where the query joins. SQLite makes an index
-//! for a join where it can, but not over a text that a view puts together: without ours, each row of one side reads all
-//! rows of the other (`cargo bench -p gpuwhy-export --bench lake`).
+//! Columns used in joins are stored as plain values, with an index if the query has a join. SQLite creates an
+//! automatic index for a join where it can, but not over a text from a view: without this index, each row of
+//! one side would read all rows of the other (`cargo bench -p gpuwhy-export --bench lake`).
 
 use std::path::Path;
 
@@ -20,17 +20,17 @@ use crate::lake::{Lake, visit};
 use crate::tables::{Cell, Kind, Label, Sink, Table, produce};
 use gpuwhy_import::{OpenError, Progress, TraceFile};
 
-/// Of SQLite's own, KiB; what does not fit goes to a file in the folder for temporary files.
+/// SQLite's cache, KiB; data beyond it goes to a file in the temporary folder.
 const CACHE_KIB: u64 = 256 << 10;
-/// Where many databases share it (SQLite's default).
+/// Minimum cache if many databases share it (SQLite's default).
 const CACHE_LEAST_KIB: u64 = 2000;
 
-/// An error of the temporary database.
+/// Wraps an error of the temporary database.
 fn failed(error: rusqlite::Error) -> ExportError {
     ExportError::sqlite(Path::new("temporary database (in SQLITE_TMPDIR, TMPDIR or /var/tmp)"), &error)
 }
 
-/// Tables as they are filled.
+/// Tables being filled.
 pub struct Database {
     connection: Connection,
     used: Used,
@@ -39,9 +39,9 @@ pub struct Database {
 }
 
 impl Database {
-    /// Without rows. `joins`: the query joins rows. `databases` share the memory.
+    /// Creates empty tables. `joins`: the query has a join. `databases` share the memory.
     pub fn new(used: &Used, joins: bool, databases: u64) -> Result<Self, ExportError> {
-        // An empty name is a database that SQLite removes.
+        // An empty name creates a database that SQLite removes on close.
         let connection = Connection::open("").map_err(failed)?;
         prepare(&connection).map_err(failed)?;
         let options = "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE;";
@@ -59,7 +59,7 @@ impl Database {
         Ok(Self { connection, used: used.clone(), texts: FxHashMap::default(), joins })
     }
 
-    /// Adds the rows of `trace`. Answers what it lacks.
+    /// Adds the rows of `trace`. Returns descriptions of missing data.
     pub fn load(
         &mut self,
         trace: &TraceFile,
@@ -75,7 +75,8 @@ impl Database {
         let used = self.used.clone();
         let count = used.len() as u64;
         for (place, (table, used)) in (0..).zip(&used) {
-            // The rank is the only column in front of those of the table that a file has; one without a name is empty.
+            // A file has only the rank in front of the columns of the table; columns without a name are
+            // empty.
             let of_table = columns(*table).zip(used).skip(PLACE_COLUMNS);
             let of_table = of_table.map(|(column, used)| if *used { column.name } else { "" });
             let names: Vec<&str> = std::iter::once("rank").chain(of_table).collect();
@@ -110,7 +111,7 @@ impl Database {
         Ok(Rows { statements, texts, run: run.to_owned(), rank })
     }
 
-    /// The connection to ask.
+    /// Returns the connection for queries.
     pub fn loaded(self) -> Result<Connection, ExportError> {
         for (&table, used) in self.used.iter().filter(|_| self.joins) {
             for (number, keys) in keys(table).iter().enumerate() {
@@ -130,11 +131,11 @@ impl Database {
     }
 }
 
-/// Columns by which rows are joined, for each index: those that are compared with equals first, and of them those by
-/// which a join may do without the others.
+/// Join columns for each index: first those compared with `=`, and among them first those that a join may use
+/// without the others.
 fn keys(table: Table) -> &'static [&'static [&'static str]] {
     match table {
-        // An occasion is joined over all ranks.
+        // Collective instances are joined across all ranks.
         Table::Collectives => &[&["run", "communicator", "function", "sequence", "ordinal", "rank"]],
         Table::Steps | Table::StepLeaves => &[&["run", "rank", "device", "step"]],
         Table::Api => &[&["run", "rank", "correlation"], &["run", "rank", "thread", "start_ns"]],
@@ -146,12 +147,12 @@ fn keys(table: Table) -> &'static [&'static [&'static str]] {
     }
 }
 
-/// Whether rows are joined by this column.
+/// True if this column is used in joins.
 fn is_key(table: Table, column: &str) -> bool {
     keys(table).iter().any(|keys| keys.contains(&column))
 }
 
-/// The table that stores, and the view that is asked.
+/// The storage table, and the view for queries.
 fn definition(table: Table, used: &[bool]) -> String {
     let (mut stored, mut shown) = (Vec::new(), Vec::new());
     for (number, (column, used)) in columns(table).zip(used).enumerate() {
@@ -178,9 +179,9 @@ fn definition(table: Table, used: &[bool]) -> String {
 /// Fills one table.
 struct Insert<'c> {
     table: Table,
-    /// For each column of the query whether it is stored.
+    /// For each column of the query, true if it is stored.
     used: &'c [bool],
-    /// And whether its texts are.
+    /// For each column, true if its texts are stored in the row.
     inline: Vec<bool>,
     statement: Statement<'c>,
 }
@@ -223,7 +224,7 @@ impl Sink for Rows<'_> {
     }
 }
 
-/// Numbers of texts.
+/// Numbers assigned to texts.
 struct Texts<'c> {
     ids: &'c mut FxHashMap<Box<str>, i64>,
     insert: Statement<'c>,

@@ -1,11 +1,11 @@
-//! SQL over traces: the tables of [`tables`](crate::tables), asked by SQLite.
+//! SQL over traces: queries on the tables of [`tables`](crate::tables), executed by SQLite.
 //!
-//! A query is checked against empty tables before a trace is read, so a mistake is told at once; the same check tells
-//! which tables and columns it uses, and only these are made. They go into a temporary database that SQLite keeps in
-//! its cache and moves to a file as it grows, so memory is bounded and nothing is left behind. Why SQLite and not an
-//! engine made for columns is told in `docs/guide/export.md`.
+//! A query is checked against empty tables before a trace is read, so mistakes are reported immediately. The
+//! same check determines which tables and columns it uses, and only these are created. They are stored in a
+//! temporary database that SQLite keeps in its cache and moves to a file as it grows, so memory is bounded
+//! and no file is left. `docs/guide/export.md` explains why SQLite is used rather than a columnar engine.
 //!
-//! Where a query joins, the columns that join rows have an index.
+//! If a query has a join, the join columns have an index.
 
 mod connection;
 mod functions;
@@ -29,7 +29,7 @@ pub(crate) use connection::failed;
 pub(crate) use load::Database;
 pub(crate) use plan::Used;
 
-/// A query that can be answered.
+/// A query that was checked.
 #[derive(Debug)]
 pub struct Query {
     sql: String,
@@ -37,14 +37,14 @@ pub struct Query {
     columns: Vec<String>,
 }
 
-/// What is to be said beside an answer.
+/// Information about a query result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answered {
-    /// What the traces lack: sentences for the user.
+    /// Describes missing data in the traces, for the user.
     pub notes: Vec<String>,
-    /// Whether the answer has no row.
+    /// True if the result has no rows.
     pub is_empty: bool,
-    /// Then, of the tables that it reads, those without rows.
+    /// If the result is empty: tables of the query without rows.
     pub empty_tables: Vec<Table>,
 }
 
@@ -52,31 +52,31 @@ impl Query {
     /// Checks `sql`, which must be one `SELECT`.
     ///
     /// # Errors
-    /// When it is no SQL, asks for tables or columns that do not exist, or would do anything but read.
+    /// If it is not valid SQL, uses tables or columns that do not exist, or does anything but read.
     pub fn new(sql: &str) -> Result<Self, ExportError> {
         let (used, columns) = plan::used(sql)?;
         Ok(Self { sql: sql.to_owned(), used, columns })
     }
 
-    /// The tables that it reads.
+    /// Tables that the query reads.
     #[must_use]
     pub fn tables(&self) -> Vec<Table> {
         self.used.keys().copied().collect()
     }
 
-    /// The names of the columns of its answer.
+    /// Names of the result columns.
     #[must_use]
     pub fn columns(&self) -> &[String] {
         &self.columns
     }
 
-    /// Its text.
+    /// Text of the query.
     #[must_use]
     pub fn sql(&self) -> &str {
         &self.sql
     }
 
-    /// Adds the tables and columns that it uses.
+    /// Adds the tables and columns of this query to `used`.
     pub(crate) fn add_used(&self, used: &mut Used) {
         for (&table, columns) in &self.used {
             let all = used.entry(table).or_insert_with(|| vec![false; columns.len()]);
@@ -84,7 +84,7 @@ impl Query {
         }
     }
 
-    /// Writes the answer over the tables of a lake.
+    /// Writes the result of the query on the tables of a lake.
     ///
     /// # Errors
     /// As [`answer`](Self::answer).
@@ -100,10 +100,10 @@ impl Query {
         self.print(&database.loaded()?, options, output)
     }
 
-    /// Writes the answer over `traces`.
+    /// Writes the result of the query on `traces`.
     ///
     /// # Errors
-    /// When a trace cannot be read, the temporary database cannot grow, or `output` cannot be written.
+    /// If a trace cannot be read, the temporary database cannot grow, or `output` cannot be written.
     pub fn answer(
         &self,
         traces: &[(TraceFile, Label)],
@@ -122,7 +122,7 @@ impl Query {
         Ok(Answered { notes, ..self.print(&database.loaded()?, options, output)? })
     }
 
-    /// Whether it joins rows by name. Of tables that are joined by a comma nothing is known here.
+    /// True if the query contains `JOIN` or `EXISTS`. Joins by comma are not detected.
     fn joins(&self) -> bool {
         let mut words = self.sql.split(|c: char| !c.is_alphanumeric() && c != '_');
         words.any(|word| word.eq_ignore_ascii_case("join") || word.eq_ignore_ascii_case("exists"))
@@ -191,7 +191,7 @@ fn cell(row: &Row<'_>, column: usize) -> Result<Cell, ExportError> {
     Ok(match row.get_ref(column).map_err(|error| failed(&error))? {
         ValueRef::Null => Cell::Empty,
         ValueRef::Integer(number) => Cell::Signed(number),
-        // JSON has no infinity.
+        // JSON cannot represent infinity.
         ValueRef::Real(number) if !number.is_finite() => Cell::Text(number.to_string()),
         ValueRef::Real(number) => Cell::Real(number),
         ValueRef::Text(text) => Cell::Text(String::from_utf8_lossy(text).into_owned()),

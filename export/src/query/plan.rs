@@ -1,8 +1,8 @@
-//! What a query uses, found by letting SQLite compile it against empty tables.
+//! Determines which tables and columns a query uses by letting SQLite compile it against empty tables.
 //!
-//! SQLite reports each column that is read, those behind a `*` too, but not those of `USING` and `NATURAL JOIN`: in a
-//! query with one, what the text names is used as well. A column too many costs time, one too few would be a wrong
-//! answer.
+//! SQLite reports each column that is read, including those of a `*`, but not those of `USING` and `NATURAL
+//! JOIN`. For queries with one of these, all columns named in the text count as used, too. A superfluous
+//! column costs time; a missing one would make the result wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::connection::{failed, prepare};
 use crate::error::ExportError;
 use crate::tables::{Column, Kind, Table};
 
-/// Columns that every table begins with: where its rows come from.
+/// Leading columns of every table: the origin of its rows.
 const PLACE: [Column; 2] = [
     Column { name: "run", kind: Kind::Text, about: "the job, or the trace when it is of none" },
     Column { name: "rank", kind: Kind::Integer, about: "of the process in its job; 0 when it is in none" },
@@ -28,10 +28,10 @@ pub fn columns(table: Table) -> impl Iterator<Item = &'static Column> {
     PLACE.iter().chain(table.columns())
 }
 
-/// Tables that are used, and for each of [`columns`] whether it is.
+/// Tables that are used, and a flag for each of their [`columns`].
 pub type Used = BTreeMap<Table, Vec<bool>>;
 
-/// Compiles `sql`: what it uses, and the names of the columns of its answer.
+/// Compiles `sql`. Returns the tables and columns it uses, and the names of its result columns.
 pub fn used(sql: &str) -> Result<(Used, Vec<String>), ExportError> {
     let connection = Connection::open_in_memory().map_err(|error| failed(&error))?;
     prepare(&connection).map_err(|error| failed(&error))?;
@@ -65,18 +65,18 @@ pub fn used(sql: &str) -> Result<(Used, Vec<String>), ExportError> {
     }
 }
 
-/// The tables and columns whose names are words of a query; all columns with a natural join.
+/// Tables and columns whose names occur in a query; all columns if it has a natural join.
 fn named(words: &BTreeSet<String>) -> Used {
     let all = words.contains("natural");
     let tables = Table::ALL.iter().filter(|table| words.contains(table.name()));
     tables.map(|&table| (table, columns(table).map(|column| all || words.contains(column.name)).collect())).collect()
 }
 
-/// What compiling showed.
+/// Result of compiling a query.
 #[derive(Debug)]
 struct Found {
     used: Used,
-    /// It would do something else than read.
+    /// True if it would do anything but read.
     writes: bool,
 }
 
@@ -85,7 +85,8 @@ impl Found {
         match context.action {
             AuthAction::Select | AuthAction::Function { .. } | AuthAction::Recursive => Authorization::Allow,
             AuthAction::Read { table_name, column_name } => {
-                // Other names are those of the query's own parts, and of SQLite's schema, which is empty words here.
+                // Other names are the query's own subqueries and SQLite's schema, which contains no data of
+                // the traces.
                 if let Some(&table) = Table::ALL.iter().find(|table| table.name().eq_ignore_ascii_case(table_name)) {
                     let used = self.used.entry(table).or_insert_with(|| vec![false; columns(table).count()]);
                     for (used, column) in used.iter_mut().zip(columns(table)) {
@@ -102,7 +103,7 @@ impl Found {
     }
 }
 
-/// SQLite's words, and where it met the mistake.
+/// SQLite's message and the position of the mistake.
 fn told(error: &rusqlite::Error) -> String {
     match error {
         rusqlite::Error::SqlInputError { msg, offset, .. } if *offset >= 0 => format!("{msg} (at character {offset})"),
@@ -111,7 +112,7 @@ fn told(error: &rusqlite::Error) -> String {
     }
 }
 
-/// What there is, where the mistake is a name that there is not.
+/// Lists the existing names if the mistake is an unknown table or column.
 fn hint(error: &rusqlite::Error, used: &Used) -> String {
     let text = error.to_string();
     let list = |names: Vec<&str>| names.join(", ");
@@ -129,7 +130,7 @@ fn hint(error: &rusqlite::Error, used: &Used) -> String {
     of_table.collect()
 }
 
-/// Every table with its columns, for people.
+/// Lists every table with its columns, as text.
 #[must_use]
 pub fn described() -> String {
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! The tables about the process, the devices and the export itself.
+//! Fills the tables about the process, the devices and the export itself.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ pub fn global_pid(session: &ProcessInfo) -> i64 {
     VIRTUAL_MACHINE | (i64::from(session.process_id) & 0xff_ffff) << 24
 }
 
-/// The number of a thread of the process.
+/// Packed id of a thread of the process.
 pub fn global_tid(session: &ProcessInfo, thread: ThreadId) -> i64 {
     global_pid(session) | (i64::from(thread.0) & 0xff_ffff)
 }
 
-/// Fills them. `end` is the latest time of the trace.
+/// Fills the tables. `end` is the latest time of the trace.
 pub fn write(connection: &Connection, passed: &Passed, end: Timestamp) -> Result<()> {
     let session = &passed.session;
     connection.execute(
@@ -69,7 +69,7 @@ pub fn write(connection: &Connection, passed: &Passed, end: Timestamp) -> Result
             params![context.null_stream.0, session.process_id, context.device.0, context.id.0],
         )?;
     }
-    // The texts of the trace keep their numbers.
+    // Names of the trace keep their ids.
     let names: BTreeMap<_, _> =
         passed.dictionary.thread_names().iter().map(|thread| (thread.thread, thread.name)).collect();
     for (thread, name) in names {
@@ -83,7 +83,8 @@ pub fn write(connection: &Connection, passed: &Passed, end: Timestamp) -> Result
         ("EXPORT_SCHEMA_VERSION_MINOR", "20"),
         ("EXPORT_SCHEMA_VERSION_MICRO", "3"),
         ("EXPORT_HOST", &session.host),
-        // Which gpuwhy recorded it, for what its tracing costs; empty for the records of another profiler.
+        // The gpuwhy version that recorded it, which determines the overhead of tracing; empty for records of
+        // another profiler.
         ("GPUWHY_VERSION", &session.gpuwhy_version),
     ] {
         connection.execute("INSERT INTO META_DATA_EXPORT VALUES (?, ?)", params![name, value])?;
@@ -102,7 +103,7 @@ mod tests {
 
     #[test]
     fn numbers_are_packed_as_nsys_packs_them() {
-        // A process and its first thread in a file that nsys 2025.3 wrote.
+        // A process and its first thread in a file written by nsys 2025.3.
         let session = ProcessInfo { process_id: 643, ..ProcessInfo::default() };
         assert_eq!(global_pid(&session), 281_485_764_460_544);
         assert_eq!(global_tid(&session, ThreadId(643)), 281_485_764_461_187);

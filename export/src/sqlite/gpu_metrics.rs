@@ -1,7 +1,7 @@
-//! Samples of hardware counters, as the tables that `nsys profile --gpu-metrics-devices` fills.
+//! Samples of hardware counters, in the tables that `nsys profile --gpu-metrics-devices` fills.
 //!
-//! Names are those of nsys where it has the metric, so that scripts find "SMs Active"; values are whole, as there. The
-//! device is the lowest byte of `typeId`.
+//! Metrics that nsys has use its names, so that scripts find "SMs Active"; values are integers, as in nsys.
+//! The device is the lowest byte of `typeId`.
 
 use gpuwhy_trace::counters::{CounterEvent, Metric};
 use gpuwhy_trace::record::{DeviceId, Timestamp};
@@ -11,10 +11,10 @@ use rustc_hash::FxHashSet;
 use super::insert::insert;
 use crate::counters::{Counter, CounterValues};
 
-/// Above the device in `typeId`: a number of our own.
+/// Upper bytes of `typeId`, above the device: a number that only gpuwhy uses.
 const TYPE: i64 = 0x6770 << 8;
 
-/// Name of a metric and what its value is divided by; `None` for what is no sample.
+/// Name of a metric and the divisor of its value; `None` for counters that are not sampled.
 fn named(counter: Counter) -> Option<(&'static str, f64)> {
     let Counter::Metric(metric) = counter else { return None };
     Some(match metric {
@@ -37,7 +37,7 @@ fn named(counter: Counter) -> Option<(&'static str, f64)> {
     })
 }
 
-/// The statements that fill the tables.
+/// Statements that fill the tables.
 pub struct Inserts<'c> {
     value: CachedStatement<'c>,
     name: CachedStatement<'c>,
@@ -55,7 +55,8 @@ impl<'c> Inserts<'c> {
         })
     }
 
-    /// Inserts the values of an event. Times count from `origin`; what is before it is left out, as all is here.
+    /// Inserts the values of an event. Times are relative to `origin`; earlier values are left out, as
+    /// everywhere here.
     pub fn event(&mut self, event: &CounterEvent, origin: Timestamp) -> Result<()> {
         for value in self.values.of(event) {
             let Some((name, unit)) = named(value.counter).filter(|_| value.end >= origin) else { continue };
@@ -63,7 +64,7 @@ impl<'c> Inserts<'c> {
             if self.described.insert((value.device, id)) {
                 self.name.execute(params![kind, 0, "gpuwhy: hardware counters", id, name])?;
             }
-            // nsys has the time at which a sample was taken: its end.
+            // nsys stores the time at which a sample was taken, i.e. its end.
             let (raw, at) = (value.end.nanos() as i64, value.end.since(origin) as i64);
             self.value.execute(params![raw, at, kind, id, (value.value / unit).round() as i64])?;
         }

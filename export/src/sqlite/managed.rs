@@ -1,8 +1,9 @@
-//! Managed memory: migrations become rows of `CUPTI_ACTIVITY_KIND_MEMCPY`, as with nsys, page faults have two tables.
+//! Managed memory: as in nsys, migrations are rows of `CUPTI_ACTIVITY_KIND_MEMCPY`, and page faults have two
+//! tables.
 //!
-//! nsys's reports about managed memory take each of the three tables for granted, so those of faults stay, even when
-//! one is empty, as soon as anything is known of managed memory. The host's instructions are numbers: which function
-//! they lie in is not looked up.
+//! nsys's reports about managed memory require all three tables, so the fault tables are kept even if one is
+//! empty, as soon as the trace has any event of managed memory. Program counters of the host are written as
+//! numbers; the functions are not resolved.
 
 use gpuwhy_trace::record::{ManagedEvent, ManagedKind};
 use rusqlite::{CachedStatement, Connection, Result, params};
@@ -11,18 +12,18 @@ use super::facts::global_pid;
 use super::insert::insert;
 use gpuwhy_import::Scope;
 
-/// nsys's number for the kind of memory, which it writes for migrations.
+/// nsys's number for the kind of memory in migrations.
 const UNKNOWN: u32 = 7;
 
-/// The tables of faults.
+/// Tables of page faults.
 pub const FAULTS: [&str; 2] = ["CUDA_UM_CPU_PAGE_FAULT_EVENTS", "CUDA_UM_GPU_PAGE_FAULT_EVENTS"];
 
-/// The statements that fill the tables.
+/// Statements that fill the tables.
 pub struct Inserts<'c> {
     migration: CachedStatement<'c>,
     host_fault: CachedStatement<'c>,
     device_fault: CachedStatement<'c>,
-    /// Whether there was an event.
+    /// True if there was an event.
     pub any: bool,
 }
 
@@ -49,7 +50,7 @@ impl<'c> Inserts<'c> {
         })
     }
 
-    /// Inserts an event; false for what nsys has no row for. `text` numbers texts.
+    /// Inserts an event. Returns false if nsys has no row for it. `text` assigns ids to texts.
     pub fn event(&mut self, row: &ManagedEvent, scope: &Scope<'_>, mut text: impl FnMut(&str) -> u32) -> Result<bool> {
         self.any |= row.kind != ManagedKind::Unknown;
         let origin = scope.session.start;
@@ -73,7 +74,7 @@ impl<'c> Inserts<'c> {
             }
             ManagedKind::Unknown => return Ok(false),
         };
-        // nsys names both ends of neither; those of two devices would be lost otherwise.
+        // nsys fills in neither end of a migration; those between two devices would lose them.
         let ends = (row.kind == ManagedKind::DeviceToDevice).then_some((row.source.0, row.destination.0));
         let (source, destination) = ends.unzip();
         let (bytes, address) = (row.value as i64, row.address as i64);

@@ -1,8 +1,8 @@
-//! The SQLite file of an Nsight Systems export, so that people's SQL and the scripts of nsys run unchanged.
+//! The SQLite file of an Nsight Systems export, so that existing SQL and nsys scripts run unchanged.
 //!
-//! Tables and columns are those of schema 3.20 (nsys 2025.3); later versions have only added to them. Only what a trace
-//! of gpuwhy holds is there, and a table that nsys would leave out because nothing was traced is left out here too.
-//! Two passes: times count from the start of tracing, and nothing may be before it.
+//! Tables and columns are those of schema 3.20 (nsys 2025.3); later versions have only added to them. Only
+//! data that a gpuwhy trace contains is present, and tables that nsys omits if nothing was traced are omitted
+//! here, too. Two passes: times are relative to the start of tracing, which must precede all rows.
 
 mod facts;
 mod gpu_metrics;
@@ -22,7 +22,7 @@ use gpuwhy_import::{Progress, TraceFile};
 
 use self::rows::Inserts;
 
-/// Left out when empty: nsys's scripts take a table that exists for data that was traced.
+/// Omitted if empty: nsys's scripts interpret the existence of a table as traced data.
 const OPTIONAL: [&str; 8] = [
     "GPU_METRICS",
     "TARGET_INFO_GPU_METRICS",
@@ -38,10 +38,10 @@ const OPTIONAL: [&str; 8] = [
 pub fn write(trace: &TraceFile, to: Destination, progress: &mut Progress<'_>) -> Result<ExportOutcome, ExportError> {
     let path = to.path().to_owned();
     let failed = |error: rusqlite::Error| ExportError::sqlite(&path, &error);
-    // SQLite takes an empty file for an empty database.
+    // SQLite accepts an empty file as an empty database.
     let (_, place) = Unfinished::create(to)?;
     let connection = Connection::open(place.temporary()).map_err(failed)?;
-    // An unfinished file is thrown away, so nothing needs to survive a crash half-way.
+    // An unfinished file is deleted, so its data need not survive a crash.
     connection
         .execute_batch("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE; BEGIN;")
         .map_err(failed)?;

@@ -1,7 +1,7 @@
-//! Records become rows.
+//! Converts records to rows.
 //!
-//! Texts are numbered by `StringIds`: the names of the trace keep their ids, and what is derived from them (demangled
-//! and short names of kernels) gets ids behind a bound that no trace reaches.
+//! `StringIds` assigns ids to texts: names of the trace keep their ids, and texts derived from them
+//! (demangled and short kernel names) have ids above a bound that no trace reaches.
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{
@@ -21,7 +21,7 @@ use gpuwhy_import::{Passed, Scope};
 /// Ids of texts that are not names of the trace: the trace format permits 4 Mi names.
 const FIRST_DERIVED: u32 = 1 << 23;
 
-/// nsys's numbers for what the program said about itself.
+/// nsys's numbers for ranges and marks of the program.
 const MARK: u32 = 34;
 const PUSH_POP: u32 = 59;
 const START_END: u32 = 60;
@@ -31,7 +31,7 @@ const DOMAIN: u32 = 75;
 const DEVICE_STATIC: u32 = 5;
 const MANAGED_STATIC: u32 = 6;
 
-/// The statements that fill the tables.
+/// Statements that fill the tables.
 pub struct Inserts<'c> {
     kernel: CachedStatement<'c>,
     copy: CachedStatement<'c>,
@@ -50,7 +50,7 @@ pub struct Inserts<'c> {
     ranges: OpenRanges,
 }
 
-/// What every operation of a device begins with.
+/// Leading columns of all device operations.
 const OPERATION: &str = "start, end, deviceId, contextId, streamId, correlationId, globalPid";
 
 impl<'c> Inserts<'c> {
@@ -108,7 +108,7 @@ impl<'c> Inserts<'c> {
         })
     }
 
-    /// Inserts a record; its end, or `None` when nsys has no table for it.
+    /// Inserts a record. Returns its end, or `None` if nsys has no table for it.
     pub fn record(&mut self, record: &Record, scope: &Scope<'_>) -> Result<Option<Timestamp>> {
         match record {
             Record::Kernel(row) => self.kernel(row, scope)?,
@@ -140,7 +140,7 @@ impl<'c> Inserts<'c> {
         Ok(Some(record.span().map_or(Timestamp::ZERO, |(_, end)| end)))
     }
 
-    /// Inserts what is still open, as ending at `end`, and the texts.
+    /// Inserts the ranges that are still open, ending them at `end`, and the texts.
     pub fn finish(&mut self, end: Timestamp, passed: &Passed) -> Result<()> {
         let scope = Scope { session: &passed.session, dictionary: &passed.dictionary };
         for range in self.ranges.finish(end) {
@@ -171,12 +171,12 @@ impl<'c> Inserts<'c> {
         Ok(())
     }
 
-    /// Whether anything was inserted about managed memory.
+    /// True if any row about managed memory was inserted.
     pub fn has_managed(&self) -> bool {
         self.managed.any
     }
 
-    /// What could not be inserted as it was.
+    /// Describes data that could not be inserted unchanged.
     pub fn notes(&self) -> Vec<String> {
         self.ranges.notes()
     }
@@ -206,7 +206,7 @@ impl<'c> Inserts<'c> {
             full,
             short,
             mangled,
-            // nsys counts from 1; here 0 is the regular launch.
+            // nsys counts from 1; in the trace, 0 is the regular launch.
             u32::from(config.launch_type) + 1,
             config.registers_per_thread,
             gx,
@@ -332,7 +332,7 @@ impl<'c> Inserts<'c> {
         Ok(())
     }
 
-    /// False for what nsys has no row for: changes of a pool by itself.
+    /// Returns false for events without a row in nsys: changes of a pool alone.
     fn memory(&mut self, row: &MemoryEvent, scope: &Scope<'_>) -> Result<bool> {
         let operation = match row.operation {
             MemoryOperation::Allocation => 0,
@@ -375,7 +375,7 @@ impl<'c> Inserts<'c> {
             _ => PUSH_POP,
         };
         let known = self.domains.len() as u32 + 1;
-        // nsys numbers domains; 0 is the one without a name.
+        // nsys assigns numbers to domains; 0 is the unnamed one.
         let domain = match scope.dictionary.name(begin.domain) {
             "" => 0,
             _ => *self.domains.entry(begin.domain).or_insert(known),
@@ -387,7 +387,7 @@ impl<'c> Inserts<'c> {
             Payload::Float(number) => (None, None, Some(number)),
         };
         let text = self.name(begin.message, scope.dictionary);
-        // Ranges may lie before the start of tracing, which began with CUDA.
+        // Ranges may precede the start of tracing, which began with CUDA.
         let since = |at: Timestamp| at.nanos().wrapping_sub(origin.nanos()) as i64;
         let other_thread = end.map(|(_, thread)| thread).filter(|&thread| thread != begin.thread);
         self.range.execute(params![
@@ -407,12 +407,12 @@ impl<'c> Inserts<'c> {
         Ok(())
     }
 
-    /// The id of a name of the trace; one that was lost becomes a text.
+    /// Id of a name in the trace; a lost name is added as a text.
     fn name(&mut self, id: NameId, dictionary: &Dictionary) -> u32 {
         if (id.0 as usize) < dictionary.names().len() { id.0 } else { self.text("?") }
     }
 
-    /// The id of a text that is no name of the trace.
+    /// Id of a text that is not a name in the trace.
     fn text(&mut self, text: &str) -> u32 {
         numbered(&mut self.texts, text)
     }
@@ -457,7 +457,7 @@ const fn memory_kind(kind: MemoryKind) -> u32 {
     }
 }
 
-/// nsys's numbers, and two more for kinds that it has none for.
+/// nsys's numbers, plus two for kinds that nsys lacks.
 const fn overhead_kind(kind: OverheadKind) -> u32 {
     match kind {
         OverheadKind::Unknown => 1,

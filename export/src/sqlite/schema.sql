@@ -1,4 +1,4 @@
--- The tables of an export of Nsight Systems that a trace of gpuwhy can fill, with the columns of its schema 3.20.
+-- Tables of an Nsight Systems export that a gpuwhy trace can fill, with the columns of schema 3.20.
 
 CREATE TABLE StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (
@@ -133,7 +133,7 @@ INSERT INTO ENUM_CUPTI_OVERHEAD_TYPE VALUES
     (6, 'OVERHEAD_RUNTIME_TRIGGERED_MODULE_LOADING', 'Runtime module loading (CUDA)'),
     (7, 'OVERHEAD_LAZY_FUNCTION_LOADING', 'Lazy function loading (CUDA)'),
     (8, 'OVERHEAD_COMMAND_BUFFER_FULL', 'Command buffer full (CUDA)'),
-    -- Newer kinds of CUPTI, which nsys has no number for.
+    -- Newer CUPTI kinds without a number in nsys.
     (9, 'OVERHEAD_ACTIVITY_BUFFER_REQUEST', 'Activity buffer request (Profiler)'),
     (10, 'OVERHEAD_UVM_ACTIVITY_INIT', 'Unified memory tracing set-up (Profiler)');
 CREATE TABLE ENUM_CUPTI_SYNC_TYPE (id INTEGER NOT NULL PRIMARY KEY, name TEXT, label TEXT);

@@ -1,35 +1,35 @@
-//! Several tables as one text that can be read back.
+//! Writes several tables as one parseable text.
 
 use std::io::{self, Write};
 
 use super::format::TableFormat;
 use crate::json::quoted;
 
-/// Puts between tables what the form needs: an empty line in CSV and TSV; in JSON, where several arrays after each
-/// other would be no document, an object with a member for each. A single table stays as it is.
+/// Separates tables as the format requires: an empty line in CSV and TSV, and in JSON an object with a member
+/// for each table, because consecutive arrays are not a valid document. A single table is unchanged.
 pub struct Document<W> {
     output: W,
     format: TableFormat,
-    /// The names of the tables, when there are several.
+    /// Names of the tables, if there are several.
     names: Vec<String>,
-    /// So many of them have begun.
+    /// Number of tables started.
     begun: usize,
-    /// Whether the table that begun last has written anything.
+    /// True if the table started last has written any output.
     has_written: bool,
-    /// To be written before the next byte.
+    /// Text to write before the next byte.
     pending: String,
 }
 
 impl<W: Write> Document<W> {
-    /// For tables of these names.
+    /// Creates a document of tables with these names.
     pub fn new(output: W, format: TableFormat, names: impl IntoIterator<Item = String>) -> Self {
         Self { output, format, names: unique(names), begun: 0, has_written: false, pending: String::new() }
     }
 
-    /// What comes now belongs to the next table.
+    /// Starts the next table.
     ///
     /// # Errors
-    /// When the output cannot be written.
+    /// If the output cannot be written.
     pub fn next_table(&mut self) -> io::Result<()> {
         self.close()?;
         match self.format {
@@ -47,10 +47,10 @@ impl<W: Write> Document<W> {
         Ok(())
     }
 
-    /// Ends the text.
+    /// Completes the text.
     ///
     /// # Errors
-    /// When the output cannot be written.
+    /// If the output cannot be written.
     pub fn finish(mut self) -> io::Result<()> {
         self.close()?;
         if self.format == TableFormat::Json && self.names.len() > 1 {
@@ -59,7 +59,7 @@ impl<W: Write> Document<W> {
         self.output.flush()
     }
 
-    /// A table without rows writes nothing, which is no JSON.
+    /// A table without rows writes no output, which is not valid JSON.
     fn close(&mut self) -> io::Result<()> {
         if self.format == TableFormat::Json && self.begun > 0 && !self.has_written {
             self.write_all(b"[]\n")?;
@@ -80,7 +80,7 @@ impl<W: Write> Write for Document<W> {
     }
 }
 
-/// A table that is asked for again, with other options perhaps, gets a number behind its name.
+/// A table that is requested repeatedly, possibly with other options, gets a number after its name.
 fn unique(names: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut taken: Vec<String> = Vec::new();
     for name in names {

@@ -1,6 +1,8 @@
-//! `--filter-time START/END` and `--filter-nvtx RANGE[@DOMAIN][/INDEX]`: only what overlaps a stretch of the trace.
+//! `--filter-time START/END` and `--filter-nvtx RANGE[@DOMAIN][/INDEX]`: limits statistics to an interval of
+//! the trace.
 //!
-//! Times count from the start of tracing, as nsys's do. An operation that overlaps counts whole.
+//! As in nsys, times are relative to the start of tracing. An operation that overlaps the interval counts
+//! entirely.
 
 use std::str::FromStr;
 
@@ -12,7 +14,7 @@ use crate::error::ExportError;
 use crate::ranges::{OpenRanges, Range};
 use gpuwhy_import::{Progress, TraceFile};
 
-/// A stretch of time, nanoseconds since the start of tracing.
+/// A time interval, nanoseconds since the start of tracing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeFilter {
     start: Option<u64>,
@@ -20,17 +22,18 @@ pub struct TimeFilter {
 }
 
 impl TimeFilter {
-    /// Whether something from `start` to `end` overlaps it. `origin` is the start of tracing.
+    /// True if the span from `start` to `end` overlaps the interval. `origin` is the start of tracing.
     pub(crate) fn admits(&self, origin: Timestamp, start: Timestamp, end: Timestamp) -> bool {
         self.start.is_none_or(|from| end.since(origin) >= from) && self.end.is_none_or(|to| start.since(origin) <= to)
     }
 }
 
 impl TimeFilter {
-    /// Times of day between which something must have ended and begun to be admitted.
+    /// The interval in nanoseconds since the Unix epoch: a span is admitted if it ends at or after the first
+    /// value and starts at or before the second.
     pub(crate) fn bounds(self, origin: Timestamp) -> (i64, i64) {
         let of_day = |since: u64| i64::try_from(origin.nanos().saturating_add(since)).unwrap_or(i64::MAX);
-        // What lies before the origin counts as at it.
+        // Spans before the origin count as starting at the origin.
         (self.start.filter(|&start| start > 0).map_or(i64::MIN, of_day), self.end.map_or(i64::MAX, of_day))
     }
 }
@@ -38,7 +41,7 @@ impl TimeFilter {
 impl FromStr for TimeFilter {
     type Err = String;
 
-    /// `START/END`, either of them may be missing; numbers are nanoseconds unless a unit stands behind them.
+    /// `START/END`, either of which may be missing; numbers are nanoseconds unless followed by a unit.
     fn from_str(text: &str) -> Result<Self, String> {
         let wanted = "expected START/END, such as 1.5s/2s, 200ms/ or 0/1000000";
         let (start, end) = text.split_once('/').ok_or(wanted)?;
@@ -54,13 +57,13 @@ impl FromStr for TimeFilter {
     }
 }
 
-/// A range of the program by name, as nsys's `--filter-nvtx` has it.
+/// A range of the program selected by name, as with nsys's `--filter-nvtx`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeFilter {
     text: String,
-    /// Empty for the default one.
+    /// Empty for the default domain.
     domain: String,
-    /// Which of several, from 0, by begin.
+    /// Index among ranges with the same name, by start time.
     index: usize,
 }
 
@@ -84,10 +87,10 @@ impl FromStr for RangeFilter {
 }
 
 impl RangeFilter {
-    /// The stretch of the range in `trace`; `None` when it has no such range.
+    /// Interval of the range in `trace`; `None` if there is no such range.
     ///
     /// # Errors
-    /// When the trace cannot be read.
+    /// If the trace cannot be read.
     pub fn stretch(&self, trace: &TraceFile, progress: &mut Progress<'_>) -> Result<Option<TimeFilter>, ExportError> {
         let mut open = OpenRanges::default();
         let mut found: Vec<(Timestamp, Timestamp)> = Vec::new();

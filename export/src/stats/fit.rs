@@ -1,7 +1,7 @@
-//! How wide the columns of a text table are, and how a name is cut to fit.
+//! Column widths of a text table, and shortening of names.
 //!
-//! Numbers are never cut. Names lose their middle: those of C++ begin alike, and what tells two of them apart, such as
-//! a functor or the type of an argument, stands near the end.
+//! Numbers are never cut. Names are cut in the middle: C++ names start alike, and the parts that distinguish
+//! two of them, such as a functor or the type of an argument, are near the end.
 
 use std::borrow::Cow;
 use std::io;
@@ -12,21 +12,21 @@ use gpuwhy_report::text_format::printable;
 use super::number::grouped;
 use super::table::{Cell, Heading, RowSink};
 
-/// Characters of a name where nothing else is said: as many as nsys shows.
+/// Default maximum length of a name, characters; the same as in nsys.
 const CELL: usize = 100;
-/// A name is not made shorter than this to make a line fit, characters.
+/// Minimum length to which a name is cut to fit a line, characters.
 const LEAST: usize = 24;
-/// What stands for characters that were cut out.
+/// Marks the position at which characters were removed.
 const CUT: char = '~';
 
-/// How wide a text table may be. Other forms are never cut.
+/// Width limit of a text table. Other formats are never cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableWidth {
-    /// Names as long as they are.
+    /// Names are not cut.
     Unlimited,
-    /// Names of at most so many characters.
+    /// Names have at most this many characters.
     Cell(usize),
-    /// Lines of at most so many characters, unless their numbers alone are wider: names keep 24 characters.
+    /// Lines have at most this many characters, unless the numbers alone are wider: names keep 24 characters.
     Line(u16),
 }
 
@@ -48,7 +48,7 @@ impl FromStr for TableWidth {
     }
 }
 
-/// Measures how wide the columns of a text must be.
+/// Measures the column widths of a text table.
 #[derive(Debug, Default)]
 pub struct Widths {
     limit: TableWidth,
@@ -57,12 +57,12 @@ pub struct Widths {
 }
 
 impl Widths {
-    /// For a table that may be as wide as `limit` says.
+    /// Creates a measurement for a table with this width limit.
     pub fn new(limit: TableWidth) -> Self {
         Self { limit, ..Self::default() }
     }
 
-    /// What was measured, made to fit.
+    /// Measured widths, reduced to fit the limit.
     pub(super) fn fitted(&self, heading: &Heading) -> Vec<usize> {
         let columns: Vec<(usize, usize)> = heading
             .columns
@@ -108,7 +108,7 @@ impl RowSink for Widths {
     }
 }
 
-/// A cell as people read it, whole.
+/// A cell as displayed, uncut.
 fn shown(cell: &Cell) -> Cow<'_, str> {
     match cell {
         Cell::Text(text) => printable(text),
@@ -116,7 +116,7 @@ fn shown(cell: &Cell) -> Cow<'_, str> {
     }
 }
 
-/// A cell as people read it, a name in at most `width` characters.
+/// A cell as displayed, with a name of at most `width` characters.
 pub(super) fn fitting(cell: &Cell, width: usize) -> Cow<'_, str> {
     match cell {
         Cell::Text(text) => cut(printable(text), width),
@@ -124,7 +124,7 @@ pub(super) fn fitting(cell: &Cell, width: usize) -> Cow<'_, str> {
     }
 }
 
-/// At most `width` characters of `text`: its begin, [`CUT`] and, twice as long, its end.
+/// At most `width` characters of `text`: its start, [`CUT`], and its end, which is twice as long.
 pub(super) fn cut(text: Cow<'_, str>, width: usize) -> Cow<'_, str> {
     if text.len() <= width {
         return text;

@@ -1,4 +1,4 @@
-//! The four forms in which nsys prints reports: text with aligned columns, CSV, TSV, JSON.
+//! The four output formats of nsys reports: text with aligned columns, CSV, TSV, JSON.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -10,10 +10,10 @@ use super::number::plain;
 use super::table::{Cell, Heading, RowSink, TimeUnit};
 use crate::json::quoted;
 
-/// The form of the output.
+/// Output format of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TableFormat {
-    /// Columns aligned for people.
+    /// Aligned text.
     #[default]
     Table,
     /// Comma-separated.
@@ -24,16 +24,17 @@ pub enum TableFormat {
     Json,
 }
 
-/// How to count and print.
+/// Options for statistics.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StatsOptions {
-    /// The form of the output.
+    /// Output format.
     pub format: TableFormat,
-    /// The unit of times.
+    /// Unit of times.
     pub unit: TimeUnit,
-    /// How wide [`TableFormat::Table`] may be.
+    /// Width limit of [`TableFormat::Table`].
     pub width: TableWidth,
-    /// Whether a terminal shows it: then control characters are escaped in CSV and TSV too, as always elsewhere.
+    /// True if the output is shown on a terminal: control characters are then also escaped in CSV and TSV, as
+    /// they always are in the other formats.
     pub is_shown: bool,
 }
 
@@ -43,20 +44,20 @@ pub struct Printer<'a> {
     format: TableFormat,
     is_shown: bool,
     measured: Widths,
-    /// Of the columns of this table.
+    /// Widths of the columns.
     widths: Vec<usize>,
     heading: Option<Heading>,
     rows: u64,
 }
 
 impl<'a> Printer<'a> {
-    /// `measured` counts only for [`TableFormat::Table`].
+    /// Creates a printer. `measured` is only used for [`TableFormat::Table`].
     pub fn new(output: &'a mut dyn Write, options: &StatsOptions, measured: Widths) -> Self {
         let StatsOptions { format, is_shown, .. } = *options;
         Self { output, format, is_shown, measured, widths: Vec::new(), heading: None, rows: 0 }
     }
 
-    /// Title, note and the names of the columns, for people.
+    /// Writes the title, note and column names, for display.
     fn head(&mut self, heading: &Heading) -> io::Result<()> {
         if !heading.title.is_empty() {
             writeln!(self.output, "\n ** {} ({}):\n", heading.title, heading.name)?;
@@ -137,11 +138,11 @@ impl RowSink for Printer<'_> {
     }
 }
 
-/// Texts beside each other: each with whether it stands on the left, and the width of its column. A text may be wider.
-/// Not by `{:<width$}`, which panics above 65,535.
+/// Joins cells in columns. Each has a flag for left alignment and the width of its column, which a text may
+/// exceed. Does not use `{:<width$}`, which panics above 65,535.
 fn aligned<'t>(cells: impl Iterator<Item = (Cow<'t, str>, bool, usize)>) -> String {
     let mut line = String::new();
-    // Spaces are only written in front of something.
+    // Spaces are only written before text, not at the end of the line.
     let mut owed = 1;
     for (text, is_left, width) in cells {
         let padding = width.saturating_sub(text.chars().count());
@@ -158,7 +159,7 @@ fn aligned<'t>(cells: impl Iterator<Item = (Cow<'t, str>, bool, usize)>) -> Stri
     line
 }
 
-/// Quoted where the separator, a quote or a line break would end the field.
+/// Quotes a field if it contains the separator, a quote or a line break.
 fn field(text: &str, separator: char) -> String {
     if text.contains([separator, '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))

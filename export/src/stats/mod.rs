@@ -1,7 +1,7 @@
-//! Tables in the forms of `nsys stats`: text, CSV, TSV, JSON; and the filters of its reports.
+//! Tables in the formats of `nsys stats`: text, CSV, TSV, JSON; and the filters of its reports.
 //!
-//! Reading order: `table` (rows and cells), `subject` (one trace or several), `format` (text, CSV, TSV, JSON), `fit`
-//! (the width of a text), `document` (several tables).
+//! Reading order: `table` (rows and cells), `subject` (one trace or several), `format` (text, CSV, TSV,
+//! JSON), `fit` (the width of a text), `document` (several tables).
 
 mod document;
 mod filter;

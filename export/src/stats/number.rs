@@ -1,8 +1,8 @@
-//! Cells as text: for programs, and for people.
+//! Cells as text: for programs, and for display.
 
 use super::table::Cell;
 
-/// As programs read it.
+/// Machine-readable form.
 pub(super) fn plain(cell: &Cell) -> String {
     match cell {
         Cell::Empty => String::new(),
@@ -14,7 +14,7 @@ pub(super) fn plain(cell: &Cell) -> String {
     }
 }
 
-/// As people read it: with a comma between thousands, and of other numbers as many digits as say something.
+/// Display form: with a comma between thousands; fractions are rounded to significant digits.
 pub(super) fn grouped(cell: &Cell) -> String {
     if let Cell::Real(number) = *cell {
         return rounded(number);
@@ -34,7 +34,7 @@ pub(super) fn grouped(cell: &Cell) -> String {
     grouped + fraction
 }
 
-/// Three decimals, of a number below 1 four digits.
+/// Three decimal places; four digits for a number below 1.
 fn rounded(number: f64) -> String {
     let size = number.abs();
     if size != 0.0 && !(1e-4..1e15).contains(&size) {

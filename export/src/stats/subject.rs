@@ -1,7 +1,8 @@
-//! What a table is about: one trace, or several, whose rows then follow one another behind their run and rank.
+//! Subject of a table: one trace or several, whose rows follow one another, each preceded by its run and
+//! rank.
 //!
-//! Nothing is summed over traces: medians cannot be, and which rank differs is what several are looked at for. Sums are
-//! a query (`gpuwhy query`), whose tables have the same two columns.
+//! Values are not summed over traces: medians cannot be, and tables of several traces serve to find the rank
+//! that differs. Use a query (`gpuwhy query`) for sums; its tables have the same two columns.
 
 use super::filter::TimeFilter;
 use crate::tables::Label;
@@ -12,9 +13,9 @@ use gpuwhy_import::TraceFile;
 pub struct Subject<'t> {
     /// The trace.
     pub trace: &'t TraceFile,
-    /// Its run and rank, shown when there are other traces.
+    /// Run and rank, shown if there are other traces.
     pub label: Label,
-    /// What of it is counted.
+    /// Interval that is counted.
     pub filter: TimeFilter,
 }
 
@@ -25,7 +26,7 @@ impl<'t> From<&'t TraceFile> for Subject<'t> {
 }
 
 impl Subject<'_> {
-    /// What is to be said about it, behind its name when there are others.
+    /// A note about the trace, preceded by its path if there are other traces.
     pub(crate) fn said(&self, note: String, several: bool) -> String {
         if several { format!("{}: {note}", self.trace.path().display()) } else { note }
     }

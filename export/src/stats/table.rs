@@ -1,7 +1,7 @@
-//! A report as a stream of rows, and how cells look.
+//! A report as a stream of rows, and the formatting of cells.
 //!
-//! Some reports have a row for each operation, so rows are handed on and not kept. The text form, whose columns are as
-//! wide as their widest cell, is made by producing the rows twice.
+//! Some reports have a row for each operation, so rows are passed on and not stored. The text format aligns
+//! columns to their widest cell, so the rows are produced twice.
 
 use std::io;
 use std::str::FromStr;
@@ -12,16 +12,16 @@ pub enum Cell {
     /// Not applicable or unknown.
     Empty,
     Number(u64),
-    /// A number of no known meaning: printed without a mark between thousands.
+    /// An integer without a known meaning: printed without thousands separators.
     Signed(i64),
-    /// The same with a fraction, in as many digits as it has.
+    /// A floating-point number without a known meaning: printed with all of its digits.
     Real(f64),
-    /// A number with so many decimals.
+    /// A number with the given number of decimal places.
     Decimal(f64, usize),
     Text(String),
 }
 
-/// Nanoseconds, in the unit that was asked for; the column's name has it between brackets.
+/// Unit in which nanoseconds are shown; the column name contains it in parentheses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TimeUnit {
     /// ns
@@ -36,7 +36,7 @@ pub enum TimeUnit {
 }
 
 impl TimeUnit {
-    /// Behind the name of a column.
+    /// Suffix of a column name.
     #[must_use]
     pub const fn suffix(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl TimeUnit {
         }
     }
 
-    /// Decimals that lose no nanosecond, and what to divide by.
+    /// Number of decimal places needed for nanosecond resolution, and the divisor.
     const fn scale(self) -> (usize, f64) {
         match self {
             Self::Nanoseconds => (0, 1.0),
@@ -57,7 +57,7 @@ impl TimeUnit {
         }
     }
 
-    /// A time that is whole nanoseconds. Ranges of the program may lie before the start of tracing.
+    /// A time in integer nanoseconds. Ranges of the program may precede the start of tracing.
     #[must_use]
     pub fn whole(self, nanos: i64) -> Cell {
         match (self.scale(), u64::try_from(nanos)) {
@@ -67,7 +67,7 @@ impl TimeUnit {
         }
     }
 
-    /// A time that is no whole nanoseconds, such as a mean: one decimal more.
+    /// A time in fractional nanoseconds, such as an average: one more decimal place.
     #[must_use]
     pub fn fraction(self, nanos: f64) -> Cell {
         let (decimals, divisor) = self.scale();
@@ -78,7 +78,7 @@ impl TimeUnit {
 impl FromStr for TimeUnit {
     type Err = String;
 
-    /// The names that nsys takes.
+    /// Accepts nsys's names.
     fn from_str(text: &str) -> Result<Self, String> {
         match text.to_ascii_lowercase().as_str() {
             "ns" | "nsec" | "nanoseconds" => Ok(Self::Nanoseconds),
@@ -90,32 +90,32 @@ impl FromStr for TimeUnit {
     }
 }
 
-/// What a report consists of.
+/// Heading of a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heading {
-    /// For people; empty for none.
+    /// Title for display; empty if there is none.
     pub title: &'static str,
-    /// nsys's name for the report.
+    /// nsys's name of the report.
     pub name: &'static str,
-    /// What stands between title and table, for people only.
+    /// Text between title and table, for display only.
     pub note: Option<String>,
     pub columns: Vec<Column>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// With its unit, as nsys writes it.
+    /// Name with its unit, as in nsys.
     pub name: String,
-    /// Whether its cells are texts, which are aligned to the left.
+    /// True if the cells are texts, which are left-aligned.
     pub is_text: bool,
 }
 
-/// Where rows go.
+/// Receives the rows of a report.
 pub trait RowSink {
-    /// Before the first row.
+    /// Called before the first row.
     fn begin(&mut self, heading: &Heading) -> io::Result<()>;
-    /// A row, with a cell for each column.
+    /// Called for each row, with a cell for each column.
     fn row(&mut self, cells: &[Cell]) -> io::Result<()>;
-    /// Behind the last row.
+    /// Called after the last row.
     fn end(&mut self) -> io::Result<()>;
 }

@@ -1,20 +1,20 @@
-//! Columns, and the values in them.
+//! Columns and their values.
 
-/// What a column holds.
+/// Type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Whole numbers, 64 bits, signed.
+    /// Signed 64-bit integers.
     Integer,
-    /// Floating point, 64 bits.
+    /// 64-bit floating point.
     Real,
-    /// True or false; 1 or 0 in SQL.
+    /// Boolean; 1 or 0 in SQL.
     Flag,
     /// UTF-8.
     Text,
 }
 
 impl Kind {
-    /// A word for people.
+    /// Display name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -31,9 +31,9 @@ impl Kind {
 pub struct Column {
     /// Its name.
     pub name: &'static str,
-    /// What it holds.
+    /// Type of its values.
     pub kind: Kind,
-    /// What it says, with the unit where the name has none.
+    /// Description, with the unit if the name has none.
     pub about: &'static str,
 }
 
@@ -65,8 +65,8 @@ macro_rules! cells {
 cells! {
     i64 => Integer(number) number;
     u32 => Integer(number) number.into();
-    // Columns have a sign. Times and sizes of a run stay below 2^63; one that does not, in a damaged trace, is the
-    // largest.
+    // Columns are signed. Times and sizes of a run are below 2^63; larger values, from a damaged trace,
+    // become the largest one.
     u64 => Integer(number) i64::try_from(number).unwrap_or(i64::MAX);
     f64 => Real(number) number;
     bool => Flag(flag) flag;

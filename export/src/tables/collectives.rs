@@ -1,4 +1,4 @@
-//! The tables of collectives: operations with their kernels, and communicators.
+//! Tables of collectives: operations with their kernels, and communicators.
 
 use gpuwhy_trace::collective::{Algorithm, Communicator, DataType, Function, Protocol};
 use gpuwhy_trace::dictionary::Dictionary;
@@ -62,7 +62,7 @@ fn root_or_peer(row: &Collective) -> Option<u64> {
     u64::try_from(row.root_or_peer).ok().filter(|_| has && row.basis != Basis::KernelName)
 }
 
-/// Collects what both tables hold, beside the other tables of records.
+/// Collects the rows of both tables during the pass over the other tables of records.
 #[derive(Debug, Default)]
 pub struct CollectiveRows {
     joiner: Joiner,
@@ -70,7 +70,7 @@ pub struct CollectiveRows {
 }
 
 impl CollectiveRows {
-    /// Takes an event. Answers the rows that are complete with it.
+    /// Processes an event. Returns the rows that it completes.
     pub fn take(&mut self, event: &Event, dictionary: &Dictionary) -> std::vec::Drain<'_, Collective> {
         let Self { joiner, rows } = self;
         match event {
@@ -82,7 +82,7 @@ impl CollectiveRows {
         rows.drain(..)
     }
 
-    /// Nothing more will come. Answers the rows that are left, and all communicators.
+    /// Returns the remaining rows and all communicators after the last event.
     pub fn finish(mut self) -> (Vec<Collective>, Vec<Communicator>) {
         let Self { joiner, rows } = &mut self;
         joiner.finish(Timestamp::from_nanos(u64::MAX), |row| rows.push(*row));
@@ -90,7 +90,7 @@ impl CollectiveRows {
     }
 }
 
-/// The id of a communicator as text.
+/// Id of a communicator as text.
 pub fn id_text(id: u64) -> String {
     format!("{id:016x}")
 }

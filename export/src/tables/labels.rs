@@ -1,26 +1,27 @@
-//! Which run and which rank a trace is.
+//! Assigns a run and a rank to each trace.
 //!
-//! A run is what belongs together: the traces of one job, which tell their ranks. They are named after the folder they
-//! lie in, since a trace knows its rank but not its job. A trace without a rank is a run of its own.
+//! A run consists of the traces of one job that have ranks. It is named after the folder that contains them,
+//! since a trace contains its rank but not its job. A trace without a rank is a separate run.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use gpuwhy_import::{TraceFile, stem};
 
-/// Where rows of a trace belong.
+/// Run and rank of the rows of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Label {
-    /// The run: never empty.
+    /// Name of the run, never empty.
     pub run: String,
-    /// The rank in the run; 0 for a process that has none.
+    /// Rank in the run; 0 for a process without one.
     pub rank: u32,
 }
 
-/// Labels of `traces`, in their order, no two of them equal. `run` names the run of all instead of their folders.
+/// Labels of `traces` in the same order, all different. `run` names the run of all traces instead of their
+/// folders.
 ///
-/// A process inherits the rank of its parent. Of two traces of one run and rank the one that began first keeps it;
-/// the other becomes a run of its own, named after its file too.
+/// A process inherits the rank of its parent. Of two traces with the same run and rank, the one that started
+/// first keeps them; the other becomes a separate run whose name includes the name of its file.
 #[must_use]
 pub fn labels(traces: &[TraceFile], run: Option<&str>) -> Vec<Label> {
     let mut order: Vec<usize> = (0..traces.len()).collect();
@@ -32,7 +33,7 @@ pub fn labels(traces: &[TraceFile], run: Option<&str>) -> Vec<Label> {
         if taken.contains_key(&label) {
             label.run = format!("{}-{}", label.run, stem(trace.path()));
         }
-        // Files of one name from two folders, say.
+        // For example, files with the same name from two folders.
         let base = label.run.clone();
         for number in 2.. {
             if !taken.contains_key(&label) {
@@ -47,7 +48,7 @@ pub fn labels(traces: &[TraceFile], run: Option<&str>) -> Vec<Label> {
     labels.into_iter().map(|(_, label)| label).collect()
 }
 
-/// The label of a trace that has no other beside it.
+/// Label of a trace before duplicates are resolved.
 fn wished(path: &Path, rank: Option<u32>, run: Option<&str>) -> Label {
     let of_its_own = || match rank {
         Some(_) => folder(path).unwrap_or_else(|| stem(path)),
@@ -56,7 +57,7 @@ fn wished(path: &Path, rank: Option<u32>, run: Option<&str>) -> Label {
     Label { run: run.map_or_else(of_its_own, str::to_owned), rank: rank.unwrap_or(0) }
 }
 
-/// The name of the folder that holds the file.
+/// Name of the folder that contains the file.
 fn folder(path: &Path) -> Option<String> {
     let path = path.canonicalize().ok()?;
     Some(path.parent()?.file_name()?.to_string_lossy().into_owned())

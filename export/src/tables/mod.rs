@@ -1,10 +1,10 @@
 //! A trace as tables: the rows of the Parquet files and of `gpuwhy query`.
 //!
-//! Both show the same tables, and a column, its description and its value are said once, in `records` and `reported`.
-//! Rows are handed on as they are made: nothing here grows with the trace. Times are nanoseconds since the Unix epoch;
-//! `_ns` and `_bytes` at the end of a name are its unit.
+//! Both have the same tables. Each column, its description and its value are defined once, in `records` and
+//! `reported`. Rows are passed on as they are produced, so memory does not grow with the trace. Times are
+//! nanoseconds since the Unix epoch; the suffixes `_ns` and `_bytes` of a name are its unit.
 //!
-//! Which run and which rank a trace is (`labels`) is put in front of the columns by whoever stores the rows.
+//! The code that stores the rows adds the run and rank of a trace (`labels`) as the first columns.
 
 mod cell;
 mod collectives;
@@ -47,10 +47,10 @@ macro_rules! all {
         }
 
         impl Table {
-            /// All of them.
+            /// All tables.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// Its name in SQL, and the name of its file before the ending.
+            /// Name in SQL, and file name without extension.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -58,7 +58,7 @@ macro_rules! all {
                 }
             }
 
-            /// What its rows are.
+            /// Description of its rows.
             #[must_use]
             pub fn about(self) -> &'static str {
                 match self {
@@ -66,7 +66,7 @@ macro_rules! all {
                 }
             }
 
-            /// Its columns, without `run` and `rank`.
+            /// Columns except `run` and `rank`.
             #[must_use]
             pub const fn columns(self) -> &'static [Column] {
                 match self {
@@ -90,23 +90,23 @@ all! {
     Syncs = "syncs", records::SYNCS;
     /// Recordings of CUDA events.
     Events = "events", records::EVENTS;
-    /// Time that tracing and the driver took.
+    /// Overhead of tracing and the driver.
     Overheads = "overheads", records::OVERHEADS;
     /// Ranges and marks of the program.
     Nvtx = "nvtx", records::NVTX;
-    /// Looks at host threads.
+    /// Samples of host threads.
     HostSamples = "host_samples", records::HOST_SAMPLES;
-    /// Device memory, and page-locked host memory, that the program took and gave back.
+    /// Allocations and releases of device memory and pinned host memory by the program.
     Memory = "memory", records::MEMORY;
     /// Migrations and page faults of managed memory.
     Managed = "managed", records::MANAGED;
-    /// Operations of communicators, each with the kernel that did it.
+    /// Operations of communicators, each with the kernel that executed it.
     Collectives = "collectives", collectives::COLLECTIVES;
-    /// Communicators of NCCL.
+    /// NCCL communicators.
     Communicators = "communicators", collectives::COMMUNICATORS;
-    /// Samples of hardware counters and readings of gauges, a row for each value.
+    /// Samples of hardware counters and NVML readings, a row for each value.
     GpuMetrics = "gpu_metrics", records::GPU_METRICS;
-    /// The process, and the verdict about it.
+    /// The process and its bottleneck.
     Processes = "processes", reported::PROCESSES;
     /// Threads that the program named.
     Threads = "threads", reported::THREADS;
@@ -120,24 +120,25 @@ all! {
     StepLeaves = "step_leaves", reported::STEP_LEAVES;
     /// Kernel time by library.
     KernelLibraries = "kernel_libraries", reported::KERNEL_LIBRARIES;
-    /// Kernel time by the line that launched it, as samples tell it.
+    /// Kernel time by the launching source line, based on host samples.
     KernelLines = "kernel_lines", reported::KERNEL_LINES;
-    /// Computation by what limits it, where hardware counters were sampled.
+    /// Computation by limiting unit, if hardware counters were sampled.
     ComputeLimits = "compute_limits", reported::COMPUTE_LIMITS;
-    /// Kernels and the unit that they use most, where hardware counters were sampled.
+    /// Kernels and the unit that each uses most, if hardware counters were sampled.
     KernelLimits = "kernel_limits", reported::KERNEL_LIMITS;
-    /// What was received, lost or doubtful.
+    /// Received, lost and doubtful data.
     Completeness = "completeness", reported::COMPLETENESS;
-    /// Ranges of the program, each with the range of its thread that holds it most tightly. In queries only.
+    /// Ranges of the program, each with the range of its thread that encloses it most tightly. Only in
+    /// queries.
     NestedRanges = "nested_ranges", nested::RANGES;
-    /// The same of pushed ranges alone. In queries only.
+    /// The same for pushed ranges only. Only in queries.
     NestedPushes = "nested_pushes", nested::RANGES;
-    /// Calls that caused work, with each range of their thread that holds them. In queries only.
+    /// Calls that caused work, each with the ranges of its thread that enclose it. Only in queries.
     RangeCalls = "range_calls", nested::CALLS;
 }
 
 impl Table {
-    /// The table of a record.
+    /// Table of a record.
     const fn of(record: &Record) -> Self {
         match record {
             Record::Kernel(_) => Self::Kernels,
@@ -154,35 +155,35 @@ impl Table {
         }
     }
 
-    /// Whether its rows come from the engine rather than from single records.
+    /// True if its rows come from the engine rather than from individual records.
     pub(crate) const fn is_reported(self) -> bool {
         (self as u8) >= Self::Processes as u8 && !self.is_of_queries()
     }
 
-    /// Whether it is made for queries and never stored.
+    /// True if it is produced for queries and never stored.
     pub(crate) const fn is_of_queries(self) -> bool {
         (self as u8) >= Self::NestedRanges as u8
     }
 }
 
-/// Where rows go.
+/// Receives rows.
 pub trait Sink {
-    /// Whether rows of this table are wanted: what nobody wants is not made.
+    /// True if rows of this table are needed; other tables are not produced.
     fn wants(&self, table: Table) -> bool;
 
-    /// Takes a row, with a cell for each column of the table.
+    /// Stores a row, with a cell for each column of the table.
     ///
     /// # Errors
     ///
-    /// When it cannot be stored.
+    /// If it cannot be stored.
     fn row(&mut self, table: Table, cells: &[Cell<'_>]) -> Result<(), ExportError>;
 }
 
-/// Makes the rows of `trace`. Answers what the trace lacks and what could not be joined: sentences for the user.
+/// Produces the rows of `trace`. Returns descriptions of missing data and failed joins, for the user.
 ///
 /// # Errors
 ///
-/// When the trace cannot be read at all, or `sink` fails.
+/// If the trace cannot be read, or `sink` fails.
 pub fn produce(
     trace: &TraceFile,
     sink: &mut dyn Sink,
@@ -233,8 +234,8 @@ pub fn produce(
     Ok(notes)
 }
 
-/// Hands the rows of the `wanted` tables to `sink`. Answers what the trace lacks and what could not be placed:
-/// sentences for the user.
+/// Passes the rows of the `wanted` tables to `sink`. Returns descriptions of missing data and of data that
+/// could not be assigned, for the user.
 fn nested(
     trace: &TraceFile,
     wanted: &[Table],
@@ -372,7 +373,7 @@ fn communicators(rows: &[Communicator], dictionary: &Dictionary, sink: &mut dyn 
     Ok(())
 }
 
-/// Writes an operation, if anybody wants it.
+/// Writes an operation if its table is needed.
 fn collective(row: &Collective, sink: &mut dyn Sink) -> Result<(), ExportError> {
     if !sink.wants(Table::Collectives) {
         return Ok(());
@@ -406,8 +407,8 @@ mod tests {
         }
     }
 
-    /// Words that SQLite 3.50, DuckDB 2.0, Spark 4 (ANSI mode) or Trino 476 reserve, by their manuals: as the name of a
-    /// column they would need quotes, and Spark takes what stands in double quotes for a text.
+    /// Reserved words of SQLite 3.50, DuckDB 2.0, Spark 4 (ANSI mode) or Trino 476, by their manuals: as
+    /// column names, they would need quotes, and Spark treats text in double quotes as a string.
     const RESERVED: &str = "add all alter analyze and any array as asc asymmetric authorization between both by \
         case cast check collate column commit constraint create cross cube current current_catalog current_date \
         current_path current_role current_schema current_time current_timestamp current_user deallocate default \

@@ -1,5 +1,5 @@
-//! The tables that only queries have: which ranges of the program are around which, and around which calls. Making them
-//! takes memory for every range (see `instances`).
+//! Tables that exist only in queries: the ranges of the program around other ranges, and around calls.
+//! Producing them requires memory for every range (see `instances`).
 
 use gpuwhy_trace::dictionary::Dictionary;
 
@@ -8,7 +8,7 @@ use super::records::table;
 use crate::instances::Instance;
 
 table! {
-    /// A row of [`RANGES`]. `numbers` are those of the ranges around it.
+    /// A row of [`RANGES`]. `numbers` are those of the ranges around it and its own.
     RANGES, range(place: u32, row: &Instance, numbers: &'a str, dictionary: &'a Dictionary) {
         "number" Integer "from 1, in the order of begins, those around others first" = place + 1;
         "start_ns" Integer "begin" = row.begin;

@@ -1,6 +1,7 @@
-//! The tables whose rows are single records of the trace.
+//! Tables whose rows are individual records of the trace.
 //!
-//! A table is declared together with the function that fills a row, value beside column, so that they cannot part.
+//! A table is declared together with the function that fills a row, each value next to its column, so that
+//! they cannot diverge.
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::record::{
@@ -15,12 +16,12 @@ use crate::counters::CounterValue;
 use crate::names::demangled;
 use crate::{enum_names, kineto_names};
 
-/// Ids that stand for "none".
+/// Ids that mean "none".
 const NONE: u32 = u32::MAX;
-/// Stacks whose text is kept.
+/// Maximum number of stacks whose text is cached.
 const STACKS_LIMIT: usize = 1 << 16;
 
-/// Defines the columns of a table, and the function that fills a row of it.
+/// Defines the columns of a table, and the function that fills one of its rows.
 macro_rules! table {
     (
         $(#[$doc:meta])*
@@ -39,7 +40,7 @@ macro_rules! table {
 pub(super) use table;
 
 table! {
-    /// `name` is that of `config`.
+    /// `name` is the name of `config`.
     KERNELS, kernel(row: &Kernel, config: &LaunchConfig, name: &'a KernelName, dictionary: &'a Dictionary) {
         "start_ns" Integer "begin on the device" = row.start.nanos();
         "end_ns" Integer "end on the device" = row.end.nanos();
@@ -113,7 +114,7 @@ table! {
 }
 
 table! {
-    /// `name` is that of `function` without its version suffix.
+    /// `name` is the name of `function` without its version suffix.
     API, api(row: &ApiCall, function: Option<ApiFunction>, name: Option<&'a str>, dictionary: &'a Dictionary) {
         "start_ns" Integer "entry" = row.start.nanos();
         "end_ns" Integer "return" = row.end.nanos();
@@ -170,7 +171,8 @@ table! {
 }
 
 table! {
-    /// A range with its end, the thread that ended it and whether the program ended it, or a mark.
+    /// A range with its end, the thread that ended it, and a flag that is true if the program ended it; or a
+    /// mark.
     NVTX, range(row: &RangeEvent, end: Option<(Timestamp, ThreadId, bool)>, dictionary: &'a Dictionary) {
         "start_ns" Integer "begin, or time of the mark" = row.at.nanos();
         "end_ns" Integer "end; that of the trace for a range that never ended; empty for a mark"
@@ -273,7 +275,7 @@ table! {
     }
 }
 
-/// Zero means "none" for this number.
+/// `None` for zero, which means "none" for this number.
 fn some<T: Default + PartialEq>(number: T) -> Option<T> {
     (number != T::default()).then_some(number)
 }
@@ -286,7 +288,7 @@ fn nonempty(text: &str) -> Option<&str> {
     Some(text).filter(|text| !text.is_empty())
 }
 
-/// What a kernel is called.
+/// Name of a kernel.
 #[derive(Debug)]
 pub struct KernelName {
     readable: String,
@@ -294,20 +296,20 @@ pub struct KernelName {
 }
 
 impl KernelName {
-    /// From the name in the dictionary.
+    /// From its name in the dictionary.
     pub fn of(name: &str) -> Self {
         Self { readable: demangled(name), communicates: is_communication(name) }
     }
 }
 
-/// Texts of stacks. Few stacks make up nearly all looks; the table begins anew when it is full.
+/// Cached texts of stacks. Nearly all samples have one of few stacks; a full cache is cleared.
 #[derive(Debug, Default)]
 pub struct Stacks {
     texts: FxHashMap<StackId, String>,
 }
 
 impl Stacks {
-    /// The functions of a stack, outermost first; `None` without a stack.
+    /// Functions of a stack, outermost first; `None` without a stack.
     pub fn get(&mut self, stack: StackId, dictionary: &Dictionary) -> Option<&str> {
         if stack == StackId::NONE {
             return None;

@@ -1,4 +1,4 @@
-//! The tables that the engine fills: what `gpuwhy report` says, as rows.
+//! Tables filled by the engine: the contents of `gpuwhy report` as rows.
 
 use std::path::Path;
 
@@ -183,25 +183,25 @@ table! {
     }
 }
 
-/// Counter of the steps that the engine has found and that no row of the table `steps` is about.
+/// Counter of the steps that the engine has found but that have no row in the table `steps`.
 pub(crate) const STEPS_LEFT_OUT: &str = "steps_left_out";
 
-/// Counter of the kernels at lines that no row of the table `kernel_lines` is about.
+/// Counter of the kernels at lines that have no row in the table `kernel_lines`.
 pub const KERNEL_LINES_LEFT_OUT: &str = "kernel_lines_left_out";
 
-/// What the rows are about.
+/// Source of the rows.
 pub struct About<'a> {
-    /// The trace.
+    /// Path of the trace.
     pub path: &'a Path,
-    /// What the engine says of it.
+    /// Result of the engine.
     pub report: &'a Report,
-    /// Its names.
+    /// Names of the trace.
     pub dictionary: &'a Dictionary,
-    /// Rows of the table `completeness` beside those of the report.
+    /// Rows of the table `completeness` in addition to those of the report.
     pub counters: &'a [(&'static str, u64)],
 }
 
-/// Hands the rows of the `wanted` tables to `sink`.
+/// Passes the rows of the `wanted` tables to `sink`.
 pub fn rows(
     about: &About<'_>,
     earlier: &EarlierSteps,
@@ -271,7 +271,7 @@ pub fn rows(
     Ok(())
 }
 
-/// Hands the rows of a table about what the trace names to `sink`.
+/// Passes the rows of a table that describes devices or threads to `sink`.
 pub fn described(table: Table, dictionary: &Dictionary, sink: &mut dyn Sink) -> Result<(), ExportError> {
     let mut rows = Rows { cells: Vec::with_capacity(table.columns().len()), table, sink };
     if table == Table::Threads {
@@ -281,7 +281,7 @@ pub fn described(table: Table, dictionary: &Dictionary, sink: &mut dyn Sink) -> 
     }
 }
 
-/// Hands rows of one table on.
+/// Passes on rows of one table.
 struct Rows<'a, 's> {
     cells: Vec<Cell<'a>>,
     table: Table,
@@ -296,7 +296,8 @@ impl<'a> Rows<'a, '_> {
     }
 }
 
-/// Hands device, number, source and step to `visit`: those of all devices, that the engine remembers and before.
+/// Passes device, number, source and step to `visit`, for all steps of all devices: those that the engine
+/// keeps, and earlier ones.
 fn steps(
     report: &Report,
     earlier: &EarlierSteps,
@@ -311,10 +312,10 @@ fn steps(
     Ok(())
 }
 
-/// The numbers of the report's section about completeness, under its names.
+/// Numbers of the report's section about completeness, by name.
 fn counters(report: &Report) -> Vec<(String, i64)> {
     let mut counters = Vec::new();
-    // A report is made of numbers and texts: there is nothing that JSON could not hold.
+    // A report consists of numbers and texts, all of which JSON can represent.
     let document = serde_json::to_value(report).unwrap_or_default();
     collect(String::new(), &document["completeness"], &mut counters);
     counters

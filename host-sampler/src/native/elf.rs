@@ -1,21 +1,21 @@
-//! What a loaded ELF file says about itself: where its unwind table, its symbols and its build id are.
+//! Locates the unwind table, symbols and build id of a loaded ELF file.
 //!
-//! All of it is read from memory, where the loader has put it. What is not mapped is read from the file by
-//! [`super::symbols`], if that is still the same file.
+//! Everything is read from memory, where the loader has put it. [`super::symbols`] reads unmapped parts from
+//! the file, if that is still the same file.
 
 use crate::memory::{Memory, u32_at, u64_at};
 
-/// Program headers of a file at most; libtorch has about ten.
+/// Maximum number of program headers of a file; libtorch has about ten.
 const MAX_HEADERS: usize = 128;
-/// Bytes of the dynamic section that are read.
+/// Maximum bytes of the dynamic section that are read.
 const MAX_DYNAMIC: usize = 512 * 16;
-/// Bytes of notes that are read.
+/// Maximum bytes of notes that are read.
 const MAX_NOTES: u64 = 4096;
-/// Bytes of a build id that are kept. Linkers write 8 to 20.
+/// Maximum bytes of a build id that are stored. Linkers write 8 to 20.
 const MAX_BUILD_ID: usize = 32;
-/// Buckets of a hash table that are looked through for its last symbol.
+/// Maximum number of buckets of a hash table that are searched for its last symbol.
 const MAX_BUCKETS: u64 = 1 << 20;
-/// Symbols of one chain of the hash table.
+/// Maximum number of symbols in a chain of the hash table.
 const MAX_CHAIN: u64 = 10_000;
 
 const PT_LOAD: u32 = 1;
@@ -32,31 +32,33 @@ const DT_GNU_HASH: u64 = 0x6fff_fef5;
 /// A loaded file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Elf {
-    /// What is added to an address in the file.
+    /// Load bias: added to addresses in the file.
     pub bias: u64,
-    /// Where the table of functions for unwinding (`.eh_frame_hdr`) is, if there is one of the usual form.
+    /// Table of functions for unwinding (`.eh_frame_hdr`), if it exists in the usual format.
     pub unwind_table: Option<UnwindTable>,
-    /// Symbols that the loader uses, if there are any.
+    /// The loader's symbols, if they exist.
     pub dynamic_symbols: Option<DynamicSymbols>,
-    /// What identifies this build of the file, in hexadecimal digits; empty without one.
+    /// Build id in hexadecimal digits; empty if there is none.
     pub build_id: String,
 }
 
-/// `.eh_frame_hdr`: pairs of a function's begin and its unwind information, sorted, each 32 bits relative to the table.
+/// `.eh_frame_hdr`: sorted pairs of a function's start and its unwind information, each 32 bits relative to
+/// the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnwindTable {
-    /// What the pairs are relative to.
+    /// Address to which the pairs are relative.
     pub address: u64,
-    /// How many pairs follow the header of [`UnwindTable::HEADER`] bytes.
+    /// Number of pairs after the header of [`UnwindTable::HEADER`] bytes.
     pub count: u32,
 }
 
 impl UnwindTable {
-    /// Bytes before the first pair.
+    /// Number of bytes before the first pair.
     pub const HEADER: u64 = 12;
 
     fn at(memory: &Memory, address: u64, size: u64) -> Option<Self> {
-        // Version 1; pointer to the section as a signed 32-bit distance; count of 32 bits; pairs relative to here.
+        // Version 1; pointer to the section as a signed 32-bit distance; count of 32 bits; pairs relative to
+        // the table.
         let header = memory.array::<12>(address).ok()?;
         let usual = header.first_chunk() == Some(&[1, 0x1b, 0x03, 0x3b]);
         let count = u32_at(&header, 8)?;
@@ -64,20 +66,20 @@ impl UnwindTable {
     }
 }
 
-/// The loader's table of symbols.
+/// The loader's symbol table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DynamicSymbols {
-    /// Where the first is; each has 24 bytes.
+    /// Address of the first symbol; each has 24 bytes.
     pub table: u64,
-    /// How many there are.
+    /// Number of symbols.
     pub count: u64,
     pub names: u64,
-    /// Bytes of names.
+    /// Size of the names, bytes.
     pub names_size: u64,
 }
 
 impl Elf {
-    /// The file that is loaded with its first byte at `base`. `None` when that is no 64-bit little-endian ELF file.
+    /// The file loaded with its first byte at `base`. `None` if that is not a 64-bit little-endian ELF file.
     #[must_use]
     pub fn at(memory: &Memory, base: u64) -> Option<Self> {
         let header = memory.array::<64>(base).ok()?;
@@ -117,7 +119,8 @@ impl Elf {
             let entries = entries.as_chunks::<16>().0.iter();
             entries.filter(|entry| u64_at(*entry, 0) == Some(wanted)).find_map(|entry| u64_at(entry, 8))
         };
-        // glibc writes the loaded address into the dynamic section, musl and the kernel leave the one of the file.
+        // glibc writes the loaded address into the dynamic section; musl and the kernel leave the address in
+        // the file.
         let loaded = |address| if address < self.bias { self.bias.wrapping_add(address) } else { address };
         let count = match (entry(DT_HASH), entry(DT_GNU_HASH)) {
             (Some(hash), _) => u64::from(memory.u32(loaded(hash).checked_add(4)?).ok()?),
@@ -133,7 +136,8 @@ impl Elf {
     }
 }
 
-/// The number of symbols of a table whose hash table is of the newer form: one behind the end of the last chain.
+/// Number of symbols of a table with a GNU hash table: one more than the index of the last chain's last
+/// symbol.
 fn count_of_gnu_hash(memory: &Memory, hash: u64) -> Option<u64> {
     let word = |at: u64| memory.u32(at).ok().map(u64::from);
     let (buckets, first, bloom) = (word(hash)?, word(hash.checked_add(4)?)?, word(hash.checked_add(8)?)?);
@@ -152,7 +156,7 @@ fn count_of_gnu_hash(memory: &Memory, hash: u64) -> Option<u64> {
     (last..last + MAX_CHAIN).find(ends).map(|index| index + 1)
 }
 
-/// The build id among notes, in hexadecimal digits.
+/// Build id in ELF notes, in hexadecimal digits.
 pub fn build_id(mut notes: &[u8]) -> Option<String> {
     loop {
         let (name, bytes, kind) = (u32_at(notes, 0)?, u32_at(notes, 4)?, u32_at(notes, 8)?);

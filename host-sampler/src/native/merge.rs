@@ -1,34 +1,34 @@
-//! One stack out of a native and a Python one.
+//! Merges a native and a Python stack.
 //!
-//! The Python functions stand for the interpreter's own frames, and what the innermost of them called in C or C++ goes
-//! on top: `step (train.py:27) -> THPVariable_add -> at::native::add`. Native functions between two Python ones, and
-//! those that started the interpreter, are left out.
+//! The Python functions replace the interpreter's own frames, and the C or C++ functions called by the
+//! innermost one are put on top: `step (train.py:27) -> THPVariable_add -> at::native::add`. Native functions
+//! between two Python functions, and those that started the interpreter, are left out.
 //!
-//! Of a thread that waits both stacks are of the same moment. Of one that runs they are not: the native one was copied
-//! some milliseconds before, perhaps in another function. They are put together only if the native frame of the
-//! interpreter held a pointer to an instruction of the line that Python's stack names, or the thread was in the same
-//! lines before and after.
+//! For a waiting thread, both stacks were taken in the same wait. For a running thread, they were not: the
+//! native one was copied some milliseconds earlier, possibly in another function. They are merged only if the
+//! native frame of the interpreter contained a pointer to an instruction of the line in Python's stack, or if
+//! the thread was in the same lines before and after.
 
 use super::{End, Function, NativeStack};
 use crate::python::{Bytecode, Frame};
 
-/// When two stacks were taken.
+/// Relation of the times at which two stacks were taken.
 #[derive(Clone, Copy, Debug)]
 pub enum Taken<'a> {
-    /// While the thread waited, both in the same wait.
+    /// Both in the same wait of the thread.
     Together,
-    /// The native stack earlier, as the thread ran. With the bytecode of the innermost Python function, where the
-    /// version tells it, and the Python stack before it.
+    /// The native stack was taken earlier, while the thread ran. With the bytecode of the innermost Python
+    /// function, if the Python version provides it, and the Python stack before the native one.
     Earlier(Option<&'a Bytecode>, &'a [Frame]),
 }
 
-/// The two as one, innermost first. `None` when they do not belong together.
+/// The merged stack, innermost first. `None` if the two do not belong together.
 #[must_use]
 pub fn merge(native: &NativeStack, python: &[Frame], taken: Taken<'_>) -> Option<Vec<Frame>> {
     let Some(innermost) = python.first() else { return Some(native_frames(native)) };
     let (called, words) = match &native.end {
         End::Interpreter(words) => (native.functions.len().saturating_sub(1), words.as_slice()),
-        // What is known are the innermost functions; the interpreter is somewhere below them.
+        // Only the innermost functions are known; the interpreter is somewhere below them.
         End::Cut(_) => (native.functions.len(), &[][..]),
         End::Outermost => return None,
     };
@@ -44,13 +44,13 @@ pub fn merge(native: &NativeStack, python: &[Frame], taken: Taken<'_>) -> Option
     Some(frames)
 }
 
-/// The functions of a native stack as frames, innermost first.
+/// Functions of a native stack as frames, innermost first.
 #[must_use]
 pub fn native_frames(native: &NativeStack) -> Vec<Frame> {
     native.functions.iter().map(|function| frame(function)).collect()
 }
 
-/// A native function in a stack: without a line.
+/// Frame of a native function, which has no line.
 fn frame(function: &Function) -> Frame {
     Frame { function: function.name.clone(), file: function.file.clone(), line: 0 }
 }

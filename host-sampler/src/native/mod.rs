@@ -1,19 +1,20 @@
-//! The native stack of a thread: functions of C and C++, without frame pointers, debug information or a signal.
+//! The native stack of a thread: functions of C and C++, without frame pointers, debug information or a
+//! signal.
 //!
-//! | file | what it knows |
+//! | file | contents |
 //! |---|---|
-//! | `modules`, `elf` | which file the code at an address belongs to, and what the file says about itself |
-//! | `rules` | how the registers of a caller are found |
-//! | `symbols` | which function the code belongs to |
-//! | `merge` | one stack out of a native and a Python one |
+//! | `modules`, `elf` | the file that contains an address, and the tables in that file |
+//! | `rules` | finding the registers of a caller |
+//! | `symbols` | the function that contains an address |
+//! | `merge` | merging a native and a Python stack |
 //!
-//! Registers come from the kernel: of a thread that waits, `/proc` tells the stack pointer and the program counter
-//! (`/proc/PID/task/T/syscall`); of one that runs, a sample of a perf event has them with a copy of the stack. The
-//! registers that functions keep are unknown for the first kind, and stay so until a function is found to have saved
-//! them. Where a rule needs one that is unknown, the stack ends: nothing is guessed. Each return address has to follow
-//! a call instruction in memory that can be executed.
+//! Registers come from the kernel. For a waiting thread, `/proc` provides the stack pointer and the program
+//! counter (`/proc/PID/task/T/syscall`); for a running one, a sample of a perf event contains the registers
+//! with a copy of the stack. Callee-saved registers are unknown for a waiting thread until a function is
+//! found to have saved them. If a rule needs an unknown register, the stack ends; values are never guessed.
+//! Each return address must follow a call instruction in executable memory.
 //!
-//! x86-64 only. Code that is made at run time has no table, so a stack ends there.
+//! x86-64 only. Code generated at run time has no table, so a stack ends there.
 
 mod elf;
 pub mod merge;
@@ -38,17 +39,18 @@ use symbols::Symbols;
 pub use rules::{Registers, Stop};
 pub use symbols::Function;
 
-/// Frames of one stack at most: the innermost ones are kept.
+/// Maximum number of frames of a stack: the innermost ones are kept.
 pub const MAX_FRAMES: usize = 64;
-/// Frames walked through at most, in search of the interpreter.
+/// Maximum number of frames walked in search of the interpreter.
 const MAX_STEPS: usize = 128;
-/// Instructions whose rules and functions are kept (about 200 bytes each); then all are forgotten and read again.
+/// Maximum number of instructions whose rules and functions are cached (about 200 bytes each); a full cache
+/// is cleared.
 const MAX_KEPT: usize = 16_384;
-/// How often the list of modules is read anew, when an address belongs to none of them.
+/// Minimum interval between refreshes of the module list because an address is in no module.
 const UNKNOWN_EVERY: Duration = Duration::from_millis(500);
-/// How often it is read anew otherwise.
+/// Interval between refreshes of the module list otherwise.
 const RENEW_EVERY: Duration = Duration::from_secs(5);
-/// Bytes of the stack of a waiting thread that are read at once; what lies deeper is read word by word.
+/// Bytes of a waiting thread's stack that are read at once; deeper parts are read word by word.
 const STACK_READ: usize = 16 << 10;
 
 /// Unwinds the threads of a process.
@@ -60,64 +62,64 @@ pub struct Native {
     renewed: Option<Instant>,
     decoder: Decoder,
     symbols: Symbols,
-    /// By the address that is looked up: that of an instruction, or of the last byte of a call, for which the second
-    /// part is `true`.
+    /// Keyed by the address that is looked up: that of an instruction, or of the last byte of a call, in
+    /// which case the second part is `true`.
     known: HashMap<(u64, bool), Code, FxBuildHasher>,
     stack: Vec<u8>,
 }
 
-/// What is known of an instruction.
+/// Cached data about an instruction.
 #[derive(Clone, Debug)]
 struct Code {
     function: Arc<Function>,
-    /// `None` where there are none.
+    /// `None` if there are none.
     rules: Option<Arc<Rules>>,
-    /// Whether a call instruction ends here; asked only of callers.
+    /// True if a call instruction ends here; only checked for callers.
     follows_call: bool,
 }
 
 /// A native stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NativeStack {
-    /// Functions, innermost first, at most [`MAX_FRAMES`]. The interpreter's loop is the last one if it was met and
-    /// asked for.
+    /// Functions, innermost first, at most [`MAX_FRAMES`]. The interpreter's loop is the last one if it was
+    /// reached and the walk was to stop there.
     pub functions: Vec<Arc<Function>>,
-    /// Why it ends where it ends.
+    /// Reason for the end of the stack.
     pub end: End,
 }
 
-/// Why a stack ends.
+/// Reason for the end of a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// At the thread's first function.
+    /// The thread's first function was reached.
     Outermost,
-    /// At the interpreter's loop: these are the words that its frame and the registers it keeps held.
+    /// The interpreter's loop was reached; contains the words in its frame and callee-saved registers.
     Interpreter(Vec<u64>),
-    /// Where the walk could not go on.
+    /// The walk could not continue.
     Cut(Cut),
 }
 
-/// Why a walk could not go on.
+/// Reason why a walk could not continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// A rule needed a register that is not known.
+    /// A rule needed an unknown register.
     UnknownRegister,
-    /// The stack was not copied that deep, or cannot be read.
+    /// The stack was not copied to that depth, or is unreadable.
     Unreadable,
-    /// Code without rules: made at run time, or of a file without them.
+    /// Code without rules: generated at run time, or in a file without them.
     NoRules,
-    /// What should be a return address is none.
+    /// The expected return address does not follow a call.
     NoCall,
-    /// It is deeper than what is walked through.
+    /// The stack is deeper than the limit.
     Deep,
 }
 
-/// The part of a stack that was copied, and where it was.
+/// A copied part of a stack and its address.
 #[derive(Clone, Copy, Debug)]
 pub struct StackCopy<'a> {
     /// Address of the first byte.
     pub begin: u64,
-    /// What was there.
+    /// Copied bytes.
     pub bytes: &'a [u8],
 }
 
@@ -128,12 +130,12 @@ impl StackCopy<'_> {
     }
 }
 
-/// Why no thread of this process can be unwound.
+/// Reason why no thread of this process can be unwound.
 #[derive(Debug)]
 pub enum Unavailable {
-    /// Registers of this processor are not known.
+    /// The registers of this processor are unsupported.
     Processor,
-    /// The kernel does not show the process its own memory.
+    /// The kernel denies the process access to its own memory.
     Denied(io::Error),
 }
 
@@ -149,10 +151,10 @@ impl fmt::Display for Unavailable {
 impl std::error::Error for Unavailable {}
 
 impl Native {
-    /// Nothing is read yet but the memory opened.
+    /// Opens the memory without reading it.
     ///
     /// # Errors
-    /// When no thread can be unwound here.
+    /// If threads cannot be unwound on this system.
     pub fn new(process: &Process) -> Result<Self, Unavailable> {
         if !cfg!(target_arch = "x86_64") {
             return Err(Unavailable::Processor);
@@ -169,8 +171,8 @@ impl Native {
         })
     }
 
-    /// The stack of a thread that waits, from its stack pointer and program counter. It is the caller's to see that the
-    /// thread still waits in the same place afterwards.
+    /// The stack of a waiting thread, from its stack pointer and program counter. The caller must verify that
+    /// the thread still waits in the same place afterwards.
     pub fn waiting(&mut self, sp: u64, pc: u64, to_interpreter: bool) -> NativeStack {
         let mut bytes = std::mem::take(&mut self.stack);
         bytes.resize(STACK_READ, 0);
@@ -181,7 +183,7 @@ impl Native {
         stack
     }
 
-    /// The stack of a thread at a moment at which its registers and a part of its stack were copied.
+    /// The stack of a thread from its registers and a partial copy of its stack, both taken at the same time.
     pub fn copied(&mut self, registers: Registers, stack: StackCopy<'_>, to_interpreter: bool) -> NativeStack {
         self.walk(registers, stack, false, to_interpreter)
     }
@@ -208,11 +210,11 @@ impl Native {
         let mut is_call = false;
         for _ in 0..MAX_STEPS {
             let Some(pc) = registers.get(RA) else { return End::Cut(Cut::UnknownRegister) };
-            // A return address can be that of the next function, where a call that never returns is the last
-            // instruction.
+            // If a call that never returns is the last instruction of a function, the return address is the
+            // start of the next function.
             let mut code = self.code(pc.wrapping_sub(is_call.into()), is_call);
             if is_call && !code.as_ref().is_some_and(|code| code.follows_call) {
-                // What a signal handler returns to follows no call.
+                // The address to which a signal handler returns does not follow a call.
                 code = self.code(pc, false).filter(|code| code.rules.as_ref().is_some_and(|rules| rules.is_signal));
                 if code.is_none() {
                     return End::Cut(Cut::NoCall);
@@ -278,10 +280,10 @@ impl Native {
     }
 }
 
-/// Words of a frame at most that are looked through.
+/// Maximum number of words of a frame that are searched.
 const MAX_WORDS: usize = 256;
 
-/// What the frame of a function holds: its part of the stack, and the registers that functions keep.
+/// Words in the frame of a function: its part of the stack, and the callee-saved registers.
 fn words_of(registers: &Registers, caller: Option<Registers>, read: impl Fn(u64) -> Option<u64>) -> Vec<u64> {
     let mut words: Vec<u64> = registers.kept().collect();
     let begin = registers.get(SP).unwrap_or(0);
@@ -290,7 +292,8 @@ fn words_of(registers: &Registers, caller: Option<Registers>, read: impl Fn(u64)
     words
 }
 
-/// Whether these bytes end with a call: direct (`e8` and four bytes), or indirect (`ff /2` with its operands).
+/// True if these bytes end with a call: direct (`e8` and four bytes), or indirect (`ff /2` with its
+/// operands).
 fn ends_with_call(bytes: &[u8; 8]) -> bool {
     if bytes[3] == 0xe8 {
         return true;
@@ -305,7 +308,7 @@ fn ends_with_call(bytes: &[u8; 8]) -> bool {
         let displacement = match mode {
             1 => 1,
             2 => 4,
-            // Relative to the instruction, or, behind a byte with scale and base, to nothing.
+            // A 32-bit displacement: relative to the instruction, or without a base after a SIB byte.
             0 if base == 5 || (scaled == 1 && bytes.get(8 - length + 2).is_some_and(|byte| byte & 7 == 5)) => 4,
             _ => 0,
         };

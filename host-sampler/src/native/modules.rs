@@ -1,9 +1,10 @@
-//! Which file the code at an address belongs to, and how it is unwound.
+//! Files that contain the code of a process, and their unwind tables.
 //!
-//! The list is read from `/proc/PID/maps` and grows old: a library that was loaded since is missing, one that was
-//! unloaded is still in it. The first is noticed by an address that belongs to nothing; the second costs nothing, since
-//! no thread is in code that is gone, unless something else was loaded in the same place. So the list is also read anew
-//! now and then, and what differs is forgotten with all that was derived from it.
+//! The list is read from `/proc/PID/maps` and becomes outdated: libraries loaded later are missing, and
+//! unloaded ones are still in it. A missing library is detected by an address that is in no module. An
+//! unloaded one is harmless, since no thread executes unloaded code, unless another file was loaded at the
+//! same place. The list is therefore also refreshed periodically, and data derived from changed entries is
+//! discarded.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,26 +14,26 @@ use crate::maps::{self, Executable};
 use crate::memory::Memory;
 use crate::process::Process;
 
-/// Pieces of code that are told apart at most; further ones are unknown code. PyTorch with CUDA has some 300 files.
+/// Maximum number of executable ranges; further ones are unknown code. PyTorch with CUDA has some 300 files.
 const MAX_PIECES: usize = 8192;
 
 /// A file that is loaded.
 #[derive(Debug)]
 pub struct Module {
-    /// Its name without folders.
+    /// File name without folders.
     pub name: Arc<str>,
-    /// Its path; empty for memory that no file is behind.
+    /// Its path; empty for anonymous memory.
     pub path: PathBuf,
-    /// Number of the file on its device.
+    /// Inode number of the file on its device.
     pub inode: u64,
-    /// Where its first byte is.
+    /// Address of its first byte.
     pub base: u64,
-    /// What it says about itself. `None` when it is no file of machine code.
+    /// Its tables. `None` if it is not a file of machine code.
     pub elf: Option<Elf>,
 }
 
 impl Module {
-    /// An address of the process as one of the file.
+    /// Converts an address of the process to one in the file.
     #[must_use]
     pub fn address_in_file(&self, address: u64) -> u64 {
         address.wrapping_sub(self.elf.as_ref().map_or(self.base, |elf| elf.bias))
@@ -43,12 +44,12 @@ impl Module {
 #[derive(Debug, Default)]
 pub struct Modules {
     code: Vec<Executable>,
-    /// Beside each piece of code, once it was asked for.
+    /// Module of each range of code, once it was needed.
     modules: Vec<Option<Arc<Module>>>,
 }
 
 impl Modules {
-    /// Reads the list. Answers which pieces of code are gone, or are others now.
+    /// Reads the list again. Returns the ranges of code that are gone or have changed.
     pub fn renew(&mut self, process: &Process) -> Vec<Executable> {
         let Ok(mut code) = maps::executable(process) else { return Vec::new() };
         code.truncate(MAX_PIECES);
@@ -72,13 +73,13 @@ impl Modules {
         lost
     }
 
-    /// Whether `address` is in memory that can be executed, as far as that is known.
+    /// True if `address` is in executable memory, according to the current list.
     #[must_use]
     pub fn is_code(&self, address: u64) -> bool {
         self.index_of(address).is_some()
     }
 
-    /// The file whose code is at `address`.
+    /// The file that contains the code at `address`.
     pub fn at(&mut self, memory: &Memory, address: u64) -> Option<Arc<Module>> {
         let index = self.index_of(address)?;
         if let Some(Some(module)) = self.modules.get(index) {

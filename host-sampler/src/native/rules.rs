@@ -1,10 +1,10 @@
-//! Call frame information: how the registers of a caller are found from those of the function that it called.
+//! Call frame information: rules for computing a caller's registers from those of the called function.
 //!
-//! Compilers write it for exceptions (`.eh_frame`, System V ABI for x86-64, section 4.2.4; DWARF 5, section 6.4), so
-//! code without frame pointers has it too. Sections are never copied: libtorch's has tens of megabytes. The function
-//! is found by a binary search in the loaded table, and its entry, some hundred bytes, is read alone and given to
-//! `gimli` as if it were the whole section. `framehop`, which is made for profilers, wants whole sections, and does not
-//! tell an unknown register from one that holds 0.
+//! Compilers generate it for exceptions (`.eh_frame`, System V ABI for x86-64, section 4.2.4; DWARF 5,
+//! section 6.4), so code without frame pointers has it, too. Sections are never copied: that of libtorch has
+//! tens of megabytes. The function is found by a binary search in the loaded table. Its entry, some hundred
+//! bytes, is read alone and passed to `gimli` as if it were the entire section. `framehop`, which is made for
+//! profilers, requires entire sections and does not distinguish an unknown register from one that contains 0.
 
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameOffset, Encoding, EndianSlice, Evaluation, EvaluationResult, Expression,
@@ -14,32 +14,33 @@ use gimli::{
 use super::elf::UnwindTable;
 use crate::memory::{Memory, u32_at};
 
-/// Registers by their DWARF numbers: 7 is `rsp`, 16 the return address.
+/// Number of registers, indexed by DWARF number: 7 is `rsp`, 16 the return address.
 pub const REGISTERS: usize = 17;
-/// Number of the stack pointer.
+/// DWARF number of the stack pointer.
 pub const SP: usize = 7;
-/// Number of the return address: the program counter of the caller.
+/// DWARF number of the return address: the program counter of the caller.
 pub const RA: usize = 16;
-/// Registers that a function leaves as they were unless its rules say otherwise: `rbx`, `rbp`, `r12` to `r15`.
+/// Callee-saved registers, which are unchanged unless the rules of a function change them: `rbx`, `rbp`,
+/// `r12` to `r15`.
 const KEPT: [usize; 6] = [3, 6, 12, 13, 14, 15];
 
-/// Bytes of one function's entry at most. Machine-made functions of megabytes have more; they cost a miss.
+/// Maximum bytes of a function's entry. Generated functions of megabytes exceed it and cannot be unwound.
 const MAX_ENTRY: usize = 64 << 10;
-/// Bytes of what entries have in common at most.
+/// Maximum bytes of a common information entry (CIE).
 const MAX_COMMON: usize = 1024;
-/// Entries of the table that are read at once at the end of the search.
+/// Number of table entries that are read at once at the end of the search.
 const LAST_READ: u32 = 64;
-/// Steps of an expression.
+/// Maximum number of steps of an expression.
 const MAX_STEPS: u32 = 100;
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
-/// Values of registers, as far as they are known.
+/// Values of the registers that are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Registers([Option<u64>; REGISTERS]);
 
 impl Registers {
-    /// A thread of which only the stack pointer and the program counter are known.
+    /// Registers of a thread with only the stack pointer and the program counter known.
     #[must_use]
     pub fn of_waiting(sp: u64, pc: u64) -> Self {
         let mut registers = Self::default();
@@ -48,7 +49,7 @@ impl Registers {
         registers
     }
 
-    /// The value of a register by its DWARF number.
+    /// Value of a register by its DWARF number.
     #[must_use]
     pub fn get(&self, number: usize) -> Option<u64> {
         self.0.get(number).copied().flatten()
@@ -61,32 +62,33 @@ impl Registers {
         }
     }
 
-    /// Those that functions leave as they were.
+    /// Known values of callee-saved registers.
     pub fn kept(&self) -> impl Iterator<Item = u64> {
         KEPT.into_iter().filter_map(|number| self.get(number))
     }
 }
 
-/// Why a frame has no caller.
+/// Reason why a frame has no caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// It is the outermost one.
+    /// It is the outermost frame.
     Outermost,
-    /// The rules need a register whose value is not known.
+    /// The rules need an unknown register.
     UnknownRegister,
-    /// The rules need memory that cannot be read, or was not copied.
+    /// The rules need memory that is unreadable or was not copied.
     Unreadable,
-    /// There are no rules for this code, or none that make sense.
+    /// This code has no rules, or invalid ones.
     NoRules,
 }
 
 /// The rules at one instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// How the stack pointer was before the call: the canonical frame address.
+    /// The canonical frame address: the stack pointer before the call.
     frame: Frame,
     registers: Vec<(u8, Rule)>,
-    /// Whether the kernel made the call, to a signal handler: any instruction can be the next one then.
+    /// True if the kernel made the call, to a signal handler: the caller then continues at an arbitrary
+    /// instruction.
     pub is_signal: bool,
     encoding: Encoding,
 }
@@ -108,7 +110,7 @@ enum Rule {
     IsExpression(Box<[u8]>),
 }
 
-/// What finds and decodes rules.
+/// Finds and decodes rules.
 #[derive(Debug)]
 pub struct Decoder {
     context: Box<UnwindContext<usize>>,
@@ -122,7 +124,7 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// The rules at `address`, from the module's table. `None` when the table has none or is damaged.
+    /// The rules at `address`, from the module's table. `None` if the table has none or is damaged.
     pub fn rules(&mut self, memory: &Memory, table: UnwindTable, address: u64) -> Option<Rules> {
         let entry = find(memory, table, address)?;
         let function = self.load(memory, entry)?;
@@ -159,7 +161,7 @@ impl Decoder {
         Some(Rules { frame, registers, is_signal, encoding })
     }
 
-    /// Reads the entry at `entry` into a section of its own, behind what it has in common with others. Answers its
+    /// Copies the entry at `entry` into a separate section, after its common information entry. Returns its
     /// offset there.
     fn load(&mut self, memory: &Memory, entry: u64) -> Option<usize> {
         let head = memory.array::<8>(entry).ok()?;
@@ -174,14 +176,14 @@ impl Decoder {
         self.section.resize(function + 4 + length + 4, 0);
         memory.read(common, self.section.get_mut(..function)?).ok()?;
         memory.read(entry, self.section.get_mut(function..function + 4 + length)?).ok()?;
-        // How far back the common part is from the field that says so.
+        // Distance from this field back to the common information entry.
         let distance = u32::try_from(function + 4).ok()?;
         self.section.get_mut(function + 4..function + 8)?.copy_from_slice(&distance.to_le_bytes());
         Some(function)
     }
 }
 
-/// Where the entry of the last function is that begins at `address` or before.
+/// Address of the entry of the last function that starts at or before `address`.
 fn find(memory: &Memory, table: UnwindTable, address: u64) -> Option<u64> {
     let pairs = table.address.checked_add(UnwindTable::HEADER)?;
     let begin = |bytes: &[u8]| Some(table.address.wrapping_add_signed(u32_at(bytes, 0)?.cast_signed().into()));
@@ -204,10 +206,10 @@ fn number(register: Register) -> Option<u8> {
 }
 
 impl Rules {
-    /// The registers of the caller; `read` gives words of the stack.
+    /// The registers of the caller; `read` returns words of the stack.
     ///
     /// # Errors
-    /// When there is no caller, or it cannot be known.
+    /// If there is no caller, or it cannot be determined.
     pub fn caller(&self, registers: &Registers, mut read: impl FnMut(u64) -> Option<u64>) -> Result<Registers, Stop> {
         let sp = registers.get(SP).ok_or(Stop::UnknownRegister)?;
         let frame = match &self.frame {
@@ -217,7 +219,7 @@ impl Rules {
             }
             Frame::Expression(bytes) => self.evaluate(bytes, None, registers, &mut read)?,
         };
-        // A call takes at least the place of its return address. A handler of signals may have another stack.
+        // A call uses at least the space of its return address. A signal handler may have another stack.
         if !self.is_signal && frame < sp.saturating_add(8) {
             return Err(Stop::NoRules);
         }
@@ -241,8 +243,8 @@ impl Rules {
                 Rule::IsExpression(bytes) => self.evaluate(bytes, Some(frame), registers, &mut read).map(Some),
             };
             match value {
-                // Without a rule for the return address there is no caller: how the first function of a thread is
-                // marked.
+                // No rule for the return address means that there is no caller; it marks the first function
+                // of a thread.
                 Ok(None) if register == RA => return Err(Stop::Outermost),
                 Err(stop) if register == RA => return Err(stop),
                 Ok(value) => caller.set(register, value),

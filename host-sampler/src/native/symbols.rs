@@ -1,9 +1,9 @@
-//! Names of functions: which symbol an address belongs to.
+//! Resolves addresses to names of functions.
 //!
-//! A table of a file's functions is made when the first address in it is asked for: from `.symtab` of the file, if it
-//! is still the one that was loaded and has that table, else from the loader's table in memory. Names are read one by
-//! one. An address that no symbol covers gets the file and its offset, `libfoo.so+0x1234`, and the build id of the file
-//! stands with it, so that a symbol server can tell the name later.
+//! The table of a file's functions is created at the first address in that file: from `.symtab` of the file,
+//! if the file is unchanged since it was loaded and has that table, else from the loader's table in memory.
+//! Names are read one by one. An address without a symbol is shown as file and offset, `libfoo.so+0x1234`,
+//! together with the build id of the file, so that a symbol server can provide the name later.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -18,53 +18,54 @@ use super::modules::Module;
 use crate::maps::Executable;
 use crate::memory::{Memory, u32_at, u64_at};
 
-/// Functions of all tables together (12 bytes each); files that come later get none.
+/// Maximum number of functions in all tables together (12 bytes each); beyond it, further files get no table.
 const MAX_SYMBOLS: usize = 1 << 20;
-/// Bytes of a mangled name. PyTorch's longest have some thousand.
+/// Maximum bytes of a mangled name. PyTorch's longest have a few thousand.
 const MAX_MANGLED: usize = 4096;
-/// Bytes of a readable name; a longer one is cut.
+/// Maximum bytes of a readable name; a longer one is cut.
 const MAX_NAME: usize = 300;
-/// Symbols before an address that are looked at: functions can lie within the range of another one.
+/// Number of symbols before an address that are checked, because functions can be within the range of another
+/// one.
 const MAX_OVERLAP: usize = 8;
-/// Entries read at once.
+/// Number of entries read at once.
 const CHUNK: usize = 4096;
-/// Bytes of an entry of either table.
+/// Bytes of an entry in either table.
 const ENTRY: usize = 24;
-/// Sections of a file at most.
+/// Maximum number of sections of a file.
 const MAX_SECTIONS: usize = 4096;
 
-/// What a stack says of a piece of code.
+/// Description of a function in a stack.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Readable name without parameters, or the file's name and the address in it.
+    /// Readable name without parameters, or the file name and the address in the file.
     pub name: Arc<str>,
-    /// The file's name; with its build id where the function has no name.
+    /// File name; with the build id if the function has no name.
     pub file: Arc<str>,
-    /// Whether it is the loop of the Python interpreter that runs bytecode.
+    /// True if it is the bytecode loop of the Python interpreter.
     pub runs_python: bool,
 }
 
-/// Names of functions, found once.
+/// Cached names of functions.
 #[derive(Debug, Default)]
 pub struct Symbols {
     tables: HashMap<u64, Table, FxBuildHasher>,
     symbols: usize,
-    /// By the address at which they begin.
+    /// By start address.
     functions: HashMap<u64, Arc<Function>, FxBuildHasher>,
 }
 
-/// Functions kept by name at most; then all are forgotten and found again.
+/// Maximum number of functions cached by name; a full cache is cleared.
 const MAX_FUNCTIONS: usize = 32_768;
 
 impl Symbols {
-    /// Forgets what was at these places: another file may be there now.
+    /// Removes cached data about these ranges, which may now contain other files.
     pub fn forget(&mut self, lost: &[Executable]) {
         self.tables.retain(|&base, _| !lost.iter().any(|code| code.base.unwrap_or(code.begin) == base));
         self.symbols = self.tables.values().map(|table| table.symbols.len()).sum();
         self.functions.retain(|&address, _| !lost.iter().any(|code| code.contains(address)));
     }
 
-    /// The function that the code at `address` belongs to.
+    /// The function that contains the code at `address`.
     pub fn function(&mut self, memory: &Memory, module: &Module, address: u64) -> Arc<Function> {
         let at = module.address_in_file(address);
         let left = MAX_SYMBOLS - self.symbols;
@@ -95,7 +96,7 @@ fn named(module: &Module, mangled: &str) -> Function {
         name.truncate(end);
         name.push_str("...");
     }
-    // The second are functions of 3.14 where each bytecode has one.
+    // The second are functions of 3.14 builds with one function per bytecode.
     let runs_python = mangled.starts_with("_PyEval_EvalFrameDefault") || mangled.starts_with("_TAIL_CALL_");
     Function { name: name.into(), file: Arc::clone(&module.name), runs_python }
 }
@@ -116,15 +117,15 @@ fn unnamed(module: &Module, at: u64) -> Function {
 /// A function of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Symbol {
-    /// Address in the file.
+    /// Start address in the file.
     begin: u32,
     /// Bytes of code.
     size: u32,
-    /// Where its name is in the table of names.
+    /// Offset of its name in the table of names.
     name: u32,
 }
 
-/// The functions of a file, by address.
+/// Functions of a file, by address.
 #[derive(Debug, Default)]
 struct Table {
     symbols: Vec<Symbol>,
@@ -135,9 +136,9 @@ struct Table {
 enum Names {
     #[default]
     None,
-    /// At this address of the process; so many bytes.
+    /// Address in the process and number of bytes.
     Memory(u64, u64),
-    /// At this offset of the file, whose device, number and time of change are these.
+    /// Offset and number of bytes in the file with this device, inode and modification time.
     File(u64, u64, Identity),
 }
 
@@ -159,7 +160,8 @@ impl Table {
         {
             table = from_memory(memory, dynamic, limit);
         }
-        // A file that would fill the tables has none: half of its functions would be named and half not.
+        // A file that would exceed the limit gets no table: otherwise, only some of its functions would have
+        // names.
         if table.symbols.len() >= limit {
             table = Self::default();
         }
@@ -191,10 +193,10 @@ impl Table {
     }
 }
 
-/// Functions among the entries of a table.
+/// Collects functions from the entries of a table.
 #[derive(Default)]
 struct SymbolList {
-    /// With their rank among symbols of the same address: global before weak before local.
+    /// Symbols with their priority among those at the same address: global before weak before local.
     found: Vec<(Symbol, u8)>,
 }
 
@@ -257,7 +259,7 @@ fn from_file(module: &Module, limit: usize) -> Option<Table> {
     let mut sections = vec![0; usize::from(count).min(MAX_SECTIONS) * 64];
     file.read_exact_at(&mut sections, offset).ok()?;
     let sections = sections.as_chunks::<64>().0;
-    // Another file system can have a file of the same number.
+    // A file on another file system can have the same inode number.
     let id = module.elf.as_ref().map_or("", |elf| &elf.build_id);
     let has_id = |section: &[u8; 64]| {
         let mut notes = [0; 1024];

@@ -1,8 +1,8 @@
-//! Finding the interpreter in the process.
+//! Locates the interpreter in the process.
 //!
-//! `_PyRuntime` is exported by libpython, or by the program itself when it is linked statically. Its beginning is the
-//! interpreter's own description from 3.13 on; before, `Py_Version` tells the version (3.11 and 3.12), or the name of
-//! the file does (3.9 and 3.10, which hold it in no symbol).
+//! `_PyRuntime` is exported by libpython, or by the program itself if it is linked statically. From 3.13 on,
+//! it starts with the interpreter's description of its own structures. Earlier versions are determined from
+//! `Py_Version` (3.11 and 3.12) or from the file name (3.9 and 3.10, which have no symbol for it).
 
 use std::fmt;
 use std::io;
@@ -27,22 +27,22 @@ pub struct Python {
     walker: Walker,
 }
 
-/// Why no stack can be read in this process.
+/// Reason why no stack can be read in this process.
 #[derive(Debug)]
 pub enum Unavailable {
-    /// The kernel does not let its memory be read.
+    /// The kernel denies access to its memory.
     Denied(io::Error),
-    /// There is no interpreter in it.
+    /// The process has no interpreter.
     NoInterpreter,
-    /// There is one that has not begun, or has ended.
+    /// The interpreter has not started yet, or has ended.
     NotRunning,
-    /// It does not say which version it is.
+    /// The version of the interpreter is undeterminable.
     UnknownVersion(String),
-    /// A version whose structures are not known.
+    /// A version with unknown structures.
     Unsupported(Version),
-    /// Built without the interpreter lock.
+    /// Built without the interpreter lock (GIL).
     FreeThreaded(Version),
-    /// What is found is not what this version should have there.
+    /// The structures differ from those expected for this version.
     NotRecognized(Version),
 }
 
@@ -51,7 +51,7 @@ pub enum Unavailable {
 pub struct Version {
     /// 3.
     pub major: u8,
-    /// 12 of 3.12.
+    /// Minor version, such as 12 in 3.12.
     pub minor: u8,
 }
 
@@ -83,8 +83,8 @@ impl Python {
     /// Finds the interpreter of a process. Takes about a millisecond in a process with a thousand mappings.
     ///
     /// # Errors
-    /// When there is none that can be read; only [`Unavailable::NoInterpreter`] and [`Unavailable::NotRunning`] can
-    /// change later.
+    /// If there is none that can be read; only [`Unavailable::NoInterpreter`] and [`Unavailable::NotRunning`]
+    /// can change later.
     pub fn find(process: &Process) -> Result<Self, Unavailable> {
         let memory = Memory::open(process).map_err(Unavailable::Denied)?;
         let files = maps::files(process).map_err(Unavailable::Denied)?;
@@ -110,16 +110,16 @@ impl Python {
         Ok(Self { memory, version, threads, walker: Walker::new(layout, types, runtime) })
     }
 
-    /// Its version.
+    /// Version of the interpreter.
     #[must_use]
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Looks at the thread with this kernel id.
+    /// Samples the thread with this kernel id.
     ///
     /// # Errors
-    /// When it runs no Python, or its stack changed too often while it was read.
+    /// If it runs no Python code, or its stack changed too often while it was read.
     pub fn sample(&mut self, thread: u32) -> Result<Sample, Miss> {
         if !self.memory.is_open() {
             return Err(Miss::Closed);
@@ -129,8 +129,9 @@ impl Python {
     }
 }
 
-/// Files that may hold an interpreter: libpython first, since a program linked to it exports nothing itself; then
-/// anything called python; then the program, which is what is mapped lowest in most processes and first in all.
+/// Files that may contain an interpreter: libpython first, since a program linked to it exports none of the
+/// symbols; then all files whose name starts with python; then the first other mapping, which is usually the
+/// program.
 fn candidates(files: &[Mapped]) -> impl Iterator<Item = &Mapped> {
     let is_library = |file: &&Mapped| file.file_name().starts_with("libpython");
     let is_program = |file: &&Mapped| file.file_name().starts_with("python");
@@ -156,13 +157,13 @@ fn describe(memory: &Memory, runtime: u64, file: &Mapped, image: &Image<'_>) -> 
     layout.map(|layout| (version, layout)).ok_or(Unavailable::Unsupported(version))
 }
 
-/// `PY_VERSION_HEX`.
+/// Parses `PY_VERSION_HEX`.
 fn from_hex(hex: u64) -> Version {
     let [_, _, _, _, major, minor, _, _] = hex.to_be_bytes();
     Version { major, minor }
 }
 
-/// `libpython3.9.so.1.0`, `python3.10`.
+/// Parses names such as `libpython3.9.so.1.0` and `python3.10`.
 fn from_file_name(name: &str) -> Option<Version> {
     let (_, rest) = name.split_once("python")?;
     let mut numbers = rest.split(|c: char| !c.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! Code objects, read once and kept: what a frame runs, and which line it is on.
+//! Cached code objects: the function that a frame runs, and its line.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use super::lines::Lines;
 use super::object::{self, Types};
 use crate::memory::{Memory, u32_at, u64_at};
 
-/// Code objects kept at most; beyond, all are forgotten and read anew. A training loop runs through some hundred.
+/// Maximum number of cached code objects; a full cache is cleared. A training loop uses some hundred.
 const MAX_KEPT: usize = 4096;
 
-/// What a code object says.
+/// Contents of a code object.
 #[derive(Debug)]
 pub struct Code {
-    /// Function, qualified by its class from 3.11 on.
+    /// Name of the function, qualified by its class from 3.11 on.
     pub function: Arc<str>,
     pub file: Arc<str>,
     first_line: u32,
@@ -24,19 +24,19 @@ pub struct Code {
     mark: Mark,
 }
 
-/// What tells a code object from another that later lies at the same address: the addresses of its name and of its
+/// Distinguishes a code object from a later one at the same address: the addresses of its name and of its
 /// line table, and its first line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark(u64, u64, u32);
 
 impl Code {
-    /// The line of the instruction at `offset` bytes; of `def` when there is none.
+    /// Line of the instruction at `offset` bytes; the line of `def` if there is none.
     #[must_use]
     pub fn line(&self, offset: Option<u32>) -> u32 {
         offset.and_then(|offset| self.line_at(offset)).unwrap_or(self.first_line)
     }
 
-    /// The line of the instruction at `offset` bytes, if there is one and it has a line.
+    /// Line of the instruction at `offset` bytes, if the instruction exists and has a line.
     #[must_use]
     pub fn line_at(&self, offset: u32) -> Option<u32> {
         self.lines.at(offset)
@@ -48,7 +48,7 @@ impl Code {
 pub struct Codes(HashMap<u64, Arc<Code>, FxBuildHasher>);
 
 impl Codes {
-    /// The code object at `address`; `None` when none is there.
+    /// The code object at `address`; `None` if there is none.
     pub fn get(&mut self, memory: &Memory, layout: &Layout, types: Types, address: u64) -> Option<Arc<Code>> {
         let mut object = [0; 1024];
         let object = object.get_mut(..layout.code.size)?;

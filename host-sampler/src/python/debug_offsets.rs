@@ -1,8 +1,9 @@
-//! `_Py_DebugOffsets`: what CPython 3.13 and later say about themselves, at the very start of `_PyRuntime`.
+//! `_Py_DebugOffsets`: the description of CPython's structures at the start of `_PyRuntime`, in 3.13 and
+//! later.
 //!
-//! A cookie, the version, then groups of 64-bit offsets, each group led by the size of the structure. The order of
-//! the groups is that of `pycore_runtime.h` (3.13) and `pycore_debug_offsets.h` (3.14), where three groups have grown
-//! and one is new. A later version is not guessed at.
+//! It consists of a cookie, the version, and groups of 64-bit offsets, each preceded by the size of the
+//! structure. The order of the groups is that of `pycore_runtime.h` (3.13) and `pycore_debug_offsets.h`
+//! (3.14), in which three groups have grown and one is new. Later versions are not supported by guessing.
 
 use super::layout::{
     BytesLayout, CodeLayout, FrameLayout, FramePointer, GilLayout, GilPlace, Instruction, InterpreterLayout, KindField,
@@ -10,27 +11,27 @@ use super::layout::{
 };
 use crate::memory::u64_at;
 
-/// What stands at the start.
+/// The cookie at the start.
 const COOKIE: &[u8] = b"xdebugpy";
-/// Bytes of the table that are read: that of 3.14 needs 664.
+/// Bytes of the table that are read; 3.14 needs 664.
 pub const SIZE: usize = 704;
-/// No structure is larger than this; `PyInterpreterState` is about 300 kB.
+/// Maximum offset in any structure; `PyInterpreterState` has about 300 kB.
 const MAX_OFFSET: u64 = 1 << 20;
-/// Frames, code objects and strings are small.
+/// Maximum offset in frames, code objects and strings, which are small.
 const MAX_SMALL: u64 = 1024;
 
-/// What the table says.
+/// Contents of the table.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Described {
     /// `PY_VERSION_HEX`.
     pub version: u64,
-    /// Whether the interpreter was built without its lock.
+    /// True if the interpreter was built without its lock.
     pub free_threaded: bool,
-    /// The offsets, for a version that is known; [`None`] for another or for offsets that cannot be.
+    /// Offsets of a known version; [`None`] for other versions and impossible offsets.
     pub layout: Option<Layout>,
 }
 
-/// Reads the table; `None` when there is none.
+/// Parses the table; `None` if there is none.
 #[must_use]
 pub fn parse(table: &[u8]) -> Option<Described> {
     if !table.starts_with(COOKIE) {
@@ -46,10 +47,10 @@ pub fn parse(table: &[u8]) -> Option<Described> {
     Some(Described { version, free_threaded, layout })
 }
 
-/// Where each group begins, in 64-bit words, and what differs inside.
+/// Index of the first 64-bit word of each group, and differences within groups.
 struct Groups {
     interpreter: usize,
-    /// In 3.14 one field is new before `gc`.
+    /// 3.14 has an additional field before `gc`.
     interpreter_gc: usize,
     thread: usize,
     frame: usize,
@@ -91,7 +92,7 @@ fn layout(table: &[u8], groups: &Groups) -> Option<Layout> {
     let large = |word: usize| offset(table, word, MAX_OFFSET);
     let small = |word: usize| offset(table, word, MAX_SMALL);
     let gc = groups.interpreter_gc;
-    // `ceval_gil` and what follows it come four words behind `gc` in both versions.
+    // In both versions, `ceval_gil` and the fields after it start four words after `gc`.
     let embedded = large(gc + 5)?;
     let ascii = small(groups.text + 3)?;
     Some(Layout {
@@ -103,7 +104,7 @@ fn layout(table: &[u8], groups: &Groups) -> Option<Layout> {
         },
         gil: GilLayout {
             place: GilPlace::Interpreter(large(gc + 4)?),
-            // Given as offsets of the interpreter's own lock, wanted as offsets of any.
+            // The table has offsets of the interpreter's own lock; converts them to offsets in any lock.
             locked: large(gc + 7)?.checked_sub(embedded)?,
             last_holder: large(gc + 8)?.checked_sub(embedded)?,
         },
@@ -154,7 +155,7 @@ fn offset(table: &[u8], word: usize, limit: u64) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// A table in which each word is its own number, so that a field shows which word it was read from.
+    /// A table in which each word contains its own index, so that a field shows which word it was read from.
     fn table(version: u64) -> Vec<u8> {
         let mut table: Vec<u8> = (0..SIZE as u64 / 8).flat_map(u64::to_le_bytes).collect();
         table[..8].copy_from_slice(COOKIE);

@@ -1,9 +1,10 @@
-//! Where the fields of CPython's structures are.
+//! Offsets of the fields in CPython's structures.
 //!
-//! From 3.13 on the interpreter says so itself ([`super::debug_offsets`]). The older versions have the tables below,
-//! one for each minor version: made with `offsetof` from the headers of 3.9.18, 3.10.13, 3.11.7 and 3.12.1 on x86-64
-//! Linux. Within a minor version the structures that extension modules are compiled against do not move; that the
-//! internal ones did not either is checked each time by what is found behind the offsets.
+//! From 3.13 on, the interpreter provides them itself ([`super::debug_offsets`]). Older versions have the
+//! tables below, one for each minor version, generated with `offsetof` from the headers of 3.9.18, 3.10.13,
+//! 3.11.7 and 3.12.1 on x86-64 Linux. Within a minor version, structures used by compiled extension modules
+//! do not change. Whether internal ones have not changed either is checked each time by validating the data
+//! at these offsets.
 
 /// All offsets that a sample needs, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,36 +34,36 @@ pub struct Layout {
 pub struct InterpreterLayout {
     /// The next interpreter.
     pub next: usize,
-    /// Its first thread.
+    /// First thread of the interpreter.
     pub threads_head: usize,
-    /// `int`, not 0 while the cyclic garbage collector runs.
+    /// `int`, nonzero while the cyclic garbage collector runs.
     pub collecting: usize,
 }
 
-/// Where the interpreter lock is.
+/// Location of the interpreter lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GilLayout {
-    /// The structure that holds it.
+    /// Structure that contains it.
     pub place: GilPlace,
     /// `int`: 1 while it is held.
     pub locked: usize,
-    /// The thread state that took it last.
+    /// Thread state that last acquired it.
     pub last_holder: usize,
 }
 
-/// What the lock belongs to.
+/// Structure that contains the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GilPlace {
-    /// One for the process, at this offset of `_PyRuntime`.
+    /// A single lock for the process, at this offset of `_PyRuntime`.
     Runtime(usize),
-    /// One behind the pointer at this offset of `PyInterpreterState`.
+    /// A lock for each interpreter; the pointer to it is at this offset of `PyInterpreterState`.
     Interpreter(usize),
 }
 
 /// Fields of `PyThreadState`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadLayout {
-    /// The thread before it in its interpreter's list.
+    /// Previous thread in its interpreter's list.
     pub previous: usize,
     pub next: usize,
     pub interpreter: usize,
@@ -70,18 +71,18 @@ pub struct ThreadLayout {
     pub pthread: usize,
     /// Kernel thread id.
     pub native_id: Option<usize>,
-    /// Its innermost frame.
+    /// Innermost frame of the thread.
     pub frame: FramePointer,
-    /// The memory that its newest frames lie in.
+    /// Memory chunk that contains its newest frames.
     pub chunk: Option<usize>,
 }
 
-/// How to come from a thread to its innermost frame.
+/// Path from a thread to its innermost frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FramePointer {
     /// A field of the thread.
     Direct(usize),
-    /// A field of the structure that a field of the thread points to.
+    /// A field of the thread that points to a structure, and a field of that structure.
     Through(usize, usize),
 }
 
@@ -89,22 +90,22 @@ pub enum FramePointer {
 pub struct FrameLayout {
     /// Bytes to read.
     pub size: usize,
-    /// The caller's frame.
+    /// Frame of the caller.
     pub previous: usize,
     /// The code object, with tag bits in 3.14.
     pub code: usize,
-    /// Where in the code it is.
+    /// Current instruction.
     pub instruction: Instruction,
-    /// What kind of frame it is.
+    /// Kind of frame.
     pub kind: KindField,
 }
 
-/// How a frame notes what kind of frame it is.
+/// Representation of the kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KindField {
-    /// Pointer to the generator that it is the frame of, or null.
+    /// Pointer to the generator that owns the frame, or null.
     Generator(usize),
-    /// `char`: who owns it; [`GENERATOR`], or from [`NOT_PYTHON`] on a piece of C.
+    /// `char`, the owner: [`GENERATOR`]; values of at least [`NOT_PYTHON`] mark a C frame.
     Owner(usize),
 }
 
@@ -114,10 +115,10 @@ pub const GENERATOR: u8 = 1;
 /// `FRAME_OWNED_BY_INTERPRETER`).
 pub const NOT_PYTHON: u8 = 3;
 
-/// How a frame notes its place in the code.
+/// Representation of the current instruction of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instruction {
-    /// `int` at this offset, in units of so many bytes; negative before the first instruction.
+    /// `int` at this offset, in units of the given number of bytes; negative before the first instruction.
     Index(usize, u32),
     /// A pointer into the code object at this offset.
     Pointer(usize),
@@ -128,21 +129,21 @@ pub enum Instruction {
 pub struct CodeLayout {
     /// Bytes to read.
     pub size: usize,
-    /// `str`: the file.
+    /// `str`: the file name.
     pub file: usize,
-    /// `str`: the function, with its class where the version knows it.
+    /// `str`: the function name, including its class if the version provides it.
     pub name: usize,
     /// `int`: line of `def`.
     pub first_line: usize,
-    /// `bytes`: from places in the code to lines.
+    /// `bytes`: maps bytecode offsets to lines.
     pub lines: usize,
-    /// How they are encoded.
+    /// Encoding of the lines.
     pub line_format: LineFormat,
-    /// Where the instructions begin; 0 where [`Instruction::Index`] counts from their beginning.
+    /// Offset of the first instruction; 0 if [`Instruction::Index`] counts from it.
     pub instructions: usize,
 }
 
-/// The three encodings of line numbers so far.
+/// The three encodings of line numbers in existing versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineFormat {
     /// 3.9 and before: `co_lnotab`.
@@ -156,15 +157,15 @@ pub enum LineFormat {
 /// Fields of `PyASCIIObject`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextLayout {
-    /// Characters.
+    /// Number of characters.
     pub length: usize,
     /// Bit field.
     pub state: usize,
-    /// Bits of `interned`, which come before `kind`.
+    /// Number of bits of `interned`, which precede `kind`.
     pub interned_bits: u32,
-    /// Where the characters of an ASCII string begin.
+    /// Offset of the characters of an ASCII string.
     pub ascii: usize,
-    /// Where those of another compact string begin.
+    /// Offset of the characters of any other compact string.
     pub compact: usize,
 }
 
@@ -173,7 +174,7 @@ pub struct TextLayout {
 pub struct BytesLayout {
     /// Number of bytes.
     pub length: usize,
-    /// The first one.
+    /// First byte.
     pub data: usize,
 }
 
@@ -181,7 +182,7 @@ const BYTES: BytesLayout = BytesLayout { length: 16, data: 32 };
 const TEXT: TextLayout = TextLayout { length: 16, state: 32, interned_bits: 2, ascii: 48, compact: 72 };
 
 impl Layout {
-    /// The table of 3.`minor`, for the versions that do not describe themselves.
+    /// The table of 3.`minor`, for versions without a description of their own structures.
     #[must_use]
     pub fn of_minor(minor: u8) -> Option<Self> {
         match minor {

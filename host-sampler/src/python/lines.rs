@@ -1,19 +1,19 @@
-//! From a place in the bytecode to a line of the source: the three encodings, decoded into one table.
+//! Maps bytecode offsets to source lines: decodes the three encodings into one table.
 
 use super::layout::LineFormat;
 
-/// Most ranges kept of one code object: generated functions can have a hundred thousand lines.
+/// Maximum number of ranges stored per code object: generated functions can have a hundred thousand lines.
 const MAX_RANGES: usize = 1 << 16;
 
 /// Ranges of bytecode and their lines, in order.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Lines {
-    /// End of the range in bytes, exclusive, and its line; 0 where there is none.
+    /// End of the range in bytes, exclusive, and its line; 0 if it has none.
     ranges: Vec<(u32, u32)>,
 }
 
 impl Lines {
-    /// Decodes a table of a code object that begins at line `first`.
+    /// Decodes the table of a code object that starts at line `first`.
     #[must_use]
     pub fn decode(format: LineFormat, table: &[u8], first: u32) -> Self {
         let mut lines = Self::default();
@@ -25,7 +25,7 @@ impl Lines {
         lines
     }
 
-    /// The line at `offset` bytes, or `None`.
+    /// Line at `offset` bytes, if any.
     #[must_use]
     pub fn at(&self, offset: u32) -> Option<u32> {
         let index = self.ranges.partition_point(|&(end, _)| end <= offset);
@@ -38,7 +38,8 @@ impl Lines {
         }
     }
 
-    /// Pairs of bytes: how far the code goes on with the line so far, and what is added to the line then.
+    /// Pairs of bytes: the length of the code that still has the current line, and the increment of the line
+    /// after it.
     fn lnotab(&mut self, table: &[u8], first: u32) {
         let (mut end, mut line) = (0_u32, first);
         for &[code, lines] in table.as_chunks().0 {
@@ -51,7 +52,8 @@ impl Lines {
         self.push(u32::MAX, line);
     }
 
-    /// Pairs of bytes: how far the code goes on, and what is added to the line before; -128 is code without a line.
+    /// Pairs of bytes: the length of the code, and the difference to the previous line; -128 marks code
+    /// without a line.
     fn pairs(&mut self, table: &[u8], first: u32) {
         let (mut end, mut line) = (0_u32, first);
         for &[code, lines] in table.as_chunks().0 {
@@ -64,8 +66,8 @@ impl Lines {
         }
     }
 
-    /// Entries that begin with a byte whose top bit is set: kind and length in units of two bytes; then numbers of
-    /// six bits a byte, of which only the difference of lines matters here.
+    /// Entries that start with a byte whose top bit is set: kind and length in units of two bytes; then
+    /// numbers of six bits per byte. Only the line difference matters here.
     fn locations(&mut self, table: &[u8], first: u32) {
         let (mut end, mut line) = (0_u32, first);
         let mut bytes = table.iter().copied().peekable();
@@ -84,7 +86,7 @@ impl Lines {
     }
 }
 
-/// A number in groups of six bits, the lowest first, bit 6 set while more follow; its lowest bit is the sign.
+/// A number in groups of six bits, lowest first; bit 6 is set if more follow; the lowest bit is the sign.
 fn signed(bytes: &mut impl Iterator<Item = u8>) -> i32 {
     let mut value = 0_u32;
     for shift in (0..32).step_by(6) {
@@ -108,7 +110,7 @@ mod tests {
 
     #[test]
     fn lnotab_goes_forward_and_back() {
-        // Of 3.9: six bytes of line 10, then 300 lines on in three steps, then back by one.
+        // From 3.9: six bytes of line 10, then 300 lines forward in three steps, then one line back.
         let lines = Lines::decode(LineFormat::Lnotab, &[6, 127, 0, 127, 0, 46, 8, 0xff], 10);
         assert_eq!(at(&lines, &[0, 5, 6, 13, 14, 99]), [10, 10, 310, 310, 309, 309].map(Some));
     }

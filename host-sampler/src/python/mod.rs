@@ -1,16 +1,16 @@
 //! The Python stack of a thread, and the state of its interpreter.
 //!
-//! | file | what it knows |
+//! | file | contents |
 //! |---|---|
-//! | `attach` | where the interpreter is, and which version |
-//! | `layout`, `debug_offsets` | where the fields of its structures are |
-//! | `threads` | which of its thread states belongs to a kernel thread |
-//! | `stack` | from the thread state through the frames |
-//! | `code`, `lines`, `object` | what a frame's code object says |
+//! | `attach` | location and version of the interpreter |
+//! | `layout`, `debug_offsets` | offsets of the fields in its structures |
+//! | `threads` | the thread state of a kernel thread |
+//! | `stack` | walking from the thread state through the frames |
+//! | `code`, `lines`, `object` | contents of a frame's code object |
 //!
-//! CPython 3.9 to 3.14. A version whose layout is not known, or whose structures are not where the layout says, gives
-//! a reason and no stack. Free-threaded builds are refused: 3.13's have another string header, and 3.14's run copies
-//! of the bytecode.
+//! CPython 3.9 to 3.14. If the layout of a version is unknown, or its structures do not match the layout, the
+//! result is a reason instead of a stack. Free-threaded builds are rejected: 3.13's have another string
+//! header, and 3.14's run copies of the bytecode.
 
 mod attach;
 mod code;
@@ -26,44 +26,45 @@ use std::sync::Arc;
 
 pub use attach::{Python, Unavailable};
 
-/// One function that a thread is in.
+/// A function in a thread's Python stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Function, qualified by its class from 3.11 on; at most its last 240 characters.
+    /// Name of the function, qualified by its class from 3.11 on; at most its last 240 characters.
     pub function: Arc<str>,
     /// File; at most its last 240 characters.
     pub file: Arc<str>,
-    /// Line that is being run.
+    /// Line being executed.
     pub line: u32,
 }
 
-/// Who holds the lock of the interpreter.
+/// Holder of the interpreter lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
-    /// The thread that was looked at.
+    /// The sampled thread.
     ThisThread,
     /// Another thread.
     OtherThread,
-    /// Nobody.
+    /// Not held.
     Free,
 }
 
-/// What a thread was doing in Python.
+/// Python activity of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// The innermost functions, innermost first, at most [`MAX_FRAMES`]. Empty when it was in no Python function.
+    /// The innermost functions, innermost first, at most [`MAX_FRAMES`]. Empty if the thread was in no Python
+    /// function.
     pub frames: Vec<Frame>,
-    /// Whether there were more.
+    /// True if the stack was deeper.
     pub is_truncated: bool,
     /// The bytecode of the innermost function, from 3.11 on.
     pub bytecode: Option<Bytecode>,
-    /// Who held the lock.
+    /// Holder of the lock.
     pub lock: Lock,
-    /// Whether the cyclic garbage collector ran.
+    /// True if the cyclic garbage collector was running.
     pub is_collecting: bool,
 }
 
-/// The bytecode of a function that a thread is in.
+/// Bytecode of a function in a thread's stack.
 #[derive(Clone, Debug)]
 pub struct Bytecode {
     begin: u64,
@@ -71,12 +72,13 @@ pub struct Bytecode {
 }
 
 impl Bytecode {
-    /// Whether `address` is that of an instruction of this line, or of the one behind it.
+    /// True if `address` points to an instruction of this line, or right after it.
     #[must_use]
     pub fn is_at(&self, address: u64, line: u32) -> bool {
         /// Bytes of an instruction.
         const UNIT: u32 = 2;
-        // The interpreter points to the instruction that it runs, or behind it. The first is where every call begins.
+        // The interpreter points to the instruction that it runs, or right after it. Every call starts at
+        // offset 0, so that one proves nothing and is excluded.
         let offset = address.checked_sub(self.begin).and_then(|offset| u32::try_from(offset).ok());
         let Some(offset) = offset.filter(|&offset| offset > 0 && offset % UNIT == 0) else { return false };
         let is_inside = self.code.line_at(offset - UNIT).is_some();
@@ -92,17 +94,17 @@ impl PartialEq for Bytecode {
 
 impl Eq for Bytecode {}
 
-/// Frames of one sample at most.
+/// Maximum number of frames of a sample.
 pub const MAX_FRAMES: usize = 64;
 
-/// Why a look at a thread gave nothing.
+/// Reason why sampling a thread failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Miss {
-    /// The thread has never run Python, or not yet.
+    /// The thread has not run Python code.
     NoPython,
     /// The stack changed while it was read.
     Torn,
-    /// The program has closed the file by which its memory is read.
+    /// The program has closed the file through which its memory is read.
     Closed,
 }
 

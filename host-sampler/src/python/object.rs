@@ -1,14 +1,14 @@
-//! The two kinds of Python object whose contents are read: `str` and `bytes`.
+//! The two kinds of Python objects whose contents are read: `str` and `bytes`.
 //!
-//! Each object's type is compared with the address of the type that the interpreter exports, so that memory which has
-//! become something else in the meantime is not read as a name.
+//! The type of each object is compared with the address of the type exported by the interpreter, so that
+//! memory that has been reused in the meantime is not read as a name.
 
 use super::layout::Layout;
 use crate::memory::{Memory, u32_at, u64_at};
 
-/// Longest name kept, characters. Of a longer one the end is kept: that is the part of a path that tells.
+/// Maximum number of characters of a name. A longer name keeps its end, the significant part of a path.
 const MAX_TEXT: usize = 240;
-/// Longest `bytes` read.
+/// Maximum number of bytes read from a `bytes` object.
 const MAX_BYTES: usize = 1 << 18;
 
 /// Addresses of the interpreter's type objects.
@@ -22,7 +22,7 @@ pub struct Types {
     pub bytes: u64,
 }
 
-/// The characters of the `str` at `address`; `None` when none is there.
+/// Characters of the `str` at `address`; `None` if there is none.
 pub fn text(memory: &Memory, layout: &Layout, types: Types, address: u64) -> Option<String> {
     let mut header = [0; 256];
     let header = header.get_mut(..layout.text.compact)?;
@@ -50,7 +50,7 @@ fn character(bytes: &[u8]) -> char {
     char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER)
 }
 
-/// The contents of the `bytes` at `address`; `None` when there is none, or a very long one.
+/// Contents of the `bytes` at `address`; `None` if there is none, or it is too long.
 pub fn bytes(memory: &Memory, layout: &Layout, types: Types, address: u64) -> Option<Vec<u8>> {
     let kind = memory.u64(address.checked_add(layout.object_type as u64)?).ok()?;
     if kind != types.bytes {

@@ -1,12 +1,13 @@
-//! From a thread state through its frames.
+//! Walks from a thread state through its frames.
 //!
-//! The thread runs on meanwhile, so a walk can begin in a function that has returned before it ends. Four things keep
-//! a wrong stack from being given out. Frames of 3.11 and later lie one behind the other, so that one read takes nearly
-//! all of them at one moment. Unless a walk finds the thread exactly where the last sample left it, two more follow,
-//! and only what all have in common counts: the outer frames, which stood still. (Two are not enough: a program that
-//! does nothing but call and return, 50 ns each, was then shown in a caller that it did not have once in 20,000 looks.)
-//! A stack must end in the same outermost frame as the one before it, and not in a generator, because a frame that is
-//! left is cut off from its callers, generators a moment too early. And each code object is recognized by its type.
+//! The thread keeps running, so a walk can start in a function that returns before the walk ends. Four
+//! measures prevent wrong stacks. Frames of 3.11 and later are contiguous, so one read captures nearly all of
+//! them at the same time. Unless a walk finds the thread exactly where the last sample left it, two more
+//! walks follow, and only the part common to all counts: the outer frames, which did not change. (Two walks
+//! in total are not enough: in a program that only calls and returns, 50 ns each, one of 20,000 samples then
+//! had a wrong caller.) A stack must end in the same outermost frame as the previous one, and not in a
+//! generator, because a frame that returns is unlinked from its callers, and a generator's slightly too
+//! early. Finally, each code object is verified by its type.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,17 +21,18 @@ use super::threads::ThreadAddress;
 use super::{Bytecode, Frame, Lock, MAX_FRAMES, Sample};
 use crate::memory::{Memory, Unreadable, u32_at, u64_at};
 
-/// Walks before a sample is given up.
+/// Maximum number of attempts per sample.
 const ATTEMPTS: usize = 6;
-/// Walks of a thread that moves, of which the common part counts.
+/// Number of walks of a moving thread whose common part counts.
 const WALKS: usize = 3;
-/// Frames stepped over at most, with those that stand for C.
+/// Maximum number of frames walked, including those that represent C code.
 const MAX_STEPS: usize = 4 * MAX_FRAMES;
-/// Most bytes of frames read at once. CPython takes memory for them in pieces of 16 KiB.
+/// Maximum bytes of frames read at once. CPython allocates memory for them in chunks of 16 KiB.
 const MAX_BLOCK: u64 = 32 << 10;
-/// Threads remembered at most.
+/// Maximum number of cached threads.
 const MAX_KNOWN: usize = 64;
-/// Tag bits of a reference to an object, from 3.14 on. Before, they are 0, since objects are aligned.
+/// Tag bits of an object reference, from 3.14 on. In earlier versions, they are 0 because objects are
+/// aligned.
 const TAG_BITS: u64 = 3;
 
 /// Walks stacks.
@@ -40,7 +42,7 @@ pub struct Walker {
     types: Types,
     runtime: u64,
     codes: Codes,
-    /// What is remembered of each thread state.
+    /// Cached data by thread state.
     known: HashMap<u64, Known, FxBuildHasher>,
     block: Vec<u8>,
 }
@@ -52,7 +54,7 @@ struct Step {
     previous: u64,
 }
 
-/// A frame of Python as it lies in memory.
+/// A Python frame as stored in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RawFrame {
     address: u64,
@@ -60,22 +62,22 @@ struct RawFrame {
     place: Place,
 }
 
-/// Where in its code a frame is.
+/// Position of a frame in its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// So many bytes behind the first instruction.
+    /// Number of bytes after the first instruction.
     Offset(u32),
     Address(u64),
     /// Before the first instruction.
     Begin,
 }
 
-/// What the walks before say about a thread.
+/// Data from earlier walks of a thread.
 #[derive(Debug, Default)]
 struct Known {
-    /// The outermost frame of the last walk.
+    /// Outermost frame of the last walk.
     root: u64,
-    /// The frames of the last sample, innermost first, with their code objects.
+    /// Frames of the last sample, innermost first, with their code objects.
     frames: Vec<(RawFrame, Arc<Code>)>,
 }
 
@@ -83,12 +85,12 @@ struct Known {
 struct Walk {
     /// Innermost first.
     frames: Vec<RawFrame>,
-    /// The outermost frame, 0 without frames, or `None` when the walk stopped before.
+    /// The outermost frame, 0 if there are no frames, or `None` if the walk stopped before it.
     root: Option<u64>,
 }
 
 impl Walker {
-    /// A walker that knows no code yet.
+    /// Creates a walker without cached code.
     pub fn new(layout: Layout, types: Types, runtime: u64) -> Self {
         Self { layout, types, runtime, codes: Codes::default(), known: HashMap::default(), block: Vec::new() }
     }
@@ -97,7 +99,7 @@ impl Walker {
         &self.layout
     }
 
-    /// What a thread does. `None` when no walk went through.
+    /// Samples a thread. `None` if no walk succeeded.
     pub fn sample(&mut self, memory: &Memory, thread: ThreadAddress) -> Option<Sample> {
         let lock = self.lock(memory, thread).ok()?;
         let collecting = thread.interpreter.wrapping_add(self.layout.interpreter.collecting as u64);
@@ -109,8 +111,8 @@ impl Walker {
         Some(Sample { frames, is_truncated: walk.root.is_none(), bytecode, lock, is_collecting })
     }
 
-    /// Names the frames. A call that was there in the sample before keeps its code object alive; the others' are
-    /// looked at again.
+    /// Resolves the names of the frames. A call that was already in the previous sample keeps its code object
+    /// alive; the code objects of the others are checked again.
     fn name(&mut self, memory: &Memory, thread: u64, walk: &Walk) -> Option<Vec<Frame>> {
         if self.known.len() >= MAX_KNOWN {
             self.known.clear();
@@ -128,7 +130,7 @@ impl Walker {
         Some(known.frames.iter().map(|(raw, code)| self.layout.frame(raw, code)).collect())
     }
 
-    /// The frames that stood still, with a root that is the thread's.
+    /// The frames that did not change, if their outermost frame is that of the thread.
     fn stable(&mut self, memory: &Memory, thread: u64) -> Result<Option<Walk>, Unreadable> {
         let mut walk = self.walk(memory, thread)?;
         let before = self.known.get(&thread).map_or(&[][..], |known| &known.frames);
@@ -139,7 +141,7 @@ impl Walker {
                 if walk.root != again.root || (common == 0 && !again.frames.is_empty()) {
                     return Ok(None);
                 }
-                // Of a frame that is in both, the later place: nearer to the truth.
+                // For a frame in both walks, the later position is more accurate.
                 walk = again;
                 walk.frames.drain(..walk.frames.len() - common);
             }
@@ -171,7 +173,7 @@ impl Walker {
         })
     }
 
-    /// The innermost frame of a thread, and where the newest piece of memory for frames begins, or 0.
+    /// The innermost frame of a thread, and the start of its newest chunk of frames, or 0.
     fn innermost(&self, memory: &Memory, thread: u64) -> Result<(u64, u64), Unreadable> {
         let layout = self.layout.thread;
         let frame = match layout.frame {
@@ -247,8 +249,8 @@ impl Walker {
         Ok(Step { frame: Some(frame), is_generator, previous })
     }
 
-    /// Reads the piece of memory that the newest frames lie in up to the innermost one. Answers where it begins, or
-    /// `None` when the version has none, or the innermost frame is elsewhere (a generator's is).
+    /// Reads the chunk with the newest frames up to the innermost one. Returns its start, or `None` if the
+    /// version has no chunks, or if the innermost frame is elsewhere (as that of a generator is).
     fn read_block(&mut self, memory: &Memory, begin: u64, innermost: u64) -> Result<Option<u64>, Unreadable> {
         let length = innermost.wrapping_add(self.layout.frame.size as u64).wrapping_sub(begin);
         if begin == 0 || length > MAX_BLOCK {
@@ -265,7 +267,7 @@ impl Walker {
     }
 }
 
-/// How many of the outermost calls two stacks have in common; both innermost first.
+/// Number of outermost calls that two stacks have in common; both are innermost first.
 fn common<'a>(
     one: impl DoubleEndedIterator<Item = &'a RawFrame>,
     other: impl DoubleEndedIterator<Item = &'a RawFrame>,
@@ -287,7 +289,7 @@ impl Layout {
         Frame { function: code.function.clone(), file: code.file.clone(), line: code.line(at) }
     }
 
-    /// Where the function's bytecode is, if this version has it in the code object.
+    /// Location of the function's bytecode, if this version stores it in the code object.
     fn bytecode(&self, raw: &RawFrame, code: &Arc<Code>) -> Option<Bytecode> {
         match self.frame.instruction {
             Instruction::Pointer(_) => {
@@ -304,7 +306,7 @@ mod tests {
     use super::*;
     use crate::process::Process;
 
-    /// Memory that holds anything: noise, and pointers that lead back into it.
+    /// Arbitrary memory: noise, and pointers into the same memory.
     #[test]
     fn memory_that_holds_something_else_gives_no_stack() {
         let memory = Memory::open(&Process::this()).unwrap();
@@ -319,7 +321,7 @@ mod tests {
             }
             for minor in 9..=12 {
                 let layout = Layout::of_minor(minor).unwrap();
-                // No word of the noise is this address, so nothing in it is a code object.
+                // This address occurs nowhere in the noise, so no object in it is a code object.
                 let types = Types { code: u64::MAX - 1, text: begin, bytes: begin };
                 let mut walker = Walker::new(layout, types, begin);
                 let thread = ThreadAddress { state: begin + round * 8, interpreter: begin + round * 16 };

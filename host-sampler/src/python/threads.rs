@@ -1,7 +1,7 @@
-//! Which thread state of the interpreter belongs to which thread of the kernel.
+//! Maps kernel threads to thread states of the interpreter.
 //!
-//! From 3.11 on a thread state notes the kernel's id. Before, it notes only the address of the C library's thread
-//! structure, in which the C library itself keeps the kernel's id at a fixed place. That it is there is checked once,
+//! From 3.11 on, a thread state contains the kernel's thread id. Before, it contains only the address of the
+//! C library's thread structure, which has the kernel's id at a fixed offset. This offset is verified once,
 //! with the first thread of the process, whose id is known.
 
 use std::collections::HashMap;
@@ -11,17 +11,17 @@ use rustc_hash::FxBuildHasher;
 use super::layout::Layout;
 use crate::memory::{Memory, Unreadable};
 
-/// Interpreters walked at most.
+/// Maximum number of interpreters walked.
 const MAX_INTERPRETERS: usize = 64;
-/// Threads of one interpreter walked at most.
+/// Maximum number of threads walked per interpreter.
 const MAX_THREADS: usize = 4096;
-/// Where glibc keeps the kernel's id in its thread structure: behind the header, whose size depends on the
-/// architecture, and a list entry of two pointers. It has not moved since glibc 2.2 at least.
+/// Offset of the kernel's id in glibc's thread structure: after the header, whose size depends on the
+/// architecture, and a list entry of two pointers. It is unchanged since at least glibc 2.2.
 #[cfg(target_arch = "x86_64")]
 const GLIBC_ID: usize = 720;
 #[cfg(not(target_arch = "x86_64"))]
 const GLIBC_ID: usize = 208;
-/// Thread ids remembered at most.
+/// Maximum number of cached thread ids.
 const MAX_KNOWN: usize = 64;
 
 /// A thread of an interpreter.
@@ -33,7 +33,7 @@ pub struct ThreadAddress {
     pub interpreter: u64,
 }
 
-/// Finds thread states.
+/// Finds and caches thread states.
 #[derive(Debug)]
 pub struct Threads {
     runtime: u64,
@@ -41,11 +41,11 @@ pub struct Threads {
     known: HashMap<u32, ThreadAddress, FxBuildHasher>,
 }
 
-/// Where a thread's kernel id is.
+/// Location of a thread's kernel id.
 #[derive(Clone, Copy, Debug)]
 enum IdField {
     State(usize),
-    /// In the C library's structure that the thread state points to.
+    /// In the C library's structure to which the thread state points.
     Structure {
         pointer: usize,
         id: usize,
@@ -53,7 +53,7 @@ enum IdField {
 }
 
 impl Threads {
-    /// `None` when the lists are not what they should be.
+    /// Returns `None` if the lists are not as expected.
     pub fn find(memory: &Memory, layout: &Layout, runtime: u64, process: u32) -> Option<Self> {
         let all = list(memory, layout, runtime).ok()?;
         let id = match layout.thread.native_id {
@@ -66,7 +66,7 @@ impl Threads {
         is_sound.then_some(threads)
     }
 
-    /// The thread state of a kernel thread.
+    /// Thread state of a kernel thread.
     pub fn state_of(&mut self, memory: &Memory, layout: &Layout, thread: u32) -> Option<ThreadAddress> {
         if let Some(&known) = self.known.get(&thread)
             && self.still(memory, layout, known, thread) == Ok(true)
@@ -83,8 +83,8 @@ impl Threads {
         Some(found)
     }
 
-    /// Whether the state is still in its list and still belongs to the thread: memory that was given back keeps its
-    /// contents for a while, but nothing in the list points to it any more.
+    /// True if the state is still in its list and still belongs to the thread: freed memory keeps its
+    /// contents for a while, but the list no longer points to it.
     fn still(&self, memory: &Memory, layout: &Layout, known: ThreadAddress, thread: u32) -> Result<bool, Unreadable> {
         let before = memory.u64(known.state.wrapping_add(layout.thread.previous as u64))?;
         let link = match before {
@@ -105,8 +105,8 @@ impl Threads {
     }
 }
 
-/// All threads of all interpreters. A thread that names another interpreter than the one in whose list it is ends
-/// the walk with an error: then this is no list of threads, or it changed just now.
+/// All threads of all interpreters. If a thread refers to another interpreter than the one whose list
+/// contains it, the walk fails: this is not a list of threads, or it changed during the walk.
 fn list(memory: &Memory, layout: &Layout, runtime: u64) -> Result<Vec<ThreadAddress>, Unreadable> {
     let mut all = Vec::new();
     let mut interpreter = memory.u64(runtime.wrapping_add(layout.interpreters_head as u64))?;

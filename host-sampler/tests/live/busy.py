@@ -1,4 +1,4 @@
-"""Calls and returns without pause, so that every look is at a moving stack."""
+"""Calls and returns without pause, so that every sample finds a moving stack."""
 
 import os
 

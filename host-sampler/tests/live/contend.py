@@ -1,4 +1,4 @@
-"""Two threads that want the interpreter lock all the time."""
+"""Two threads that compete for the interpreter lock all the time."""
 
 import os
 import threading

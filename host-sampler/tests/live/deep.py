@@ -1,4 +1,4 @@
-"""A stack deeper than what is kept."""
+"""A stack deeper than the limit of a sample."""
 
 from telling import wait
 

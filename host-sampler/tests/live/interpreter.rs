@@ -1,6 +1,6 @@
-//! Interpreters of this machine, and programs that run in them.
+//! Interpreters installed on this machine, and programs that run in them.
 //!
-//! A program tells what is needed about it in lines on its standard output and waits for a line on its standard
+//! A program describes itself in lines on its standard output and then waits for a line on its standard
 //! input: `ready THREAD`, then any number of lines, then `.`.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use host_sampler::process::Process;
 use host_sampler::python::Python;
 use host_sampler::thread::Thread;
 
-/// Minor versions of CPython 3 that the reader knows.
+/// Minor versions of CPython 3 supported by the reader.
 const KNOWN: std::ops::RangeInclusive<u32> = 9..=14;
 
 pub struct Interpreter {
@@ -30,7 +30,7 @@ impl fmt::Display for Interpreter {
     }
 }
 
-/// One interpreter of each version that is installed; says which are not.
+/// One interpreter of each installed version; prints which ones are missing.
 pub fn interpreters() -> Vec<Interpreter> {
     let mut found = BTreeMap::new();
     let pyenv = std::env::var_os("HOME").map(|home| Path::new(&home).join(".pyenv/versions"));
@@ -48,7 +48,7 @@ pub fn interpreters() -> Vec<Interpreter> {
     found.into_values().collect()
 }
 
-/// Minor version and file of an interpreter that the reader should know.
+/// Minor version and file of an interpreter that the reader should support.
 fn ask(program: &Path) -> Option<(u32, PathBuf)> {
     const QUESTION: &str = "import sys, platform; print(platform.python_implementation(), \
                             getattr(sys, '_is_gil_enabled', lambda: True)(), sys.version_info[1], sys.executable)";
@@ -84,15 +84,15 @@ impl Program {
         Self { child, input, output, last_thread: 0 }
     }
 
-    /// The reader, as soon as the interpreter has begun.
+    /// Attaches the reader once the interpreter has started.
     pub fn attach(&mut self) -> Python {
-        // The first line that it prints comes when it has.
+        // The program prints its first line after the interpreter has started.
         let ready = self.output.fill_buf().unwrap();
         assert!(!ready.is_empty(), "the program has ended");
         Python::find(&Process::with_id(self.child.id())).unwrap()
     }
 
-    /// What the program says next, once the thread that it names sleeps. `None` when it has ended.
+    /// Next output of the program, once the thread that it names sleeps. `None` if the program has ended.
     pub fn blocked(&mut self) -> Option<(u32, Vec<String>)> {
         let mut lines = Vec::new();
         loop {
@@ -117,7 +117,7 @@ impl Program {
         let thread = Thread::open(&Process::with_id(self.child.id()), self.last_thread).unwrap();
         let mut still = 0;
         for _ in 0..60_000 {
-            // A thread on its way into the wait may sleep for a moment before, for the interpreter lock.
+            // Before the actual wait, a thread may briefly sleep for the interpreter lock.
             still = if thread.state().unwrap() == ThreadState::Io { still + 1 } else { 0 };
             if still == 5 {
                 return;
@@ -127,7 +127,7 @@ impl Program {
         panic!("the program does not wait for its input");
     }
 
-    /// Lets the program go on.
+    /// Lets the program continue.
     pub fn release(&mut self) {
         self.input.write_all(b"\n").unwrap();
     }

@@ -1,7 +1,8 @@
-//! The reader against living interpreters: every CPython that this machine has, each as a child process.
+//! The reader tested with live interpreters: every CPython installed on this machine, each as a child
+//! process.
 //!
-//! A child is as good as this process, since everything is read from files of `/proc` either way. What the reader
-//! says is compared with what the interpreter says about itself.
+//! A child is equivalent to the current process, since all data is read from files of `/proc` in both cases.
+//! The reader's results are compared with the interpreter's own description of its stack.
 
 mod interpreter;
 mod native;
@@ -14,16 +15,16 @@ use std::time::{Duration, Instant};
 use host_sampler::python::{Lock, MAX_FRAMES, Miss, Sample};
 use interpreter::{Program, interpreters};
 
-/// Looks at a program that does not stand still, at least, and the pause between them.
+/// Minimum number of samples of a moving program, and the pause between them.
 const LOOKS: u32 = 500;
-/// Stacks in [`LOOKS`] that may be wrong. The interpreter links a new frame by several stores; a thread that loses its
-/// core between two of them shows the same half-linked stack however often it is read. Seen: 2 in 61,500 looks on a
-/// machine with more busy threads than cores.
+/// Number of stacks in [`LOOKS`] that may be wrong. The interpreter links a new frame by several stores; a
+/// thread that loses its core between two of them has the same half-linked stack however often it is read.
+/// Observed: 2 in 61,500 samples on a machine with more busy threads than cores.
 const WRONG: usize = 2;
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// Looks again and again until `enough` was seen. A machine that is busy with other things shows a program in the same
-/// place for a long time, so the number of looks is open above. Answers it.
+/// Samples until `enough` is true. On a busy machine, a program stays in the same place for a long time, so
+/// the number of samples is not limited. Returns it.
 fn look_until(mut look: impl FnMut(), mut enough: impl FnMut() -> bool) -> u32 {
     let deadline = Instant::now() + Duration::from_secs(60);
     let mut looks = 0;
@@ -36,7 +37,7 @@ fn look_until(mut look: impl FnMut(), mut enough: impl FnMut() -> bool) -> u32 {
     looks
 }
 
-/// A stack as text, outermost first, in the form in which the programs print theirs.
+/// A stack as text, outermost first, in the same form as the programs print theirs.
 fn shown(sample: &Sample) -> Vec<String> {
     let line = |frame: &host_sampler::python::Frame| {
         let file = frame.file.rsplit('/').next().unwrap_or_default();
@@ -125,7 +126,7 @@ fn the_holder_of_the_lock_is_told_from_those_who_wait() {
         };
         let looks = look_until(look, || held.get().iter().all(|&held| held > LOOKS / 20));
         println!("{interpreter}: lock held by {:?} of {looks} looks, by both {}", held.get(), both.get());
-        // Two looks are some microseconds apart, the lock changes hands every 5 ms.
+        // Two samples are some microseconds apart; the lock changes its holder every 5 ms.
         assert!(both.get() < looks / 20, "{interpreter}");
     }
 }

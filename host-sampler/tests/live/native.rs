@@ -11,7 +11,7 @@ use host_sampler::native::{Cut, End, Native, NativeStack, Registers, StackCopy};
 use host_sampler::process::Process;
 use host_sampler::thread::Thread;
 
-/// The program in a folder of its own, with its plugin.
+/// The program and its plugin, in a separate folder.
 struct Waits {
     child: Child,
     output: BufReader<std::process::ChildStdout>,
@@ -48,7 +48,7 @@ impl Waits {
         Process::with_id(self.child.id())
     }
 
-    /// Threads by what they say, up to the next full stop.
+    /// Thread ids by description, read up to the next full stop.
     fn threads(&mut self) -> BTreeMap<String, u32> {
         let mut threads = BTreeMap::new();
         loop {
@@ -92,7 +92,7 @@ fn names(stack: &NativeStack) -> Vec<&str> {
     stack.functions.iter().map(|function| &*function.name).collect()
 }
 
-/// From the first of these on.
+/// The names from `first` on.
 fn from<'a>(names: &'a [&'a str], first: &str) -> &'a [&'a str] {
     let at = names.iter().position(|name| *name == first);
     at.map_or_else(|| panic!("no {first} in {names:?}"), |at| &names[at..])
@@ -137,7 +137,7 @@ fn a_library_without_names_is_told_by_its_build_id_and_unloaded_without_harm() {
     let threads = program.threads();
     let mapped = host_sampler::maps::executable(&program.process()).unwrap();
     assert!(!mapped.iter().any(|code| code.path.ends_with("libplugin.so")));
-    // The list of modules is older than that.
+    // The module list was read before the plugin was unloaded.
     let mut registers = Registers::of_waiting(0x1000, plugin.begin + 0x80);
     registers.set(6, Some(0x1000));
     let stack = native.copied(registers, StackCopy { begin: 0x1000, bytes: &[0; 64] }, false);
@@ -148,7 +148,7 @@ fn a_library_without_names_is_told_by_its_build_id_and_unloaded_without_harm() {
     }
 }
 
-/// Prints what a stack costs: `cargo test -p host-sampler --test live native::the_same -- --nocapture`.
+/// Prints the time per stack: `cargo test -p host-sampler --test live native::the_same -- --nocapture`.
 #[test]
 fn the_same_stack_is_found_again_from_what_is_kept() {
     let Some(mut program) = Waits::start("cost") else { return };

@@ -1,4 +1,4 @@
-"""Every shape of frame, one after the other."""
+"""Every kind of frame, one after another."""
 
 import functools
 import threading

@@ -1,4 +1,4 @@
-"""What the programs share: saying where they are, and waiting to be released."""
+"""Shared by the programs: printing their stack, and waiting to be released."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ def wait():
     """Prints the stack of this thread as it will be while it waits, then waits."""
     lines = []
     frame = sys._getframe()
-    # This line and that of the read below differ by as much as the code says.
+    # `read_line` below is computed from the fixed distance between this function and its read.
     lines.append("%s %s:%d" % (name(frame.f_code), os.path.basename(frame.f_code.co_filename), read_line))
     frame = frame.f_back
     while frame is not None:

@@ -1,5 +1,5 @@
-/* Threads that wait in known places, below known functions, built without frame pointers. A plugin without symbols is
-   loaded and, at the first line of input, unloaded. Says its threads as the Python programs do. */
+/* Threads that wait in known functions with known callers, built without frame pointers. A plugin without symbols is
+   loaded, and unloaded at the first line of input. Prints its threads like the Python programs. */
 #define _GNU_SOURCE
 #include <alloca.h>
 #include <dlfcn.h>
@@ -35,7 +35,7 @@ ALONE void in_sleep(void) {
 ALONE void inner(void (*wait)(void)) { wait(); sink++; }
 ALONE void middle(void (*wait)(void), double a, int b) { volatile double kept[40]; kept[b] = a; inner(wait); sink += (int)kept[b]; }
 ALONE void outer(void (*wait)(void)) { middle(wait, 1.5, 3); sink++; }
-/* The size of its frame is not known, so its caller is found by rbp alone. */
+/* The frame size is unknown, so the caller can only be found through rbp. */
 ALONE void with_alloca(void (*wait)(void), int size) { char *bytes = alloca(size); memset(bytes, 1, size); inner(wait); sink += bytes[size / 2]; }
 ALONE void in_alloca(void) { in_sleep(); sink++; }
 ALONE void in_plugin(void) { in_sleep(); sink++; }
@@ -61,7 +61,7 @@ int main(int argc, char **argv) {
     void *(*threads[])(void *) = {futex_thread, read_thread, sleep_thread, alloca_thread, plugin_thread};
     for (int index = 0; index < 5; index++) {
         pthread_t thread;
-        if (index == 1) continue; /* One reader: the plugin's. */
+        if (index == 1) continue; /* The plugin has the only reader. */
         if (pthread_create(&thread, 0, threads[index], 0)) return 1;
     }
     usleep(100000);

@@ -1,4 +1,4 @@
-//! What NCCL tells: communicators and the operations that were queued in them.
+//! Data from NCCL: communicators and the operations queued in them.
 
 use super::{Algorithm, DataType, Function, Protocol};
 use crate::record::{NameId, ThreadId, Timestamp};
@@ -6,79 +6,81 @@ use crate::record::{NameId, ThreadId, Timestamp};
 /// A communicator of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Communicator {
-    /// Its number in this process, from 1 on.
+    /// Its number in this process, starting at 1.
     pub number: u32,
-    /// Equal on all of its ranks.
+    /// Identifier that is equal on all ranks.
     pub id: u64,
-    /// What the program calls it; an empty name without.
+    /// Name given by the program; empty if it has none.
     pub name: NameId,
-    /// Its hosts.
+    /// Number of nodes (hosts).
     pub nodes: u32,
-    /// Its ranks.
+    /// Number of ranks.
     pub ranks: u32,
-    /// The rank of this process in it; not below `ranks` where it is not known.
+    /// Rank of this process; `ranks` or above if unknown.
     pub rank: u32,
 }
 
-/// An operation as NCCL told it.
+/// An operation reported by NCCL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueuedOperation {
-    /// Number of the [`Communicator`] in this process; 0 when it is not known.
+    /// Number of the [`Communicator`] in this process; 0 if unknown.
     pub communicator: u32,
-    /// The thread that told it.
+    /// Thread that reported the operation.
     pub thread: ThreadId,
-    /// When it was told: after the launch of its kernel.
+    /// Time of the report, after the kernel launch.
     pub at: Timestamp,
-    /// When the launch of its kernel began; zero when that is not known.
+    /// Start of the kernel launch; zero if unknown.
     pub launch_begin: Timestamp,
-    /// When it ended; zero when that is not known.
+    /// End of the kernel launch; zero if unknown.
     pub launch_end: Timestamp,
-    /// What is done.
+    /// Collective function.
     pub function: Function,
     /// Type of the elements.
     pub data_type: DataType,
-    /// How it is done.
+    /// Algorithm chosen by NCCL.
     pub algorithm: Algorithm,
-    /// With which protocol.
+    /// Protocol chosen by NCCL.
     pub protocol: Protocol,
-    /// With how many channels; 0 when that is not known.
+    /// Number of channels; 0 if unknown.
     pub channels: u8,
-    /// Elements, as the program gave them.
+    /// Number of elements, as passed by the program.
     pub count: u64,
-    /// Operations of this function in this communicator before it; `None` where NCCL does not count.
+    /// Number of earlier operations of this function in this communicator; `None` if NCCL does not count
+    /// them.
     pub sequence: Option<u64>,
-    /// Root, or the other rank of a send or receive.
+    /// Root rank, or the peer of a send or receive.
     pub root_or_peer: i32,
-    /// What became of it.
+    /// How the operation is executed.
     pub way: Way,
-    /// An NVTX range of NCCL or PyTorch's profiler told it, and not the plugin. `count` is then the size of the buffer
-    /// in bytes, the launch is the range or the call, and algorithm and sequence are not known.
+    /// True if the operation was reported by an NVTX range of NCCL or PyTorch's profiler instead of the
+    /// plugin. `count` is then the buffer size in bytes, the launch is the range or the call, and algorithm
+    /// and sequence are unknown.
     pub by_range: bool,
 }
 
-/// What became of an operation.
+/// How an operation is executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Way {
-    /// A kernel was launched for it, perhaps for several at once.
+    /// A kernel was launched, possibly for several operations at once.
     #[default]
     Kernel,
-    /// It went into a CUDA graph that is being captured. Nothing is queued.
+    /// The operation was captured into a CUDA graph; nothing is queued.
     Captured,
-    /// Copy engines do it, without a kernel.
+    /// Copy engines execute it, without a kernel.
     CopyEngine,
 }
 
-/// What a trace says of collectives, apart from records. Small and `Copy`.
+/// Collective events of a trace other than records. Small and `Copy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CollectiveEvent {
-    /// A communicator was made; before its operations.
+    /// A communicator was created; precedes its operations.
     Communicator(Communicator),
     /// An operation was queued.
     Operation(QueuedOperation),
 }
 
 impl CollectiveEvent {
-    /// When an operation was told; `None` for what belongs to no moment.
+    /// Time at which the operation was reported; `None` for events without a time.
     pub const fn at(&self) -> Option<Timestamp> {
         match self {
             Self::Communicator(_) => None,

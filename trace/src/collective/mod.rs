@@ -1,4 +1,4 @@
-//! Collective operations, as NCCL told them: communicators, and what was queued in them.
+//! Collective operations reported by NCCL: communicators and the operations queued in them.
 
 mod event;
 mod names;

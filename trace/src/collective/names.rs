@@ -1,22 +1,22 @@
-//! What NCCL calls its functions, types, algorithms and protocols, as numbers that a trace keeps.
+//! NCCL's names of functions, types, algorithms and protocols, with the codes stored in traces.
 
-/// Defines an enumeration with stable codes and names. The first variant is what is not known, code 0.
+/// Defines an enumeration with stable codes and names. The first variant means "unknown" and has code 0.
 macro_rules! named {
     ($(#[$doc:meta])* $type:ident: $unknown:ident $(, $variant:ident = $code:literal $name:literal $nccl:literal)*) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum $type {
-            /// Not told, or a value that this version does not know.
+            /// Not reported, or a value unknown to this version.
             #[default]
             $unknown,
             $(#[doc = concat!("`", $nccl, "`")] $variant,)*
         }
 
         impl $type {
-            /// All values, the unknown one first.
+            /// All values; the unknown one is first.
             pub const ALL: &[Self] = &[Self::$unknown, $(Self::$variant),*];
 
-            /// Stable number in traces.
+            /// Stable code in traces.
             pub const fn code(self) -> u8 {
                 match self {
                     Self::$unknown => 0,
@@ -24,7 +24,7 @@ macro_rules! named {
                 }
             }
 
-            /// The inverse of [`code`](Self::code); unknown for numbers of newer versions.
+            /// The inverse of [`code`](Self::code); unknown for codes of newer versions.
             pub const fn from_code(code: u64) -> Self {
                 match code {
                     $($code => Self::$variant,)*
@@ -40,7 +40,7 @@ macro_rules! named {
                 }
             }
 
-            /// By NCCL's own text.
+            /// Parses NCCL's own text.
             pub fn from_nccl(text: &[u8]) -> Self {
                 let all = [$((Self::$variant, $nccl.as_bytes())),*];
                 all.iter().find(|(_, nccl)| *nccl == text).map_or(Self::$unknown, |&(value, _)| value)
@@ -50,7 +50,7 @@ macro_rules! named {
 }
 
 named! {
-    /// What an operation does.
+    /// Function of an operation.
     Function: Unknown,
     AllReduce = 1 "all_reduce" "AllReduce",
     AllGather = 2 "all_gather" "AllGather",
@@ -95,14 +95,14 @@ named! {
 }
 
 named! {
-    /// How ranks tell each other that data is there.
+    /// How ranks signal to each other that data is ready.
     Protocol: Unknown,
     Ll = 1 "ll" "LL",
     Ll128 = 2 "ll128" "LL128",
     Simple = 3 "simple" "SIMPLE"
 }
 
-/// Parts of kernel names in lower case without underscores, in the order in which they are looked for.
+/// Parts of kernel names, in lower case without underscores, in search order.
 const KERNELS: [(&str, Function); 9] = [
     ("allreduce", Function::AllReduce),
     ("crossdevicereduce", Function::AllReduce),
@@ -111,23 +111,23 @@ const KERNELS: [(&str, Function); 9] = [
     ("alltoall", Function::AllToAll),
     ("sendrecv", Function::SendReceive),
     ("broadcast", Function::Broadcast),
-    // Behind the others: it is a part of some of them.
+    // Must follow the others, some of which contain it.
     ("reduce", Function::Reduce),
     ("scatter", Function::Scatter),
 ];
 
 impl Function {
-    /// By the name of a kernel, mangled or not. Names of NCCL's kernels say the function, and neither algorithm nor
-    /// protocol: one kernel stands for several.
+    /// Function by the name of a kernel, mangled or not. Names of NCCL's kernels contain the function but
+    /// neither algorithm nor protocol, because one kernel serves several.
     pub fn of_kernel(name: &str) -> Self {
         let plain = name.to_ascii_lowercase().replace('_', "");
         KERNELS.iter().find(|(part, _)| plain.contains(part)).map_or(Self::Unknown, |&(_, function)| function)
     }
 
-    /// Whether a kernel of this function may have done an operation of `other`.
+    /// True if a kernel of this function can execute an operation of `other`.
     pub fn may_do(self, other: Self) -> bool {
         let as_kernel = |function| match function {
-            // NCCL does these by sends and receives unless a kernel of their own exists.
+            // NCCL implements these as sends and receives unless a dedicated kernel exists.
             Self::Send | Self::Receive | Self::AllToAll | Self::Gather | Self::Scatter => Self::SendReceive,
             function => function,
         };
@@ -136,7 +136,7 @@ impl Function {
 }
 
 impl DataType {
-    /// Bytes of an element; 0 when the type is not known.
+    /// Bytes per element; 0 if the type is unknown.
     pub const fn bytes(self) -> u64 {
         match self {
             Self::Unknown => 0,

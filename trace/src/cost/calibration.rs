@@ -1,4 +1,4 @@
-//! The file in which `gpuwhy doctor --calibrate` keeps what tracing adds on a machine, as text.
+//! The file in which `gpuwhy doctor --calibrate` stores the overhead of tracing on a machine, as text.
 //!
 //! ```json
 //! {"version": 1, "machines": [
@@ -7,7 +7,7 @@
 //! ]}
 //! ```
 //!
-//! Whoever has the file reads and writes it; here is only what is in it and where it lies.
+//! This module defines only the contents and the location; callers read and write the file.
 
 use std::ffi::OsStr;
 use std::fmt::{self, Write as _};
@@ -17,29 +17,29 @@ use super::prices::{Calibration, LARGEST, NAME_LIMIT, NAMES, Prices};
 use super::small_json::Json;
 use crate::json_text::quoted;
 
-/// A file that is longer is not read, bytes.
+/// Maximum file size in bytes; a longer file is not read.
 pub const LARGEST_FILE: u64 = 256 << 10;
-/// Machines that are kept; beyond, the one that was measured first goes.
+/// Maximum number of machines; beyond it, the oldest measurement is dropped.
 pub const MACHINE_LIMIT: usize = 64;
 const VERSION: f64 = 1.0;
 
-/// What prices depend on.
+/// Hardware and software that overheads depend on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
     /// Name of the GPU.
     pub gpu: String,
     /// Version of the kernel-mode driver.
     pub driver: String,
-    /// What CUPTI answers for its version.
+    /// CUPTI's version number.
     pub cupti: u32,
-    /// Name of the processor, as `/proc/cpuinfo` has it.
+    /// Name of the CPU, from `/proc/cpuinfo`.
     pub processor: String,
 }
 
-/// One machine and its prices.
+/// One machine and its overhead table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// Where they were measured.
+    /// Machine on which they were measured.
     pub machine: Machine,
     /// Medians.
     pub prices: Prices,
@@ -47,12 +47,12 @@ pub struct Entry {
     pub scatter: Prices,
 }
 
-/// Why a calibration file cannot be used.
+/// Why a calibration file is unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadFile {
-    /// It is not what this writes.
+    /// Not in the format that [`write()`] produces.
     Malformed,
-    /// A newer version wrote it.
+    /// Written by a newer version.
     Newer,
 }
 
@@ -67,24 +67,25 @@ impl fmt::Display for BadFile {
 
 impl std::error::Error for BadFile {}
 
-/// Where the file lies, by the values of `XDG_CACHE_HOME` and `HOME`. Relative paths do not count, as XDG has it.
+/// Path of the file, from the values of `XDG_CACHE_HOME` and `HOME`. Relative paths are ignored, as XDG
+/// requires.
 pub fn path(cache_home: Option<&OsStr>, home: Option<&OsStr>) -> Option<PathBuf> {
     let absolute = |path: Option<&OsStr>| path.map(Path::new).filter(|path| path.is_absolute()).map(Path::to_owned);
     let cache = absolute(cache_home).or_else(|| Some(absolute(home)?.join(".cache")))?;
     Some(cache.join("gpuwhy/calibration.json"))
 }
 
-/// The name of the first processor in the text of `/proc/cpuinfo`; empty when it has none.
+/// Name of the first processor in the text of `/proc/cpuinfo`; empty if there is none.
 pub fn processor_in(cpuinfo: &str) -> String {
     let lines = cpuinfo.lines().filter_map(|line| line.split_once(':'));
     let mut names = lines.filter(|(name, _)| ["model name", "CPU part", "cpu model"].contains(&name.trim()));
     names.next().map_or_else(String::new, |(_, name)| cut(name.trim()).to_owned())
 }
 
-/// The machines in the text of a file.
+/// Parses the machines in the text of a file.
 ///
 /// # Errors
-/// When it is not what [`write()`] gives, or of a newer version.
+/// If the text is not in the format of [`write()`], or is of a newer version.
 pub fn read(text: &str) -> Result<Vec<Entry>, BadFile> {
     let file = Json::of(text).ok_or(BadFile::Malformed)?;
     let version = file.get("version").and_then(Json::number).ok_or(BadFile::Malformed)?;
@@ -131,7 +132,7 @@ fn cut(name: &str) -> &str {
     &name[..end.unwrap_or(0)]
 }
 
-/// The text of a file with these machines.
+/// Text of a file with these machines.
 pub fn write(entries: &[Entry]) -> String {
     let mut text = format!("{{\"version\": {VERSION}, \"machines\": [");
     for (index, Entry { machine, prices, scatter }) in entries.iter().enumerate() {
@@ -156,7 +157,7 @@ pub fn write(entries: &[Entry]) -> String {
     text + "\n]}\n"
 }
 
-/// `entries` with `new` in place of what was known of its machine.
+/// Returns `entries` with `new` replacing any earlier entry of its machine.
 #[must_use]
 pub fn with(mut entries: Vec<Entry>, mut new: Entry) -> Vec<Entry> {
     new.machine.gpu = cut(&new.machine.gpu).to_owned();
@@ -168,7 +169,7 @@ pub fn with(mut entries: Vec<Entry>, mut new: Entry) -> Vec<Entry> {
     entries
 }
 
-/// The prices in `entries` for whatever GPU is in a machine with this driver, CUPTI and processor.
+/// Overheads in `entries` for every GPU model measured with this driver, CUPTI and processor.
 pub fn of_machine(entries: &[Entry], driver: &str, cupti: u32, processor: &str) -> Vec<Calibration> {
     let here = |entry: &&Entry| {
         entry.machine.driver == driver && entry.machine.cupti == cupti && entry.machine.processor == processor

@@ -1,10 +1,10 @@
-//! What tracing itself took, as far as it can be known from inside the traced process.
+//! Overhead of tracing, as far as it can be determined from inside the traced process.
 //!
-//! Three things are measured: what CUPTI says of itself (overhead records), the time in gpuwhy's callbacks on threads
-//! of the program, and the processor time of gpuwhy's own threads. The largest is not: CUPTI does not say what a record
-//! costs the launch that it is about. That part is the number of records times what one cost on an H200
-//! (docs/design/overhead.md), for a program that only launches; one that keeps the device busy hides most of it. So the
-//! estimate is an upper bound of its kind, and no measurement.
+//! Three parts are measured: CUPTI's own overhead records, the time in gpuwhy's callbacks on threads of the
+//! program, and the CPU time of gpuwhy's own threads. The largest part is not: CUPTI does not report how much
+//! a record slows down its launch. That part is estimated as the number of records times the cost of one on
+//! an H200 (docs/design/overhead.md), for a program that only launches; a program that keeps the device busy
+//! hides most of it. The estimate is therefore an upper bound, not a measurement.
 
 pub mod calibration;
 pub mod prices;
@@ -15,50 +15,52 @@ pub use self::prices::{Calibration, PriceSource, Prices};
 use crate::named;
 use crate::record::Timestamp;
 
-/// A launch with its API call and kernel record, nanoseconds: empty kernels took 3,637 instead of 2,716 on a quiet
-/// host, and 4,358 instead of 3,344 on a busy one (docs/design/performance.md, floor and none).
+/// Overhead of a launch with its API call and kernel record, nanoseconds: empty kernels took 3,637 instead of
+/// 2,716 on a quiet host, and 4,358 instead of 3,344 on a busy one (docs/design/performance.md, floor and
+/// none).
 pub const LAUNCH_NANOS: u64 = 921;
-/// A node of a graph, nanoseconds, for a program that waits for each graph: 1,556 instead of 725, most of it in the
-/// launching call (docs/design/overhead.md).
+/// Overhead of a graph node, nanoseconds, in a program that waits for each graph: 1,556 instead of 725, most
+/// of it in the launching call (docs/design/overhead.md).
 pub const GRAPH_NODE_NANOS: u64 = 831;
-/// A copy or memset, nanoseconds: 4-byte copies took 3,072 instead of 2,350, and 3,012 instead of 2,285 (as for
-/// launches).
+/// Overhead of a copy or memset, nanoseconds: 4-byte copies took 3,072 instead of 2,350, and 3,012 instead of
+/// 2,285 (on a quiet and a busy host, as for launches).
 pub const COPY_NANOS: u64 = 722;
 
 named! {
-    /// How much is recorded.
+    /// Recording mode.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Mode: name {
-        /// A trace of an older version, or of another profiler.
+        /// A trace of an older version or of another profiler.
         #[default]
         Unknown "unknown",
-        /// No device work and no API call: what the program says (ranges) and what its threads do.
+        /// No device work and no API calls: only ranges of the program and samples of its threads.
         Monitor "monitor",
-        /// As monitor, and for moments as light: bursts where samples leave the bottleneck open or the step time
+        /// Monitor, with short bursts of light when samples leave the bottleneck open or the step time
         /// drifts.
         Auto "auto",
         /// Device work, and the API calls that launch, copy, wait, allocate or load.
         Light "light",
-        /// Every API call, memory, and which stream waited for which.
+        /// Every API call, memory, and dependencies between streams.
         Full "full",
     }
 }
 
 impl Mode {
-    /// The names of the modes that can be chosen.
+    /// Modes that a user can choose.
     pub const CHOICES: [Self; 4] = [Self::Monitor, Self::Auto, Self::Light, Self::Full];
 
-    /// The mode of this name.
+    /// Mode with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::CHOICES.into_iter().find(|mode| mode.name() == name)
     }
 
-    /// Whether samples divide the time of the run: device work is recorded never, or in bursts.
+    /// True if samples determine how the run's time is divided: device work is recorded never or only in
+    /// bursts.
     pub const fn monitors(self) -> bool {
         matches!(self, Self::Monitor | Self::Auto)
     }
 
-    /// The next cheaper one.
+    /// The next cheaper mode.
     pub const fn below(self) -> Option<Self> {
         match self {
             Self::Full => Some(Self::Light),
@@ -68,85 +70,87 @@ impl Mode {
     }
 }
 
-/// Less was recorded from here on, because tracing took more than was allowed.
+/// A switch to a cheaper mode because tracing exceeded its allowed overhead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct StepDown {
-    /// What is recorded since then.
+    /// Mode from then on.
     pub to: Mode,
-    /// When.
+    /// Time of the switch.
     #[cfg_attr(feature = "serde", serde(rename = "at_unix_ns"))]
     pub at: Timestamp,
 }
 
-/// Steps that are remembered: a mode is left once at most.
+/// Maximum number of recorded switches: each mode is left at most once.
 pub const STEPS: usize = 2;
 
-/// Totals since tracing began, nanoseconds where not said otherwise.
+/// Totals since tracing began, in nanoseconds unless noted otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
-    /// What was recorded at first.
+    /// Initial mode.
     pub mode: Mode,
-    /// Whether a CUDA graph was one record at first.
+    /// True if a CUDA graph was initially one record.
     pub whole_graphs: bool,
-    /// Since when its nodes are records, where it was; [`Timestamp::ZERO`] when it still is.
+    /// Time since which graph nodes are recorded, if graphs were one record before; [`Timestamp::ZERO`] if
+    /// they still are.
     pub nodes_since: Timestamp,
-    /// What recording their nodes would have cost while graphs were one record, by the price of a node; 0 when how many
-    /// they have is not known, and when that was no reason to record them: CUPTI was left to other tools.
+    /// Estimated overhead of recording graph nodes while graphs were one record, from the overhead per node;
+    /// 0 if the number of nodes is unknown, or if nodes were enabled for another reason: CUPTI was left to
+    /// other tools.
     pub unrecorded_nodes_ns: u64,
-    /// How long tracing has been on.
+    /// Time for which tracing has been on.
     pub observed_ns: u64,
-    /// Records times what one costs the program; see the module.
+    /// Number of records times the estimated overhead of one; see the module.
     pub records_ns: u64,
-    /// What CUPTI says it took on threads of the program.
+    /// Time on threads of the program in CUPTI's overhead records.
     pub cupti_ns: u64,
-    /// Time in gpuwhy's callbacks for buffers on threads of the program or of CUPTI.
+    /// Time in gpuwhy's buffer callbacks on threads of the program or of CUPTI.
     pub callback_ns: u64,
-    /// Bursts that have ended (mode auto), and the time that was recorded in them.
+    /// Number of bursts that have ended (mode auto).
     pub bursts: u32,
-    /// See [`bursts`](Self::bursts).
+    /// Time recorded in the [`bursts`](Self::bursts).
     pub burst_ns: u64,
-    /// How much longer a step takes since the first burst (1.02 is 2 %): lowest and highest by the medians of named
-    /// steps. CUPTI does not give launches their full speed back. `None` where that is not known.
+    /// Slowdown of a step since the first burst (1.02 is 2 %): lowest and highest value by the medians of
+    /// named steps. CUPTI does not restore the full speed of launches after a burst. `None` if unknown.
     pub slowed: Option<(f64, f64)>,
-    /// Processor time of gpuwhy's own threads; 0 when this system does not show it.
+    /// CPU time of gpuwhy's own threads; 0 if this system does not report it.
     pub threads_ns: u64,
-    /// Steps down, oldest first; those not taken have the mode [`Mode::Unknown`].
+    /// Mode switches, oldest first; unused entries have the mode [`Mode::Unknown`].
     pub steps: [StepDown; STEPS],
 }
 
 impl Cost {
-    /// What launching threads were held up at most, nanoseconds: the estimate for records, and what was measured of
-    /// CUPTI and of callbacks.
+    /// Upper bound of the time for which launching threads were delayed, nanoseconds: the estimate for
+    /// records plus the measured times of CUPTI and callbacks.
     pub fn taken_ns(&self) -> u64 {
         self.records_ns.saturating_add(self.cupti_ns).saturating_add(self.callback_ns)
     }
 
-    /// The share of the observed time by which launching threads were held up at most, 0 to 1; `None` when no time has
-    /// passed.
+    /// Upper bound of the share of the observed time for which launching threads were delayed, 0 to 1; `None`
+    /// if no time has passed.
     pub fn share(&self) -> Option<f64> {
-        // Several threads may be held up at once, and a damaged record may say anything.
+        // Several threads may be delayed at once, and a damaged record may contain any value.
         (self.observed_ns > 0).then(|| (self.taken_ns() as f64 / self.observed_ns as f64).min(1.0))
     }
 
-    /// Processor time of gpuwhy's own threads as a share of one core.
+    /// CPU time of gpuwhy's own threads as a share of one core.
     pub fn core_share(&self) -> Option<f64> {
         (self.observed_ns > 0 && self.threads_ns > 0).then(|| self.threads_ns as f64 / self.observed_ns as f64)
     }
 
-    /// The steps down that were taken.
+    /// The mode switches that happened.
     pub fn steps_down(&self) -> impl Iterator<Item = &StepDown> {
         self.steps.iter().filter(|step| step.to != Mode::Unknown)
     }
 
-    /// Remembers a step down.
+    /// Records a switch to a cheaper mode.
     pub fn step_down(&mut self, at: Timestamp, to: Mode) {
         if let Some(free) = self.steps.iter_mut().find(|step| step.to == Mode::Unknown) {
             *free = StepDown { at, to };
         }
     }
 
-    /// What was taken since `before`, which is an earlier state of the same run.
+    /// Difference to `before`, an earlier state of the same run.
     pub fn since(&self, before: &Self) -> Self {
         Self {
             observed_ns: self.observed_ns.saturating_sub(before.observed_ns),

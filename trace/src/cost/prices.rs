@@ -1,42 +1,43 @@
-//! What tracing adds to each kind of call and to each gap of the device, so that a simulation can take it off again.
+//! Overhead of tracing per kind of call and per device gap, so that a simulation can subtract it.
 //!
-//! A price is the time that a program without the profiler does not need. Those of the machine that is traced come from
-//! `gpuwhy doctor --calibrate`. Otherwise those of a table count, which was measured on an H200; for other GPUs they
-//! are an estimate, and reports say so. What nobody has measured is 0, so that no gain is promised that is not there.
+//! An overhead is the time that a program would save without the profiler. `gpuwhy doctor --calibrate`
+//! measures it on the traced machine. Without a calibration, a table measured on an H200 is used; for other
+//! GPUs it is an estimate, and reports state that. Unmeasured overheads are 0, so that no gain is predicted
+//! that does not exist.
 //!
-//! What is not priced: the time that a kernel itself takes longer because it is recorded, and waiting calls.
+//! Not included: waiting calls, and the time by which recording prolongs a kernel itself.
 
 use crate::dictionary::Dictionary;
 use crate::named;
 
-/// The longest name of a GPU, or of its source, that is kept, bytes.
+/// Maximum length of a stored GPU or source name, bytes.
 pub const NAME_LIMIT: usize = 256;
-/// Calibrations of one machine that are kept in a trace: one for each kind of GPU in it.
+/// Maximum number of calibrations in a trace: one for each model of GPU in the machine.
 pub const CALIBRATION_LIMIT: usize = 16;
-/// A thread that called nothing for longer than this did other work, nanoseconds. Launches in a row are some tens of
-/// nanoseconds apart, and those of eager PyTorch 4 us and more.
+/// A thread without a call for longer than this did other work, nanoseconds. Consecutive launches are some
+/// tens of nanoseconds apart, those of eager PyTorch 4 us and more.
 pub const COLD_NANOS: u64 = 2_000;
-/// A price above this is damage, nanoseconds: a thousand times what was measured.
+/// Overheads above this are treated as damage, nanoseconds: a thousand times the measured values.
 pub const LARGEST: u32 = 1_000_000;
 
 macro_rules! prices {
     ($($(#[$doc:meta])* $price:ident,)*) => {
-        /// What tracing adds, nanoseconds, by place.
+        /// Overheads of tracing by place, nanoseconds.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Prices {
             $($(#[$doc])* pub $price: u32,)*
         }
 
-        /// The prices by name, in the order in which files have them.
+        /// Names in the order used in files.
         pub const NAMES: [&str; [$(stringify!($price)),*].len()] = [$(stringify!($price)),*];
 
         impl Prices {
-            /// In the order of [`NAMES`].
+            /// Values in the order of [`NAMES`].
             pub const fn to_array(self) -> [u32; NAMES.len()] {
                 [$(self.$price),*]
             }
 
-            /// From the order of [`NAMES`]; more than [`LARGEST`] becomes that.
+            /// From the order of [`NAMES`]; values are clamped to [`LARGEST`].
             pub fn from_array(prices: [u32; NAMES.len()]) -> Self {
                 let [$($price),*] = prices.map(|price| price.min(LARGEST));
                 Self { $($price),* }
@@ -46,71 +47,71 @@ macro_rules! prices {
 }
 
 prices! {
-    /// On the launching thread, for a launch of a kernel right after another call.
+    /// On the launching thread: a kernel launch right after another call.
     kernel_launch,
-    /// The same after at least [`COLD_NANOS`] of other work, which takes what CUPTI needs out of the processor's
-    /// caches.
+    /// The same after at least [`COLD_NANOS`] of other work, which evicts CUPTI's data from the CPU caches.
     kernel_launch_cold,
-    /// On the launching thread, for a launch of a graph, whatever is in it.
+    /// On the launching thread: a graph launch, independent of its contents.
     graph_launch,
-    /// On the launching thread, for each operation that a graph launches, if it is recorded by itself.
+    /// On the launching thread: each operation that a graph launches, if it is recorded individually.
     graph_node,
-    /// On the launching thread, for an asynchronous copy, a memset, and a copy that waits for nothing.
+    /// On the launching thread: an asynchronous copy, a memset, or a copy that does not wait.
     copy,
-    /// On the calling thread, for a call that is recorded as a call and launches nothing.
+    /// On the calling thread: a call that is recorded as a call and launches no work.
     call,
-    /// On the device, before a kernel or memset that was queued behind another operation of its stream.
+    /// On the device: before a kernel or memset queued after another operation of its stream.
     kernel_gap,
-    /// On the device, between two kernels that a graph launches.
+    /// On the device: between two kernels that a graph launches.
     node_gap,
-    /// On the device, before and behind a memset that a graph launches.
+    /// On the device: before and after a memset that a graph launches.
     memset_node_gap,
-    /// On the device, before a copy that was queued behind another operation of its stream.
+    /// On the device: before a copy queued after another operation of its stream.
     copy_gap,
 }
 
 named! {
-    /// Where prices come from.
+    /// Source of the overheads.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum PriceSource: name words {
-        /// Nowhere: the trace is not of gpuwhy, so what its profiler takes is not known, or no device is described.
+        /// None: the trace was not written by gpuwhy, so the overhead of its profiler is unknown, or no
+        /// device is described.
         #[default]
         Unknown "unknown" "by unknown costs of tracing",
         /// Measured on this machine by `gpuwhy doctor --calibrate`.
         Measured "measured" "by costs of tracing measured on this machine",
-        /// Those of the table, for this model of GPU.
+        /// The built-in table, for this model of GPU.
         Table "table" "by costs of tracing measured on an H200",
-        /// Those of the table, which was measured on another model.
+        /// The built-in table, which was measured on another model.
         OtherMachine "other_machine"
             "by costs of tracing measured on another machine, with an H200; gpuwhy doctor --calibrate measures them here",
     }
 }
 
-/// Prices that were measured with one model of GPU.
+/// Overheads measured on one model of GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Calibration {
-    /// Its name, such as `NVIDIA H200`.
+    /// Name of the GPU, such as `NVIDIA H200`.
     pub gpu: String,
-    /// What was measured.
+    /// Measured overheads.
     pub prices: Prices,
 }
 
-/// The GPU that [`TABLE`] was measured on, as part of its name.
+/// Part of the name of the GPU on which [`TABLE`] was measured.
 const TABLE_GPU: &str = "H200";
 
-/// Prices on an H200 (driver 580.159.04, CUPTI 13.0.85). Where they come from:
+/// Overheads on an H200 (driver 580.159.04, CUPTI 13.0.85). Sources:
 ///
-/// | price | source |
+/// | overhead | source |
 /// |---|---|
 /// | kernel launch | [`LAUNCH_NANOS`](super::LAUNCH_NANOS) |
 /// | the same after other work | an eager recurrent network, 16 us from launch to launch: 256 kernels in 4.10 instead of 3.72 ms. The network `mlp` pays 12 % and more (docs/design/overhead.md), 1.8 us a launch |
 /// | call, graph launch | docs/design/overhead.md: empty kernels cost 14 % more with device records and 24 % with calls as well; 10 % of 2,716 ns |
 /// | node of a graph | [`GRAPH_NODE_NANOS`](super::GRAPH_NODE_NANOS) |
 /// | copy | [`COPY_NANOS`](super::COPY_NANOS) |
-/// | gap before a queued kernel | docs/design/performance.md: `sm`, kernels of 19.6 us in a row, takes 1.1 % longer |
-/// | gap at a memset of a graph | docs/design/attribution.md: five operations, one a memset, take 15.6 us instead of 12.7; all gaps bare are 1.3 us, and the two at the memset are 1.3 and 2.5 us under tracing, so 2.3 us are added to them |
-/// | gap between nodes | not known: 0.1 us under tracing, which leaves nothing to take off |
-/// | gap before a copy | not known |
+/// | gap before a queued kernel | docs/design/performance.md: `sm`, consecutive kernels of 19.6 us, takes 1.1 % longer |
+/// | gap at a memset of a graph | docs/design/attribution.md: five operations, one a memset, take 15.6 us instead of 12.7; all gaps are 1.3 us untraced, and the two at the memset are 1.3 and 2.5 us under tracing, so tracing adds 2.3 us to them |
+/// | gap between nodes | unknown: 0.1 us under tracing, which leaves nothing to subtract |
+/// | gap before a copy | unknown |
 pub const TABLE: Prices = Prices {
     kernel_launch: super::LAUNCH_NANOS as u32,
     kernel_launch_cold: 1_484,
@@ -125,8 +126,8 @@ pub const TABLE: Prices = Prices {
 };
 
 impl Prices {
-    /// The prices for the devices of `dictionary`, and where they are from: of what was measured on this machine, if
-    /// that is of the first device that has a name, else of the table. One process has GPUs of one model nearly always.
+    /// Overheads for the devices of `dictionary` and their source: the calibration of this machine if it
+    /// matches the first named device, else the table. A process nearly always has GPUs of one model.
     pub fn of(measured: &[Calibration], dictionary: &Dictionary) -> (Self, PriceSource) {
         let mut names = dictionary.devices().iter().map(|device| device.name.as_str());
         match names.find(|name| !name.is_empty()) {

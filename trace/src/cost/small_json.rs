@@ -1,9 +1,8 @@
-//! A reader of JSON for the calibration file, which the injected library reads without further crates.
+//! A JSON reader for the calibration file, used by the injected library to avoid further dependencies.
 //!
-//! Everything that JSON allows is read; numbers become `f64`. The depth is limited, and the length by whoever reads the
-//! file.
+//! It accepts all of JSON; numbers become `f64`. The nesting depth is limited here, the length by the caller.
 
-/// Objects and arrays in each other at most.
+/// Maximum nesting depth of objects and arrays.
 const DEPTH: u32 = 16;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -17,14 +16,14 @@ pub(super) enum Json {
 }
 
 impl Json {
-    /// The whole text; `None` when it is not JSON.
+    /// Parses the whole text; `None` if it is not JSON.
     pub(super) fn of(text: &str) -> Option<Self> {
         let mut rest = text;
         let value = value(&mut rest, DEPTH)?;
         rest.trim_start().is_empty().then_some(value)
     }
 
-    /// The first value of this name.
+    /// First value with this name.
     pub(super) fn get(&self, name: &str) -> Option<&Self> {
         let Self::Object(fields) = self else { return None };
         fields.iter().find(|(known, _)| known == name).map(|(_, value)| value)
@@ -63,7 +62,7 @@ fn value(rest: &mut &str, depth: u32) -> Option<Json> {
             match word {
                 "null" => Some(Json::Null),
                 "true" | "false" => Some(Json::Bool),
-                // Rust would read `inf` and `nan` as numbers.
+                // Rust would parse `inf` and `nan` as numbers.
                 _ if word.starts_with(|c: char| c == '-' || c.is_ascii_digit()) => {
                     word.parse().ok().filter(|number: &f64| number.is_finite()).map(Json::Number)
                 }
@@ -73,7 +72,7 @@ fn value(rest: &mut &str, depth: u32) -> Option<Json> {
     }
 }
 
-/// What is between a bracket and `close`, separated by commas.
+/// Comma-separated items up to the bracket `close`.
 fn list<T>(rest: &mut &str, close: char, mut item: impl FnMut(&mut &str) -> Option<T>) -> Option<Vec<T>> {
     *rest = &rest[1..];
     let mut items = Vec::new();
@@ -89,7 +88,7 @@ fn list<T>(rest: &mut &str, close: char, mut item: impl FnMut(&mut &str) -> Opti
     }
 }
 
-/// Passes over white space and `wanted`.
+/// Skips white space and `wanted`.
 fn take(rest: &mut &str, wanted: char) -> Option<()> {
     *rest = rest.trim_start().strip_prefix(wanted)?;
     Some(())
@@ -109,7 +108,7 @@ fn string(rest: &mut &str) -> Option<String> {
                 'f' => '\u{c}',
                 'u' => {
                     let digits: String = chars.by_ref().take(4).collect();
-                    // Halves of a pair stand for nothing that a name of a GPU has.
+                    // Surrogate halves are replaced: names of GPUs contain none.
                     char::from_u32(u32::from_str_radix(&digits, 16).ok()?).unwrap_or('\u{fffd}')
                 }
                 c @ ('"' | '\\' | '/') => c,

@@ -1,23 +1,23 @@
-//! One thing that a trace says of counters.
+//! A counter event of a trace.
 
 use super::{CounterLoss, GaugeReading, MetricSet, Sample};
 use crate::record::Timestamp;
 
-/// What a trace says of counters, apart from records. Every variant is small and `Copy`.
+/// Counter events of a trace other than records. Every variant is small and `Copy`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CounterEvent {
-    /// Samples of a device follow, with these metrics; before the first of them.
+    /// Metrics of a device's following samples; precedes the first one.
     Set(MetricSet),
-    /// One sample. Samples of one device come in the order of their times.
+    /// One sample. The samples of one device are in time order.
     Sample(Sample),
-    /// One reading of the gauges of a device.
+    /// One NVML reading of a device.
     Gauges(GaugeReading),
-    /// What of a device was lost so far. Totals; the last one of a device counts.
+    /// Losses of a device since the start. Totals; the last event of a device counts.
     Loss(CounterLoss),
 }
 
 impl CounterEvent {
-    /// Begin and end of the time that it is about; `None` when it is about none.
+    /// Start and end of the time that the event covers; `None` if it has no time.
     pub const fn span(&self) -> Option<(Timestamp, Timestamp)> {
         match self {
             Self::Sample(sample) => Some((sample.begin, sample.end)),

@@ -1,8 +1,8 @@
-//! What hardware samples measure: one code for each metric, its unit and its name.
+//! Metrics of hardware samples: the code, unit and name of each.
 
 use crate::named;
 
-/// Metrics of a set at most: what fits into one pass of a device with room to spare.
+/// Maximum number of metrics in a set; they fit into one pass of a device with room to spare.
 pub const METRIC_LIMIT: usize = 16;
 
 named! {
@@ -11,16 +11,16 @@ named! {
     pub enum Unit: name {
         /// Percent of the peak of the unit over the elapsed cycles of the sample, 0 to 100.
         Percent "percent",
-        /// Events of a second: bytes or cycles.
+        /// Events per second: bytes or cycles.
         PerSecond "per_second",
-        /// Events of the sample.
+        /// Events per sample.
         Count "count",
     }
 }
 
 macro_rules! metrics {
     ($($(#[$doc:meta])* $code:literal $variant:ident $name:literal $unit:ident;)*) => {
-        /// A sampled metric. Codes are stable: they are in traces. The names of CUPTI stand at each variant.
+        /// A sampled metric. Codes are stable because traces contain them. Each variant lists its CUPTI name.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         pub enum Metric {
@@ -28,10 +28,10 @@ macro_rules! metrics {
         }
 
         impl Metric {
-            /// All, in the order of their codes.
+            /// All metrics, by code.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// The metric of a code; `None` for one that this version does not know.
+            /// Metric with this code; `None` if this version does not know it.
             pub const fn from_code(code: u8) -> Option<Self> {
                 match code {
                     $($code => Some(Self::$variant),)*
@@ -57,19 +57,19 @@ macro_rules! metrics {
 }
 
 metrics! {
-    /// One that this version does not know: its values are kept, and mean nothing.
+    /// A metric unknown to this version: its values are kept but have no meaning.
     0 Unknown "unknown" Count;
     /// Core clock, Hz: `gpc__cycles_elapsed.avg.per_second`.
     1 Clock "core_clock" PerSecond;
-    /// Multiprocessors with at least one warp: `sm__cycles_active.avg.pct_of_peak_sustained_elapsed`.
+    /// SMs with at least one warp: `sm__cycles_active.avg.pct_of_peak_sustained_elapsed`.
     2 MultiprocessorsActive "sm_active" Percent;
     /// Warp instructions issued: `sm__inst_executed_realtime.avg.pct_of_peak_sustained_elapsed`.
     3 Issue "issue" Percent;
-    /// Tensor pipes at work: `sm__pipe_tensor_cycles_active_realtime.avg.pct_of_peak_sustained_elapsed`.
+    /// Active tensor pipes: `sm__pipe_tensor_cycles_active_realtime.avg.pct_of_peak_sustained_elapsed`.
     4 Tensor "tensor" Percent;
-    /// Bandwidth of device memory: `gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed`.
+    /// Device memory bandwidth: `gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed`.
     5 Dram "dram" Percent;
-    /// Sectors of the L2 cache: `lts__t_sectors.avg.pct_of_peak_sustained_elapsed`.
+    /// L2 cache sectors: `lts__t_sectors.avg.pct_of_peak_sustained_elapsed`.
     6 L2 "l2" Percent;
     /// Data pipe of L1 and shared memory: `l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed`.
     7 L1 "l1" Percent;
@@ -79,15 +79,15 @@ metrics! {
     9 DramRead "dram_read" PerSecond;
     /// Bytes written to device memory: `dram__bytes_write.sum.per_second`.
     10 DramWrite "dram_write" PerSecond;
-    /// Bytes that the device received over PCI Express: `pcie__read_bytes.sum.per_second`.
+    /// Bytes received by the device over PCI Express: `pcie__read_bytes.sum.per_second`.
     11 PcieRead "pcie_read" PerSecond;
-    /// Bytes that the device sent over PCI Express: `pcie__write_bytes.sum.per_second`.
+    /// Bytes sent by the device over PCI Express: `pcie__write_bytes.sum.per_second`.
     12 PcieWrite "pcie_write" PerSecond;
-    /// Bytes that the device received over NVLink: `nvlrx__bytes.sum.per_second`.
+    /// Bytes received by the device over NVLink: `nvlrx__bytes.sum.per_second`.
     13 NvlinkRead "nvlink_read" PerSecond;
-    /// Bytes that the device sent over NVLink: `nvltx__bytes.sum.per_second`.
+    /// Bytes sent by the device over NVLink: `nvltx__bytes.sum.per_second`.
     14 NvlinkWrite "nvlink_write" PerSecond;
-    /// The engine that runs kernels at work: `gr__cycles_active.avg.pct_of_peak_sustained_elapsed`.
+    /// Activity of the engine that runs kernels: `gr__cycles_active.avg.pct_of_peak_sustained_elapsed`.
     15 EngineActive "engine_active" Percent;
 }
 
@@ -99,7 +99,8 @@ pub struct MetricList {
 }
 
 impl MetricList {
-    /// From `metrics`; repeated ones, and those beyond [`METRIC_LIMIT`], are left out. Unknown ones keep their places.
+    /// Creates a list without repeated metrics and those beyond [`METRIC_LIMIT`]. Unknown metrics keep their
+    /// positions.
     pub fn new(metrics: &[Metric]) -> Self {
         let mut list = Self { list: [Metric::Clock; METRIC_LIMIT], len: 0 };
         for &metric in metrics {
@@ -111,12 +112,12 @@ impl MetricList {
         list
     }
 
-    /// Them.
+    /// The metrics as a slice.
     pub fn as_slice(&self) -> &[Metric] {
         &self.list[..self.len as usize]
     }
 
-    /// Where the value of `metric` stands in a sample.
+    /// Index of the value of `metric` in a sample.
     pub fn position(&self, metric: Metric) -> Option<usize> {
         self.as_slice().iter().position(|&known| known == metric)
     }

@@ -1,10 +1,10 @@
-//! Hardware counters and gauges of devices, as they are recorded.
+//! Recorded hardware counters and NVML readings of devices.
 //!
-//! Samples of hardware counters are means over short intervals of a whole device; gauges (power, temperature, clocks)
-//! are readings at moments. Nothing here knows where either comes from.
+//! Samples of hardware counters are averages of a whole device over short intervals; readings (power,
+//! temperature, clocks) are taken at single points in time. This module does not depend on their sources.
 //!
-//! Reading order: `metric` (what is sampled), `sample` (a metric set and its samples), `gauge`, `loss`, `event` (one of
-//! them).
+//! Reading order: `metric` (sampled metrics), `sample` (a metric set and its samples), `gauge`, `loss`,
+//! `event` (one of them).
 
 mod event;
 mod gauge;

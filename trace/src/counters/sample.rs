@@ -1,4 +1,4 @@
-//! A set of metrics that a device is sampled for, and its samples.
+//! The metric set of a device and its samples.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::record::{DeviceId, Timestamp};
 pub struct ChipName([u8; 15], u8);
 
 impl ChipName {
-    /// The first 15 bytes of `name`, or a few less so that no character is cut in two.
+    /// First 15 bytes of `name`, or fewer so that no character is split.
     pub fn new(name: &str) -> Self {
         let length = (0..=name.len().min(15)).rev().find(|&at| name.is_char_boundary(at)).unwrap_or(0);
         let mut bytes = [0; 15];
@@ -30,7 +30,7 @@ impl fmt::Debug for ChipName {
     }
 }
 
-/// What a device is sampled for. Announced once for each device and session, and again when it changes.
+/// Sampling setup of a device. Announced once for each device and session, and again after changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetricSet {
     /// The device.
@@ -39,31 +39,31 @@ pub struct MetricSet {
     pub chip: ChipName,
     /// The metrics, in the order of a sample's values.
     pub metrics: MetricList,
-    /// Time from one sample to the next, nanoseconds, as it was asked for.
+    /// Requested sampling interval, nanoseconds.
     pub interval_ns: u64,
-    /// The highest core clock of the device, Hz; 0 when unknown. A clock below it counts as lowered.
+    /// Highest core clock of the device, Hz; 0 if unknown. A lower clock counts as throttled.
     pub highest_clock_hz: u64,
-    /// Multiprocessors of the device; 0 when unknown.
+    /// Number of SMs; 0 if unknown.
     pub multiprocessors: u32,
 }
 
-/// Means of a device's metrics over an interval.
+/// Averages of a device's metrics over an interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
     /// The device.
     pub device: DeviceId,
-    /// Begin of the interval, on the clock of the kernel records.
+    /// Start of the interval, on the clock of the kernel records.
     pub begin: Timestamp,
-    /// Its end.
+    /// End of the interval.
     pub end: Timestamp,
-    /// Values in the order and the units of the device's [`MetricSet`]. NaN: not there. Those behind the set's last
-    /// metric mean nothing.
+    /// Values in the order and units of the device's [`MetricSet`]. NaN marks a missing value. Entries after
+    /// the set's last metric have no meaning.
     pub values: [f32; METRIC_LIMIT],
 }
 
 impl Sample {
-    /// A sample with the first values from `values`, rounded to 13 significant bits (a relative error of 1.2e-4 at
-    /// most, far below what counters are good for), so that traces are small. The others are not there.
+    /// Creates a sample from `values`, rounded to 13 significant bits to keep traces small. The relative
+    /// error is at most 1.2e-4, far below the accuracy of the counters. Further values are missing.
     pub fn new(device: DeviceId, begin: Timestamp, end: Timestamp, values: &[f32]) -> Self {
         let mut all = [f32::NAN; METRIC_LIMIT];
         for (place, &value) in all.iter_mut().zip(values) {
@@ -72,14 +72,14 @@ impl Sample {
         Self { device, begin, end, values: all }
     }
 
-    /// The value of `metric`, when the set has it and the sample too.
+    /// Value of `metric`, if both the set and the sample have it.
     pub fn value(&self, set: &MetricSet, metric: Metric) -> Option<f32> {
         let value = self.values[set.metrics.position(metric)?];
         value.is_finite().then_some(value)
     }
 }
 
-/// To 13 significant bits, the nearest; what is no number stays as it is.
+/// Rounds to the nearest value with 13 significant bits; values that are not finite numbers are unchanged.
 fn rounded(value: f32) -> f32 {
     const DROPPED: u32 = (1 << 11) - 1;
     let nearest = f32::from_bits(value.to_bits().saturating_add(DROPPED / 2 + 1) & !DROPPED);

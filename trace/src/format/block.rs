@@ -1,21 +1,23 @@
-//! Framing: the file header and the block header, encoder and decoder next to each other.
+//! Framing: the file header and the block header, each with its encoder and decoder side by side.
 //!
-//! A block is written with its neighbors by one `write`, so a killed process leaves whole blocks and at most one
-//! torn one. The header carries its own checksum: its lengths and times can be trusted even when the body cannot.
-//! Sequence numbers make a block that vanished without a trace countable.
+//! Blocks that belong together are written by one `write`, so a killed process leaves complete blocks and at
+//! most one torn block. The header has its own checksum, so its lengths and times are valid even if the body
+//! is damaged. Sequence numbers make lost blocks countable.
 
 use super::TraceError;
 
-/// Starts every file. The non-ASCII first byte and both line ends show transfers that were not binary-safe.
+/// Starts every file. The non-ASCII first byte and the two kinds of line ends reveal transfers that were not
+/// binary-safe.
 pub(super) const MAGIC: [u8; 8] = *b"\x89GPT\r\n\x1a\n";
-/// Major and minor version that is written, and the newest that is read.
+/// Major and minor version written, which is also the newest version read.
 pub(super) const VERSION: (u16, u16) = (1, 5);
 pub(super) const FILE_HEADER: usize = 16;
 pub(super) const BLOCK_HEADER: usize = 40;
-/// Starts every block. It may occur in a body by chance; the header checksum tells.
+/// Starts every block. It may occur in a body by chance; the header checksum distinguishes the two.
 pub(super) const SYNC: u32 = u32::from_le_bytes([0xf5, b'G', 0xb6, 0xc3]);
-/// The largest body, stored or decompressed, bytes. 16 Ki rows of the widest kind at ten bytes a field are 2.9 MB,
-/// a row of the dictionary is at most 1 MiB; the rest is headroom against which a hostile length is refused.
+/// Maximum size of a body, stored or decompressed, bytes. 16 Ki rows of the widest kind at ten bytes per
+/// field are 2.9 MB, and a dictionary row is at most 1 MiB. The rest is headroom; larger lengths are rejected
+/// as hostile.
 pub(super) const MAX_BODY: usize = 16 << 20;
 /// Block flag: a reader that does not know this kind and version must stop.
 pub(super) const MUST_UNDERSTAND: u8 = 1;
@@ -27,14 +29,14 @@ macro_rules! kinds {
         /// Block kinds. Numbers are never reused.
         pub(super) mod kind {
             $(#[doc = $about] pub(in crate::format) const $name: u16 = $number;)*
-            /// All of them, with their names.
+            /// All kinds, with their names.
             pub(in crate::format) const ALL: &[(u16, &str)] = &[$(($name, stringify!($name)),)*];
         }
     };
 }
 
 kinds! {
-    /// Who was traced.
+    /// Description of the traced process.
     SESSION = 1;
     /// New dictionary rows.
     DICTIONARY = 2;
@@ -42,31 +44,32 @@ kinds! {
     EVENTS = 3;
     /// Counters of what was lost.
     LOSS = 4;
-    /// Flush mark; no body.
+    /// Flush mark, without a body.
     FLUSH = 5;
     /// Orderly end.
     END = 6;
-    /// A capture begins or ends, or to which one the records behind it belong.
+    /// Start or end of a capture, or the capture that the following records belong to.
     CAPTURE = 7;
-    /// What tracing itself took so far.
+    /// Overhead of tracing since the start.
     COST = 8;
-    /// How busy a device was so far.
+    /// Utilization of a device since the start.
     UTILIZATION = 9;
-    /// The report that a long run ended with.
+    /// Final report of a long run.
     ANSWER = 10;
-    /// Samples of hardware counters, readings of gauges, and what was lost of them.
+    /// Samples of hardware counters, NVML readings, and lost samples.
     COUNTERS = 11;
-    /// What measuring one kernel came to.
+    /// Measurements of one kernel.
     KERNEL_PROFILE = 24;
-    /// What sampling the program counters of a device came to.
+    /// Result of PC sampling on a device.
     PROGRAM_COUNTERS = 25;
-    /// Communicators, and what was asked of them.
+    /// Communicators and the operations queued in them.
     COLLECTIVES = 26;
-    /// From here on API calls were recorded, or left out. Only read: no version writes it any more.
+    /// Start or end of API call recording. Only read; this version does not write it.
     CALL_RECORDING = 27;
 }
 
-/// The header of a block. On disk: sync, then these in order, all little-endian, then the CRC-32 of all before it.
+/// Block header. On disk: sync, these fields in order, all little-endian, then the CRC-32 of everything
+/// before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) kind: u16,
@@ -74,7 +77,7 @@ pub(super) struct Header {
     pub(super) flags: u8,
     /// Stored bytes that follow the header.
     pub(super) body_bytes: u32,
-    /// Counts blocks from 0; wraps.
+    /// Block number, starting at 0; wraps.
     pub(super) sequence: u32,
     /// Earliest time in the block, nanoseconds.
     pub(super) t_min: u64,
@@ -101,7 +104,7 @@ impl Header {
         out
     }
 
-    /// `None` unless `bytes` starts with a header that checks itself and announces a permitted length.
+    /// Returns `None` unless `bytes` starts with a header that has a valid checksum and a permitted length.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; BLOCK_HEADER] = bytes.first_chunk()?;
         let header = Self {
@@ -129,7 +132,7 @@ fn long(bytes: &[u8; BLOCK_HEADER], at: usize) -> u64 {
     u64::from(word(bytes, at)) | u64::from(word(bytes, at + 4)) << 32
 }
 
-/// The file header: magic, version, CRC-32 of both.
+/// Encodes the file header: magic, version, and the CRC-32 of both.
 pub(super) fn encode_file_header() -> [u8; FILE_HEADER] {
     let mut out = [0; FILE_HEADER];
     out[..8].copy_from_slice(&MAGIC);
@@ -140,8 +143,8 @@ pub(super) fn encode_file_header() -> [u8; FILE_HEADER] {
     out
 }
 
-/// Checks the first bytes of a file, at most [`FILE_HEADER`] of them. Answers whether the header is undamaged; a
-/// damaged version is not believed, because every block carries its own.
+/// Checks the first bytes of a file, at most [`FILE_HEADER`] of them. Returns true if the header is
+/// undamaged. The version in a damaged header is ignored, because every block has its own.
 pub(super) fn check_file_header(bytes: &[u8]) -> Result<bool, TraceError> {
     if bytes.is_empty() {
         return Err(TraceError::Empty);
@@ -163,7 +166,7 @@ pub(super) fn check_file_header(bytes: &[u8]) -> Result<bool, TraceError> {
     Ok(true)
 }
 
-/// A guess for the message, from well-known first bytes.
+/// Guesses the file type from well-known first bytes, for the error message.
 fn recognize(bytes: &[u8]) -> Option<&'static str> {
     const KNOWN: [(&[u8], &str); 8] = [
         (b"\x1f\x8b", "gzip"),

@@ -1,8 +1,8 @@
-//! Takes the blocks of a trace apart, one by one, without what came before them.
+//! Decodes the blocks of a trace one by one, independently of earlier blocks.
 //!
-//! This is the half of reading that costs: checksums, decompression, the rows of an events block. It needs no
-//! dictionary, so it can run ahead of the other half ([`Assembly`](super::Assembly)), on another thread too. A block is
-//! decoded completely before its first record comes out: either all of its rows or none.
+//! This is the expensive half of reading: checksums, decompression and the rows of event blocks. It needs no
+//! dictionary, so it can run ahead of the other half ([`Assembly`](super::Assembly)), also on another thread.
+//! A block is decoded completely before its first record is returned: either all of its rows or none.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -19,24 +19,24 @@ use crate::kernels::{KernelProfile, PcWindow};
 use crate::process_info::ProcessInfo;
 use crate::record::Timestamp;
 
-/// The block version that is read, of every kind.
+/// Block version that is read; the same for every kind.
 const BLOCK_VERSION: u8 = 1;
-/// Memory of so many blocks is kept.
+/// Number of spare event buffers.
 const SPARE: usize = 4;
 
-/// A block, taken apart.
+/// A decoded block.
 #[derive(Debug)]
 pub struct Block {
-    /// Where it starts, and its length, bytes.
+    /// Offset in the file and length, bytes.
     pub(super) offset: u64,
     pub(super) bytes: u64,
-    /// Bytes of the body, unpacked; 0 where it was not taken apart.
+    /// Decompressed bytes of the body; 0 if it was not decoded.
     unpacked: usize,
     pub(super) content: Content,
 }
 
 impl Block {
-    /// The memory that it takes, about, bytes. Texts count: a name of megabytes is packed into a few hundred bytes.
+    /// Approximate memory use in bytes. Texts count: a name of megabytes compresses to a few hundred bytes.
     pub fn memory(&self) -> usize {
         size_of::<Self>()
             + match &self.content {
@@ -49,7 +49,8 @@ impl Block {
             }
     }
 
-    /// What an event of this block takes beside itself: a block has records alone, or counters, or one large event.
+    /// Memory of an event in addition to its own size. A block contains only records, only counters, or one
+    /// large event.
     fn beside(&self, event: &Event) -> usize {
         match event {
             Event::Counters(_) => size_of::<CounterEvent>(),
@@ -66,34 +67,34 @@ impl Block {
     }
 }
 
-/// What a block holds.
+/// Contents of a block.
 #[derive(Debug)]
 pub(super) enum Content {
     ProcessInfo(Box<ProcessInfo>),
-    /// New rows of the dictionary, which have to be put behind those that there are.
+    /// New dictionary rows, to be appended to the existing ones.
     Dictionary(Vec<u8>),
     Events(Vec<Event>),
 }
 
-/// Iterates over the blocks of a trace. Ends after the last block that is whole, or after an error.
+/// Iterates over the blocks of a trace. Ends after the last complete block or after an error.
 pub struct BlockReader<R> {
     source: Source<R>,
     decompressor: Decompressor<'static>,
-    /// Blocks of records wholly outside are not decoded.
+    /// Record blocks entirely outside this window are not decoded.
     window: Option<(Timestamp, Timestamp)>,
-    /// Memory for events: a block has a megabyte of them, too much to be had anew each time.
+    /// Reusable memory for events: a block has a megabyte of them, too much to allocate each time.
     spare: Vec<Vec<Event>>,
     ended: bool,
     position: FilePosition,
 }
 
-/// Where in the order of blocks reading is.
+/// Position in the expected order of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FilePosition {
-    /// No block has been met.
+    /// Before the first block.
     Begin,
     Middle,
-    /// Behind END, which nothing follows.
+    /// After END, which must be the last block.
     Behind,
 }
 
@@ -101,41 +102,41 @@ impl<R: Read> BlockReader<R> {
     /// Reads the file header.
     ///
     /// # Errors
-    /// When the bytes are no trace, or are of a newer major version.
+    /// If the bytes are not a trace, or are of a newer major version.
     pub fn new(source: R) -> Result<Self, TraceError> {
         let source = Source::new(source)?;
         let decompressor = Decompressor::new().map_err(|source| TraceError::Io { offset: 0, source })?;
         Ok(Self { source, decompressor, window: None, spare: Vec::new(), ended: false, position: FilePosition::Begin })
     }
 
-    /// As [`TraceReader::only`](super::TraceReader::only).
+    /// Like [`TraceReader::only`](super::TraceReader::only).
     pub fn only(&mut self, from: Timestamp, to: Timestamp) {
         self.window = Some((from, to));
     }
 
-    /// Gives the memory of events back that are done with, for those of a block to come.
+    /// Returns the memory of processed events for reuse by later blocks.
     pub fn reuse(&mut self, mut events: Vec<Event>) {
-        // Blocks that are no records have one event.
+        // Other blocks contain only one event.
         if events.capacity() > 1 && self.spare.len() < SPARE {
             events.clear();
             self.spare.push(events);
         }
     }
 
-    /// What was missing or unreadable so far.
+    /// Missing and unreadable data up to this point.
     pub fn damage(&self) -> &Damage {
         &self.source.damage
     }
 
-    /// How far reading has come, bytes.
+    /// Bytes read up to this point.
     pub fn offset(&self) -> u64 {
         self.source.offset()
     }
 
-    /// The next block; `None` at the end and after an error.
+    /// Returns the next block, or `None` at the end and after an error.
     ///
     /// # Errors
-    /// When reading fails, or at a block that must be understood and is not.
+    /// If reading fails, or if a block is unknown and marked as indispensable.
     pub fn next_block(&mut self) -> Result<Option<Block>, TraceError> {
         if self.ended {
             return Ok(None);
@@ -163,7 +164,7 @@ impl<R: Read> BlockReader<R> {
             && header.t_max > 0
             && self.window.is_some_and(outside)
         {
-            // Checked, and passed over.
+            // Its checksum is verified, but the body is skipped.
         } else {
             match self.take_apart(&header) {
                 Ok(apart) => (content, unpacked) = apart,
@@ -174,8 +175,8 @@ impl<R: Read> BlockReader<R> {
         Ok(Some(Block { offset, bytes, unpacked, content }))
     }
 
-    /// Counts a block where the format has none of its kind. Its contents are taken: they are whole. A first block that
-    /// was lost is counted as that.
+    /// Counts blocks at positions that the format does not allow. Their contents are used because they are
+    /// complete. A lost first block is counted as missing instead.
     fn check_place(&mut self, header: &Header) {
         let is_session = header.kind == kind::SESSION;
         let right = match self.position {
@@ -206,7 +207,7 @@ impl<R: Read> BlockReader<R> {
         let event = match header.kind {
             kind::SESSION => return Ok((Content::ProcessInfo(Box::new(meta::decode_session(body)?)), unpacked)),
             kind::DICTIONARY => return Ok((Content::Dictionary(body.to_vec()), unpacked)),
-            // Not a part of what was recorded: `StoredReport::read` is for it.
+            // Not part of the recorded data: `StoredReport::read` reads it.
             kind::ANSWER => return Ok((Content::Events(Vec::new()), unpacked)),
             kind::EVENTS => {
                 let mut events = self.spare.pop().unwrap_or_default();

@@ -1,18 +1,19 @@
-//! The body of a COLLECTIVES block: groups of events, each behind its length, so that a reader steps over kinds that it
-//! does not know.
+//! Body of a COLLECTIVES block: groups of events, each preceded by its length so that a reader can skip
+//! unknown kinds.
 //!
-//! Operations in a row are one group. Each is written field by field as the difference to the one before.
+//! Consecutive operations form one group. Each is written field by field as the difference to the previous
+//! one.
 
 use super::varint::{self, Cursor, Malformed, unzigzag, zigzag};
 use super::wire::{Wire, wire};
 use crate::collective::{Algorithm, CollectiveEvent, Communicator, DataType, Function, Protocol, QueuedOperation, Way};
 use crate::record::{ThreadId, Timestamp};
 
-/// What a group holds. Numbers are never reused.
+/// Contents of a group. Numbers are never reused.
 mod what {
     pub(super) const COMMUNICATOR: u8 = 1;
     pub(super) const OPERATIONS: u8 = 2;
-    /// As those, told by NVTX ranges.
+    /// Operations reported by NVTX ranges.
     pub(super) const RANGES: u8 = 3;
 }
 
@@ -25,10 +26,11 @@ mod flag {
     pub(super) const COPY_ENGINE: u64 = 16;
 }
 
-/// Bytes of an operation, at least: a reader makes no room for more operations than the body can hold.
+/// Minimum bytes of an operation: a reader does not allocate memory for more operations than the body can
+/// contain.
 const LEAST_BYTES: u64 = 11;
 
-/// Earliest and latest time in `events`; both 0 without times.
+/// Earliest and latest time in `events`; both 0 if there are no times.
 pub(super) fn times(events: &[CollectiveEvent]) -> (u64, u64) {
     let spans = events.iter().filter_map(|event| match event {
         CollectiveEvent::Communicator(_) => None,
@@ -41,7 +43,7 @@ pub(super) fn times(events: &[CollectiveEvent]) -> (u64, u64) {
     spans.reduce(|extent, span| (extent.0.min(span.0), extent.1.max(span.1))).unwrap_or_default()
 }
 
-/// Appends `events`, with times as differences to `base`.
+/// Appends `events`, with times relative to `base`.
 pub(super) fn encode(events: &[CollectiveEvent], base: u64, body: &mut Vec<u8>) {
     let mut group = Vec::new();
     let mut rest = events;
@@ -68,8 +70,8 @@ pub(super) fn encode(events: &[CollectiveEvent], base: u64, body: &mut Vec<u8>) 
     }
 }
 
-/// The inverse of [`encode`]. Gives the number of groups of unknown kinds. Nothing is given out of a body that is
-/// malformed.
+/// The inverse of [`encode`]. Returns the number of groups of unknown kinds. A malformed body yields no
+/// events.
 pub(super) fn decode(body: &[u8], base: u64, give: impl FnMut(CollectiveEvent)) -> Result<u64, Malformed> {
     let mut events = Vec::new();
     let mut unknown = 0;
@@ -239,7 +241,7 @@ mod tests {
         for length in 0..body.len() {
             let mut read = Vec::new();
             let result = decode(&body[..length], 0, |event| read.push(event));
-            // Where a group ends, what is before it is whole.
+            // A prefix that ends at a group boundary is valid.
             assert!(result.is_ok() || read.is_empty(), "{length}");
         }
         let mut hostile = vec![what::OPERATIONS];

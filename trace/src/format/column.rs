@@ -1,11 +1,12 @@
-//! Predictors and columns: how one field of many rows becomes few bytes.
+//! Predictors and columns: encoding one field of many rows in few bytes.
 //!
-//! Each field of a row is replaced by its difference to what a predictor expects and appended to that field's own
-//! column as a varint. Writer and reader run the *same* description of a row (see `row`) against an [`Encoder`] or a
-//! [`Decoder`], so they cannot disagree about order or predictor. All arithmetic wraps at 2^64: every value comes
-//! back, also an end before its start.
+//! Each field of a row is replaced by its difference to a predicted value and appended to its column as a
+//! varint. Writer and reader run the *same* description of a row (see `row`) against an [`Encoder`] or a
+//! [`Decoder`], so they cannot disagree about order or predictor. All arithmetic wraps at 2^64, so every
+//! value is restored exactly, even an end before its start.
 //!
-//! Predictors start anew in each block. None depends on another block, so a lost one takes nothing else with it.
+//! Predictors restart in each block. No block depends on another one, so a lost block affects only its own
+//! rows.
 
 use std::io;
 
@@ -16,48 +17,49 @@ use super::split::{OpenBits, SplitCursor};
 use super::varint::{self, Cursor, Malformed, unzigzag, zigzag};
 use crate::record::Timestamp;
 
-/// Columns that a kind of row can have. Column ids are below it.
+/// Maximum number of columns of a kind of row. Column ids are below it.
 pub(super) const MAX_COLUMNS: usize = 16;
 
-/// How the bytes of a column are to be read.
+/// Encoding of a column's bytes.
 pub(super) mod encoding {
     pub(in crate::format) const VARINT: u8 = 0;
-    /// One varint that holds for every row.
+    /// One varint, the value of every row.
     pub(in crate::format) const CONSTANT: u8 = 1;
-    /// A class byte for each row, then the bits that the classes leave open.
+    /// A class byte for each row, then the remaining bits of all rows.
     pub(in crate::format) const SPLIT: u8 = 2;
 }
 
 /// A field that a column can hold.
 pub(super) trait Field: Copy {
     fn number(self) -> u64;
-    /// `None` when the field cannot have this value.
+    /// Returns `None` if the field cannot have this value.
     fn from_number(number: u64) -> Option<Self>;
 }
 
-/// What a row does with each of its fields: the encoder reads them, the decoder sets them.
+/// Operations on the fields of a row: the encoder reads them, the decoder sets them.
 pub(super) trait Codec {
     /// The value itself.
     fn raw<F: Field>(&mut self, column: usize, field: &mut F);
-    /// The difference to the same field of the previous row; at first to 0.
+    /// The difference to the same field of the previous row, initially 0.
     fn step<F: Field>(&mut self, column: usize, field: &mut F);
     /// The difference to another field of the same row.
     fn relative<F: Field>(&mut self, column: usize, to: F, field: &mut F);
-    /// Two times, in columns `columns` and `columns + 1`. The start is a gap to the previous end on the same lane
-    /// (a stream or thread); the length is a difference to the last length of the same `like`, if there is one. Without
-    /// one they are taken for noise, which is written as [`encoding::SPLIT`].
+    /// Two times, in columns `columns` and `columns + 1`. The start is encoded as the gap since the previous
+    /// end on the same lane (a stream or thread); the length as the difference to the last length of the same
+    /// `like`, if given. Without `like`, lengths are treated as noise and written as [`encoding::SPLIT`].
     fn span(&mut self, columns: usize, lane: u32, like: Option<u32>, start: &mut Timestamp, end: &mut Timestamp);
 }
 
-/// What is expected of the next row. Identical in encoder and decoder.
+/// Prediction of the next row. Identical in encoder and decoder.
 struct Predictor {
     previous: [u64; MAX_COLUMNS],
-    /// Ends of the lanes but the last one.
+    /// Ends of all lanes except the last one.
     lane_ends: FxHashMap<u32, u64>,
     lengths: Lengths,
-    /// The lane of the last row, which is that of the next one, as a rule.
+    /// Lane of the last row, which is usually also that of the next one.
     last_lane: Option<u32>,
-    /// The end that was seen last on any lane: the guess for a new lane. At first the `t_min` of the block.
+    /// Most recent end on any lane, used as the prediction for a new lane. Initially the `t_min` of the
+    /// block.
     last_end: u64,
 }
 
@@ -72,7 +74,7 @@ impl Predictor {
         }
     }
 
-    /// When the next row of a lane is expected to start. To be followed by [`ended`](Self::ended).
+    /// Predicted start of the next row of a lane. Must be followed by a call of [`ended`](Self::ended).
     #[inline]
     fn expected(&mut self, lane: u32) -> u64 {
         if self.last_lane == Some(lane) {
@@ -84,13 +86,13 @@ impl Predictor {
         self.lane_ends.get(&lane).copied().unwrap_or(self.last_end)
     }
 
-    /// The row of that lane has ended.
+    /// Records the end of the row that [`expected`](Self::expected) predicted.
     #[inline]
     fn ended(&mut self, end: u64) {
         self.last_end = end;
     }
 
-    /// Restores the state of [`Predictor::new`] and keeps the memory.
+    /// Restores the state of [`Predictor::new`] but keeps the memory.
     fn reset(&mut self, base: u64) {
         self.previous = [0; MAX_COLUMNS];
         self.lane_ends.clear();
@@ -99,14 +101,14 @@ impl Predictor {
     }
 }
 
-/// Launch configurations with numbers below this are looked up without a hash. The sessions in `fixtures` have up to
-/// 200 each.
+/// Launch configurations with numbers below this are looked up without hashing. The traces in `fixtures` have
+/// up to 200 each.
 const DIRECT: usize = 4096;
 
-/// The last length of each `like`, 0 at first.
+/// Last length for each `like`, initially 0.
 #[derive(Default)]
 struct Lengths {
-    /// Of those below [`DIRECT`], as far as they have come.
+    /// Lengths below [`DIRECT`], up to the largest number seen.
     direct: Vec<u64>,
     further: FxHashMap<u32, u64>,
 }
@@ -138,11 +140,11 @@ impl Lengths {
 pub(super) struct Encoder {
     predictor: Predictor,
     columns: [Column; MAX_COLUMNS],
-    /// Finds the smaller form of each column.
+    /// Compressor used to find the smaller form of each column.
     trial: Option<Packer>,
 }
 
-/// How a column is written when its rows differ.
+/// Encoding of a column whose rows differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Form {
     #[default]
@@ -150,23 +152,24 @@ enum Form {
     Split,
 }
 
-/// Values that a column takes before it makes bytes of them in one loop. What waits stays in the nearest cache: 32 KiB
-/// for all columns.
+/// Number of values that a column collects before encoding them in one loop. The pending values fit in the L1
+/// cache: 32 KiB for all columns.
 const BATCH: usize = 256;
 
-/// One column while rows are added, in the form that it will have; in both while the smaller is to be found.
+/// A column under construction, in its chosen form, or in both forms if the smaller one is to be found.
 ///
-/// Half of the columns of a kernel never vary within a block, so bytes are only made from the first row that does.
+/// Half of the columns of a kernel are constant within a block, so encoding starts at the first row that
+/// differs.
 #[derive(Default)]
 struct Column {
-    /// Not written yet, at most [`BATCH`].
+    /// Values that are not encoded yet, at most [`BATCH`].
     waiting: Vec<u64>,
     form: Form,
     varints: Vec<u8>,
     classes: Vec<u8>,
     open: OpenBits,
     first: u64,
-    /// Rows that have `first`, as long as nothing varies.
+    /// Number of rows equal to `first` while the column is constant.
     alike: usize,
     varies: bool,
 }
@@ -219,7 +222,7 @@ impl Column {
         (self.alike, self.varies) = (0, false);
     }
 
-    /// Ends the column and leaves one form of it. Answers its encoding; `None` when it is 0 in every row.
+    /// Completes the column and keeps one form. Returns its encoding; `None` if all rows are 0.
     fn settle(&mut self, trial: Option<&mut Packer>) -> io::Result<Option<u8>> {
         self.write_waiting(trial.is_some());
         if !self.varies {
@@ -250,22 +253,23 @@ impl Encoder {
         Self { predictor: Predictor::new(0), columns: Default::default(), trial: None }
     }
 
-    /// One that tries each column in both forms under `packer` and takes the smaller: several times as slow.
+    /// Creates an encoder that compresses both forms of each column with `packer` and keeps the smaller one.
+    /// It is several times as slow.
     pub(super) fn thorough(packer: Packer) -> Self {
         Self { trial: Some(packer), ..Self::new() }
     }
 
-    /// Forgets all rows; the first lane is expected to start at `base`.
+    /// Removes all rows; the predicted start of the first lane becomes `base`.
     pub(super) fn reset(&mut self, base: u64) {
         self.predictor.reset(base);
         self.columns.iter_mut().for_each(Column::clear);
     }
 
-    /// Appends the directory of the columns and then their bytes. A column that is 0 in every row is left out. `ends`
-    /// are where unlike bytes meet in `out`.
+    /// Appends the column directory and then the column bytes. A column that is 0 in every row is omitted.
+    /// `ends` receives the positions in `out` at which differently distributed bytes meet.
     ///
     /// # Errors
-    /// When zstd has no memory.
+    /// If zstd runs out of memory.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>, ends: &mut Vec<usize>) -> io::Result<()> {
         let count = out.len();
         out.push(0);
@@ -330,8 +334,8 @@ impl Codec for Encoder {
     }
 }
 
-/// Takes rows from columns. Trouble is remembered rather than returned, so that a row reads like a list of fields;
-/// [`Decoder::finish`] reports it.
+/// Reads rows from columns. Errors are stored rather than returned, so that a row reads like a list of
+/// fields; [`Decoder::finish`] reports them.
 pub(super) struct Decoder<'a> {
     predictor: Predictor,
     columns: [Input<'a>; MAX_COLUMNS],
@@ -345,15 +349,15 @@ enum Input<'a> {
     Split(SplitCursor<'a>),
 }
 
-/// The columns of one group of rows as its directory lists them.
+/// Columns of one group of rows, as listed in its directory.
 pub(super) struct Directory<'a> {
     columns: [Input<'a>; MAX_COLUMNS],
-    /// Columns in an encoding that this version does not know, one bit each.
+    /// Columns in an encoding unknown to this version, one bit each.
     unreadable: u16,
 }
 
 impl<'a> Directory<'a> {
-    /// Reads what [`Encoder::finish`] wrote of `rows` rows. Columns with unknown ids are stepped over.
+    /// Reads the output of [`Encoder::finish`] for `rows` rows. Columns with unknown ids are skipped.
     pub(super) fn read(cursor: &mut Cursor<'a>, rows: u64) -> Result<Self, Malformed> {
         let mut entries = Vec::new();
         for _ in 0..cursor.byte()? {
@@ -373,7 +377,7 @@ impl<'a> Directory<'a> {
         Ok(directory)
     }
 
-    /// Whether the first `known` columns are in encodings that this version knows.
+    /// True if the encodings of the first `known` columns are known to this version.
     pub(super) const fn is_readable(&self, known: usize) -> bool {
         self.unreadable.trailing_zeros() as usize >= known
     }
@@ -384,12 +388,14 @@ impl<'a> Decoder<'a> {
         Self { predictor: Predictor::new(base), columns: directory.columns, malformed: false }
     }
 
-    /// Whether every value made sense so far. Checked row by row, so that columns which end early cost no time.
+    /// True if an invalid value was read. Checked after every row, so that a column that is too short costs
+    /// no time.
     pub(super) const fn is_malformed(&self) -> bool {
         self.malformed
     }
 
-    /// Whether everything made sense. Columns in `known` must be used up; others belong to newer versions.
+    /// Checks that all values were valid and the columns in `known` were used up. Other columns belong to
+    /// newer versions.
     pub(super) fn finish(self, known: usize) -> Result<(), Malformed> {
         let left = |input: &Input<'_>| match input {
             Input::Constant(_) => false,

@@ -1,7 +1,7 @@
-//! Writes a trace again, smaller, and measures what each kind of record takes.
+//! Rewrites a trace in a smaller form, and measures the size of each kind of record.
 //!
-//! The same events in the same order, so that every report and export of the copy is
-//! that of the original. A damaged trace is refused: the copy would be whole, and nobody would know what is missing.
+//! The copy contains the same events in the same order, so all reports and exports are equal to those of the
+//! original. A damaged trace is rejected: its copy would look complete and hide the missing data.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -11,7 +11,7 @@ use crate::event::Event;
 use crate::process_info::End;
 use crate::record::{Record, Timestamp};
 
-/// What was written.
+/// Result of compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compacted {
     /// Records of all kinds.
@@ -23,9 +23,9 @@ pub struct Compacted {
 /// Why a trace was not compacted.
 #[derive(Debug)]
 pub enum CompactError {
-    /// It could not be read.
+    /// The trace could not be read.
     Read(TraceError),
-    /// Parts of it are missing, unreadable or of a newer version; one sentence each.
+    /// Parts of the trace are missing, unreadable or of a newer version; one sentence each.
     Damaged(Vec<String>),
     /// The copy could not be written.
     Write(io::Error),
@@ -50,7 +50,7 @@ impl std::error::Error for CompactError {}
 /// Writes the trace in `source` to `sink` in a smaller form.
 ///
 /// # Errors
-/// See [`CompactError`]. What `sink` got by then is of no use.
+/// See [`CompactError`]. The data written to `sink` up to then is unusable.
 pub fn compact<W: Write>(source: impl Read, sink: W) -> Result<(Compacted, W), CompactError> {
     let mut reader = TraceReader::new(source).map_err(CompactError::Read)?;
     let mut writer = TraceWriter::compact(sink, reader.session()).map_err(CompactError::Write)?;
@@ -67,40 +67,40 @@ pub fn compact<W: Write>(source: impl Read, sink: W) -> Result<(Compacted, W), C
     Ok((Compacted { records, bytes }, sink))
 }
 
-/// What the records of one kind take.
+/// Size of the records of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KindSize {
     /// The kind.
     pub name: &'static str,
-    /// Records.
+    /// Number of records.
     pub records: u64,
-    /// Bytes, written alone.
+    /// Bytes if this kind is written alone.
     pub bytes: u64,
 }
 
-/// What a trace takes, by kind of record.
+/// Size of a trace by kind of record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// Kinds that occur.
+    /// Kinds that occur in the trace.
     pub kinds: Vec<KindSize>,
-    /// Bytes of session, dictionary, flush marks and end.
+    /// Bytes of the session, dictionary, flush marks and end.
     pub rest: u64,
 }
 
-/// How the trace would be written.
+/// How the trace is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// As the traced process writes it: a block at each flush.
+    /// As the traced process writes it: one block for each flush.
     Live,
     /// As [`compact`] does.
     Compact,
 }
 
-/// Measures `source` by writing each kind of record alone, with the flushes of the trace. Kinds share a block's header
-/// in a real trace, so the sum is a little above what the file takes.
+/// Measures `source` by writing each kind of record separately, with all flushes of the trace. In a real
+/// trace, kinds share block headers, so the sum is slightly larger than the file.
 ///
 /// # Errors
-/// When `source` cannot be read, or when zstd has no memory.
+/// If `source` cannot be read, or if zstd runs out of memory.
 pub fn sizes(source: impl Read, form: Form) -> Result<Sizes, CompactError> {
     let mut reader = TraceReader::new(source).map_err(CompactError::Read)?;
     let open = |session: &_| {
@@ -110,7 +110,7 @@ pub fn sizes(source: impl Read, form: Form) -> Result<Sizes, CompactError> {
         }
         .map_err(CompactError::Write)
     };
-    // The first gets no records: what it writes, all of them write.
+    // The first writer gets no records: its output is the part that all writers have in common.
     let mut writers = vec![("", 0, open(reader.session())?)];
     for name in Record::KINDS {
         writers.push((name, 0, open(reader.session())?));

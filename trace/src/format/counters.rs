@@ -1,8 +1,8 @@
-//! The body of a COUNTERS block: groups of counter events, each behind its length, so that a reader steps over kinds
-//! that it does not know.
+//! Body of a COUNTERS block: groups of counter events, each preceded by its length so that a reader can skip
+//! unknown kinds.
 //!
-//! Samples in a row of one device are a group of columns. A column is written without the low bits that are 0 in all of
-//! its values (values are rounded before they come here), as differences. Nothing is lost in that.
+//! Consecutive samples of one device form a group of columns. A column is written as differences, without the
+//! low bits that are 0 in all of its values (values are rounded in advance). This is lossless.
 
 use super::column::Field;
 use super::varint::{self, Cursor, Malformed, unzigzag, zigzag};
@@ -12,7 +12,7 @@ use crate::counters::{
 };
 use crate::record::{DeviceId, Timestamp};
 
-/// What a group holds. Numbers are never reused.
+/// Contents of a group. Numbers are never reused.
 mod what {
     pub(super) const SET: u8 = 1;
     pub(super) const SAMPLES: u8 = 2;
@@ -20,12 +20,12 @@ mod what {
     pub(super) const LOSS: u8 = 4;
 }
 
-/// Samples of a group that a reader accepts: far more than a writer puts together.
+/// Maximum number of samples in a group that a reader accepts, far more than a writer produces.
 const MOST_SAMPLES: u64 = 1 << 17;
-/// Columns of a group that a reader accepts; those behind [`METRIC_LIMIT`] are stepped over.
+/// Maximum number of columns in a group that a reader accepts; those beyond [`METRIC_LIMIT`] are skipped.
 const MOST_COLUMNS: u64 = 256;
 
-/// Earliest and latest time in `events`; both 0 without times.
+/// Earliest and latest time in `events`; both 0 if there are no times.
 pub(super) fn times(events: &[CounterEvent]) -> (u64, u64) {
     let spans = events.iter().filter_map(CounterEvent::span);
     let extent = spans.fold(None, |extent: Option<(u64, u64)>, (begin, end)| {
@@ -35,7 +35,7 @@ pub(super) fn times(events: &[CounterEvent]) -> (u64, u64) {
     extent.unwrap_or_default()
 }
 
-/// Appends `events`, with times as differences to `base`.
+/// Appends `events`, with times relative to `base`.
 pub(super) fn encode(events: &[CounterEvent], base: u64, body: &mut Vec<u8>) {
     let mut group = Vec::new();
     let mut rest = events;
@@ -70,8 +70,8 @@ pub(super) fn encode(events: &[CounterEvent], base: u64, body: &mut Vec<u8>) {
     }
 }
 
-/// The inverse of [`encode`]. Gives the number of groups of unknown kinds. Nothing is given out of a body that is
-/// malformed.
+/// The inverse of [`encode`]. Returns the number of groups of unknown kinds. A malformed body yields no
+/// events.
 pub(super) fn decode(body: &[u8], base: u64, mut give: impl FnMut(CounterEvent)) -> Result<u64, Malformed> {
     let mut events = Vec::new();
     let mut unknown = 0;
@@ -140,7 +140,7 @@ fn put_differences(values: impl Iterator<Item = u64>, group: &mut Vec<u8>) {
 fn samples(group: &mut Cursor<'_>, base: u64, events: &mut Vec<CounterEvent>) -> Result<(), Malformed> {
     let device = DeviceId(group.varint32()?);
     let (count, columns) = (group.varint()?, group.varint()?);
-    // Each sample takes two bytes at least, so a body cannot announce what it does not have.
+    // A sample takes at least two bytes, so larger counts are invalid.
     if count > MOST_SAMPLES || columns > MOST_COLUMNS || count * 2 > group.rest() as u64 {
         return Err(Malformed);
     }
@@ -191,20 +191,21 @@ macro_rules! gauges {
                 }
                 mask >>= 1;
             )*
-            // Gauges of newer versions.
+            // Values of readings that newer versions added.
             (0..mask.count_ones()).try_for_each(|_| group.varint().map(|_| ()))?;
             Ok(reading)
         }
     };
 }
 
-// In the order of their bits in the mask of a reading.
+// In the order of the bits in the mask of a reading.
 gauges! {
     power_mw temperature_c memory_temperature_c sm_clock_mhz memory_clock_mhz throttle memory_used_bytes
     pcie_received_bytes pcie_sent_bytes nvlink_received_bytes nvlink_sent_bytes energy_mj
 }
 
-/// By their numbers from 1 on, which are never reused; 0 is no refusal. [`Refusal::Failed`] has the one behind them.
+/// Numbers start at 1 and are never reused; 0 means no refusal. [`Refusal::Failed`] has the number after the
+/// last one.
 const REFUSALS: [Refusal; 9] = [
     Refusal::Unknown,
     Refusal::Busy,
@@ -256,7 +257,7 @@ mod tests {
         read
     }
 
-    /// NaN is unequal to itself.
+    /// NaN does not compare equal to itself.
     fn bits(event: &CounterEvent) -> String {
         match event {
             CounterEvent::Sample(sample) => format!("{sample:?} {:?}", sample.values.map(f32::to_bits)),
@@ -326,7 +327,7 @@ mod tests {
         for length in 0..body.len() {
             let mut read = Vec::new();
             let result = decode(&body[..length], 0, |event| read.push(event));
-            // Where a group ends, what is before it is whole.
+            // A prefix that ends at a group boundary is valid.
             assert!(result.is_ok() || read.is_empty(), "{length}");
         }
         assert_eq!(decode(&[what::SAMPLES, 3, 0, 0xff, 0x7f], 0, |_| {}), Err(Malformed));
@@ -344,7 +345,7 @@ mod tests {
         varint::put_all(&mut group, &[0, 0, 1 | 1 << 20, 250_000, 42]);
         let reading = gauges(&mut Cursor::new(&group), 0).unwrap();
         assert_eq!(reading.power_mw, Some(250_000));
-        // A metric that nobody knows keeps its place.
+        // An unknown metric keeps its position.
         let mut group = Vec::new();
         varint::put_all(&mut group, &[0, 0, 1, 2, 3, 3]);
         group.extend([Metric::Clock as u8, 250, Metric::Issue as u8]);

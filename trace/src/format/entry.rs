@@ -1,8 +1,9 @@
-//! The body of a DICTIONARY block: new rows of the append-only tables.
+//! Body of a DICTIONARY block: new rows of the append-only tables.
 //!
-//! The writer only remembers how long each table was when it last wrote; a block holds the rows behind that, with
-//! the id of the first. So a reader can tell that rows before it were lost, keeps their ids free, and every later
-//! record still means what it meant. Every row carries its length: later versions may append fields.
+//! The writer only remembers the length of each table at its last write; a block contains the rows after
+//! that, with the id of the first one. A reader can therefore detect that earlier rows were lost and reserve
+//! their ids, and all later records keep their meaning. Every row is preceded by its length because later
+//! versions may append fields.
 
 use super::varint::{self, Cursor, Malformed};
 use super::wire::{Wire, wire};
@@ -11,16 +12,18 @@ use crate::record::{
     ApiDomain, ApiFunction, Context, Device, Frame, LaunchConfig, NameId, PcieLink, StackId, ThreadName,
 };
 
-/// A block is closed behind the row that makes it longer than this, bytes; the next rows go into another one.
+/// A block is closed after the row with which it exceeds this size, bytes; further rows go into another
+/// block.
 const FULL: usize = 1 << 20;
-/// Longer names are cut, bytes. Mangled template names reach some 10 KB; 1 MiB keeps a row far below the largest body.
+/// Maximum length of a name, bytes; longer ones are cut. Mangled template names reach some 10 KB. With 1 MiB,
+/// a row stays far below the largest body.
 const MAX_NAME: usize = 1 << 20;
-/// Rows of a table that a reader accepts, be they announced only: launch configurations take some 90 MB in memory then.
-/// Twice what a writer has at most.
+/// Maximum number of rows of a table that a reader accepts, even if they are only announced: as many launch
+/// configurations take some 90 MB of memory. Twice the maximum of a writer.
 const MAX_ROWS: u64 = 1 << 19;
-/// Devices, and contexts, that a reader accepts; each is compared with all others.
+/// Maximum number of devices, and of contexts, that a reader accepts; each is compared with all others.
 const MAX_PLACES: usize = 4096;
-/// Body bytes of all dictionary blocks of a trace that a reader accepts.
+/// Maximum body bytes of all dictionary blocks of a trace that a reader accepts.
 const MAX_BYTES: u64 = 256 << 20;
 
 /// Table numbers of the format.
@@ -35,7 +38,7 @@ mod table {
     pub(super) const THREADS: u8 = 8;
 }
 
-/// Rows of each table that have been written.
+/// Number of rows already written, by table.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Written {
     names: usize,
@@ -49,8 +52,8 @@ pub(super) struct Written {
 }
 
 impl Written {
-    /// Appends rows that have not been written to `body`, names first. What does not fit waits for the next call;
-    /// nothing was left when `body` stays empty.
+    /// Appends unwritten rows to `body`, names first. Rows that do not fit are left for the next call; an
+    /// empty `body` means that none were left.
     pub(super) fn encode_tail(&mut self, dictionary: &Dictionary, body: &mut Vec<u8>) {
         encode_table(table::NAMES, dictionary.names(), &mut self.names, body, |name, row| {
             row.extend_from_slice(cut(name));
@@ -65,7 +68,7 @@ impl Written {
     }
 }
 
-/// Table number, first id, number of rows, then each row behind its length.
+/// Writes the table number, first id, number of rows, and then each row preceded by its length.
 fn encode_table<T>(number: u8, rows: &[T], written: &mut usize, body: &mut Vec<u8>, encode: fn(&T, &mut Vec<u8>)) {
     let first = *written;
     let new = rows.get(first..).unwrap_or_default();
@@ -89,7 +92,7 @@ fn encode_table<T>(number: u8, rows: &[T], written: &mut usize, body: &mut Vec<u
     *written = first + count;
 }
 
-/// The first [`MAX_NAME`] bytes, or a few less so that no character is cut in two.
+/// First [`MAX_NAME`] bytes, or fewer so that no character is split.
 fn cut(name: &str) -> &[u8] {
     let boundary = (0..=name.len().min(MAX_NAME)).rev().find(|&at| name.is_char_boundary(at));
     &name.as_bytes()[..boundary.unwrap_or(0)]
@@ -139,7 +142,7 @@ wire! {
     PcieLink { device, generation, megatransfers, lanes }
 }
 
-/// Rebuilds a dictionary from the blocks that are left of it.
+/// Dictionary rebuilt from the blocks that could be read.
 #[derive(Default)]
 pub(super) struct Rebuilt {
     pub(super) dictionary: Dictionary,
@@ -147,8 +150,8 @@ pub(super) struct Rebuilt {
 }
 
 impl Rebuilt {
-    /// Applies a body. Rows that are already known are stepped over, ids whose rows were lost get a placeholder.
-    /// Tables of newer versions are stepped over row by row.
+    /// Applies a body. Rows that are already known are skipped; ids whose rows were lost get a placeholder.
+    /// Tables of newer versions are skipped row by row.
     pub(super) fn apply(&mut self, body: &[u8]) -> Result<(), Malformed> {
         self.bytes += body.len() as u64;
         if self.bytes > MAX_BYTES {
@@ -187,7 +190,7 @@ impl Rebuilt {
         rows as u64
     }
 
-    /// Fills a table up to `first` ids: the rows are lost, their ids must stay taken.
+    /// Fills a table with placeholders up to `first` ids, because the ids of lost rows must stay reserved.
     fn pad(&mut self, table: u8, first: u64) {
         for _ in self.rows(table)..first {
             match table {
@@ -215,7 +218,7 @@ impl Rebuilt {
         let mut cursor = Cursor::new(row);
         match table {
             table::NAMES => {
-                // Names are only shown, so bytes that are no UTF-8 are replaced rather than refused.
+                // Names are only displayed, so invalid UTF-8 is replaced rather than rejected.
                 self.dictionary.append_name(&String::from_utf8_lossy(row));
             }
             table::LAUNCH_CONFIGS => {

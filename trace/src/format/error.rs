@@ -1,48 +1,48 @@
-//! What keeps a trace from being read, and what is missing from one that was read.
+//! Errors that prevent reading a trace, and damage found in a trace that was read.
 //!
-//! The line between the two: damage never stops the reader. Errors do, and name the byte offset; whoever opened the
-//! file adds its name.
+//! Damage never stops the reader. Errors do, and contain the byte offset; the code that opened the file adds
+//! its name.
 
 use std::error::Error;
 use std::{fmt, io};
 
-/// Why a trace cannot be read, or not further.
+/// Why a trace cannot be read, or cannot be read further.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// There is not a single byte.
+    /// The file is empty.
     Empty,
-    /// The file starts differently.
+    /// The file does not start like a trace.
     NotATrace {
-        /// What the first bytes look like, when they look like something.
+        /// Probable file type by the first bytes, if recognized.
         looks_like: Option<&'static str>,
     },
-    /// Written in a format that this version does not read.
+    /// Written in a format that is newer than this version supports.
     TooNew {
         /// Major and minor version of the file.
         found: (u16, u16),
-        /// The newest major and minor version that is read.
+        /// Newest major and minor version that can be read.
         supported: (u16, u16),
     },
-    /// The file ends before its first block does: nothing was recorded.
+    /// The file ends before its first block does: it contains no data.
     Truncated {
-        /// Where it ends, bytes.
+        /// Offset of the end, bytes.
         offset: u64,
     },
-    /// A block that this version does not know and that the writer marked as indispensable.
+    /// A block is unknown to this version and marked as indispensable by the writer.
     MustUnderstand {
         /// Kind number of the block.
         kind: u16,
         /// Version of the block.
         version: u8,
-        /// Where it starts, bytes.
+        /// Offset of the block, bytes.
         offset: u64,
     },
     /// Reading failed.
     Io {
-        /// How far reading had come, bytes.
+        /// Offset at which reading failed, bytes.
         offset: u64,
-        /// The operating system's answer.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
@@ -81,39 +81,40 @@ impl Error for TraceError {
     }
 }
 
-/// What the reader met on the way and could not use. Final once the last event has been read.
+/// Damage found by the reader. Final once the last event has been read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Damage {
-    /// The file header is damaged behind its magic bytes. The blocks check themselves, so reading went on.
+    /// The file header is damaged after its magic bytes. Blocks have their own checksums, so reading
+    /// continued.
     pub file_header: bool,
-    /// Bytes behind the last good block: the block that was being written when the process died.
+    /// Bytes after the last valid block: the block that was being written when the process died.
     pub torn_tail_bytes: u64,
-    /// Blocks whose header was good and whose body was not, or which repeat an earlier sequence number.
+    /// Blocks with a valid header whose body is damaged, or that repeat an earlier sequence number.
     pub skipped_blocks: u64,
-    /// Bytes, other than a torn tail, that belong to no good block.
+    /// Bytes, other than a torn tail, that belong to no valid block.
     pub skipped_bytes: u64,
-    /// Sequence numbers of blocks that were never found.
+    /// Number of sequence numbers for which no block was found.
     pub missing_blocks: u64,
-    /// Whole blocks where the format has none of their kind: a session that is not the first block, anything but it at
-    /// the beginning, anything behind the end. They are read all the same.
+    /// Complete blocks at positions that the format does not allow: a session that is not the first block,
+    /// any other kind as the first block, or any block after the end. Their contents are used nevertheless.
     pub misplaced_blocks: u64,
-    /// Whole blocks of a kind or version that this version does not know.
+    /// Complete blocks of a kind or version unknown to this version.
     pub unknown_blocks: u64,
-    /// Parts of the run of whose API calls an earlier version left the records out.
+    /// Intervals of the run in which an earlier version left out API calls.
     pub calls_left_out: u64,
-    /// Rows of a kind, or in an encoding, that this version does not know.
+    /// Rows of a kind, or in an encoding, unknown to this version.
     pub unknown_rows: u64,
-    /// Where the first damage is, bytes.
+    /// Offset of the first damage, bytes.
     pub first_offset: Option<u64>,
 }
 
 impl Damage {
-    /// Whether everything in the file was good and was understood.
+    /// True if everything in the file was valid and known.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
 
-    /// What is missing, a sentence for each kind of damage. Empty when nothing is damaged.
+    /// Describes the missing data, one sentence for each kind of damage. Empty without damage.
     pub fn sentences(&self) -> Vec<String> {
         let counted = |count: u64, thing: &str, what: &str| {
             (count > 0).then(|| format!("{count} {thing}{} {what}", if count == 1 { "" } else { "s" }))
@@ -147,14 +148,14 @@ impl Damage {
         notes
     }
 
-    /// A whole block of `bytes` at `offset` is no good.
+    /// Counts a damaged block of `bytes` at `offset`.
     pub(super) fn reject(&mut self, offset: u64, bytes: u64) {
         self.note(offset);
         self.skipped_blocks += 1;
         self.skipped_bytes += bytes;
     }
 
-    /// Both, of one trace.
+    /// Sum of the damage found in two parts of reading one trace.
     pub(super) fn with(&self, other: &Self) -> Self {
         Self {
             file_header: self.file_header || other.file_header,
@@ -170,7 +171,7 @@ impl Damage {
         }
     }
 
-    /// Notes where damage was met for the first time.
+    /// Notes the offset of damage if it is the first.
     pub(super) fn note(&mut self, offset: u64) {
         self.first_offset.get_or_insert(offset);
     }

@@ -1,8 +1,9 @@
-//! The body of an EVENTS block: rows of all kinds that waited for the same write.
+//! Body of an EVENTS block: rows of all kinds that are written together.
 //!
-//! One block for all kinds, because a flush every 100 ms of a slow program has few rows of each and a block header
-//! costs 40 bytes. Kinds without rows and columns that are all 0 take no byte. In a compacted trace, whose blocks are
-//! longer than the time between two flushes, the flush marks are a group of their own (`marks`).
+//! All kinds share one block because a flush every 100 ms of a slow program has few rows of each, and a block
+//! header takes 40 bytes. Kinds without rows and columns that are all 0 take no space. A compacted trace has
+//! blocks that are longer than the time between two flushes; their flush marks form a separate group
+//! (`marks`).
 
 use std::io;
 
@@ -16,10 +17,11 @@ use crate::record::{
     Sync, Timestamp,
 };
 
-/// Rows of one block that a reader accepts. Constant columns need no bytes, so lengths alone would not bound it.
+/// Maximum number of rows of a block that a reader accepts. Constant columns take no bytes per row, so
+/// lengths alone are no limit.
 pub(super) const MAX_ROWS: u64 = 1 << 20;
 
-/// Calls `$do!(field, type)` for each kind of record, in the order in which they are written.
+/// Calls `$do!(field, type)` for each kind of record, in the order of writing.
 macro_rules! for_each_kind {
     ($do:ident) => {
         $do!(kernels, Kernel);
@@ -36,7 +38,7 @@ macro_rules! for_each_kind {
     };
 }
 
-/// Rows that wait to be written, by kind, in the order in which they came.
+/// Rows to be written, by kind, in order of arrival.
 #[derive(Default)]
 pub(super) struct Rows {
     kernels: Vec<Kernel>,
@@ -55,7 +57,7 @@ pub(super) struct Rows {
     extent: Extent,
 }
 
-/// The stretch of time that rows take, nanoseconds; times that were not recorded do not count.
+/// Time interval covered by rows, nanoseconds; times that were not recorded do not count.
 struct Extent {
     first: u64,
     last: u64,
@@ -77,7 +79,7 @@ impl Extent {
 
 impl Rows {
     pub(super) fn push(&mut self, record: &Record) {
-        // One choice by kind for the times and the row: asking `Record::span` for the times took 2 % of encoding more.
+        // One match for both the times and the row: calling `Record::span` made encoding 2 % slower.
         macro_rules! keep {
             ($field:ident, $row:ident: $begin:ident $end:ident) => {{
                 self.extent.add([$row.$begin, $row.$end]);
@@ -100,7 +102,7 @@ impl Rows {
         self.count += 1;
     }
 
-    /// Keeps a flush mark behind the rows that wait.
+    /// Adds a flush mark after the pending rows.
     pub(super) fn mark(&mut self, at: Timestamp) {
         let mut rows = [0; Marks::KINDS];
         macro_rules! count {
@@ -116,12 +118,12 @@ impl Rows {
         self.marks.len()
     }
 
-    /// Rows of all kinds.
+    /// Number of rows of all kinds.
     pub(super) const fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there is neither a row nor a mark.
+    /// True if there are no rows and no marks.
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0 && self.marks.len() == 0
     }
@@ -138,15 +140,16 @@ impl Rows {
         self.extent = Extent::default();
     }
 
-    /// Earliest and latest time of all rows, nanoseconds; 0 without any.
+    /// Earliest and latest time of all rows, nanoseconds; 0 without rows.
     pub(super) fn times(&self) -> (u64, u64) {
         (self.extent.first.min(self.extent.last), self.extent.last)
     }
 
-    /// Appends one group for each kind that has rows. `ends` are where unlike bytes meet in `out`.
+    /// Appends one group for each kind that has rows. `ends` receives the positions in `out` at which
+    /// differently distributed bytes meet.
     ///
     /// # Errors
-    /// When zstd has no memory.
+    /// If zstd runs out of memory.
     pub(super) fn encode(
         &self,
         base: u64,
@@ -184,9 +187,9 @@ fn encode_group<R: Row>(
     encoder.finish(out, ends)
 }
 
-/// Hands every event of a body to `sink`: rows, and the flush marks between them if there are any. Answers how many
-/// rows could not be understood because they are of a newer version. After an error what `sink` got is to be thrown
-/// away.
+/// Passes every event of a body to `sink`: rows, and flush marks between them if there are any. Returns the
+/// number of rows that could not be decoded because they are of a newer version. After an error, the events
+/// passed to `sink` must be discarded.
 pub(super) fn decode(body: &[u8], base: u64, mut sink: impl FnMut(Event)) -> Result<u64, Malformed> {
     let mut marks = None;
     let mut groups: Vec<(u8, Vec<Record>)> = Vec::new();
@@ -195,7 +198,8 @@ pub(super) fn decode(body: &[u8], base: u64, mut sink: impl FnMut(Event)) -> Res
     let (mut unknown, mut seen) = (0, 0u32);
     while !cursor.is_empty() {
         let kind = cursor.byte()?;
-        // Of each kind one, the marks first: with two the order of their records would be anybody's guess.
+        // At most one group of each kind, and marks first: the order of records in two groups would be
+        // undefined.
         let bit = 1u32.checked_shl(kind.into()).unwrap_or(0);
         if seen & bit != 0 || (kind == Marks::KIND && seen != 0) {
             return Err(Malformed);
@@ -211,7 +215,7 @@ pub(super) fn decode(body: &[u8], base: u64, mut sink: impl FnMut(Event)) -> Res
             marks = Some(Marks::decode(rows, directory)?);
             continue;
         }
-        // Rows between marks have to wait for those of other kinds.
+        // With marks, rows must be interleaved with those of other kinds.
         let mut waiting = Vec::new();
         let mut take = |record: Record| {
             if marks.is_some() { waiting.push(record) } else { sink(Event::Record(record)) }
@@ -234,7 +238,7 @@ pub(super) fn decode(body: &[u8], base: u64, mut sink: impl FnMut(Event)) -> Res
     Ok(unknown)
 }
 
-/// Answers how many rows are in an encoding that this version does not know: all or none.
+/// Returns the number of rows in an encoding unknown to this version: all or none.
 fn decode_group<R: Row>(
     rows: u64,
     directory: Directory<'_>,
@@ -265,7 +269,7 @@ mod tests {
 
     const ROWS: u64 = 700;
 
-    /// A call and a kernel; columns of both are constant up to row `from` and vary from there on.
+    /// A call and a kernel; the columns of both are constant up to row `from` and vary after it.
     fn pair(index: u64, from: u64) -> [Record; 2] {
         let noise = if index < from { 7 } else { 1 + index * index * 7919 % 100_003 };
         let (start, end) = (Timestamp::from_nanos(1 + index * 1_000), Timestamp::from_nanos(1 + index * 1_000 + noise));

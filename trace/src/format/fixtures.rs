@@ -1,5 +1,5 @@
-//! Which kinds of blocks and records the recorded traces of this repository have: all that there are. What no recorded
-//! trace has, no test of the readers and outputs sees as a GPU wrote it.
+//! Checks that the recorded traces of this repository contain every kind of block and record. Readers and
+//! outputs are only tested with real GPU data for kinds that occur in a recorded trace.
 #![expect(clippy::disallowed_methods, reason = "a test reads files")]
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use crate::record::Record;
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../testing/fixtures");
 
-/// Kinds that no recorded trace has, and why.
+/// Kinds without a recorded trace, and the reasons.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("CALL_RECORDING", "only earlier versions wrote it"),
     ("COLLECTIVES", "takes NCCL and several GPUs"),
@@ -73,7 +73,7 @@ fn of(path: &Path) -> BTreeSet<&'static str> {
     found
 }
 
-/// The kinds of all traces in a folder.
+/// Kinds in all traces of a folder.
 fn within(folder: &Path) -> BTreeSet<&'static str> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) = entries.partition(|path| path.is_dir());

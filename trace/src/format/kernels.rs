@@ -1,16 +1,17 @@
-//! The body of a KERNEL_PROFILE block: what measuring one kernel came to.
+//! Body of a KERNEL_PROFILE block: the measurements of one kernel.
 //!
-//! Complete in itself but for the launch configuration, which is a row of the dictionary. A later version may append.
+//! It is self-contained except for the launch configuration, which is a dictionary row. A later version may
+//! append fields.
 
 use super::varint::{self, Cursor, Malformed};
 use crate::kernels::{KernelProfile, Outcome};
 use crate::record::{DeviceId, LaunchConfigId, Timestamp};
 
-/// Metrics that a reader accepts; ten times as many as a writer measures.
+/// Maximum number of metrics that a reader accepts; ten times as many as a writer measures.
 const MAX_METRICS: u64 = 4_096;
 
-/// By their numbers from 1 on, which are never reused; 0 is [`Outcome::Measured`]. The place of [`Outcome::Refused`],
-/// which has a code, is taken by its code 0.
+/// Numbers start at 1 and are never reused; 0 is [`Outcome::Measured`]. [`Outcome::Refused`] contains a code;
+/// its entry in the list has code 0.
 const OUTCOMES: [Outcome; 6] = [
     Outcome::NotLaunched,
     Outcome::OutOfBudget,
@@ -57,7 +58,7 @@ pub(super) fn encode(profile: &KernelProfile, body: &mut Vec<u8>) {
     }
 }
 
-/// The inverse of [`encode`]. What a newer version appended is left out.
+/// The inverse of [`encode`]. Fields appended by newer versions are ignored.
 pub(super) fn decode(body: &[u8]) -> Result<KernelProfile, Malformed> {
     let mut cursor = Cursor::new(body);
     let mut profile = KernelProfile {

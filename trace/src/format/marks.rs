@@ -1,8 +1,9 @@
 //! Flush marks inside a block of rows.
 //!
-//! A live trace ends a block at each flush, and the mark is a block of its own. A compacted one has longer blocks, and
-//! the marks must not move: how patient the accounting is with a missing record counts flushes. So a mark keeps its
-//! time and, for each kind of record, how many rows came since the mark before it.
+//! A live trace ends a block at each flush, and the mark is a separate block. A compacted trace has longer
+//! blocks, but the marks must not move: the accounting counts flushes to decide how long it waits for a
+//! missing record. A mark therefore stores its time and, for each kind of record, the number of rows since
+//! the previous mark.
 
 use std::io;
 
@@ -15,7 +16,7 @@ use crate::record::{Record, Timestamp};
 #[derive(Default)]
 pub(super) struct Marks {
     rows: Vec<Mark>,
-    /// Rows by kind when the newest mark came.
+    /// Number of rows by kind at the newest mark.
     before: [u64; Marks::KINDS],
 }
 
@@ -23,7 +24,7 @@ pub(super) struct Marks {
 #[derive(Clone, Copy, Default)]
 struct Mark {
     at: u64,
-    /// By kind, less one: rows since the mark before.
+    /// Rows since the previous mark; indexed by kind minus one.
     rows: [u64; Marks::KINDS],
 }
 
@@ -39,10 +40,10 @@ impl Mark {
 impl Marks {
     /// Number of the group in the file.
     pub(super) const KIND: u8 = 0;
-    /// Kinds of records that rows are counted of: 1 up to this, each with a column.
+    /// Number of record kinds that are counted, starting at kind 1; each has a column.
     pub(super) const KINDS: usize = MAX_COLUMNS - 1;
 
-    /// Adds a mark at `at` before which there are `rows`, by kind less one, in the block.
+    /// Adds a mark at `at`. `rows` is the number of preceding rows in the block, indexed by kind minus one.
     pub(super) fn push(&mut self, at: Timestamp, rows: [u64; Self::KINDS]) {
         let before = std::mem::replace(&mut self.before, rows);
         let rows = std::array::from_fn(|kind| rows[kind] - before[kind]);
@@ -58,7 +59,7 @@ impl Marks {
         self.before = [0; Self::KINDS];
     }
 
-    /// Appends the group, before those of records; nothing without marks.
+    /// Appends the group, which precedes those of records; appends no bytes if there are no marks.
     pub(super) fn encode(&self, encoder: &mut Encoder, out: &mut Vec<u8>, ends: &mut Vec<usize>) -> io::Result<()> {
         if self.rows.is_empty() {
             return Ok(());
@@ -88,8 +89,8 @@ impl Marks {
         Ok(marks)
     }
 
-    /// Hands out the records of all `groups` (kind and rows) with the marks between them. More rows announced than
-    /// there are make the block malformed; of a kind that was not understood there are none.
+    /// Passes the records of all `groups` (kind and rows) to `sink`, with the marks between them. If a mark
+    /// announces more rows than exist, the block is malformed; a group of an unknown kind has no rows.
     pub(super) fn interleave(
         &self,
         groups: &[(u8, Vec<Record>)],

@@ -1,7 +1,7 @@
-//! The bodies of the blocks that say what the trace is: SESSION, LOSS, CAPTURE and END.
+//! Bodies of the blocks with metadata: SESSION, LOSS, CAPTURE, COST and END.
 //!
-//! They are few and small, so they are built to be extended rather than to be short: the session is a list of
-//! tagged fields of which readers skip those they do not know, the counters are a list that may grow at its end.
+//! They are few and small, so they are designed for extension rather than size: the session is a list of
+//! tagged fields of which readers skip unknown ones, and the counters are a list that may grow at its end.
 
 use super::varint::{self, Cursor, Malformed};
 use crate::cost::prices::{self, CALIBRATION_LIMIT, NAME_LIMIT};
@@ -9,7 +9,7 @@ use crate::cost::{Calibration, Cost, Mode, Prices};
 use crate::process_info::{End, ProcessInfo};
 use crate::record::{CaptureMark, Loss, Timestamp, Trigger};
 
-/// Fields of the process. Numbers are never reused. A list is a tag that occurs once for each element.
+/// Fields of the process. Numbers are never reused. In a list, the tag occurs once for each element.
 mod tag {
     pub(super) const PROCESS_ID: u64 = 1;
     pub(super) const PARENT_PROCESS_ID: u64 = 2;
@@ -68,7 +68,7 @@ pub(super) fn encode_session(session: &ProcessInfo, body: &mut Vec<u8>) {
     }
 }
 
-/// The name of a GPU, then its prices in their order; a later version may append some.
+/// Reads the name of a GPU, then its overheads in order; a later version may append some.
 fn decode_calibration(row: &mut Cursor<'_>) -> Result<Calibration, Malformed> {
     let mut gpu = row.string()?;
     let end = (0..=gpu.len().min(NAME_LIMIT)).rev().find(|&at| gpu.is_char_boundary(at));
@@ -80,7 +80,7 @@ fn decode_calibration(row: &mut Cursor<'_>) -> Result<Calibration, Malformed> {
     Ok(Calibration { gpu, prices: Prices::from_array(prices) })
 }
 
-/// The inverse of [`encode_session`]; fields that are missing keep their default.
+/// The inverse of [`encode_session`]; missing fields keep their defaults.
 pub(super) fn decode_session(body: &[u8]) -> Result<ProcessInfo, Malformed> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut session = ProcessInfo::default();
@@ -116,7 +116,7 @@ pub(super) fn encode_loss(loss: &Loss, body: &mut Vec<u8>) {
     loss.kinds().iter().for_each(|kind| varint::put(body, kind.count));
 }
 
-/// The inverse of [`encode_loss`]; counters that an older writer did not have are 0.
+/// The inverse of [`encode_loss`]; counters unknown to an older writer are 0.
 pub(super) fn decode_loss(body: &[u8]) -> Result<Loss, Malformed> {
     let mut cursor = Cursor::new(body);
     Loss::read(|| cursor.optional())
@@ -125,12 +125,12 @@ pub(super) fn decode_loss(body: &[u8]) -> Result<Loss, Malformed> {
 /// Modes by their number in the file; never reordered.
 const MODES: [Mode; 5] = [Mode::Unknown, Mode::Monitor, Mode::Light, Mode::Full, Mode::Auto];
 
-/// What else stands behind the totals of a COST block, beside steps down to a mode.
+/// Tags of the other fields after the totals of a COST block, in addition to steps down to a mode.
 const NODES_SINCE: u64 = 64;
 const UNRECORDED_NODES: u64 = 65;
 const BURSTS: u64 = 66;
 const BURST_NANOS: u64 = 67;
-/// How much longer a step takes since the first burst, in parts of a million.
+/// Slowdown of a step since the first burst, in parts per million.
 const SLOWED_LOW: u64 = 68;
 const SLOWED_HIGH: u64 = 69;
 const MILLION: f64 = 1e6;
@@ -139,7 +139,7 @@ fn mode_number(mode: Mode) -> u64 {
     MODES.iter().position(|&known| known == mode).unwrap_or_default() as u64
 }
 
-/// A mode of a newer version reads as [`Mode::Unknown`].
+/// Modes of newer versions become [`Mode::Unknown`].
 fn decode_mode(number: u64) -> Mode {
     usize::try_from(number).ok().and_then(|number| MODES.get(number)).copied().unwrap_or_default()
 }
@@ -211,7 +211,7 @@ pub(super) fn encode_end(end: End, body: &mut Vec<u8>) {
     });
 }
 
-/// The inverse of [`encode_end`]. An end of a newer version is at least not a clean one.
+/// The inverse of [`encode_end`]. A kind of end from a newer version is not treated as a clean end.
 pub(super) fn decode_end(body: &[u8]) -> Result<End, Malformed> {
     Ok(match Cursor::new(body).byte()? {
         1 => End::Clean,
@@ -220,7 +220,7 @@ pub(super) fn decode_end(body: &[u8]) -> Result<End, Malformed> {
     })
 }
 
-/// What a CAPTURE block says. Numbers are never reused.
+/// Types of CAPTURE blocks. Numbers are never reused.
 mod mark {
     pub(super) const BEGIN: u8 = 1;
     pub(super) const SELECT: u8 = 2;
@@ -239,8 +239,8 @@ const TRIGGERS: [Trigger; 8] = [
     Trigger::Drift,
 ];
 
-/// Appends what happens, the number of the capture, and for a begin its trigger. Answers the time for the header;
-/// [`Timestamp::ZERO`] for a mark that has none.
+/// Appends the type of the mark, the number of the capture, and for a start its trigger. Returns the time for
+/// the header; [`Timestamp::ZERO`] for a mark without a time.
 pub(super) fn encode_capture(capture: CaptureMark, body: &mut Vec<u8>) -> Timestamp {
     let (what, number, at) = match capture {
         CaptureMark::Begin { number, at, .. } => (mark::BEGIN, number, at),
@@ -255,8 +255,8 @@ pub(super) fn encode_capture(capture: CaptureMark, body: &mut Vec<u8>) -> Timest
     at
 }
 
-/// The inverse of [`encode_capture`]. A trigger of a newer version reads as [`Trigger::Start`]; what a mark of a newer
-/// version means is not known, so it is refused.
+/// The inverse of [`encode_capture`]. A trigger of a newer version becomes [`Trigger::Start`]; a mark of a
+/// newer version is rejected because its meaning is unknown.
 pub(super) fn decode_capture(body: &[u8], at: Timestamp) -> Result<CaptureMark, Malformed> {
     let mut cursor = Cursor::new(body);
     let what = cursor.byte()?;

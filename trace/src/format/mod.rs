@@ -1,14 +1,14 @@
 //! The trace file: chunked, checksummed, columnar.
 //!
-//! A file is a 16-byte header and a sequence of *blocks*; a block checks itself, so a file that was cut, overwritten
-//! or never finished still yields every block that is whole, and the reader says what is missing ([`Damage`]).
-//! Records of all kinds that wait for the same flush share one block, field by field, as small differences to what
-//! a predictor expects. `docs/reference/trace-format.md` specifies every byte.
+//! A file is a 16-byte header and a sequence of *blocks*. Each block has its own checksums, so a file that
+//! was cut, overwritten or never finished still yields every complete block, and the reader reports the
+//! missing data ([`Damage`]). Records of all kinds that wait for the same flush share one block, field by
+//! field, as small differences to predicted values. `docs/reference/trace-format.md` specifies every byte.
 //!
 //! Reading order: `block` (framing), `varint`, `split`, `column` (predictors), `row` (which field is which
-//! column), `events` and `marks` (a block of rows), `wire`, `entry` (dictionary), `meta` (session, loss, end),
-//! `utilization`, `counters`, `kernels`, `program_counters`, `collectives`, `stored_report`, `pack`, `writer`, `source`
-//! (recovery), `blocks` and `reader`.
+//! column), `events` and `marks` (a block of rows), `wire`, `entry` (dictionary), `meta` (session, loss,
+//! end), `utilization`, `counters`, `kernels`, `program_counters`, `collectives`, `stored_report`, `pack`,
+//! `writer`, `source` (recovery), `blocks` and `reader`.
 //!
 //! There is no index and no seeking: a trace is read from front to back.
 

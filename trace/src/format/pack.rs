@@ -1,8 +1,8 @@
-//! Compression of a body: one zstd frame in which each large column has blocks of its own.
+//! Compression of a body: one zstd frame in which each large column has its own blocks.
 //!
-//! A zstd block has one Huffman table for its literals. Columns differ (ids, noise, steps), and a table over several
-//! fits none of them: on recorded PyTorch sessions a block boundary between columns saves 7 to 14 % of a trace. A
-//! boundary is nothing new to a reader: it is an ordinary frame.
+//! A zstd block has one Huffman table for its literals. Columns differ (ids, noise, steps), so a table shared
+//! by several fits none of them: in recorded PyTorch traces, block boundaries between columns save 7 to 14 %
+//! of the size. Readers need no support for this because the frame is an ordinary one.
 
 use std::io;
 
@@ -13,12 +13,14 @@ use zstd::zstd_safe::{self, CCtx, ResetDirective, zstd_sys::ZSTD_EndDirective};
 use super::block::MAX_BODY;
 use super::varint::Malformed;
 
-/// Parts below this many bytes share a block with their neighbors: a header and a table of its own take some 60 bytes.
+/// Parts below this size, in bytes, share a block with adjacent parts: a separate header and table take some
+/// 60 bytes.
 const SMALLEST_PART: usize = 1 << 10;
-/// What a boundary may add to the bound of one frame: the header of a block that is stored as it is, and its rounding.
+/// Maximum growth of the frame size bound by one boundary: the header of a block stored raw, and its
+/// rounding.
 const BOUNDARY_BYTES: usize = 32;
 
-/// The real body of a block that is stored packed: its length, then one frame.
+/// Decompresses the body of a packed block, which consists of the length and one frame.
 pub(super) fn unpack(decompressor: &mut Decompressor<'_>, stored: &[u8]) -> Result<Vec<u8>, Malformed> {
     let (length, frame) = stored.split_first_chunk::<4>().ok_or(Malformed)?;
     let length = u32::from_le_bytes(*length) as usize;
@@ -29,25 +31,25 @@ pub(super) fn unpack(decompressor: &mut Decompressor<'_>, stored: &[u8]) -> Resu
     if body.len() == length { Ok(body) } else { Err(Malformed) }
 }
 
-/// A compressor that is used again and again.
+/// A reusable compressor.
 pub(super) struct Packer {
     context: CCtx<'static>,
 }
 
 impl Packer {
     /// # Errors
-    /// When zstd has no memory or does not know `level`.
+    /// If zstd runs out of memory or does not support `level`.
     pub(super) fn new(level: i32) -> io::Result<Self> {
         let mut context = CCtx::try_create().ok_or(io::ErrorKind::OutOfMemory)?;
         context.set_parameter(CParameter::CompressionLevel(level)).map_err(failure)?;
         Ok(Self { context })
     }
 
-    /// Appends `body` as one frame to `out`. `ends` are the ends of its parts, ascending; what lies behind the last is
-    /// a part too.
+    /// Appends `body` as one frame to `out`. `ends` are the ends of its parts, ascending; the bytes after the
+    /// last end form another part.
     ///
     /// # Errors
-    /// When zstd has no memory.
+    /// If zstd runs out of memory.
     pub(super) fn pack(&mut self, body: &[u8], ends: &[usize], out: &mut Vec<u8>) -> io::Result<()> {
         self.context.reset(ResetDirective::SessionOnly).map_err(failure)?;
         self.context.set_pledged_src_size(Some(body.len() as u64)).map_err(failure)?;
@@ -64,10 +66,10 @@ impl Packer {
         run(&mut self.context, &body[from..], ZSTD_EndDirective::ZSTD_e_end, &mut output)
     }
 
-    /// How many bytes `part` would take.
+    /// Compressed size of `part` in bytes.
     ///
     /// # Errors
-    /// When zstd has no memory.
+    /// If zstd runs out of memory.
     pub(super) fn packed_len(&mut self, part: &[u8]) -> io::Result<usize> {
         let mut packed = Vec::new();
         self.pack(part, &[], &mut packed)?;

@@ -1,6 +1,7 @@
-//! The body of a PROGRAM_COUNTERS block: what sampling the program counters of a device came to.
+//! Body of a PROGRAM_COUNTERS block: the result of PC sampling on a device.
 //!
-//! Complete in itself. Counts are sorted, so that offsets are small differences. A later version may append.
+//! It is self-contained. Counts are sorted, so that offsets are small differences. A later version may append
+//! fields.
 
 use super::kernels::{outcome, put_outcome};
 use super::varint::{self, Cursor, Malformed, unzigzag, zigzag};
@@ -40,7 +41,7 @@ pub(super) fn encode(window: &PcWindow, body: &mut Vec<u8>) {
     }
 }
 
-/// The inverse of [`encode`]. What a newer version appended is left out.
+/// The inverse of [`encode`]. Fields appended by newer versions are ignored.
 pub(super) fn decode(body: &[u8]) -> Result<PcWindow, Malformed> {
     let mut cursor = Cursor::new(body);
     let mut window = PcWindow {

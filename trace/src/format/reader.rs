@@ -1,7 +1,7 @@
-//! Reads a trace back, whole or not.
+//! Reads a trace, complete or not.
 //!
-//! Blocks come taken apart ([`BlockReader`]); here they are put together in their order. The dictionary grows along the
-//! way, always ahead of the records that need it.
+//! [`BlockReader`] provides decoded blocks; this module assembles them in order. The dictionary grows along
+//! the way, always before the records that need it.
 
 use std::io::Read;
 
@@ -13,35 +13,35 @@ use crate::event::Event;
 use crate::process_info::ProcessInfo;
 use crate::record::Timestamp;
 
-/// Profiles of kernels that are given; a writer measures some dozens.
+/// Maximum number of kernel profiles that are returned; a writer measures some dozens.
 const MAX_PROFILES: usize = 1_024;
-/// The same of windows of program counters, which are larger; a writer makes one for a device.
+/// Maximum number of PC sampling windows that are returned, which are larger; a writer makes one per device.
 const MAX_WINDOWS: usize = 16;
-/// Memory of both, bytes. A profile takes some 40 kB, and a window at most some 8 MB.
+/// Maximum memory of both, bytes. A profile takes some 40 kB, and a window at most some 8 MB.
 const MAX_KEPT: usize = 128 << 20;
 
-/// What the blocks of a trace add up to, taken in order.
+/// State accumulated from the blocks of a trace, in order.
 #[derive(Default)]
 pub struct Assembly {
     session: ProcessInfo,
     has_session: bool,
     rebuilt: Rebuilt,
-    /// Profiles of kernels and windows of program counters that were given, and the memory of both, bytes.
+    /// Number of kernel profiles and PC sampling windows returned, and the memory of both, bytes.
     profiles: usize,
     windows: usize,
     kept: usize,
-    /// Blocks that were whole and made no sense behind those before them.
+    /// Complete blocks that were invalid after those before them.
     rejected: Damage,
 }
 
 impl Assembly {
-    /// Takes in the next block, and gives the events in it.
+    /// Processes the next block and returns its events.
     pub fn take(&mut self, block: Block) -> Vec<Event> {
         let memory = block.memory();
         match block.content {
             Content::Events(events) if self.has_room(&events, memory) => return events,
             Content::Events(_) => self.rejected.reject(block.offset, block.bytes),
-            // A second one is damage, and counted as such; the records are those of the first.
+            // A second session block is damage and is counted elsewhere; the first one applies.
             Content::ProcessInfo(_) if self.has_session => {}
             Content::ProcessInfo(session) => (self.session, self.has_session) = (*session, true),
             Content::Dictionary(body) => {
@@ -53,8 +53,8 @@ impl Assembly {
         Vec::new()
     }
 
-    /// Whether sinks have room for the events of a block, which keep profiles and windows until the end. Each of these
-    /// has a block of its own.
+    /// Checks the limits for profiles and windows, which sinks keep until the end. Each of them has a
+    /// separate block.
     fn has_room(&mut self, events: &[Event], memory: usize) -> bool {
         let (given, most) = match events.first() {
             Some(Event::KernelProfile(_)) => (&mut self.profiles, MAX_PROFILES),
@@ -70,23 +70,23 @@ impl Assembly {
         true
     }
 
-    /// Who was traced.
+    /// Description of the traced process.
     pub fn session(&self) -> &ProcessInfo {
         &self.session
     }
 
-    /// Everything that the events given so far refer to.
+    /// Dictionary of all events returned up to this point.
     pub fn dictionary(&self) -> &Dictionary {
         &self.rebuilt.dictionary
     }
 
-    /// What was missing or unreadable so far, on top of what the reader of the blocks met.
+    /// Damage up to this point, including `blocks`, the damage found by the block reader.
     pub fn damage(&self, blocks: &Damage) -> Damage {
         blocks.with(&self.rejected)
     }
 }
 
-/// Iterates over a trace; see [the module](super). Ends after the last block that is whole, or after an error.
+/// Iterates over a trace; see [the module](super). Ends after the last complete block or after an error.
 pub struct TraceReader<R> {
     blocks: BlockReader<R>,
     assembly: Assembly,
@@ -95,11 +95,11 @@ pub struct TraceReader<R> {
 }
 
 impl<R: Read> TraceReader<R> {
-    /// Reads the file header and the first block, which holds the session.
+    /// Reads the file header and the first block, which contains the session.
     ///
     /// # Errors
-    /// When the bytes are no trace, are of a newer major version, or hold no block. A damaged session is not an
-    /// error: [`session`](Self::session) is empty then and [`damage`](Self::damage) says so.
+    /// If the bytes are not a trace, are of a newer major version, or contain no block. A damaged session is
+    /// not an error: [`session`](Self::session) is then empty and [`damage`](Self::damage) reports it.
     pub fn new(source: R) -> Result<Self, TraceError> {
         let mut blocks = BlockReader::new(source)?;
         let mut assembly = Assembly::default();
@@ -112,24 +112,24 @@ impl<R: Read> TraceReader<R> {
         }
     }
 
-    /// From here on, decodes only blocks of records with a time between `from` and `to`, and those without times. What
-    /// comes out reaches beyond the window by up to a block on either side: what lay between two flushes, or 16,384
-    /// records.
+    /// From now on, decodes only record blocks with a time between `from` and `to`, and those without times.
+    /// The records returned extend beyond the window by up to one block on either side: the data between two
+    /// flushes, or 16,384 records.
     pub fn only(&mut self, from: Timestamp, to: Timestamp) {
         self.blocks.only(from, to);
     }
 
-    /// Who was traced.
+    /// Description of the traced process.
     pub fn session(&self) -> &ProcessInfo {
         self.assembly.session()
     }
 
-    /// Everything that the events read so far refer to.
+    /// Dictionary of all events read up to this point.
     pub fn dictionary(&self) -> &Dictionary {
         self.assembly.dictionary()
     }
 
-    /// What was missing or unreadable so far.
+    /// Missing and unreadable data up to this point.
     pub fn damage(&self) -> Damage {
         self.assembly.damage(self.blocks.damage())
     }
@@ -141,18 +141,18 @@ impl<R: Read> TraceReader<R> {
         (self.assembly.session, self.assembly.rebuilt.dictionary, damage)
     }
 
-    /// What is left to be read: the blocks, what those so far add up to, and the events that were not asked for yet.
-    /// The two halves of reading can then go on on two threads.
+    /// Splits the reader into the remaining blocks, the state assembled from the blocks read, and the events
+    /// not yet returned. The two halves of reading can then continue on two threads.
     #[must_use]
     pub fn into_halves(mut self) -> (BlockReader<R>, Assembly, Vec<Event>) {
         self.events.drain(..self.given);
         (self.blocks, self.assembly, self.events)
     }
 
-    /// The next event; `None` at the end and after an error.
+    /// Returns the next event, or `None` at the end and after an error.
     ///
     /// # Errors
-    /// When reading fails, or at a block that must be understood and is not.
+    /// If reading fails, or if a block is unknown and marked as indispensable.
     pub fn next_event(&mut self) -> Result<Option<Event>, TraceError> {
         loop {
             if let Some(event) = self.events.get(self.given) {

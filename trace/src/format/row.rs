@@ -1,8 +1,8 @@
-//! Which field of which record is which column, and what predicts it.
+//! Assigns the fields of records to columns and predictors.
 //!
-//! One description serves both directions. Column ids are part of the format: a field keeps its id for ever, a new
-//! field or a new predictor takes a new id (at most [`MAX_COLUMNS`](super::column::MAX_COLUMNS)), and readers step
-//! over ids that they do not know. A field that is missing in the file reads as if every difference were 0.
+//! One description serves both directions. Column ids are part of the format: a field keeps its id forever, a
+//! new field or a new predictor gets a new id (at most [`MAX_COLUMNS`](super::column::MAX_COLUMNS)), and
+//! readers skip unknown ids. A field that is missing in the file reads as if all of its differences were 0.
 
 use super::column::{Codec, Field};
 use super::varint::{unzigzag, zigzag};
@@ -17,9 +17,9 @@ use crate::record::{
 pub(super) trait Row: Default + std::marker::Copy + Into<Record> {
     /// Number of the kind in the file.
     const KIND: u8;
-    /// Columns that this version knows: ids 0 up to this.
+    /// Number of columns known to this version; ids start at 0.
     const COLUMNS: usize;
-    /// Presents every field to `codec`; what a predictor needs comes before it.
+    /// Passes every field to `codec`; fields needed by a predictor precede it.
     fn transfer<C: Codec>(&mut self, codec: &mut C);
 }
 
@@ -95,7 +95,7 @@ rows! {
     5 Sync Sync 8 |row, codec| {
         codec.raw(0, &mut row.stream);
         codec.raw(1, &mut row.kind);
-        // Host times, but the record does not name a thread: all rows are one lane.
+        // Host times, but the record contains no thread: all rows share one lane.
         codec.span(2, 0, None, &mut row.start, &mut row.end);
         codec.step(4, &mut row.correlation);
         codec.raw(5, &mut row.context);
@@ -143,7 +143,7 @@ rows! {
         codec.raw(9, &mut row.children);
         codec.raw(10, &mut row.children_running);
         codec.raw(11, &mut row.children_in_io);
-        // The id and 1: files without the column have none.
+        // Id plus 1: files without the column yield none.
         let mut earlier = row.earlier.map_or(0, |stack| stack.0.saturating_add(1));
         codec.raw(12, &mut earlier);
         row.earlier = earlier.checked_sub(1).map(StackId);
@@ -151,7 +151,7 @@ rows! {
     10 MemoryEvent Memory 15 |row, codec| {
         codec.raw(0, &mut row.device);
         codec.raw(1, &mut row.operation);
-        // A point in time, as a range event.
+        // A point in time, like a range event.
         let mut end = row.at;
         codec.span(2, row.device.0, None, &mut row.at, &mut end);
         codec.step(4, &mut row.correlation);
@@ -177,7 +177,7 @@ rows! {
     }
 }
 
-/// Type and value of a payload as the format has them.
+/// Type and value of a payload in the format.
 fn payload_to_bits(payload: Payload) -> (u32, u64) {
     match payload {
         Payload::None => (0, 0),
@@ -244,8 +244,8 @@ macro_rules! id_fields {
 
 id_fields!(DeviceId, ContextId, StreamId, CorrelationId, ThreadId, NameId, LaunchConfigId, ApiFunctionId, StackId);
 
-/// The numbers of the format, fixed here so that reordering an enum cannot change files. Numbers of newer versions
-/// read as `Unknown`.
+/// Numbers in the format, fixed here so that reordering an enum cannot change files. Numbers of newer
+/// versions read as `Unknown`.
 macro_rules! enum_fields {
     ($($name:ident { $($number:literal $variant:ident),* })*) => {$(
         impl Field for $name {

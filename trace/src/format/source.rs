@@ -1,20 +1,21 @@
-//! Finds whole blocks in bytes that may have been cut, overwritten or torn.
+//! Finds complete blocks in bytes that may be cut, overwritten or torn.
 //!
-//! Works on any `Read`, so it buffers one block and grows only by bytes that have really arrived: a hostile length
-//! costs nothing. When a block is not good, the search goes on right behind its first byte, not behind its body: after
-//! a hole the announced length points into the middle of another block. Every byte is either part of a good block or
-//! counted. Bodies that turn out bad have been read for nothing; a file made of headers that announce large ones would
-//! take the square of its size, so beyond a limit, which no hole comes near, the search does go on behind a bad body.
+//! It works on any `Read`, so it buffers one block and grows only by bytes that have actually arrived; a
+//! hostile length allocates no memory. After an invalid block, the search continues right after its first
+//! byte rather than after its body: after a gap, the announced length points into the middle of another
+//! block. Every byte is either part of a valid block or counted. Reading bodies that turn out invalid is
+//! wasted work, and a file of headers that announce large bodies would take quadratic time. Beyond a limit
+//! that real gaps do not approach, the search therefore continues after an invalid body.
 
 use std::io::{self, Read};
 
 use super::block::{BLOCK_HEADER, FILE_HEADER, Header, SYNC, check_file_header};
 use super::{Damage, TraceError};
 
-/// Bytes asked for at once.
+/// Bytes requested per read.
 const READ: usize = 64 << 10;
 
-/// Bytes of bad bodies that are checked before they are stepped over as a whole.
+/// Maximum bytes of invalid bodies that are checked; beyond it, such a body is skipped entirely.
 const WASTE: u64 = 256 << 20;
 
 pub(super) struct Source<R> {
@@ -24,13 +25,13 @@ pub(super) struct Source<R> {
     at: usize,
     /// Where `buffer` starts in the file.
     origin: u64,
-    /// Bytes of the block that was handed out last, still at `at`.
+    /// Bytes of the block returned last, still at `at`.
     current: usize,
-    /// The sequence number that the next block should have.
+    /// Expected sequence number of the next block.
     expected: u32,
-    /// Bytes of bodies that were checked and are bad.
+    /// Bytes of bodies that were checked and found invalid.
     wasted: u64,
-    /// Whether the end of the file was met.
+    /// True if the end of the file was reached.
     at_end: bool,
     pub(super) damage: Damage,
 }
@@ -59,28 +60,28 @@ impl<R: Read> Source<R> {
         Ok(source)
     }
 
-    /// How far reading has come, bytes: the start of the current block, or the end of the file.
+    /// Bytes read up to this point: the start of the current block, or the end of the file.
     pub(super) fn offset(&self) -> u64 {
         self.origin + self.at as u64
     }
 
-    /// The stored body of the block that [`next_block`](Self::next_block) found.
+    /// Stored body of the block found by [`next_block`](Self::next_block).
     pub(super) fn body(&self) -> &[u8] {
         self.buffer.get(self.at + BLOCK_HEADER..self.at + self.current).unwrap_or_default()
     }
 
-    /// Where the block that was handed out last starts, and its length, bytes.
+    /// Offset and length of the block returned last, bytes.
     pub(super) fn current(&self) -> (u64, u64) {
         (self.offset(), self.current as u64)
     }
 
-    /// Declares the block that was handed out last to be bad after all: its checksum is right, its content is not.
+    /// Rejects the block returned last: its checksum is correct, but its content is not.
     pub(super) fn reject(&mut self) {
         let (offset, bytes) = self.current();
         self.damage.reject(offset, bytes);
     }
 
-    /// The header of the next good block; `None` at the end of the file.
+    /// Returns the header of the next valid block, or `None` at the end of the file.
     pub(super) fn next_block(&mut self) -> Result<Option<Header>, TraceError> {
         self.at += std::mem::take(&mut self.current);
         let mut lost = 0u64;
@@ -97,7 +98,7 @@ impl<R: Read> Source<R> {
                 if let Some(body) = self.unread().get(BLOCK_HEADER..total) {
                     let whole = crc32fast::hash(body) == header.body_crc;
                     let missing = header.sequence.wrapping_sub(self.expected);
-                    // Numbers from behind are repetitions: a piece of the file occurs twice.
+                    // Lower numbers are repetitions: a piece of the file occurs twice.
                     let in_order = missing <= u32::MAX / 2;
                     if in_order {
                         self.damage.missing_blocks += u64::from(missing);
@@ -121,7 +122,7 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Steps to the next byte that may start a block. Answers the number of bytes stepped over.
+    /// Advances to the next byte that may start a block. Returns the number of bytes skipped.
     fn resync(&mut self) -> usize {
         let unread = self.unread();
         let behind = unread.iter().skip(1).position(|&byte| byte == SYNC.to_le_bytes()[0]);
@@ -137,9 +138,10 @@ impl<R: Read> Source<R> {
         self.buffer.get(self.at..).unwrap_or_default()
     }
 
-    /// Tries to have `wanted` unread bytes; there are fewer at the end of the file.
+    /// Reads until `wanted` unread bytes are buffered; fewer at the end of the file.
     fn fill(&mut self, wanted: usize) -> Result<(), TraceError> {
-        // At the end each candidate for a block wants more: to move the rest for each of them would take its square.
+        // Near the end of the file, every candidate for a block requests more: moving the rest each time
+        // would take quadratic time.
         if self.at_end || self.unread().len() >= wanted {
             return Ok(());
         }

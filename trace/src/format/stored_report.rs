@@ -1,9 +1,9 @@
-//! The report that a long run ended with, kept in its trace.
+//! The final report of a long run, stored in its trace.
 //!
-//! A live run computes its answer while it goes on, so at its end the answer is there. Making it again from the records
-//! takes about a second for each million; a block at the end of the trace saves that. It holds the texts as they were
-//! printed, for a reader of the same version: another one may know better, and makes them anew. So does one that asks
-//! for anything else, and any trace that is not whole.
+//! A live run computes its report as it proceeds, so the report is available at its end. Recomputing it from
+//! the records takes about a second per million; a block at the end of the trace saves that. It contains the
+//! printed texts for readers of the same version. A reader of another version recomputes them, as does a
+//! reader that needs other output or whose trace is incomplete.
 
 use std::io::Read;
 
@@ -15,13 +15,14 @@ use super::pack;
 use super::source::Source;
 use super::varint::{self, Cursor, Malformed};
 
-/// Runs with fewer records keep no answer: it would be a good part of the trace, and is made anew in a moment.
+/// Minimum number of records of a run whose report is stored. In smaller traces, the report would be a
+/// considerable part of the size, and is quickly recomputed.
 pub const STORED_REPORT_FROM: u64 = 1_000_000;
 
-/// What a run said at its end.
+/// Final report of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredReport {
-    /// Version of gpuwhy that said it.
+    /// Version of gpuwhy that wrote the report.
     pub gpuwhy_version: String,
     /// The short report.
     pub summary: String,
@@ -32,12 +33,12 @@ pub struct StoredReport {
 }
 
 impl StoredReport {
-    /// The answer in `source`, without decoding a record. Every block is checked; `None` when the trace holds no
-    /// answer, is damaged, or did not come to an end. Whoever wrote the file chose the texts: a terminal gets them
-    /// through `printable_lines`.
+    /// Reads the report from `source` without decoding records. Every block is checked. Returns `None` if the
+    /// trace contains no report, is damaged, or has no end. The texts are untrusted: pass them through
+    /// `printable_lines` before writing them to a terminal.
     ///
     /// # Errors
-    /// When `source` cannot be read, is no trace, or is of a newer major version.
+    /// If `source` cannot be read, is not a trace, or is of a newer major version.
     pub fn read(source: impl Read) -> Result<Option<Self>, TraceError> {
         let mut source = Source::new(source)?;
         let (mut answer, mut ended) = (None, false);
@@ -45,7 +46,7 @@ impl StoredReport {
             match header.kind {
                 kind::ANSWER => answer = unpacked(&header, source.body()).and_then(|body| decode(&body)).ok(),
                 kind::END => ended = true,
-                // Something was written behind it that it does not know of.
+                // Records after the report are not included in it.
                 kind::EVENTS => answer = None,
                 _ => {}
             }
@@ -61,7 +62,7 @@ fn unpacked(header: &Header, body: &[u8]) -> Result<Vec<u8>, Malformed> {
     pack::unpack(&mut Decompressor::new().map_err(|_| Malformed)?, body)
 }
 
-/// Appends the texts. Nothing when they are longer than a block may be.
+/// Appends the texts, unless they exceed the maximum block size.
 pub(super) fn encode(answer: &StoredReport, body: &mut Vec<u8>) {
     let texts = [&answer.gpuwhy_version, &answer.summary, &answer.full, &answer.ranges];
     if texts.iter().map(|text| text.len() + 10).sum::<usize>() <= MAX_BODY {

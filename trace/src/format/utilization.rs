@@ -1,25 +1,27 @@
-//! The body of a UTILIZATION block: how busy one device was in all, or why there are none.
+//! Body of a UTILIZATION block: the utilization totals of one device, or why there are none.
 //!
-//! Written about once a second where no device work is recorded. Each block is complete, so the last of a device is the
-//! mean of the run, and two of them differ by what lay between.
+//! Written about once a second in runs without device work records. Each block is self-contained: the last
+//! one of a device yields the average over the run, and the difference of two yields the interval between
+//! them.
 
 use super::varint::{self, Cursor, Malformed};
 use super::wire::{Wire, wire};
 use crate::record::DeviceId;
 use crate::utilization::{Absence, Counter, DeviceUtilization, Total, UtilizationReading};
 
-/// What a block is about. Numbers are never reused.
+/// Types of blocks. Numbers are never reused.
 mod about {
     pub(super) const NOTHING: u8 = 0;
     pub(super) const DEVICE: u8 = 1;
 }
 
-/// Counters that a reader accepts; those behind the ones it knows are stepped over.
+/// Maximum number of counters that a reader accepts; unknown ones are skipped.
 const MAX_COUNTERS: u64 = 256;
 
 wire! { Total { over_ns, sum } }
 
-/// By their numbers from 1 on, which are never reused; 0 is no absence. [`Absence::Refused`] has the one behind them.
+/// Numbers start at 1 and are never reused; 0 means no absence. [`Absence::Refused`] has the number after the
+/// last one.
 const ABSENCES: [Absence; 6] = [
     Absence::Unknown,
     Absence::NoLibrary,
@@ -66,8 +68,8 @@ pub(super) fn encode(reading: &UtilizationReading, body: &mut Vec<u8>) {
     }
 }
 
-/// The inverse of [`encode`]. Counters that an older writer did not have were never read; those of a newer one are left
-/// out.
+/// The inverse of [`encode`]. Counters unknown to an older writer count as never read; those of a newer one
+/// are ignored.
 pub(super) fn decode(body: &[u8]) -> Result<UtilizationReading, Malformed> {
     let mut cursor = Cursor::new(body);
     match cursor.byte()? {

@@ -1,14 +1,14 @@
-//! The two number encodings that everything inside a block is made of, and a cursor that reads them back.
+//! The two number encodings used inside blocks, and a cursor that decodes them.
 //!
-//! Varints are LEB128: seven bits a byte, least significant first, at most ten bytes. The cursor never panics and
-//! never reads past its slice: it answers [`Malformed`], which makes the reader drop the block. It accepts
-//! over-long encodings, which lose nothing.
+//! Varints are LEB128: seven bits per byte, least significant first, at most ten bytes. The cursor never
+//! panics and never reads past its slice: it returns [`Malformed`], and the reader drops the block. It
+//! accepts overlong encodings, which are harmless.
 
-/// The bytes do not mean what the format says they should.
+/// The bytes are not valid in the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
-/// Most bytes of a varint.
+/// Maximum bytes of a varint.
 const LONGEST: usize = 10;
 
 pub(super) fn put(out: &mut Vec<u8>, value: u64) {
@@ -16,7 +16,7 @@ pub(super) fn put(out: &mut Vec<u8>, value: u64) {
 }
 
 pub(super) fn put_all(out: &mut Vec<u8>, values: &[u64]) {
-    // Room for all at once, instead of asking for each byte whether there is any.
+    // Reserve space once instead of checking for each byte.
     let mut at = out.len();
     out.resize(at + values.len() * LONGEST, 0);
     for &value in values {
@@ -32,13 +32,13 @@ pub(super) fn put_all(out: &mut Vec<u8>, values: &[u64]) {
     out.truncate(at);
 }
 
-/// Appends `bytes` behind their length.
+/// Appends the length of `bytes`, then `bytes`.
 pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// The number of `value` in a list that counts from 1.
+/// One-based position of `value` in a list.
 pub(super) fn place<T: PartialEq>(list: &[T], value: T) -> u64 {
     list.iter().position(|known| *known == value).map_or(0, |place| place as u64 + 1)
 }
@@ -48,7 +48,7 @@ pub(super) fn at_place<T: Copy>(list: &[T], number: u64) -> Option<T> {
     list.get(usize::try_from(number).ok()?.checked_sub(1)?).copied()
 }
 
-/// Signed to unsigned such that small magnitudes stay small: 0, -1, 1, -2 become 0, 1, 2, 3.
+/// Maps signed to unsigned numbers such that small magnitudes stay small: 0, -1, 1, -2 become 0, 1, 2, 3.
 #[inline]
 pub(super) const fn zigzag(value: u64) -> u64 {
     let signed = value.cast_signed();
@@ -76,7 +76,7 @@ impl<'a> Cursor<'a> {
         self.rest.is_empty()
     }
 
-    /// Bytes that are left.
+    /// Number of remaining bytes.
     pub(super) const fn rest(&self) -> usize {
         self.rest.len()
     }
@@ -94,7 +94,7 @@ impl<'a> Cursor<'a> {
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
             let bits = u64::from(byte & 0x7f);
-            // The tenth byte has room for one bit only.
+            // The tenth byte may contain only one bit.
             if shift == 63 && bits > 1 {
                 return Err(Malformed);
             }
@@ -111,7 +111,7 @@ impl<'a> Cursor<'a> {
         self.varint()?.try_into().map_err(|_| Malformed)
     }
 
-    /// A varint, or 0 when the bytes are used up: fields that an older writer did not know.
+    /// A varint, or 0 at the end of the bytes: a field that an older writer did not have.
     pub(super) fn optional(&mut self) -> Result<u64, Malformed> {
         if self.is_empty() { Ok(0) } else { self.varint() }
     }
@@ -123,13 +123,13 @@ impl<'a> Cursor<'a> {
         Ok(taken)
     }
 
-    /// Bytes behind their length, as written by [`put_bytes`].
+    /// Length-prefixed bytes, as written by [`put_bytes`].
     pub(super) fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
         let length = self.varint()?;
         self.take(length)
     }
 
-    /// A string behind its length. Bytes that are no UTF-8 are replaced, not refused: a name is only shown.
+    /// Length-prefixed string. Invalid UTF-8 is replaced, not rejected: names are only displayed.
     pub(super) fn string(&mut self) -> Result<String, Malformed> {
         Ok(String::from_utf8_lossy(self.bytes()?).into_owned())
     }

@@ -1,9 +1,9 @@
-//! Structs that are written field by field, in both directions from one list.
+//! Structs that are encoded and decoded field by field from one list of fields.
 
 use super::column::Field;
 use super::varint::{self, Cursor, Malformed};
 
-/// What has one form in bytes.
+/// A type with one byte representation.
 pub(super) trait Wire: Sized {
     fn put(&self, out: &mut Vec<u8>);
     fn get(cursor: &mut Cursor<'_>) -> Result<Self, Malformed>;

@@ -1,9 +1,10 @@
 //! Writes a trace.
 //!
-//! Runs inside the traced process, so it must be cheap and must survive that process being killed at any moment:
-//! whatever belongs together (new dictionary rows, the rows that need them, the flush mark) goes out in one
-//! `write_all`, nothing is ever rewritten, and there is no footer that a killed process would not write. Bytes that
-//! have been handed to the kernel survive the process; `fsync` is left to whoever owns the file.
+//! The writer runs inside the traced process, so it must be cheap and the file must stay valid if the process
+//! is killed at any moment. Data that belongs together (new dictionary rows, the rows that need them, the
+//! flush mark) is written by one `write_all`, nothing is ever rewritten, and there is no footer that a killed
+//! process could not write. Bytes passed to the kernel survive the process; `fsync` is left to the owner of
+//! the file.
 
 use std::io::{self, Write};
 
@@ -20,51 +21,52 @@ use crate::event::Event;
 use crate::process_info::{End, ProcessInfo};
 use crate::record::{Loss, Timestamp};
 
-/// Rows of a full chunk, all kinds together. In `benches/trace.rs` 64 Ki rows take 9 % fewer bytes, 4 Ki rows 4 % more;
-/// but what waits here is memory of the traced process (about 1 MB now) and lost when that process is killed.
+/// Maximum rows of a chunk, all kinds together. In `benches/trace.rs`, 64 Ki rows take 9 % fewer bytes, 4 Ki
+/// rows 4 % more. But pending rows use memory of the traced process (about 1 MB now) and are lost if it is
+/// killed.
 const CHUNK_ROWS: usize = 16 << 10;
-/// Level 1 of zstd. In `benches/trace.rs` level 9 takes 4 % fewer bytes at a third of the speed.
+/// zstd level 1. In `benches/trace.rs`, level 9 takes 4 % fewer bytes at a third of the speed.
 const ZSTD_LEVEL: i32 = 1;
-/// As [`CHUNK_ROWS`] for a compacted trace: a body of at most 16 MiB also with the widest rows.
+/// Like [`CHUNK_ROWS`], for a compacted trace: a body stays below 16 MiB even with the widest rows.
 const COMPACT_ROWS: usize = 128 << 10;
-/// As [`ZSTD_LEVEL`] for a compacted trace.
+/// Like [`ZSTD_LEVEL`], for a compacted trace.
 const COMPACT_LEVEL: i32 = 19;
-/// Counter events that wait at most: 20 s of samples at 200 Hz, 350 KB.
+/// Maximum number of pending counter events: 20 s of samples at 200 Hz, 350 KB.
 const COUNTER_EVENTS: usize = 4 << 10;
-/// Events of communicators that wait at most, 400 KB.
+/// Maximum number of pending collective events, 400 KB.
 const COLLECTIVE_EVENTS: usize = 4 << 10;
-/// Bodies below this many bytes are not worth a compressor call; its own frame takes a dozen.
+/// Bodies below this many bytes are not compressed; a frame alone takes a dozen.
 const ZSTD_FLOOR: usize = 96;
 
 /// Writes events and the dictionary to a sink; see [the module](super).
 ///
-/// Dropping it without [`finish`](Self::finish) leaves a valid trace that ended abruptly, less the rows that were
-/// still waiting. After an error everything that was being written is gone and counted in
-/// [`rows_lost`](Self::rows_lost); the writer can be used further, and a reader will see the gap.
+/// If dropped without [`finish`](Self::finish), the trace is valid, ends abruptly and lacks the pending rows.
+/// After an error, all data being written is lost and counted in [`rows_lost`](Self::rows_lost); the writer
+/// can still be used, and readers detect the gap.
 pub struct TraceWriter<W> {
     sink: W,
     rows: Rows,
     counters: Vec<CounterEvent>,
-    /// Events of communicators that wait.
+    /// Pending collective events.
     collectives: Vec<CollectiveEvent>,
     encoder: Encoder,
     packer: Packer,
-    /// What the sink is known to have. Dictionary rows that were in a failed write are written again.
+    /// State that the sink has received. Dictionary rows of a failed write are written again.
     written: Written,
     written_loss: Loss,
     loss: Loss,
     sequence: u32,
     bytes_written: u64,
     rows_lost: u64,
-    /// Rows of a full chunk, all kinds together.
+    /// Maximum rows of a chunk, all kinds together.
     chunk_rows: usize,
-    /// Flush marks do not end a chunk.
+    /// True if flush marks do not end a chunk.
     long_chunks: bool,
-    /// The body being built, its compressed form, and the blocks that wait for the next `write_all`.
+    /// Body under construction, its compressed form, and the blocks for the next `write_all`.
     body: Vec<u8>,
     packed: Vec<u8>,
     out: Vec<u8>,
-    /// Where unlike bytes meet in `body`.
+    /// Positions in `body` at which differently distributed bytes meet.
     ends: Vec<usize>,
 }
 
@@ -72,16 +74,16 @@ impl<W: Write> TraceWriter<W> {
     /// Writes the file header and `session`.
     ///
     /// # Errors
-    /// What the sink answers; `InvalidInput` when the session is larger than a block may be (16 MiB); or out of
-    /// memory for the compressor.
+    /// Errors of the sink; `InvalidInput` if the session exceeds the block limit (16 MiB); or out of memory
+    /// for the compressor.
     pub fn new(sink: W, session: &ProcessInfo) -> io::Result<Self> {
         let (encoder, packer) = (Encoder::new(), Packer::new(ZSTD_LEVEL)?);
         Self::with(sink, session, encoder, packer, CHUNK_ROWS, false)
     }
 
-    /// As [`new`](Self::new), for a trace that exists and is to be small: chunks of many flushes, a high level of
-    /// compression, and the smaller form of each column. Takes some ten times as long, and what is written before the
-    /// end is of no use to anybody who wants to read along.
+    /// Like [`new`](Self::new), for rewriting an existing trace in a small form: chunks of many flushes, a
+    /// high compression level, and the smaller form of each column. Takes some ten times as long, and the
+    /// file is not suitable for reading while it is being written.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -125,21 +127,21 @@ impl<W: Write> TraceWriter<W> {
         Ok(writer)
     }
 
-    /// Takes an event. Records, counters and collectives wait for others, at the latest for the next flush mark; losses
-    /// are written with that mark, if they changed. Every other kind writes everything that waits, and then itself.
-    /// `dictionary` must hold what events refer to when they are written.
+    /// Adds an event. Records, counters and collectives are buffered until the next flush mark at the latest;
+    /// losses are written with that mark if they changed. Any other event writes all buffered data, then
+    /// itself. `dictionary` must contain everything that the events refer to when they are written.
     ///
     /// # Errors
-    /// What the sink answers when something was written.
+    /// Errors of the sink if data was written.
     #[inline]
     pub fn event(&mut self, event: &Event, dictionary: &Dictionary) -> io::Result<()> {
-        // Small enough to be inlined: a call takes 5 % of what encoding a record takes.
+        // Small enough to be inlined: a call would add 5 % to the time of encoding a record.
         let Event::Record(record) = event else { return self.rare(event, dictionary) };
         self.rows.push(record);
         if self.rows.len() >= self.chunk_rows { self.write_chunk(dictionary) } else { Ok(()) }
     }
 
-    /// As [`event`](Self::event), of all but records.
+    /// Like [`event`](Self::event), for all events except records.
     fn rare(&mut self, event: &Event, dictionary: &Dictionary) -> io::Result<()> {
         let is_full = match *event {
             Event::Counters(ref event) => {
@@ -163,13 +165,13 @@ impl<W: Write> TraceWriter<W> {
         if is_full { self.write_chunk(dictionary) } else { Ok(()) }
     }
 
-    /// Writes everything that waits, and then a block for the event itself.
+    /// Writes all buffered data, then a block for the event itself.
     fn write_now(&mut self, event: &Event, dictionary: &Dictionary) -> io::Result<()> {
         self.transaction(|writer| {
             writer.stage_chunk(dictionary)?;
             let body = &mut writer.body;
             let (kind, from, to) = match event {
-                // They wait, and have been taken.
+                // These are buffered and were written by `stage_chunk`, or with the next mark.
                 Event::Record(_) | Event::Counters(_) | Event::Collective(_) | Event::Loss(_) => return Ok(()),
                 Event::Utilization { at, reading } => {
                     utilization::encode(reading, body);
@@ -203,14 +205,14 @@ impl<W: Write> TraceWriter<W> {
             };
             writer.stage(kind, 0, (from.nanos(), to.nanos()))
         })?;
-        // What reads along finds what is final.
+        // A concurrent reader sees all data that is final.
         if matches!(event, Event::Flush(_)) { self.sink.flush() } else { Ok(()) }
     }
 
-    /// Writes everything that waits and what the run says at its end; nothing but the end is to come behind it.
+    /// Writes all buffered data and the final report; only the end may follow.
     ///
     /// # Errors
-    /// What the sink answers.
+    /// Errors of the sink.
     pub fn answer(&mut self, at: Timestamp, answer: &StoredReport, dictionary: &Dictionary) -> io::Result<()> {
         self.transaction(|writer| {
             writer.stage_chunk(dictionary)?;
@@ -219,21 +221,21 @@ impl<W: Write> TraceWriter<W> {
         })
     }
 
-    /// Takes the last losses and the end, writes everything that waits, and hands the sink back.
+    /// Adds the final losses and the end, writes all buffered data, and returns the sink.
     ///
     /// # Errors
-    /// What the sink answers. The sink is gone then.
+    /// Errors of the sink, which is then dropped.
     pub fn finish(mut self, end: End, at: Timestamp, loss: &Loss, dictionary: &Dictionary) -> io::Result<W> {
         self.loss = *loss;
         self.event(&Event::End(end, at), dictionary)?;
         Ok(self.close(dictionary)?.1)
     }
 
-    /// Writes everything that waits, and hands the sink back with the bytes that it took. Without an
-    /// [end](Event::End) before, the trace ends [abruptly](End::Abrupt).
+    /// Writes all buffered data and returns the sink with the number of bytes written to it. Without an
+    /// earlier [end](Event::End), the trace ends [abruptly](End::Abrupt).
     ///
     /// # Errors
-    /// What the sink answers. The sink is gone then.
+    /// Errors of the sink, which is then dropped.
     pub fn close(mut self, dictionary: &Dictionary) -> io::Result<(u64, W)> {
         self.transaction(|writer| {
             writer.stage_chunk(dictionary)?;
@@ -243,12 +245,12 @@ impl<W: Write> TraceWriter<W> {
         Ok((self.bytes_written, self.sink))
     }
 
-    /// Bytes that the sink took.
+    /// Bytes accepted by the sink.
     pub fn bytes_written(&self) -> u64 {
         self.bytes_written
     }
 
-    /// Records that were pushed and went down with a write that failed.
+    /// Number of rows and events lost in failed writes.
     pub fn rows_lost(&self) -> u64 {
         self.rows_lost
     }
@@ -258,8 +260,8 @@ impl<W: Write> TraceWriter<W> {
         self.transaction(|writer| writer.stage_chunk(dictionary))
     }
 
-    /// Runs `stage` and writes what it staged. Afterwards nothing waits, whether that worked or not; if not, the
-    /// rows count as lost and dictionary and loss as not written.
+    /// Runs `stage` and writes the staged data. All buffers are empty afterwards, even on failure; then the
+    /// rows count as lost, and the dictionary and losses as not written.
     fn transaction(&mut self, stage: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()> {
         let (written, written_loss) = (self.written, self.written_loss);
         let result = stage(self).and_then(|()| self.commit());
@@ -283,8 +285,8 @@ impl<W: Write> TraceWriter<W> {
         Ok(())
     }
 
-    /// Stages counter events and new dictionary rows and then all rows that wait. Counter events come before the rows,
-    /// so that a reader has them when it meets the flush mark behind them, or among them.
+    /// Stages counter events, new dictionary rows, and then all buffered rows. Counter events precede the
+    /// rows, so that a reader has them before it reaches the flush mark after or among the rows.
     fn stage_chunk(&mut self, dictionary: &Dictionary) -> io::Result<()> {
         if !self.counters.is_empty() {
             let times = counters::times(&self.counters);
@@ -300,7 +302,7 @@ impl<W: Write> TraceWriter<W> {
             self.stage(kind::DICTIONARY, 0, times)?;
         }
         if !self.collectives.is_empty() {
-            // Behind the dictionary, which has the names of communicators.
+            // After the dictionary, which contains the names of communicators.
             let times = collectives::times(&self.collectives);
             collectives::encode(&self.collectives, times.0, &mut self.body);
             self.stage(kind::COLLECTIVES, 0, times)?;
@@ -321,7 +323,7 @@ impl<W: Write> TraceWriter<W> {
         self.stage(kind::LOSS, 0, (at.nanos(), at.nanos()))
     }
 
-    /// Turns `body` into a block behind the others and empties it.
+    /// Appends `body` as a block to the staged blocks and clears it.
     fn stage(&mut self, kind: u16, flags: u8, (t_min, t_max): (u64, u64)) -> io::Result<()> {
         if self.body.len() > MAX_BODY {
             self.ends.clear();

@@ -1,11 +1,11 @@
-//! What the shape of a launch says about how it fills a device: occupancy and its limiter, waves, tail, empty
-//! multiprocessors.
+//! How a launch configuration fills a device: occupancy and its limiter, waves, tail, empty SMs.
 //!
-//! Everything follows from the kernel record and the device record, without counters and so without cost. It is
-//! arithmetic about room, not a measurement: it assumes that the kernel has the device to itself, that all its blocks
-//! last equally long, and that the driver grants the largest shared-memory carve-out. Clusters, which may leave part
-//! of a GPC empty, are not considered. Low occupancy is not a fault in itself: matrix kernels keep tiles in registers
-//! and shared memory and are fast with one or two blocks on a multiprocessor.
+//! Everything follows from the kernel record and the device record, without counters and thus without
+//! overhead. It is a calculation of capacity, not a measurement: it assumes that the kernel has the device to
+//! itself, that all its blocks take equally long, and that the driver grants the largest shared-memory
+//! carve-out. Clusters, which may leave part of a GPC empty, are not considered. Low occupancy is not a fault
+//! in itself: matrix kernels keep tiles in registers and shared memory and are fast with one or two blocks
+//! per SM.
 
 mod multiprocessor;
 
@@ -15,10 +15,11 @@ use crate::named;
 use crate::record::LaunchConfig;
 
 named! {
-    /// What keeps more blocks from being resident on a multiprocessor. Where two do equally, the first of this order.
+    /// Resource that limits the number of resident blocks on an SM. If two are equally limiting, the first in
+    /// this order.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Limiter: name {
-        /// Resident threads, that is warps.
+        /// Resident threads, i.e. warps.
         Threads "threads",
         /// Resident blocks.
         Blocks "blocks",
@@ -27,33 +28,34 @@ named! {
     }
 }
 
-/// How one launch configuration fills one device. Fractions are 0 to 1.
+/// How a launch configuration fills a device. Fractions are 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Geometry {
-    /// Blocks of the grid.
+    /// Number of blocks in the grid.
     pub blocks: u64,
-    /// Threads of a block.
+    /// Number of threads in a block.
     pub block_threads: u32,
-    /// Blocks that fit on a multiprocessor at once; at least 1.
+    /// Number of blocks that fit on an SM at once; at least 1.
     pub resident_blocks: u32,
-    /// Why not more.
+    /// Resource that limits `resident_blocks`.
     pub limiter: Limiter,
-    /// Resident warps by the warps that a multiprocessor has room for.
+    /// Resident warps divided by the maximum of resident warps of an SM.
     pub theoretical_occupancy: f64,
-    /// Threads of the grid by multiprocessor, at most those that fit, by the threads that it has room for. The
-    /// definition of the PyTorch profiler's "est. achieved occupancy", which counts threads where
+    /// Threads of the grid per SM, at most those that fit, divided by the maximum of resident threads. This
+    /// is the definition of the PyTorch profiler's "est. achieved occupancy", which counts threads where
     /// [`theoretical_occupancy`](Self::theoretical_occupancy) counts warps.
     pub achieved_occupancy: f64,
-    /// Multiprocessors that get a block at all: the PyTorch profiler's "est. SM efficiency" of a kernel.
+    /// Fraction of SMs that get at least one block: the PyTorch profiler's "est. SM efficiency" of a kernel.
     pub sm_efficiency: f64,
-    /// Blocks of the grid by blocks that fit on the device at once.
+    /// Blocks of the grid divided by the blocks that fit on the device at once.
     pub waves: f64,
-    /// Room that stays empty in the last wave, as a part of all waves; 0 for a single wave.
+    /// Capacity left empty in the last wave, as a fraction of all waves; 0 for a single wave.
     pub tail_loss: f64,
 }
 
 impl Geometry {
-    /// How `config` fills `device`; `None` when the record has no shape, or one that does not fit the device.
+    /// Computes how `config` fills `device`. Returns `None` if the record has no shape, or one that does not
+    /// fit the device.
     pub fn of(config: &LaunchConfig, device: &Multiprocessors) -> Option<Self> {
         let product = |of: [u32; 3]| of.into_iter().try_fold(1u64, |product, n| product.checked_mul(u64::from(n)));
         let blocks = product(config.grid).filter(|&blocks| blocks > 0)?;
@@ -84,13 +86,14 @@ impl Geometry {
         })
     }
 
-    /// Multiprocessors without a block, as a part of all.
+    /// SMs without a block, as a fraction of all.
     pub fn empty_multiprocessors(&self) -> f64 {
         1.0 - self.sm_efficiency
     }
 }
 
-/// Registers are given to warps, within the partition that runs the warp; the warps of a block may go to any.
+/// Registers are allocated per warp, within the partition that runs the warp; the warps of a block may use
+/// any partition.
 fn blocks_by_registers(config: &LaunchConfig, warps: u32, device: &Multiprocessors) -> u32 {
     let of_warp = (u32::from(config.registers_per_thread) * WARP_THREADS).next_multiple_of(REGISTER_UNIT);
     if of_warp == 0 {

@@ -1,19 +1,19 @@
-//! What a multiprocessor has room for, by compute capability.
+//! Resident limits of an SM, by compute capability.
 //!
-//! The device's own record goes first: it knows the limits of devices that are newer than this table. How registers
-//! and shared memory are rounded up when they are handed out is in no record, so that comes from the table, and a
-//! device older than it is unknown rather than guessed.
+//! The device record takes precedence, because it contains the limits of devices newer than this table.
+//! Allocation granularities of registers and shared memory are not part of the record, so they come from the
+//! table. Devices older than the table are unknown rather than guessed.
 //!
-//! Sources: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"; the allocation units are
-//! those of `cuda_occupancy.h` in the CUDA toolkit.
+//! Sources: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"; the allocation
+//! units are those of `cuda_occupancy.h` in the CUDA toolkit.
 
 use crate::record::Device;
 
-/// Threads of a warp on every device so far.
+/// Threads per warp, equal on all existing devices.
 pub const WARP_THREADS: u32 = 32;
-/// Registers are handed out to a warp in units of this many.
+/// Allocation unit of registers for a warp.
 pub const REGISTER_UNIT: u32 = 256;
-/// A multiprocessor has this many partitions, each with an equal part of the registers.
+/// Number of partitions of an SM, each with an equal part of the registers.
 pub const PARTITIONS: u32 = 4;
 
 const KIB: u32 = 1024;
@@ -30,7 +30,7 @@ const fn row(major: u32, minor: u32, warps: u32, blocks: u32, shared_kib: u32) -
     Row { capability: [major, minor], warps, blocks, shared_kib }
 }
 
-/// All of them have 65,536 registers.
+/// All have 65,536 registers.
 const TABLE: [Row; 12] = [
     row(7, 0, 64, 32, 96),
     row(7, 2, 64, 32, 96),
@@ -48,28 +48,28 @@ const TABLE: [Row; 12] = [
 const REGISTERS: u32 = 65_536;
 const OLDEST_MAJOR: u32 = 7;
 
-/// The room on a multiprocessor, and how many of them the device has.
+/// Resident limits of an SM, and the number of SMs of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Multiprocessors {
-    /// Multiprocessors of the device.
+    /// Number of SMs of the device.
     pub count: u32,
     /// Resident warps.
     pub warps: u32,
     /// Resident blocks.
     pub blocks: u32,
-    /// 32-bit registers.
+    /// Number of 32-bit registers.
     pub registers: u32,
     /// Shared memory with the largest carve-out, bytes.
     pub shared_bytes: u32,
-    /// A block's shared memory is rounded up to a multiple of this, bytes.
+    /// Allocation unit of a block's shared memory, bytes.
     pub shared_unit: u32,
-    /// Shared memory that the system takes for itself with every block, bytes.
+    /// Shared memory reserved by the system for every block, bytes.
     pub shared_reserved: u32,
 }
 
 impl Multiprocessors {
-    /// Those of `device`; `None` when neither its record nor the table says enough: no count of multiprocessors, a
-    /// capability before 7.0, or one that the table lacks together with a record that lacks a limit.
+    /// Limits of `device`. Returns `None` if neither its record nor the table suffices: no number of SMs, a
+    /// compute capability before 7.0, or one missing in the table together with a record that lacks a limit.
     pub fn of(device: &Device) -> Option<Self> {
         let major = device.compute_capability[0];
         if device.multiprocessors == 0 || major < OLDEST_MAJOR {

@@ -1,4 +1,4 @@
-//! What was measured of single kernels: values of hardware counters, and samples of program counters.
+//! Measurements of individual kernels: hardware counter values and PC samples.
 
 mod profile;
 mod window;

@@ -1,26 +1,26 @@
-//! What measuring one kernel came to.
+//! Measurements of one kernel.
 
 use crate::record::{DeviceId, LaunchConfigId, Timestamp};
 
-/// How measuring a kernel ended. The numbers are those of the trace; they are never reused.
+/// Outcome of measuring a kernel. The numbers are those of the trace and are never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outcome {
     /// All passes were measured.
     #[default]
     Measured,
-    /// No launch of this shape, after the same launches, came within the time for it.
+    /// No launch of this shape, following the same launches, occurred within the time limit.
     NotLaunched,
-    /// The time or the launches for it were over before all passes were measured.
+    /// The limit on time or launches was reached before all passes were measured.
     OutOfBudget,
-    /// Other threads launched work into every pass.
+    /// Other threads launched work during every pass.
     Disturbed,
-    /// The library that counts refused: one of its numbers.
+    /// The counter library returned this error code.
     Refused(u32),
-    /// Something else holds the counters, inside this process or outside.
+    /// The counters are in use by another tool, inside or outside this process.
     Busy,
-    /// The kernel was launched by a cooperative launch, or in another way that cannot be measured.
+    /// The kernel was launched cooperatively, or in another way that cannot be measured.
     Unsuitable,
-    /// For a reason that a newer version knows.
+    /// A reason of a newer version.
     Unknown,
 }
 
@@ -40,43 +40,43 @@ impl Outcome {
     }
 }
 
-/// One kernel of one shape, measured. Where [`Outcome`] is not [`Measured`](Outcome::Measured), values of the groups of
-/// metrics that were complete by then are there, or none.
+/// Measurements of one kernel with one shape. If [`Outcome`] is not [`Measured`](Outcome::Measured), only the
+/// metric groups completed by then have values, or none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KernelProfile {
-    /// Where it ran.
+    /// Device it ran on.
     pub device: DeviceId,
-    /// Its name, shape and resources.
+    /// Name, shape and resources.
     pub config: LaunchConfigId,
-    /// How it ended.
+    /// Outcome of the measurement.
     pub outcome: Outcome,
-    /// When the first pass began. Between this and [`end`](Self::end) the program was disturbed.
+    /// Start of the first pass. The program was disturbed from then until [`end`](Self::end).
     pub begin: Timestamp,
-    /// When the last pass ended.
+    /// End of the last pass.
     pub end: Timestamp,
-    /// Passes that its metrics need.
+    /// Number of passes that the metrics require.
     pub passes: u32,
-    /// Launches that were measured, those of passes that were repeated included.
+    /// Number of measured launches, including those of repeated passes.
     pub launches: u32,
-    /// Of those, launches whose pass was thrown away: another thread launched into it, or others of its launches have
-    /// more of its time.
+    /// Measured launches whose pass was discarded: another thread launched work during it, or other launches
+    /// account for more of the kernel's time.
     pub discarded: u32,
-    /// Time that measuring held the launching thread up, nanoseconds.
+    /// Time for which measuring delayed the launching thread, nanoseconds.
     pub stall_ns: u64,
-    /// Metrics that this chip or library does not have.
+    /// Metrics that this chip or library does not support.
     pub missing: Vec<String>,
     /// Metrics and their values, in the units of `unit`.
     pub values: Vec<(String, f64)>,
 }
 
 impl KernelProfile {
-    /// The value of a metric; `None` when it was not measured or is no number.
+    /// Value of a metric; `None` if it was not measured or is not a number.
     pub fn value(&self, metric: &str) -> Option<f64> {
         let found = self.values.iter().find(|(name, _)| name == metric);
         found.map(|&(_, value)| value).filter(|value| value.is_finite())
     }
 
-    /// The value of a metric in percent as a share, 0 to 1 and a little more where the hardware counts more.
+    /// Value of a percentage metric as a fraction, 0 to 1, or slightly more if the hardware overcounts.
     pub fn share(&self, metric: &str) -> Option<f64> {
         Some(self.value(metric)? / 100.0)
     }

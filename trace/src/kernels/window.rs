@@ -1,15 +1,15 @@
-//! What sampling the program counters of a device came to.
+//! Result of PC sampling on a device.
 
 use crate::kernels::Outcome;
 use crate::record::{DeviceId, Timestamp};
 
-/// How much is kept of one window. What exceeds a limit is counted in [`PcWindow::overflow`].
+/// Limits of one window. Data beyond a limit is counted in [`PcWindow::overflow`].
 pub mod limit {
-    /// Stall reasons; CUPTI of CUDA 13.0 has 40.
+    /// Number of stall reasons; CUPTI of CUDA 13.0 has 40.
     pub const REASONS: usize = 256;
-    /// Functions.
+    /// Number of functions.
     pub const FUNCTIONS: usize = 4_096;
-    /// Counts: a busy GPU gives some 30,000 in a second.
+    /// Number of counts; a busy GPU produces some 30,000 per second.
     pub const COUNTS: usize = 1 << 18;
 }
 
@@ -22,52 +22,53 @@ pub struct PcFunction {
     pub symbol: String,
 }
 
-/// How often warps were seen at one instruction for one reason.
+/// Number of samples at one instruction with one stall reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PcCount {
-    /// Place in [`PcWindow::functions`].
+    /// Index in [`PcWindow::functions`].
     pub function: u32,
     /// Bytes from the start of the function.
     pub offset: u64,
-    /// Place in [`PcWindow::reasons`].
+    /// Index in [`PcWindow::reasons`].
     pub reason: u32,
-    /// Samples.
+    /// Number of samples.
     pub samples: u64,
 }
 
-/// The program counters of one device, sampled for a while.
+/// PC samples of one device over an interval.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PcWindow {
-    /// Which device.
+    /// Sampled device.
     pub device: DeviceId,
-    /// How it ended. [`NotLaunched`](Outcome::NotLaunched): nothing ran.
+    /// Outcome of sampling. [`NotLaunched`](Outcome::NotLaunched) means that no kernel ran.
     pub outcome: Outcome,
-    /// When opening began. Until [`begin`](Self::begin) launches may have waited.
+    /// Time at which opening the sampler started. Launches may have been delayed until
+    /// [`begin`](Self::begin).
     pub opened: Timestamp,
-    /// When sampling began.
+    /// Start of sampling.
     pub begin: Timestamp,
-    /// When it ended.
+    /// End of sampling.
     pub end: Timestamp,
-    /// When it was closed.
+    /// Time at which the sampler was closed.
     pub closed: Timestamp,
-    /// Cycles from one sample of a multiprocessor to the next.
+    /// Cycles between two samples of an SM.
     pub period_cycles: u64,
-    /// Names of stall reasons, as CUPTI has them.
+    /// Names of stall reasons in CUPTI.
     pub reasons: Vec<String>,
-    /// Functions that were seen.
+    /// Functions that were sampled.
     pub functions: Vec<PcFunction>,
-    /// What was seen, sorted, one for each function, offset and reason.
+    /// Sorted counts, one for each function, offset and reason.
     pub counts: Vec<PcCount>,
-    /// Samples that the hardware took, those of the two fields that follow included.
+    /// Samples taken by the hardware, including `dropped` and `foreign`.
     pub samples: u64,
-    /// Of those, samples that it dropped.
+    /// Samples dropped by the hardware.
     pub dropped: u64,
-    /// Of those, samples in kernels that are not the program's.
+    /// Samples in kernels that do not belong to the program.
     pub foreign: u64,
-    /// Samples that were delivered and not kept, because a limit was reached.
+    /// Samples delivered but discarded because a limit was reached.
     pub overflow: u64,
-    /// How often the buffer of the hardware ran full; what it lost then is not known.
+    /// Number of times the hardware buffer ran full; the resulting loss is unknown.
     pub full: u64,
-    /// Modules of these functions that could not be kept, so that their lines cannot be told.
+    /// Modules of these functions that could not be stored, so that their source lines are unknown.
     pub modules_lost: u64,
 }

@@ -1,24 +1,24 @@
-//! Where captures begin and end among the records.
+//! Boundaries of captures among the records.
 
 use super::Timestamp;
 use crate::named;
 
 named! {
-    /// Why a capture began.
+    /// Reason for the start of a capture.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum Trigger: name {
-        /// The program began: nobody chose.
+        /// The program started; no other trigger was chosen.
         #[default]
         Start "start",
         /// `cudaProfilerStart` or `cuProfilerStart`.
         ProfilerApi "cudaProfilerApi",
-        /// A range of the program began.
+        /// An NVTX range of the program started.
         Range "nvtx",
-        /// A delay was over.
+        /// A delay elapsed.
         Delay "delay",
         /// The schedule of steps.
         Steps "steps",
-        /// A command came from outside.
+        /// An external command.
         Command "command",
         /// Mode auto: samples left the bottleneck open.
         Open "open",
@@ -28,34 +28,35 @@ named! {
 }
 
 impl Trigger {
-    /// Whether mode auto began it: a burst.
+    /// True if mode auto started the capture: a burst.
     pub const fn is_burst(self) -> bool {
         matches!(self, Self::Open | Self::Drift)
     }
 }
 
-/// Where captures begin and end in a trace, and to which of them the records belong.
+/// Boundary of a capture, or the capture that the following records belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaptureMark {
-    /// A capture begins; what follows belongs to it.
+    /// A capture starts; the following events belong to it.
     Begin {
-        /// Counts from 1 within the trace. 0 is the whole run as mode auto monitors it, beside the others.
+        /// Number within the trace, starting at 1. 0 is the whole run as monitored in mode auto, in parallel
+        /// with the others.
         number: u32,
-        /// When.
+        /// Time of the start.
         at: Timestamp,
-        /// Why.
+        /// Reason for the start.
         trigger: Trigger,
     },
-    /// What follows belongs to this capture, which has begun before.
+    /// The following events belong to this capture, which started earlier.
     Select {
-        /// Its number.
+        /// Number of the capture.
         number: u32,
     },
-    /// Everything of a capture has come.
+    /// All events of a capture have been written.
     End {
-        /// Its number.
+        /// Number of the capture.
         number: u32,
-        /// When its range ended.
+        /// End of the captured interval.
         at: Timestamp,
     },
 }

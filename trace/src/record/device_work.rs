@@ -1,9 +1,9 @@
-//! What ran on a device: kernels, copies, memsets.
+//! Work on a device: kernels, copies, memsets.
 
 use super::{ContextId, CorrelationId, DeviceId, LaunchConfigId, NameId, StreamId, Timestamp};
 use crate::named;
 
-/// Everything about a kernel launch that repeats from launch to launch.
+/// Properties of a kernel launch that repeat from launch to launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LaunchConfig {
     /// Mangled kernel name.
@@ -12,30 +12,30 @@ pub struct LaunchConfig {
     pub grid: [u32; 3],
     /// Threads in a block: x, y, z.
     pub block: [u32; 3],
-    /// Blocks in a thread-block cluster: x, y, z; zero without clusters or when not reported.
+    /// Blocks in a thread-block cluster: x, y, z; zero without clusters or if not reported.
     pub cluster: [u32; 3],
-    /// Registers of one thread.
+    /// Registers per thread.
     pub registers_per_thread: u16,
-    /// Static shared memory of a block, bytes.
+    /// Static shared memory per block, bytes.
     pub static_shared_bytes: u32,
-    /// Dynamic shared memory of a block, bytes.
+    /// Dynamic shared memory per block, bytes.
     pub dynamic_shared_bytes: u32,
-    /// Shared memory that the device set aside on a multiprocessor, bytes.
+    /// Shared memory reserved on an SM, bytes.
     pub shared_executed_bytes: u32,
-    /// Local memory of one thread, bytes.
+    /// Local memory per thread, bytes.
     pub local_bytes_per_thread: u32,
-    /// How it was launched: 0 regular, 1 cooperative, 2 cooperative on several devices, 3 command list.
+    /// Launch type: 0 regular, 1 cooperative, 2 cooperative on several devices, 3 command list.
     pub launch_type: u8,
 }
 
 /// A kernel that ran on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kernel {
-    /// Begin on the device.
+    /// Start on the device.
     pub start: Timestamp,
     /// End on the device.
     pub end: Timestamp,
-    /// Where it ran.
+    /// Device it ran on.
     pub device: DeviceId,
     /// Context it was launched in.
     pub context: ContextId,
@@ -45,9 +45,9 @@ pub struct Kernel {
     pub correlation: CorrelationId,
     /// Name, shape and resources.
     pub config: LaunchConfigId,
-    /// The executable graph that launched it, or 0.
+    /// Executable graph that launched it, or 0.
     pub graph_id: u32,
-    /// The node of that graph, or 0.
+    /// Node of that graph, or 0.
     pub graph_node_id: u64,
 }
 
@@ -55,7 +55,7 @@ named! {
     /// Direction of a copy.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum CopyKind: name {
-        /// Not reported, or a value this version does not know.
+        /// Not reported, or a value unknown to this version.
         #[default]
         Unknown "unknown",
         HostToDevice "host_to_device",
@@ -69,15 +69,15 @@ named! {
 }
 
 named! {
-    /// What kind of memory one end of a copy is.
+    /// Kind of memory of the source or destination of a copy.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum MemoryKind: name {
-        /// Not reported, or a value this version does not know.
+        /// Not reported, or a value unknown to this version.
         #[default]
         Unknown "unknown",
         /// Ordinary host memory, staged by the driver.
         Pageable "pageable",
-        /// Page-locked host memory.
+        /// Pinned host memory.
         Pinned "pinned",
         /// Device memory.
         Device "device",
@@ -91,11 +91,11 @@ named! {
 /// A copy that ran on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copy {
-    /// Begin on the device.
+    /// Start on the device.
     pub start: Timestamp,
     /// End on the device.
     pub end: Timestamp,
-    /// Device whose copy engine did it.
+    /// Device whose copy engine executed it.
     pub device: DeviceId,
     /// Context it was issued in.
     pub context: ContextId,
@@ -109,26 +109,26 @@ pub struct Copy {
     pub source: MemoryKind,
     /// Memory written to.
     pub destination: MemoryKind,
-    /// Whether it was issued as asynchronous.
+    /// True if it was issued asynchronously.
     pub is_async: bool,
     /// Bytes moved.
     pub bytes: u64,
-    /// For a peer copy the devices read from and written to; otherwise both equal `device`.
+    /// Source and destination device of a peer copy; otherwise both equal `device`.
     pub peers: [DeviceId; 2],
-    /// The executable graph that issued it, or 0.
+    /// Executable graph that issued it, or 0.
     pub graph_id: u32,
-    /// The node of that graph, or 0.
+    /// Node of that graph, or 0.
     pub graph_node_id: u64,
 }
 
 /// A memset that ran on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memset {
-    /// Begin on the device.
+    /// Start on the device.
     pub start: Timestamp,
     /// End on the device.
     pub end: Timestamp,
-    /// Where it ran.
+    /// Device it ran on.
     pub device: DeviceId,
     /// Context it was issued in.
     pub context: ContextId,
@@ -138,26 +138,26 @@ pub struct Memset {
     pub correlation: CorrelationId,
     /// Memory written to.
     pub memory: MemoryKind,
-    /// Whether it was issued as asynchronous.
+    /// True if it was issued asynchronously.
     pub is_async: bool,
     /// The value written.
     pub value: u32,
     /// Bytes written.
     pub bytes: u64,
-    /// The executable graph that issued it, or 0.
+    /// Executable graph that issued it, or 0.
     pub graph_id: u32,
-    /// The node of that graph, or 0.
+    /// Node of that graph, or 0.
     pub graph_node_id: u64,
 }
 
-/// What kernels, copies and memsets have in common.
+/// Common properties of kernels, copies and memsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceWork {
-    /// Begin on the device.
+    /// Start on the device.
     pub start: Timestamp,
     /// End on the device.
     pub end: Timestamp,
-    /// Where it ran.
+    /// Device it ran on.
     pub device: DeviceId,
     /// Context it was launched in.
     pub context: ContextId,
@@ -167,9 +167,9 @@ pub struct DeviceWork {
     pub correlation: CorrelationId,
     /// Bytes copied or set; 0 for a kernel.
     pub bytes: u64,
-    /// The executable graph that launched it, or 0.
+    /// Executable graph that launched it, or 0.
     pub graph_id: u32,
-    /// The node of that graph, or 0.
+    /// Node of that graph, or 0.
     pub graph_node_id: u64,
 }
 

@@ -1,8 +1,8 @@
-//! What a host thread did: API calls, synchronizations, events, and what tracing itself took.
+//! Activity of host threads: API calls, synchronizations, events, and overhead of tracing.
 
 use super::{ApiFunctionId, ContextId, CorrelationId, NameId, StreamId, ThreadId, Timestamp};
 
-/// Which of CUDA's two interfaces a call belongs to.
+/// The CUDA API that a call belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ApiDomain {
     /// `cu...`
@@ -16,7 +16,7 @@ pub enum ApiDomain {
 pub struct ApiFunction {
     /// Driver or runtime.
     pub domain: ApiDomain,
-    /// The tracing library's number for it, unique within the domain.
+    /// CUPTI's callback id, unique within the domain.
     pub callback_id: u32,
     /// Name with the version suffix, for example `cudaLaunchKernel_v7000`.
     pub name: NameId,
@@ -31,48 +31,48 @@ pub struct ApiCall {
     pub end: Timestamp,
     /// Calling thread.
     pub thread: ThreadId,
-    /// Joins to the device work it caused, and to nested calls.
+    /// Links the call to the device work it caused, and to nested calls.
     pub correlation: CorrelationId,
-    /// Which function.
+    /// The called function.
     pub function: ApiFunctionId,
     /// `CUresult` or `cudaError_t`; 0 is success.
     pub return_value: u32,
 }
 
-/// What a synchronization waited for.
+/// Kind of synchronization.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SyncKind {
-    /// Not reported, or a value this version does not know.
+    /// Not reported, or a value unknown to this version.
     #[default]
     Unknown,
     /// The host waited for an event.
     Event,
-    /// A stream was told to wait for an event; the host did not wait.
+    /// A stream was made to wait for an event; the host did not wait.
     StreamWaitEvent,
     /// The host waited for a stream.
     Stream,
-    /// The host waited for a whole context.
+    /// The host waited for an entire context.
     Context,
 }
 
 /// A synchronization.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sync {
-    /// Begin on the host.
+    /// Start on the host.
     pub start: Timestamp,
     /// End on the host.
     pub end: Timestamp,
-    /// What was waited for.
+    /// Kind of synchronization.
     pub kind: SyncKind,
     /// Context.
     pub context: ContextId,
-    /// The stream waited for, or told to wait; `u32::MAX` when none.
+    /// The stream that was waited for or that has to wait; `u32::MAX` if there is none.
     pub stream: StreamId,
     /// The call that synchronized.
     pub correlation: CorrelationId,
     /// Event id, or `u32::MAX`. Ids are reused: prefer `event_sync_id` when it is not 0.
     pub event_id: u32,
-    /// Pairs with [`CudaEvent::event_sync_id`]; 0 when the library does not report it.
+    /// Pairs with [`CudaEvent::event_sync_id`]; 0 if the library does not report it.
     pub event_sync_id: u64,
 }
 
@@ -87,14 +87,14 @@ pub struct CudaEvent {
     pub stream: StreamId,
     /// Event id; ids are reused.
     pub event_id: u32,
-    /// Unique id of this recording; 0 when the library does not report it.
+    /// Unique id of this recording; 0 if the library does not report it.
     pub event_sync_id: u64,
 }
 
-/// What the tracing library or the driver spent time on.
+/// Activity that caused the overhead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OverheadKind {
-    /// Not reported, or a value this version does not know.
+    /// Not reported, or a value unknown to this version.
     #[default]
     Unknown,
     /// The driver's just-in-time compiler.
@@ -109,24 +109,24 @@ pub enum OverheadKind {
     RuntimeModuleLoading,
     /// The driver loaded a function at first use.
     LazyFunctionLoading,
-    /// A command buffer was full: the host had run as far ahead as it can.
+    /// A command buffer was full: the host had run ahead as far as possible.
     CommandBufferFull,
-    /// The tracing library asked for a buffer.
+    /// The tracing library requested a buffer.
     ActivityBufferRequest,
     /// Unified-memory tracing was set up.
     UnifiedMemoryInit,
 }
 
-/// Time that tracing or the driver took on a host thread.
+/// Overhead of tracing or the driver on a host thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overhead {
-    /// Begin on the host.
+    /// Start on the host.
     pub start: Timestamp,
     /// End on the host.
     pub end: Timestamp,
-    /// What it was spent on.
+    /// Activity that caused the overhead.
     pub kind: OverheadKind,
-    /// The thread that paid, or 0 when the record is not about a thread.
+    /// Affected thread, or 0 if the record belongs to no thread.
     pub thread: ThreadId,
     /// The call during which it happened, or 0.
     pub correlation: CorrelationId,

@@ -1,4 +1,4 @@
-//! Points in time, and the numbers by which records refer to each other and to the dictionary.
+//! Timestamps, and the ids by which records refer to each other and to the dictionary.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use std::fmt;
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// The value that the tracing library writes when it has no time.
+    /// Value written by the tracing library if it has no time.
     pub const ZERO: Self = Self(0);
 
-    /// From nanoseconds since the Unix epoch.
+    /// Creates a timestamp from nanoseconds since the Unix epoch.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
@@ -21,7 +21,7 @@ impl Timestamp {
         self.0
     }
 
-    /// Nanoseconds from `earlier` to `self`, or 0 when `earlier` is later.
+    /// Nanoseconds from `earlier` to `self`, or 0 if `earlier` is later.
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
@@ -43,13 +43,13 @@ macro_rules! ids {
 }
 
 ids! {
-    /// Device ordinal as the driver numbers it in this process.
+    /// Device ordinal in this process, as numbered by the driver.
     DeviceId(u32);
     /// Context id, unique in the process.
     ContextId(u32);
     /// Stream id, unique in the process. The null stream of the first context is usually 7.
     StreamId(u32);
-    /// Joins an API call to the device work it caused. Unique in the process until it wraps at 2^32.
+    /// Links an API call to the device work it caused. Unique in the process until it wraps at 2^32.
     CorrelationId(u32);
     /// Kernel thread id (`gettid`).
     ThreadId(u32);
@@ -69,6 +69,6 @@ impl StackId {
 }
 
 impl NameId {
-    /// A name that was lost: no dictionary holds this id.
+    /// A lost name: no dictionary contains this id.
     pub const UNKNOWN: Self = Self(u32::MAX);
 }

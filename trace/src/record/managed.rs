@@ -1,16 +1,16 @@
-//! What the driver did with managed (unified) memory: pages that moved, and the faults that moved them.
+//! Driver activity for managed (unified) memory: page migrations, and the faults that caused them.
 //!
-//! Nothing in these records names a stream or a call, so they are kept beside device work and take no part in the
-//! accounting of a device's time: a kernel that waits for its pages is running all the while.
+//! These records contain no stream and no call. They are therefore kept separate from device work and
+//! excluded from the accounting of a device's time: a kernel that waits for pages counts as running.
 
 use super::{DeviceId, Timestamp};
 use crate::named;
 
 named! {
-    /// What happened to pages of managed memory.
+    /// Kind of event on pages of managed memory.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum ManagedKind: name {
-        /// Not reported, or a value this version does not know.
+        /// Not reported, or a value unknown to this version.
         #[default]
         Unknown "unknown",
         /// Pages moved from the host to a device.
@@ -19,47 +19,49 @@ named! {
         DeviceToHost "device_to_host",
         /// Pages moved between two devices.
         DeviceToDevice "device_to_device",
-        /// The host touched pages that were elsewhere.
+        /// The host accessed pages that were elsewhere.
         HostFault "host_fault",
-        /// A device touched pages that were elsewhere.
+        /// A device accessed pages that were elsewhere.
         DeviceFault "device_fault",
     }
 }
 
 impl ManagedKind {
-    /// Whether pages moved.
+    /// True if pages moved.
     pub const fn is_migration(self) -> bool {
         matches!(self, Self::HostToDevice | Self::DeviceToHost | Self::DeviceToDevice)
     }
 }
 
-/// Pages of managed memory moved or were missed.
+/// A migration or page fault of managed memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManagedEvent {
-    /// Begin of a migration, or when a fault was seen.
+    /// Start of a migration, or the time of a fault.
     pub start: Timestamp,
-    /// End of a migration, or when a device's fault was answered; for a host's fault its start.
+    /// End of a migration, or the time at which a device fault was resolved; for a host fault its start.
     pub end: Timestamp,
-    /// What happened.
+    /// Kind of event.
     pub kind: ManagedKind,
-    /// Where pages came from, or the device that missed them; [`HOST`](Self::HOST) for the host.
+    /// Source of the pages, or the device that faulted; [`HOST`](Self::HOST) for the host.
     pub source: DeviceId,
-    /// Where pages went; [`HOST`](Self::HOST) for the host, and for faults.
+    /// Destination of the pages; [`HOST`](Self::HOST) for the host, and for faults.
     pub destination: DeviceId,
-    /// Where the pages begin.
+    /// Start address of the pages.
     pub address: u64,
-    /// Bytes that moved; groups of faults for the same page, of a device's fault; the program counter, of a host's.
+    /// For a migration, bytes moved; for a device fault, the number of fault groups for the same page; for a
+    /// host fault, the program counter.
     pub value: u64,
-    /// Why, as CUPTI numbers it: the cause of a migration (1 asked for, 2 coherence, 3 prefetch, 4 eviction, 5 access
-    /// counters), or what a device's fault was (1 read, 2 write, 3 atomic, 4 prefetch); 0 unknown.
+    /// Cause in CUPTI's numbering. Migrations: 1 user request, 2 coherence, 3 prefetch, 4 eviction, 5 access
+    /// counters. Device faults: 1 read, 2 write, 3 atomic, 4 prefetch. 0 is unknown.
     pub cause: u32,
 }
 
 impl ManagedEvent {
-    /// Stands for the host where a device could stand.
+    /// Represents the host in place of a device.
     pub const HOST: DeviceId = DeviceId(u32::MAX);
 
-    /// The device that it is about: where pages went, unless to the host. `None` for a fault of the host.
+    /// Device of the event: the destination of pages, or their source if they moved to the host. `None` for a
+    /// host fault.
     pub fn device(&self) -> Option<DeviceId> {
         [self.destination, self.source].into_iter().find(|&device| device != Self::HOST)
     }

@@ -1,58 +1,58 @@
-//! Memory that the program took and gave back.
+//! Memory allocations and releases of the program.
 
 use super::{ContextId, CorrelationId, DeviceId, MemoryKind, NameId, StreamId, Timestamp};
 use crate::named;
 
 named! {
-    /// What happened to memory, or to a pool of memory.
+    /// Operation on memory or on a memory pool.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum MemoryOperation: name {
-        /// Not reported, or a value this version does not know.
+        /// Not reported, or a value unknown to this version.
         #[default]
         Unknown "unknown",
         /// Memory was allocated.
         Allocation "allocation",
         /// Memory was released.
         Release "release",
-        /// A pool was made.
+        /// A pool was created.
         PoolCreated "pool_created",
         /// A pool was destroyed.
         PoolDestroyed "pool_destroyed",
-        /// A pool gave memory back.
+        /// A pool released memory.
         PoolTrimmed "pool_trimmed",
     }
 }
 
-/// Memory was allocated or released, or a pool changed.
+/// An allocation, a release or a change of a memory pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryEvent {
-    /// When.
+    /// Time of the operation.
     pub at: Timestamp,
-    /// What happened.
+    /// Kind of operation.
     pub operation: MemoryOperation,
-    /// What kind of memory. Static memory of a module counts as what it is, and has a [`name`](Self::name).
+    /// Kind of memory. Static memory of a module has its actual kind and a [`name`](Self::name).
     pub kind: MemoryKind,
-    /// Device; also that of the calling context for host memory.
+    /// Device; for host memory, the device of the calling context.
     pub device: DeviceId,
     /// Context.
     pub context: ContextId,
     /// Stream that orders the operation, or `u32::MAX`.
     pub stream: StreamId,
-    /// The call; 0 for memory that came with a module.
+    /// The call; 0 for memory allocated with a module.
     pub correlation: CorrelationId,
-    /// Where the memory begins; 0 for an operation on a pool.
+    /// Start address; 0 for an operation on a pool.
     pub address: u64,
-    /// Bytes, also of a release.
+    /// Size in bytes, also for a release.
     pub bytes: u64,
-    /// The variable, for static memory, else [`NameId::UNKNOWN`].
+    /// Name of the variable for static memory, else [`NameId::UNKNOWN`].
     pub name: NameId,
-    /// Address of this process's pool that is concerned, or 0. Pools of other processes are left out.
+    /// Address of the affected pool of this process, or 0. Pools of other processes are not recorded.
     pub pool: u64,
-    /// Bytes that the pool holds.
+    /// Bytes held by the pool.
     pub pool_bytes: u64,
-    /// Bytes of them that are in use.
+    /// Bytes of the pool in use.
     pub pool_used: u64,
-    /// Bytes that the pool keeps rather than give back.
+    /// Release threshold of the pool: bytes that it keeps instead of releasing them.
     pub pool_threshold: u64,
 }
 

@@ -1,10 +1,10 @@
-//! What was observed: one struct for each kind of activity.
+//! Records: one struct for each kind of activity.
 //!
-//! Records are small, `Copy`, and free of strings: names, launch configurations and API functions repeat, so a
-//! record holds an id into the [`Dictionary`](crate::dictionary::Dictionary) instead.
+//! Records are small, `Copy`, and free of strings: names, launch configurations and API functions repeat, so
+//! a record contains an id into the [`Dictionary`](crate::dictionary::Dictionary) instead.
 //!
-//! All times of one trace are on one clock, nanoseconds since the Unix epoch as the tracing library reports them
-//! (device times are already mapped to it by that library).
+//! All times of a trace are on one clock, in nanoseconds since the Unix epoch as reported by the tracing
+//! library, which has already mapped device times to it.
 
 mod capture_mark;
 mod device_work;
@@ -40,24 +40,24 @@ pub enum Record {
     Memset(Memset),
     /// An API function was called.
     Api(ApiCall),
-    /// Something was waited for.
+    /// A synchronization.
     Sync(Sync),
     /// An event was recorded.
     Event(CudaEvent),
-    /// Tracing or the driver took time.
+    /// Overhead of tracing or the driver.
     Overhead(Overhead),
-    /// The program said what it is doing.
+    /// An NVTX range or mark of the program.
     Range(RangeEvent),
-    /// A host thread was looked at.
+    /// A sample of a host thread.
     Sample(HostSample),
     /// Memory was allocated or released.
     Memory(MemoryEvent),
-    /// Pages of managed memory moved or were missed.
+    /// A migration or page fault of managed memory.
     Managed(ManagedEvent),
 }
 
 impl Record {
-    /// The kinds, in the plural.
+    /// Names of the kinds, in the plural.
     pub const KINDS: [&'static str; 11] = [
         "kernels",
         "copies",
@@ -72,7 +72,7 @@ impl Record {
         "events of managed memory",
     ];
 
-    /// Place of its kind in [`KINDS`](Self::KINDS).
+    /// Index of its kind in [`KINDS`](Self::KINDS).
     #[inline]
     pub const fn kind(&self) -> usize {
         match self {
@@ -90,7 +90,8 @@ impl Record {
         }
     }
 
-    /// Begin and end, which are the same for what happens at one moment; `None` for a record without times.
+    /// Start and end, which are equal for events at a single point in time; `None` for a record without
+    /// times.
     #[inline]
     pub const fn span(&self) -> Option<(Timestamp, Timestamp)> {
         Some(match self {
@@ -108,8 +109,8 @@ impl Record {
         })
     }
 
-    /// The API call that it is, or that it comes from; `None` for kinds that come from no call. The id may be 0: not
-    /// known.
+    /// The API call that the record is or was caused by; `None` for kinds without a call. An id of 0 is
+    /// unknown.
     #[inline]
     pub const fn correlation(&self) -> Option<CorrelationId> {
         Some(match self {
@@ -125,7 +126,7 @@ impl Record {
         })
     }
 
-    /// What kernels, copies and memsets have in common; `None` for what ran on no device.
+    /// Common properties of kernels, copies and memsets; `None` for other kinds.
     #[inline]
     pub fn device_work(&self) -> Option<DeviceWork> {
         match self {

@@ -1,21 +1,21 @@
-//! What a program said about itself: ranges and marks of NVTX, as they begin and as they end.
+//! NVTX ranges and marks of the program, recorded at their start and end.
 //!
-//! Begin and end are records of their own, because a range may last as long as the program: the engine must know that
-//! it is open while it is, and a killed program leaves ranges that only began.
+//! Start and end are separate records because a range may last as long as the program: the engine must know
+//! that it is open while it is, and a killed program leaves ranges without an end.
 
 use super::{NameId, ThreadId, Timestamp};
 
-/// What happened to a range.
+/// Kind of range event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RangeEventKind {
-    /// A value this version does not know.
+    /// A value unknown to this version.
     #[default]
     Unknown,
     /// A range was pushed on the stack of its thread and domain.
     Push,
-    /// The top range of the stack of this thread and domain ended.
+    /// The top range on the stack of this thread and domain ended.
     Pop,
-    /// A range began that may end on another thread, and overlap others.
+    /// A range started that may end on another thread and overlap others.
     Start,
     /// The range with the same [`range_id`](RangeEvent::range_id) ended.
     End,
@@ -23,10 +23,10 @@ pub enum RangeEventKind {
     Mark,
 }
 
-/// The number that a program attached to a range or mark.
+/// Number attached to a range or mark by the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Payload {
-    /// None was given, or one of a type that this version does not know.
+    /// Absent, or of a type unknown to this version.
     #[default]
     None,
     /// Unsigned, 32 or 64 bits.
@@ -37,26 +37,26 @@ pub enum Payload {
     Float(f64),
 }
 
-/// A range began or ended, or a point in time was marked.
+/// The start or end of a range, or a mark.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RangeEvent {
-    /// When, on the host.
+    /// Host time.
     pub at: Timestamp,
     /// The calling thread.
     pub thread: ThreadId,
-    /// What happened.
+    /// Kind of event.
     pub kind: RangeEventKind,
     /// Name of the domain; the empty name is the default domain.
     pub domain: NameId,
-    /// The text of the range or mark; the empty name for [`Pop`](RangeEventKind::Pop) and
+    /// Text of the range or mark; the empty name for [`Pop`](RangeEventKind::Pop) and
     /// [`End`](RangeEventKind::End).
     pub message: NameId,
-    /// Name of the category, or its number where it has no name; the empty name when there is none.
+    /// Name of the category, or its number if it has no name; the empty name if there is none.
     pub category: NameId,
-    /// Color, `0xAARRGGBB`; 0 when none was given.
+    /// Color, `0xAARRGGBB`; 0 if absent.
     pub color: u32,
-    /// Pairs a start with its end, unique in the process; 0 for the others.
+    /// Pairs a start with its end, unique in the process; 0 for other kinds.
     pub range_id: u64,
-    /// The number that came with it.
+    /// Number attached by the program.
     pub payload: Payload,
 }

@@ -1,93 +1,94 @@
-//! What a host thread was doing, seen from outside: evidence for the time in which no CUDA call was made.
+//! Samples of host threads: evidence for the time without CUDA calls.
 
 use super::{NameId, StackId, ThreadId, Timestamp};
 
-/// What a thread waited in when it was looked at.
+/// State of a thread at a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ThreadState {
-    /// Could not be read, or a value this version does not know.
+    /// Unreadable, or a value unknown to this version.
     #[default]
     Unknown,
-    /// On a core, or ready for one.
+    /// On a core, or runnable.
     Running,
-    /// A lock, a condition or a queue of this process (futex).
+    /// Waiting for a lock, condition or queue (futex).
     Futex,
-    /// Readiness of a file, pipe or socket (poll, select, epoll).
+    /// Waiting for readiness of a file, pipe or socket (poll, select, epoll).
     Poll,
-    /// Input or output of a file, pipe or socket (read, write and their like), interruptible.
+    /// Interruptible input or output of a file, pipe or socket (read, write and similar calls).
     Io,
-    /// Storage: uninterruptible sleep.
+    /// Waiting for storage: uninterruptible sleep.
     Disk,
-    /// A sleep of fixed length.
+    /// Sleeping for a fixed time.
     Sleep,
-    /// The end of a child process.
+    /// Waiting for the end of a child process.
     Child,
-    /// The memory management: a page fault or a mapping call.
+    /// In memory management: a page fault or a mapping call.
     Memory,
-    /// A call into a kernel driver (ioctl), such as the GPU's.
+    /// In a call to a kernel driver (ioctl), such as the GPU's.
     Driver,
-    /// Anything else that blocks.
+    /// Blocked for another reason.
     Other,
 }
 
-/// Who holds the lock of the Python interpreter.
+/// Holder of the Python interpreter lock (GIL).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum InterpreterLock {
-    /// No interpreter, or not readable.
+    /// No interpreter, or unreadable.
     #[default]
     Unknown,
     /// The sampled thread.
     ThisThread,
     /// Another thread.
     OtherThread,
-    /// Nobody.
+    /// Not held.
     Free,
 }
 
-/// One function of a stack, with the way to its caller. Stacks that begin alike share their outer frames. Native
-/// functions are the innermost ones, above those of Python; they have a library's or program's name as file and no
-/// line.
+/// A function of a stack, linked to its caller. Stacks with equal outer frames share them. Native functions
+/// are the innermost ones, inside those of Python; their file is the name of a library or program, and they
+/// have no line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Frame {
-    /// The stack below, or [`StackId::NONE`] for the outermost frame.
+    /// Frame of the caller, or [`StackId::NONE`] for the outermost frame.
     pub caller: StackId,
-    /// Qualified name of the function. Of a native one without a symbol the file and the address in it.
+    /// Qualified name of the function. For a native function without a symbol, the file and the address in
+    /// it.
     pub function: NameId,
-    /// File in which it is defined; the library or program of a native function, with its build id if the function has
-    /// no symbol.
+    /// File that defines the function. For a native function, its library or program, with the build id if
+    /// the function has no symbol.
     pub file: NameId,
-    /// The line being executed, from 1; 0 when unknown, and for native functions.
+    /// Line being executed, starting at 1; 0 if unknown, and for native functions.
     pub line: u32,
 }
 
-/// A sample of one thread, and how it spent the time since the sample before.
+/// A sample of one thread, and how the thread spent the time since the previous sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostSample {
-    /// The sample before this one at the same thread, or the begin of sampling.
+    /// Time of the previous sample of this thread, or the start of sampling.
     pub since: Timestamp,
-    /// When the thread was looked at.
+    /// Time of the sample.
     pub at: Timestamp,
     /// The thread.
     pub thread: ThreadId,
-    /// What it was doing at [`at`](Self::at).
+    /// State of the thread at [`at`](Self::at).
     pub state: ThreadState,
-    /// CPU time that it took between `since` and `at`, nanoseconds.
+    /// CPU time between `since` and `at`, nanoseconds.
     pub on_cpu: u64,
-    /// Time that it was ready and waited for a core between `since` and `at`, nanoseconds.
+    /// Time between `since` and `at` in which the thread was runnable but waited for a core, nanoseconds.
     pub runnable: u64,
     /// Its stack at `at`, or [`StackId::NONE`].
     pub stack: StackId,
-    /// Native functions that it was in at a moment between `since` and `at`, where `stack` has none: the thread went on
-    /// in between, so the two are not put together.
+    /// Native functions of the thread at an earlier time between `since` and `at`, if `stack` has none. The
+    /// thread ran in between, so the two are not merged.
     pub earlier: Option<StackId>,
-    /// Who held the interpreter's lock at `at`.
+    /// Holder of the interpreter lock at `at`.
     pub interpreter_lock: InterpreterLock,
-    /// Whether the interpreter was collecting garbage at `at`.
+    /// True if the interpreter was collecting garbage at `at`.
     pub collecting_garbage: bool,
-    /// Child processes of this process at `at`; 0 also when they were not looked at.
+    /// Number of child processes of this process at `at`; 0 also if they were not sampled.
     pub children: u32,
-    /// Of these, on a core or ready for one.
+    /// Children on a core or runnable.
     pub children_running: u32,
-    /// Of these, waiting for input, output or storage.
+    /// Children waiting for input, output or storage.
     pub children_in_io: u32,
 }

@@ -1,7 +1,7 @@
-//! A small trace in which every kind of block, record and table of version 1.0 occurs, and the means to take it apart.
+//! A small trace with every kind of block, record and table of version 1.0, and helpers for taking it apart.
 //!
-//! The golden file of version 1.0 is exactly this trace: changing anything here changes what that file must hold.
-//! What came later is in `since_1_0.rs`.
+//! The golden file of version 1.0 is exactly this trace: any change here changes the expected contents of
+//! that file. Later additions are in `since_1_0.rs`.
 
 pub mod since_1_0;
 pub mod since_1_2;
@@ -19,7 +19,7 @@ pub const FILE_HEADER: usize = 16;
 /// Bytes of a block header.
 pub const BLOCK_HEADER: usize = 40;
 
-/// What a reader got out of some bytes.
+/// Data read from a trace.
 pub struct Read {
     pub session: ProcessInfo,
     pub dictionary: Dictionary,
@@ -50,7 +50,7 @@ pub fn blocks(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     blocks
 }
 
-/// A block made by hand, uncompressed unless `flags` says otherwise.
+/// A handmade block, uncompressed unless `flags` requires compression.
 pub fn block(kind: u16, version: u8, flags: u8, sequence: u32, t_min: u64, body: &[u8]) -> Vec<u8> {
     let mut out = vec![0xf5, b'G', 0xb6, 0xc3];
     out.extend_from_slice(&kind.to_le_bytes());
@@ -214,7 +214,7 @@ pub fn sample() -> (Dictionary, Vec<u8>) {
     (dictionary, bytes)
 }
 
-/// Fails unless every table of `read` starts with, or is, what was written.
+/// Fails unless every table of `read` equals the written one or starts with it.
 pub fn assert_same_dictionary(read: &Dictionary, written: &Dictionary) {
     assert_eq!(read.names(), written.names());
     assert_eq!(read.launch_configs(), written.launch_configs());

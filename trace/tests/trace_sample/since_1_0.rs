@@ -1,6 +1,7 @@
-//! What versions 1.1 and 1.2 of the trace brought: ranges, host samples, stack frames, links, captures.
+//! Additions of trace versions 1.1 and 1.2: ranges, host samples, stack frames, links, captures.
 //!
-//! The golden file of version 1.2 is exactly this trace: changing anything here changes what that file must hold.
+//! The golden file of version 1.2 is exactly this trace: any change here changes the expected contents of
+//! that file.
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
@@ -54,7 +55,7 @@ fn ranges(names: &mut Dictionary) -> Vec<Record> {
     .into()
 }
 
-/// Every state of a thread and of the interpreter's lock, with a stack of two frames and without.
+/// Every state of a thread and of the interpreter lock, with a stack of two frames and without.
 fn samples(names: &mut Dictionary) -> Vec<Record> {
     use ThreadState as State;
     let file = names.intern_name("/app/train.py");
@@ -85,7 +86,7 @@ fn samples(names: &mut Dictionary) -> Vec<Record> {
     samples.collect()
 }
 
-/// Two captures, the second of which begins before everything of the first has come.
+/// Two captures; the second one starts before all events of the first have been written.
 pub fn sample() -> (Dictionary, Vec<u8>) {
     let mut dictionary = Dictionary::new();
     let mut writer = TraceWriter::new(Vec::new(), &session()).unwrap();

@@ -1,6 +1,7 @@
-//! What version 1.3 of the trace brought: memory that was allocated and released.
+//! Additions of trace version 1.3: memory allocations and releases.
 //!
-//! The golden file of version 1.3 is exactly this trace: changing anything here changes what that file must hold.
+//! The golden file of version 1.3 is exactly this trace: any change here changes the expected contents of
+//! that file.
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
@@ -10,7 +11,7 @@ use gpuwhy_trace::record::*;
 
 use crate::trace_sample::{at, session};
 
-/// Every operation, with a pool and without, and a variable.
+/// Every operation, with and without a pool, and a variable.
 fn events(names: &mut Dictionary) -> Vec<Record> {
     let table = names.intern_name("lookup_table");
     let plain = MemoryEvent { context: ContextId(1), kind: MemoryKind::Device, ..MemoryEvent::default() };
@@ -60,7 +61,7 @@ fn events(names: &mut Dictionary) -> Vec<Record> {
     .into()
 }
 
-/// A trace of them.
+/// A trace of these events.
 pub fn sample() -> (Dictionary, Vec<u8>) {
     let mut dictionary = Dictionary::new();
     let mut writer = TraceWriter::new(Vec::new(), &session()).unwrap();

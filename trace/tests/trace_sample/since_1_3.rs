@@ -1,6 +1,7 @@
-//! What version 1.4 of the trace brought: migrations and page faults of managed memory.
+//! Additions of trace version 1.4: migrations and page faults of managed memory.
 //!
-//! The golden file of version 1.4 is exactly this trace: changing anything here changes what that file must hold.
+//! The golden file of version 1.4 is exactly this trace: any change here changes the expected contents of
+//! that file.
 
 use gpuwhy_trace::dictionary::Dictionary;
 use gpuwhy_trace::event::Event;
@@ -63,7 +64,7 @@ fn events() -> Vec<Record> {
     .into()
 }
 
-/// A trace of them.
+/// A trace of these events.
 pub fn sample() -> (Dictionary, Vec<u8>) {
     let dictionary = Dictionary::new();
     let mut writer = TraceWriter::new(Vec::new(), &session()).unwrap();

@@ -1,6 +1,7 @@
-//! What version 1.5 of the trace brought: samples of hardware counters, readings of gauges, and what was lost of them.
+//! Additions of trace version 1.5: samples of hardware counters, NVML readings, and lost samples.
 //!
-//! The golden file of version 1.5 is exactly this trace: changing anything here changes what that file must hold.
+//! The golden file of version 1.5 is exactly this trace: any change here changes the expected contents of
+//! that file.
 
 use gpuwhy_trace::counters::{
     ChipName, CounterEvent, CounterLoss, GaugeReading, Metric, MetricList, MetricSet, Refusal, Sample, Throttle,
@@ -57,7 +58,7 @@ pub fn events() -> [CounterEvent; 8] {
     ]
 }
 
-/// A trace of them, between two kernels.
+/// A trace of these events, between two kernels.
 pub fn sample() -> (Dictionary, Vec<u8>) {
     let mut dictionary = Dictionary::new();
     let name = dictionary.intern_name("gemm");
