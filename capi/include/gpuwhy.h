@@ -1,7 +1,7 @@
-/* Measuring a part of a program with gpuwhy, from C, C++ or another language: link libgpuwhy_c.so.
+/* Measures a part of a program with gpuwhy, from C, C++ or another language: link libgpuwhy_c.so.
  *
- * Made from capi/src/lib.rs; `GPUWHY_BLESS=1 cargo test -p gpuwhy-c --test main` renews it.
- * All functions can be called from every thread. None writes to stdout or ends the program. */
+ * Generated from capi/src/lib.rs by `GPUWHY_BLESS=1 cargo test -p gpuwhy-c --test main`.
+ * All functions can be called from any thread. None writes to stdout or ends the program. */
 
 #ifndef GPUWHY_H
 #define GPUWHY_H
@@ -10,15 +10,15 @@
 #include <stdint.h>
 
 /**
- * What a function answers. More values may come: anything but GPUWHY_OK is a failure.
+ * Return value of a function. More values may be added: anything but GPUWHY_OK is a failure.
  */
 typedef enum gpuwhy_status {
   /**
-   * Done.
+   * Success.
    */
   GPUWHY_OK = 0,
   /**
-   * There is no libcupti that can be used, as on a machine without CUDA.
+   * There is no usable libcupti, as on a host without CUDA.
    */
   GPUWHY_NO_CUPTI = 1,
   /**
@@ -26,19 +26,19 @@ typedef enum gpuwhy_status {
    */
   GPUWHY_OTHER_PROFILER = 2,
   /**
-   * CUPTI or the system refused.
+   * CUPTI or the operating system refused.
    */
   GPUWHY_REFUSED = 3,
   /**
-   * A session is open already.
+   * A session is already open.
    */
   GPUWHY_BUSY = 4,
   /**
-   * No session is open, or measuring is over in this process, or it is the child of a fork.
+   * No session is open, measuring has ended in this process, or the process is the child of a fork.
    */
   GPUWHY_NOT_OPEN = 5,
   /**
-   * The last records did not come in time.
+   * The last records did not arrive in time.
    */
   GPUWHY_TIMED_OUT = 6,
   /**
@@ -46,7 +46,7 @@ typedef enum gpuwhy_status {
    */
   GPUWHY_TRACE = 7,
   /**
-   * An error in gpuwhy.
+   * An internal error of gpuwhy.
    */
   GPUWHY_INTERNAL = 8,
 } gpuwhy_status;
@@ -56,31 +56,31 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Starts the collector without measuring. Call it before the first CUDA call of the process, if the first session
- * comes later.
+ * Starts the collector without measuring. Call it before the first CUDA call of the process if the first
+ * session starts later.
  */
 enum gpuwhy_status gpuwhy_prepare(void);
 
 /**
- * Starts measuring what this process launches. Call it before the first CUDA call of the process, or after
- * gpuwhy_prepare. `trace` is the file that keeps the trace, or NULL.
+ * Starts measuring the launches of this process. Call it before the first CUDA call of the process, or after
+ * gpuwhy_prepare. `trace` is the path of the trace file, or NULL.
  *
  * `trace` is NULL or a text that ends with NUL.
  */
 enum gpuwhy_status gpuwhy_start(const char *trace);
 
 /**
- * Stops measuring and makes the report. Device work that is still under way is waited for, 2 s at most.
+ * Stops measuring and creates the report. Waits up to 2 s for device work in progress.
  */
 enum gpuwhy_status gpuwhy_stop(void);
 
 /**
- * Returns when all device work that was complete is in the trace.
+ * Returns once all device work that was complete is in the trace.
  */
 enum gpuwhy_status gpuwhy_flush(void);
 
 /**
- * Begins a range of this name on this thread; ranges nest. It is an NVTX range.
+ * Pushes a range with this name on this thread; ranges nest. It is an NVTX range.
  *
  * `name` is NULL or a text that ends with NUL.
  */
@@ -92,14 +92,14 @@ enum gpuwhy_status gpuwhy_range_push(const char *name);
 enum gpuwhy_status gpuwhy_range_pop(void);
 
 /**
- * The next step of the program begins here, and the one before ends.
+ * Starts the next step of the program and ends the previous one.
  */
 enum gpuwhy_status gpuwhy_step(void);
 
 /**
- * Writes the report of the session that was stopped last, as JSON (docs/reference/report.md), to `text`: at most
- * `capacity` bytes with the NUL at the end. Answers the length of the whole without the NUL; 0 when there is no
- * report.
+ * Writes the report of the last stopped session, as JSON (docs/reference/report.md), to `text`: at most
+ * `capacity` bytes including the NUL at the end. Returns the length of the complete report without the NUL;
+ * 0 if there is no report.
  *
  * `capacity` bytes at `text` are writable.
  */
@@ -107,14 +107,14 @@ size_t gpuwhy_report_json(char *text,
                           size_t capacity);
 
 /**
- * As `gpuwhy_report_json`, the report for people.
+ * Like `gpuwhy_report_json`, but writes the report as text for a reader.
  *
  * `capacity` bytes at `text` are writable.
  */
 size_t gpuwhy_report_text(char *text, size_t capacity);
 
 /**
- * As `gpuwhy_report_json`, why the last call that failed did, and what to do.
+ * Like `gpuwhy_report_json`, but writes why the last failed call failed, and what to do.
  *
  * `capacity` bytes at `text` are writable.
  */

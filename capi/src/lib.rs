@@ -1,8 +1,8 @@
-//! Sessions for C: `capi/include/gpuwhy.h`, which a test keeps equal to this file.
+//! Sessions for C: `capi/include/gpuwhy.h`, which a test keeps in sync with this file.
 //!
-//! One session at a time, so there are no handles: functions answer a status, and texts are copied into the caller's
-//! memory as `snprintf` does. Reports cross as text or JSON; there are no structs that a newer version could not
-//! change. No panic crosses into C.
+//! There is one session at a time, so there are no handles. Functions return a status and copy texts into the
+//! caller's memory as `snprintf` does. Reports cross as text or JSON, because a newer version could not
+//! change a struct. No panic crosses into C.
 #![expect(unsafe_code, reason = "implements C functions")]
 #![allow(non_camel_case_types, reason = "names as C programs write them")]
 
@@ -15,27 +15,27 @@ use gpuwhy::fork::{self, Forked};
 use gpuwhy::{Report, Session, SessionError, SessionErrorKind};
 use parking_lot::{Mutex, RwLock};
 
-/// What a function answers. More values may come: anything but GPUWHY_OK is a failure.
+/// Return value of a function. More values may be added: anything but GPUWHY_OK is a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub enum gpuwhy_status {
-    /// Done.
+    /// Success.
     GPUWHY_OK = 0,
-    /// There is no libcupti that can be used, as on a machine without CUDA.
+    /// There is no usable libcupti, as on a host without CUDA.
     GPUWHY_NO_CUPTI = 1,
     /// Another profiler holds CUPTI in this process.
     GPUWHY_OTHER_PROFILER = 2,
-    /// CUPTI or the system refused.
+    /// CUPTI or the operating system refused.
     GPUWHY_REFUSED = 3,
-    /// A session is open already.
+    /// A session is already open.
     GPUWHY_BUSY = 4,
-    /// No session is open, or measuring is over in this process, or it is the child of a fork.
+    /// No session is open, measuring has ended in this process, or the process is the child of a fork.
     GPUWHY_NOT_OPEN = 5,
-    /// The last records did not come in time.
+    /// The last records did not arrive in time.
     GPUWHY_TIMED_OUT = 6,
     /// The trace cannot be written or read.
     GPUWHY_TRACE = 7,
-    /// An error in gpuwhy.
+    /// An internal error of gpuwhy.
     GPUWHY_INTERNAL = 8,
 }
 use gpuwhy_status::{
@@ -47,15 +47,15 @@ static SESSION: RwLock<Option<Session>> = RwLock::new(None);
 static REPORT: Mutex<Option<Report>> = Mutex::new(None);
 static ERROR: Mutex<String> = Mutex::new(String::new());
 
-/// Starts the collector without measuring. Call it before the first CUDA call of the process, if the first session
-/// comes later.
+/// Starts the collector without measuring. Call it before the first CUDA call of the process if the first
+/// session starts later.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpuwhy_prepare() -> gpuwhy_status {
     measure(|| Ok(gpuwhy::prepare()?))
 }
 
-/// Starts measuring what this process launches. Call it before the first CUDA call of the process, or after
-/// gpuwhy_prepare. `trace` is the file that keeps the trace, or NULL.
+/// Starts measuring the launches of this process. Call it before the first CUDA call of the process, or after
+/// gpuwhy_prepare. `trace` is the path of the trace file, or NULL.
 ///
 /// # Safety
 /// `trace` is NULL or a text that ends with NUL.
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn gpuwhy_start(trace: *const c_char) -> gpuwhy_status {
         }
         let mut builder = Session::builder();
         if !trace.is_null() {
-            // SAFETY: not NULL, and then a text as promised by the caller.
+            // SAFETY: not NULL, so a text as guaranteed by the caller.
             builder = builder.trace(OsStr::from_bytes(unsafe { CStr::from_ptr(trace) }.to_bytes()));
         }
         *session = Some(builder.start()?);
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn gpuwhy_start(trace: *const c_char) -> gpuwhy_status {
     })
 }
 
-/// Stops measuring and makes the report. Device work that is still under way is waited for, 2 s at most.
+/// Stops measuring and creates the report. Waits up to 2 s for device work in progress.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpuwhy_stop() -> gpuwhy_status {
     answer(|| {
@@ -91,20 +91,20 @@ pub extern "C" fn gpuwhy_stop() -> gpuwhy_status {
     })
 }
 
-/// Returns when all device work that was complete is in the trace.
+/// Returns once all device work that was complete is in the trace.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpuwhy_flush() -> gpuwhy_status {
     with_session(Session::flush)
 }
 
-/// Begins a range of this name on this thread; ranges nest. It is an NVTX range.
+/// Pushes a range with this name on this thread; ranges nest. It is an NVTX range.
 ///
 /// # Safety
 /// `name` is NULL or a text that ends with NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gpuwhy_range_push(name: *const c_char) -> gpuwhy_status {
     with_session(|session| {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         session.push_range(&unsafe { text(name) });
         Ok(())
     })
@@ -119,7 +119,7 @@ pub extern "C" fn gpuwhy_range_pop() -> gpuwhy_status {
     })
 }
 
-/// The next step of the program begins here, and the one before ends.
+/// Starts the next step of the program and ends the previous one.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpuwhy_step() -> gpuwhy_status {
     with_session(|session| {
@@ -128,35 +128,35 @@ pub extern "C" fn gpuwhy_step() -> gpuwhy_status {
     })
 }
 
-/// Writes the report of the session that was stopped last, as JSON (docs/reference/report.md), to `text`: at most
-/// `capacity` bytes with the NUL at the end. Answers the length of the whole without the NUL; 0 when there is no
-/// report.
+/// Writes the report of the last stopped session, as JSON (docs/reference/report.md), to `text`: at most
+/// `capacity` bytes including the NUL at the end. Returns the length of the complete report without the NUL;
+/// 0 if there is no report.
 ///
 /// # Safety
 /// `capacity` bytes at `text` are writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gpuwhy_report_json(text: *mut c_char, capacity: usize) -> usize {
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { copy(|| last_report(|report| serde_json::to_string(report).ok()), text, capacity) }
 }
 
-/// As `gpuwhy_report_json`, the report for people.
+/// Like `gpuwhy_report_json`, but writes the report as text for a reader.
 ///
 /// # Safety
 /// `capacity` bytes at `text` are writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gpuwhy_report_text(text: *mut c_char, capacity: usize) -> usize {
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { copy(|| last_report(|report| Some(report.to_string())), text, capacity) }
 }
 
-/// As `gpuwhy_report_json`, why the last call that failed did, and what to do.
+/// Like `gpuwhy_report_json`, but writes why the last failed call failed, and what to do.
 ///
 /// # Safety
 /// `capacity` bytes at `text` are writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gpuwhy_last_error(text: *mut c_char, capacity: usize) -> usize {
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { copy(|| Some(last_error()), text, capacity) }
 }
 
@@ -189,18 +189,18 @@ fn not_open() -> Failure {
 
 fn with_session(work: impl FnOnce(&Session) -> Result<(), SessionError>) -> gpuwhy_status {
     answer(|| {
-        // Without a lock where nothing was ever measured: a child that is forked off may still measure itself.
+        // Takes no lock if this process has never measured: a forked child may still measure itself.
         if !fork::is_owned() {
             return Err(not_open());
         }
-        // Without a session of its own, it is refused as the child of a fork only where it is one.
+        // Without a session the call fails with the fork's error only in the child of a fork.
         let session = fork::lock(|| SESSION.try_read(), || SESSION.read());
         let session = session.ok_or_else(|| fork::check().err().map_or_else(not_open, Failure::from))?;
         Ok(work(session.as_ref().ok_or_else(not_open)?)?)
     })
 }
 
-/// Calls what may start the collector.
+/// Runs `work`, which may start the collector.
 fn measure(work: impl FnOnce() -> Result<(), Failure>) -> gpuwhy_status {
     answer(|| {
         fork::own()?;
@@ -226,12 +226,12 @@ fn last_error() -> String {
     error.unwrap_or_else(|| fork::check().err().map_or_else(String::new, |forked| Failure::from(forked).1))
 }
 
-/// The report of the last session; nothing in the child of a fork where a thread of the parent was at it.
+/// The report of the last session; `None` in the child of a fork if a thread of the parent held the lock.
 fn last_report(text: impl FnOnce(&Report) -> Option<String>) -> Option<String> {
     fork::lock(|| REPORT.try_lock(), || REPORT.lock())?.as_ref().and_then(text)
 }
 
-/// The text at `from`, empty if that is NULL.
+/// The text at `from`, empty if `from` is NULL.
 ///
 /// # Safety
 /// `from` is NULL or a text that ends with NUL, for as long as the result is used.
@@ -239,7 +239,7 @@ unsafe fn text<'a>(from: *const c_char) -> Cow<'a, str> {
     if from.is_null() {
         return Cow::Borrowed("");
     }
-    // SAFETY: not NULL, and then a text as promised by the caller.
+    // SAFETY: not NULL, so a text as guaranteed by the caller.
     unsafe { CStr::from_ptr(from) }.to_string_lossy()
 }
 
@@ -250,7 +250,8 @@ unsafe fn copy(text: impl FnOnce() -> Option<String>, to: *mut c_char, capacity:
     let text = made.unwrap_or_default();
     if let Some(most) = capacity.checked_sub(1).filter(|_| !to.is_null()) {
         let length = text.len().min(most);
-        // SAFETY: fewer bytes than the caller says are writable, and one more for the NUL.
+        // SAFETY: the text and its NUL take at most `capacity` bytes, which the caller guarantees to be
+        // writable.
         unsafe {
             to.copy_from_nonoverlapping(text.as_ptr().cast(), length);
             to.add(length).write(0);

@@ -1,4 +1,4 @@
-//! `capi/include/gpuwhy.h` is what cbindgen makes of the crate, and it compiles as C and as C++.
+//! `capi/include/gpuwhy.h` is the output of cbindgen for the crate, and compiles as C and as C++.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ fn the_header_is_that_of_the_crate() {
     let bindings = cbindgen::Builder::new().with_src(root.join("src/lib.rs")).with_config(config).generate().unwrap();
     let mut made = Vec::new();
     bindings.write(&mut made);
-    // "Safety" is a heading of Rust's documentation; the sentences below it stay.
+    // "Safety" is a heading of Rust's documentation; the sentences below it are kept.
     let made = String::from_utf8(made).unwrap().replace(" * # Safety\n", "");
     let file = root.join("include/gpuwhy.h");
     if std::env::var_os("GPUWHY_BLESS").is_some() {

@@ -1,4 +1,4 @@
-/* A program in C that measures a part of itself. Its GPU is the replay library, which libgpuwhy_c.so has loaded. */
+/* A C program that measures a part of itself. Its GPU is the replay library, which libgpuwhy_c.so has loaded. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -19,7 +19,7 @@ static void expect(const char *what, enum gpuwhy_status status, enum gpuwhy_stat
     }
 }
 
-/* Lets the recording go on to this time. */
+/* Plays the recording up to this time. */
 static void play_until(uint64_t nanoseconds) {
     void *replay = dlopen(getenv("GPUWHY_CUPTI_PATH"), RTLD_LAZY | RTLD_NOLOAD);
     int (*play)(uint64_t) = 0;
@@ -47,7 +47,7 @@ static void *use(void *what) {
     return NULL;
 }
 
-/* Threads use everything while children are forked off, which have copies of the locks that are held. */
+/* Threads use all functions while children are forked, which inherit the locks that are held at that time. */
 static int forks(void) {
     pthread_t threads[8];
     expect("prepare", gpuwhy_prepare(), GPUWHY_OK);
@@ -59,7 +59,7 @@ static int forks(void) {
         pid_t child = fork();
         if (child == 0) {
             char text[256];
-            /* Longer than anything takes: a lock that nobody releases. */
+            /* Longer than any call takes: a lock that is never released. */
             alarm(60);
             int refused = gpuwhy_stop() == GPUWHY_NOT_OPEN && gpuwhy_start(NULL) == GPUWHY_NOT_OPEN;
             refused &= gpuwhy_prepare() == GPUWHY_NOT_OPEN && gpuwhy_flush() != GPUWHY_OK;

@@ -1,9 +1,10 @@
-//! A C program is compiled against the header, linked with the library, and run with a recording for a GPU.
+//! Compiles a C program against the header, links it with the library, and runs it with a recording in place
+//! of a GPU.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Where cargo puts what it builds for tests.
+/// Folder of cargo's build outputs for tests.
 fn built(file: &str) -> PathBuf {
     let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
     let places = [deps.join(file), deps.parent().unwrap().join(file)];
@@ -37,7 +38,8 @@ fn run(program: &Path, arguments: &[&str], cupti: &Path) -> Output {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("GPUWHY_")) {
         command.env_remove(name);
     }
-    // Cargo's would name the folder of an older build first, and the program says where its library is.
+    // Cargo's value would name the folder of an older build first, and the program names the path of its
+    // library.
     command.env_remove("LD_LIBRARY_PATH");
     command.args(arguments).current_dir(program.parent().unwrap()).env("GPUWHY_CUPTI_PATH", cupti);
     command.env("GPUWHY_REPLAY", fixture).env_remove("CUDA_INJECTION64_PATH").output().unwrap()

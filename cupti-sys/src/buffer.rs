@@ -1,9 +1,9 @@
-//! Memory for activity records, and who owns it while CUPTI writes.
+//! Memory for activity records, and its ownership while CUPTI writes.
 //!
-//! CUPTI gets a bare address and gives an address back, on another thread, perhaps never, and perhaps one that was
-//! never ours (another tool registered its callbacks in between). So every lent address is in a list; a returned
-//! address that is not in it is left alone, and sizes come from the list rather than from the caller. The list is
-//! behind a lock that is held for one map operation, once a buffer.
+//! CUPTI receives a bare address and returns an address: on another thread, perhaps never, and perhaps one
+//! that was never ours (another tool registered its callbacks in between). So every lent address is in a
+//! list. A returned address that is not in the list is left alone, and sizes come from the list, not from the
+//! caller. A lock protects the list; it is held for one map operation per buffer.
 
 use crate::record::view::Strings;
 use crate::walk::{RecordSizes, Records};
@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Owned memory, aligned to 8 bytes as CUPTI demands, a multiple of 8 long.
+/// Owned memory with the 8-byte alignment that CUPTI demands; its size is a multiple of 8.
 pub struct Buffer {
     words: Box<[u64]>,
 }
@@ -28,7 +28,8 @@ impl fmt::Debug for Buffer {
 impl Buffer {
     /// Zeroed memory of `bytes` rounded up to a multiple of 8. Pages are touched only when written to.
     ///
-    /// `None` when there is no memory, or for 0 bytes: the host program must not end because a profiler wants more.
+    /// `None` if the allocation fails or `bytes` is 0: the profiled program must not end because a profiler
+    /// needs more memory.
     #[must_use]
     pub fn new(bytes: usize) -> Option<Self> {
         let words = bytes.div_ceil(8);
@@ -46,7 +47,6 @@ impl Buffer {
         size_of_val::<[u64]>(&*self.words)
     }
 
-    /// The memory.
     fn bytes(&self) -> &[u8] {
         // SAFETY: `u64` has no padding, and the length is that of the same allocation in bytes.
         unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), self.capacity()) }
@@ -57,7 +57,7 @@ impl Buffer {
         unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), self.capacity()) }
     }
 
-    /// Gives the memory to CUPTI, and notes it as lent.
+    /// Hands the memory to CUPTI and records it as lent.
     pub(crate) fn lend(self, purpose: Purpose) -> (*mut u8, usize) {
         let words = self.words.len();
         let address = Box::into_raw(self.words).cast::<u64>();
@@ -67,12 +67,12 @@ impl Buffer {
     }
 }
 
-/// What a lent buffer is for.
+/// Purpose of a lent buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Its records go to the handler.
     Deliver,
-    /// Its records are counted and thrown away.
+    /// Its records are counted and discarded.
     Discard,
 }
 
@@ -82,30 +82,31 @@ struct Lent {
     mark: u64,
 }
 
-/// What buffers are marked with that are lent from now on. `Relaxed`: a buffer that still gets the mark before is taken
-/// for older than it is, which only makes its holder more careful.
+/// Mark of the buffers that are lent from now on. `Relaxed`: a buffer that still gets the previous mark is
+/// taken to be older than it is, which is merely conservative.
 static MARK: AtomicU64 = AtomicU64::new(0);
 
-/// Marks the buffers that are lent from now on, with a number that only grows; 0 before the first call.
+/// Marks the buffers that are lent from now on with a number that only grows; 0 before the first call.
 ///
-/// A flush does not bring every record that is complete: CUPTI keeps a buffer back while anything in it is incomplete.
-/// With a mark that says since when, [`oldest_lent`] tells how far back the records may reach that are still missing.
+/// A flush does not deliver every complete record: CUPTI holds a buffer back while any record in it is
+/// incomplete. If the mark encodes the time of lending, [`oldest_lent`] bounds how far back the missing
+/// records may reach.
 pub fn mark_lent(mark: u64) {
     MARK.store(mark, Ordering::Relaxed);
 }
 
-/// The oldest mark of the buffers whose records are still to be delivered: CUPTI holds them, or the handler is being
-/// told of them. `None` when there is none.
+/// Oldest mark of the buffers whose records are still to be delivered: CUPTI holds them, or the handler is
+/// processing them. `None` if there are no such buffers.
 #[must_use]
 pub fn oldest_lent() -> Option<u64> {
     lent().oldest()
 }
 
 struct LentBuffers {
-    /// Those that CUPTI holds, by address.
+    /// Buffers that CUPTI holds, by address.
     held: BTreeMap<usize, Lent>,
-    /// Marks of those that CUPTI has handed over and whose handler has not returned. A thread that is preempted in
-    /// between would otherwise seem to have delivered its records.
+    /// Marks of the buffers that CUPTI has returned and whose handler is still running. Without them, a
+    /// thread that is preempted in between would seem to have delivered its records.
     returning: Vec<u64>,
 }
 
@@ -125,7 +126,7 @@ impl LentBuffers {
         Some(lent)
     }
 
-    /// One with this mark has been delivered.
+    /// Notes that a buffer with this mark has been delivered.
     fn delivered(&mut self, mark: u64) {
         if let Some(index) = self.returning.iter().position(|&returning| returning == mark) {
             self.returning.swap_remove(index);
@@ -139,20 +140,21 @@ fn lent() -> MutexGuard<'static, LentBuffers> {
     LENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How many buffers CUPTI holds or is handing over now. What it never gives back at exit is lost.
+/// Number of buffers that CUPTI holds or is returning now. Buffers that it never returns at exit are lost.
 #[must_use]
 pub fn lent_buffers() -> usize {
     let buffers = lent();
     buffers.held.len() + buffers.returning.len()
 }
 
-/// Gives up the buffers that CUPTI holds, because it will hand them to somebody else; answers how many held records to
-/// be delivered. Their memory is never used again: whoever gets it may write to it or free it.
+/// Abandons the buffers that CUPTI holds, because it will return them to another client; returns how many
+/// held records to be delivered. Their memory is never reused: the client that receives it may write to it or
+/// free it.
 pub fn forget_lent() -> usize {
     std::mem::take(&mut lent().held).values().filter(|lent| lent.purpose == Purpose::Deliver).count()
 }
 
-/// Memory that CUPTI has handed over. Until it is dropped, its records count as not delivered yet.
+/// Memory that CUPTI has returned. Until this is dropped, its records count as not yet delivered.
 pub(crate) struct Returned {
     pub(crate) purpose: Purpose,
     mark: u64,
@@ -164,13 +166,13 @@ impl Drop for Returned {
     }
 }
 
-/// Takes lent memory back, or `None` when this address was never lent.
+/// Takes lent memory back; `None` if this address was never lent.
 pub(crate) fn take_back(address: *mut u8) -> Option<(Buffer, Returned)> {
     let Lent { words, purpose, mark } = lent().take_back(address as usize)?;
     let words = std::ptr::slice_from_raw_parts_mut(address.cast::<u64>(), words);
-    // SAFETY: the entry was in the list, so address and length are those of a box that `lend` gave up, and removing
-    // the entry under the lock makes this the only time it is taken back. CUPTI has stopped writing: it said so by
-    // handing the buffer over.
+    // SAFETY: the entry was in the list, so address and length are those of a box that `lend` released.
+    // Removing the entry under the lock makes this the only time it is taken back. CUPTI has stopped writing:
+    // returning the buffer says so.
     Some((Buffer { words: unsafe { Box::from_raw(words) } }, Returned { purpose, mark }))
 }
 
@@ -190,7 +192,8 @@ impl fmt::Debug for CompletedBuffer {
 }
 
 impl CompletedBuffer {
-    /// As CUPTI delivered it: strings that its records point to can be read. A valid size above the capacity is cut.
+    /// A buffer as CUPTI delivered it: strings that its records point to can be read. `valid` is clamped to
+    /// the capacity.
     ///
     /// # Safety
     /// The records in the first `valid` bytes were written by a CUPTI that is still loaded.
@@ -199,10 +202,10 @@ impl CompletedBuffer {
         Self { buffer, valid, context, stream, strings: Strings::Readable }
     }
 
-    /// Records from somewhere else, such as a recording. Their string addresses lead nowhere in this process, so
-    /// names are not read, and a kind that is not in the size table ends the walk.
+    /// Records from another source, such as a recording. Their string addresses are invalid in this process,
+    /// so names are not read, and a kind that is not in the size table ends the walk.
     ///
-    /// `None` when there is no memory, or no byte.
+    /// `None` if the allocation fails or `bytes` is empty.
     #[must_use]
     pub fn from_bytes(bytes: &[u8], context: usize, stream: u32) -> Option<Self> {
         let mut buffer = Buffer::new(bytes.len())?;
@@ -216,25 +219,25 @@ impl CompletedBuffer {
         self.buffer.bytes().get(..self.valid).unwrap_or_default()
     }
 
-    /// Address of the context that the buffer belongs to, or 0: an id, not to be followed.
+    /// Address of the buffer's context, or 0: an id, not to be dereferenced.
     #[must_use]
     pub const fn context(&self) -> usize {
         self.context
     }
 
-    /// The stream that the buffer belongs to, or 0.
+    /// Stream of the buffer, or 0.
     #[must_use]
     pub const fn stream(&self) -> u32 {
         self.stream
     }
 
-    /// The records, in the order in which CUPTI wrote them.
+    /// The records, in the order that CUPTI wrote them.
     #[must_use]
     pub fn records<'a>(&'a self, sizes: &'a RecordSizes) -> Records<'a> {
         Records::new(self.bytes(), self.strings, sizes)
     }
 
-    /// The memory, to be lent again.
+    /// The memory, for reuse.
     #[must_use]
     pub fn into_buffer(self) -> Buffer {
         self.buffer
@@ -300,7 +303,7 @@ mod tests {
     #[test]
     fn a_valid_size_above_the_capacity_is_cut() {
         let buffer = Buffer::new(16).unwrap();
-        // SAFETY: zeroes hold no record whose string could be followed.
+        // SAFETY: zeroes hold no record with a string to follow.
         let completed = unsafe { CompletedBuffer::from_cupti(buffer, 4096, 1, 2) };
         assert_eq!(completed.bytes().len(), 16);
         assert_eq!(completed.into_buffer().capacity(), 16);

@@ -1,7 +1,7 @@
-//! The safe face of a loaded libcupti: one method for each function that tracing needs.
+//! The safe interface of a loaded libcupti: one method for each function that tracing needs.
 //!
-//! Methods can be called from any thread unless they say otherwise. None initializes CUDA. Where an older library
-//! lacks a function, the method answers [`CuptiResult::API_NOT_IMPLEMENTED`]. `cuptiFinalize` is left out on
+//! Methods can be called from any thread unless stated otherwise. None initializes CUDA. If an older library
+//! lacks a function, the method returns [`CuptiResult::API_NOT_IMPLEMENTED`]. `cuptiFinalize` is left out on
 //! purpose: after it CUPTI is not reliably usable, and it has broken programs with CUDA graphs.
 
 use crate::abi::{self, CuptiResult, Domain, Kind, ThreadIdType};
@@ -15,12 +15,12 @@ use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
-/// A CUPTI function did not succeed.
+/// Failure of a CUPTI function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error {
     /// Name of the C function.
     pub function: &'static str,
-    /// Its answer.
+    /// Its return code.
     pub code: CuptiResult,
 }
 
@@ -40,7 +40,7 @@ pub(crate) const fn absent(function: &'static str) -> Error {
     Error { function, code: CuptiResult::API_NOT_IMPLEMENTED }
 }
 
-/// A libcupti that is loaded and stays loaded until the process ends.
+/// A loaded libcupti, which stays loaded until the process ends.
 pub struct Cupti {
     pub(crate) symbols: Symbols,
     pub(crate) path: PathBuf,
@@ -64,32 +64,32 @@ impl Cupti {
         &self.path
     }
 
-    /// Why this file and no other.
+    /// Why this file was chosen.
     #[must_use]
     pub const fn found_by(&self) -> &FoundBy {
         &self.found_by
     }
 
-    /// CUPTI's API version: 18 for 11.8 to 12.1, 28 for 12.9, then like 130001 for 13.0 update 1. It does not
-    /// identify the record layout: see [`RecordSizes`](crate::RecordSizes).
+    /// CUPTI's API version: 18 for 11.8 to 12.1, 28 for 12.9, then values like 130001 for 13.0 update 1. It
+    /// does not identify the record layout: see [`RecordSizes`](crate::RecordSizes).
     ///
     /// # Errors
     /// Without a driver from 13.3 on. **13.2 crashes the process without a driver**, here and in every other
-    /// method: look at [`driver_cuda_version`](crate::driver_cuda_version) first.
+    /// method: check [`driver_cuda_version`](crate::driver_cuda_version) first.
     pub fn version(&self) -> Result<u32, Error> {
         let mut version = 0;
-        // SAFETY: the pointer is to a live `u32` that the function fills.
+        // SAFETY: the pointer is to a live `u32` that the function fills in.
         let code = unsafe { (self.symbols.get_version)(&raw mut version) };
         check("cuptiGetVersion", code).map(|()| version)
     }
 
-    /// Now on the clock of all records, nanoseconds since the Unix epoch.
+    /// Current time on the clock of all records, in nanoseconds since the Unix epoch.
     ///
     /// # Errors
-    /// When CUPTI cannot initialize.
+    /// If CUPTI cannot initialize.
     pub fn timestamp(&self) -> Result<u64, Error> {
         let mut nanos = 0;
-        // SAFETY: the pointer is to a live `u64` that the function fills.
+        // SAFETY: the pointer is to a live `u64` that the function fills in.
         let code = unsafe { (self.symbols.get_timestamp)(&raw mut nanos) };
         check("cuptiGetTimestamp", code).map(|()| nanos)
     }
@@ -97,40 +97,41 @@ impl Cupti {
     /// Starts recording a kind.
     ///
     /// # Errors
-    /// [`CuptiResult::INVALID_KIND`] when this library does not know the kind, and others.
+    /// [`CuptiResult::INVALID_KIND`] if this library does not know the kind, and others.
     pub fn enable(&self, kind: Kind) -> Result<(), Error> {
         // SAFETY: takes a number.
         check("cuptiActivityEnable", unsafe { (self.symbols.enable)(kind) })
     }
 
-    /// Stops recording a kind. It does not give the launch path its full speed back.
+    /// Stops recording a kind. The launch path does not regain its full speed.
     ///
     /// # Errors
-    /// When the kind was not enabled, and others.
+    /// If the kind was not enabled, and others.
     pub fn disable(&self, kind: Kind) -> Result<(), Error> {
         // SAFETY: takes a number.
         check("cuptiActivityDisable", unsafe { (self.symbols.disable)(kind) })
     }
 
-    /// Whether single API functions can be recorded ([`enable_api`](Self::enable_api)): 12.5 and later.
+    /// True if single API functions can be recorded ([`enable_api`](Self::enable_api)): 12.5 and later.
     #[must_use]
     pub const fn can_filter_api(&self) -> bool {
         self.symbols.enable_runtime_api.is_some() && self.symbols.enable_driver_api.is_some()
     }
 
-    /// Starts recording calls of one API function, in place of enabling [`Kind::RUNTIME`] or [`Kind::DRIVER`] whole.
+    /// Starts recording calls of one API function, instead of enabling all of [`Kind::RUNTIME`] or
+    /// [`Kind::DRIVER`].
     ///
     /// # Errors
-    /// [`CuptiResult::API_NOT_IMPLEMENTED`] before 12.5, [`CuptiResult::INVALID_PARAMETER`] for a domain that is
-    /// not an API or an unknown function.
+    /// [`CuptiResult::API_NOT_IMPLEMENTED`] before 12.5, [`CuptiResult::INVALID_PARAMETER`] for a domain that
+    /// is not an API or an unknown function.
     pub fn enable_api(&self, domain: Domain, callback_id: u32) -> Result<(), Error> {
         self.set_api(domain, callback_id, true)
     }
 
-    /// Stops what [`enable_api`](Self::enable_api) started.
+    /// Stops the recording that [`enable_api`](Self::enable_api) started.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`enable_api`](Self::enable_api).
     pub fn disable_api(&self, domain: Domain, callback_id: u32) -> Result<(), Error> {
         self.set_api(domain, callback_id, false)
     }
@@ -146,22 +147,24 @@ impl Cupti {
         check(name, unsafe { function(callback_id, u8::from(on)) })
     }
 
-    /// Chooses what the thread id of API records is. Before kinds are enabled.
+    /// Selects the kind of thread id in API records. Before kinds are enabled.
     ///
     /// # Errors
-    /// When CUPTI refuses.
+    /// If CUPTI refuses.
     pub fn set_thread_id_type(&self, kind: ThreadIdType) -> Result<(), Error> {
         // SAFETY: takes a number.
         check("cuptiSetThreadIdType", unsafe { (self.symbols.set_thread_id_type)(kind) })
     }
 
-    /// Has buffers handed over whose records are all complete; with `forced` also those with running kernels,
-    /// whose end is then 0 for good: only when the process ends. Buffers may still arrive just after the return.
+    /// Makes CUPTI return the buffers whose records are all complete; with `forced` also those with running
+    /// kernels, whose end time then stays 0: only for the end of the process. Buffers may still arrive just
+    /// after this returns.
     ///
-    /// Waits while another thread flushes, because concurrent calls deadlock in some versions. Not from a handler.
+    /// Waits while another thread flushes, because concurrent calls deadlock in some versions. Not from a
+    /// handler.
     ///
     /// # Errors
-    /// When CUPTI is not initialized or the driver is already gone, which is normal late at exit.
+    /// If CUPTI is not initialized or the driver has already shut down, which is normal late at exit.
     pub fn flush(&self, forced: bool) -> Result<(), Error> {
         let _one_at_a_time = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
         let flag = if forced { abi::FLUSH_FORCED } else { 0 };
@@ -169,29 +172,30 @@ impl Cupti {
         check("cuptiActivityFlushAll", unsafe { (self.symbols.flush_all)(flag) })
     }
 
-    /// Has CUPTI's worker hand over full buffers each `millis` milliseconds; 0 turns it off.
+    /// Makes CUPTI's worker thread return full buffers every `millis` milliseconds; 0 turns this off.
     ///
     /// # Errors
-    /// When CUPTI is not initialized.
+    /// If CUPTI is not initialized.
     pub fn flush_period(&self, millis: u32) -> Result<(), Error> {
         // SAFETY: takes a number.
         check("cuptiActivityFlushPeriod", unsafe { (self.symbols.flush_period)(millis) })
     }
 
-    /// Records dropped for want of a buffer since the last such call.
+    /// Number of records dropped for lack of a buffer since the previous call.
     ///
     /// Not while holding a lock that a handler takes: CUPTI calls handlers under the lock that this takes.
     ///
     /// # Errors
-    /// When CUPTI is not initialized.
+    /// If CUPTI is not initialized.
     pub fn dropped_records(&self) -> Result<u64, Error> {
         let mut dropped = 0_usize;
-        // SAFETY: a NULL context and stream 0 ask for the global queue; the pointer is to a live `usize`.
+        // SAFETY: a NULL context and stream 0 select the global queue; the pointer is to a live `usize`.
         let code = unsafe { (self.symbols.dropped_records)(ptr::null_mut(), 0, &raw mut dropped) };
         check("cuptiActivityGetNumDroppedRecords", code).map(|()| dropped as u64)
     }
 
-    /// The name of an API function, for example `cudaLaunchKernel_v7000`. `None` when this library does not know it.
+    /// Name of an API function, for example `cudaLaunchKernel_v7000`. `None` if this library does not know
+    /// it.
     #[must_use]
     pub fn callback_name(&self, domain: Domain, callback_id: u32) -> Option<String> {
         let mut name = ptr::null();
@@ -205,19 +209,20 @@ impl Cupti {
         Some(name.to_string_lossy().into_owned())
     }
 
-    /// What records call a graph that can run; `None` in libraries that do not tell.
+    /// Id of an executable graph in records; `None` if the library does not provide it.
     ///
     /// # Safety
-    /// There is a graph with this handle.
+    /// A graph with this handle exists.
     pub(crate) unsafe fn graph_exec_id(&self, exec: abi::GraphExec) -> Option<u32> {
         let function = self.symbols.get_graph_exec_id?;
         let mut id = 0;
-        // SAFETY: as promised by the caller, and `id` is a live `u32`.
+        // SAFETY: guaranteed by the caller, and `id` is a live `u32`.
         let code = unsafe { function(exec, &raw mut id) };
         (code == CuptiResult::SUCCESS).then_some(id)
     }
 
-    /// Has every synchronization recorded, also those that found nothing to wait for: 12.8 and later.
+    /// Enables records of every synchronization, including those that had no work to wait for: 12.8 and
+    /// later.
     ///
     /// # Errors
     /// [`CuptiResult::API_NOT_IMPLEMENTED`] before 12.8.

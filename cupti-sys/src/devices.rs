@@ -1,9 +1,9 @@
-//! The devices as the driver describes them, for a program that is not traced from its start: CUPTI describes a device
-//! once, when CUDA starts, and only to a client that had asked by then.
+//! The devices as the driver describes them, for a program that is not traced from its start: CUPTI describes
+//! a device once, when CUDA starts, and only to a client that had subscribed by then.
 //!
-//! `cuDeviceGet*` look up constants; they need CUDA to be initialized, no context, and may be called from any thread.
-//! PCI Express is not among them, so the kernel is asked. Which numbers stand for which attribute is checked against
-//! cudarc (`testing/layout-check`).
+//! `cuDeviceGet*` look up constants. They need CUDA to be initialized, no context, and may be called from any
+//! thread. PCI Express is not among them, so it is read from the kernel. `testing/layout-check` compares the
+//! attribute numbers with cudarc.
 
 use std::ffi::CStr;
 use std::fs;
@@ -13,55 +13,56 @@ use libloading::os::unix::Library;
 
 use crate::driver;
 
-/// What the driver says of a device.
+/// The driver's description of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DriverDevice {
     /// Ordinal in this process.
     pub ordinal: u32,
-    /// The product name.
+    /// Product name.
     pub name: String,
     /// UUID.
     pub uuid: [u8; 16],
-    /// Global memory, bytes.
+    /// Global memory in bytes.
     pub memory_bytes: u64,
     /// Compute capability: major, minor.
     pub compute_capability: [u32; 2],
     /// Multiprocessors.
     pub multiprocessors: u32,
-    /// Resident threads that fit on a multiprocessor.
+    /// Maximum number of resident threads per multiprocessor.
     pub threads_per_multiprocessor: u32,
-    /// Resident blocks that fit on a multiprocessor.
+    /// Maximum number of resident blocks per multiprocessor.
     pub blocks_per_multiprocessor: u32,
-    /// 32-bit registers of a multiprocessor.
+    /// 32-bit registers per multiprocessor.
     pub registers_per_multiprocessor: u32,
-    /// Shared memory of a multiprocessor, bytes.
+    /// Shared memory per multiprocessor in bytes.
     pub shared_bytes_per_multiprocessor: u32,
-    /// Core clock, kHz.
+    /// Core clock in kHz.
     pub core_clock_khz: u32,
-    /// Memory clock, kHz.
+    /// Memory clock in kHz.
     pub memory_clock_khz: u32,
-    /// Width of the memory bus, bits.
+    /// Width of the memory bus in bits.
     pub memory_bus_bits: u32,
-    /// The link to the host, where the kernel tells.
+    /// Link to the host, if the kernel reports it.
     pub link: Option<DeviceLink>,
 }
 
-/// The best that a device's PCI Express link can do, with the port that it is plugged into.
+/// The best that a device's PCI Express link can do in its slot: the limit of device and upstream port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceLink {
-    /// Generation.
+    /// PCI Express generation.
     pub generation: u32,
-    /// Transfers on a lane, millions a second.
+    /// Millions of transfers per second on each lane.
     pub megatransfers: u32,
-    /// Lanes.
+    /// Number of lanes.
     pub lanes: u32,
 }
 
 impl DeviceLink {
-    /// Rates of generations 1 to 6, millions of transfers a second (PCI Express Base Specification).
+    /// Rates of generations 1 to 6 in millions of transfers per second (PCI Express Base Specification).
     const RATES: [u32; 6] = [2_500, 5_000, 8_000, 16_000, 32_000, 64_000];
 
-    /// The link of this many lanes, none of which is none, and this generation; `None` for one whose rate is not known.
+    /// Link of this generation with this number of lanes; `None` for 0 lanes or a generation whose rate is
+    /// unknown.
     #[must_use]
     pub fn of_generation(generation: u32, lanes: u32) -> Option<Self> {
         let (generation, megatransfers) = (1..).zip(Self::RATES).find(|&(known, _)| known == generation)?;
@@ -95,16 +96,16 @@ type TotalMemory = unsafe extern "C" fn(*mut usize, i32) -> i32;
 type GetPrimaryState = unsafe extern "C" fn(i32, *mut u32, *mut i32) -> i32;
 type GetUuid = unsafe extern "C" fn(*mut [u8; 16], i32) -> i32;
 
-/// The devices that this process can use. None when CUDA is not initialized here, or there is no driver: this neither
-/// loads nor initializes anything.
+/// Devices that this process can use. Empty if CUDA is not initialized here or there is no driver: this
+/// neither loads nor initializes anything.
 #[must_use]
 pub fn driver_devices() -> Vec<DriverDevice> {
     let Some(libcuda) = driver::mapped() else { return Vec::new() };
     handles(&libcuda).filter_map(|(ordinal, handle)| device(&libcuda, ordinal, handle)).collect()
 }
 
-/// A bit for each device below 64 whose primary context exists: the context that the CUDA runtime uses, and with it
-/// nearly every program. None when CUDA is not initialized here.
+/// Bit mask of the devices below 64 whose primary context exists: the context that the CUDA runtime, and so
+/// nearly every program, uses. 0 if CUDA is not initialized here.
 #[must_use]
 pub fn devices_in_use() -> u64 {
     let Some(libcuda) = driver::mapped() else { return 0 };
@@ -117,11 +118,11 @@ pub fn devices_in_use() -> u64 {
     })
 }
 
-/// Ordinals and the driver's handles. None before `cuInit`.
+/// Ordinals and driver handles. Empty before `cuInit`.
 fn handles(libcuda: &Library) -> impl Iterator<Item = (u32, i32)> {
     let mut count = 0;
     let is_known = function::<GetCount>(libcuda, c"cuDeviceGetCount")
-        // SAFETY: a pointer to a local; before `cuInit` the answer is an error.
+        // SAFETY: a pointer to a local; before `cuInit` the call returns an error.
         .is_some_and(|get| unsafe { get(&raw mut count) } == 0);
     let get = function::<Get>(libcuda, c"cuDeviceGet").filter(|_| is_known);
     (0..count).filter_map(move |ordinal| {
@@ -139,7 +140,7 @@ fn function<F: Copy>(libcuda: &Library, name: &CStr) -> Option<F> {
 
 fn device(libcuda: &Library, ordinal: u32, handle: i32) -> Option<DriverDevice> {
     let get = function::<GetAttribute>(libcuda, c"cuDeviceGetAttribute")?;
-    // 0 stands for what this driver does not know, as in CUPTI's record.
+    // 0 if this driver does not know the attribute, as in CUPTI's record.
     let attribute = |number| {
         let mut value = 0;
         // SAFETY: as above; an unknown number is an error.
@@ -148,7 +149,7 @@ fn device(libcuda: &Library, ordinal: u32, handle: i32) -> Option<DriverDevice> 
     };
     let text = |name: &CStr| -> Option<String> {
         let mut text = [0; 256];
-        // SAFETY: the memory is as long as it says; the answer ends with a NUL within it.
+        // SAFETY: the memory has at least the size passed, and the driver writes a NUL within it.
         let code = unsafe { function::<GetText>(libcuda, name)?(text.as_mut_ptr(), 255, handle) };
         let text = CStr::from_bytes_until_nul(&text).ok().filter(|_| code == 0)?;
         Some(text.to_string_lossy().into_owned())
@@ -182,8 +183,8 @@ fn device(libcuda: &Library, ordinal: u32, handle: i32) -> Option<DriverDevice> 
     })
 }
 
-/// The link of the PCI device in this folder of `/sys`: what it and the port above can both do. `None` where either is
-/// not told, as in most virtual machines.
+/// Link of the PCI device in this folder of `/sys`: the best that both it and its upstream port support.
+/// `None` if either is not reported, as in most virtual machines.
 fn link(device: &Path) -> Option<DeviceLink> {
     let read = |folder: &Path| {
         let text = |name| fs::read_to_string(folder.join(name)).ok();

@@ -1,36 +1,36 @@
-//! Which driver is there, asked in ways that are safe while `cuInit` is still running.
+//! Driver queries that are safe while `cuInit` is still running.
 //!
 //! An injected library is loaded in the middle of `cuInit`, where any other CUDA call would deadlock or fail.
-//! `cuDriverGetVersion` answers a constant, and the kernel module describes itself in a file. [`initialize_driver`] is
-//! for other programs.
+//! `cuDriverGetVersion` returns a constant, and the kernel module describes itself in a file.
+//! [`initialize_driver`] is for other programs.
 
 use crate::abi::{DriverGetVersion, DriverInitialize};
 use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
 use std::fs;
 use std::mem::ManuallyDrop;
 
-/// The driver's library, by the name under which every CUDA program loads it.
+/// The driver's library, under the name that every CUDA program loads.
 const LIBCUDA: &str = "libcuda.so.1";
-/// Where the kernel module says its version.
+/// File that contains the version of the kernel module.
 const KERNEL_MODULE: &str = "/proc/driver/nvidia/version";
 
-/// The newest CUDA that the driver in this process supports, `1000 * major + 10 * minor`. `None` when no libcuda is
-/// mapped yet: this never loads one.
+/// The newest CUDA that the driver in this process supports, as `1000 * major + 10 * minor`. `None` if no
+/// libcuda is mapped yet: this never loads one.
 #[must_use]
 pub fn driver_cuda_version() -> Option<u32> {
     mapped().and_then(|libcuda| cuda_version(&libcuda))
 }
 
-/// As [`driver_cuda_version`], loading libcuda when it is not mapped. For a program that is not a CUDA program, such
-/// as a diagnostic command; it does not initialize CUDA. `None` when there is no libcuda.
+/// Same as [`driver_cuda_version`], but loads libcuda if it is not mapped. For a program that is not a CUDA
+/// program, such as a diagnostic command; does not initialize CUDA. `None` if there is no libcuda.
 #[must_use]
 pub fn driver_cuda_version_by_loading() -> Option<u32> {
     load_driver().and_then(|libcuda| cuda_version(&libcuda))
 }
 
-/// `cuInit`, loading libcuda when it is not mapped: the devices are there afterwards, and no context. For a program
-/// that is not a CUDA program; takes some 0.2 s. `CUDA_INJECTION64_PATH` applies. False when there is no libcuda, or
-/// it refuses.
+/// Calls `cuInit`, loading libcuda if it is not mapped: afterwards there are devices, but no context. For a
+/// program that is not a CUDA program; takes some 0.2 s. `CUDA_INJECTION64_PATH` applies. False if there is
+/// no libcuda, or it refuses.
 #[must_use]
 pub fn initialize_driver() -> bool {
     let Some(libcuda) = load_driver() else { return false };
@@ -43,15 +43,16 @@ pub(crate) fn mapped() -> Option<ManuallyDrop<Library>> {
     open(RTLD_LAZY | RTLD_LOCAL | libc::RTLD_NOLOAD)
 }
 
-/// The driver's library, loaded when it is not mapped: for a program that is not a CUDA program. It stays loaded.
+/// The driver's library, loaded if it is not mapped: for a program that is not a CUDA program. It stays
+/// loaded.
 #[must_use]
 pub fn load_driver() -> Option<ManuallyDrop<Library>> {
     open(RTLD_LAZY | RTLD_LOCAL)
 }
 
-/// The driver cannot be unloaded safely, so it is not: one reference more keeps it for good.
+/// The driver cannot be unloaded safely, so an extra reference keeps it loaded for good.
 fn open(flags: i32) -> Option<ManuallyDrop<Library>> {
-    // SAFETY: libcuda's initialisers run in every CUDA program; without loading none run.
+    // SAFETY: libcuda's initializers run in every CUDA program; none run if it is only looked up.
     unsafe { Library::open(Some(LIBCUDA), flags) }.ok().map(ManuallyDrop::new)
 }
 
@@ -62,14 +63,14 @@ fn cuda_version(libcuda: &Library) -> Option<u32> {
     u32::try_from(version).ok().filter(|&version| code == 0 && version != 0)
 }
 
-/// Version of the NVIDIA kernel module, for example `580.159.04`. `None` without the module.
+/// Version of the NVIDIA kernel module, for example `580.159.04`. `None` if the module is not loaded.
 #[must_use]
 pub fn kernel_driver_version() -> Option<String> {
     parse_version(&fs::read_to_string(KERNEL_MODULE).ok()?)
 }
 
-/// The first word of the `NVRM` line that is numbers with dots between. Its place differs between the open and the
-/// closed module.
+/// The first word of the `NVRM` line that consists of numbers separated by dots. Its position differs between
+/// the open and the closed module.
 fn parse_version(text: &str) -> Option<String> {
     let line = text.lines().find(|line| line.starts_with("NVRM version"))?;
     let is_version = |word: &&str| {

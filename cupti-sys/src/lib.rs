@@ -1,18 +1,20 @@
-//! Run-time-loaded bindings to NVIDIA CUPTI's activity and counter interfaces, CUDA 11.8 to 13.x in one binary.
+//! Bindings to NVIDIA CUPTI's activity and counter interfaces, loaded at run time: CUDA 11.8 to 13.x in one
+//! binary.
 //!
-//! CUPTI writes the newest record layout of whichever library is in the process, and that library is often not
-//! ours to choose (PyTorch brings its own). So nothing here is generated from one version's headers: numbers are
-//! `u32` newtypes, functions are looked up by name and may be absent, and a record is bytes of a measured size.
+//! CUPTI writes the newest record layout of the library in the process, and that library is often not ours to
+//! choose (PyTorch brings its own). So nothing here is generated from the headers of one version: numbers are
+//! `u32` newtypes, functions are looked up by name and may be absent, and a record is a slice of bytes with a
+//! measured size.
 //!
-//! | floor | modules | what it promises |
+//! | layer | modules | guarantees |
 //! |---|---|---|
 //! | raw ABI | [`abi`] | names for numbers, types of function pointers; nothing is called |
-//! | library table | [`search`], [`library`], [`driver`], [`devices`] | which libcupti, why that one, and its functions, loaded once and never unloaded; what the driver says of itself |
-//! | safe API | [`cupti`], [`subscriber`], [`callbacks`], [`buffer`], [`walk`], [`record`], [`recording`] | no raw CUPTI pointer leaves; no panic crosses into C; no read behind a record's end |
-//! | counters | [`counters`] | what the hardware counts, from CUDA 12.6 on; the same promises |
+//! | library table | [`search`], [`library`], [`driver`], [`devices`] | the choice of a libcupti and its reason; the functions of that library, loaded once and never unloaded; the driver's description of itself |
+//! | safe API | [`cupti`], [`subscriber`], [`callbacks`], [`buffer`], [`walk`], [`record`], [`recording`] | no raw CUPTI pointer leaves; no panic crosses into C; no read past a record's end |
+//! | counters | [`counters`] | hardware counters, from CUDA 12.6 on; the same guarantees |
 //!
-//! It does not know what the records are used for, does not own a thread, and keeps no global state beyond the
-//! loaded library, the list of lent buffers, and the lock that keeps flushes apart.
+//! This crate does not know the use of the records, owns no thread, and keeps no global state except the
+//! loaded library, the list of lent buffers, and the lock that serializes flushes.
 //!
 //! Everything here is for 64-bit little-endian Linux, the only platform with `CUDA_INJECTION64_PATH`.
 #![allow(unsafe_code, reason = "this crate calls a C library; every block says why it is sound")]

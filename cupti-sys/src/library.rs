@@ -17,12 +17,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// Why a candidate is not the library of this process.
+/// Why a candidate is not the libcupti of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// Not tried.
     Skipped(Skip),
-    /// The dynamic linker refused, in its words.
+    /// The dynamic linker's error message.
     NotLoaded(String),
     /// It lacks functions that every CUPTI since 11.8 has.
     MissingFunctions(Vec<&'static str>),
@@ -43,7 +43,7 @@ impl fmt::Display for Failure {
 /// No libcupti could be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadError {
-    /// Every place, in the order of the search, and what was wrong with it.
+    /// All candidates in search order, and what was wrong with each.
     pub tried: Vec<(Candidate, Failure)>,
 }
 
@@ -64,10 +64,10 @@ impl std::error::Error for LoadError {}
 impl Cupti {
     /// Loads the first usable candidate of [`discover`], and keeps it loaded.
     ///
-    /// A candidate that loads but lacks functions stays mapped too, because unloading is what crashes.
+    /// A candidate that loads but lacks functions stays mapped too, because unloading may crash.
     ///
     /// # Errors
-    /// When no candidate is usable: with all of them, and why.
+    /// If no candidate is usable; lists each candidate and its failure.
     pub fn load(search: &Search) -> Result<&'static Self, LoadError> {
         let mut tried = Vec::new();
         for candidate in discover(search) {
@@ -80,8 +80,8 @@ impl Cupti {
     }
 }
 
-/// Whether something other than a regular file has this name: opening a pipe, the dynamic linker would wait for a
-/// writer. A bare name is looked for in the linker's own folders, and is not looked at.
+/// True if the path exists but is not a regular file: opening a pipe, the dynamic linker would wait for a
+/// writer. A bare name is not checked; the linker searches its own folders for it.
 #[must_use]
 pub fn is_no_file(path: &Path) -> bool {
     path.components().count() > 1 && path.metadata().is_ok_and(|found| !found.is_file())
@@ -94,12 +94,14 @@ fn open(candidate: &Candidate) -> Result<Cupti, Failure> {
     if is_no_file(&candidate.path) {
         return Err(Failure::NotLoaded("exists and is no regular file".to_owned()));
     }
-    // A library that the program has mapped is only looked up: if it went away meanwhile, a fresh copy is not it.
+    // A library that the program has mapped is only looked up: if it was unmapped meanwhile, a fresh copy
+    // would be another library.
     let only_mapped = matches!(candidate.found_by, FoundBy::Mapped | FoundBy::MappedDespiteOverride(_));
     let flags = RTLD_NOW | RTLD_LOCAL | if only_mapped { libc::RTLD_NOLOAD } else { 0 };
-    // SAFETY: the candidate is a libcupti by name or by the user's word; its initialisers run once in the process.
+    // SAFETY: the candidate is a libcupti by name or by the user's choice; its initializers run once in the
+    // process.
     let library = unsafe { Library::open(Some(&candidate.path), flags) }.map_err(|error| {
-        // The linker's own words are one level down.
+        // The linker's own message is one level down.
         Failure::NotLoaded(error.source().map_or_else(|| error.to_string(), ToString::to_string))
     })?;
     let library = ManuallyDrop::new(library);
@@ -108,17 +110,18 @@ fn open(candidate: &Candidate) -> Result<Cupti, Failure> {
     Ok(Cupti { symbols, path, found_by: candidate.found_by.clone(), library, flushing: Mutex::new(()) })
 }
 
-/// The file that a function was loaded from: what a bare name led to.
+/// The file that a function was loaded from: the result of the linker's search for a bare name.
 fn file_of(function: *const c_void) -> Option<PathBuf> {
     let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: any address may be asked about; the answer goes to a live local.
+    // SAFETY: `dladdr` accepts any address; the result goes to a live local.
     let found = unsafe { libc::dladdr(function, info.as_mut_ptr()) } != 0;
-    // SAFETY: all zeroes is a valid value of this struct of pointers, and `dladdr` only stores valid ones.
+    // SAFETY: all zeroes is a valid value of this struct of pointers, and `dladdr` only stores valid
+    // pointers.
     let name = unsafe { info.assume_init() }.dli_fname;
     if !found || name.is_null() {
         return None;
     }
-    // SAFETY: a name in the linker's list, which lives as long as the library, which is for good.
+    // SAFETY: a name in the linker's list, which lives as long as the library, which is never unloaded.
     let name = unsafe { CStr::from_ptr(name) };
     Some(Path::new(OsStr::from_bytes(name.to_bytes())).to_owned())
 }
@@ -134,7 +137,7 @@ mod tests {
             driver_cuda_version: Some(12_040),
             ..Search::default()
         };
-        // Bare names are not tried here: this machine may have a libcupti.
+        // Bare names are not tried here: this host may have a libcupti.
         let tried = discover(&search).into_iter().filter_map(|candidate| {
             let bare = candidate.skip.is_none() && candidate.found_by == FoundBy::Linker;
             let failure = if bare { Failure::NotLoaded("not tried".to_owned()) } else { open(&candidate).err()? };

@@ -1,4 +1,4 @@
-//! Who is told of events, and who owns the activity buffers: the two registrations of a process.
+//! The two registrations of a process: the subscriber to events, and the owner of the activity buffers.
 
 use crate::abi::{self, Domain, ResourceCallback};
 use crate::callbacks::{self, ActivityHandler, ResourceHandler};
@@ -8,32 +8,34 @@ use std::fmt;
 use std::ptr;
 
 impl Cupti {
-    /// Takes the one subscriber slot of this process, and has `H` told of each new context.
+    /// Takes the one subscriber slot of this process, and notifies `H` of each new context.
     ///
     /// # Errors
-    /// [`MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`](crate::CuptiResult::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) when another profiler holds the slot;
-    /// [`NOT_INITIALIZED`](crate::CuptiResult::NOT_INITIALIZED) or [`UNKNOWN`](crate::CuptiResult::UNKNOWN) when the driver does not suit this library.
+    /// [`MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`](crate::CuptiResult::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) if
+    /// another profiler holds the slot; [`NOT_INITIALIZED`](crate::CuptiResult::NOT_INITIALIZED) or
+    /// [`UNKNOWN`](crate::CuptiResult::UNKNOWN) if the driver does not match this library.
     pub fn subscribe<H: ResourceHandler>(&'static self) -> Result<Subscriber, Error> {
         let mut handle: abi::SubscriberHandle = ptr::null_mut();
-        // SAFETY: `handle` is live; the trampoline is a function of this never-unloaded image and ignores its user
-        // data.
+        // SAFETY: `handle` is live; the trampoline is a function of this never-unloaded image and ignores its
+        // user data.
         let code = unsafe {
             (self.symbols.subscribe)(&raw mut handle, Some(callbacks::resource::<H>), ptr::null_mut::<c_void>())
         };
         check("cuptiSubscribe", code)?;
         let subscriber = Subscriber { cupti: self, handle };
         if let Err(error) = subscriber.enable_resource(ResourceCallback::CONTEXT_CREATED) {
-            // A slot that delivers nothing only keeps other tools out. Of the two errors the first says more.
+            // A slot that delivers no events only keeps other tools out. The first of the two errors is the
+            // more informative.
             let _ = subscriber.unsubscribe();
             return Err(error);
         }
         Ok(subscriber)
     }
 
-    /// Makes `H` the owner of all activity buffers of this process. Replaces whoever was.
+    /// Makes `H` the owner of all activity buffers of this process, in place of the previous owner.
     ///
     /// # Errors
-    /// When CUPTI refuses.
+    /// If CUPTI refuses.
     pub fn register_callbacks<H: ActivityHandler>(&'static self) -> Result<(), Error> {
         callbacks::remember(self);
         // SAFETY: both trampolines are functions of this never-unloaded image with the types that CUPTI calls.
@@ -44,8 +46,8 @@ impl Cupti {
     }
 }
 
-/// The subscriber slot. It is kept until [`unsubscribe`](Self::unsubscribe) or the end of the process: dropping the
-/// value does nothing, because at exit CUPTI may already be gone.
+/// The subscriber slot. It is held until [`unsubscribe`](Self::unsubscribe) or the end of the process:
+/// dropping the value has no effect, because CUPTI may have shut down at exit.
 pub struct Subscriber {
     cupti: &'static Cupti,
     handle: abi::SubscriberHandle,
@@ -63,41 +65,41 @@ impl fmt::Debug for Subscriber {
 }
 
 impl Subscriber {
-    /// Also has the handler told of this event.
+    /// Also notifies the handler of this event.
     ///
     /// # Errors
-    /// When this library does not know the callback.
+    /// If this library does not know the callback.
     pub fn enable_resource(&self, callback: ResourceCallback) -> Result<(), Error> {
         self.enable(Domain::RESOURCE, callback.0)
     }
 
-    /// Also has the handler told of each call of this API function, before and after. Every such call pays for it, so
-    /// functions that launch are enabled for as long as needed and no longer.
+    /// Also notifies the handler at entry to and exit from each call of this API function. Every such call
+    /// has this overhead, so functions that launch are enabled only for as long as needed.
     ///
     /// # Errors
-    /// When this library does not know the function.
+    /// If this library does not know the function.
     pub fn enable_api(&self, domain: Domain, callback_id: u32) -> Result<(), Error> {
         self.enable(domain, callback_id)
     }
 
-    /// Has the handler told of it no more.
+    /// Stops notifying the handler of this API function.
     ///
     /// # Errors
-    /// When this library does not know the function.
+    /// If this library does not know the function.
     pub fn disable_api(&self, domain: Domain, callback_id: u32) -> Result<(), Error> {
         self.switch(0, domain, callback_id)
     }
 
-    /// Has the handler told of all calls of the driver's and the runtime's API, before and after
-    /// ([`call_begins`](ResourceHandler::call_begins)), or of none any more.
+    /// Notifies the handler at entry to and exit from all calls of the driver and runtime APIs
+    /// ([`call_begins`](ResourceHandler::call_begins)), or stops doing so.
     ///
     /// # Errors
-    /// When CUPTI refuses.
+    /// If CUPTI refuses.
     pub fn hear_all(&self, on: bool) -> Result<(), Error> {
         let name = "cuptiEnableDomain";
         let function = self.cupti.symbols.enable_domain.ok_or(absent(name))?;
         for domain in [Domain::DRIVER, Domain::RUNTIME] {
-            // SAFETY: the handle came from `cuptiSubscribe` and is given up only by `unsubscribe`.
+            // SAFETY: the handle came from `cuptiSubscribe` and is released only by `unsubscribe`.
             check(name, unsafe { function(on.into(), self.handle, domain) })?;
         }
         Ok(())
@@ -108,15 +110,16 @@ impl Subscriber {
     }
 
     fn switch(&self, on: u32, domain: Domain, callback_id: u32) -> Result<(), Error> {
-        // SAFETY: the handle came from `cuptiSubscribe` and is given up only by `unsubscribe`, which consumes `self`.
+        // SAFETY: the handle came from `cuptiSubscribe` and is released only by `unsubscribe`, which consumes
+        // `self`.
         let code = unsafe { (self.cupti.symbols.enable_callback)(on, self.handle, domain, callback_id) };
         check("cuptiEnableCallback", code)
     }
 
-    /// Gives the slot back.
+    /// Releases the slot.
     ///
     /// # Errors
-    /// When CUPTI is already gone, which is normal late at exit.
+    /// If CUPTI has already shut down, which is normal late at exit.
     pub fn unsubscribe(self) -> Result<(), Error> {
         // SAFETY: as above; the handle is not used again.
         check("cuptiUnsubscribe", unsafe { (self.cupti.symbols.unsubscribe)(self.handle) })

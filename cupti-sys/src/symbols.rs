@@ -1,7 +1,8 @@
 //! The functions of one loaded libcupti.
 //!
-//! Mandatory ones exist in every library from 11.8 on; without one of them the file is not a libcupti that can
-//! trace. Optional ones came later and are `None` in older libraries. Nothing that is not called is looked up.
+//! Mandatory functions exist in every library from 11.8 on; a file that lacks one is not a libcupti that can
+//! trace. Optional functions came later and are `None` in older libraries. Only functions that are called are
+//! looked up.
 
 use crate::abi;
 use libloading::os::unix::Library;
@@ -26,10 +27,12 @@ macro_rules! symbols {
                 missing
             }
 
-            /// Looks every function up; on failure answers the mandatory names that are missing.
+            /// Looks up every function; on failure returns the names of the mandatory functions that are
+            /// missing.
             pub(crate) fn resolve(library: &Library) -> Result<Self, Vec<&'static str>> {
-                // SAFETY: each name is looked up at the type of the C function of that name, which NVIDIA has not
-                // changed since CUDA 11.8. The copied pointer outlives `library` because the caller leaks it.
+                // SAFETY: each name is resolved with the type of the C function of that name, which NVIDIA
+                // has not changed since CUDA 11.8. The copied pointer outlives `library` because the caller
+                // leaks it.
                 unsafe {
                     $(let $required = library.get::<abi::$required_type>($required_name).map(|symbol| *symbol);)*
                     match ($($required,)*) {

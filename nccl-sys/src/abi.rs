@@ -1,11 +1,12 @@
 //! Numbers and structs of NCCL's `profiler_v4.h`, `profiler_v5.h` and `profiler_v6.h`.
 //!
-//! Each version is frozen once NCCL was released with it. Descriptors of versions 5 and 6 agree in everything that is
-//! read here. `tests/layout.rs` compares all offsets with the headers where a C compiler and the headers are there.
+//! A version is frozen once NCCL is released with it. Descriptors of versions 5 and 6 agree in everything
+//! that is read here. `tests/layout.rs` compares all offsets with the headers if a C compiler and the headers
+//! are available.
 
 use std::ffi::{c_char, c_int, c_void};
 
-/// `ncclSuccess`, which is all that is ever answered.
+/// `ncclSuccess`, the only return value.
 pub const SUCCESS: c_int = 0;
 
 /// Bits of events (`ncclProfile...`).
@@ -19,18 +20,19 @@ pub mod event {
     pub const KERNEL_LAUNCH: u64 = 2048;
     pub const CE_COLL: u64 = 4096;
 
-    /// What is asked for in version 4.
+    /// Events requested in version 4.
     pub const MASK_V4: i32 = (COLL | P2P) as i32;
-    /// What is asked for in version 5.
+    /// Events requested in version 5.
     pub const MASK_V5: i32 = (COLL | P2P | COLL_API | P2P_API | KERNEL_LAUNCH) as i32;
-    /// What is asked for in version 6.
+    /// Events requested in version 6.
     pub const MASK_V6: i32 = MASK_V5 | CE_COLL as i32;
 }
 
-/// Where the part of a descriptor begins that its event decides, bytes.
+/// Offset in bytes of the event-specific part of a descriptor.
 pub const BODY: usize = 24;
 
-/// What all descriptors begin with. Version 4 has the event in the first byte of `kind`, and nothing in the others.
+/// Common start of all descriptors. Version 4 has the event in the first byte of `kind`; the other bytes are
+/// undefined.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Head {
@@ -46,15 +48,15 @@ pub struct Head {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Coll {
-    /// Operations of this function in this communicator before it.
+    /// Number of earlier operations of this function in this communicator.
     pub sequence: u64,
     /// `AllReduce` and others.
     pub function: *const c_char,
-    /// Never followed.
+    /// Never dereferenced.
     pub send: *const c_void,
-    /// Never followed.
+    /// Never dereferenced.
     pub receive: *const c_void,
-    /// Elements, as the program gave them.
+    /// Number of elements, as the program passed it.
     pub count: usize,
     /// Rank of the root.
     pub root: c_int,
@@ -76,13 +78,13 @@ pub struct Coll {
 pub struct P2p {
     /// `Send` or `Recv`.
     pub function: *const c_char,
-    /// Never followed.
+    /// Never dereferenced.
     pub buffer: *const c_void,
     /// As in [`Coll`].
     pub data_type: *const c_char,
     /// Elements.
     pub count: usize,
-    /// Rank of the other one.
+    /// Rank of the peer.
     pub peer: c_int,
     /// Channels.
     pub channels: u8,
@@ -100,9 +102,9 @@ pub struct CollApi {
     pub data_type: *const c_char,
     /// Rank of the root.
     pub root: c_int,
-    /// Never followed.
+    /// Never dereferenced.
     pub stream: *const c_void,
-    /// A byte of C's `bool`: whether a graph is being captured.
+    /// C's `bool`, one byte: true while a graph is captured.
     pub captured: u8,
 }
 
@@ -116,13 +118,13 @@ pub struct P2pApi {
     pub count: usize,
     /// As in [`Coll`].
     pub data_type: *const c_char,
-    /// Never followed.
+    /// Never dereferenced.
     pub stream: *const c_void,
     /// As in [`CollApi`].
     pub captured: u8,
 }
 
-/// [`event::CE_COLL`] of version 6, at [`BODY`], as far as it is read.
+/// [`event::CE_COLL`] of version 6, at [`BODY`], up to the last member that is read.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct CeColl {
@@ -130,9 +132,9 @@ pub struct CeColl {
     pub sequence: u64,
     /// As in [`Coll`].
     pub function: *const c_char,
-    /// Never followed.
+    /// Never dereferenced.
     pub send: *const c_void,
-    /// Never followed.
+    /// Never dereferenced.
     pub receive: *const c_void,
     /// Elements.
     pub count: usize,
@@ -176,25 +178,25 @@ pub type RecordEventState = unsafe extern "C" fn(handle: *mut c_void, state: c_i
 /// `finalize`
 pub type Finalize = unsafe extern "C" fn(context: *mut c_void) -> c_int;
 
-/// `ncclProfiler_vN_t`: what NCCL finds in a plugin.
+/// `ncclProfiler_vN_t`: the struct that NCCL finds in a plugin.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Plugin<Init> {
-    /// What NCCL calls it in its log.
+    /// Name of the plugin in NCCL's log.
     pub name: *const c_char,
-    /// A communicator is made.
+    /// Creates the context of a communicator.
     pub init: Init,
-    /// An event begins.
+    /// Starts an event.
     pub start: StartEvent,
-    /// An event ends.
+    /// Stops an event.
     pub stop: StopEvent,
-    /// An event changes its state.
+    /// Records a new state of an event.
     pub record: RecordEventState,
-    /// A communicator is gone.
+    /// Ends the context of a communicator.
     pub finalize: Finalize,
 }
 
-// SAFETY: the name points to a constant, and nothing of it is ever written.
+// SAFETY: the name points to a constant, and the struct is never written to.
 unsafe impl<Init: Sync> Sync for Plugin<Init> {}
 
 /// `ncclProfiler_v4_t`

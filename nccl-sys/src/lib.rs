@@ -1,17 +1,18 @@
-//! The tool's side of NCCL's profiler plugin: what a library must offer to be told the operations of communicators.
+//! The tool's side of NCCL's profiler plugin: what a library must offer to receive the operations of
+//! communicators.
 //!
-//! NCCL loads the library that `NCCL_PROFILER_PLUGIN` names at the first communicator, and takes the data symbol
-//! `ncclProfiler_vN` of the highest version that both know. Version 4 is that of NCCL 2.27, version 5 that of 2.28,
-//! version 6 that of 2.29 and later. [`plugin_v4`], [`plugin_v5`] and [`plugin_v6`] make these symbols of a
-//! [`Handler`].
+//! At the first communicator NCCL loads the library named by `NCCL_PROFILER_PLUGIN`, and takes the data
+//! symbol `ncclProfiler_vN` of the highest version that both know. NCCL 2.27 has version 4, 2.28 version 5,
+//! 2.29 and later version
+//! 6. [`plugin_v4`], [`plugin_v5`] and [`plugin_v6`] make these symbols from a [`Handler`].
 //!
-//! | module | what it promises |
+//! | module | contents |
 //! |---|---|
 //! | [`abi`] | names for numbers and structs of `profiler_v4.h`, `profiler_v5.h` and `profiler_v6.h`; nothing is called |
 //! | [`handler`] | the safe side: what arrived, without raw pointers |
-//! | [`mod@plugin`] | the C side: no panic crosses it, handles are numbers and are never followed |
+//! | [`mod@plugin`] | the C side: no panic crosses it, handles are numbers and are never dereferenced |
 //!
-//! Only calls and launches are asked for. Times on the device (`KernelCh`) and the work of proxy threads never are:
+//! Only calls and launches are requested. Device times (`KernelCh`) and the work of proxy threads never are:
 //! they cost the program time, and crashes were reported with them.
 #![allow(unsafe_code, reason = "this crate is called by C programs; every block says why it is sound")]
 

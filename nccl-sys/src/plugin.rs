@@ -1,6 +1,6 @@
 //! The C functions of a plugin, one set for each [`Handler`].
 //!
-//! A panic ends here, and the answer is always success: NCCL goes on as without a plugin.
+//! A panic ends here, and the return value is always success: NCCL continues as without a plugin.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,13 +9,14 @@ use std::ptr;
 use crate::abi::{self, Head, Plugin, PluginV4, PluginV5, SUCCESS, event};
 use crate::handler::{Communicator, Handler, Operation, OperationKind, Version};
 
-/// Longer texts are cut, bytes. NCCL's own names are shorter, names of communicators are not bounded.
+/// Maximum length of a text in bytes; longer texts are cut. NCCL's own names are shorter, names of
+/// communicators are unbounded.
 pub const MAX_TEXT: usize = 128;
 
-/// What NCCL calls the plugin.
+/// Name of the plugin in NCCL's log.
 const NAME: &CStr = c"gpuwhy";
 
-/// In the low bits of a handle: an event that is a launch. Any other handle is none of ours.
+/// Low bits of the handle of a launch event. All other handles are not ours.
 const LAUNCH: usize = 0x4c;
 const TAG_BITS: u32 = 8;
 
@@ -45,7 +46,7 @@ plugins! {
     plugin_v6: PluginV5 = init_v6, start_v6;
 }
 
-/// A context or handle: the number itself, never followed.
+/// A context or handle: the number itself, never dereferenced.
 fn number(handle: *mut c_void) -> u32 {
     u32::try_from(handle.addr()).unwrap_or(0)
 }
@@ -55,18 +56,18 @@ fn guarded(work: impl FnOnce()) -> c_int {
     SUCCESS
 }
 
-/// The text at `text`, cut; empty when that is NULL.
+/// The text at `text`, cut; empty if `text` is NULL.
 ///
 /// # Safety
-/// `text` is NULL or a text that ends with NUL, is longer than [`MAX_TEXT`] or both, and that nobody changes during
-/// `'a`.
+/// `text` is NULL or points to a text that ends with NUL, is longer than [`MAX_TEXT`], or both, and that does
+/// not change during `'a`.
 unsafe fn read_text<'a>(text: *const c_char) -> &'a [u8] {
     if text.is_null() {
         return &[];
     }
-    // SAFETY: each byte up to the first NUL is readable, and no byte behind it is read.
+    // SAFETY: each byte up to the first NUL is readable, and no byte after it is read.
     let length = (0..MAX_TEXT).find(|&at| unsafe { *text.add(at) } == 0).unwrap_or(MAX_TEXT);
-    // SAFETY: so many bytes were just read.
+    // SAFETY: these bytes were just read.
     unsafe { std::slice::from_raw_parts(text.cast(), length) }
 }
 
@@ -79,7 +80,7 @@ unsafe fn init<H: Handler>(
     [nodes, ranks, rank]: [c_int; 3],
 ) -> c_int {
     guarded(|| {
-        // SAFETY: as the caller says.
+        // SAFETY: guaranteed by the caller.
         let name = unsafe { read_text(name) };
         let [nodes, ranks, rank] = [nodes, ranks, rank].map(|count| u32::try_from(count).unwrap_or(0));
         let given = H::begin(&Communicator { id, name, nodes, ranks, rank, version });
@@ -89,19 +90,20 @@ unsafe fn init<H: Handler>(
             Version::V6 => event::MASK_V6,
         };
         if !context.is_null() {
-            // SAFETY: as the caller says.
+            // SAFETY: guaranteed by the caller.
             unsafe { context.write(ptr::without_provenance_mut(given.unwrap_or(0) as usize)) };
         }
-        // The mask is one for all communicators: what another one needs stays on. The operations of a communicator
-        // without a context are passed over.
+        // All communicators share one mask: events that another communicator needs stay on. The operations of
+        // a communicator without a context are ignored.
         if !mask.is_null() {
-            // SAFETY: as the caller says.
+            // SAFETY: guaranteed by the caller.
             unsafe { mask.write(events) };
         }
     })
 }
 
-/// Defines what NCCL calls for one version: `init`, whose arguments changed their order once, and `startEvent`.
+/// Defines NCCL's entry points of one version: `init`, whose arguments changed their order once, and
+/// `startEvent`.
 macro_rules! entry {
     ($version:ident, $start:ident, $init:ident($($argument:ident: $type:ty),*), $mask:ident $id:ident $name:ident) => {
         unsafe extern "C" fn $init<H: Handler>(
@@ -112,7 +114,7 @@ macro_rules! entry {
             rank: c_int,
             _log: *const c_void,
         ) -> c_int {
-            // SAFETY: NCCL passes places of its own and a text or NULL.
+            // SAFETY: NCCL passes its own variables and a text or NULL.
             unsafe { init::<H>(Version::$version, (context, $mask), ($id, $name), [nodes, ranks, rank]) }
         }
 
@@ -121,7 +123,7 @@ macro_rules! entry {
             handle: *mut *mut c_void,
             descriptor: *const c_void,
         ) -> c_int {
-            // SAFETY: NCCL passes a place of its own and a descriptor of this version.
+            // SAFETY: NCCL passes its own variable and a descriptor of this version.
             unsafe { start::<H>(Version::$version, context, handle, descriptor) }
         }
     };
@@ -140,8 +142,8 @@ unsafe fn start<H: Handler>(
     descriptor: *const c_void,
 ) -> c_int {
     if !handle.is_null() {
-        // NCCL keeps some handles in variables of the thread, so one is always written.
-        // SAFETY: as the caller says.
+        // NCCL keeps some handles in thread-local variables, so one is always written. SAFETY: guaranteed by
+        // the caller.
         unsafe { handle.write(ptr::null_mut()) };
     }
     let context = number(context);
@@ -149,7 +151,7 @@ unsafe fn start<H: Handler>(
         return SUCCESS;
     }
     guarded(|| {
-        // SAFETY: as the caller says; version 4 promises one byte.
+        // SAFETY: guaranteed by the caller; version 4 guarantees one byte.
         let kind = unsafe {
             match version {
                 Version::V4 => u64::from(*descriptor.cast::<u8>()),
@@ -159,23 +161,24 @@ unsafe fn start<H: Handler>(
         if kind == event::KERNEL_LAUNCH && version != Version::V4 {
             if !handle.is_null() {
                 let launch = (context as usize) << TAG_BITS | LAUNCH;
-                // SAFETY: as the caller says.
+                // SAFETY: guaranteed by the caller.
                 unsafe { handle.write(ptr::without_provenance_mut(launch)) };
             }
             H::launch_begin(context);
             return;
         }
-        // SAFETY: as the caller says.
+        // SAFETY: guaranteed by the caller.
         if let Some(operation) = unsafe { operation(version, kind, descriptor.byte_add(abi::BODY)) } {
             H::operation(context, &operation);
         }
     })
 }
 
-/// The operation that a descriptor is about, if it is about one.
+/// The operation that a descriptor reports, if any.
 ///
 /// # Safety
-/// `body` is at [`abi::BODY`] of a descriptor of `version` whose event is `kind`. Its texts are constants of NCCL.
+/// `body` is at [`abi::BODY`] of a descriptor of `version` whose event is `kind`. Its texts are constants of
+/// NCCL.
 unsafe fn operation<'a>(version: Version, kind: u64, body: *const c_void) -> Option<Operation<'a>> {
     let plain = Operation {
         kind: OperationKind::Captured,
@@ -188,7 +191,7 @@ unsafe fn operation<'a>(version: Version, kind: u64, body: *const c_void) -> Opt
         protocol: &[],
         channels: 0,
     };
-    // SAFETY: each event has its struct at `body`, as the caller says; so have the texts in it.
+    // SAFETY: the caller guarantees that the struct of each event is at `body`, and the texts in it.
     unsafe {
         Some(match (kind, version) {
             (event::COLL, _) => {

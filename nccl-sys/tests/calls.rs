@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use nccl_sys::abi::{BODY, Coll, CollApi, event};
 use nccl_sys::{Communicator, Handler, Operation, plugin_v4, plugin_v5, plugin_v6};
 
-/// What the handler was told, of all tests of this file, which therefore is one test.
+/// Calls that the handler received. All tests of this file share it, so there is only one.
 static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn told() -> Vec<String> {
@@ -51,7 +51,7 @@ impl Handler for Recorder {
     }
 }
 
-/// A descriptor: whole words, so that structs in it are aligned.
+/// A descriptor made of complete words, so that structs in it are aligned.
 #[repr(C)]
 struct Descriptor<T> {
     kind: u64,
@@ -61,7 +61,7 @@ struct Descriptor<T> {
 }
 
 fn coll(count: usize) -> Coll {
-    // SAFETY: all of its members are numbers or pointers, for which zeros are values.
+    // SAFETY: all of its members are numbers or pointers, for which zero is valid.
     let nothing: Coll = unsafe { zeroed() };
     Coll {
         sequence: 41,
@@ -80,7 +80,7 @@ fn coll(count: usize) -> Coll {
 fn the_handler_is_told_what_nccl_says_and_nccl_always_succeeds() {
     let (v4, v5, v6) = (plugin_v4::<Recorder>(), plugin_v5::<Recorder>(), plugin_v6::<Recorder>());
     let (mut context, mut mask) = (null_mut(), 0);
-    // SAFETY: as NCCL calls: places of this function, texts that end with NUL.
+    // SAFETY: as NCCL calls: variables of this function, NUL-terminated texts.
     unsafe {
         assert_eq!((v4.init)(&raw mut context, &raw mut mask, c"dp".as_ptr(), 0xabc, 1, 2, 1, null()), 0);
         assert_eq!((context.addr(), mask), (7, 6));
@@ -92,11 +92,11 @@ fn the_handler_is_told_what_nccl_says_and_nccl_always_succeeds() {
     assert_eq!(told(), ["begin abc dp 1 2 1 V4", "begin 1  2 8 3 V5", "begin 2  2 8 3 V6"]);
 
     assert_eq!(std::mem::offset_of!(Descriptor<Coll>, body), BODY);
-    // Bytes behind the first are not the event in version 4.
+    // In version 4 only the first byte is the event.
     let old = Descriptor { kind: 0xffff_ff00 | event::COLL, parent: null(), rank: 0, body: coll(1024) };
     let new = Descriptor { kind: event::COLL, parent: null(), rank: 0, body: coll(1 << 40) };
     let mut handle = null_mut::<c_void>().wrapping_byte_add(99);
-    // SAFETY: descriptors of the versions; places of this function.
+    // SAFETY: descriptors of the versions; variables of this function.
     unsafe {
         assert_eq!((v4.start)(context, &raw mut handle, (&raw const old).cast()), 0);
         assert!(handle.is_null(), "always written");
@@ -108,7 +108,8 @@ fn the_handler_is_told_what_nccl_says_and_nccl_always_succeeds() {
 
     let launch = Descriptor { kind: event::KERNEL_LAUNCH, parent: null(), rank: 0, body: coll(0) };
     let broken = Descriptor { kind: event::COLL, parent: null(), rank: 0, body: coll(13) };
-    // SAFETY: as above; handles and contexts that were never given are numbers, which nobody follows.
+    // SAFETY: as above; handles and contexts that were never returned are numbers, which are not
+    // dereferenced.
     unsafe {
         assert_eq!((v5.start)(context, &raw mut handle, (&raw const launch).cast()), 0);
         assert!(!handle.is_null());
@@ -138,7 +139,7 @@ fn the_handler_is_told_what_nccl_says_and_nccl_always_succeeds() {
     }
     // SAFETY: as above.
     unsafe {
-        // A communicator that is not followed has a context that is NULL.
+        // An untracked communicator has a NULL context.
         assert_eq!((v6.init)(&raw mut context, 3, &raw mut mask, null(), 1, 1, 0, null()), 0);
         assert!(context.is_null());
         assert_eq!((v6.finalize)(context), 0);

@@ -1,4 +1,4 @@
-//! The structs against NCCL's own headers, which a C compiler reads.
+//! Compares the structs with NCCL's own headers, which a C compiler reads.
 //!
 //! `NCCL_PROFILER_HEADERS` names the folder with `profiler_v4.h`, `profiler_v5.h` and `profiler_v6.h`
 //! (`src/include/plugin/profiler` in NCCL's sources). Without it the test prints SKIPPED.
@@ -9,7 +9,7 @@ use std::process::Command;
 
 use nccl_sys::abi::{BODY, CeColl, Coll, CollApi, Head, P2p, P2pApi};
 
-/// Prints the offsets that are read here, as a C program, for one version.
+/// C program that prints the offsets that are read here, for one version.
 const PROGRAM: &str = r#"
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,7 +44,7 @@ int main(void) {
 }
 "#;
 
-/// The same of ours.
+/// The offsets of our structs, in the same format.
 fn ours(version: u32) -> String {
     macro_rules! body {
         ($type:ty: $($field:ident)*) => { [$(BODY + offset_of!($type, $field)),*] };

@@ -1,7 +1,7 @@
-//! The structs and numbers of `nvml.h` that are used here, and nothing else of it.
+//! The structs and numbers of `nvml.h` that are used here, and nothing more.
 //!
-//! Written by hand from NVIDIA's NVML reference; sizes and offsets are compared with the ctypes structs of NVIDIA's own
-//! `nvidia-ml-py` (`tests/layout.rs`).
+//! Written by hand from NVIDIA's NVML reference; `tests/layout.rs` compares sizes and offsets with the ctypes
+//! structs of NVIDIA's own `nvidia-ml-py`.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -12,15 +12,17 @@ pub(crate) const GPM_METRICS_GET_VERSION: c_uint = 1;
 /// `NVML_GPM_SUPPORT_VERSION`
 pub(crate) const GPM_SUPPORT_VERSION: c_uint = 1;
 
-/// Rows of a [`GpmMetricsGet`]. Headers declare 98 (CUDA 12.0), 333 (13.0), 477 (NVML 13.615) of them under the same
-/// version number, so there must be room for whatever the library was built with, though it is asked to look at a few.
+/// Number of rows in a [`GpmMetricsGet`]. Under the same version number headers declare 98 (CUDA 12.0), 333
+/// (13.0) or 477 (NVML 13.615) rows, so there must be room for any of them, although only a few are
+/// requested.
 pub const METRIC_CAPACITY: usize = 512;
 
-/// `nvmlUtilization_t`: whole percents of the driver's last sample period.
+/// `nvmlUtilization_t`: whole-number percentages of the driver's last sample period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Utilization {
-    /// Time in which at least one kernel was executing, by the reference; copies count too (H200, driver 580).
+    /// Time in which at least one kernel was executing, according to the reference; copies count too (H200,
+    /// driver 580).
     pub gpu: c_uint,
     /// Time in which device memory was read or written.
     pub memory: c_uint,
@@ -32,7 +34,7 @@ pub struct Utilization {
 pub struct GpmSupport {
     /// `NVML_GPM_SUPPORT_VERSION`: 1.
     pub version: c_uint,
-    /// Not 0 when it is.
+    /// Nonzero if GPM is supported.
     pub is_supported: c_uint,
 }
 
@@ -40,18 +42,18 @@ pub struct GpmSupport {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct GpmMetric {
-    /// Asked for.
+    /// Requested metric.
     pub id: c_uint,
-    /// Whether `value` is valid: `nvmlReturn_t`.
+    /// Status of `value`: `nvmlReturn_t`.
     pub status: c_uint,
-    /// The answer, in the unit of the metric.
+    /// Result, in the unit of the metric.
     pub value: f64,
     /// Short name, long name, unit; the library's own memory.
     pub texts: [*const c_char; 3],
 }
 
 impl GpmMetric {
-    /// Asks for nothing.
+    /// A row without a request.
     pub const EMPTY: Self = Self { id: 0, status: 0, value: 0.0, texts: [std::ptr::null(); 3] };
 }
 
@@ -61,25 +63,25 @@ impl GpmMetric {
 pub struct GpmMetricsGet {
     /// `NVML_GPM_METRICS_GET_VERSION`: 1.
     pub version: c_uint,
-    /// Rows that are filled in.
+    /// Number of requested rows.
     pub count: c_uint,
     /// The earlier sample.
     pub earlier: *mut c_void,
-    /// The later one.
+    /// The later sample.
     pub later: *mut c_void,
-    /// The questions and answers.
+    /// Requests and results.
     pub metrics: [GpmMetric; METRIC_CAPACITY],
 }
 
-/// `nvmlMemory_t`, bytes.
+/// `nvmlMemory_t`, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Memory {
-    /// All.
+    /// Total memory.
     pub total: u64,
-    /// Not in use.
+    /// Free memory.
     pub free: u64,
-    /// In use, by whomever.
+    /// Memory in use by all processes.
     pub used: u64,
 }
 
@@ -87,17 +89,17 @@ pub struct Memory {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct FieldValue {
-    /// Asked for.
+    /// Requested field.
     pub id: c_uint,
-    /// Of which part of the device.
+    /// Part of the device that it applies to.
     pub scope: c_uint,
-    /// When the driver read it, microseconds since the Unix epoch.
+    /// Time at which the driver read it, in microseconds since the Unix epoch.
     pub timestamp: i64,
-    /// How long that took, microseconds.
+    /// Duration of that read in microseconds.
     pub latency: i64,
     /// Type of the value: `nvmlValueType_t`.
     pub kind: c_uint,
-    /// Whether the value is valid: `nvmlReturn_t`.
+    /// Status of the value: `nvmlReturn_t`.
     pub status: c_uint,
     /// The value: a union of 8 bytes.
     pub value: u64,
@@ -118,6 +120,6 @@ pub(crate) type SampleFree = unsafe extern "C" fn(*mut c_void) -> u32;
 pub(crate) type SampleGet = unsafe extern "C" fn(*mut c_void, *mut c_void) -> u32;
 pub(crate) type MetricsGet = unsafe extern "C" fn(*mut GpmMetricsGet) -> u32;
 
-// The enum types of the header are passed as `int` or `unsigned int`, which are alike in size and in how they are
-// passed.
+// The header's enum types are passed as `int` or `unsigned int`, which have the same size and calling
+// convention.
 const _: () = assert!(size_of::<c_int>() == size_of::<u32>());

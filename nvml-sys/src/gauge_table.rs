@@ -1,4 +1,4 @@
-//! The functions and fields of gauges; they are called in `gauges.rs`.
+//! The functions and fields of the readings that `gauges.rs` provides.
 
 use std::ffi::c_uint;
 
@@ -10,20 +10,20 @@ use crate::loading::function;
 /// `UINT_MAX` as a scope: all NVLinks together (nvml.h, at `NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX`).
 const ALL_LINKS: c_uint = c_uint::MAX;
 
-/// A value that is asked for by its number, `NVML_FI_DEV_*`.
+/// Number of a field value, `NVML_FI_DEV_*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field(pub u32);
 
 impl Field {
-    /// Temperature of the memory, degrees Celsius.
+    /// Temperature of the memory in degrees Celsius.
     pub const MEMORY_TEMPERATURE: Self = Self(82);
-    /// Data sent over NVLink so far, KiB.
+    /// Cumulative data sent over NVLink in KiB.
     pub const NVLINK_SENT: Self = Self(138);
-    /// Data received over NVLink so far, KiB.
+    /// Cumulative data received over NVLink in KiB.
     pub const NVLINK_RECEIVED: Self = Self(139);
-    /// Bytes sent over PCI Express so far. 32 bits (driver 580), so it wraps every 4 GiB.
+    /// Cumulative bytes sent over PCI Express. 32 bits (driver 580), so it wraps every 4 GiB.
     pub const PCIE_SENT: Self = Self(197);
-    /// Bytes received over PCI Express so far, as [`Self::PCIE_SENT`].
+    /// Cumulative bytes received over PCI Express, like [`Self::PCIE_SENT`].
     pub const PCIE_RECEIVED: Self = Self(198);
 
     pub(crate) const fn scope(self) -> c_uint {
@@ -39,11 +39,11 @@ impl Field {
 pub struct FieldReading {
     /// The number.
     pub value: u64,
-    /// Whether it has 32 bits: a counter then begins again at 0 after `u32::MAX`.
+    /// True if it has 32 bits: a counter then restarts at 0 after `u32::MAX`.
     pub is_narrow: bool,
 }
 
-/// The functions, each of which may be missing.
+/// Pointers to the functions; each may be missing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Functions {
     pub power: Option<GetNumber>,
@@ -63,7 +63,7 @@ impl Functions {
             temperature: function(library, "nvmlDeviceGetTemperature"),
             clock: function(library, "nvmlDeviceGetClockInfo"),
             highest_clock: function(library, "nvmlDeviceGetMaxClockInfo"),
-            // The same function; its name until driver 535 comes second.
+            // The same function; the second name is its name up to driver 535.
             reasons: function(library, "nvmlDeviceGetCurrentClocksEventReasons")
                 .or_else(|| function(library, "nvmlDeviceGetCurrentClocksThrottleReasons")),
             energy: function(library, "nvmlDeviceGetTotalEnergyConsumption"),

@@ -1,9 +1,9 @@
-//! Gauges of a device: power, temperature, clocks and what lowers them, memory, traffic.
+//! Readings of a device: power, temperature, clocks and the reasons that lower them, memory, traffic.
 //!
-//! Each is read by itself, and none excludes another tool or needs rights. What a reading takes is measured in
-//! `docs/design/overhead.md`: below a microsecond for those that the driver keeps, some 80 us for the counters of a
-//! link, and milliseconds for energy. A gauge that the device does not have is [`Status::NOT_SUPPORTED`]; any can fail
-//! otherwise.
+//! Each reading is a separate call; none excludes another tool or needs privileges. `docs/design/overhead.md`
+//! has the measured durations: below a microsecond for readings that the driver keeps, some 80 us for the
+//! counters of a link, and milliseconds for energy. A reading that the device does not have returns
+//! [`Status::NOT_SUPPORTED`]; any reading can fail with other codes.
 
 use std::ffi::{c_uint, c_void};
 
@@ -38,42 +38,42 @@ impl Device {
         Ok(value)
     }
 
-    /// Power of the board, milliwatts; since Ampere a mean over a second.
+    /// Board power in milliwatts; since Ampere averaged over a second.
     pub fn power(&self) -> Result<u32, Status> {
         self.value(self.nvml.gauges.power)
     }
 
-    /// Temperature of the chip, degrees Celsius.
+    /// Temperature of the chip in degrees Celsius.
     pub fn temperature(&self) -> Result<u32, Status> {
         self.of_kind(self.nvml.gauges.temperature, CHIP)
     }
 
-    /// Clock of the multiprocessors, MHz.
+    /// Clock of the multiprocessors in MHz.
     pub fn sm_clock(&self) -> Result<u32, Status> {
         self.of_kind(self.nvml.gauges.clock, SM_CLOCK)
     }
 
-    /// Clock of the memory, MHz.
+    /// Clock of the memory in MHz.
     pub fn memory_clock(&self) -> Result<u32, Status> {
         self.of_kind(self.nvml.gauges.clock, MEMORY_CLOCK)
     }
 
-    /// The highest clock of the multiprocessors, MHz. Takes about a millisecond.
+    /// The highest clock of the multiprocessors in MHz. Takes about a millisecond.
     pub fn highest_sm_clock(&self) -> Result<u32, Status> {
         self.of_kind(self.nvml.gauges.highest_clock, SM_CLOCK)
     }
 
-    /// Why clocks are lower than they could be: bits of `nvmlClocksEventReasons`.
+    /// Reasons why clocks are lowered: bits of `nvmlClocksEventReasons`.
     pub fn clock_reasons(&self) -> Result<u64, Status> {
         self.value(self.nvml.gauges.reasons)
     }
 
-    /// Energy since the driver was loaded, millijoules; from Volta on. Takes 2 to 18 ms.
+    /// Energy in millijoules since the driver was loaded; from Volta on. Takes 2 to 18 ms.
     pub fn energy(&self) -> Result<u64, Status> {
         self.value(self.nvml.gauges.energy)
     }
 
-    /// Memory in use by all processes and the driver, bytes.
+    /// Memory in bytes in use by all processes and the driver.
     pub fn memory_used(&self) -> Result<u64, Status> {
         let mut memory = Memory::default();
         let function = self.nvml.gauges.memory.ok_or(Status::FUNCTION_NOT_FOUND)?;
@@ -82,18 +82,18 @@ impl Device {
         Ok(memory.used)
     }
 
-    /// Values of fields, by one call. `None` for one that the device does not have.
+    /// Values of fields, read with one call. `None` for a field that the device does not have.
     ///
     /// # Errors
-    /// When NVML refuses all of them.
+    /// If NVML refuses all fields.
     pub fn fields<const N: usize>(&self, asked: [Field; N]) -> Result<[Option<FieldReading>; N], Status> {
         let mut values = asked.map(|field| FieldValue { id: field.0, scope: field.scope(), ..FieldValue::default() });
         let function = self.nvml.gauges.fields.ok_or(Status::FUNCTION_NOT_FOUND)?;
-        // SAFETY: a handle of this library, and a pointer to as many live structs as are said.
+        // SAFETY: a handle of this library, and a pointer to `N` live structs.
         Status::of(unsafe { function(self.handle, N as i32, values.as_mut_ptr()) })?;
         Ok(values.map(|field| {
             let is_narrow = field.kind == UNSIGNED_INT;
-            // Of a narrow value the other half of the union is not written.
+            // A narrow value leaves the other half of the union unwritten.
             let value = if is_narrow { field.value & u64::from(u32::MAX) } else { field.value };
             (field.status == 0).then_some(FieldReading { value, is_narrow })
         }))

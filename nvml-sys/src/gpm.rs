@@ -1,8 +1,9 @@
-//! GPM: metrics between two readings of hardware counters, on Hopper and later.
+//! GPM: metrics between two samples of hardware counters, on Hopper and later.
 //!
-//! A [`Sample`] is a reading; a metric is a mean over the time between two. So nothing happens in between, and readings
-//! far apart lose nothing but detail. The counters advance ten times a second (H200, driver 580): readings 20 ms apart
-//! differ by nothing or by what 100 ms brought, and some ratios are then no numbers.
+//! A [`Sample`] is one reading of the counters; a metric is an average over the time between two samples. So
+//! no work is done in between, and samples far apart lose nothing but detail. The counters advance ten times
+//! a second (H200, driver 580): samples 20 ms apart differ by 0 or by the increment of 100 ms, and some
+//! ratios are then NaN.
 
 use std::ffi::c_void;
 
@@ -15,20 +16,20 @@ use crate::abi::{
 use crate::loading::function;
 use crate::{Device, Nvml, Status};
 
-/// A metric, by its number in `nvmlGpmMetricId_t`.
+/// Id of a metric in `nvmlGpmMetricId_t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric(pub u32);
 
 impl Metric {
-    /// Time in which kernels ran on the device, percent: not copies (H200, driver 580).
+    /// Time in which kernels ran on the device, percent; does not include copies (H200, driver 580).
     pub const GRAPHICS_UTIL: Self = Self(1);
-    /// Mean of the multiprocessors that were busy, percent of all.
+    /// Average number of busy multiprocessors, percent of all.
     pub const SM_UTIL: Self = Self(2);
-    /// Warps that were resident, percent of the most there can be.
+    /// Resident warps, percent of the maximum.
     pub const SM_OCCUPANCY: Self = Self(3);
-    /// Time in which the tensor pipes of the multiprocessors worked, percent.
+    /// Time in which the tensor pipes of the multiprocessors were active, percent.
     pub const ANY_TENSOR_UTIL: Self = Self(5);
-    /// Bandwidth of device memory in use, percent of its peak.
+    /// Device memory bandwidth in use, percent of the peak.
     pub const DRAM_BW_UTIL: Self = Self(10);
     /// PCI Express traffic from the device, MiB/s.
     pub const PCIE_TX_PER_SEC: Self = Self(20);
@@ -40,7 +41,7 @@ impl Metric {
     pub const NVLINK_TOTAL_TX_PER_SEC: Self = Self(61);
 }
 
-/// The functions, all of which came with the same driver.
+/// The functions of GPM, which all came with the same driver.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Functions {
     query_support: QuerySupport,
@@ -51,7 +52,7 @@ pub(crate) struct Functions {
 }
 
 impl Functions {
-    /// `None` in a library that is too old.
+    /// The functions of a library; `None` if it is too old.
     pub(crate) fn of(library: &Library) -> Option<Self> {
         Some(Self {
             query_support: function(library, "nvmlGpmQueryDeviceSupport")?,
@@ -72,7 +73,7 @@ pub struct Sample {
 
 impl Drop for Sample {
     fn drop(&mut self) {
-        // SAFETY: allocated by this library, and given back once.
+        // SAFETY: allocated by this library, and freed once.
         let _ = unsafe { (self.functions.sample_free)(self.handle) };
     }
 }
@@ -84,14 +85,15 @@ impl Nvml {
 }
 
 impl Device {
-    /// Makes room for a reading and takes it.
+    /// Allocates a sample and takes it.
     ///
     /// # Errors
-    /// [`Status::NOT_SUPPORTED`] before Hopper, [`Status::FUNCTION_NOT_FOUND`] with an old driver, or what NVML says.
+    /// [`Status::NOT_SUPPORTED`] before Hopper, [`Status::FUNCTION_NOT_FOUND`] with an old driver, or another
+    /// code of NVML.
     pub fn sample(&self) -> Result<Sample, Status> {
         let functions = self.nvml.gpm()?;
         let mut support = GpmSupport { version: GPM_SUPPORT_VERSION, is_supported: 0 };
-        // SAFETY: a handle of this library, and a pointer to a local of the version that it says.
+        // SAFETY: a handle of this library, and a pointer to a local with the version that it states.
         Status::of(unsafe { (functions.query_support)(self.handle, &raw mut support) })?;
         if support.is_supported == 0 {
             return Err(Status::NOT_SUPPORTED);
@@ -104,19 +106,19 @@ impl Device {
         Ok(sample)
     }
 
-    /// Takes a reading into room that is there.
+    /// Takes a sample into memory that is already allocated.
     ///
     /// # Errors
-    /// What NVML says; the sample is of no use then.
+    /// The code that NVML returns; the sample is unusable then.
     pub fn sample_again(&self, sample: &mut Sample) -> Result<(), Status> {
-        // SAFETY: both handles are of this library and alive.
+        // SAFETY: both handles belong to this library and are alive.
         Status::of(unsafe { (sample.functions.sample_get)(self.handle, sample.handle) })
     }
 
-    /// Metrics between two readings of this device. `None` for one that the device does not have.
+    /// Metrics between two samples of this device. `None` for a metric that the device does not have.
     ///
     /// # Errors
-    /// When NVML refuses all of them.
+    /// If NVML refuses all metrics.
     pub fn metrics<const N: usize>(
         &self,
         earlier: &Sample,

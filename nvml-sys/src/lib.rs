@@ -1,13 +1,14 @@
-//! Devices as NVIDIA's management library (NVML) tells of them: utilization as whole-percent rates on every GPU and as
-//! GPM metrics, read from hardware counters, on Hopper and later; gauges of power, temperature, clocks, memory and
-//! traffic; and the link to the host.
+//! Devices as described by NVIDIA's management library (NVML): utilization as whole-number percentages on
+//! every GPU and as GPM metrics, read from hardware counters, on Hopper and later; readings of power,
+//! temperature, clocks, memory and traffic; and the link to the host.
 //!
-//! The library belongs to the driver and may be absent, older than a function, or refuse: each of these is a value,
-//! never a failure to load the program. It is loaded at run time, initialized once, and neither shut down nor unloaded:
-//! the program may use it too. A call may take milliseconds and may wait for the kernel driver, so none belongs on a
-//! thread that works for the program. No type here is `Send`: one thread opens, asks and keeps.
+//! The library belongs to the driver. It may be absent, may lack a newer function, or may refuse: each of
+//! these is a value, never a failure to load the program. It is loaded at run time, initialized once, and
+//! neither shut down nor unloaded: the program may use it too. A call may take milliseconds and may wait for
+//! the kernel driver, so no call belongs on a thread of the program. No type here is `Send`: the same thread
+//! opens, queries and keeps it.
 //!
-//! Not here: processes, MIG instances.
+//! Not included: processes, MIG instances.
 #![expect(unsafe_code, reason = "calls a C library")]
 
 mod abi;
@@ -27,10 +28,10 @@ pub use abi::{FieldValue, GpmMetric, GpmMetricsGet, GpmSupport, METRIC_CAPACITY,
 pub use gauge_table::{Field, FieldReading};
 pub use gpm::{Metric, Sample};
 
-/// The library, by the name under which the driver installs it.
+/// The library, under the name that the driver installs.
 const LIBRARY: &str = "libnvidia-ml.so.1";
 
-/// What a call answered instead of success: a number of `nvmlReturn_t`.
+/// Return code of a failed call: a number of `nvmlReturn_t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status(pub u32);
 
@@ -39,7 +40,7 @@ impl Status {
     pub const NOT_SUPPORTED: Self = Self(3);
     /// `NVML_ERROR_NOT_FOUND`
     pub const NOT_FOUND: Self = Self(6);
-    /// `NVML_ERROR_FUNCTION_NOT_FOUND`; also said of a function that the library does not have.
+    /// `NVML_ERROR_FUNCTION_NOT_FOUND`; also used if the library does not have the function.
     pub const FUNCTION_NOT_FOUND: Self = Self(13);
 
     const fn of(code: u32) -> Result<(), Self> {
@@ -66,12 +67,12 @@ impl fmt::Display for Status {
 
 impl std::error::Error for Status {}
 
-/// Why NVML cannot be asked.
+/// Why NVML is unavailable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadError {
-    /// There is no library of that name, or it lacks a function that every version has.
+    /// There is no library with that name, or it lacks a function that every version has.
     Absent,
-    /// It does not want to be initialized.
+    /// Initialization failed.
     Refused(Status),
 }
 
@@ -91,9 +92,9 @@ impl Nvml {
     /// Loads and initializes the library, for good.
     ///
     /// # Errors
-    /// When there is none, or when it refuses.
+    /// If there is no library, or it refuses.
     pub fn load() -> Result<&'static Self, LoadError> {
-        // SAFETY: the driver's own library, by its name; its initialisers may run in any process.
+        // SAFETY: the driver's own library, by its name; its initializers may run in any process.
         let library = unsafe { Library::open(Some(LIBRARY), RTLD_NOW | RTLD_LOCAL) }.map_err(|_| LoadError::Absent)?;
         let init = function::<abi::Init>(&library, "nvmlInit_v2").ok_or(LoadError::Absent)?;
         let nvml = Self {
@@ -105,28 +106,28 @@ impl Nvml {
             gpm: gpm::Functions::of(&library),
             gauges: gauge_table::Functions::of(&library),
         };
-        // The functions live as long as the library does.
+        // The function pointers are valid as long as the library is loaded.
         std::mem::forget(library);
-        // SAFETY: takes no argument, counts its callers, and may be called from any thread.
+        // SAFETY: takes no argument, is reference-counted, and may be called from any thread.
         Status::of(unsafe { init() }).map_err(LoadError::Refused)?;
         Ok(Box::leak(Box::new(nvml)))
     }
 
-    /// The device with this UUID, as the CUDA driver tells it.
+    /// The device with this UUID, as reported by the CUDA driver.
     ///
     /// # Errors
-    /// When NVML does not know it, or may not show it.
+    /// If NVML does not know it, or may not show it.
     pub fn device(&'static self, uuid: [u8; 16]) -> Result<Device, Status> {
-        // Hexadecimal digits and hyphens have no NUL between them.
+        // Hexadecimal digits and hyphens contain no NUL.
         let name = CString::new(uuid_text(uuid)).unwrap_or_default();
         let mut handle = std::ptr::null_mut();
-        // SAFETY: a terminated text and a pointer to a local.
+        // SAFETY: a NUL-terminated string and a pointer to a local.
         Status::of(unsafe { (self.handle_by_uuid)(name.as_ptr(), &raw mut handle) })?;
         Ok(Device { nvml: self, handle })
     }
 }
 
-/// One device, as long as the process lives.
+/// One device, valid for the life of the process.
 #[derive(Clone, Copy, Debug)]
 pub struct Device {
     nvml: &'static Nvml,
@@ -134,11 +135,12 @@ pub struct Device {
 }
 
 impl Device {
-    /// How busy it was in the driver's last sample period, which is a sixth of a second to one second long
-    /// (NVML reference, `nvmlUtilization_t`); by whichever process.
+    /// Utilization by all processes in the driver's last sample period, which lasts a sixth of a second to
+    /// one second (NVML reference, `nvmlUtilization_t`).
     ///
     /// # Errors
-    /// [`Status::NOT_SUPPORTED`] while the device is divided into MIG instances, and what the driver else says.
+    /// [`Status::NOT_SUPPORTED`] while the device is partitioned into MIG instances, and other codes of the
+    /// driver.
     pub fn utilization(&self) -> Result<Utilization, Status> {
         let mut utilization = Utilization::default();
         // SAFETY: a handle of this library, and a pointer to a local of the struct that it fills in.
@@ -146,8 +148,8 @@ impl Device {
         Ok(utilization)
     }
 
-    /// Whether it is divided into MIG instances: what NVML tells of it then is not about this process's part. Devices
-    /// and libraries that know nothing of that are not divided.
+    /// True if it is partitioned into MIG instances: NVML's values then do not describe this process's part.
+    /// False for devices and libraries that do not know MIG.
     #[must_use]
     pub fn is_divided(&self) -> bool {
         let Some(mig_mode) = self.nvml.mig_mode else { return false };
@@ -158,7 +160,8 @@ impl Device {
     }
 
     /// Generation and lanes of the best PCI Express link that "is possible with this device and system" (NVML
-    /// reference): not of the link as it is now, which sleeps at a lower generation. `None` where either is not told.
+    /// reference), not of the current link, which drops to a lower generation when idle. `None` if either is
+    /// not reported.
     #[must_use]
     pub fn best_link(&self) -> Option<(u32, u32)> {
         let ask = |question: Option<abi::GetNumber>| {

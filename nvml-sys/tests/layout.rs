@@ -1,7 +1,8 @@
-//! The structs against those of NVIDIA's own Python bindings (`nvidia-ml-py`), fetched from the Python package index.
+//! Compares the structs with those of NVIDIA's own Python bindings (`nvidia-ml-py`), fetched from the Python
+//! package index.
 //!
-//! Without network or Python the test prints SKIPPED and the reason; set `NVML_LAYOUT_CHECK=required` to have that
-//! fail.
+//! Without network or Python the test prints SKIPPED and the reason; `NVML_LAYOUT_CHECK=required` makes it
+//! fail instead.
 
 use std::mem::offset_of;
 use std::path::Path;
@@ -11,7 +12,7 @@ use nvml_sys::{Field, FieldValue, GpmMetric, GpmMetricsGet, GpmSupport, METRIC_C
 
 const VERSION: &str = "13.615.71";
 
-/// Prints the sizes and offsets of the ctypes structs, and the numbers, as a Python tuple.
+/// Python script that prints a tuple of the sizes and offsets of the ctypes structs, and the numbers.
 const SCRIPT: &str = "
 import ctypes, pynvml as n
 m, g = n.c_nvmlGpmMetric_t, n.c_nvmlGpmMetricsGet_t
@@ -87,7 +88,7 @@ fn structs_and_numbers_are_those_of_nvidias_bindings() {
     assert_eq!(format!("({})", numbers.join(", ")), layout);
 }
 
-/// What the script prints; `None` when the bindings cannot be had.
+/// Output of the script; `None` if the bindings are unavailable.
 fn ask_python() -> Option<String> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("nvidia-ml-py-{VERSION}"));
     if !folder.join("pynvml.py").exists() {

@@ -1,18 +1,18 @@
-//! Numbers and structs of NVTX's `nvtxTypes.h` and `nvToolsExt.h`, as versions 2 and 3 have them.
+//! Numbers and structs of NVTX's `nvtxTypes.h` and `nvToolsExt.h`, versions 2 and 3.
 //!
-//! NVTX promises that these never change: programs of different ages are in one process, each with its own copy of
-//! the header. New numbers and members are only added at the end, and structs carry their size.
+//! NVTX guarantees that these never change: one process contains programs of different ages, each with its
+//! own copy of the header. New numbers and members are only added at the end, and structs carry their size.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-/// Asks the copy of NVTX for one of its tables; null when it does not have it.
+/// Returns one of the tables of this copy of NVTX; null if the copy does not have it.
 pub type GetExportTable = unsafe extern "C" fn(table: u32) -> *const c_void;
 
-/// Numbers of [`GetExportTable`].
+/// Ids of tables for [`GetExportTable`].
 pub mod export_table {
-    /// An [`ExportTableCallbacks`](super::ExportTableCallbacks).
+    /// Id of [`ExportTableCallbacks`](super::ExportTableCallbacks).
     pub const CALLBACKS: u32 = 1;
-    /// An [`ExportTableVersionInfo`](super::ExportTableVersionInfo).
+    /// Id of [`ExportTableVersionInfo`](super::ExportTableVersionInfo).
     pub const VERSION_INFO: u32 = 3;
 }
 
@@ -20,13 +20,13 @@ pub mod export_table {
 pub mod module {
     /// Ranges and marks of the default domain, categories, threads.
     pub const CORE: c_int = 1;
-    /// The same in domains, registered strings, resources.
+    /// The same for domains; registered strings, resources.
     pub const CORE2: c_int = 5;
 
     use std::ffi::c_int;
 }
 
-/// Places in the table of [`module::CORE`].
+/// Slots in the table of [`module::CORE`].
 pub mod core {
     #![expect(missing_docs, reason = "each is the function nvtx... of its name")]
     pub const MARK_EX: usize = 1;
@@ -44,11 +44,11 @@ pub mod core {
     pub const NAME_CATEGORY_W: usize = 13;
     pub const NAME_OS_THREAD_A: usize = 14;
     pub const NAME_OS_THREAD_W: usize = 15;
-    /// Places in the table.
+    /// Number of slots.
     pub const SIZE: usize = 16;
 }
 
-/// Places in the table of [`module::CORE2`].
+/// Slots in the table of [`module::CORE2`].
 pub mod core2 {
     #![expect(missing_docs, reason = "each is the function nvtx... of its name")]
     pub const DOMAIN_MARK_EX: usize = 1;
@@ -63,42 +63,42 @@ pub mod core2 {
     pub const DOMAIN_REGISTER_STRING_W: usize = 11;
     pub const DOMAIN_CREATE_A: usize = 12;
     pub const DOMAIN_CREATE_W: usize = 13;
-    /// Places in the table.
+    /// Number of slots.
     pub const SIZE: usize = 16;
 }
 
-/// `NvtxFunctionTable`: an array of addresses of function pointers, which are the tool's to set.
+/// `NvtxFunctionTable`: an array of addresses of function pointers, which the tool sets.
 pub type FunctionTable = *mut *mut *const c_void;
 
-/// The way to the function pointers.
+/// Access to the function pointers.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ExportTableCallbacks {
-    /// Bytes of this struct.
+    /// Size of this struct in bytes.
     pub struct_size: usize,
-    /// Gives table and number of places of a [`module`]; 0 when the copy does not have it.
+    /// Stores the table of a [`module`] and its number of slots; returns 0 if the copy does not have it.
     pub get_module_function_table:
         Option<unsafe extern "C" fn(module: c_int, table: *mut FunctionTable, size: *mut c_uint) -> c_int>,
 }
 
-/// Versions of the two sides.
+/// Versions of the copy and of the tool.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ExportTableVersionInfo {
-    /// Bytes of this struct.
+    /// Size of this struct in bytes.
     pub struct_size: usize,
     /// Version of the copy.
     pub version: u32,
-    /// Nothing.
+    /// Unused.
     pub reserved: u32,
-    /// Tells the copy the version that the tool was written for.
+    /// Reports the version that the tool was written for.
     pub set_injection_nvtx_version: Option<unsafe extern "C" fn(version: u32)>,
 }
 
 /// The version that this crate was written for.
 pub const VERSION: u32 = 3;
 
-/// `nvtxEventAttributes_t`: what is known about a range or mark.
+/// `nvtxEventAttributes_t`: attributes of a range or mark.
 ///
 /// `version` and `size` are the program's; a member beyond `size` does not exist.
 #[derive(Clone, Copy, Debug)]
@@ -106,9 +106,9 @@ pub const VERSION: u32 = 3;
 pub struct EventAttributes {
     /// Version of the header.
     pub version: u16,
-    /// Bytes of the struct.
+    /// Size of the struct in bytes.
     pub size: u16,
-    /// Number of the category; 0 is none.
+    /// Id of the category; 0 is none.
     pub category: u32,
     /// 0 none, 1 ARGB.
     pub color_type: i32,
@@ -116,7 +116,7 @@ pub struct EventAttributes {
     pub color: u32,
     /// See [`payload_type`].
     pub payload_type: i32,
-    /// Entries of an extended payload; else nothing.
+    /// Number of entries of an extended payload; otherwise unused.
     pub reserved: i32,
     /// Bits of the payload; 32-bit payloads are in the low half.
     pub payload: u64,
@@ -149,15 +149,15 @@ pub mod payload_type {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PayloadData {
-    /// The schema. Numbers from [`STATIC_SCHEMAS`] on are the program's choice, of its domain.
+    /// Id of the schema. The program chooses ids from [`STATIC_SCHEMAS`] on, separately for each domain.
     pub schema: u64,
-    /// Bytes of the struct; `usize::MAX` when the schema tells them.
+    /// Size of the struct in bytes; `usize::MAX` if the schema determines it.
     pub size: usize,
     /// The struct.
     pub payload: *const c_void,
 }
 
-/// The first schema whose number a program chooses: `NVTX_PAYLOAD_ENTRY_TYPE_SCHEMA_ID_STATIC_START`.
+/// The first schema id that a program can choose: `NVTX_PAYLOAD_ENTRY_TYPE_SCHEMA_ID_STATIC_START`.
 pub const STATIC_SCHEMAS: u64 = 1 << 24;
 
 /// Values of [`EventAttributes::message_type`].

@@ -1,4 +1,4 @@
-//! Puts a handler's functions into one copy of NVTX.
+//! Installs a handler's functions in one copy of NVTX.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::handler::Handler;
 /// Why a copy of NVTX cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachError {
-    /// It has no table of callbacks, or a shorter one than any known version.
+    /// It has no table of callbacks, or one shorter than in any known version.
     NoCallbacks,
     /// It has no functions for ranges.
     NoRanges,
@@ -30,30 +30,31 @@ impl fmt::Display for AttachError {
 
 impl std::error::Error for AttachError {}
 
-/// Has everything that the program says through this copy of NVTX go to `H`.
+/// Sends all NVTX calls of the program through this copy to `H`.
 ///
-/// To be called once for each copy, from `InitializeInjectionNvtx2` and with its argument. Other threads wait in NVTX
-/// meanwhile. There is no way back: the functions must stay mapped for as long as the process lives.
+/// To be called once for each copy, from `InitializeInjectionNvtx2` and with its argument. Other threads wait
+/// in NVTX meanwhile. It cannot be undone: the functions must stay mapped for the life of the process.
 ///
 /// # Errors
-/// When the copy lacks what all known versions have. Nothing was changed then.
+/// If the copy lacks what all known versions have. In that case nothing was changed.
 ///
 /// # Safety
-/// `get_export_table` is what a copy of NVTX has passed to `InitializeInjectionNvtx2`, and that call has not returned.
+/// `get_export_table` is what a copy of NVTX has passed to `InitializeInjectionNvtx2`, and that call has not
+/// returned.
 pub unsafe fn attach<H: Handler>(get_export_table: GetExportTable) -> Result<(), AttachError> {
-    // SAFETY: the caller vouches for the function; tables are static, begin with their size, and are not changed.
+    // SAFETY: the caller guarantees the function; tables are static, start with their size, and never change.
     let callbacks = unsafe {
         let table = get_export_table(export_table::CALLBACKS).cast::<ExportTableCallbacks>();
         table.as_ref().filter(|table| table.struct_size >= size_of::<ExportTableCallbacks>())
     };
     let callbacks = callbacks.ok_or(AttachError::NoCallbacks)?;
-    // SAFETY: the functions are those that NVTX calls from these places, with the arguments that they declare.
+    // SAFETY: the functions are those that NVTX calls through these slots, with the arguments that they
+    // declare.
     let ranges = unsafe { fill(callbacks, module::CORE, &callbacks::core::<H>()) };
     if !ranges {
         return Err(AttachError::NoRanges);
     }
-    // Absent before version 2; there are no domains then.
-    // SAFETY: as above.
+    // Absent before version 2, which has no domains. SAFETY: as above.
     unsafe { fill(callbacks, module::CORE2, &callbacks::core2::<H>()) };
     // SAFETY: as for the first table.
     unsafe {
@@ -67,10 +68,11 @@ pub unsafe fn attach<H: Handler>(get_export_table: GetExportTable) -> Result<(),
     Ok(())
 }
 
-/// Sets the function pointers of one module, as far as the copy has places for them. `false` when it has none.
+/// Sets the function pointers of one module for which the copy has slots. `false` if it does not have the
+/// module.
 ///
 /// # Safety
-/// Each function is one that may be called from its place.
+/// Each function may be called through its slot.
 unsafe fn fill(callbacks: &ExportTableCallbacks, module: i32, entries: &[Entry]) -> bool {
     let Some(get) = callbacks.get_module_function_table else { return false };
     let (mut table, mut size) = (ptr::null_mut(), 0);
@@ -79,11 +81,12 @@ unsafe fn fill(callbacks: &ExportTableCallbacks, module: i32, entries: &[Entry])
         return false;
     }
     for &(at, function) in entries.iter().filter(|(at, _)| *at < size as usize) {
-        // SAFETY: the table has `size` places, each null or the address of a function pointer that is ours to set.
+        // SAFETY: the table has `size` slots, each null or the address of a function pointer that the tool
+        // may set.
         let place = unsafe { *table.add(at) };
         if !place.is_null() {
-            // SAFETY: threads that call into this copy at this moment read the pointer, so it changes at once; both
-            // the old and the new function are right for them.
+            // SAFETY: threads that call into this copy right now read the pointer, so the store is atomic;
+            // both the old and the new function are valid for them.
             unsafe { AtomicPtr::<c_void>::from_ptr(place.cast()) }.store(function.cast_mut(), Ordering::Release);
         }
     }

@@ -1,6 +1,6 @@
 //! The C functions that go into NVTX's tables, one set for each [`Handler`].
 //!
-//! A panic ends here: the program gets what it would get without a tool.
+//! A panic ends here: the program gets the return value that it would get without a tool.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,13 +10,13 @@ use crate::abi::{EventAttributes, core, core2};
 use crate::event::{Event, Text};
 use crate::handler::{Domain, Handler};
 
-/// What push and pop answer when nobody counts: `NVTX_NO_PUSH_POP_TRACKING`.
+/// Return value of push and pop when the tool does not count: `NVTX_NO_PUSH_POP_TRACKING`.
 const NO_TRACKING: c_int = -2;
 
-/// Place in a table, and the function that goes there.
+/// Slot in a table, and the function that goes there.
 pub type Entry = (usize, *const c_void);
 
-/// For the table of [`module::CORE`](crate::abi::module::CORE).
+/// Functions for the table of [`module::CORE`](crate::abi::module::CORE).
 pub fn core<H: Handler>() -> [Entry; 15] {
     [
         (core::MARK_EX, mark_ex::<H> as *const c_void),
@@ -37,7 +37,7 @@ pub fn core<H: Handler>() -> [Entry; 15] {
     ]
 }
 
-/// For the table of [`module::CORE2`](crate::abi::module::CORE2).
+/// Functions for the table of [`module::CORE2`](crate::abi::module::CORE2).
 pub fn core2<H: Handler>() -> [Entry; 11] {
     [
         (core2::DOMAIN_MARK_EX, domain_mark_ex::<H> as *const c_void),
@@ -54,11 +54,11 @@ pub fn core2<H: Handler>() -> [Entry; 11] {
     ]
 }
 
-/// A handle of a domain or a registered string: the number itself, never followed.
+/// A handle of a domain or a registered string: the number itself, never dereferenced.
 type Handle = *const c_void;
 
 fn domain(handle: Handle) -> Domain {
-    // A larger one was never ours; it is one that no handler gives.
+    // A larger handle was never ours; it becomes a number that no handler returns.
     Domain(u32::try_from(handle.addr()).unwrap_or(u32::MAX))
 }
 
@@ -70,14 +70,14 @@ fn guarded<T>(otherwise: T, work: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(otherwise)
 }
 
-/// Defines C functions that call a handler, with what they answer after a panic.
+/// Defines C functions that call a handler, with their return values after a panic.
 macro_rules! callbacks {
     ($(fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty, $otherwise:expr; $work:expr;)*) => {$(
         /// # Safety
-        /// Called by NVTX with the arguments that its documentation demands of programs: strings end with NUL,
-        /// attributes are as long as they say, and neither changes during the call.
+        /// Called by NVTX with the arguments that its documentation demands of programs: strings end with
+        /// NUL, attributes have the size that they state, and neither changes during the call.
         unsafe extern "C" fn $name<H: Handler>($($argument: $type),*) -> $answer {
-            // SAFETY: what the caller guarantees is what reading texts and attributes demands.
+            // SAFETY: the caller guarantees what reading texts and attributes requires.
             guarded($otherwise, || unsafe { $work })
         }
     )*};

@@ -1,7 +1,7 @@
-//! What came with a range or mark, in safe types.
+//! Attributes of a range or mark, in safe types.
 //!
-//! Texts are borrowed from the program for the length of one call, and cut at [`MAX_TEXT`]: looking for the end of a
-//! longer one would cost the program time for a name that nobody reads.
+//! Texts are borrowed from the program for the length of one call, and cut at [`MAX_TEXT`]: searching for the
+//! end of a longer text would cost the program time for a name that no user reads.
 
 use std::borrow::Cow;
 use std::ffi::c_char;
@@ -9,20 +9,20 @@ use std::mem::{offset_of, zeroed};
 
 use crate::abi::{EventAttributes, PayloadData, STATIC_SCHEMAS, color_type, message_type, payload_type};
 
-/// Longest text, characters; NVIDIA's tools show a few hundred.
+/// Maximum length of a text in characters; NVIDIA's tools show a few hundred.
 pub const MAX_TEXT: usize = 4096;
 
 /// A string of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Text<'a> {
-    /// `char`, UTF-8 by custom; anything by the letter.
+    /// `char`: UTF-8 by convention; formally any bytes.
     Narrow(&'a [u8]),
-    /// `wchar_t`, UTF-32 by custom.
+    /// `wchar_t`: UTF-32 by convention.
     Wide(&'a [u32]),
 }
 
 impl<'a> Text<'a> {
-    /// As UTF-8, where what is no character becomes U+FFFD.
+    /// The text as UTF-8; invalid characters become U+FFFD.
     #[must_use]
     pub fn to_string_lossy(&self) -> Cow<'a, str> {
         match self {
@@ -33,22 +33,22 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// The string at `address`, up to its NUL. Null gives an empty one.
+    /// The string at `address`, up to its NUL; empty if `address` is null.
     ///
     /// # Safety
-    /// `address` is null or points to a string that ends with NUL and that nobody changes during `'a`.
+    /// `address` is null or points to a NUL-terminated string that does not change during `'a`.
     pub(crate) unsafe fn narrow(address: *const c_char) -> Self {
         if address.is_null() {
             return Self::Narrow(&[]);
         }
-        // SAFETY: the caller vouches for the string up to its NUL, and no more than that is read.
+        // SAFETY: the caller guarantees the string up to its NUL, and no more than that is read.
         Self::Narrow(unsafe {
             let length = libc::strnlen(address, MAX_TEXT);
             std::slice::from_raw_parts(address.cast(), length)
         })
     }
 
-    /// As [`narrow`](Self::narrow), of `wchar_t`.
+    /// Like [`narrow`](Self::narrow), for `wchar_t`.
     ///
     /// # Safety
     /// As for `narrow`; the address is a multiple of 4.
@@ -56,14 +56,14 @@ impl<'a> Text<'a> {
         if !address.is_aligned() || address.is_null() {
             return Self::Wide(&[]);
         }
-        // SAFETY: the caller vouches for the string up to its NUL, and the search stops there.
+        // SAFETY: the caller guarantees the string up to its NUL, and the search stops there.
         let length = (0..MAX_TEXT).take_while(|&at| unsafe { *address.add(at) } != 0).count();
-        // SAFETY: these were all read just now.
+        // SAFETY: these elements were all just read.
         Self::Wide(unsafe { std::slice::from_raw_parts(address, length) })
     }
 }
 
-/// A registered string as the tool numbers it; its handle in the program is this number. 0 is none.
+/// The tool's id of a registered string; its handle in the program is this number. 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RegisteredString(pub u32);
 
@@ -73,13 +73,13 @@ pub enum Message<'a> {
     /// None, or of a type that this version does not know.
     #[default]
     None,
-    /// Given with the call.
+    /// Passed with the call.
     Text(Text<'a>),
-    /// Given before.
+    /// Registered before.
     Registered(RegisteredString),
 }
 
-/// The number that came with a range or mark.
+/// The payload of a range or mark.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Payload {
     /// None, or of a type that this version does not know.
@@ -95,55 +95,55 @@ pub enum Payload {
     Extended(Extended),
 }
 
-/// The beginning of a struct of the payload extension, whose schema has a number that the program chose. Of several
+/// Start of a struct of the payload extension whose schema id the program chose. If there are several
 /// structs, the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extended {
-    /// Number of the schema less [`STATIC_SCHEMAS`]: it means something in its domain alone.
+    /// Id of the schema minus [`STATIC_SCHEMAS`]; unique only within its domain.
     pub schema: u32,
-    /// Bytes of the struct, as the program says.
+    /// Size of the struct in bytes, as stated by the program.
     pub size: u32,
-    /// The first bytes of it, behind them zeros.
+    /// Its first bytes, padded with zeros.
     pub words: [u64; EXTENDED_WORDS],
 }
 
-/// Words of a struct that are kept.
+/// Number of words of a struct that are kept.
 pub const EXTENDED_WORDS: usize = 3;
-/// Structs of one event that a program may name; with more, none is looked at.
+/// Maximum number of structs per event; if there are more, none is read.
 const MAX_STRUCTS: i32 = 64;
 
-/// What came with a range or mark.
+/// Attributes of a range or mark.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Event<'a> {
     /// The text.
     pub message: Message<'a>,
-    /// Number of the category in its domain; 0 is none.
+    /// Id of the category in its domain; 0 is none.
     pub category: u32,
-    /// `0xAARRGGBB`; 0 when none was given.
+    /// `0xAARRGGBB`; 0 if the program passed none.
     pub color: u32,
-    /// The number.
+    /// The payload.
     pub payload: Payload,
 }
 
 impl<'a> Event<'a> {
-    /// Only a text.
+    /// An event with only a text.
     pub(crate) fn of(text: Text<'a>) -> Self {
         Self { message: Message::Text(text), ..Self::default() }
     }
 
-    /// What `attributes` say. Null, or a size that was never set, says nothing.
+    /// Reads `attributes`. Null, or a size that was never set, yields an empty event.
     ///
     /// # Safety
-    /// `attributes` is null or points to as many bytes as its member `size` says, at least 4, and its message is what
-    /// its message type says; both are unchanged during `'a`.
+    /// `attributes` is null or points to as many bytes as its member `size` states, at least 4, and its
+    /// message matches its message type; both are unchanged during `'a`.
     pub(crate) unsafe fn read(attributes: *const EventAttributes) -> Self {
         if attributes.is_null() {
             return Self::default();
         }
-        // SAFETY: the first four bytes exist, says the caller.
+        // SAFETY: the caller guarantees the first four bytes.
         let size = usize::from(unsafe { (&raw const (*attributes).size).read_unaligned() });
-        /// A member if the struct goes on to the end of the last one named, else zero: a type without its value is
-        /// none.
+        /// A member, if the struct extends to the end of the last member named, else zero: a type without its
+        /// value counts as none.
         macro_rules! member {
             ($name:ident, $last:ident) => {
                 if size >= offset_of!(EventAttributes, $last) + size_of_target(&raw const (*attributes).$last) {
@@ -153,8 +153,8 @@ impl<'a> Event<'a> {
                 }
             };
         }
-        // SAFETY: a member is read when the program says that it exists, and zero is valid for each. Programs may pack
-        // the struct into a buffer, so nothing is assumed about its alignment.
+        // SAFETY: a member is read only if the program states that it exists, and zero is valid for each.
+        // Programs may pack the struct into a buffer, so no alignment is assumed.
         let (category, color_type, color, payload_type, structs, payload, message_type, message) = unsafe {
             (
                 member!(category, category),
@@ -168,7 +168,7 @@ impl<'a> Event<'a> {
             )
         };
         let message = match message_type {
-            // SAFETY: the caller vouches for the message's type.
+            // SAFETY: the caller guarantees the message's type.
             message_type::ASCII => Message::Text(unsafe { Text::narrow(message) }),
             // SAFETY: as above.
             message_type::UNICODE => Message::Text(unsafe { Text::wide(message.cast()) }),
@@ -179,7 +179,8 @@ impl<'a> Event<'a> {
         };
         let color = if color_type == color_type::ARGB { color } else { 0 };
         let payload = if payload_type == payload_type::EXTENDED && (1..=MAX_STRUCTS).contains(&structs) {
-            // SAFETY: the caller vouches for the payload's type: the address of at least one struct's place.
+            // SAFETY: the caller guarantees the payload's type: the address of at least one descriptor of a
+            // struct.
             unsafe { Payload::extended(payload) }
         } else {
             Payload::from_bits(payload_type, payload)
@@ -188,33 +189,33 @@ impl<'a> Event<'a> {
     }
 }
 
-/// Bytes of what an address points to; nothing is read.
+/// Size in bytes of a pointer's target, which is not read.
 fn size_of_target<T>(_: *const T) -> usize {
     size_of::<T>()
 }
 
 impl Payload {
-    /// The first of the structs whose places are at `address`, if it says its size.
+    /// The first of the structs whose descriptors are at `address`, if it states its size.
     ///
     /// # Safety
-    /// `address` is 0 or that of a [`PayloadData`], whose payload is null or points to as many bytes as its size says,
-    /// unchanged during the call.
+    /// `address` is 0 or that of a [`PayloadData`], whose payload is null or points to as many bytes as its
+    /// size states, unchanged during the call.
     unsafe fn extended(address: u64) -> Self {
         let Ok(address) = usize::try_from(address) else { return Self::None };
         let place = std::ptr::with_exposed_provenance::<PayloadData>(address);
         if place.is_null() || !place.is_aligned() {
             return Self::None;
         }
-        // SAFETY: the caller vouches for one, and it is aligned.
+        // SAFETY: the caller guarantees one descriptor, and it is aligned.
         let PayloadData { schema, size, payload } = unsafe { place.read() };
-        // Without a size of its own, only its schema tells how long it is, and schemas are not followed.
+        // Without an explicit size, only the schema determines the length, and schemas are not read.
         let (Some(schema), Ok(told)) = (schema.checked_sub(STATIC_SCHEMAS), u32::try_from(size)) else {
             return Self::None;
         };
         let (Ok(schema), false) = (u32::try_from(schema), payload.is_null()) else { return Self::None };
         let mut bytes = [0; EXTENDED_WORDS * 8];
         let length = size.min(bytes.len());
-        // SAFETY: the caller vouches for `size` bytes, and no more than that is copied.
+        // SAFETY: the caller guarantees `size` bytes, and no more than that is copied.
         unsafe { std::ptr::copy_nonoverlapping(payload.cast::<u8>(), bytes.as_mut_ptr(), length) };
         let mut words = [0; EXTENDED_WORDS];
         for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {

@@ -1,7 +1,8 @@
 //! The program's side: copies of NVTX as the header makes them, without the header.
 //!
-//! Each copy has tables of function pointers of its own, offers them through `GetExportTable`, and calls what is in
-//! them, as `nvtxInit.h` and `nvtxImplCore.h` of version 3 do. For tests, and for a host that stands in for a program.
+//! Each copy has its own tables of function pointers, offers them through `GetExportTable`, and calls the
+//! functions in them, as `nvtxInit.h` and `nvtxImplCore.h` of version 3 do. For tests, and for a host that
+//! stands in for a program.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr;
@@ -19,7 +20,7 @@ pub type Initialize = unsafe extern "C" fn(Option<GetExportTable>) -> c_int;
 /// A handle of a domain or a registered string.
 pub type Handle = *const c_void;
 
-/// The copy with this number, 0 or 1: as if it were in a library of its own.
+/// The copy with this number, 0 or 1, independent of the other as if in a separate library.
 #[derive(Clone, Copy, Debug)]
 pub struct Program<const COPY: usize>;
 
@@ -72,7 +73,7 @@ unsafe extern "C" fn set_version<const COPY: usize>(version: u32) {
 
 /// The addresses of function pointers, as an array that the tool reads.
 struct Table(Box<[*mut *const c_void]>);
-// SAFETY: the addresses are of statics, and what is there is only used as an atomic.
+// SAFETY: the addresses are of statics, which are only used as atomics.
 unsafe impl Send for Table {}
 // SAFETY: as above; the array itself is never changed.
 unsafe impl Sync for Table {}
@@ -88,7 +89,7 @@ unsafe extern "C" fn get_module_function_table<const COPY: usize>(
         module::CORE2 => (&GLOBALS[COPY].core2, 1),
         _ => return 0,
     };
-    // Place 0 is no function.
+    // Slot 0 is not a function.
     let address = |function: &AtomicPtr<c_void>| function.as_ptr().cast::<*const c_void>();
     let made = TABLES[COPY][which].get_or_init(|| {
         Table(functions.iter().enumerate().map(|(at, f)| if at == 0 { ptr::null_mut() } else { address(f) }).collect())
@@ -101,21 +102,20 @@ unsafe extern "C" fn get_module_function_table<const COPY: usize>(
     1
 }
 
-/// Defines the functions of the header: the pointer is called if the tool has set it, as there.
+/// Defines the functions of the header: as there, the pointer is called if the tool has set it.
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident in $table:ident[$at:expr] ($($argument:ident: $type:ty),*) -> $answer:ty = $otherwise:expr;)*) => {
         impl<const COPY: usize> Program<COPY> {$(
             $(#[$doc])*
-            ///
             /// # Safety
-            /// What NVTX demands: pointers are null or to strings that end with NUL, or to attributes as long as
-            /// they say.
+            /// As for NVTX: pointers are null, or to NUL-terminated strings, or to attributes of the size
+            /// that they state.
             pub unsafe fn $name(self, $($argument: $type),*) -> $answer {
                 type Function = unsafe extern "C" fn($($type),*) -> $answer;
                 let function = GLOBALS[COPY].$table[$at].load(Ordering::Acquire);
-                // SAFETY: null is `None`, and otherwise the tool has put a function of this type here.
+                // SAFETY: null is `None`, and otherwise the tool has stored a function of this type here.
                 let function = unsafe { std::mem::transmute::<*mut c_void, Option<Function>>(function) };
-                // SAFETY: the caller's arguments.
+                // SAFETY: the caller guarantees the arguments.
                 function.map_or($otherwise, |function| unsafe { function($($argument),*) })
             }
         )*}
@@ -159,17 +159,17 @@ functions! {
     domain_start_ex in core2[core2::DOMAIN_RANGE_START_EX] (domain: Handle, event: *const EventAttributes) -> u64 = 0;
     /// `nvtxDomainRangeEnd`
     domain_end in core2[core2::DOMAIN_RANGE_END] (domain: Handle, range: u64) -> () = ();
-    /// `nvtxDomainResourceCreate`, which the tool of this crate leaves unset
+    /// `nvtxDomainResourceCreate`, which this crate's tool leaves unset
     resource_create in core2[core2::DOMAIN_RESOURCE_CREATE] (domain: Handle, attributes: *mut c_void) -> Handle = ptr::null();
 }
 
 impl<const COPY: usize> Program<COPY> {
-    /// Lets the tool set this copy's functions. Answers what the tool answered.
+    /// Lets the tool set this copy's functions. Returns the tool's return value.
     ///
     /// # Safety
     /// `initialize` is a tool's `InitializeInjectionNvtx2`, which is never unloaded.
     pub unsafe fn initialize(self, initialize: Initialize) -> c_int {
-        // SAFETY: the caller vouches for the function, and it gets what NVTX would give it.
+        // SAFETY: the caller guarantees the function, and it gets the argument that NVTX would pass.
         unsafe { initialize(Some(get_export_table::<COPY>)) }
     }
 
@@ -179,25 +179,25 @@ impl<const COPY: usize> Program<COPY> {
         get_export_table::<COPY>
     }
 
-    /// The version that the tool has told; 0 when it has not.
+    /// The version that the tool has reported; 0 if it has not.
     #[must_use]
     pub fn tool_version(self) -> u32 {
         GLOBALS[COPY].tool_version.load(Ordering::Relaxed)
     }
 
-    /// `nvtxRangePushA` of a text.
+    /// `nvtxRangePushA` with a text.
     pub fn push(self, text: &CStr) -> c_int {
         // SAFETY: a `CStr` ends with NUL.
         unsafe { self.push_a(text.as_ptr()) }
     }
 
-    /// `nvtxMarkA` of a text.
+    /// `nvtxMarkA` with a text.
     pub fn mark(self, text: &CStr) {
         // SAFETY: as above.
         unsafe { self.mark_a(text.as_ptr()) }
     }
 
-    /// `nvtxRangeStartA` of a text.
+    /// `nvtxRangeStartA` with a text.
     #[must_use]
     pub fn start(self, text: &CStr) -> u64 {
         // SAFETY: as above.
@@ -206,7 +206,7 @@ impl<const COPY: usize> Program<COPY> {
 }
 
 impl EventAttributes {
-    /// What `nvtxEventAttributes_t` is after `{0}`, `version` and `size` are set.
+    /// `nvtxEventAttributes_t` after `{0}` with `version` and `size` set.
     #[must_use]
     pub const fn new() -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "48")]
@@ -225,7 +225,7 @@ impl EventAttributes {
         }
     }
 
-    /// With this text.
+    /// Attributes with this text.
     #[must_use]
     pub const fn text(text: &CStr) -> Self {
         Self { message_type: crate::abi::message_type::ASCII, message: text.as_ptr(), ..Self::new() }

@@ -1,4 +1,4 @@
-//! A handler that writes down what it gets, in a program that says something through two copies of NVTX.
+//! A handler that records its calls, in a program that uses two copies of NVTX.
 #![allow(unsafe_code, reason = "plays a C program")]
 
 use std::ffi::c_void;
@@ -12,7 +12,7 @@ use nvtx_sys::program::Program;
 use nvtx_sys::{AttachError, Domain, Event, Extended, Handler, Message, Payload, RegisteredString, Text, attach};
 
 static HEARD: Mutex<Vec<String>> = Mutex::new(Vec::new());
-/// The handler and the copies belong to the process, so the tests take turns.
+/// The handler and the copies are global to the process, so the tests run one at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn hear(line: String) {
@@ -79,7 +79,7 @@ impl Handler for Notebook {
 fn attached<const COPY: usize>() -> (MutexGuard<'static, ()>, Program<COPY>) {
     let turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let program = Program::<COPY>;
-    // SAFETY: the function is that of a copy, and this is the time at which the copy would call.
+    // SAFETY: the function is that of a copy, and this is the point at which the copy would call.
     unsafe { attach::<Notebook>(program.export_tables()) }.unwrap();
     heard();
     (turn, program)
@@ -90,7 +90,7 @@ fn every_function_arrives_with_its_arguments() {
     let (_turn, program) = attached::<0>();
     let text = c"gr\u{f6}\u{df}e";
     let wide: Vec<u32> = "wide \u{1f600}\0".chars().map(u32::from).collect();
-    // SAFETY: strings end with NUL, attributes say how long they are.
+    // SAFETY: strings end with NUL, attributes state their size.
     unsafe {
         program.mark_a(text.as_ptr());
         program.mark_w(wide.as_ptr());
@@ -118,7 +118,7 @@ fn every_function_arrives_with_its_arguments() {
         program.domain_mark_ex(ptr::null(), &raw const event);
         program.name_os_thread_a(11, text.as_ptr());
         program.name_os_thread_w(12, wide.as_ptr());
-        // Without a tool's function NVTX answers by itself.
+        // Without a tool's function NVTX returns its default.
         assert!(program.resource_create(domain, ptr::null_mut()).is_null());
     }
     assert_eq!(
@@ -156,11 +156,11 @@ fn payloads_are_of_their_type() {
         (payload_type::FLOAT, u64::from(2.5f32.to_bits()), "Float(2.5)"),
     ] {
         let event = EventAttributes { payload_type, payload, ..EventAttributes::new() };
-        // SAFETY: the attributes say how long they are.
+        // SAFETY: the attributes state their size.
         unsafe { program.mark_ex(&raw const event) };
         assert_eq!(heard(), [format!("mark 0 - 0 0 {expected}")]);
     }
-    // The extension's type, one of the future, a color without a type, a message of an unknown type.
+    // The extension's type, a future type, a color without a type, a message of an unknown type.
     for event in [
         EventAttributes { payload_type: 0xdfbd_0009_u32.cast_signed(), payload: 8, ..EventAttributes::new() },
         EventAttributes { payload_type: 7, payload: 8, ..EventAttributes::new() },
@@ -177,7 +177,7 @@ fn payloads_are_of_their_type() {
 fn nothing_is_read_behind_the_stated_size() {
     let (_turn, program) = attached::<0>();
     let text = c"never read";
-    // SAFETY: the attributes are longer than they say, and null is allowed.
+    // SAFETY: the attributes are longer than they state, and null is allowed.
     unsafe {
         for (size, expected) in [
             (48, "\"never read\" 6 7 Unsigned(9)"),
@@ -261,7 +261,7 @@ fn of_an_extended_payload_no_more_is_read_than_its_size_says() {
             payload: address,
             ..EventAttributes::text(c"x")
         };
-        // SAFETY: attributes as long as they say, with a payload of their type or none.
+        // SAFETY: attributes of the size that they state, with a payload of their type or none.
         unsafe { program.push_ex(&raw const attributes) };
         heard().remove(0)
     };
@@ -277,7 +277,7 @@ fn of_an_extended_payload_no_more_is_read_than_its_size_says() {
     };
     let whole = [word(0, 8), word(8, 8), word(16, 8)];
     for (size, words) in [(0, [0; 3]), (3, [word(0, 3), 0, 0]), (20, [whole[0], whole[1], word(16, 4)]), (32, whole)] {
-        // The struct lies anywhere.
+        // The struct may be unaligned.
         let given = place(STATIC_SCHEMAS + 5, size, bytes.as_ptr());
         assert_eq!(push(2, address(&given)), said(size as u32, words), "{size}");
     }

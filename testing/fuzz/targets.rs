@@ -1,7 +1,7 @@
-//! What is done with bytes from strangers: shared by the fuzzers of `testing/fuzz/fuzz_targets` and by the bounded run
+//! Processing of untrusted bytes: shared by the fuzzers of `testing/fuzz/fuzz_targets` and by the bounded run
 //! of `tests/hostile`, which needs no nightly toolchain.
 //!
-//! Any input may be refused; none may panic, hang, or lead to a read outside it.
+//! Any input may be refused; none may cause a panic, a hang, or a read outside it.
 
 use std::ffi::CString;
 use std::io::{self, Read, Write};
@@ -34,11 +34,11 @@ pub fn kineto(bytes: &[u8]) {
 pub fn recording(bytes: &[u8]) {
     let Ok(reader) = RecordingReader::new(bytes) else { return };
     let sections = reader.map_while(Result::ok);
-    // Each section takes at least a byte, so this ends by itself; counted to be used.
+    // Each section takes at least a byte, so the loop terminates; counting consumes the iterator.
     std::hint::black_box(sections.count());
 }
 
-/// Record sizes as CUPTI 13.0 has them, and two kinds of sizes that only a liar would have.
+/// Record sizes of CUPTI 13.0, and two sets of impossible sizes.
 const SIZES: &[(Kind, u32)] = &[
     (Kind::MEMCPY, 96),
     (Kind::MEMSET, 88),
@@ -54,7 +54,7 @@ const SIZES: &[(Kind, u32)] = &[
     (Kind::GRAPH_TRACE, 16),
 ];
 
-/// An activity buffer: walked, and every record read.
+/// An activity buffer: steps over and reads every record.
 pub fn walk(bytes: &[u8]) {
     let Some(buffer) = CompletedBuffer::from_bytes(bytes, 0, 0) else { return };
     let sizes = RecordSizes::from_pairs(SIZES);
@@ -84,7 +84,8 @@ pub fn walk(bytes: &[u8]) {
     assert_eq!(walked + left, buffer.bytes().len(), "every byte is in a record or said to be broken");
 }
 
-/// Somebody at the other end of the control socket: sends these bytes, some at a time, and reads a few now and then.
+/// An untrusted client of the control socket: sends these bytes, some at a time, and reads a few now and
+/// then.
 struct Stranger<'a> {
     sent: &'a [u8],
     at_a_time: usize,
@@ -111,14 +112,15 @@ impl Write for Stranger<'_> {
     }
 }
 
-/// A connection of the control socket: read to its end, every command answered. The first two bytes say how much the
-/// stranger sends at a time and reads.
+/// A connection of the control socket: reads it to its end and replies to every command. The first two bytes
+/// set how much the client sends and reads at a time.
 pub fn control(bytes: &[u8]) {
     let [first, second, sent @ ..] = bytes else { return };
     let stranger = Stranger { sent, at_a_time: usize::from(*first) + 1, reads: usize::from(*second) };
     let mut client = Client::new(stranger);
     let now = Instant::now();
-    // A look takes a command, bytes, or nothing when answers wait to be read; then it ends by being idle.
+    // Each round takes a command, bytes, or neither while replies wait to be read; then the connection ends
+    // as idle.
     for look in 0..bytes.len() * 2 + 8 {
         if !client.is_alive(now) {
             return;
@@ -133,11 +135,11 @@ pub fn control(bytes: &[u8]) {
     assert!(!client.is_alive(now + Duration::from_secs(120)), "a connection on which nothing goes is closed");
 }
 
-/// Bytes of one call of NVTX.
+/// Size of one NVTX call in bytes.
 const CALL: usize = 40;
 
-/// Calls of NVTX as the bytes say, into libprof.so's own receiver. Texts end with NUL, as NVTX demands of a program;
-/// every number, size and handle is the stranger's.
+/// NVTX calls decoded from the bytes, into libprof.so's own receiver. Texts end with NUL, as NVTX demands of
+/// a program; all numbers, sizes and handles are untrusted.
 #[expect(unsafe_code, reason = "C functions that take pointers")]
 pub fn nvtx(bytes: &[u8]) {
     const PROGRAM: Program<0> = Program;
@@ -170,7 +172,8 @@ pub fn nvtx(bytes: &[u8]) {
             },
         };
         let domain = ptr::without_provenance(number(32) as usize % 64);
-        // SAFETY: texts end with NUL, the attributes are whole whatever size they name, and handles are only numbers.
+        // SAFETY: texts end with NUL, the attributes are complete regardless of the size they state, and
+        // handles are only numbers.
         unsafe {
             match number(36) % 16 {
                 0 => PROGRAM.mark_ex(&raw const event),

@@ -1,8 +1,8 @@
-"""The command lines and Python snippets of README.md and docs/, and what each needs to run as it stands.
+"""The command lines and Python snippets of README.md and docs/, and the requirements of each to run unchanged.
 
-A line is run in a folder that has what `GIVEN` names, or is in `NOT_RUN` with the reason; test_documented.py fails for one
-that is neither. Blocks marked sh are lines of a shell, as are indented lines and inline code that begin with one of
-`PROGRAMS` and are whole commands.
+A line is run in a folder that has the files in `GIVEN`, or is in `NOT_RUN` with the reason; test_documented.py fails
+for a line that is neither. Blocks marked sh are lines of a shell, as are indented lines and inline code that begin with
+one of `PROGRAMS` and are complete commands.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 
 PROGRAMS = ("gpuwhy", "python", "mpirun", "mpiexec", "srun")
 COMMAND = re.compile(rf"(?:[A-Z][A-Z0-9_]*=\S+ )*(?:{'|'.join(PROGRAMS)}) ")
-# Inline code is mostly the name of a verb with an option; these are whole.
+# Inline code is mostly the name of a verb with an option; these are complete commands.
 WHOLE = re.compile(r" -- \S|^(?:CUDA|GPUWHY)_\w+=\S+ |^gpuwhy doctor --\w+$|^gpuwhy kernels --query")
 
-# What the folder has, by name (tests/gpu/checks/docs.py makes it).
+# Files in the folder, by name (tests/gpu/checks/docs.py makes it).
 GIVEN = {
     "train.py", "script.py", "PROGRAM", "COMMAND", "./program", "TRACE", "A", "B", "RUN/", "run1/", "run2/", "run.gpuwhy",
     "gpuwhy-4711.gpuwhy", "gpuwhy-4711.jsonl.gz", "traces/4711.gpuwhy", "before.gpuwhy", "after.gpuwhy", "rank*.gpuwhy", "trace.pt.trace.json.gz", "$PWD/libprof.so", "libprof.so",
@@ -30,7 +30,7 @@ GIVEN = {
 
 # Lines that are not run, by pattern, with the reason.
 NOT_RUN = {
-    # Where they belong to other checks.
+    # Lines that belong to other checks.
     "cargo *": "builds, no GPU feature",
     "pip install *": "python.install does it",
     "tar *": "installs: python/package.py tests what it packs",
@@ -42,7 +42,7 @@ NOT_RUN = {
     "gpuwhy report run.sqlite": "needs nsys: counts.* read its files",
     "gpuwhy hang": "needs a job that waits: ranks.hang",
     "import gpuwhy.lightning, *": "a sketch without model and data: python.lightning and python.trainer run both callbacks",
-    # Summaries of what there is.
+    # Summaries of the available verbs.
     "gpuwhy check TRACE": "names verbs, no command",
     "gpuwhy query QUERY *": "names verbs, no command",
     "gpuwhy lake": "names verbs, no command",
@@ -52,7 +52,7 @@ NOT_RUN = {
     "gpuwhy doctor|demo *": "names verbs, no command",
     "* ...": "names options, no command",
     "*[[]--*": "names options, no command",
-    # What one machine with a GPU lacks.
+    # Things that one host with a GPU lacks.
     "*--nproc-per-node 8 *": "needs eight GPUs",
     "*srun *": "needs Slurm",
     "*mpirun *": "needs an MPI program on 16 ranks",
@@ -77,19 +77,19 @@ NOT_RUN = {
 class Settings:
     """How a line is run."""
 
-    # How long train.py trains, seconds.
+    # Duration of the training in train.py, seconds.
     seconds: float = 3.0
-    # It does not end by itself: it is interrupted after so many seconds.
+    # It does not end on its own: it is interrupted after this many seconds.
     interrupt: float | None = None
     codes: tuple[int, ...] = (0,)
-    # What it must say, as a pattern.
+    # Pattern that its output must match.
     says: str = ""
-    # Alone on the GPU.
+    # True if it needs the GPU to itself.
     alone: bool = False
 
 
 RECORDED = r"Recorded \d+ kernel|gpuwhy: process"
-# The first pattern that fits counts.
+# The first pattern that matches counts.
 SETTINGS = {
     "gpuwhy run --delay 60 *": Settings(seconds=75.0, says=RECORDED),
     "gpuwhy run -c command *": Settings(),
@@ -106,7 +106,7 @@ SETTINGS = {
     "gpuwhy exporter --once": Settings(),
     "gpuwhy exporter*": Settings(interrupt=4.0),
     "gpuwhy top --follow *": Settings(interrupt=6.0),
-    # A limit that the training does not keep, or a newest run that is slower: said by the exit code.
+    # A limit that the training does not keep, or a newest run that is slower: reported by the exit code.
     "gpuwhy check --history*": Settings(codes=(0, 1), says=" run"),
     "gpuwhy check *": Settings(codes=(0, 1), says="ok |FAIL"),
 }
@@ -138,7 +138,7 @@ def pages() -> list[pathlib.Path]:
 
 
 def without_comment(text: str) -> str:
-    """A line of a shell without what follows ` #` outside quotes."""
+    """A shell line without the text that follows ` #` outside quotes."""
     quote = ""
     for index, letter in enumerate(text):
         if quote:
@@ -151,7 +151,7 @@ def without_comment(text: str) -> str:
 
 
 def is_open(text: str) -> bool:
-    """Whether a command goes on in the next line."""
+    """True if a command continues on the next line."""
     if text.endswith("\\"):
         return True
     try:
@@ -162,7 +162,7 @@ def is_open(text: str) -> bool:
 
 
 def lines_of(page: pathlib.Path) -> list[Line]:
-    """All of a page, in their order."""
+    """All lines of a page, in order."""
     name = os.path.relpath(page, REPOSITORY)
     found: list[Line] = []
     kind, block, began = "", "", 0
@@ -184,7 +184,7 @@ def lines_of(page: pathlib.Path) -> list[Line]:
         elif kind:
             block += raw + "\n"
         elif raw.startswith("    ") and COMMAND.match(raw.strip()):
-            # What stands in a second column describes it.
+            # Text in a second column describes the command.
             found.append(Line(name, number, "sh", re.split(" {2,}", without_comment(raw.strip()))[0]))
         else:
             whole = [code for code in re.findall(r"`([^`]+)`", raw) if COMMAND.match(code) and WHOLE.search(code)]
@@ -193,7 +193,7 @@ def lines_of(page: pathlib.Path) -> list[Line]:
 
 
 def documented() -> list[Line]:
-    """What the documents say that a user can type, each once."""
+    """All lines in the documents that a user can type, each once."""
     found: dict[str, Line] = {}
     for page in pages():
         for line in lines_of(page):
@@ -202,7 +202,8 @@ def documented() -> list[Line]:
 
 
 def missing(line: Line, made: set[str]) -> list[str]:
-    """Files and placeholders of a command that are neither given nor made by a line before it. Adds what it makes."""
+    """Files and placeholders of a command that are neither in `given` nor made by an earlier line. Adds the files that
+    it makes."""
     if line.kind != "sh":
         return []
     words = [word for word in re.split(r"[\s;|]+|&&", re.sub(r"'[^']*'|\"[^\"]*\"", quoted, line.text)) if word]
@@ -217,7 +218,7 @@ def missing(line: Line, made: set[str]) -> list[str]:
 
 
 def quoted(found: re.Match[str]) -> str:
-    """Quoted text is one word, of which only a file's name matters."""
+    """Quoted text is one word, in which only a file name matters."""
     text = found[0][1:-1]
     return text if re.fullmatch(r"[\w./%{}*-]+", text) else "_"
 

@@ -1,13 +1,13 @@
-"""What faults cost under gpuwhy, nsys and torch.profiler: the same program, meeting the same ends under each.
+"""Losses by faults under gpuwhy, nsys and torch.profiler: the same program with the same ends under each.
 
-Prints a Markdown table: for each fault and each tool, how many of the kernels that the program had completed are in what
-the tool left behind, which time at the end is missing, and how the program ended if that is another way than without the
-tool. With --docs the table replaces the one between the markers in reliability.md of that folder.
+Prints a Markdown table: for each fault and each tool, the share of the program's completed kernels in the tool's
+result, the time missing at the end, and the program's ending if it differs from that without the tool. With --docs the
+table replaces the one between the markers in reliability.md of that folder.
 
     python3 tests/gpu/faults_table.py --bin target/release --out DIR [--docs docs] [--nsys NSYS] [--nsys-libs DIR]
 
-Several faults are tried at the same time, so that it takes two minutes or three: what is counted does not depend on time.
-What a tool prints is not compared, only what it leaves.
+Several faults are tried at the same time, so it takes two or three minutes: the counts do not depend on time. The
+output of a tool is not compared, only its result.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from trace_report import Trace, Unreadable
 
 # Work before the fault, seconds.
 WORK = 2.0
-# Longest run of one program under one tool, seconds. Nothing here takes more than half of it.
+# Maximum run of one program under one tool, seconds. Every run here takes less than half of it.
 LIMIT = 60.0
-# Faults at the same time.
+# Number of faults tried at the same time.
 JOBS = 6
-# Size of the disk that is full, kilobytes: a small part of any of the traces.
+# Size of the full disk, kilobytes: a small part of any of the traces.
 DISK_KB = 64
-# In place of a share when there is no file that can be read.
+# Printed in place of a share if there is no readable file.
 NOTHING = "nothing"
-# Between these lines of reliability.md the table stands.
+# Lines of reliability.md around the table.
 MARKERS = ("<!-- faults -->\n", "<!-- /faults -->\n")
 
 
@@ -49,8 +49,8 @@ MARKERS = ("<!-- faults -->\n", "<!-- /faults -->\n")
 class Fault:
     name: str
     manner: str  # argument of the program
-    sent: signal.Signals | None = None  # to the program itself, once it has worked
-    full_disk: bool = False  # where the tool is told to leave its result
+    sent: signal.Signals | None = None  # signal to the program itself, once it has worked
+    full_disk: bool = False  # for the folder in which the tool leaves its result
 
     def slug(self) -> str:
         return "".join(letter if letter.isalnum() else "-" for letter in self.name)
@@ -71,23 +71,23 @@ FAULTS = [
     Fault("SIGKILL, full load", "storm", signal.SIGKILL),
 ]
 
-# What the program said it had completed, and when: (unix nanoseconds, kernels).
+# Completed kernels as the program reported them: (unix nanoseconds, kernels).
 Progress = list[tuple[int, int]]
-# How it ended, what it had completed, and how many kernels the tool kept: None without a file that can be read.
+# The run, its progress, and the number of kernels that the tool kept: None without a readable file.
 Outcome = tuple[Run, Progress, int | None]
 # Tries a fault under a tool, which leaves its result in the folder.
 Tool = Callable[[Suite, str, Fault, pathlib.Path], Outcome]
 
 
 class CannotTry(Exception):
-    """The machine does not let the fault be made; the message says why."""
+    """The host does not allow this fault; the message says why."""
 
 
 @contextlib.contextmanager
 def results(suite: Suite, name: str, full_disk: bool) -> Iterator[pathlib.Path]:
-    """The folder for what a tool leaves. A full disk is a file system of a few kilobytes.
+    """The folder for a tool's result. A full disk is a file system of a few kilobytes.
 
-    Raises CannotTry when such a one cannot be mounted (it takes root), or is not as small as it was asked to be.
+    Raises CannotTry if it cannot be mounted (this takes root), or is larger than requested.
     """
     folder = suite.folder(name)
     if not full_disk:
@@ -112,7 +112,7 @@ def results(suite: Suite, name: str, full_disk: bool) -> Iterator[pathlib.Path]:
 def run(
         suite: Suite, name: str, fault: Fault, prefix: list[str], extra: dict[str, str],
         more: list[str]) -> tuple[Run, Progress]:
-    """Runs the program to its end. Answers the run and what it had completed."""
+    """Runs the program to its end. Returns the run and the kernels that it had completed."""
     file = suite.folder(f"{name}-progress") / "progress"
     program = suite.python("endings.py", fault.manner, "--progress", str(file), "--seconds", str(WORK), *more)
     began = time.monotonic()
@@ -142,7 +142,7 @@ def under_nsys(suite: Suite, name: str, fault: Fault, folder: pathlib.Path) -> O
     nsys, report = suite.nsys or "nsys", folder / "report"
     prefix = [nsys, "profile", "-t", "cuda", "-s", "none", "--cpuctxsw=none", "-f", "true", "-o", str(report)]
     traced, completed = run(suite, name, fault, prefix, suite.nsys_environment(), [])
-    # Beside the results the converted file would find the same full disk.
+    # In the folder of the results the converted file would meet the same full disk.
     database = suite.folder(f"{name}-export") / "report.sqlite"
     suite.run(
         f"{name}-export", [nsys, "export", "--type", "sqlite", "--force-overwrite=true", "-o", database, f"{report}.nsys-rep"],
@@ -150,7 +150,7 @@ def under_nsys(suite: Suite, name: str, fault: Fault, folder: pathlib.Path) -> O
     try:
         if not database.exists():
             return traced, completed, None
-        # Whether it says itself that something is missing is for a reader of the log to find.
+        # The tool's diagnostics go to the suite's log, where a reader can find a message about the loss.
         with contextlib.closing(sqlite3.connect(database)) as connection, contextlib.suppress(sqlite3.OperationalError):
             for (text,) in connection.execute("SELECT DISTINCT text FROM DIAGNOSTIC_EVENT"):
                 suite.log(f"{name} says: {text}")
@@ -170,7 +170,7 @@ def under_torch(suite: Suite, name: str, fault: Fault, folder: pathlib.Path) -> 
 
 
 def cell(bare: Run, outcome: Outcome) -> str:
-    """Share of the completed kernels that is there, the time at the end that is missing, and how the program ended."""
+    """Share of the completed kernels that is present, the time missing at the end, and the program's ending."""
     traced, completed, kept = outcome
     if not completed:
         found = f"{NOTHING}, the program did no work"
@@ -185,7 +185,8 @@ def cell(bare: Run, outcome: Outcome) -> str:
 
 
 def same_end(bare: Run, traced: Run) -> bool:
-    """Whether the program ended alike. A tool that started it tells a deadly signal as shells do, by 128 more."""
+    """True if the program ended in the same way. A tool that started it reports a deadly signal as shells do, plus 128.
+    """
     return traced.code == bare.code or (bare.code is not None and bare.code < 0 and traced.code == 128 - bare.code)
 
 
@@ -203,7 +204,7 @@ def row(suite: Suite, fault: Fault, tools: dict[str, Tool]) -> str:
 
 
 def versions(suite: Suite) -> str:
-    """What was compared, in a sentence."""
+    """The comparison in one sentence."""
     asked = {
         "": ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
         "nsys": [suite.nsys or "nsys", "--version"],
@@ -249,9 +250,9 @@ def main() -> int:
         for line in pool.map(lambda fault: row(suite, fault, tools), FAULTS):
             rows.append(line)
             print(line, flush=True)
-            # Row by row: what was seen stays when the whole is cut off.
+            # Row by row: completed rows stay if the run is cut off.
             table.write_text("\n".join(rows) + "\n")
-    # A tool that keeps nothing of an undisturbed run was not set up: then the table says nothing about faults.
+    # A tool that keeps nothing of an undisturbed run was not set up: then the table shows nothing about faults.
     undisturbed = [text.strip() for text in rows[2].strip("|").split("|")[2:]]
     if idle := [tool for tool, text in zip(tools, undisturbed, strict=True) if text.startswith(NOTHING)]:
         print(f"{', '.join(idle)} left nothing of a program that ended by itself: no comparison "

@@ -1,10 +1,10 @@
-"""Predicted and real gains of fixes: what their rows say together.
+"""Predicted and real gains of fixes: statistics over their rows.
 
 A row is one line of measured.jsonl, as checks/interventions.py writes it. Nothing here needs a GPU.
 
-A real gain is a ratio of two rates, and the rate of a program that its CPU limits differs by 10 to 30 % from turn to turn
-on shared hosts. So the tables also have its range, from the slowest turn after the fix over the fastest before it to the
-opposite, and the error of the step after the fix, which the GPU mostly limits. The medians alone are judged.
+A real gain is a ratio of two rates, and the rate of a program that its CPU limits differs by 10 to 30 % from run to run
+on shared hosts. So the tables also have its range, from the slowest run after the fix over the fastest before it to the
+opposite, and the error of the step after the fix, which the GPU mostly limits. Only the medians are judged.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import statistics
 import textwrap
 from collections.abc import Iterable, Sequence
 
-# What the intervals promise: they contain this part of the real gains.
+# Nominal coverage of the intervals: they contain this part of the real gains.
 COVERAGE = 0.90
-# Largest median of the errors of predicted gains.
+# Maximum median of the errors of predicted gains.
 MEDIAN_ERROR = 0.05
-# Columns of text.
+# Width of text in columns.
 COLUMNS = 118
-# Fewest rows with an interval for a judgment on coverage.
+# Minimum number of rows with an interval to judge coverage.
 FEWEST = 10
 
 
@@ -45,7 +45,7 @@ class Gain:
 
     @property
     def error(self) -> float | None:
-        """By how much the prediction is too high, as a part of the real gain."""
+        """Relative error of the prediction: positive if it is too high, as a part of the real gain."""
         return self.predicted / self.real - 1 if self.predicted is not None else None
 
     @property
@@ -58,18 +58,18 @@ class Gain:
 
     @property
     def reached(self) -> bool:
-        """Whether some of the turns before and after the fix had a gain in the interval."""
+        """True if some of the runs before and after the fix had a gain in the interval."""
         return self.has_interval and self.low <= self.real_high and self.real_low <= self.high
 
     @property
     def exceeded(self) -> bool:
-        """The gain was larger than what was called the most: the end of the interval, or the bound where there is none."""
+        """True if the gain exceeded the best case: the end of the interval, or the bound if there is none."""
         most = self.predicted if self.high is None else self.high
         return most is not None and self.real > most
 
 
 def gain(row: dict) -> Gain | None:
-    """One row as a gain; None when a program printed no rate."""
+    """One row as a gain; None if a program printed no rate."""
     before, after = row["bare_before"], row["bare_after"]
     if not before or not after or statistics.median(before) <= 0:
         return None
@@ -83,14 +83,14 @@ def gain(row: dict) -> Gain | None:
 
 
 def gains(rows: Iterable[dict]) -> list[Gain]:
-    """The gains of all interventions; of one that was measured again, the last."""
+    """The gains of all interventions; if one was measured again, the last."""
     found = {row["name"]: gain(row) for row in rows}
     return [value for value in found.values() if value is not None]
 
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """What some gains say together."""
+    """Summary of several gains."""
 
     rows: int
     predicted: int
@@ -129,13 +129,13 @@ def summarize(found: Sequence[Gain]) -> Summary:
 
 
 def halves(found: Sequence[Gain]) -> dict[str, list[Gain]]:
-    """Those whose programs constants may be tuned with, and those that were held out."""
+    """Gains of programs that constants may be tuned with, and of those that were held out."""
     return {
         "calibration": [one for one in found if not one.held_out], "held out": [one for one in found if one.held_out]}
 
 
 def is_calibrated(summary: Summary) -> bool | None:
-    """Whether intervals and predictions keep what they promise; None when there are too few to tell."""
+    """True if intervals and predictions are within their limits; None if there are too few to judge."""
     if summary.intervals < FEWEST or summary.median_error is None:
         return None
     return summary.covered >= COVERAGE * summary.intervals and summary.median_error <= MEDIAN_ERROR
@@ -150,13 +150,13 @@ def times(value: float | None) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of Markdown."""
+    """A Markdown table."""
     lines = [header, ["---"] * len(header), *rows]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
 def gains_table(found: Sequence[Gain]) -> str:
-    """Predicted against real gains, the two halves apart, each with what it says together."""
+    """Predicted and real gains, the two halves separately, each with its summary."""
     parts = []
     for half, members in halves(found).items():
         rows = []
@@ -177,7 +177,7 @@ def gains_table(found: Sequence[Gain]) -> str:
 
 
 def untraced_table(rows: Sequence[dict]) -> str:
-    """Predicted against measured times of a step without tracing, in microseconds. Rows of both kinds of checks."""
+    """Predicted and measured times of a step without tracing, in microseconds. Rows of both kinds of checks."""
     found = {}
     for row in rows:
         if row.get("predicted_untraced_ns") and row.get("bare_ns"):

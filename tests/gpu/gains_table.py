@@ -1,9 +1,9 @@
-"""Makes the tables of predicted and real gains, and of steps without tracing, from what the suite measured.
+"""Makes the tables of predicted and real gains, and of steps without tracing, from the suite's measurements.
 
     python3 tests/gpu/gains_table.py [--docs docs/design/measurements.md] gpu-suite-out/measured.jsonl [MORE FILES...]
 
-Of a program that is in several files, the last one counts. --docs puts the tables between their markers. Exit status: 0 the predictions keep what they promise, 1 they do
-not, 3 there are too few to tell.
+If a program is in several files, the last one counts. --docs puts the tables between their markers. Exit status: 0 the
+predictions are within their limits, 1 they are not, 3 there are too few to judge.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from harness import read_lines
 
 
 def native_table(lines: list[dict]) -> str:
-    """How much longer programs took with native stacks than without, the medians of their rounds."""
+    """Additional time of programs with native stacks, the medians of their rounds."""
     rows = []
     for line in lines:
         medians = {setting: statistics.median(line[setting]) for setting in ("bare", "off", "auto")}
@@ -30,9 +30,9 @@ def native_table(lines: list[dict]) -> str:
 
 
 def put(path: pathlib.Path, tables: dict[str, str]) -> None:
-    """Replaces what is between the markers of each table.
+    """Replaces the text between the markers of each table.
 
-    Raises ValueError when the file has no such markers.
+    Raises ValueError if the file has no such markers.
     """
     text = path.read_text()
     for name, found in tables.items():

@@ -1,8 +1,8 @@
-"""Runs programs with and without gpuwhy, and keeps what they said.
+"""Runs programs with and without gpuwhy, and keeps their output.
 
-Every run gets a folder of its own, an environment without anybody's profiler variables, a time limit and a process
-group, so that one check cannot disturb another and none can hang the suite. Everything that ran goes to one log file
-with its command line, so a failure can be repeated by hand.
+Every run gets its own folder, an environment without profiler variables, a time limit and a process group, so that one
+check cannot disturb another and none can hang the suite. Everything that ran goes to one log file with its command
+line, so a failure can be repeated by hand.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from collections.abc import Callable, Iterator, Sequence
 HERE = pathlib.Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
 
-# Longest run of one program, seconds. The first import of PyTorch on a cold disk alone can take a minute.
+# Maximum run of one program, seconds. The first import of PyTorch on a cold disk alone can take a minute.
 STEP_LIMIT = 150.0
 
-# Time that one check is given credit for when deciding whether to still start it, seconds.
+# Time that one check is assumed to need when deciding if it is still started, seconds.
 SHORTEST_CHECK = 20.0
 
 CUDA_FOLDERS = [os.environ.get("CUDA_HOME", "/usr/local/cuda"), "/usr/local/cuda", "/opt/cuda"]
@@ -54,7 +54,7 @@ class Result:
 
 
 def expect(name: str, condition: bool, detail: str = "") -> Result:
-    """PASS or FAIL, with the same detail either way: a figure that passed is worth reading too."""
+    """PASS or FAIL, with the same detail either way: a figure that passed is informative too."""
     return Result(Status.PASS if condition else Status.FAIL, name, detail)
 
 
@@ -64,8 +64,8 @@ def skipped(name: str, why: str) -> Result:
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """A function that yields result lines. Exclusive ones have the machine to themselves, because they measure time.
-    `credit` is the time that must be left to start it, seconds."""
+    """A function that yields results. Exclusive checks have the host to themselves, because they measure time. `credit`
+    is the time that must be left to start it, seconds."""
 
     name: str
     function: Callable[[Suite], Iterator[Result]]
@@ -83,7 +83,7 @@ class Mode(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What a program did."""
+    """Outcome of a program."""
 
     command: list[str]
     folder: pathlib.Path
@@ -97,22 +97,22 @@ class Run:
         return sorted(self.folder.glob("gpuwhy-*.gpuwhy"))
 
     def ending(self) -> str:
-        """How it ended, in words."""
+        """Its ending, in words."""
         if self.code is None:
             return "ran into the time limit"
         return f"exit code {self.code}" if self.code >= 0 else f"killed by {signal.Signals(-self.code).name}"
 
 
 class BareRunFailed(Exception):
-    """A program of the suite fails by itself."""
+    """A program of the suite fails without gpuwhy."""
 
 
 class TimeUp(Exception):
-    """The time of the suite is up: nothing more is started, and what ran was ended."""
+    """The time of the suite is up: no program is started any more, and running ones were ended."""
 
 
 class Suite:
-    """Where things are, and the log."""
+    """Paths of the suite, and the log."""
 
     def __init__(
             self, bin_folder: pathlib.Path, out: pathlib.Path, nsys: str | None, nsys_libraries: str | None,
@@ -126,13 +126,13 @@ class Suite:
         self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="gpuwhy-suite-"))
         self.microbench = self.scratch / "microbench"
         self.workloads = HERE / "workloads"
-        # Names of the checks of this run: programs that start before their turn are those of the next ones.
+        # Names of the checks of this run: programs that start ahead of time belong to the next ones.
         self.selected: list[str] = []
-        # Of so many checks at once; None: as each kind of check says.
+        # Number of checks whose programs start together; None: as each kind of check specifies.
         self.together: int | None = None
-        # From then on nothing runs (`time.monotonic()`).
+        # From then on no program runs (`time.monotonic()`).
         self.deadline = float("inf")
-        # What ends the programs that still wait when the suite ends.
+        # Functions that end the programs that still wait when the suite ends.
         self.at_end: list[Callable[[], object]] = []
         self._measured = out / "measured.jsonl"
         self._measured.unlink(missing_ok=True)
@@ -140,9 +140,9 @@ class Suite:
         self._lock = threading.Lock()
 
     def compile(self, source: pathlib.Path, program: pathlib.Path) -> Run:
-        """Compiles a CUDA program for the device that is there.
+        """Compiles a CUDA program for the current device.
 
-        Raises FileNotFoundError when there is no nvcc.
+        Raises FileNotFoundError if there is no nvcc.
         """
         nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
         if not pathlib.Path(nvcc).exists():
@@ -175,12 +175,12 @@ class Suite:
             self._log.flush()
 
     def record(self, kind: str, fields: dict) -> None:
-        """Appends a line to measured.jsonl, which tables are made of afterwards (gains_table.py)."""
+        """Appends a line to measured.jsonl, the source of the tables (gains_table.py)."""
         with self._lock, open(self._measured, "a", encoding="utf-8") as file:
             file.write(json.dumps({"kind": kind, **fields}) + "\n")
 
     def recorded(self, kind: str) -> list[dict]:
-        """The lines of this run so far."""
+        """Lines of this run."""
         return [line for line in read_lines(self._measured) if line["kind"] == kind]
 
     def folder(self, name: str) -> pathlib.Path:
@@ -196,13 +196,14 @@ class Suite:
         if mode is Mode.VARIABLE:
             environment["CUDA_INJECTION64_PATH"] = str(self.library)
             environment["GPUWHY_REPORT"] = "off"
-        # Runs of this suite are none of the history of whoever runs it.
+        # Runs of this suite must not enter the user's history.
         environment["XDG_STATE_HOME"] = str(self.scratch / "state")
         environment.update(extra or {})
         return environment
 
     def nsys_environment(self) -> dict[str, str]:
-        """nsys's importer loads libdw and libelf, which a bare machine may lack; the traced program does not mind them."""
+        """Variables for nsys's importer, which loads libdw and libelf; a bare host may lack them. They do not affect
+        the program."""
         if not self.nsys_libraries:
             return {}
         return {"LD_LIBRARY_PATH": ":".join(filter(None, [self.nsys_libraries, os.environ.get("LD_LIBRARY_PATH")]))}
@@ -231,9 +232,9 @@ class Suite:
 
     def finish(
             self, process: subprocess.Popen, folder: pathlib.Path, began: float, limit: float = STEP_LIMIT) -> Run:
-        """Waits for a started program, kills its whole group at the limit, and logs it.
+        """Waits for a started program, kills its process group at the limit, and logs it.
 
-        Raises TimeUp when the suite's time ended it.
+        Raises TimeUp if the suite's time ended it.
         """
         end = min(began + limit, self.deadline)
         try:
@@ -263,7 +264,7 @@ class Suite:
     def bare(self, name: str, command: Sequence[str | os.PathLike[str]]) -> Run:
         """Runs a program without gpuwhy, as the reference for a traced run.
 
-        Raises BareRunFailed when it does not end with 0: comparing two failures would prove nothing.
+        Raises BareRunFailed if it does not end with 0: comparing two failures would prove nothing.
         """
         run = self.run(f"{name}-bare", command)
         if run.code != 0:
@@ -277,18 +278,18 @@ class Suite:
 
 
 def read_lines(path: pathlib.Path) -> list[dict]:
-    """The lines of a file of measurements; none when there is no such file."""
+    """Lines of a file of measurements; empty if there is no such file."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def tail(text: str, label: str, lines: int = 40) -> str:
-    """The last lines of an output, each marked with where it came from."""
+    """The last lines of an output, each marked with its source."""
     kept = text.splitlines()
     left_out = [f"{label}| ... {len(kept) - lines} lines left out"] if len(kept) > lines else []
     return "".join(line + "\n" for line in left_out + [f"{label}| {line}" for line in kept[-lines:]])
 
 
 def find_nsys() -> str | None:
-    """nsys on the PATH, or the copy that Nsight Compute carries; None when there is none."""
+    """nsys on the PATH, or the copy in Nsight Compute; None if there is none."""
     carried = sorted(glob.glob("/opt/nvidia/nsight-compute/*/host/target-linux-x64/nsys"))
     return os.environ.get("GPUWHY_NSYS") or shutil.which("nsys") or (carried[-1] if carried else None)

@@ -1,7 +1,8 @@
-"""The interventions: programs with one thing that makes them slow, the fix, the right verdict, and what predicts the gain.
+"""The interventions: programs with one cause of slowness, the fix, the right bottleneck, and the scenario for the gain.
 
 Half of them are held out. They were marked when the table was written, before any of the new programs had run on a GPU,
-and no constant of the engine may be tuned with them. A row keeps its mark; a new program is marked before its first run.
+and no constant of the engine may be tuned with them. A row keeps its mark; a new program is marked before its first
+run.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from harness import HERE, REPOSITORY
 EXAMPLES = REPOSITORY / "examples" / "python"
 FIXES = HERE / "workloads" / "interventions" / "fixes.py"
 
-# What a fix removes -> the scenario of the report that removes just that. The one place that knows the scenarios' names. A
+# What a fix removes -> the scenario of the report that removes just that. The only place with the scenarios' names. A
 # scenario that the report does not have counts as "no prediction".
 SCENARIOS = {
     "launches": "launches_free",
@@ -35,9 +36,9 @@ SCENARIOS = {
 class Intervention:
     """A program before and after its fix.
 
-    `removes` is a key of SCENARIOS, None where no scenario is about just that fix. `verdicts` are the groups that are right
-    before it: more than one where the cause can rightly be told in two ways. `least_gain` is what the fix must bring for the
-    program to be what it claims, None where a small gain is the truth or the size is not certain.
+    `removes` is a key of SCENARIOS, None if no scenario is about just that fix. `verdicts` are the causes that are
+    right before it: more than one if two causes are equally right. `least_gain` is the gain that proves that the
+    program is what it claims, None if a small gain is expected or the size is uncertain.
     """
 
     fix: str
@@ -57,7 +58,7 @@ class Intervention:
 
 
 def lesson(script: str, fix: str, verdict: str, removes: str | None, before: str, after: str) -> Intervention:
-    """One of examples/python. These gave the engine its constants, so none of them is held out."""
+    """One of examples/python. The engine's constants come from these, so none of them is held out."""
     return Intervention(fix, (verdict,), removes, False, tuple(before.split()), tuple(after.split()), EXAMPLES / script)
 
 
@@ -79,9 +80,9 @@ INTERVENTIONS: dict[str, Intervention] = {
     "allocator_cache": lesson("07_allocator.py", "keep the cache", "allocator", "allocations", "", "--keep"),
     "loader_ready": lesson(
         "01_data_loading.py", "batches ready", "data_loading", "waits for data", "--layers 12", "--layers 12 --ready"),
-    # Rows that stay in the second-level cache: how much memory the blocks of one kernel share is in no record.
+    # Rows that stay in the L2 cache: no record contains the amount of memory that the blocks of one kernel share.
     "batched_grids": lesson("08_small_grids.py", "one kernel", "gpu_compute", "small grids", GRIDS, f"{GRIDS} --batched"),
-    # Workers bring what they can make ready, which is less than data that are always ready.
+    # Workers deliver what they can prepare, which is less than data that are always ready.
     "loader_workers": lesson(
         "01_data_loading.py", f"{WORKERS} workers", "data_loading", None, "", f"--workers {WORKERS}"),
     "one_stream": lesson("05_multi_stream.py", "own stream for copies", "copy", "exposed copies", "--one-stream", ""),
@@ -118,7 +119,7 @@ INTERVENTIONS: dict[str, Intervention] = {
     "tokenize_json": program("tokenize_json", "8 workers", "host_cpu", "host work", held_out=True),
     "gc_collect": program("gc_collect", "no gc.collect()", "host_cpu", "host work"),
 
-    # Without a scenario of their own: the verdict is judged, and the gain is told.
+    # Without a matching scenario: the bottleneck is judged, and the gain is reported.
     "optimizer": program("optimizer", "fused Adam", "launch", None),
     "batch_rows": program("batch_rows", "one matrix product", "launch", None, held_out=True),
     "jax_jit": program("jax_jit", "jit", "launch", None, held_out=True, libraries="jax"),

@@ -1,6 +1,6 @@
 """Independent counts of the same operations: by Nsight Systems, by torch.profiler, and by the program itself.
 
-Each count comes from a run of its own, because CUPTI serves one subscriber a process. The programs issue the same
+Each count comes from a separate run, because CUPTI serves one subscriber per process. The programs issue the same
 operations in every run, so the counts must be equal, not close.
 """
 
@@ -27,12 +27,12 @@ PRINTED_WORDS = ("kernels", "copies", "memsets")
 
 
 class NoCount(Exception):
-    """The tool gave no count; the message says why."""
+    """The tool produced no count; the message says why."""
 
 
 @dataclasses.dataclass
 class Counts:
-    """What a tool counted. `names` and `nanoseconds` are None when it does not say."""
+    """Counts of a tool. `names` and `nanoseconds` are None if it does not report them."""
 
     records: dict[str, int]
     names: collections.Counter[str] | None = None
@@ -57,9 +57,9 @@ def by_nsys(suite: Suite, name: str, command: list[str]) -> Counts:
 
 def nsys_database(
         suite: Suite, name: str, command: list[str], what: str = "cuda", options: Sequence[str] = ()) -> pathlib.Path:
-    """Runs the program under nsys, tracing `what` (its option -t) with more `options`, and gives the SQLite export.
+    """Runs the program under nsys, tracing `what` (its option -t) with more `options`, and returns the SQLite export.
 
-    Raises NoCount when there is none.
+    Raises NoCount if there is none.
     """
     if suite.nsys is None:
         raise NoCount("nsys is not installed (set GPUWHY_NSYS to its path)")
@@ -71,7 +71,7 @@ def nsys_database(
         [suite.nsys, "profile", "-t", what, "-s", "none", "--cpuctxsw=none", "--cuda-graph-trace=node", "-f", "true",
          *options, "-o", report, *command], extra=extra)
     # nsys ends with the program's status, which is 0 for all of these without nsys. Otherwise nsys crashed, or made the
-    # program fail (seen with graph nodes: `unspecified launch failure`), and what it wrote is not the whole program.
+    # program fail (seen with graph nodes: `unspecified launch failure`), and its result is incomplete.
     if profile.code != 0:
         lines = profile.stderr.strip().splitlines()
         raise NoCount(f"nsys profile: {profile.ending()}: {lines[-1] if lines else 'no message'}")
@@ -86,7 +86,7 @@ def nsys_database(
 
 
 def read_nsys(database: pathlib.Path) -> Counts:
-    """Counts the rows of an nsys SQLite file. A table that is not there means that there was no such record."""
+    """Counts the rows of an nsys SQLite file. A missing table means that there was no such record."""
     with contextlib.closing(sqlite3.connect(database)) as connection:
         tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         records = {
@@ -141,10 +141,12 @@ def by_base_name(names: collections.Counter[str]) -> collections.Counter[str]:
 
 
 def settle_mangled(left: collections.Counter[str], right: collections.Counter[str]) -> int:
-    """Takes out of both what differs only because one side could not demangle it, and returns how many launches.
+    """Removes from both the names that differ only because one side could not demangle them, and returns their
+    launches.
 
     torch.profiler keeps names that its demangler does not know (`_ZN17cutlass__5x_cudnn6KernelI...`). A mangled name
-    holds every identifier behind its length, so it can be one of the other side's `Kernel` only if it holds `6Kernel`.
+    contains every identifier after its length, so it can be one of the other side's `Kernel` only if it contains
+    `6Kernel`.
     """
     settled = 0
     for mangled_side, other in ((left, right), (right, left)):

@@ -1,4 +1,4 @@
-"""Programs that have loaded their libraries and wait for their turn (workloads/on_command.py).
+"""Programs that have loaded their libraries and wait for their run (workloads/on_command.py).
 
 Loading PyTorch and creating a context takes several seconds, a measurement one. So the programs of several checks are
 started at the same time, and each then runs while all others wait.
@@ -19,9 +19,9 @@ from harness import Check, Mode, Result, Run, Suite, TimeUp, expect, skipped
 
 # Time for all programs of a group to load their libraries, seconds. Some compile their kernels meanwhile.
 READY_LIMIT = 240.0
-# Longest turn, seconds.
+# Maximum length of a run, seconds.
 TURN_LIMIT = 90.0
-# Time for a program to end by itself after its last turn: it writes the rest of its trace.
+# Time for a program to exit after its last run, seconds: it writes the rest of its trace.
 END_LIMIT = 60.0
 
 
@@ -30,12 +30,12 @@ class Missing(Exception):
 
 
 class Failed(Exception):
-    """The program ended, or did not answer in time."""
+    """The program ended, or did not reply in time."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """A program to start. `rehearse`: arguments of a run before its first turn, without which there is none."""
+    """A program to start. `rehearse`: arguments of a run before its first measured run; without them there is none."""
 
     script: pathlib.Path
     arguments: Sequence[str]
@@ -72,7 +72,7 @@ class Prepared:
         answer = self._answer(until)
         if answer.startswith("missing "):
             raise Missing(answer)
-        self._printed_since()  # a rehearsal's output is not that of the first turn
+        self._printed_since()  # a rehearsal's output does not belong to the first run
 
     def turn(self, limit: float = TURN_LIMIT) -> str:
         """Runs the program once and returns what it printed.
@@ -89,7 +89,7 @@ class Prepared:
         return self._printed_since()
 
     def release(self) -> None:
-        """Tells the program that no further turn comes, and does not wait for its end."""
+        """Notifies the program that no further run follows, and does not wait for its end."""
         assert self.process.stdin is not None
         try:
             self.process.stdin.close()
@@ -97,7 +97,7 @@ class Prepared:
             pass  # it has ended
 
     def finish(self) -> Run:
-        """Lets the program end by itself, and says how it ended."""
+        """Lets the program exit, and returns its outcome."""
         if self._run is None:
             self.release()
             try:
@@ -123,7 +123,7 @@ class Prepared:
             if not received and (ready or self.process.poll() is not None):
                 raise self._failure()
             if not received and time.monotonic() >= self.suite.deadline:
-                self.finish()  # it says that the time is up, or how the program ended meanwhile
+                self.finish()  # raises that the time is up, or returns how the program ended meanwhile
                 raise TimeUp
             if not received and left <= 0:
                 self.process.kill()
@@ -148,7 +148,7 @@ def finish_all(programs: Iterable[Prepared]) -> list[Run]:
 @dataclasses.dataclass
 class Group:
     """The programs of several checks, by check and by role. They are started a few checks at a time, when the first of
-    them is asked for."""
+    them is requested."""
 
     prefix: str
     plans: Callable[[Suite, str], dict[str, Plan]]
@@ -157,7 +157,7 @@ class Group:
     _started: dict[str, dict[str, Prepared] | Exception] = dataclasses.field(default_factory=dict)
 
     def check(self, name: str, judge: Callable[[Suite, str, dict[str, Prepared]], Iterator[Result]], credit: float) -> Check:
-        """The check of one program, which `judge` judges; see `Check` for `credit`. A missing library skips it."""
+        """The check of one program, judged by `judge`; see `Check` for `credit`. A missing library skips it."""
         title = f"{self.prefix}.{name}"
 
         def check(suite: Suite) -> Iterator[Result]:

@@ -1,4 +1,4 @@
-"""The programs of the suite: each ends by itself after a few seconds and issues the same operations in every run."""
+"""The programs of the suite: each ends after a few seconds and issues the same operations in every run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Program:
     is_gpu_bound: bool  # its kernels run back to back, so that their total time does not depend on the host
 
     def quiet(self) -> list[str]:
-        """The command line with which stdout is the same in every run."""
+        """The command line whose stdout is the same in every run."""
         return [*self.command, "--quiet-times"]
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Records what CUPTI delivers for a set of small programs, to be played back where there is no GPU.
+# Records CUPTI's buffers for a set of small programs, to be replayed on hosts without a GPU.
 #
 #   tests/gpu/record.sh [--bin DIR] [--out DIR] [--only NAME]... [--pack FILE.tar.gz]
 #
-# Leaves NAME.cupti.zst (NAME.cupti where no zstd is at hand) and NAME.report.json, the report of the recorded run
-# itself, so that a replay can be compared with what was said on the GPU. Step counts are chosen for a second or so of
+# Writes NAME.cupti.zst (NAME.cupti if zstd is not available) and NAME.report.json, the report of the recorded run
+# itself, so that a replay can be compared with the result on the GPU. Step counts are chosen for a second or so of
 # steady work and at most about 16 MB before compression: a kernel takes some 260 bytes with its API call.
 # Exit status: 0 all recorded, 1 some failed, 2 could not start.
 set -u
@@ -15,7 +15,7 @@ bin=$repository/target/release
 out=recordings
 pack=
 only=()
-seconds=120 # longest run of one program
+seconds=120 # maximum run of one program
 
 usage() { sed -n '2,/^set -u/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
 
@@ -45,7 +45,7 @@ scratch=$(mktemp -d) || exit 2
 trap 'rm -rf "$scratch"' EXIT
 export PYTHONDONTWRITEBYTECODE=1
 
-# Names of folders with spaces would be split below.
+# Paths with spaces would be split below.
 case "$here$scratch" in *\ *) echo "record.sh: the path of the repository must hold no spaces" >&2; exit 2 ;; esac
 train="python3 $here/workloads/train.py"
 lessons=$repository/examples/python
@@ -69,7 +69,7 @@ wanted() {
     return 1
 }
 
-# Compresses a file in place with whatever zstd there is, or says that it stays plain.
+# Compresses a file in place with any zstd that is available, or reports that it stays uncompressed.
 compress() {
     if command -v zstd >/dev/null; then
         zstd -q -19 --rm -f "$1"
@@ -84,7 +84,7 @@ PYTHON
     fi
 }
 
-# record NAME COMMAND...: runs the program under recording in a folder of its own.
+# record NAME COMMAND...: runs the program under recording in a separate folder.
 record() {
     local name=$1 folder status=0 trace
     shift

@@ -3,7 +3,7 @@
     GPUWHY_GPU_METRICS=on GPUWHY_RAW_RECORDING=gpt.cupti CUDA_INJECTION64_PATH=.../libprof.so program
     python3 tests/gpu/record_counters.py --bin target/release gpuwhy-4711.gpuwhy > gpt.counters.txt
 
-The recording and the trace are of one run, so that samples and kernels belong together.
+The recording and the trace come from one run, so that samples and kernels belong together.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def rows(gpuwhy: pathlib.Path, trace: pathlib.Path, sql: str) -> list[list[str]]
 
 
 def convert(chip: str, start: int, found: list[list[str]]) -> str:
-    """The file's text. Rows are begin, end, metric and value, by begin."""
+    """The file's text. Rows are start, end, metric and value, ordered by start."""
     names = [name for name in METRICS if any(row[2] == name for row in found)]
     samples: dict[tuple[int, int], dict[str, str]] = {}
     for begin, end, metric, value in found:

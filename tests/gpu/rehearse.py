@@ -1,11 +1,12 @@
-"""Tries checks of the suite on a machine without a GPU: `python3 tests/gpu/rehearse.py --only interventions.copies_400`.
+"""Tries checks of the suite on a host without a GPU: `python3 tests/gpu/rehearse.py --only interventions.copies_400`.
 
 The programs run on the CPU (workloads/rehearsal.py), and a stand-in for gpuwhy gives each traced run the same made-up
-report. So the programs, their turns, the files and the tables are tried; verdicts and figures mean nothing, and checks of
-them fail. All options are those of run.sh. It needs the libraries of the programs, PyTorch first of all.
+report. So the programs, their runs, the files and the tables are tried; bottlenecks and figures are meaningless, and
+checks of them fail. All options are those of run.sh. It needs the libraries of the programs, PyTorch first of all.
 
-`python3 tests/gpu/rehearse.py --replay target/debug --only docs` takes the command and the library of that folder instead,
-over its replay library: the GPU of each program is the recording of an MLP's training, and no PyTorch is needed.
+`python3 tests/gpu/rehearse.py --replay target/debug --only docs` uses the command and the library of that folder
+instead, with its replay library: the GPU of each program is the recording of an MLP's training, and no PyTorch is
+needed.
 """
 
 from __future__ import annotations

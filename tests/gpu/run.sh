@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The GPU suite: what gpuwhy promises, checked on a machine with a CUDA device. See README.md beside this file.
+# The GPU suite: checks gpuwhy's guarantees on a host with a CUDA device. See README.md in this folder.
 #
 #   tests/gpu/run.sh [--bin DIR] [--out DIR] [--only NAME]... [--skip NAME]... [--minutes M]
 #

@@ -1,7 +1,7 @@
 """Runs the checks and prints PASS, FAIL and SKIPPED lines, then `N passed, N failed, N skipped`.
 
 Checks that measure no time run several at once, the others one after the other. A check that breaks is a FAIL and the
-next one goes on. Nothing is skipped silently: without a device, without nsys, or with no time left, a line says so.
+next one continues. Nothing is skipped silently: without a device, without nsys, or with no time left, a line says so.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from harness import (
     REPOSITORY, SHORTEST_CHECK, BareRunFailed, Check, Mode, Result, Status, Suite, TimeUp, expect, find_nsys, skipped)
 from trace_report import Unreadable
 
-# What the suite needs to end its programs and to write its files, seconds; with --minutes nothing runs from then on.
+# Time that the suite needs to end its programs and to write its files, seconds; with --minutes no check runs from then
+# on.
 ENDING = 5.0
-# Checks that use what `gpuwhy doctor --calibrate` measures: the cost of tracing on this machine.
+# Checks that use the result of `gpuwhy doctor --calibrate`: the overhead of tracing on this host.
 CALIBRATED = ("interventions", "untraced", "real", "native-cost")
 CALIBRATION_LIMIT = 90.0
 
@@ -61,7 +62,7 @@ def parse() -> argparse.Namespace:
 
 
 def overhead(budget_end: float, options: argparse.Namespace) -> Check:
-    """The table of benches/gpu/overhead.py, in what is left of the time."""
+    """The table of benches/gpu/overhead.py, in the remaining time."""
 
     def check(suite: Suite) -> Iterator[Result]:
         left = budget_end - time.monotonic()
@@ -70,7 +71,7 @@ def overhead(budget_end: float, options: argparse.Namespace) -> Check:
             str(options.out.resolve()), "--microbench", str(suite.microbench), "--budget", str(int(left))]
         command += ["--nsys", suite.nsys] if suite.nsys else []
         command += ["--nsys-libs", suite.nsys_libraries] if suite.nsys_libraries else []
-        # The first round is begun whatever the budget.
+        # The first round starts regardless of the budget.
         run = suite.run("overhead", command, limit=left + 400)
         table = options.out / "overhead.md"
         print(table.read_text() if table.exists() else run.stderr)
@@ -88,7 +89,7 @@ def build(suite: Suite) -> Result:
 
 
 def calibrate(suite: Suite) -> Result:
-    """Measures once what tracing costs on this machine. Without the command the table of known prices is used."""
+    """Measures once the overhead of tracing on this host. Without the command the built-in overhead table is used."""
     try:
         run = suite.run("calibrate", [suite.gpuwhy, "doctor", "--calibrate"], limit=CALIBRATION_LIMIT)
     except OSError as error:
@@ -124,11 +125,11 @@ def perform(suite: Suite, check: Check) -> list[Result]:
 
 
 def perform_all(suite: Suite, selected: list[Check], budget_end: float, jobs: int) -> list[Result]:
-    """The shared ones first, `jobs` at a time; then the exclusive ones. What is found is written down after each."""
+    """Shared checks first, `jobs` at a time; then the exclusive ones. Results are written after each."""
     results: list[Result] = []
 
     def timed(check: Check) -> list[Result]:
-        # With --minutes a check that does not end in time is cut, so one that may end is begun.
+        # With --minutes a check that does not end in time is cut off, so one that may end in time is started.
         credit = min(check.credit, SHORTEST_CHECK) if math.isfinite(suite.deadline) else check.credit
         if time.monotonic() + credit > budget_end:
             line = skipped(check.name, "the time budget is spent")
@@ -148,7 +149,7 @@ def perform_all(suite: Suite, selected: list[Check], budget_end: float, jobs: in
 
 
 def has_device(suite: Suite) -> str | None:
-    """None when the suite can run, else what is missing."""
+    """None if the suite can run, otherwise what is missing."""
     for file in (suite.gpuwhy, suite.library):
         if not file.exists():
             return f"{file} does not exist: build with `cargo build --release --workspace`, or give --bin"
@@ -168,7 +169,7 @@ def write_results(out: pathlib.Path, results: list[Result]) -> None:
 
 
 def end_programs(suite: Suite) -> None:
-    """Ends those that still wait for their turn."""
+    """Ends the programs that still wait for their run."""
     for end in suite.at_end:
         try:
             end()
@@ -230,7 +231,7 @@ def main() -> int:
             results.append(calibrate(suite))
             print(results[-1], flush=True)
     except TimeUp:
-        pass  # each check says that it did not run
+        pass  # each check reports that it did not run
     results += perform_all(suite, selected, budget_end, options.jobs)
     end_programs(suite)
     if options.keep:

@@ -55,7 +55,7 @@ class Shares(unittest.TestCase):
         self.assertEqual(division.by_report({"steady_ns": {"not_told_apart": 5}}), ({}, 1.0))
 
 
-# Answers for `gpuwhy query`: samples of 0.1 ms that are used for 50 % by tensor cores, and kernels all the time.
+# Output for `gpuwhy query`: samples of 0.1 ms in which tensor cores are used for 50 %, and kernels all the time.
 GPUWHY = """
 import sys
 if "gpu_metrics" in sys.argv[-1]:

@@ -1,4 +1,4 @@
-"""What users can type by the documents is tried on a GPU, or is known not to be, with the reason."""
+"""Every command in the documents is tried on a GPU, or is listed as not run, with the reason."""
 
 from __future__ import annotations
 

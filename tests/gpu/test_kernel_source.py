@@ -1,4 +1,4 @@
-"""Runs with program counters, made up: python3 -m unittest discover -s tests/gpu"""
+"""Made-up runs with PC sampling: python3 -m unittest discover -s tests/gpu"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def ran(code: int | None = 0, stdout: str = "16000 rounds\n", seconds: float = 4
 
 class Repeated(unittest.TestCase):
     def failed(self, runs: list[Run], found: list[tuple[list[str], int]] | None = None) -> dict[str, str]:
-        """Lines that fail, with what they say."""
+        """Results that fail, with their details."""
         found = [MEASURED] * len(runs) if found is None else found
         lines = list(kernel_source.judged_runs("repeated", ran(seconds=4.0), runs, found))
         self.assertEqual(len(lines), 4)

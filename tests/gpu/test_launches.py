@@ -1,4 +1,4 @@
-"""The arithmetic of what a launch costs (checks/launches.py), on printed lines that are made up."""
+"""The arithmetic of the overhead of a launch (checks/launches.py), on made-up printed lines."""
 
 from __future__ import annotations
 

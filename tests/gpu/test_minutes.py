@@ -1,4 +1,5 @@
-"""A suite whose time is up ends what runs and keeps what was found: python3 -m unittest discover -s tests/gpu"""
+"""A suite whose time is up ends the running programs and keeps its results: python3 -m unittest discover -s tests/gpu
+"""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ class Minutes(unittest.TestCase):
             suite.run("sleeper", [sys.executable, "-c", "import time; time.sleep(60)"])
             yield expect("first.never", True)
 
-        # The first one takes more than there is by its credit, and is begun all the same.
+        # The credit of the first one exceeds the remaining time; it is started all the same.
         checks = [
             Check("first", cut, credit=100.0), Check("second", cut),
             Check("table", lambda suite: iter([expect("table", True)]), credit=-1e9)]

@@ -1,4 +1,4 @@
-"""What of the suite can be checked without a GPU: python3 -m unittest discover -s tests/gpu
+"""The parts of the suite that can be checked without a GPU: python3 -m unittest discover -s tests/gpu
 
 Results are made up, and programs are small scripts. The programs themselves: `rehearse.py`.
 """
@@ -35,7 +35,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 def row(name: str, real_gain: float, predicted: float | None = None, low: float | None = None, high: float | None = None,
         held_out: bool = False, verdict: str = "copy") -> dict:
-    """One intervention whose runs before the fix had 10 steps a second."""
+    """One intervention whose runs before the fix had 10 steps per second."""
     return {
         "kind": "intervention", "name": name, "fix": "a fix", "held_out": held_out, "scenario": "copies_overlapped",
         "bare_before": [9.8, 10.0, 10.2], "bare_after": [9.8 * real_gain, 10 * real_gain, 10.2 * real_gain], "traced_ns": 1.01e8,
@@ -262,7 +262,7 @@ class Turns(unittest.TestCase):
     def test_a_fix_inside_a_kernel_is_judged_by_its_advice_and_its_gain(self) -> None:
         lines = self.inside_lines("attention")
         self.assertEqual([line.name for line in lines], [f"inside.attention.{part}" for part in ("ends", "verdict", "advice", "gain")] + ["inside.table"])
-        # The made-up report has another verdict, and four programs did not run.
+        # The made-up report has another bottleneck, and four programs did not run.
         self.assertEqual([line.status.value for line in lines], ["PASS", "FAIL", "PASS", "PASS", "FAIL"])
         self.assertIn("fused attention: 2.00x (0.67 to 6.00 by turns); at_roof: at most 1.60x (1.40 to 1.90)", lines[3].detail)
         text = (self.folder / "inside.md").read_text()
@@ -295,7 +295,7 @@ class Turns(unittest.TestCase):
         traced = {f"traced-{number}": Plan(self.script, (), "json", Mode.VARIABLE) for number in range(untraced.ROUNDS)}
         bare = self.started(bare=Plan(self.script, (), "json"), **traced)
         (line,) = untraced.compare(self.suite, "launch", bare)
-        # Bare turns print 10 to 50 steps/s, traced ones 10 each, of which a tenth is tracing.
+        # Bare runs print 10 to 50 steps/s, traced ones 10 each, of which a tenth is tracing.
         self.assertEqual(line.status, Status.FAIL)
         self.assertIn("bare 33333.3 us, traced 100000.0 us (+200.0%), predicted without tracing 90000.0 us (+170.0%) by 5", line.detail)
 
@@ -371,7 +371,7 @@ class Turns(unittest.TestCase):
 
 
 def trace(**changes) -> Trace:
-    """A report that is like the made-up one but for its verdict or its host."""
+    """A report like the made-up one, except for its bottleneck or its host."""
     found = Trace.__new__(Trace)
     found.report = {**REPORT, **changes}
     return found

@@ -1,4 +1,4 @@
-"""What a trace says, asked through `gpuwhy report FILE --json`: the one place that knows the report's fields."""
+"""Contents of a trace, read through `gpuwhy report FILE --json`: the only place that knows the report's fields."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pathlib
 
 from harness import Run, Suite
 
-# Exit codes of `gpuwhy report`: everything was read, or the file is damaged and what is readable was reported.
+# Exit codes of `gpuwhy report`: everything was read, or the file is damaged and its readable part was reported.
 READABLE = (0, 1)
 
-# Counters of `completeness` that must be 0 in a run in which nothing was lost.
+# Counters of `completeness` that must be 0 in a run without losses.
 LOSSES = (
     "dropped_by_cupti", "dropped_by_gpuwhy", "unknown_kinds", "broken_buffers", "undelivered_buffers",
     "bad_timestamps", "launches_without_activity", "activities_without_launch")
@@ -43,9 +43,9 @@ class Trace:
         return self.completeness["end"]
 
     def records(self, kind: str) -> int:
-        """How many records of a kind: `kernels`, `copies` or `memsets`.
+        """Number of records of a kind: `kernels`, `copies` or `memsets`.
 
-        Raises Unreadable when the report does not say: a count that is not there is not a count of 0.
+        Raises Unreadable if the report does not contain it: a missing count is not a count of 0.
         """
         counts = self.completeness["records"]
         if kind not in counts:
@@ -65,7 +65,7 @@ class Trace:
         return sum(kernel["total_ns"] for device in self.report["devices"] for kernel in device["kernels"])
 
     def losses(self) -> dict[str, int]:
-        """The loss counters that are not 0. One that the report does not have counts as a loss of its own."""
+        """The loss counters that are not 0. One that is missing in the report counts as a loss."""
         counters = self.completeness
         found = {name: counters.get(name, -1) for name in LOSSES}
         return {name: value for name, value in found.items() if value != 0}
@@ -90,7 +90,8 @@ class Trace:
         return self.report["verdict"].get("recommendation") or ""
 
     def scenarios(self) -> dict[str, dict]:
-        """The what-if scenarios with a gain, by name: `speedup`, and `low` and `high` where the report has an interval."""
+        """The simulated scenarios with a gain, by name: `speedup`, and `low` and `high` if the report has an interval.
+        """
         found = {}
         for device in self.report["devices"]:
             for scenario in (device.get("what_if") or {}).get("scenarios", []):
@@ -111,19 +112,20 @@ class Trace:
         return max((device["steps"]["seen"] for device in self.report["devices"] if device.get("steps")), default=0)
 
     def untraced(self) -> dict | None:
-        """What the report says of the program without tracing: `step_ns` (median), `share_of_tracing` of the traced step, and
-        `source` of the prices; None where it says nothing."""
+        """The report's values for the program without tracing: `step_ns` (median), `share_of_tracing` of the traced
+        step, and `source` of the overheads per call; None if there are none."""
         found = [device["untraced"] for device in self.report["devices"] if device.get("untraced")]
         return found[0] if found else None
 
     def predicted_step(self, own_ns: float) -> float | None:
-        """The program's own step without tracing, nanoseconds; None where the report predicts none. `own_ns` is that step in
-        this run, by the program's clock: the step of the report may be one of several that form it, or several of them."""
+        """The program's own step without tracing, nanoseconds; None if the report predicts none. `own_ns` is that step
+        in this run, by the program's clock: the step of the report may be one of several that form it, or several of
+        them."""
         untraced = self.untraced()
         return own_ns * (1 - untraced["share_of_tracing"]) if untraced else None
 
     def verdict_line(self) -> str:
-        """The verdict with its share and its first piece of evidence."""
+        """The bottleneck with its share and its first piece of evidence."""
         verdict = self.report["verdict"]
         evidence = verdict.get("evidence") or [""]
         share = verdict.get("share")
@@ -133,7 +135,7 @@ class Trace:
 def single(suite: Suite, run: Run) -> Trace:
     """The trace of a run that must have left exactly one.
 
-    Raises Unreadable when there is another number of files, or when the file cannot be read.
+    Raises Unreadable if there is another number of files, or if the file cannot be read.
     """
     files = run.traces()
     if len(files) != 1:

@@ -1,4 +1,4 @@
-//! Types of the functions that are called and that CUPTI calls, and what is passed by address.
+//! Types of the functions that this crate calls and that CUPTI calls, and of the structs passed by address.
 
 #![expect(
     missing_docs,
@@ -15,11 +15,12 @@ pub type Context = *mut c_void;
 pub type GraphExec = *mut c_void;
 /// The opaque subscriber handle.
 pub type SubscriberHandle = *mut c_void;
-/// CUPTI wants memory: the client stores address, size in bytes and the largest number of records (0: no limit).
+/// CUPTI requests memory: the client stores the address, the size in bytes and the maximum number of records
+/// (0: no limit).
 pub type BufferRequested = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
-/// CUPTI hands memory back: context, stream, address, size, and how many bytes hold records.
+/// CUPTI returns memory: context, stream, address, size, and number of bytes that hold records.
 pub type BufferCompleted = unsafe extern "C" fn(Context, u32, *mut u8, usize, usize);
-/// A subscribed event: the client's pointer, domain, callback id, data of the callback.
+/// A subscribed event: the client's pointer, domain, callback id, callback data.
 pub type Callback = unsafe extern "C" fn(*mut c_void, Domain, u32, *const c_void);
 
 pub type GetVersion = unsafe extern "C" fn(*mut u32) -> CuptiResult;
@@ -49,31 +50,31 @@ pub type DriverGetVersion = unsafe extern "C" fn(*mut i32) -> i32;
 /// `cuInit` of libcuda
 pub type DriverInitialize = unsafe extern "C" fn(u32) -> i32;
 
-/// What an API callback gets to see (`CUpti_CallbackData`).
+/// Data of an API callback (`CUpti_CallbackData`).
 #[derive(Debug)]
 #[repr(C)]
 pub struct ApiCallbackData {
-    /// Which side.
+    /// Entry or exit of the call.
     pub site: CallbackSite,
     /// Name of the function.
     pub function: *const c_char,
-    /// Its parameters: a struct of their own for each function.
+    /// Parameters of the function: each function has its own struct.
     pub parameters: *const c_void,
-    /// What it returns.
+    /// Return value of the function.
     pub result: *mut c_void,
-    /// Name of the kernel, for functions that launch one; else NULL.
+    /// Name of the kernel for functions that launch one, else NULL.
     pub symbol: *const c_char,
-    /// The context of the call.
+    /// Context of the call.
     pub context: Context,
-    /// Its number, as records have it.
+    /// Id of the context, as in records.
     pub context_id: u32,
-    /// Room for the client's own.
+    /// Storage for the client, shared by entry and exit of a call.
     pub correlation_data: *mut u64,
-    /// Number of the call.
+    /// Correlation id of the call.
     pub correlation: u32,
 }
 
-/// What a resource callback gets to see (`CUpti_ResourceData`).
+/// Data of a resource callback (`CUpti_ResourceData`).
 #[derive(Debug)]
 #[repr(C)]
 pub struct ResourceData {
@@ -81,32 +82,32 @@ pub struct ResourceData {
     pub context: Context,
     /// The stream.
     pub stream: *mut c_void,
-    /// What it is about; for graphs a [`GraphData`], for modules a [`ModuleData`].
+    /// Description of the resource: a [`GraphData`] for graphs, a [`ModuleData`] for modules.
     pub descriptor: *const c_void,
 }
 
-/// What a callback about modules gets to see (`CUpti_ModuleResourceData`).
+/// Data of a callback about modules (`CUpti_ModuleResourceData`).
 #[derive(Debug)]
 #[repr(C)]
 pub struct ModuleData {
-    /// Its number.
+    /// Id of the module.
     pub id: u32,
-    /// Bytes of it.
+    /// Size of the cubin in bytes.
     pub size: usize,
     /// The cubin; valid until the callback returns.
     pub cubin: *const u8,
 }
 
-/// What a callback about graphs gets to see (`CUpti_GraphData`).
+/// Data of a callback about graphs (`CUpti_GraphData`).
 #[derive(Debug)]
 #[repr(C)]
 pub struct GraphData {
-    /// Graph, the one it was copied from, node, the one it was copied from.
+    /// Graph, the graph it was cloned from, node, the node it was cloned from.
     pub made_of: [*mut c_void; 4],
-    /// Its type; not set when it is copied (CUPTI 13.0).
+    /// Type of the node; not set when the node is cloned (CUPTI 13.0).
     pub node_type: u32,
-    /// The node it depends on.
+    /// The node that it depends on.
     pub dependency: *mut c_void,
-    /// The graph that can run.
+    /// The executable graph.
     pub exec: GraphExec,
 }

@@ -1,8 +1,8 @@
 //! Names for CUPTI's numbers; the types of its functions are in `abi/functions.rs`.
 //!
-//! A C enum of a newer library may hold a value that no header of ours knew, which would be undefined behavior
-//! in a Rust enum: hence `u32` newtypes. CUPTI has never changed or reused a number between 11.7 and 13.4, only
-//! added. Only what the safe floors use is named; this is not a full binding.
+//! A C enum of a newer library may hold a value that our headers did not know. In a Rust enum that would be
+//! undefined behavior, hence `u32` newtypes. Between 11.7 and 13.4 CUPTI has only added numbers, never
+//! changed or reused one. Only the numbers that the safe layers use have names; this is not a full binding.
 
 mod functions;
 
@@ -10,7 +10,8 @@ use std::fmt;
 
 pub use functions::*;
 
-/// Defines a `u32` newtype with named values, and a `Display` that prints the name, or the number when it has none.
+/// Defines a `u32` newtype with named values, and a `Display` that prints the name, or the number of an
+/// unnamed value.
 macro_rules! numbers {
     ($(#[$doc:meta])* $name:ident { $($value:ident = $number:expr, $value_doc:literal;)* }) => {
         $(#[$doc])*
@@ -24,7 +25,7 @@ macro_rules! numbers {
             /// Every value that has a name here.
             pub const ALL: &'static [Self] = &[$(Self::$value),*];
 
-            /// The name of this value, if this version knows it.
+            /// Name of this value, or `None` if this version does not know it.
             #[must_use]
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
@@ -46,7 +47,7 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// What an activity record describes; the first four bytes of every record.
+    /// Kind of an activity record: the first four bytes of every record.
     Kind {
         MEMCPY = 1, "A copy within a device, or between device and host.";
         MEMSET = 2, "A memset.";
@@ -81,7 +82,7 @@ numbers! {
 }
 
 numbers! {
-    /// `CUptiResult`: what a CUPTI function answers.
+    /// `CUptiResult`: the return code of a CUPTI function.
     CuptiResult {
         SUCCESS = 0, "Done.";
         INVALID_PARAMETER = 1, "An argument was NULL or out of range.";
@@ -121,7 +122,7 @@ numbers! {
 }
 
 numbers! {
-    /// What an overhead record's time was spent on.
+    /// Reason for the time in an overhead record.
     OverheadKind {
         UNKNOWN = 0, "Not reported.";
         DRIVER_COMPILER = 1, "The driver's just-in-time compiler.";
@@ -137,7 +138,7 @@ numbers! {
 }
 
 numbers! {
-    /// What a synchronization waited for.
+    /// Object that a synchronization waited for.
     SyncType {
         UNKNOWN = 0, "Not reported.";
         EVENT_SYNCHRONIZE = 1, "The host waited for an event.";
@@ -165,7 +166,7 @@ numbers! {
 }
 
 numbers! {
-    /// What kind of memory one end of a copy is.
+    /// Kind of memory at one end of a copy.
     MemoryKind {
         UNKNOWN = 0, "Not reported.";
         PAGEABLE = 1, "Ordinary host memory.";
@@ -179,7 +180,7 @@ numbers! {
 }
 
 numbers! {
-    /// `CUpti_ActivityMemoryOperationType`: what happened to memory.
+    /// `CUpti_ActivityMemoryOperationType`: allocation or release.
     MemoryOperation {
         ALLOCATION = 1, "It was allocated.";
         RELEASE = 2, "It was released.";
@@ -187,7 +188,7 @@ numbers! {
 }
 
 numbers! {
-    /// `CUpti_ActivityMemoryPoolOperationType`: what happened to a pool.
+    /// `CUpti_ActivityMemoryPoolOperationType`: creation, destruction or trimming of a pool.
     MemoryPoolOperation {
         CREATED = 1, "It was made.";
         DESTROYED = 2, "It was destroyed.";
@@ -196,7 +197,7 @@ numbers! {
 }
 
 numbers! {
-    /// `CUpti_ActivityMemoryPoolType`: whose pool memory came from.
+    /// `CUpti_ActivityMemoryPoolType`: pool of this process or imported pool.
     MemoryPoolType {
         INVALID = 0, "None.";
         LOCAL = 1, "This process's.";
@@ -205,7 +206,7 @@ numbers! {
 }
 
 numbers! {
-    /// What an overhead or marker record's object id names.
+    /// Type of the object that an overhead or marker record names.
     ObjectKind {
         UNKNOWN = 0, "Nothing.";
         PROCESS = 1, "A process.";
@@ -217,7 +218,7 @@ numbers! {
 }
 
 numbers! {
-    /// Settings of the activity API. The value's width differs: see [`Cupti`](crate::Cupti)'s setters.
+    /// Attributes of the activity API. The width of the value differs: see [`Cupti`](crate::Cupti)'s setters.
     Attribute {
         DEVICE_BUFFER_SIZE = 0, "Bytes of a device-side buffer (`usize`; default 3.2 MB, about 100,000 records).";
         DEVICE_BUFFER_POOL_LIMIT = 2, "How many device-side buffers may exist (`usize`; default 250).";
@@ -231,7 +232,7 @@ numbers! {
 }
 
 numbers! {
-    /// Which family a callback id belongs to.
+    /// Family that a callback id belongs to.
     Domain {
         DRIVER = 1, "The driver API.";
         RUNTIME = 2, "The runtime API.";
@@ -254,7 +255,7 @@ numbers! {
 }
 
 numbers! {
-    /// On which side of an API call a callback comes.
+    /// Side of an API call that a callback reports: entry or exit.
     CallbackSite {
         ENTER = 0, "Before the call does anything.";
         EXIT = 1, "When the call is about to return.";
@@ -262,18 +263,18 @@ numbers! {
 }
 
 numbers! {
-    /// What the thread id of an API record is.
+    /// Kind of thread id in API records.
     ThreadIdType {
         DEFAULT = 0, "`pthread_self()` squeezed into 32 bits.";
         SYSTEM = 1, "The kernel's thread id.";
     }
 }
 
-/// Bit 0 of the flags of a copy or a memset: issued as asynchronous.
+/// Bit 0 of the flags of a copy or a memset: issued asynchronously.
 pub const FLAG_ASYNC: u32 = 1;
-/// Flag of `cuptiActivityFlushAll`: also hand over buffers that hold unfinished records.
+/// Flag of `cuptiActivityFlushAll`: also return buffers that hold incomplete records.
 pub const FLUSH_FORCED: u32 = 1;
-/// The first `cuptiGetVersion` (CUDA 12.9) whose library survives a buffer request answered by NULL.
+/// The first `cuptiGetVersion` (CUDA 12.9) whose library survives a NULL buffer in reply to a request.
 pub const NULL_BUFFER_TOLERATED_SINCE: u32 = 27;
 
 #[cfg(test)]

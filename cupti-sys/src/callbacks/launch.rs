@@ -1,25 +1,25 @@
-//! What a callback about a kernel launch tells: which kernel, in which shape.
+//! Contents of a callback about a kernel launch: the kernel and its launch configuration.
 //!
-//! The parameters of a call come as the struct that CUPTI's `generated_cuda*_meta.h` declares for it. Functions that
-//! launch have four kinds of them, which have not changed since CUDA 11.6; numbers of callbacks never change.
+//! The parameters of a call arrive as the struct that CUPTI's `generated_cuda*_meta.h` declares for it. The
+//! functions that launch use four such structs, unchanged since CUDA 11.6; callback ids never change.
 
 use std::ffi::{CStr, c_void};
 
 use crate::abi::{ApiCallbackData, CallbackSite, Domain};
 use crate::counters::range::ContextHandle;
 
-/// How the parameters are laid out.
+/// Layout of the parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Parameters {
-    /// `cuLaunchKernel`: grid, block and shared memory behind the function.
+    /// `cuLaunchKernel`: grid, block and shared memory follow the function.
     Driver,
-    /// `cudaLaunchKernel`: grid and block behind the function, shared memory behind the arguments.
+    /// `cudaLaunchKernel`: grid and block follow the function, shared memory follows the arguments.
     Runtime,
     /// `cuLaunchKernelEx`, `cudaLaunchKernelExC`: the address of a configuration.
     Configured,
 }
 
-/// Functions that launch one kernel, not cooperatively: domain, number of the callback, name, parameters.
+/// Functions that launch one kernel, not cooperatively: domain, callback id, name.
 pub const LAUNCHES: [(Domain, u32, &str); 10] = [
     (Domain::DRIVER, 307, "cuLaunchKernel"),
     (Domain::DRIVER, 442, "cuLaunchKernel_ptsz"),
@@ -42,82 +42,82 @@ const fn parameters(domain: Domain, callback: u32) -> Option<Parameters> {
     }
 }
 
-/// Whether this callback is about a launch.
+/// True if this callback reports a launch.
 pub(super) const fn is_launch(domain: Domain, callback: u32) -> bool {
     parameters(domain, callback).is_some()
 }
 
-/// A launch of a kernel, before or after it.
+/// Entry to or exit from a kernel launch.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelLaunch<'a> {
     /// The domain of the function.
     pub domain: Domain,
-    /// Before or after.
+    /// Entry or exit.
     pub site: CallbackSite,
-    /// The number of the call: the same before and after.
+    /// Correlation id of the call: the same at entry and exit.
     pub correlation: u32,
-    /// Mangled name of the kernel, where CUPTI tells.
+    /// Mangled name of the kernel, if CUPTI provides it.
     pub symbol: Option<&'a CStr>,
-    /// The context it is launched in.
+    /// Context of the launch.
     pub context: ContextHandle,
-    /// Number of the context, as records have it.
+    /// Id of the context, as in records.
     pub context_id: u32,
-    /// Blocks of the grid.
+    /// Blocks in the grid.
     pub grid: [u32; 3],
-    /// Threads of a block.
+    /// Threads in a block.
     pub block: [u32; 3],
-    /// Dynamic shared memory of a block, bytes.
+    /// Dynamic shared memory of a block in bytes.
     pub shared_bytes: u32,
-    /// Whether all blocks have to be resident at once.
+    /// True for a cooperative launch, where all blocks must be resident at once.
     pub cooperative: bool,
 }
 
 /// `CU_LAUNCH_ATTRIBUTE_COOPERATIVE`
 const COOPERATIVE: u32 = 2;
-/// Bytes of a `CUlaunchAttribute`: number, padding, 64 bytes of value.
+/// Size of a `CUlaunchAttribute` in bytes: id, padding, 64 bytes of value.
 const ATTRIBUTE: usize = 72;
-/// Attributes that are looked at.
+/// Maximum number of attributes examined.
 const MOST_ATTRIBUTES: u32 = 64;
 
 /// Reads a 32-bit number at an offset.
 ///
 /// # Safety
-/// Four bytes there are readable.
+/// Four bytes are readable there.
 unsafe fn number(base: *const c_void, offset: usize) -> u32 {
-    // SAFETY: as promised by the caller; `read_unaligned` needs no alignment.
+    // SAFETY: guaranteed by the caller; `read_unaligned` needs no alignment.
     unsafe { base.byte_add(offset).cast::<u32>().read_unaligned() }
 }
 
 /// Reads three 32-bit numbers at an offset.
 ///
 /// # Safety
-/// Twelve bytes there are readable.
+/// Twelve bytes are readable there.
 unsafe fn three(base: *const c_void, offset: usize) -> [u32; 3] {
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { [number(base, offset), number(base, offset + 4), number(base, offset + 8)] }
 }
 
 /// Reads an address at an offset.
 ///
 /// # Safety
-/// Eight bytes there are readable.
+/// Eight bytes are readable there.
 unsafe fn address(base: *const c_void, offset: usize) -> *const c_void {
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { base.byte_add(offset).cast::<*const c_void>().read_unaligned() }
 }
 
-/// The launch that a callback is about; `None` where CUPTI gives no parameters.
+/// The launch that a callback reports; `None` if CUPTI provides no parameters.
 ///
 /// # Safety
-/// `data` is what CUPTI passes to a callback of this number, and lives until the callback returns.
+/// `data` is what CUPTI passes to a callback with this id, and lives until the callback returns.
 pub(super) unsafe fn launch<'a>(domain: Domain, callback: u32, data: &'a ApiCallbackData) -> Option<KernelLaunch<'a>> {
     let layout = parameters(domain, callback)?;
     let base = data.parameters;
     if base.is_null() {
         return None;
     }
-    // SAFETY: the parameters are the struct of this function, laid out as in CUPTI's generated headers; what its
-    // configuration points to is the program's and lives as long as its call.
+    // SAFETY: the parameters are the struct of this function, laid out as in CUPTI's generated headers; its
+    // configuration points to memory of the program that lives as long as the call.
     let (grid, block, shared_bytes, cooperative) = unsafe {
         match layout {
             Parameters::Driver => (three(base, 8), three(base, 20), number(base, 32), false),
@@ -131,7 +131,7 @@ pub(super) unsafe fn launch<'a>(domain: Domain, callback: u32, data: &'a ApiCall
             }
         }
     };
-    // SAFETY: NULL, or a terminated text of the loaded module.
+    // SAFETY: NULL, or a NUL-terminated string of the loaded module.
     let symbol = (!data.symbol.is_null()).then(|| unsafe { CStr::from_ptr(data.symbol) });
     Some(KernelLaunch {
         domain,
@@ -147,12 +147,13 @@ pub(super) unsafe fn launch<'a>(domain: Domain, callback: u32, data: &'a ApiCall
     })
 }
 
-/// Whether the attributes of a launch configuration ask for a cooperative launch.
+/// True if the attributes of a launch configuration request a cooperative launch.
 ///
 /// # Safety
-/// `config` points to a `CUlaunchConfig` or a `cudaLaunchConfig_t`, which have their attributes at the same place.
+/// `config` points to a `CUlaunchConfig` or a `cudaLaunchConfig_t`, which have their attributes at the same
+/// place.
 unsafe fn is_cooperative(config: *const c_void) -> bool {
-    // SAFETY: as promised by the caller; there are as many attributes as the configuration says.
+    // SAFETY: guaranteed by the caller; the configuration holds the number of its attributes.
     unsafe {
         let (attributes, count) = (address(config, 40), number(config, 48));
         !attributes.is_null()
@@ -179,7 +180,7 @@ mod tests {
             correlation_data: ptr::null_mut(),
             correlation: 99,
         };
-        // SAFETY: the data is of this call, and what it points to is static or the caller's.
+        // SAFETY: the data belongs to this call, and its pointers are to statics or to memory of the caller.
         let launch = unsafe { launch(domain, callback, &data) }?;
         assert_eq!(
             (launch.symbol.map(CStr::to_bytes), launch.context_id, launch.correlation),
@@ -200,7 +201,7 @@ mod tests {
         let runtime = [0x1000, two(10, 11), two(12, 32), two(4, 2), 0xdead, 4_096, 0];
         let config = [two(10, 11), two(12, 32), two(4, 2), two(4_096, 9), 0, 0, 0];
         let configured = [ptr::from_ref(&config).addr() as u64, 0, 0];
-        // The address is read back from a number here.
+        // The code under test reads the address back from an integer.
         let _ = ptr::from_ref(&config).expose_provenance();
         for (domain, callback, name) in LAUNCHES {
             let parameters: &[u64] = match name {

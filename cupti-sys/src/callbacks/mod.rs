@@ -1,8 +1,8 @@
-//! What CUPTI calls, and what it becomes: static methods of a handler type.
+//! CUPTI's callbacks, dispatched to static methods of a handler type.
 //!
-//! The trampolines are generic over the handler, so no table and no lock lies between CUPTI and the handler. They
-//! run on application threads in the middle of a launch and on CUPTI's own threads. A panic ends here: the
-//! host program goes on, the buffer in question counts as not given or is freed.
+//! The trampolines are generic over the handler, so no table and no lock lies between CUPTI and the handler.
+//! They run on application threads in the middle of a launch and on CUPTI's own threads. A panic ends here:
+//! the profiled program continues, and the buffer in question counts as not provided or is freed.
 
 use crate::abi::{
     self, ApiCallbackData, CallbackSite, CuptiResult, Domain, GraphData, ModuleData, ResourceCallback, ResourceData,
@@ -19,73 +19,77 @@ use std::panic::catch_unwind;
 use std::ptr;
 use std::sync::OnceLock;
 
-/// Bytes of a buffer whose records are thrown away. Small, because it exists only while the handler has none to
-/// give; large enough for a few hundred records, so that a launch storm does not ask for one at each launch.
+/// Size in bytes of a buffer whose records are discarded. Small, because it exists only while the handler has
+/// no buffer to provide; large enough for a few hundred records, so that a launch storm does not request one
+/// at each launch.
 const DISCARD_BYTES: usize = 64 * 1024;
 
 /// Owner of the activity buffers. Methods must return quickly, must not call CUPTI, and must not take a lock that
 /// is held around a CUPTI call.
 pub trait ActivityHandler {
-    /// Memory to write records into, asked for on the thread that is about to launch. `None`: lose the records.
+    /// Memory to write records into, requested on the thread that is about to launch. `None`: the records are
+    /// lost.
     fn buffer_requested() -> Option<Buffer>;
 
-    /// A buffer came back with records in it. May come from any thread, also after the last flush returned.
+    /// A buffer returned with records in it. Called from any thread, possibly after the last flush returned.
     fn buffer_completed(buffer: CompletedBuffer);
 
-    /// So many records were lost because [`buffer_requested`](Self::buffer_requested) had no memory. From CUDA 12.9
-    /// on CUPTI counts these losses itself ([`Cupti::dropped_records`]), and this is not called.
+    /// Number of records lost because [`buffer_requested`](Self::buffer_requested) had no memory. From CUDA
+    /// 12.9 on CUPTI counts these losses itself ([`Cupti::dropped_records`]), and this is not called.
     fn buffer_discarded(records: u64);
 
-    /// A buffer came back that this crate did not lend: another profiler registered its callbacks too, and its
-    /// records of `bytes` bytes came to us. The memory is left alone.
+    /// A buffer returned that this crate did not lend: another profiler registered its callbacks too, and its
+    /// `bytes` bytes of records arrived here. The memory is left alone.
     fn foreign_buffer(bytes: usize) {
         let _ = bytes;
     }
 }
 
-/// Is told of what happens to contexts, on the thread that does it. Same rules as for [`ActivityHandler`].
+/// Receives the events of contexts, on the thread that causes them. Same rules as for [`ActivityHandler`].
 pub trait ResourceHandler {
-    /// A context was created. CUDA is up.
+    /// A context was created, so CUDA is initialized.
     fn context_created();
 
-    /// A node was copied, into the graph that this thread makes ready to run; only when
+    /// A node was cloned into the graph that this thread is instantiating. Only if
     /// [`ResourceCallback::GRAPHNODE_CLONED`] was enabled.
     fn graph_node_cloned() {}
 
-    /// This thread has made a graph ready to run, which records call `id`; only when
-    /// [`ResourceCallback::GRAPHEXEC_CREATED`] was enabled, and the library tells.
+    /// This thread has instantiated a graph, whose id in records is `id`. Only if
+    /// [`ResourceCallback::GRAPHEXEC_CREATED`] was enabled and the library reports the id.
     fn graph_instantiated(id: u32) {
         let _ = id;
     }
 
-    /// A module was loaded into a context; only when [`ResourceCallback::MODULE_LOADED`] was enabled. Its bytes (a
-    /// cubin) are there until this returns.
+    /// A module was loaded into a context. Only if [`ResourceCallback::MODULE_LOADED`] was enabled. Its bytes
+    /// (a cubin) are valid until this returns.
     fn module_loaded(context: ContextHandle, module: &[u8]) {
         let _ = (context, module);
     }
 
-    /// A context is about to go; only when [`ResourceCallback::CONTEXT_DESTROY_STARTING`] was enabled. PC sampling of
-    /// the context may be ended here.
+    /// A context is about to be destroyed. Only if [`ResourceCallback::CONTEXT_DESTROY_STARTING`] was
+    /// enabled. PC sampling of the context may be ended here.
     fn context_ends(context: ContextHandle) {
         let _ = context;
     }
 
-    /// A call of the driver or runtime API begins, before anything else is told of it; only of those that are told. On
-    /// the calling thread, before the driver takes a lock. May wait.
+    /// A subscribed call of the driver or runtime API begins. Called before the other methods for this call,
+    /// on the calling thread, before the driver takes a lock. May wait.
     fn call_begins() {}
 
-    /// The same call ends, after everything else was told of it.
+    /// The same call ends. Called after the other methods for this call.
     fn call_ends() {}
 
-    /// A function of the driver or runtime API is called; only those given to
-    /// [`Subscriber::enable_api`](crate::Subscriber::enable_api). On the calling thread, in the middle of its call.
+    /// A function of the driver or runtime API is called; only functions passed to
+    /// [`Subscriber::enable_api`](crate::Subscriber::enable_api). On the calling thread, in the middle of its
+    /// call.
     fn api_called(domain: Domain, callback_id: u32, site: CallbackSite) {
         let _ = (domain, callback_id, site);
     }
 
-    /// A kernel is about to be launched, or was; only for those of [`LAUNCHES`] that were given to
-    /// [`Subscriber::enable_api`](crate::Subscriber::enable_api). On the launching thread, in the middle of its call. Of
-    /// nested calls each is told. The one method that may call CUPTI: its range profiler is started and stopped here.
+    /// A kernel is about to be launched, or was launched; only for functions of [`LAUNCHES`] that were passed
+    /// to [`Subscriber::enable_api`](crate::Subscriber::enable_api). On the launching thread, in the middle
+    /// of its call. Of nested calls each is reported. The one method that may call CUPTI: its range profiler
+    /// is started and stopped here.
     fn kernel_launched(launch: &KernelLaunch<'_>) {
         let _ = launch;
     }
@@ -96,11 +100,12 @@ static REGISTERED: OnceLock<Registered> = OnceLock::new();
 
 struct Registered {
     cupti: &'static Cupti,
-    /// Whether the library survives a request that is answered by NULL: not before CUDA 12.9.
+    /// True if the library survives a NULL buffer in reply to a request: CUDA 12.9 and later.
     tolerates_null: bool,
 }
 
-/// To be called before callbacks are registered. Only one library can be loaded, so the first call decides.
+/// Stores the library; to be called before callbacks are registered. Only one library can be loaded, so the
+/// first call decides.
 pub(crate) fn remember(cupti: &'static Cupti) {
     REGISTERED.get_or_init(|| Registered {
         cupti,
@@ -108,7 +113,7 @@ pub(crate) fn remember(cupti: &'static Cupti) {
     });
 }
 
-/// What a request for memory is answered with.
+/// Address and size to reply to a request for memory.
 fn answer(given: Option<Buffer>, tolerates_null: bool) -> (*mut u8, usize) {
     match given {
         Some(buffer) => buffer.lend(Purpose::Deliver),
@@ -125,7 +130,7 @@ pub(crate) unsafe extern "C" fn requested<H: ActivityHandler>(
     let given = catch_unwind(H::buffer_requested).unwrap_or(None);
     let tolerates_null = REGISTERED.get().is_some_and(|registered| registered.tolerates_null);
     let (memory, bytes) = answer(given, tolerates_null);
-    // SAFETY: CUPTI passes three valid pointers to fill in. 0 records means no limit but the size.
+    // SAFETY: CUPTI passes three valid pointers to fill in. 0 records means that only the size is a limit.
     unsafe {
         address.write(memory);
         size.write(bytes);
@@ -140,11 +145,11 @@ pub(crate) unsafe extern "C" fn completed<H: ActivityHandler>(
     _size: usize,
     valid: usize,
 ) {
-    // A panic unwinds through the buffer, which frees it. There is nobody here to tell.
+    // A panic unwinds through the buffer, which frees it. There is no caller to report it to.
     let _ = catch_unwind(|| match take_back(address) {
         // `returned` lives until the handler has the records.
         Some((buffer, returned)) => {
-            // SAFETY: CUPTI just handed over this buffer with `valid` bytes of records, and is never unloaded.
+            // SAFETY: CUPTI just returned this buffer with `valid` bytes of records, and is never unloaded.
             let buffer = unsafe { CompletedBuffer::from_cupti(buffer, valid, context as usize, stream) };
             match returned.purpose {
                 Purpose::Deliver => H::buffer_completed(buffer),
@@ -154,22 +159,22 @@ pub(crate) unsafe extern "C" fn completed<H: ActivityHandler>(
                 }
             }
         }
-        // An answer of NULL may be handed back as a completed buffer of nothing.
+        // CUPTI may return the NULL of an earlier reply as an empty completed buffer.
         None if address.is_null() => {}
         None => H::foreign_buffer(valid),
     });
 }
 
-/// Counts the records of a buffer by the library's own walk, which needs no size table.
+/// Counts the records of a buffer with the library's own iterator, which needs no size table.
 #[must_use]
 pub fn count_by_library(cupti: &Cupti, buffer: &CompletedBuffer) -> u64 {
     let valid = buffer.bytes();
     let mut record = ptr::null_mut();
     let mut records = 0;
-    // The smallest record is 8 bytes, which bounds a library that makes no progress.
+    // The smallest record is 8 bytes, which bounds the loop if the library makes no progress.
     while records < valid.len() as u64 / 8 {
-        // SAFETY: the library reads `valid.len()` bytes at most and writes to none of them; `record` is NULL or what
-        // the previous call stored.
+        // SAFETY: the library reads `valid.len()` bytes at most and writes none; `record` is NULL or the
+        // pointer that the previous call stored.
         let code = unsafe { (cupti.symbols.next_record)(valid.as_ptr().cast_mut(), valid.len(), &raw mut record) };
         if code != CuptiResult::SUCCESS {
             break;
@@ -185,7 +190,7 @@ pub(crate) unsafe extern "C" fn resource<H: ResourceHandler>(
     callback: u32,
     data: *const c_void,
 ) {
-    // The panic ends here; the handler's state is its own concern.
+    // The panic ends here; the handler is responsible for its own state.
     let _ = catch_unwind(|| match (domain, ResourceCallback(callback)) {
         (Domain::RESOURCE, ResourceCallback::CONTEXT_CREATED) => H::context_created(),
         (Domain::RESOURCE, ResourceCallback::GRAPHNODE_CLONED) => H::graph_node_cloned(),
@@ -206,8 +211,8 @@ pub(crate) unsafe extern "C" fn resource<H: ResourceHandler>(
             H::context_ends(ContextHandle::new(unsafe { (*data.cast::<ResourceData>()).context }));
         }
         (Domain::DRIVER | Domain::RUNTIME, _) if !data.is_null() && launch::is_launch(domain, callback) => {
-            // SAFETY: in these domains the data is a `CUpti_CallbackData`, which begins with the site, and lives until
-            // the callback returns.
+            // SAFETY: in these domains the data is a `CUpti_CallbackData`, which starts with the site, and
+            // lives until the callback returns.
             let site = unsafe { (*data.cast::<ApiCallbackData>()).site };
             begin::<H>(site);
             // SAFETY: as above.
@@ -217,8 +222,8 @@ pub(crate) unsafe extern "C" fn resource<H: ResourceHandler>(
             end::<H>(site);
         }
         (Domain::DRIVER | Domain::RUNTIME, _) if !data.is_null() => {
-            // SAFETY: in these domains the data is a `CUpti_CallbackData`, which begins with the site, and lives until
-            // the callback returns.
+            // SAFETY: in these domains the data is a `CUpti_CallbackData`, which starts with the site, and
+            // lives until the callback returns.
             let site = unsafe { (*data.cast::<ApiCallbackData>()).site };
             begin::<H>(site);
             H::api_called(domain, callback, site);
@@ -240,26 +245,28 @@ fn end<H: ResourceHandler>(site: CallbackSite) {
     }
 }
 
-/// What records call the graph that was made ready to run.
+/// Id in records of the graph that was instantiated.
 ///
 /// # Safety
 /// `data` is NULL or what CUPTI passes for [`ResourceCallback::GRAPHEXEC_CREATED`].
 unsafe fn instantiated(data: *const ResourceData) -> Option<u32> {
-    // SAFETY: as promised by the caller; then the descriptor is NULL or a `CUpti_GraphData`, which lives as long.
+    // SAFETY: guaranteed by the caller; the descriptor is then NULL or a `CUpti_GraphData` with the same
+    // lifetime.
     let exec = unsafe { data.as_ref()?.descriptor.cast::<GraphData>().as_ref()?.exec };
     if exec.is_null() {
         return None;
     }
-    // SAFETY: CUPTI names the graph that this thread has just made.
+    // SAFETY: CUPTI names the graph that this thread has just instantiated.
     unsafe { REGISTERED.get()?.cupti.graph_exec_id(exec) }
 }
 
 /// The module that was loaded, and its context.
 ///
 /// # Safety
-/// `data` is NULL or what CUPTI passes for [`ResourceCallback::MODULE_LOADED`], and lives as long as the answer.
+/// `data` is NULL or what CUPTI passes for [`ResourceCallback::MODULE_LOADED`], and outlives the returned
+/// slice.
 unsafe fn loaded<'a>(data: *const ResourceData) -> Option<(ContextHandle, &'a [u8])> {
-    // SAFETY: as promised by the caller; then the descriptor is NULL or a `CUpti_ModuleResourceData`.
+    // SAFETY: guaranteed by the caller; the descriptor is then NULL or a `CUpti_ModuleResourceData`.
     let (context, module) = unsafe {
         let data = data.as_ref()?;
         (data.context, data.descriptor.cast::<ModuleData>().as_ref()?)
@@ -267,7 +274,7 @@ unsafe fn loaded<'a>(data: *const ResourceData) -> Option<(ContextHandle, &'a [u
     if module.cubin.is_null() || module.size == 0 {
         return None;
     }
-    // SAFETY: CUPTI says that so many bytes are there until the callback returns.
+    // SAFETY: CUPTI guarantees `size` readable bytes until the callback returns.
     Some((ContextHandle::new(context), unsafe { std::slice::from_raw_parts(module.cubin, module.size) }))
 }
 

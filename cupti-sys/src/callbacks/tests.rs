@@ -6,16 +6,16 @@ use super::*;
 use crate::buffer::lent_buffers;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Calls the request trampoline; answers address, size and limit of records.
+/// Calls the request trampoline; returns address, size and record limit.
 fn request<H: ActivityHandler>() -> (*mut u8, usize, usize) {
     let (mut address, mut size, mut limit) = (ptr::dangling_mut(), usize::MAX, usize::MAX);
-    // SAFETY: three live locals, as CUPTI passes.
+    // SAFETY: pointers to three live locals, as CUPTI passes them.
     unsafe { requested::<H>(&raw mut address, &raw mut size, &raw mut limit) };
     (address, size, limit)
 }
 
 fn complete<H: ActivityHandler>(address: *mut u8, valid: usize) {
-    // SAFETY: the trampoline itself checks whether the address is one that was lent.
+    // SAFETY: the trampoline itself checks that the address was lent.
     unsafe { completed::<H>(ptr::without_provenance_mut(0x77), 7, address, 4096, valid) };
 }
 
@@ -91,7 +91,7 @@ fn a_panic_ends_at_the_border() {
             panic!("no context");
         }
     }
-    // No library is registered here, so the answer is the one that every library survives.
+    // No library is registered here, so the reply is the one that every library survives.
     let (address, size, _) = request::<Handler>();
     assert_eq!(size, DISCARD_BYTES);
     drop(take_back(address).unwrap());
@@ -100,7 +100,7 @@ fn a_panic_ends_at_the_border() {
     complete::<Handler>(address, 64);
     assert!(take_back(address).is_none());
 
-    // SAFETY: the trampoline looks at neither pointer.
+    // SAFETY: the trampoline dereferences neither pointer.
     unsafe { resource::<Handler>(ptr::null_mut(), Domain::RESOURCE, 1, ptr::null()) };
 }
 
@@ -121,11 +121,11 @@ fn only_the_subscribed_resource_events_reach_the_handler() {
     }
     let events = [1, 5, 2, 20].map(|event| (Domain::RESOURCE, event));
     for (domain, callback) in events.into_iter().chain([(Domain::RUNTIME, 1)]) {
-        // SAFETY: the trampoline looks at neither pointer.
+        // SAFETY: the trampoline dereferences neither pointer.
         unsafe { resource::<Handler>(ptr::null_mut(), domain, callback, ptr::null()) };
     }
     assert_eq!(CREATED.load(Ordering::Relaxed), 10_001);
-    // A graph that nobody can name: no data, nothing described, and no library to ask.
+    // A graph without a name: no data, no descriptor, and no library to query.
     let graph =
         GraphData { made_of: [ptr::null_mut(); 4], node_type: 0, dependency: ptr::null_mut(), exec: ptr::null_mut() };
     let nothing = ResourceData { context: ptr::null_mut(), stream: ptr::null_mut(), descriptor: ptr::null() };
@@ -157,12 +157,12 @@ fn api_calls_reach_the_handler_with_their_site() {
         }
     }
     for site in [CallbackSite::ENTER, CallbackSite::EXIT] {
-        // SAFETY: all zeroes is a value of numbers and raw pointers.
+        // SAFETY: all zeroes is a valid value of integers and raw pointers.
         let data = ApiCallbackData { site, ..unsafe { std::mem::zeroed() } };
-        // SAFETY: the data is a live local of the type that this domain has.
+        // SAFETY: the data is a live local of the type that this domain uses.
         unsafe { resource::<Handler>(ptr::null_mut(), Domain::DRIVER, 7, (&raw const data).cast()) };
     }
-    // SAFETY: data that is not there is not looked at.
+    // SAFETY: NULL is not dereferenced.
     unsafe { resource::<Handler>(ptr::null_mut(), Domain::DRIVER, 7, ptr::null()) };
     assert_eq!(CALLS.load(Ordering::Relaxed), 1_010_101);
 }

@@ -1,7 +1,9 @@
-//! Metrics of a chip: how many passes a set of them takes, and their values from collected counters.
+//! Metrics of a chip: the number of passes that a set needs, and metric values computed from collected
+//! counters.
 //!
-//! All metrics of a set go into one configuration by one call: each further call opens a pass of its own. One pass says
-//! that the set can be sampled; it does not prove that every unit of the device sends its counters.
+//! One call adds all metrics of a set to a configuration, because each further call opens another pass. A
+//! single pass means that the set can be sampled; it does not prove that every unit of the device delivers
+//! its counters.
 
 use std::ffi::{CStr, CString, c_char};
 use std::fmt;
@@ -16,7 +18,7 @@ use super::{Counters, text, texts};
 use crate::abi::CuptiResult;
 use crate::cupti::Error;
 
-/// What counters are collected by.
+/// Interface that collects the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Collection {
     /// The range profiler.
@@ -34,29 +36,29 @@ impl Collection {
     }
 }
 
-/// What a base metric counts.
+/// Kind of a base metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
     /// A number of events.
     Counter,
-    /// One number divided by another.
+    /// Quotient of two numbers.
     Ratio,
-    /// The largest of several rates, in percent of the peak.
+    /// The highest of several rates, in percent of the peak.
     Throughput,
 }
 
-/// What the library says of a metric.
+/// The library's description of a metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricProperties {
-    /// A sentence.
+    /// A descriptive sentence.
     pub description: String,
-    /// The unit of the hardware that counts.
+    /// The hardware unit that counts.
     pub hardware: String,
     /// The unit of measure.
     pub unit: String,
 }
 
-/// Metrics that are collected together.
+/// Names of metrics that are collected together.
 #[derive(Debug)]
 pub struct Names {
     texts: Vec<CString>,
@@ -64,7 +66,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// These names, in this order. A name with a NUL in it ends there, as it would in C.
+    /// These names, in this order. A name that contains a NUL ends there, as in C.
     #[must_use]
     pub fn new(names: &[&str]) -> Self {
         let until_nul = |name: &&str| CString::new(name.split('\0').next().unwrap_or_default()).unwrap_or_default();
@@ -73,19 +75,19 @@ impl Names {
         Self { texts, pointers }
     }
 
-    /// How many.
+    /// Number of names.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.pointers.len()
     }
 
-    /// Whether there are none.
+    /// True if there are no names.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.pointers.is_empty()
     }
 
-    /// For a call, during which it stays alive.
+    /// C array of the names, valid while this value is alive.
     #[must_use]
     pub const fn as_ptr(&self) -> *const *const c_char {
         self.pointers.as_ptr()
@@ -105,20 +107,20 @@ pub struct Configuration {
 }
 
 impl Configuration {
-    /// The library's own bytes. CUPTI reads them as long as a collection is open.
+    /// The library's own bytes. CUPTI reads them while a collection is open.
     #[must_use]
     pub fn image(&self) -> &[u8] {
         &self.image
     }
 
-    /// How often the same work has to run.
+    /// Number of times that the same work must run.
     #[must_use]
     pub const fn passes(&self) -> usize {
         self.passes
     }
 }
 
-/// The metrics of one chip. Not `Send`: one thread opens, asks and drops.
+/// The metrics of one chip. Not `Send`: the same thread opens, queries and drops it.
 pub struct Host {
     counters: &'static Counters,
     object: Object,
@@ -131,12 +133,13 @@ impl fmt::Debug for Host {
 }
 
 impl Host {
-    /// Opens the metrics of a chip. `availability` limits them to what a device allows; without it every counter of the
-    /// chip counts as present, PCI Express and NVLink among them, which an availability of 13.0 leaves out.
+    /// Opens the metrics of a chip. `availability` limits them to those that a device allows. Without it
+    /// every counter of the chip counts as present, including PCI Express and NVLink, which an availability
+    /// image of 13.0 leaves out.
     ///
     /// # Errors
-    /// [`CuptiResult::API_NOT_IMPLEMENTED`] before CUDA 12.6, [`CuptiResult::INVALID_PARAMETER`] for an unknown chip,
-    /// and others.
+    /// [`CuptiResult::API_NOT_IMPLEMENTED`] before CUDA 12.6, [`CuptiResult::INVALID_PARAMETER`] for an
+    /// unknown chip, and others.
     pub fn open(
         counters: &'static Counters,
         collection: Collection,
@@ -151,7 +154,7 @@ impl Host {
             ..HostInitialize::new()
         };
         let function = &counters.functions.host_initialize;
-        // SAFETY: a terminated text and an image of CUPTI's own making, both alive during the call.
+        // SAFETY: a NUL-terminated string and an image made by CUPTI, both alive during the call.
         unsafe { function.call(&mut parameters) }?;
         if parameters.object.is_null() {
             return Err(Error { function: function.name(), code: CuptiResult::UNKNOWN });
@@ -159,43 +162,44 @@ impl Host {
         Ok(Self { counters, object: parameters.object })
     }
 
-    /// The names of its base metrics. A metric to collect is one of them with a suffix, such as `.sum` or
-    /// `.avg.pct_of_peak_sustained_elapsed`.
+    /// Names of the chip's base metrics. A metric to collect is a base metric with a suffix, such as `.sum`
+    /// or `.avg.pct_of_peak_sustained_elapsed`.
     ///
     /// # Errors
-    /// When CUPTI refuses.
+    /// If CUPTI refuses.
     pub fn base_metrics(&self, kind: MetricKind) -> Result<Vec<String>, Error> {
         let mut parameters = HostGetBaseMetrics { object: self.object, kind: kind as u32, ..HostGetBaseMetrics::new() };
         // SAFETY: the object is alive.
         unsafe { self.counters.functions.host_base_metrics.call(&mut parameters) }?;
-        // SAFETY: on success the answer is that many texts of the library, until the next call on this object.
+        // SAFETY: on success `names` points to `count` strings of the library, valid until the next call on
+        // this object.
         Ok(unsafe { texts(parameters.names, parameters.count) })
     }
 
-    /// What the library says of a metric.
+    /// The library's description of a metric.
     ///
     /// # Errors
-    /// [`CuptiResult::INVALID_PARAMETER`] and others for one that the chip does not have.
+    /// [`CuptiResult::INVALID_PARAMETER`] and others if the chip does not have the metric.
     pub fn properties(&self, metric: &str) -> Result<MetricProperties, Error> {
         let name = CString::new(metric).unwrap_or_default();
         let mut parameters =
             HostGetMetricProperties { object: self.object, name: name.as_ptr(), ..HostGetMetricProperties::new() };
-        // SAFETY: the object and the text are alive.
+        // SAFETY: the object and the string are alive.
         unsafe { self.counters.functions.host_properties.call(&mut parameters) }?;
         let [description, hardware, unit] = [parameters.description, parameters.unit, parameters.dimension].map(text);
         Ok(MetricProperties { description, hardware, unit })
     }
 
-    /// Prepares the collection of these metrics. Once for an object: a second configuration would have the passes of
-    /// both.
+    /// Prepares the collection of these metrics. Only once per object: a second configuration would have the
+    /// passes of both.
     ///
     /// # Errors
-    /// [`CuptiResult::UNKNOWN`] and others when the chip lacks one of the metrics.
+    /// [`CuptiResult::UNKNOWN`] and others if the chip lacks one of the metrics.
     pub fn configure(&mut self, names: &Names) -> Result<Configuration, Error> {
         let functions = &self.counters.functions;
         let (object, count) = (self.object, names.len());
         let mut add = HostConfigAddMetrics { object, names: names.as_ptr(), count, ..HostConfigAddMetrics::new() };
-        // SAFETY: the object is alive, and so are that many terminated texts.
+        // SAFETY: the object is alive, and so are that many NUL-terminated strings.
         unsafe { functions.host_add_metrics.call(&mut add) }?;
         let mut asked = HostGetConfigImageSize { object, ..HostGetConfigImageSize::new() };
         // SAFETY: the object is alive.
@@ -203,19 +207,19 @@ impl Host {
         let mut image = vec![0; asked.size];
         let address = image.as_mut_ptr();
         let mut get = HostGetConfigImage { object, size: image.len(), image: address, ..HostGetConfigImage::new() };
-        // SAFETY: the object is alive, and the image is as long as the struct says.
+        // SAFETY: the object is alive, and the image has the size that the struct states.
         unsafe { functions.host_config.call(&mut get) }?;
         let mut passes = HostGetNumOfPasses { size: image.len(), image: address, ..HostGetNumOfPasses::new() };
-        // SAFETY: the image is as long as the struct says.
+        // SAFETY: the image has the size that the struct states.
         unsafe { functions.host_passes.call(&mut passes) }?;
         Ok(Configuration { image, passes: passes.passes })
     }
 
-    /// Values of metrics from collected counters. A value that cannot be computed is not a number.
+    /// Computes metric values from collected counters. A value that cannot be computed is NaN.
     ///
     /// # Errors
-    /// [`CuptiResult::INVALID_PARAMETER`] when there is not one value for each name, and others when the counters do
-    /// not hold them.
+    /// [`CuptiResult::INVALID_PARAMETER`] if `names` and `values` differ in length, and others if the
+    /// counters do not contain the metrics.
     pub fn evaluate(&self, counters: &[u8], index: usize, names: &Names, values: &mut [f64]) -> Result<(), Error> {
         let function = &self.counters.functions.host_evaluate;
         if values.len() != names.len() {
@@ -231,7 +235,8 @@ impl Host {
             values: values.as_mut_ptr(),
             ..HostEvaluateToGpuValues::new()
         };
-        // SAFETY: the object is alive, and so are the counters, that many names and room for that many values.
+        // SAFETY: the object is alive, and so are the counters, that many names and room for that many
+        // values.
         unsafe { function.call(&mut parameters) }
     }
 }
@@ -239,7 +244,7 @@ impl Host {
 impl Drop for Host {
     fn drop(&mut self) {
         let mut parameters = HostDeinitialize { object: self.object, ..HostDeinitialize::new() };
-        // SAFETY: the object is alive and not used again. What it answers changes nothing.
+        // SAFETY: the object is alive and not used again. The return code does not matter.
         let _ = unsafe { self.counters.functions.host_deinitialize.call(&mut parameters) };
     }
 }

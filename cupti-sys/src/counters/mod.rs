@@ -1,22 +1,22 @@
-//! Hardware counters: which metrics a chip has, samples of the whole device, ranges, program counters.
+//! Hardware counters: the metrics of a chip, samples of the whole device, ranges, PC samples.
 //!
-//! The interfaces came with CUDA 12.6. Each needs `libnvperf_host.so` beside libcupti, which CUPTI finds by name alone,
-//! so it is loaded here by the absolute path of the libcupti in use, before CUPTI asks for it. No libcupti of CUDA 12.4
-//! to 13.4 names `libnvperf_target.so`, whose tables would take another 101 MB.
+//! The interfaces came with CUDA 12.6. Each needs `libnvperf_host.so` from the folder of libcupti. CUPTI
+//! finds it by name alone, so it is loaded here first, by an absolute path next to the libcupti in use. No
+//! libcupti of CUDA 12.4 to 13.4 names `libnvperf_target.so`, whose tables would take another 101 MB.
 //!
-//! | module | what it promises |
+//! | module | contents |
 //! |---|---|
-//! | [`abi`] | parameter structs and functions, all of which may be missing |
+//! | [`abi`] | parameter structs and functions, any of which may be missing |
 //! | [`host`] | metrics and passes of a chip, and values from counters; needs no GPU |
-//! | [`sets`] | which metrics are sampled on a chip |
+//! | [`sets`] | the metrics that are sampled on a chip |
 //! | [`sampling`] | samples of a whole device at a fixed interval |
 //! | [`range`] | counters of one launch at a time |
 //! | [`pc`] | where in kernels warps wait |
-//! | [`refusal`] | why the hardware is not to be had, in words |
+//! | [`refusal`] | why the hardware counters are unavailable, in words |
 //!
-//! The counters of a device belong to one owner at a time: sampling, ranges, program counters, and other processes
-//! exclude each other. [`Counters::sampling_availability`] asks whether they are free; PC sampling must never be tried
-//! without asking, because it crashes the process later (H200, CUPTI 13.0).
+//! The counters of a device have one owner at a time: PM sampling, ranges, PC sampling, and other processes
+//! exclude each other. [`Counters::sampling_availability`] checks that they are free. Never start PC sampling
+//! without this check: it crashes the process later (H200, CUPTI 13.0).
 
 pub mod abi;
 pub mod host;
@@ -35,7 +35,7 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use crate::cupti::{Cupti, Error};
 use abi::{DeviceGetChipName, Functions, HostGetSupportedChips, PmGetCounterAvailability, ProfilerInitialize};
 
-/// The library that CUPTI computes metrics with. Its tables take 101 MB (CUPTI 13.0).
+/// The library with which CUPTI computes metrics. Its tables take 101 MB (CUPTI 13.0).
 const METRIC_LIBRARY: &str = "libnvperf_host.so";
 
 /// The counter interfaces of the libcupti in use.
@@ -43,16 +43,17 @@ const METRIC_LIBRARY: &str = "libnvperf_host.so";
 pub struct Counters {
     functions: Functions,
     metric_library: PathBuf,
-    /// Why it could not be loaded.
+    /// Why the metric library could not be loaded.
     missing: Option<String>,
-    /// Whether CUPTI's profiler was initialized: once in a process, and never undone, because CUPTI does not count.
+    /// True once CUPTI's profiler is initialized: once per process, and never undone, because CUPTI does not
+    /// count.
     initialized: Mutex<bool>,
 }
 
 static COUNTERS: OnceLock<Counters> = OnceLock::new();
 
 impl Counters {
-    /// Those of this library: loads what belongs to it, once. Calls no CUPTI function.
+    /// The counter interfaces of this library: loads the metric library, once. Calls no CUPTI function.
     #[must_use]
     pub fn of(cupti: &'static Cupti) -> &'static Self {
         COUNTERS.get_or_init(|| {
@@ -68,75 +69,76 @@ impl Counters {
         &self.functions
     }
 
-    /// The library beside libcupti that metrics need, and why, if it could not be loaded.
+    /// The library next to libcupti that metrics need, and the reason, if it could not be loaded.
     #[must_use]
     pub fn missing_library(&self) -> Option<(&Path, &str)> {
         Some((&self.metric_library, self.missing.as_deref()?))
     }
 
-    /// Whether the library is new enough to sample: CUDA 12.6 and later.
+    /// True if the library is new enough for sampling: CUDA 12.6 and later.
     #[must_use]
     pub const fn can_sample(&self) -> bool {
         self.functions.pm_enable.exists() && self.functions.host_initialize.exists()
     }
 
-    /// Makes CUPTI's profiler usable, once in a process. After `cuInit`; takes some 10 ms. Not in a callback.
+    /// Initializes CUPTI's profiler, once per process. After `cuInit`; takes some 10 ms. Not in a callback.
     ///
     /// # Errors
-    /// When CUPTI refuses; see [`refusal::Refusal`].
+    /// If CUPTI refuses; see [`refusal::Refusal`].
     pub fn initialize(&self) -> Result<(), Error> {
         let mut initialized = self.initialized.lock().unwrap_or_else(PoisonError::into_inner);
         if !*initialized {
-            // SAFETY: the struct points to nothing.
+            // SAFETY: the struct holds no pointers.
             unsafe { self.functions.profiler_initialize.call(&mut ProfilerInitialize::new()) }?;
             *initialized = true;
         }
         Ok(())
     }
 
-    /// What NVIDIA calls the chip of this device, such as `GH100`. After [`initialize`](Self::initialize).
+    /// NVIDIA's name of this device's chip, such as `GH100`. After [`initialize`](Self::initialize).
     ///
     /// # Errors
-    /// When there is no such device.
+    /// If there is no such device.
     pub fn chip_name(&self, device: u32) -> Result<String, Error> {
         let mut parameters = DeviceGetChipName { device: device as usize, ..DeviceGetChipName::new() };
-        // SAFETY: the struct points to nothing.
+        // SAFETY: the struct holds no pointers.
         unsafe { self.functions.chip_name.call(&mut parameters) }?;
         Ok(text(parameters.chip))
     }
 
-    /// Chips that the library knows metrics of. Needs no GPU up to CUDA 13.1.
+    /// Chips for which the library has metrics. Needs no GPU up to CUDA 13.1.
     ///
     /// # Errors
-    /// When CUPTI refuses.
+    /// If CUPTI refuses.
     pub fn supported_chips(&self) -> Result<Vec<String>, Error> {
         let mut parameters = HostGetSupportedChips::new();
-        // SAFETY: the struct points to nothing.
+        // SAFETY: the struct holds no pointers.
         unsafe { self.functions.host_chips.call(&mut parameters) }?;
-        // SAFETY: on success the answer is that many texts of the library.
+        // SAFETY: on success `chips` points to `count` strings of the library.
         Ok(unsafe { texts(parameters.chips, parameters.count) })
     }
 
-    /// Asks whether the counters of a device can be had for sampling, and takes nothing. It answers as well for ranges
-    /// and program counters, which exclude sampling. After [`initialize`](Self::initialize).
+    /// Checks that the counters of a device are available for sampling, without taking them. The result also
+    /// holds for ranges and PC sampling, which exclude PM sampling. After [`initialize`](Self::initialize).
     ///
     /// # Errors
-    /// [`HARDWARE_BUSY`](crate::CuptiResult::HARDWARE_BUSY) while anybody on this machine has them,
-    /// [`INSUFFICIENT_PRIVILEGES`](crate::CuptiResult::INSUFFICIENT_PRIVILEGES) where only administrators may, and others;
-    /// see [`refusal::Refusal`].
+    /// [`HARDWARE_BUSY`](crate::CuptiResult::HARDWARE_BUSY) while any process on this host has them,
+    /// [`INSUFFICIENT_PRIVILEGES`](crate::CuptiResult::INSUFFICIENT_PRIVILEGES) if only administrators may
+    /// use them, and others; see [`refusal::Refusal`].
     pub fn sampling_availability(&self, device: u32) -> Result<(), Error> {
         let mut parameters = PmGetCounterAvailability { device: device as usize, ..PmGetCounterAvailability::new() };
-        // SAFETY: without an image the struct points to nothing, and only the size is asked for.
+        // SAFETY: without an image the struct holds no pointer to follow, and CUPTI returns only the size.
         unsafe { self.functions.pm_availability.call(&mut parameters) }
     }
 }
 
-/// Loads a library for good; on failure the dynamic linker's words.
+/// Loads a library for good; on failure returns the dynamic linker's message.
 fn keep_loaded(path: &Path) -> Result<(), String> {
     if !path.is_file() {
         return Err("there is no such file".to_owned());
     }
-    // SAFETY: NVIDIA's own library from the folder of the libcupti that is in use; its initialisers run in any process.
+    // SAFETY: NVIDIA's own library from the folder of the libcupti that is in use; its initializers run in
+    // any process.
     match unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) } {
         Ok(library) => {
             std::mem::forget(library);
@@ -146,23 +148,23 @@ fn keep_loaded(path: &Path) -> Result<(), String> {
     }
 }
 
-/// A text of the library; empty for NULL.
+/// A string of the library; empty for NULL.
 fn text(address: *const c_char) -> String {
     if address.is_null() {
         return String::new();
     }
-    // SAFETY: not NULL, and then a NUL-terminated text of the library, which is never unloaded.
+    // SAFETY: not NULL, so a NUL-terminated string of the library, which is never unloaded.
     unsafe { CStr::from_ptr(address) }.to_string_lossy().into_owned()
 }
 
-/// Texts of the library.
+/// Strings of the library.
 ///
 /// # Safety
-/// NULL, or the address of `count` texts.
+/// `addresses` is NULL or the address of `count` strings.
 unsafe fn texts(addresses: *const *const c_char, count: usize) -> Vec<String> {
     if addresses.is_null() {
         return Vec::new();
     }
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     (0..count).map(|index| text(unsafe { addresses.add(index).read() })).collect()
 }

@@ -1,9 +1,10 @@
 //! PC sampling: where in kernels warps are, and what they wait for, in samples of each multiprocessor.
 //!
-//! Continuous mode with start and stop, never the mode that serializes kernels: with that one a program of many small
-//! kernels did not end (H200, CUPTI 13.0). The period must be long: at CUPTI's own, 2^11 cycles there, its buffer of
-//! 512 MB was full within seconds. Ask [`PcSampler::open`] for nothing while PM sampling runs in this process: CUPTI
-//! allows it, and crashes later. After ranges were measured in a process, samples had no program counters (seen once).
+//! Uses continuous mode with start and stop, never the mode that serializes kernels: with that mode a program
+//! of many small kernels did not end (H200, CUPTI 13.0). The period must be long: at CUPTI's default, 2^11
+//! cycles there, its buffer of 512 MB was full within seconds. Never call [`PcSampler::open`] while PM
+//! sampling runs in this process: CUPTI allows it, and crashes later. After ranges were measured in a
+//! process, samples had no program counters (seen once).
 
 use std::ffi::{CStr, c_char};
 use std::fmt;
@@ -19,45 +20,45 @@ use crate::abi::{Context, CuptiResult};
 use crate::cupti::{Cupti, Error, absent, check};
 use crate::driver;
 
-/// Program counters that are fetched at once.
+/// Maximum number of program counters per fetch.
 const AT_ONCE: usize = 8_192;
-/// Stall reasons that a library may have; CUDA 13.0 has 40.
+/// Maximum number of stall reasons that a library may have; CUDA 13.0 has 40.
 const MAX_REASONS: usize = 256;
-/// Bytes in which CUPTI keeps what it decodes.
+/// Size in bytes of the buffer that CUPTI decodes into.
 const SCRATCH_BYTES: u64 = 16 << 20;
-/// Calls that fetch what is left at most, each of [`AT_ONCE`].
+/// Maximum number of calls that fetch the remaining samples, [`AT_ONCE`] program counters each.
 const MAX_FETCHES: usize = 64;
 
-/// How to sample.
+/// Settings of PC sampling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PcSettings {
-    /// The power of two of cycles between two samples of a multiprocessor: 5 to 31.
+    /// Sampling period of a multiprocessor as a power of two of cycles: 5 to 31.
     pub period: u32,
 }
 
-/// One program counter.
+/// Samples of one program counter.
 #[derive(Clone, Copy, Debug)]
 pub struct PcSample<'a> {
-    /// Checksum of the module: that of [`Counters::module_checksum`].
+    /// Checksum of the module, as [`Counters::module_checksum`] computes it.
     pub module: u64,
     /// Mangled name of the function.
     pub function: &'a str,
-    /// Bytes from its start.
+    /// Offset in bytes from the start of the function.
     pub offset: u64,
-    /// Stall reasons and how often they were seen.
+    /// Stall reasons and their numbers of samples.
     pub reasons: &'a [StallReason],
 }
 
-/// What a fetch came to.
+/// Result of a fetch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fetched {
-    /// Samples that the hardware took, those of the two fields that follow included.
+    /// Samples that the hardware took, including those in the next two fields.
     pub samples: u64,
-    /// Of those, samples that the hardware dropped.
+    /// Samples that the hardware dropped.
     pub dropped: u64,
-    /// Of those, samples in kernels that are not the program's.
+    /// Samples in kernels that do not belong to the program.
     pub foreign: u64,
-    /// Whether the buffer of the hardware ran full: nothing comes any more.
+    /// True if the hardware buffer is full: no more samples will arrive.
     pub full: bool,
 }
 
@@ -70,10 +71,10 @@ impl Fetched {
     }
 }
 
-/// Room for program counters, which CUPTI fills in.
+/// Storage for program counters, which CUPTI fills in.
 struct Room {
     data: Box<PcData>,
-    /// What the data points to, and what these point to.
+    /// Target of the pointer in the data; these point to `reasons` in turn.
     counters: Vec<PcCounter>,
     _reasons: Vec<StallReason>,
 }
@@ -83,7 +84,7 @@ impl Room {
         let mut room = vec![StallReason::default(); AT_ONCE * reasons];
         let base = room.as_mut_ptr();
         let counters = (0..AT_ONCE).map(|index| PcCounter {
-            // SAFETY: below the length of the room.
+            // SAFETY: within the length of the storage.
             reasons: unsafe { base.add(index * reasons) },
             ..PcCounter::new()
         });
@@ -92,20 +93,22 @@ impl Room {
         Self { data: Box::new(data), counters, _reasons: room }
     }
 
-    /// Hands out what CUPTI has stored, and forgets it.
+    /// Passes on what CUPTI has stored, and clears it.
     fn take(&mut self, most_reasons: usize, take: &mut impl FnMut(PcSample<'_>)) {
         let stored = self.data.count.min(self.counters.len());
         for counter in self.counters.iter_mut().take(stored) {
             let count = counter.reason_count.min(most_reasons);
             let reasons = match counter.reasons.is_null() {
                 true => &[],
-                // SAFETY: so many have room there, and CUPTI has filled in at most these.
+                // SAFETY: there is initialized room for `count` reasons, and CUPTI has filled in at most
+                // these.
                 false => unsafe { std::slice::from_raw_parts(counter.reasons, count) },
             };
             let function = text(counter.function);
             take(PcSample { module: counter.cubin_crc, function: &function, offset: counter.offset, reasons });
-            // The name stays: CUPTI hands out the same memory for every program counter of a function, and shares it
-            // with activity records (`cupti_pcsampling.h`). Freed for each one, it crashed the program (H100).
+            // The name is not freed: CUPTI returns the same memory for every program counter of a function,
+            // and shares it with activity records (`cupti_pcsampling.h`). Freeing it for each one crashed the
+            // program (H100).
             counter.function = std::ptr::null_mut();
             counter.reason_count = 0;
         }
@@ -113,22 +116,23 @@ impl Room {
     }
 }
 
-/// A context whose program counters are sampled. Closed when it is dropped.
+/// PC sampling of one context. Closed on drop.
 pub struct PcSampler {
     counters: &'static Counters,
     context: ContextHandle,
     reasons: Vec<(u32, String)>,
-    /// CUPTI's own from opening to closing.
+    /// Used by CUPTI from opening to closing.
     own: Option<Room>,
     room: Option<Room>,
     period: u64,
     is_started: bool,
-    /// Whether sampling is enabled in the context, and the context still there.
+    /// True while sampling is enabled in the context and the context still exists.
     is_enabled: bool,
 }
 
-// SAFETY: the raw pointers in it are those of its own rooms. CUPTI keeps no state of PC sampling by thread: it was
-// enabled on one thread, fetched on another and disabled on a third (H200, CUPTI 13.0). One thread at a time has it.
+// SAFETY: its raw pointers are to its own storage. CUPTI keeps no per-thread state of PC sampling: it was
+// enabled on one thread, fetched on another and disabled on a third (H200, CUPTI 13.0). Only one thread owns
+// the value at a time.
 unsafe impl Send for PcSampler {}
 
 impl fmt::Debug for PcSampler {
@@ -138,24 +142,24 @@ impl fmt::Debug for PcSampler {
 }
 
 impl PcSampler {
-    /// Prepares a context for sampling. After [`Counters::initialize`], when nobody in this process samples or measures
-    /// ranges. Asks first whether the counters are free. Takes some 100 ms; the first launches afterwards wait up to
-    /// 330 ms (H200, CUPTI 13.0).
+    /// Prepares a context for sampling. After [`Counters::initialize`], while no other thread of this process
+    /// samples or measures ranges. First checks that the counters are free. Takes some 100 ms; the first
+    /// launches afterwards wait up to 330 ms (H200, CUPTI 13.0).
     ///
     /// # Errors
-    /// [`CuptiResult::HARDWARE_BUSY`] while somebody else has the counters,
-    /// [`CuptiResult::INSUFFICIENT_PRIVILEGES`] where only administrators may, and others; see
+    /// [`CuptiResult::HARDWARE_BUSY`] while another tool has the counters,
+    /// [`CuptiResult::INSUFFICIENT_PRIVILEGES`] if only administrators may use them, and others; see
     /// [`Refusal`](super::refusal::Refusal).
     pub fn open(counters: &'static Counters, context: ContextHandle, settings: PcSettings) -> Result<Self, Error> {
         let functions = &counters.functions;
         let raw = context.raw();
         let mut asked = ProfilerGetCounterAvailability { context: raw, ..ProfilerGetCounterAvailability::new() };
-        // SAFETY: without an image the struct points to nothing but the context, which CUPTI has named.
+        // SAFETY: without an image the only pointer in the struct is the context, which CUPTI has named.
         unsafe { functions.availability.call(&mut asked) }?;
         let mut enable = PcEnable { context: raw, ..PcEnable::new() };
         // SAFETY: as above.
         unsafe { functions.pc_enable.call(&mut enable) }?;
-        // From here on `drop` gives back what was taken.
+        // From here on `drop` releases what was taken.
         let mut sampler = Self {
             counters,
             context,
@@ -193,12 +197,12 @@ impl PcSampler {
             names: places.as_mut_ptr(),
             ..PcGetStallReasons::new()
         };
-        // SAFETY: the context is alive, and there is room for so many numbers and names.
+        // SAFETY: the context is alive, and there is room for that many indices and names.
         unsafe { functions.pc_reasons.call(&mut asked) }?;
         let mut reasons = Vec::new();
         for (index, mut name) in indices.into_iter().zip(names) {
             name[STALL_REASON_BYTES - 1] = 0;
-            // SAFETY: terminated above at the latest.
+            // SAFETY: NUL-terminated above.
             let name = unsafe { CStr::from_ptr(name.as_ptr()) };
             reasons.push((index, name.to_string_lossy().into_owned()));
         }
@@ -209,7 +213,7 @@ impl PcSampler {
         let mut indices: Vec<u32> = self.reasons.iter().map(|&(index, _)| index).collect();
         let own = self.own.as_mut().map_or(std::ptr::null_mut(), |own| std::ptr::from_mut(&mut *own.data));
         let number = |kind, value| PcAttribute { kind, status: 0, value: [value, 0, 0] };
-        // The address of a buffer is CUPTI's from here on.
+        // CUPTI uses the address of the buffer from here on.
         let reasons = [indices.len() as u64, indices.as_mut_ptr().expose_provenance() as u64, 0];
         let mut attributes = [
             PcAttribute { kind: attribute::STALL_REASONS, status: 0, value: reasons },
@@ -225,12 +229,13 @@ impl PcSampler {
             attributes: attributes.as_mut_ptr(),
             ..PcConfiguration::new()
         };
-        // SAFETY: the context is alive; the attributes and the numbers of reasons are live locals that are read during
-        // the call; the data buffer is part of this value and is neither moved nor freed until sampling is disabled.
+        // SAFETY: the context is alive; the attributes and the indices of reasons are live locals that are
+        // read during the call; the data buffer is part of this value and is neither moved nor freed until
+        // sampling is disabled.
         unsafe { self.counters.functions.pc_set.call(&mut parameters) }
     }
 
-    /// Numbers and names of stall reasons.
+    /// Indices and names of stall reasons.
     #[must_use]
     pub fn reasons(&self) -> &[(u32, String)] {
         &self.reasons
@@ -242,10 +247,10 @@ impl PcSampler {
         self.period
     }
 
-    /// Begins to sample.
+    /// Starts sampling.
     ///
     /// # Errors
-    /// When CUPTI refuses.
+    /// If CUPTI refuses.
     pub fn start(&mut self) -> Result<(), Error> {
         let mut parameters = PcStart { context: self.context.raw(), ..PcStart::new() };
         // SAFETY: the context is alive.
@@ -254,10 +259,10 @@ impl PcSampler {
         Ok(())
     }
 
-    /// Ends sampling; what was sampled can still be fetched.
+    /// Stops sampling; samples taken before can still be fetched.
     ///
     /// # Errors
-    /// When CUPTI refuses, which is normal when the driver is gone.
+    /// If CUPTI refuses, which is normal once the driver has shut down.
     pub fn stop(&mut self) -> Result<(), Error> {
         if !std::mem::take(&mut self.is_started) {
             return Ok(());
@@ -267,17 +272,18 @@ impl PcSampler {
         unsafe { self.counters.functions.pc_stop.call(&mut parameters) }
     }
 
-    /// Hands out what has come. A program counter may come several times, with further samples.
+    /// Fetches the samples that have arrived and passes them to `take`. A program counter may occur several
+    /// times, with further samples.
     ///
     /// # Errors
-    /// When CUPTI refuses. A full buffer of the hardware is none: see [`Fetched::full`].
+    /// If CUPTI refuses. A full hardware buffer is not an error: see [`Fetched::full`].
     pub fn fetch(&mut self, mut take: impl FnMut(PcSample<'_>)) -> Result<Fetched, Error> {
         let mut fetched = Fetched::default();
         let Some(room) = &mut self.room else { return Ok(fetched) };
         for _ in 0..MAX_FETCHES {
             let data = std::ptr::from_mut(&mut *room.data);
             let mut parameters = PcGetData { context: self.context.raw(), data: data.cast(), ..PcGetData::new() };
-            // SAFETY: the context is alive, and the data says how much has room in it.
+            // SAFETY: the context is alive, and the data states its capacity.
             let answer = unsafe { self.counters.functions.pc_get_data.call(&mut parameters) };
             match answer {
                 Ok(()) => {}
@@ -294,10 +300,10 @@ impl PcSampler {
         Ok(fetched)
     }
 
-    /// Ends sampling for good, and hands out what was left with CUPTI.
+    /// Ends sampling for good, and passes the samples that CUPTI still held to `take`.
     ///
     /// # Errors
-    /// When CUPTI refuses, which is normal when the driver is gone.
+    /// If CUPTI refuses, which is normal once the driver has shut down.
     pub fn close(mut self, mut take: impl FnMut(PcSample<'_>)) -> Result<Fetched, Error> {
         let _ = self.stop();
         self.disable()?;
@@ -309,8 +315,8 @@ impl PcSampler {
         Ok(fetched)
     }
 
-    /// The context is gone, and what CUPTI has of it with it: nothing is called any more. What it may still write to
-    /// stays.
+    /// For a context that was destroyed, and with it CUPTI's state: calls no function any more. Leaks the
+    /// memory that CUPTI may still write to.
     pub fn abandon(mut self) {
         self.is_enabled = false;
         std::mem::forget(self.own.take());
@@ -334,14 +340,14 @@ impl PcSampler {
 impl Drop for PcSampler {
     fn drop(&mut self) {
         if self.is_enabled {
-            // What these answer changes nothing: the driver may be gone.
+            // Errors are ignored: the driver may have shut down.
             let _ = self.stop();
             let _ = self.disable();
         }
     }
 }
 
-/// A context is current on this thread, until this is dropped.
+/// Keeps a context current on this thread until dropped.
 #[derive(Debug)]
 pub struct CurrentContext(Option<PopCurrent>);
 
@@ -349,20 +355,20 @@ type PushCurrent = unsafe extern "C" fn(Context) -> i32;
 type PopCurrent = unsafe extern "C" fn(*mut Context) -> i32;
 
 impl ContextHandle {
-    /// Makes the context current on this thread, one of ours, if the driver does that: CUPTI looks at it while PC
-    /// sampling is enabled. Not in a callback.
+    /// Makes the context current on this thread, which must be the profiler's, if the driver allows it: CUPTI
+    /// reads the current context as long as PC sampling is enabled. Not in a callback.
     #[must_use]
     pub fn make_current(self) -> CurrentContext {
         let pushed = driver::mapped().and_then(|driver| {
-            // SAFETY: the names belong to C functions of these types; the copies outlive the handle, as the driver is
-            // never unloaded.
+            // SAFETY: the names belong to C functions of these types; the copies outlive the handle, because
+            // the driver is never unloaded.
             let functions = unsafe {
                 let push = driver.get::<PushCurrent>("cuCtxPushCurrent_v2").ok().map(|symbol| *symbol);
                 push.zip(driver.get::<PopCurrent>("cuCtxPopCurrent_v2").ok().map(|symbol| *symbol))
             };
             let (push, pop) = functions?;
-            // SAFETY: CUPTI has named the context, and has not told of its end; the driver refuses one that it does not
-            // know.
+            // SAFETY: CUPTI has named the context and has not reported its end; the driver refuses an unknown
+            // context.
             (unsafe { push(self.raw()) } == 0).then_some(pop)
         });
         CurrentContext(pushed)
@@ -380,29 +386,30 @@ impl Drop for CurrentContext {
 }
 
 impl Counters {
-    /// The checksum by which samples name a module (cubin). Needs no GPU.
+    /// Checksum that identifies a module (cubin) in samples. Needs no GPU.
     ///
     /// # Errors
-    /// When CUPTI refuses.
+    /// If CUPTI refuses.
     pub fn module_checksum(&self, module: &[u8]) -> Result<u64, Error> {
         let mut parameters =
             GetCubinCrc { cubin_size: module.len(), cubin: module.as_ptr().cast(), ..GetCubinCrc::new() };
-        // SAFETY: so many bytes are there.
+        // SAFETY: the slice has that many bytes.
         unsafe { self.functions.cubin_crc.call(&mut parameters) }?;
         Ok(parameters.crc)
     }
 }
 
 impl Cupti {
-    /// The number of the device that a context is on, as records have it.
+    /// Id of a context's device, as in records.
     ///
     /// # Errors
-    /// When there is no such context any more, or the library does not tell.
+    /// If the context no longer exists, or the library does not report it.
     pub fn device_of(&self, context: ContextHandle) -> Result<u32, Error> {
         let name = "cuptiGetDeviceId";
         let function = self.symbols.get_device_id.ok_or(absent(name))?;
         let mut device = 0;
-        // SAFETY: CUPTI has named the context, and compares it with those that it knows; `device` is a live `u32`.
+        // SAFETY: CUPTI has named the context, and checks it against those that it knows; `device` is a live
+        // `u32`.
         check(name, unsafe { function(context.raw(), &raw mut device) }).map(|()| device)
     }
 }

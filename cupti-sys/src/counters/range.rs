@@ -1,11 +1,10 @@
 //! The range profiler: the counters of one launch at a time.
 //!
 //! Auto range and user replay: CUPTI makes a range of every kernel between [`RangeProfiler::start`] and
-//! [`RangeProfiler::stop`], and counts one pass of the metrics in it. Whoever uses it starts and stops around another
-//! launch of the same kernel for each pass. Nothing is saved, restored or run twice, and activity records stay whole
-//! but for records of a kernel `WaitNs` of CUPTI's own. Starting and stopping takes 2 to 20 ms, opening 150 ms (H200,
-//! CUPTI
-//! 13.0); CUPTI waits for the device meanwhile.
+//! [`RangeProfiler::stop`], and counts one pass of the metrics in it. The caller starts and stops around
+//! another launch of the same kernel for each pass. Nothing is saved, restored or run twice. Activity records
+//! stay complete, apart from extra records of CUPTI's own kernel `WaitNs`. Starting and stopping takes 2 to
+//! 20 ms, opening 150 ms (H200, CUPTI 13.0); CUPTI waits for the device meanwhile.
 
 use std::fmt;
 
@@ -19,7 +18,7 @@ use super::host::{Collection, Configuration, Host, Names};
 use crate::abi::{Context, CuptiResult};
 use crate::cupti::Error;
 
-/// A context, as CUPTI names it in a callback; only ever given back to CUPTI.
+/// A context, as CUPTI names it in a callback; only ever passed back to CUPTI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextHandle(usize);
 
@@ -42,15 +41,15 @@ struct Group {
     image: Vec<u8>,
 }
 
-/// What is to be measured of a kernel, for one chip: groups of metrics, one after the other.
+/// Metrics to measure for a kernel on one chip: groups of metrics, measured one after the other.
 pub struct RangePlan {
     groups: Vec<Group>,
     missing: Vec<String>,
 }
 
-// SAFETY: the raw pointers in it are CUPTI's host objects and texts of its own. CUPTI keeps no state of theirs by
-// thread: they were used in callbacks on any thread of a program (H200, CUPTI 13.0). One thread at a time has the
-// value.
+// SAFETY: its raw pointers are to CUPTI's host objects and to its own strings. CUPTI keeps no per-thread
+// state for them: they were used in callbacks on any thread of a program (H200, CUPTI 13.0). Only one thread
+// owns the value at a time.
 unsafe impl Send for RangePlan {}
 
 impl fmt::Debug for RangePlan {
@@ -60,12 +59,12 @@ impl fmt::Debug for RangePlan {
 }
 
 impl RangePlan {
-    /// Prepares these groups of metrics for a chip. Needs no GPU. Metrics that the chip does not have are left out and
-    /// told by [`missing`](Self::missing); a group without any is left out as well. Takes some milliseconds, more where
-    /// metrics are missing.
+    /// Prepares these groups of metrics for a chip. Needs no GPU. Metrics that the chip does not have are
+    /// left out and listed by [`missing`](Self::missing); a group that becomes empty is left out as well.
+    /// Takes some milliseconds, more if metrics are missing.
     ///
     /// # Errors
-    /// When CUPTI does not know the chip, or none of the metrics.
+    /// If CUPTI does not know the chip, or none of the metrics.
     pub fn new(counters: &'static Counters, chip: &str, groups: &[Vec<String>]) -> Result<Self, Error> {
         let mut plan = Self { groups: Vec::new(), missing: Vec::new() };
         let mut refused = None;
@@ -86,7 +85,7 @@ impl RangePlan {
         }
     }
 
-    /// The group of those metrics that the chip has, each tried alone.
+    /// The group reduced to the metrics that the chip has; each is tried alone.
     fn without_missing(
         &mut self,
         counters: &'static Counters,
@@ -110,13 +109,13 @@ impl RangePlan {
         Ok(group.ok())
     }
 
-    /// Groups in it.
+    /// Number of groups.
     #[must_use]
     pub fn groups(&self) -> usize {
         self.groups.len()
     }
 
-    /// Launches that a group takes.
+    /// Number of launches that a group needs.
     #[must_use]
     pub fn passes(&self, group: usize) -> usize {
         self.groups.get(group).map_or(0, |group| group.configuration.passes())
@@ -129,7 +128,7 @@ impl RangePlan {
     }
 }
 
-/// The outer error is one of the chip, the inner one of the metrics.
+/// The outer error concerns the chip, the inner one the metrics.
 fn configured(counters: &'static Counters, chip: &str, metrics: &[String]) -> Result<Result<Group, Error>, Error> {
     let mut host = Host::open(counters, Collection::Ranges, chip, None)?;
     let names: Vec<&str> = metrics.iter().map(String::as_str).collect();
@@ -144,18 +143,18 @@ fn configured(counters: &'static Counters, chip: &str, metrics: &[String]) -> Re
     }))
 }
 
-/// What the passes of a group came to.
+/// Result of the passes of a group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Collected {
-    /// Ranges with values; one if all went well.
+    /// Number of ranges with values; one if all went well.
     pub ranges: usize,
-    /// Ranges that did not fit, because more than one kernel was launched in a pass.
+    /// Number of ranges that did not fit, because a pass contained more than one kernel launch.
     pub dropped: usize,
-    /// Metrics and values of the first range; empty without one.
+    /// Metrics and values of the first range; empty if there is none.
     pub values: Vec<(String, f64)>,
 }
 
-/// The range profiler of one context. Closed when it is dropped.
+/// The range profiler of one context. Closed on drop.
 pub struct RangeProfiler {
     counters: &'static Counters,
     object: Object,
@@ -165,7 +164,7 @@ pub struct RangeProfiler {
     configured: Option<usize>,
 }
 
-// SAFETY: as for `RangePlan`; start, stop and decoding were called from callbacks on any thread of a program.
+// SAFETY: as for `RangePlan`; start, stop and decode were called from callbacks on any thread of a program.
 unsafe impl Send for RangeProfiler {}
 
 impl fmt::Debug for RangeProfiler {
@@ -175,12 +174,13 @@ impl fmt::Debug for RangeProfiler {
 }
 
 impl RangeProfiler {
-    /// Opens it for `context`, which must be current on this thread. Asks first whether the counters are free. After
-    /// [`Counters::initialize`]. The plan comes back with an error: dropping it takes a call for each group.
+    /// Opens the profiler for `context`, which must be current on this thread. First checks that the counters
+    /// are free. After [`Counters::initialize`]. On error the plan is returned too: dropping it takes a call
+    /// for each group.
     ///
     /// # Errors
-    /// [`CuptiResult::HARDWARE_BUSY`] while somebody else has the counters,
-    /// [`CuptiResult::INSUFFICIENT_PRIVILEGES`] where only administrators may, and others.
+    /// [`CuptiResult::HARDWARE_BUSY`] while another tool has the counters,
+    /// [`CuptiResult::INSUFFICIENT_PRIVILEGES`] if only administrators may use them, and others.
     pub fn open(
         counters: &'static Counters,
         context: ContextHandle,
@@ -196,7 +196,7 @@ impl RangeProfiler {
         let functions = &counters.functions;
         let mut asked =
             ProfilerGetCounterAvailability { context: context.raw(), ..ProfilerGetCounterAvailability::new() };
-        // SAFETY: without an image the struct points to nothing but the context, which CUPTI has just named.
+        // SAFETY: without an image the only pointer in the struct is the context, which CUPTI has just named.
         unsafe { functions.availability.call(&mut asked) }?;
         Self::make(counters, context)
     }
@@ -204,7 +204,7 @@ impl RangeProfiler {
     fn make(counters: &'static Counters, context: ContextHandle) -> Result<Object, Error> {
         let functions = &counters.functions;
         let mut enable = RangeEnable { context: context.raw(), ..RangeEnable::new() };
-        // SAFETY: the struct points to nothing but the context, which CUPTI has just named.
+        // SAFETY: the only pointer in the struct is the context, which CUPTI has just named.
         unsafe { functions.range_enable.call(&mut enable) }?;
         if enable.object.is_null() {
             return Err(Error { function: functions.range_enable.name(), code: CuptiResult::UNKNOWN });
@@ -212,24 +212,24 @@ impl RangeProfiler {
         Ok(enable.object)
     }
 
-    /// The context that it was opened for.
+    /// The context of this profiler.
     #[must_use]
     pub const fn context(&self) -> ContextHandle {
         self.context
     }
 
-    /// What is measured.
+    /// The metrics that it measures.
     #[must_use]
     pub const fn plan(&self) -> &RangePlan {
         &self.plan
     }
 
-    /// Prepares the first pass of a group. Not between start and stop; the context must be current. Another group than
-    /// the last one needs the profiler closed and opened again: one that is open takes another configuration without an
-    /// error and goes on with its first one (H100, CUPTI 13.0).
+    /// Prepares the first pass of a group. Not between start and stop; the context must be current. A group
+    /// other than the last one requires that the profiler be closed and opened again: an open profiler
+    /// accepts another configuration without an error and continues with its first one (H100, CUPTI 13.0).
     ///
     /// # Errors
-    /// When CUPTI refuses, or there is no such group.
+    /// If CUPTI refuses, or there is no such group.
     pub fn begin_group(&mut self, group: usize) -> Result<(), Error> {
         if self.configured.is_some_and(|configured| configured != group) {
             self.disable();
@@ -249,13 +249,13 @@ impl RangeProfiler {
                 nodes: 1,
                 ..RangeGetCounterDataSize::new()
             };
-            // SAFETY: the object is alive, and so are that many terminated texts.
+            // SAFETY: the object is alive, and so are that many NUL-terminated strings.
             unsafe { functions.range_data_size.call(&mut size) }?;
             group.image = vec![0; size.size];
         }
         let (image, image_size) = (group.image.as_mut_ptr(), group.image.len());
         let mut initialize = RangeImageInitialize { object, size: image_size, image, ..RangeImageInitialize::new() };
-        // SAFETY: the object is alive, and the image is as long as the struct says.
+        // SAFETY: the object is alive, and the image has the size that the struct states.
         unsafe { functions.range_image_initialize.call(&mut initialize) }?;
         let config = group.configuration.image();
         let mut set = RangeSetConfig {
@@ -278,20 +278,20 @@ impl RangeProfiler {
         unsafe { functions.range_set_config.call(&mut set) }
     }
 
-    /// Begins a pass: what is launched from here on is counted. Waits for the device.
+    /// Starts a pass: launches from here on are counted. Waits for the device.
     ///
     /// # Errors
-    /// [`CuptiResult::INSUFFICIENT_PRIVILEGES`] where only administrators may, and others.
+    /// [`CuptiResult::INSUFFICIENT_PRIVILEGES`] if only administrators may use the counters, and others.
     pub fn start(&mut self) -> Result<(), Error> {
         let mut parameters = RangeStart { object: self.object, ..RangeStart::new() };
         // SAFETY: the object is alive.
         unsafe { self.counters.functions.range_start.call(&mut parameters) }
     }
 
-    /// Ends a pass, and waits for what was launched in it. Answers whether it was the last one.
+    /// Ends a pass, and waits for the launches in it. Returns true if it was the last pass.
     ///
     /// # Errors
-    /// [`CuptiResult::UNKNOWN`] for what cannot be measured, such as a CUDA graph, and others.
+    /// [`CuptiResult::UNKNOWN`] for work that cannot be measured, such as a CUDA graph, and others.
     pub fn stop(&mut self) -> Result<bool, Error> {
         let mut parameters = RangeStop { object: self.object, ..RangeStop::new() };
         // SAFETY: the object is alive.
@@ -299,10 +299,10 @@ impl RangeProfiler {
         Ok(parameters.all_submitted != 0)
     }
 
-    /// The values of a group, after the last of its passes.
+    /// The values of a group, after its last pass.
     ///
     /// # Errors
-    /// When CUPTI refuses, or there is no such group.
+    /// If CUPTI refuses, or there is no such group.
     pub fn collect(&mut self, group: usize) -> Result<Collected, Error> {
         let functions = &self.counters.functions;
         let Some(group) = self.plan.groups.get_mut(group) else {
@@ -316,7 +316,7 @@ impl RangeProfiler {
             size: group.image.len(),
             ..RangeGetCounterDataInfo::new()
         };
-        // SAFETY: the image is as long as the struct says.
+        // SAFETY: the image has the size that the struct states.
         unsafe { functions.range_data_info.call(&mut info) }?;
         let mut collected = Collected { ranges: info.ranges, dropped: decode.dropped, values: Vec::new() };
         if info.ranges > 0 {
@@ -335,8 +335,8 @@ impl RangeProfiler {
             return;
         }
         let mut parameters = RangeDisable { object, ..RangeDisable::new() };
-        // SAFETY: the object is alive and not used again; images and configurations outlive this call. What it answers
-        // changes nothing: the driver may be gone.
+        // SAFETY: the object is alive and not used again; images and configurations outlive this call. The
+        // return code does not matter: the driver may have shut down.
         let _ = unsafe { self.counters.functions.range_disable.call(&mut parameters) };
     }
 }

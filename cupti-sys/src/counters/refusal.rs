@@ -1,4 +1,4 @@
-//! Why hardware counters are not to be had, in one sentence each with what to do.
+//! Why hardware counters are unavailable, in one sentence each with the remedy.
 
 use std::fmt;
 use std::fs;
@@ -6,29 +6,29 @@ use std::fs;
 use crate::abi::CuptiResult;
 use crate::cupti::Error;
 
-/// Where the kernel module says what it allows.
+/// File in which the kernel module lists its settings.
 const DRIVER_PARAMETERS: &str = "/proc/driver/nvidia/params";
-/// The line that says whether counters are for administrators only.
+/// The line that restricts counters to administrators, or not.
 const ADMINISTRATORS_ONLY: &str = "RmProfilingAdminOnly:";
 
-/// Why.
+/// Reason why hardware counters are unavailable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Another tool or process has the counters of the device.
     Busy,
-    /// Only administrators may.
+    /// Only administrators may use counters.
     Permission,
-    /// The device is divided (MIG).
+    /// The device is partitioned (MIG).
     Divided,
-    /// The virtual machine or virtual GPU does not allow it.
+    /// The virtual machine or virtual GPU does not allow counters.
     Virtual,
     /// Confidential computing.
     Confidential,
-    /// A device or system that has none: SLI, WSL, mining.
+    /// A device or system without counters: SLI, WSL, mining.
     Device,
     /// A libcupti before CUDA 12.6.
     OldLibrary,
-    /// The libraries that metrics are computed with are not beside libcupti.
+    /// The libraries that compute metrics are not next to libcupti.
     NoMetricLibrary,
     /// No set of metrics for the chip.
     NoMetrics,
@@ -37,7 +37,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// What an answer of CUPTI means.
+    /// Reason for an error that CUPTI returned.
     #[must_use]
     pub const fn of(error: &Error) -> Self {
         match error.code {
@@ -56,7 +56,7 @@ impl Refusal {
         }
     }
 
-    /// A stable word for it.
+    /// A stable one-word name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -73,7 +73,7 @@ impl Refusal {
         }
     }
 
-    /// Whether the answer may be another one later.
+    /// True if a later attempt may succeed.
     #[must_use]
     pub const fn may_pass(self) -> bool {
         matches!(self, Self::Busy)
@@ -105,7 +105,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Whether the kernel module keeps counters for administrators; `None` where it does not tell.
+/// True if the kernel module restricts counters to administrators; `None` if it does not say.
 #[must_use]
 pub fn restricted_to_administrators() -> Option<bool> {
     restricted(&fs::read_to_string(DRIVER_PARAMETERS).ok()?)

@@ -1,8 +1,8 @@
-//! PM sampling: the counters of a whole device, at a fixed interval, whichever process works on it.
+//! PM sampling: the counters of a whole device at a fixed interval, for all processes on it.
 //!
-//! The times of samples are on the clock of activity records (within 0.3 us on an H200). What opening, decoding and
-//! evaluating take of the host is in `docs/design/overhead.md`. The first sample of a sampler begins long before it was
-//! started and is not handed out.
+//! Sample times use the clock of activity records (within 0.3 us on an H200). For the host time that opening,
+//! decoding and evaluating take see `docs/design/overhead.md`. The first sample of a sampler begins long
+//! before the start of sampling and is dropped.
 
 use std::fmt;
 
@@ -15,57 +15,57 @@ use super::host::{Configuration, Host, Names};
 use crate::abi::CuptiResult;
 use crate::cupti::Error;
 
-/// Size of [`PmSetConfig`] before CUDA 12.8, which cannot choose what a full buffer loses.
+/// Size of [`PmSetConfig`] before CUDA 12.8, which cannot choose the samples that a full buffer loses.
 const FIRST_SET_CONFIG: usize = 60;
 
-/// What a sample lasts.
+/// Duration of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interval {
     /// Nanoseconds.
     Time(u64),
-    /// Cycles of the system clock: the only way on Turing.
+    /// Cycles of the system clock: the only unit on Turing.
     SystemCycles(u64),
 }
 
-/// How to sample.
+/// Settings of PM sampling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// What a sample lasts.
+    /// Duration of a sample.
     pub interval: Interval,
-    /// Bytes of the hardware's buffer. A full one loses the oldest samples.
+    /// Size of the hardware buffer in bytes. A full buffer loses the oldest samples.
     pub hardware_buffer: usize,
-    /// Samples that are decoded at once.
+    /// Maximum number of samples per decode.
     pub samples: u32,
 }
 
-/// When a sample was, nanoseconds since the Unix epoch.
+/// Time of a sample in nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SampleTime {
-    /// Its start.
+    /// Start of the sample.
     pub begin: u64,
-    /// Its end.
+    /// End of the sample.
     pub end: u64,
 }
 
-/// What a decoding came to.
+/// Result of a decode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Decoded {
-    /// Samples that were handed out.
+    /// Number of samples passed on.
     pub taken: u64,
-    /// Samples that were begun and did not complete: a unit sent no counters. A sample that is still being collected is
-    /// one of them, and is counted again when it is decoded whole.
+    /// Number of samples that were started and did not complete: a unit sent no counters. Includes a sample
+    /// that is still being collected, which is counted again once it is decoded complete.
     pub incomplete: u64,
-    /// Complete samples without values.
+    /// Number of complete samples without values.
     pub failed: u64,
-    /// Whether the first sample of this sampler was dropped.
+    /// True if the first sample of this sampler was dropped.
     pub dropped_first: bool,
-    /// Whether the hardware's buffer overflowed.
+    /// True if the hardware buffer overflowed.
     pub overflow: bool,
-    /// Whether the image was full: there is more.
+    /// True if the image was full: more samples remain.
     pub full: bool,
 }
 
-/// A device that is sampled. Not `Send`: one thread opens, decodes and drops.
+/// PM sampling of one device. Not `Send`: the same thread opens, decodes and drops it.
 pub struct Sampler {
     counters: &'static Counters,
     object: Object,
@@ -85,13 +85,12 @@ impl fmt::Debug for Sampler {
 }
 
 impl Sampler {
-    /// Prepares a device for sampling these metrics. After [`Counters::initialize`], and once the device has a context.
-    /// Takes some 200 ms, on no thread that works for the program.
+    /// Prepares a device for sampling these metrics. After [`Counters::initialize`], and once the device has
+    /// a context. Takes some 200 ms; not on a thread of the program.
     ///
     /// # Errors
-    /// [`CuptiResult::HARDWARE_BUSY`] while another tool has the counters,
-    /// [`CuptiResult::NOT_SUPPORTED`] for a configuration of several passes, and others; see
-    /// [`Refusal`](super::refusal::Refusal).
+    /// [`CuptiResult::HARDWARE_BUSY`] while another tool has the counters, [`CuptiResult::NOT_SUPPORTED`] for
+    /// a configuration of several passes, and others; see [`Refusal`](super::refusal::Refusal).
     pub fn open(
         counters: &'static Counters,
         device: u32,
@@ -105,12 +104,12 @@ impl Sampler {
             return Err(Error { function: functions.pm_set_config.name(), code: CuptiResult::NOT_SUPPORTED });
         }
         let mut enable = PmEnable { device: device as usize, ..PmEnable::new() };
-        // SAFETY: the struct points to nothing.
+        // SAFETY: the struct holds no pointers.
         unsafe { functions.pm_enable.call(&mut enable) }?;
         if enable.object.is_null() {
             return Err(Error { function: functions.pm_enable.name(), code: CuptiResult::UNKNOWN });
         }
-        // From here on `drop` gives back what was taken.
+        // From here on `drop` releases what was taken.
         let (image, values) = (Vec::new(), vec![0.0; names.len()]);
         let object = enable.object;
         let mut sampler =
@@ -123,7 +122,7 @@ impl Sampler {
             samples: settings.samples,
             ..PmGetCounterDataSize::new()
         };
-        // SAFETY: the object is alive, and so are that many terminated texts.
+        // SAFETY: the object is alive, and so are that many NUL-terminated strings.
         unsafe { functions.pm_data_size.call(&mut asked) }?;
         sampler.image = vec![0; asked.size];
         sampler.reset_image()?;
@@ -147,7 +146,7 @@ impl Sampler {
             ..PmSetConfig::new()
         };
         let set = &self.counters.functions.pm_set_config;
-        // SAFETY: the object is alive, and the configuration stays so until after the object is disabled.
+        // SAFETY: the object is alive, and the configuration lives until the object is disabled.
         match unsafe { set.call(&mut parameters) } {
             Err(error) if error.code == CuptiResult::INVALID_PARAMETER => {
                 parameters.struct_size = FIRST_SET_CONFIG;
@@ -158,16 +157,16 @@ impl Sampler {
         }
     }
 
-    /// Bytes of host memory that decoding needs.
+    /// Host memory in bytes that decoding needs.
     #[must_use]
     pub const fn image_bytes(&self) -> usize {
         self.image.len()
     }
 
-    /// Begins to sample.
+    /// Starts sampling.
     ///
     /// # Errors
-    /// [`CuptiResult::INSUFFICIENT_PRIVILEGES`] where only administrators may, and others.
+    /// [`CuptiResult::INSUFFICIENT_PRIVILEGES`] if only administrators may use the counters, and others.
     pub fn start(&mut self) -> Result<(), Error> {
         let mut parameters = PmStart { object: self.object, ..PmStart::new() };
         // SAFETY: the object is alive.
@@ -176,10 +175,10 @@ impl Sampler {
         Ok(())
     }
 
-    /// Ends sampling; what was sampled can still be decoded.
+    /// Stops sampling; samples taken before can still be decoded.
     ///
     /// # Errors
-    /// When CUPTI refuses, which is normal when the driver is gone.
+    /// If CUPTI refuses, which is normal once the driver has shut down.
     pub fn stop(&mut self) -> Result<(), Error> {
         if !self.is_started {
             return Ok(());
@@ -190,17 +189,18 @@ impl Sampler {
         unsafe { self.counters.functions.pm_stop.call(&mut parameters) }
     }
 
-    /// Decodes what has come, at most as many samples as were said when it was opened, and hands out the values of each
-    /// in the order of the metrics. Why decoding stopped is not told: CUPTI gives one reason while sampling runs.
+    /// Decodes the samples that have arrived, at most the number set at opening, and passes the values of
+    /// each to `take` in the order of the metrics. The reason why decoding stopped is not reported: while
+    /// sampling runs CUPTI always returns the same one.
     ///
     /// # Errors
-    /// [`CuptiResult::OUT_OF_MEMORY`] when the hardware's buffer has overflowed and stopped, and others.
+    /// [`CuptiResult::OUT_OF_MEMORY`] if the hardware buffer has overflowed and stopped, and others.
     pub fn decode(&mut self, mut take: impl FnMut(SampleTime, &[f64])) -> Result<Decoded, Error> {
         let functions = &self.counters.functions;
         let (object, size) = (self.object, self.image.len());
         let image = self.image.as_mut_ptr();
         let mut decode = PmDecodeData { object, image, size, ..PmDecodeData::new() };
-        // SAFETY: the object is alive, and the image is as long as the struct says.
+        // SAFETY: the object is alive, and the image has the size that the struct states.
         unsafe { functions.pm_decode.call(&mut decode) }?;
         let mut info = PmGetCounterDataInfo { image, size, ..PmGetCounterDataInfo::new() };
         // SAFETY: as above.
@@ -236,14 +236,14 @@ impl Sampler {
     fn reset_image(&mut self) -> Result<(), Error> {
         let (size, image) = (self.image.len(), self.image.as_mut_ptr());
         let mut parameters = PmImageInitialize { object: self.object, size, image, ..PmImageInitialize::new() };
-        // SAFETY: the object is alive, and the image is as long as the struct says.
+        // SAFETY: the object is alive, and the image has the size that the struct states.
         unsafe { self.counters.functions.pm_image_initialize.call(&mut parameters) }
     }
 }
 
 impl Drop for Sampler {
     fn drop(&mut self) {
-        // What these answer changes nothing: the driver may be gone.
+        // Errors are ignored: the driver may have shut down.
         let _ = self.stop();
         let mut parameters = PmDisable { object: self.object, ..PmDisable::new() };
         // SAFETY: the object is alive and not used again; the configuration outlives this call.

@@ -1,53 +1,53 @@
-//! Which metrics are sampled: one name for each quantity, as many as fit one pass on a chip.
+//! The metrics that are sampled: one for each quantity, as many as fit into one pass on a chip.
 //!
-//! Chips differ in what they count and in what fits together, so nothing is listed by chip: first everything is tried
-//! at once, and where that takes more than one pass the quantities are added one by one, the most telling first. This
-//! needs no GPU. `testing/layout-check` has what comes of it with released libraries.
+//! Chips differ in their metrics and in which of them fit together, so there is no list of chips. All
+//! quantities are tried at once; if they need more than one pass, they are added one by one, the most
+//! informative first. This needs no GPU. `testing/layout-check` has the results for released libraries.
 
 use super::Counters;
 use super::host::{Collection, Configuration, Host, Names};
 use crate::cupti::Error;
 
-/// What a sampled metric tells.
+/// Quantity that a sampled metric measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Quantity {
-    /// Core clock, Hz.
+    /// Core clock in Hz.
     Clock,
-    /// Multiprocessors with work, percent.
+    /// Active multiprocessors, percent.
     MultiprocessorsActive,
-    /// Instructions issued, percent of the peak.
+    /// Instruction issue rate, percent of the peak.
     Issue,
-    /// Tensor pipes at work, percent.
+    /// Active tensor pipes, percent.
     Tensor,
-    /// Bandwidth of device memory, percent of the peak.
+    /// Device memory bandwidth, percent of the peak.
     Dram,
-    /// Sectors of the L2 cache, percent of the peak.
+    /// L2 cache sectors, percent of the peak.
     L2,
     /// Data pipe of L1 and shared memory, percent of the peak.
     L1,
-    /// Resident warps, percent of the most there can be.
+    /// Resident warps, percent of the maximum.
     WarpsActive,
-    /// Bytes read from device memory, a second.
+    /// Bytes per second read from device memory.
     DramRead,
-    /// Bytes written to device memory, a second.
+    /// Bytes per second written to device memory.
     DramWrite,
-    /// Bytes read over PCI Express, a second.
+    /// Bytes per second read over PCI Express.
     PcieRead,
-    /// Bytes written over PCI Express, a second.
+    /// Bytes per second written over PCI Express.
     PcieWrite,
-    /// Bytes received over NVLink, a second.
+    /// Bytes per second received over NVLink.
     NvlinkRead,
-    /// Bytes sent over NVLink, a second.
+    /// Bytes per second sent over NVLink.
     NvlinkWrite,
-    /// The engine that runs kernels at work, percent.
+    /// Active time of the engine that runs kernels, percent.
     EngineActive,
 }
 
-/// What cannot be missing: without it samples cannot be compared with kernels.
+/// Required quantities: without them samples cannot be compared with kernels.
 const ESSENTIAL: [Quantity; 2] = [Quantity::Clock, Quantity::MultiprocessorsActive];
 
-/// Names by which a chip may know a quantity, the best first. Those with `dramc__` are left out: their percentages are
-/// fractions (H200, CUPTI 13.0).
+/// Candidate metrics for each quantity, the best first; chips differ in their names. Metrics with `dramc__`
+/// are left out: their percentages are fractions (H200, CUPTI 13.0).
 const METRICS: &[(Quantity, &[&str])] = &[
     (Quantity::Clock, &["gpc__cycles_elapsed.avg.per_second"]),
     (Quantity::MultiprocessorsActive, &["sm__cycles_active.avg.pct_of_peak_sustained_elapsed"]),
@@ -78,20 +78,20 @@ const METRICS: &[(Quantity, &[&str])] = &[
     (Quantity::NvlinkWrite, &["nvltx__bytes.sum.per_second"]),
 ];
 
-/// Which groups of quantities are wanted beside those of the chip itself. Each is a unit of its own that may send
-/// nothing, and then no sample completes: NVLink on a machine with one GPU.
+/// Groups of quantities to sample in addition to those of the chip itself. Each is a separate unit that may
+/// send no counters, and then no sample completes: NVLink on a host with one GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Links {
     /// PCI Express.
     pub pcie: bool,
     /// NVLink.
     pub nvlink: bool,
-    /// The engine that runs kernels: how long it worked, which is not needed beside records of kernels.
+    /// Active time of the engine that runs kernels; redundant if there are kernel records.
     pub engine: bool,
 }
 
 impl Links {
-    /// The next smaller choice, when no sample completes with this one.
+    /// The next smaller choice, for when no sample completes with this one.
     #[must_use]
     pub const fn without_one(self) -> Option<Self> {
         match self {
@@ -112,23 +112,23 @@ impl Links {
     }
 }
 
-/// A set that fits one pass, ready to be sampled.
+/// A set that fits into one pass, ready for sampling.
 #[derive(Debug)]
 pub struct SampledSet {
-    /// What its metrics tell, in their order.
+    /// Quantities that its metrics measure, in the same order.
     pub quantities: Vec<Quantity>,
-    /// Their names.
+    /// Names of the metrics.
     pub names: Names,
-    /// The chip's metrics, which give values to samples.
+    /// Metrics of the chip, which compute the values of samples.
     pub host: Host,
-    /// For the device.
+    /// Configuration for the device.
     pub configuration: Configuration,
 }
 
-/// The largest set for a chip. `None` when not even the essential quantities fit one pass.
+/// The largest set for a chip. `None` if not even the essential quantities fit into one pass.
 ///
 /// # Errors
-/// When CUPTI does not know the chip, or cannot compute metrics at all.
+/// If CUPTI does not know the chip, or cannot compute metrics.
 pub fn choose(counters: &'static Counters, chip: &str, links: Links) -> Result<Option<SampledSet>, Error> {
     let wanted: Vec<_> = METRICS.iter().filter(|(quantity, _)| links.want(*quantity)).collect();
     let everything: Vec<_> = wanted.iter().filter_map(|(quantity, names)| Some((*quantity, *names.first()?))).collect();
@@ -153,7 +153,7 @@ pub fn choose(counters: &'static Counters, chip: &str, links: Links) -> Result<O
     Ok(largest)
 }
 
-/// These metrics, if the chip has them and they fit one pass.
+/// These metrics, if the chip has them and they fit into one pass.
 fn one_pass(
     counters: &'static Counters,
     chip: &str,
@@ -162,7 +162,7 @@ fn one_pass(
     let mut host = Host::open(counters, Collection::Samples, chip, None)?;
     let (quantities, names): (Vec<_>, Vec<_>) = metrics.iter().copied().unzip();
     let names = Names::new(&names);
-    // A chip without one of them is refused here, with different codes.
+    // A chip that lacks one of the metrics refuses here, with different codes.
     let fitting = host.configure(&names).ok().filter(|configuration| configuration.passes() == 1);
     Ok(fitting.map(|configuration| SampledSet { quantities, names, host, configuration }))
 }

@@ -1,13 +1,13 @@
 //! Records of work on a device: kernels, copies, memsets, graph launches.
 //!
-//! Times are nanoseconds on CUPTI's clock; 0 means that CUPTI has none. Ids are those of the process.
+//! Times are nanoseconds on CUPTI's clock; 0 means that CUPTI has no time. Ids are unique within the process.
 
 use super::view::layout;
 use crate::abi::{FLAG_ASYNC, MemcpyKind, MemoryKind};
 use std::ffi::CStr;
 
 layout! {
-    /// A kernel that ran.
+    /// An executed kernel.
     KernelRecord, at least 176 bytes
     always {
         registers_per_thread: u16 = "registersPerThread" @ 6, "Registers of one thread.";
@@ -47,10 +47,10 @@ layout! {
 }
 
 impl<'a> KernelRecord<'a> {
-    /// Where the record holds the address of the name.
+    /// Offset of the address of the name.
     pub const NAME_OFFSET: usize = 104;
 
-    /// The mangled name; see [`Record::string`](super::Record::string) for how long it lives.
+    /// Mangled name; see [`Record::string`](super::Record::string) for its lifetime.
     #[must_use]
     #[inline]
     pub fn name(&self) -> Option<&'a CStr> {
@@ -80,7 +80,7 @@ impl<'a> KernelRecord<'a> {
 }
 
 layout! {
-    /// A copy that ran within a device, or between it and the host.
+    /// An executed copy within a device, or between it and the host.
     MemcpyRecord, at least 88 bytes
     always {
         copy_kind: u8 = "copyKind" @ 4, "Direction as a number; see [`kind`](Self::kind).";
@@ -110,7 +110,7 @@ layout! {
 }
 
 impl MemcpyRecord<'_> {
-    /// Whether it was issued as asynchronous.
+    /// True if it was issued asynchronously.
     #[must_use]
     pub fn is_async(&self) -> bool {
         u32::from(self.flags()) & FLAG_ASYNC != 0
@@ -118,7 +118,7 @@ impl MemcpyRecord<'_> {
 }
 
 layout! {
-    /// A copy that ran between two devices.
+    /// An executed copy between two devices.
     MemcpyP2pRecord, at least 96 bytes
     always {
         copy_kind: u8 = "copyKind" @ 4, "Direction as a number; see [`kind`](Self::kind).";
@@ -149,7 +149,7 @@ layout! {
 }
 
 impl MemcpyP2pRecord<'_> {
-    /// Whether it was issued as asynchronous.
+    /// True if it was issued asynchronously.
     #[must_use]
     pub fn is_async(&self) -> bool {
         u32::from(self.flags()) & FLAG_ASYNC != 0
@@ -157,7 +157,7 @@ impl MemcpyP2pRecord<'_> {
 }
 
 layout! {
-    /// A memset that ran.
+    /// An executed memset.
     MemsetRecord, at least 88 bytes
     always {
         value: u32 = "value" @ 4, "The value written.";
@@ -181,7 +181,7 @@ layout! {
 }
 
 impl MemsetRecord<'_> {
-    /// Whether it was issued as asynchronous.
+    /// True if it was issued asynchronously.
     #[must_use]
     pub fn is_async(&self) -> bool {
         u32::from(self.flags()) & FLAG_ASYNC != 0
@@ -189,7 +189,7 @@ impl MemsetRecord<'_> {
 }
 
 layout! {
-    /// One launch of a whole graph, recorded instead of its nodes.
+    /// One launch of a complete graph, recorded instead of its nodes.
     GraphTraceRecord, at least 48 bytes
     always {
         correlation_id: u32 = "correlationId" @ 4, "Joins to the launching call.";

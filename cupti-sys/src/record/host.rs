@@ -1,4 +1,4 @@
-//! Records of what happened on the host: API calls, synchronizations, events, overhead.
+//! Records of host activity: API calls, synchronizations, events, overhead.
 //!
 //! Times are nanoseconds on CUPTI's clock.
 
@@ -22,8 +22,8 @@ layout! {
 }
 
 impl ApiRecord<'_> {
-    /// The interface that the function belongs to. [`Kind::INTERNAL_LAUNCH_API`] numbers its functions as the driver
-    /// does.
+    /// The API that the function belongs to. [`Kind::INTERNAL_LAUNCH_API`] numbers its functions as the
+    /// driver does.
     #[must_use]
     #[inline]
     pub fn domain(&self) -> Domain {
@@ -53,7 +53,7 @@ layout! {
 }
 
 layout! {
-    /// A CUDA event was recorded on a stream.
+    /// Recording of a CUDA event on a stream.
     CudaEventRecord, at least 24 bytes
     always {
         correlation_id: u32 = "correlationId" @ 4, "Joins to the call.";
@@ -90,7 +90,7 @@ layout! {
 }
 
 impl OverheadRecord<'_> {
-    /// The thread that paid, when the record is about a thread.
+    /// The thread that the overhead delayed, if the record is about a thread.
     #[must_use]
     pub fn thread_id(&self) -> Option<u32> {
         // The process id comes first, then the thread id.

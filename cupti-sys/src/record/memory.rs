@@ -1,7 +1,7 @@
-//! Records of memory that was allocated and released, of the pools that it came from, and of pages of managed memory
-//! that moved.
+//! Records of memory that was allocated and released, of its pools, and of pages of managed memory that
+//! moved.
 //!
-//! Nothing in them names a thread: the correlation id leads to the call. Times are nanoseconds on CUPTI's clock.
+//! They name no thread: the correlation id leads to the call. Times are nanoseconds on CUPTI's clock.
 
 use super::view::layout;
 use crate::abi::{MemoryKind, MemoryOperation, MemoryPoolOperation, MemoryPoolType};
@@ -41,16 +41,17 @@ layout! {
 }
 
 impl<'a> MemoryRecord<'a> {
-    /// Where the record holds the address of the name.
+    /// Offset of the address of the name.
     pub const NAME_OFFSET: usize = 64;
 
-    /// Whether a stream orders it.
+    /// True if the operation is ordered by a stream.
     #[must_use]
     pub fn is_async(&self) -> bool {
         self.async_flag() != 0
     }
 
-    /// The variable, for static memory; see [`Record::string`](super::Record::string) for how long it lives.
+    /// Name of the variable, for static memory; see [`Record::string`](super::Record::string) for its
+    /// lifetime.
     #[must_use]
     pub fn name(&self) -> Option<&'a CStr> {
         self.record().string(Self::NAME_OFFSET)
@@ -58,7 +59,7 @@ impl<'a> MemoryRecord<'a> {
 }
 
 layout! {
-    /// A pool was made, destroyed or trimmed, `MEMORY_POOL`.
+    /// Creation, destruction or trimming of a pool, `MEMORY_POOL`.
     MemoryPoolRecord, at least 72 bytes
     always {
         operation_type: u32 = "memoryPoolOperationType" @ 4,

@@ -1,12 +1,12 @@
 //! One activity record, read by kind and size.
 //!
-//! CUPTI writes the newest layout of the loaded library. Between 11.7 and 13.4 every layout read here is
-//! append-only, so a field has one offset, and it exists when the record is long enough. Each offset is written down
-//! once, in the `layout!` tables (`view.rs`) of this module's files: the accessors and the check against other sources
-//! read the same table.
+//! CUPTI writes the newest layout of the loaded library. Between 11.7 and 13.4 every layout that is read here
+//! is append-only, so a field has one offset, and it exists if the record is long enough. Each offset is
+//! written once, in the `layout!` tables (`view.rs`) of this module's files: the accessors and the check
+//! against other sources read the same table.
 //!
-//! Kinds that gpuwhy-like tools have no use for (SASS, PC sampling, OpenACC, NVLink) have no accessors; their
-//! records are still walked over and can be counted.
+//! Kinds that gpuwhy-like tools do not need (SASS, PC sampling, OpenACC, NVLink) have no accessors; the walk
+//! still steps over their records, and they can be counted.
 
 mod device_work;
 mod host;
@@ -55,7 +55,7 @@ pub enum Activity<'a> {
     Memory(MemoryRecord<'a>),
     /// [`Kind::MEMORY_POOL`].
     MemoryPool(MemoryPoolRecord<'a>),
-    /// Another kind, or a record shorter than CUDA 11.7 wrote it.
+    /// Another kind, or a record shorter than that of CUDA 11.7.
     Other,
 }
 
@@ -84,10 +84,10 @@ impl<'a> Record<'a> {
         activity.unwrap_or(Activity::Other)
     }
 
-    /// The string whose pointer is at `offset`, one of [`string_offsets`] of this kind. `None` without a string, and
-    /// for records that did not come from the CUPTI of this process.
+    /// The string whose address is at `offset`, one of [`string_offsets`] of this kind. `None` without a
+    /// string, and for records that did not come from the CUPTI of this process.
     ///
-    /// It is valid as long as the buffer is held: copy or intern it while walking.
+    /// It is valid while the buffer is held: copy or intern it during the walk.
     #[must_use]
     #[inline]
     pub fn string(&self, offset: usize) -> Option<&'a CStr> {
@@ -95,13 +95,13 @@ impl<'a> Record<'a> {
         if self.strings == Strings::Foreign || address == 0 || !string_offsets(self.kind()).contains(&offset) {
             return None;
         }
-        // SAFETY: `Readable` records were written by the CUPTI of this process, which stores at this offset NULL or
-        // the address of a NUL-terminated string that lives at least until the buffer is given back.
+        // SAFETY: `Readable` records were written by the CUPTI of this process, which stores at this offset
+        // NULL or the address of a NUL-terminated string that lives at least until the buffer is released.
         Some(unsafe { CStr::from_ptr(address as usize as *const c_char) })
     }
 }
 
-/// Where a record of this kind holds addresses of strings.
+/// Offsets of string addresses in a record of this kind.
 #[must_use]
 #[inline]
 pub const fn string_offsets(kind: Kind) -> &'static [usize] {

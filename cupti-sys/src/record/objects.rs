@@ -34,10 +34,10 @@ layout! {
 }
 
 impl<'a> DeviceRecord<'a> {
-    /// Where the record holds the address of the name.
+    /// Offset of the address of the name.
     pub const NAME_OFFSET: usize = 136;
 
-    /// The product name; see [`Record::string`](super::Record::string) for how long it lives.
+    /// Product name; see [`Record::string`](super::Record::string) for its lifetime.
     #[must_use]
     pub fn name(&self) -> Option<&'a CStr> {
         self.record().string(Self::NAME_OFFSET)
@@ -68,7 +68,7 @@ layout! {
 }
 
 layout! {
-    /// A device's or a bridge's place on PCI Express.
+    /// Position of a device or bridge on PCI Express.
     PcieRecord, at least 168 bytes
     always {
         device_type: u32 = "type" @ 4, "0 for a device, 1 for a bridge.";

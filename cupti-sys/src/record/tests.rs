@@ -1,4 +1,4 @@
-//! Records of several CUDA generations, made by hand, and garbage.
+//! Hand-made records of several CUDA generations, and garbage.
 
 use super::*;
 use crate::abi::{Domain, MemcpyKind, MemoryKind, OverheadKind, SyncType};
@@ -34,7 +34,7 @@ const fn generation(
     ]
 }
 
-/// A record in which the byte at offset `n` is `n`, so that a field's value tells where it was read.
+/// A record whose byte at offset `n` is `n`, so that a field's value shows the offset it was read from.
 fn numbered(kind: Kind, size: u32) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..size).map(|n| n as u8).collect();
     bytes[..4].copy_from_slice(&kind.0.to_ne_bytes());
@@ -110,7 +110,7 @@ fn a_record_shorter_than_the_oldest_layout_has_no_accessors() {
     assert!(matches!(buffer.records(&sizes).next().unwrap().activity(), Activity::Other));
 }
 
-/// The one record of these bytes, as it would be met in a buffer.
+/// The one record in these bytes, read through a buffer.
 fn with_record(bytes: &[u8], test: impl FnOnce(Activity<'_>)) {
     let kind = Kind(u32::from_ne_bytes(*bytes.first_chunk().unwrap()));
     let sizes = RecordSizes::from_pairs(&[(kind, bytes.len() as u32)]);
@@ -202,12 +202,12 @@ fn a_walk_stops_where_it_cannot_go_on_and_says_where() {
     }
 }
 
-/// Reads everything that can be read of a record.
+/// Reads every field of a record.
 fn read_all(record: Record<'_>) {
     for field in 0..=record.bytes().len() {
         assert_eq!(record.string(field), None);
     }
-    // Debug output goes through no accessor, so the accessors with arithmetic are called by hand.
+    // Debug output uses no accessor, so the accessors with arithmetic are called explicitly.
     match record.activity() {
         Activity::Kernel(kernel) => drop((kernel.name(), kernel.grid(), kernel.cluster(), kernel.priority())),
         Activity::Overhead(overhead) => drop((overhead.thread_id(), overhead.correlation_id())),
@@ -231,7 +231,7 @@ fn garbage_is_walked_without_a_step_behind_the_end() {
         let (_, sizes) = GENERATIONS[random() as usize % GENERATIONS.len()];
         let table = RecordSizes::from_pairs(sizes);
         let mut bytes: Vec<u8> = (0..1 + random() % 600).map(|_| random() as u8).collect();
-        // Known kinds at many offsets, or garbage would end each walk at its first record.
+        // Known kinds at many offsets; garbage alone would end each walk at its first record.
         if round % 4 != 0 {
             for chunk in bytes.chunks_exact_mut(8) {
                 let chosen = random() as usize % (sizes.len() + 4);

@@ -1,28 +1,28 @@
-//! A record as bytes, and how a view of a kind reads its fields.
+//! A record as bytes, and the views that read the fields of a kind.
 
 use crate::abi::Kind;
 
-/// A field of a C record: what the layout check compares with other sources.
+/// A field of a C record, for the layout check against other sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     /// Name in the C struct.
     pub name: &'static str,
     /// Bytes from the start of the record.
     pub offset: usize,
-    /// Bytes.
+    /// Width in bytes.
     pub width: usize,
 }
 
-/// Whether the addresses of strings in a record can be followed.
+/// Validity of the string addresses in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strings {
-    /// CUPTI of this process wrote them.
+    /// Written by the CUPTI of this process.
     Readable,
-    /// From another process or a file: numbers only.
+    /// From another process or a file: addresses are only numbers.
     Foreign,
 }
 
-/// One record of a buffer.
+/// One record in a buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
     kind: Kind,
@@ -36,7 +36,7 @@ impl<'a> Record<'a> {
         Self { kind, bytes, strings }
     }
 
-    /// What the record describes.
+    /// Kind of the record.
     #[must_use]
     #[inline]
     pub const fn kind(&self) -> Kind {
@@ -50,13 +50,13 @@ impl<'a> Record<'a> {
         self.bytes
     }
 
-    /// A number of this record, or `None` when it lies behind the record's end.
+    /// A number in this record, or `None` if it lies past the record's end.
     #[inline]
     pub(super) fn read<T: Number>(&self, offset: usize) -> Option<T> {
         T::read(self.bytes.get(offset..)?)
     }
 
-    /// Address of the string whose pointer is at `offset`; 0 when there is none.
+    /// The string address at `offset`; 0 if there is none.
     #[must_use]
     #[inline]
     pub fn string_address(&self, offset: usize) -> u64 {
@@ -64,7 +64,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// A number as it lies in a record: little-endian, perhaps unaligned.
+/// A number as stored in a record: little-endian, perhaps unaligned.
 pub(super) trait Number: Sized {
     fn read(bytes: &[u8]) -> Option<Self>;
 }
@@ -89,11 +89,12 @@ impl<const N: usize> Number for [u8; N] {
     }
 }
 
-/// Defines a view of a record: its least size, its fields, and one accessor a field.
+/// Defines a view of a record: its minimum size, its fields, and one accessor per field.
 ///
-/// Fields under `always` exist in every record of at least the least size, which is that of CUDA 11.7; fields under
-/// `since` answer `None` in records that end before them; `as` gives numbers their type. All of it is inlined into the
-/// caller's crate, where the one comparison of the size then serves every field.
+/// Fields under `always` exist in every record of at least the minimum size, which is that of CUDA 11.7.
+/// Accessors of fields under `since` return `None` for records that end before them. `as` sets the type of a
+/// number. Everything is inlined into the caller's crate, where a single comparison of the size then serves
+/// all fields.
 macro_rules! layout {
     (
         $(#[$doc:meta])*
@@ -107,16 +108,16 @@ macro_rules! layout {
         pub struct $view<'a>(crate::record::view::Record<'a>);
 
         impl<'a> $view<'a> {
-            /// Size of the record in CUDA 11.7, the smallest that is read.
+            /// Size of the record in CUDA 11.7, the smallest that is accepted.
             pub const LEAST_BYTES: usize = $least;
 
-            /// Every field that an accessor reads.
+            /// Every field that has an accessor.
             pub const FIELDS: &'static [crate::record::view::Field] = &[
                 $(crate::record::view::Field { name: $always_name, offset: $always_offset, width: size_of::<$always_type>() },)*
                 $(crate::record::view::Field { name: $since_name, offset: $since_offset, width: size_of::<$since_type>() },)*
             ];
 
-            /// The view of a record of this kind, unless it is too short.
+            /// View of a record of this kind; `None` if it is too short.
             #[inline]
             pub(super) fn of(record: crate::record::view::Record<'a>) -> Option<Self> {
                 const { $(assert!($always_offset + size_of::<$always_type>() <= $least);)* }

@@ -1,7 +1,9 @@
-//! Sessions of raw CUPTI buffers in a file, so that real records can be replayed on a machine without a GPU.
+//! Files with the raw CUPTI buffers of a session, so that real records can be replayed on a host without a
+//! GPU.
 //!
-//! The buffers are kept byte for byte: whatever reads records live reads them again on replay. What a buffer alone
-//! does not hold is kept beside it: record sizes, names of API functions, and the strings that records point to.
+//! The buffers are stored byte for byte: replay runs the same code on them as a live session. The file also
+//! stores what the buffers alone do not hold: record sizes, names of API functions, and the strings that
+//! records point to.
 //!
 //! ```text
 //! file    = "CUPTIREC" version:u32 section*
@@ -13,15 +15,15 @@
 //! |---|---|---|
 //! | 1 | META | cupti version u32, driver CUDA version u32, start u64, library path string, count u32, (kind u32, size u32) times count |
 //! | 2 | API_NAME | domain u32, callback id u32, name string |
-//! | 3 | STRING | address u64, text string: from here on records mean this text by this address |
+//! | 3 | STRING | address u64, text string: from here on this address in records means this text |
 //! | 4 | BUFFER | delivered at u64, context address u64, stream u32, the valid bytes up to the end of the section |
 //! | 5 | FLUSH | at u64: the client flushed here |
-//! | 6 | DROPPED | count u64: CUPTI said that it dropped so many |
-//! | 7 | END | nothing |
+//! | 6 | DROPPED | count u64: number of records that CUPTI reported as dropped |
+//! | 7 | END | empty |
 //!
-//! Times are nanoseconds on CUPTI's clock. A STRING comes before the first buffer that points to it, and comes again
-//! when the address means another text. A reader skips tags that it does not know. The file is not compressed, has no
-//! checksum and no index: it is test material, not the trace format.
+//! Times are nanoseconds on CUPTI's clock. A STRING precedes the first buffer that points to it, and is
+//! repeated when the address means another text. A reader skips unknown tags. The file is not compressed, has
+//! no checksum and no index: it is test material, not the trace format.
 
 mod read;
 mod write;
@@ -44,18 +46,18 @@ const FLUSH: u32 = 5;
 const DROPPED: u32 = 6;
 const END: u32 = 7;
 
-/// What a recording says about the session as a whole.
+/// Description of the recorded session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
-    /// As [`Cupti::version`](crate::Cupti::version) gives it.
+    /// As returned by [`Cupti::version`](crate::Cupti::version).
     pub cupti_version: u32,
-    /// As [`driver_cuda_version`](crate::driver_cuda_version) gives it; 0 when not known.
+    /// As returned by [`driver_cuda_version`](crate::driver_cuda_version); 0 if unknown.
     pub driver_cuda_version: u32,
-    /// When the session began, on CUPTI's clock.
+    /// Start of the session on CUPTI's clock.
     pub start: u64,
-    /// The recorded libcupti.
+    /// Path of the recorded libcupti.
     pub library_path: String,
-    /// Record sizes of that library.
+    /// Its record sizes.
     pub sizes: Vec<(Kind, u32)>,
 }
 
@@ -68,19 +70,19 @@ pub enum Section {
         domain: Domain,
         /// Its number there.
         callback_id: u32,
-        /// Its name.
+        /// Its callback id.
         name: String,
     },
-    /// Text behind an address that records hold.
+    /// Text at an address that records hold.
     String {
         /// The address in the recorded process.
         address: u64,
-        /// The text, without the NUL; in whatever encoding.
+        /// The text, without the NUL; in any encoding.
         text: Vec<u8>,
     },
     /// A buffer as it was delivered.
     Buffer {
-        /// When.
+        /// Time of delivery.
         delivered_at: u64,
         /// Address of the context in the recorded process, or 0.
         context: u64,
@@ -91,12 +93,12 @@ pub enum Section {
     },
     /// The client flushed.
     Flush {
-        /// When.
+        /// Time of the flush.
         at: u64,
     },
     /// CUPTI reported dropped records.
     Dropped {
-        /// How many since the last report.
+        /// Number of records since the previous report.
         count: u64,
     },
 }

@@ -1,35 +1,35 @@
-//! Reads a recording. Nothing in the file is believed: lengths are checked, and memory grows only with bytes that
-//! are really there.
+//! Reads a recording. The file is not trusted: lengths are checked, and memory grows only with bytes that are
+//! present.
 
 use super::{API_NAME, BUFFER, DROPPED, END, FLUSH, MAGIC, META, Meta, STRING, Section, VERSION};
 use crate::abi::{Domain, Kind};
 use std::fmt;
 use std::io::{self, Read};
 
-/// A file is not a whole recording.
+/// Why a file is not a complete recording.
 #[derive(Debug)]
 pub enum RecordingError {
-    /// The file does not begin like a recording.
+    /// The file does not start like a recording.
     NotARecording,
     /// Written in another version of the format.
     Version(u32),
-    /// The file ends inside what begins at this offset.
+    /// The file ends inside the element at this offset.
     Truncated {
         /// Bytes from the start of the file.
         offset: u64,
     },
-    /// A section's content does not fit its tag.
+    /// The content of a section does not match its tag.
     Malformed {
-        /// Where the section begins, in bytes from the start of the file.
+        /// Offset of the section in bytes from the start of the file.
         offset: u64,
         /// Its tag.
         tag: u32,
     },
     /// Reading failed.
     Io {
-        /// Where, in bytes from the start of the file.
+        /// Offset in bytes from the start of the file.
         offset: u64,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -61,16 +61,16 @@ impl std::error::Error for RecordingError {
 pub struct RecordingReader<R: Read> {
     input: R,
     meta: Meta,
-    /// Bytes read so far.
+    /// Number of bytes read.
     offset: u64,
     ended: bool,
 }
 
 impl<R: Read> RecordingReader<R> {
-    /// Reads head and META.
+    /// Reads the header and META.
     ///
     /// # Errors
-    /// When this is no recording of this version, or it ends early.
+    /// If this is no recording of this version, or it ends early.
     pub fn new(input: R) -> Result<Self, RecordingError> {
         let mut reader = Self { input, meta: Meta::default(), offset: 0, ended: false };
         if reader.exactly(MAGIC.len() as u64, 0)? != MAGIC {
@@ -87,7 +87,7 @@ impl<R: Read> RecordingReader<R> {
         Ok(reader)
     }
 
-    /// The session as a whole.
+    /// Description of the session.
     pub const fn meta(&self) -> &Meta {
         &self.meta
     }
@@ -126,8 +126,8 @@ impl<R: Read> RecordingReader<R> {
     }
 }
 
-/// The steps of the session. The last item of a file that ends early or is malformed is an error; the steps before
-/// are good: a process that died left them. A whole recording ends without one.
+/// The steps of the session. In a file that ends early or is malformed, the last item is an error; the steps
+/// before it are valid: a process that died left them. A complete recording ends without an error.
 impl<R: Read> Iterator for RecordingReader<R> {
     type Item = Result<Section, RecordingError>;
 
@@ -140,7 +140,7 @@ impl<R: Read> Iterator for RecordingReader<R> {
 
 impl<R: Read> std::iter::FusedIterator for RecordingReader<R> {}
 
-/// What is left of a payload.
+/// Unread rest of a payload.
 struct Payload<'a>(&'a [u8]);
 
 impl<'a> Payload<'a> {

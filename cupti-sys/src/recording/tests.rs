@@ -1,4 +1,4 @@
-//! Round trip, truncation at every byte, and files that lie.
+//! Round trip, truncation at every byte, and malformed files.
 
 use super::*;
 use crate::buffer::{Buffer, CompletedBuffer};
@@ -16,7 +16,7 @@ fn meta() -> Meta {
     }
 }
 
-/// A delivered buffer of one kernel whose name is at `name`.
+/// A delivered buffer with one kernel, whose name is at `name`.
 fn kernel(name: &'static std::ffi::CStr) -> CompletedBuffer {
     let mut record = [0_u8; 216];
     record[..4].copy_from_slice(&Kind::CONCURRENT_KERNEL.0.to_le_bytes());

@@ -1,5 +1,5 @@
-//! Writes a recording. Sections are written whole, so a process that dies leaves a file that is good up to its last
-//! complete section.
+//! Writes a recording. Each section is written in one piece, so a process that dies leaves a file that is
+//! valid up to its last complete section.
 
 use super::{API_NAME, BUFFER, DROPPED, END, FLUSH, MAGIC, META, Meta, STRING, VERSION};
 use crate::abi::Domain;
@@ -13,17 +13,17 @@ use std::io::{self, Write};
 #[derive(Debug)]
 pub struct RecordingWriter<W: Write> {
     out: W,
-    /// What each address meant when it was last met: addresses can be reused for other texts.
+    /// Last text seen at each address: addresses can be reused for other texts.
     strings: HashMap<u64, Box<[u8]>>,
     written: u64,
     payload: Vec<u8>,
 }
 
 impl<W: Write> RecordingWriter<W> {
-    /// Writes head and META.
+    /// Writes the header and META.
     ///
     /// # Errors
-    /// When `out` cannot be written to.
+    /// If `out` cannot be written to.
     pub fn new(mut out: W, meta: &Meta) -> io::Result<Self> {
         out.write_all(&MAGIC)?;
         out.write_all(&VERSION.to_le_bytes())?;
@@ -43,15 +43,15 @@ impl<W: Write> RecordingWriter<W> {
         Ok(writer)
     }
 
-    /// Bytes written so far, for a limit on the file's size.
+    /// Number of bytes written, to limit the file size.
     pub const fn bytes_written(&self) -> u64 {
         self.written
     }
 
-    /// Names an API function.
+    /// Writes the name of an API function.
     ///
     /// # Errors
-    /// When the output cannot be written to.
+    /// If the output cannot be written to.
     pub fn api_name(&mut self, domain: Domain, callback_id: u32, name: &str) -> io::Result<()> {
         self.section(API_NAME, |payload| {
             payload.extend(domain.0.to_le_bytes());
@@ -60,10 +60,11 @@ impl<W: Write> RecordingWriter<W> {
         })
     }
 
-    /// Says what records mean by an address. [`buffer`](Self::buffer) does it by itself for strings that it can read.
+    /// Writes the text at an address that records hold. [`buffer`](Self::buffer) does this for strings that
+    /// it can read.
     ///
     /// # Errors
-    /// When the output cannot be written to.
+    /// If the output cannot be written to.
     pub fn string(&mut self, address: u64, text: &[u8]) -> io::Result<()> {
         if self.strings.get(&address).is_some_and(|known| **known == *text) {
             return Ok(());
@@ -76,10 +77,10 @@ impl<W: Write> RecordingWriter<W> {
         Ok(())
     }
 
-    /// Keeps a buffer that was delivered at `at`, after the strings that its records point to.
+    /// Writes a buffer that was delivered at `at`, after the strings that its records point to.
     ///
     /// # Errors
-    /// When the output cannot be written to, or the buffer has 4 GiB or more.
+    /// If the output cannot be written to, or the buffer has 4 GiB or more.
     pub fn buffer(&mut self, buffer: &CompletedBuffer, sizes: &RecordSizes, at: u64) -> io::Result<()> {
         for record in buffer.records(sizes) {
             for &offset in string_offsets(record.kind()) {
@@ -97,10 +98,10 @@ impl<W: Write> RecordingWriter<W> {
         })
     }
 
-    /// Notes a flush.
+    /// Writes a flush.
     ///
     /// # Errors
-    /// When the output cannot be written to.
+    /// If the output cannot be written to.
     pub fn flush(&mut self, at: u64) -> io::Result<()> {
         self.section(FLUSH, |payload| {
             payload.extend(at.to_le_bytes());
@@ -108,10 +109,10 @@ impl<W: Write> RecordingWriter<W> {
         })
     }
 
-    /// Notes dropped records.
+    /// Writes a number of dropped records.
     ///
     /// # Errors
-    /// When the output cannot be written to.
+    /// If the output cannot be written to.
     pub fn dropped(&mut self, count: u64) -> io::Result<()> {
         self.section(DROPPED, |payload| {
             payload.extend(count.to_le_bytes());
@@ -119,10 +120,10 @@ impl<W: Write> RecordingWriter<W> {
         })
     }
 
-    /// Ends the recording, and gives the flushed output back.
+    /// Ends the recording and returns the flushed output.
     ///
     /// # Errors
-    /// When the output cannot be written to.
+    /// If the output cannot be written to.
     pub fn finish(mut self) -> io::Result<W> {
         self.section(END, |_| Ok(()))?;
         self.out.flush()?;

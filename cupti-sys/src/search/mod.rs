@@ -1,10 +1,11 @@
-//! Where a libcupti may be, and in which order to try.
+//! Candidate locations of libcupti, and the order in which they are tried.
 //!
-//! Two copies of libcupti in one process fight for one slot in the driver. So a copy that is already mapped wins
-//! over everything, also over an override that names another file; `found_by` then says so. After it come the
-//! override, the Python packages of this process, an installed toolkit, and the dynamic linker's own search.
+//! Two copies of libcupti in one process compete for one slot in the driver. So a copy that is already mapped
+//! wins over everything, even over an override that names another file; `found_by` then reports this. After
+//! it come the override, the Python packages of this process, an installed toolkit, and the dynamic linker's
+//! own search.
 //!
-//! Nothing is loaded here, so that a diagnostic command can list what would be tried.
+//! Nothing is loaded here, so that a diagnostic command can list the candidates.
 
 use crate::driver::driver_cuda_version;
 use std::ffi::{CStr, OsStr, c_int, c_void};
@@ -13,7 +14,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Names under which libcupti is installed, newest first. There is no unversioned name in Python packages.
+/// File names of libcupti, newest first. Python packages have no unversioned name.
 pub const FILE_NAMES: &[&str] = &["libcupti.so.13", "libcupti.so.12", "libcupti.so.11.8"];
 
 /// Folders of the Python packages below `site-packages`: since CUDA 13, and before.
@@ -21,13 +22,13 @@ const PACKAGE_FOLDERS: &[&str] = &["nvidia/cu13/lib", "nvidia/cuda_cupti/lib"];
 /// Folders of an installed toolkit.
 const TOOLKIT_FOLDERS: &[&str] = &["extras/CUPTI/lib64", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"];
 
-/// What is known about the process before libcupti is looked for.
+/// Known properties of the process before the search for libcupti.
 #[derive(Clone, Debug, Default)]
 pub struct Search {
     /// A file that the user names.
     pub override_path: Option<PathBuf>,
-    /// The newest CUDA that the driver supports, as [`driver_cuda_version`] gives it: a libcupti with a greater major
-    /// version cannot work with it. `None`: any is tried.
+    /// The newest CUDA that the driver supports, as returned by [`driver_cuda_version`]: a libcupti with a
+    /// greater major version cannot work with it. `None`: any version is tried.
     pub driver_cuda_version: Option<u32>,
     /// Files that the dynamic linker has mapped into this process.
     pub mapped: Vec<PathBuf>,
@@ -43,7 +44,7 @@ impl Search {
     pub fn for_this_process() -> Self {
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let mut installed: Vec<PathBuf> = entries(Path::new("/usr/local"), "cuda");
-        // `cuda` itself, the one that the administrator chose, before `cuda-13.0` before `cuda-12.8`.
+        // `cuda`, the administrator's choice, first; then `cuda-13.0` before `cuda-12.8`.
         installed.sort_by_key(|path| (path.ends_with("cuda"), version_key(path)));
         installed.reverse();
         Self {
@@ -56,7 +57,7 @@ impl Search {
     }
 }
 
-/// Files of libcupti that are loaded into this process, in load order. Each is a CUPTI of its own.
+/// Files of libcupti that are loaded into this process, in load order. Each is an independent CUPTI.
 #[must_use]
 pub fn loaded_copies() -> Vec<PathBuf> {
     mapped_libraries().into_iter().filter(|path| is_libcupti(path)).collect()
@@ -65,19 +66,19 @@ pub fn loaded_copies() -> Vec<PathBuf> {
 /// Why a libcupti was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FoundBy {
-    /// The program had it mapped already.
+    /// The program had already mapped it.
     Mapped,
-    /// The program had it mapped already, and the user named another file, which is not used.
+    /// The program had already mapped it, and the user named another file, which is not used.
     MappedDespiteOverride(PathBuf),
     /// The user named it.
     Override,
     /// In the Python packages below this folder.
     Package(PathBuf),
-    /// Beside or below a mapped CUDA runtime.
+    /// Next to or below a mapped CUDA runtime.
     BesideRuntime(PathBuf),
     /// In this toolkit.
     Toolkit(PathBuf),
-    /// By the dynamic linker's own search.
+    /// By the dynamic linker's search.
     Linker,
 }
 
@@ -99,19 +100,19 @@ impl fmt::Display for FoundBy {
     }
 }
 
-/// Why a place is not tried.
+/// Why a candidate is not tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Skip {
-    /// CUPTI of this major version cannot initialize on this driver.
+    /// CUPTI of this major version cannot initialize with this driver.
     NewerThanDriver {
         /// Major version of the library.
         library: u32,
-        /// What the driver supports, `1000 * major + 10 * minor`.
+        /// The CUDA version that the driver supports, `1000 * major + 10 * minor`.
         driver: u32,
     },
     /// The folder holds none of [`FILE_NAMES`], or does not exist.
     NoLibraryInFolder,
-    /// Tried already under another name.
+    /// Already tried under another name.
     Duplicate,
 }
 
@@ -127,18 +128,18 @@ impl fmt::Display for Skip {
     }
 }
 
-/// One place, in the order in which they are tried.
+/// One candidate location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// A file, a bare name for the dynamic linker, or a folder without a libcupti.
     pub path: PathBuf,
     /// Why it is a candidate.
     pub found_by: FoundBy,
-    /// Why it will not be tried, if so.
+    /// Why it is not tried; `None` if it is.
     pub skip: Option<Skip>,
 }
 
-/// Lists all places without loading anything.
+/// Lists all candidates, in the order in which they are tried, without loading anything.
 #[must_use]
 pub fn discover(search: &Search) -> Vec<Candidate> {
     let mut list = List { driver: search.driver_cuda_version, candidates: Vec::new() };
@@ -151,7 +152,7 @@ pub fn discover(search: &Search) -> Vec<Candidate> {
             let found_by = if named.is_some() { FoundBy::Override } else { FoundBy::Mapped };
             list.file(mapped.clone(), found_by, None);
         }
-        // The user answers for the version.
+        // The user is responsible for the version.
         (None, Some(named)) => list.file(named.clone(), FoundBy::Override, None),
         (None, None) => {}
     }
@@ -228,7 +229,7 @@ fn site_packages(search: &Search) -> Vec<PathBuf> {
     sites
 }
 
-/// Paths in `folder` whose name begins with `prefix`, sorted; none when it cannot be read.
+/// Paths in `folder` whose name starts with `prefix`, sorted; empty if the folder cannot be read.
 fn entries(folder: &Path, prefix: &str) -> Vec<PathBuf> {
     let Ok(listing) = fs::read_dir(folder) else { return Vec::new() };
     let mut paths: Vec<_> = listing
@@ -259,8 +260,9 @@ fn same_file(one: &Path, other: &Path) -> bool {
 /// Files of all loaded objects, in load order, as the dynamic linker names them.
 fn mapped_libraries() -> Vec<PathBuf> {
     unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _size: usize, paths: *mut c_void) -> c_int {
-        // SAFETY: the linker passes a live description whose name is NUL-terminated or NULL, and `paths` is the
-        // vector below, which nothing else uses meanwhile. Pushing may abort on lack of memory but does not unwind.
+        // SAFETY: the linker passes a live description whose name is NUL-terminated or NULL. `paths` is the
+        // vector below, which is not used elsewhere meanwhile. Pushing may abort on lack of memory but does
+        // not unwind.
         unsafe {
             let name = (*info).dlpi_name;
             if !name.is_null() && *name != 0 {

@@ -54,7 +54,7 @@ fn an_override_wins_when_nothing_is_mapped_whatever_its_name() {
     let named = folder.file("libcupti_replay.so");
     let search = Search { override_path: Some(named.clone()), driver_cuda_version: Some(12_000), ..Search::default() };
     assert_eq!(usable(&search)[0], (named.clone(), FoundBy::Override));
-    // A library that plays recordings is no second CUPTI, even when it is mapped.
+    // A library that replays recordings is not a second CUPTI, even when it is mapped.
     let search = Search { mapped: vec![named.clone()], ..search };
     assert_eq!(usable(&search)[0], (named, FoundBy::Override));
 }
@@ -105,7 +105,7 @@ fn folders_without_a_library_and_second_names_are_listed_with_the_reason() {
     let skips: Vec<_> = discover(&Search { toolkits, ..Search::default() }).into_iter().map(|c| c.skip).collect();
     let none = Some(Skip::NoLibraryInFolder);
     let expected = [None, none.clone(), none.clone(), Some(Skip::Duplicate), none.clone(), none, None, None, None];
-    // Folders that hold nothing are equal when they do not exist: each keeps its reason.
+    // Missing folders are not duplicates of each other: each keeps its own reason.
     assert_eq!(skips, expected);
 }
 

@@ -1,11 +1,12 @@
 //! Steps through the records of a buffer.
 //!
-//! The step comes from the measured size table rather than from a C call a record. What lies in the buffer is not
-//! trusted: a record that would reach behind the valid bytes ends the walk, and what is left is reported as broken.
+//! The step comes from the measured size table rather than from a C call per record. The contents of the
+//! buffer are not trusted: a record that would extend past the valid bytes ends the walk, and the rest is
+//! reported as broken.
 //!
-//! How large the records of this library are, neither the API version nor the file name tells: 11.8, 12.0 and 12.1 all
-//! answer version 18 while the kernel record grew. So the library is asked, at start-up, by letting its own iterator
-//! step over a buffer of empty records.
+//! Neither the API version nor the file name determines the record sizes of a library: 11.8, 12.0 and 12.1
+//! all return version 18 although the kernel record grew. So the sizes are measured at start-up: the
+//! library's own iterator steps over a buffer of empty records.
 
 use crate::abi::{CuptiResult, Kind};
 use crate::cupti::{Cupti, Error};
@@ -24,12 +25,12 @@ pub struct Records<'a> {
     broken: bool,
 }
 
-/// Where a walk had to stop before the end of the valid bytes.
+/// Position at which a walk had to stop before the end of the valid bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// Offset of the first byte that could not be walked over.
+    /// Offset of the first byte that was not walked over.
     pub offset: usize,
-    /// Bytes from there to the end: the number of records in them is unknown.
+    /// Bytes from there to the end, which hold an unknown number of records.
     pub bytes: usize,
 }
 
@@ -44,7 +45,8 @@ impl<'a> Records<'a> {
         self.offset
     }
 
-    /// After the last record: what could not be walked, or `None` when the walk ended where the valid bytes end.
+    /// After the last record: the bytes that could not be walked, or `None` if the walk reached the end of
+    /// the valid bytes.
     #[must_use]
     pub const fn remainder(&self) -> Option<Broken> {
         if self.broken { Some(Broken { offset: self.offset, bytes: self.valid.len() - self.offset }) } else { None }
@@ -83,19 +85,20 @@ impl<'a> Iterator for Records<'a> {
 
 impl std::iter::FusedIterator for Records<'_> {}
 
-/// Kinds below this are measured. CUDA 13.4 ends at 59.
+/// Kinds below this number are measured. CUDA 13.4 ends at 59.
 pub const MEASURED_KINDS: u32 = 128;
 
-/// Bytes of the buffer that is walked to measure. Twice the largest known record (304) many times over, so that a
-/// second record is there to step to; larger records, should they come, are asked for one by one while walking.
+/// Size in bytes of the buffer for measuring. Many times twice the largest known record (304), so that there
+/// is a second record to step to; the walk queries the library one by one for larger records, should they
+/// exist.
 const PROBE_BYTES: usize = 16 * 1024;
 
 /// Record sizes in bytes, by kind.
 #[derive(Clone)]
 pub struct RecordSizes {
-    /// 0: not known.
+    /// 0: unknown.
     by_kind: [u32; MEASURED_KINDS as usize],
-    /// Asked about kinds that are not in the table. `None` where records come from elsewhere.
+    /// Queried for kinds that are not in the table. `None` if the records come from elsewhere.
     library: Option<&'static Cupti>,
 }
 
@@ -106,12 +109,12 @@ impl fmt::Debug for RecordSizes {
 }
 
 impl RecordSizes {
-    /// Measures with the library's own iterator; where that does not answer, asks `cuptiActivityGetStructSize`
-    /// (13.2 and later).
+    /// Measures with the library's own iterator; if that fails, calls `cuptiActivityGetStructSize` (13.2 and
+    /// later).
     ///
     /// # Errors
-    /// When not even the kernel record can be measured, with what the library answered: without a driver from 13.3 on.
-    /// [`CuptiResult::UNKNOWN`] when it seems smaller than it ever was.
+    /// If not even the kernel record can be measured, with the library's return code: without a driver from
+    /// 13.3 on. [`CuptiResult::UNKNOWN`] if it seems smaller than it ever was.
     pub fn probe(cupti: &'static Cupti) -> Result<Self, Error> {
         let mut sizes = Self { by_kind: [0; MEASURED_KINDS as usize], library: Some(cupti) };
         let mut kernel = Ok(());
@@ -124,7 +127,7 @@ impl RecordSizes {
                 Err(_) => {}
             }
         }
-        // Smaller than it ever was: whatever this is, its records would be read as something else.
+        // Smaller than it ever was: its records would be misread.
         if kernel.is_ok()
             && sizes.get(Kind::CONCURRENT_KERNEL).is_none_or(|size| (size as usize) < KernelRecord::LEAST_BYTES)
         {
@@ -133,7 +136,7 @@ impl RecordSizes {
         kernel.map(|()| sizes)
     }
 
-    /// From a known table, for records that come from a recording. Kinds and sizes that cannot be are left out.
+    /// Sizes from a known table, for records from a recording. Impossible kinds and sizes are left out.
     #[must_use]
     pub fn from_pairs(pairs: &[(Kind, u32)]) -> Self {
         let mut sizes = Self { by_kind: [0; MEASURED_KINDS as usize], library: None };
@@ -148,7 +151,8 @@ impl RecordSizes {
         sizes
     }
 
-    /// Size of a kind's record in bytes, always a multiple of 8; `None` when this library does not know the kind.
+    /// Size of a kind's record in bytes, always a multiple of 8; `None` if this library does not know the
+    /// kind.
     #[must_use]
     #[inline]
     pub fn get(&self, kind: Kind) -> Option<u32> {
@@ -160,14 +164,14 @@ impl RecordSizes {
         (0..).map(Kind).zip(self.by_kind).filter(|&(_, size)| size != 0)
     }
 
-    /// Bytes from `offset` to the record behind the one there, as the library steps; `None` without a library, or
-    /// when it does not know the kind either. The last record of a buffer reaches to its end.
+    /// Bytes from the record at `offset` to the next, as the library steps; `None` without a library, or if
+    /// the library does not know the kind either. The last record of a buffer extends to its end.
     pub(crate) fn ask(&self, valid: &[u8], offset: usize) -> Option<usize> {
         let cupti = self.library?;
         let start = valid.as_ptr().cast_mut();
         let mut record = start.wrapping_add(offset);
-        // SAFETY: the library reads `valid.len()` bytes at most and writes to none of them; `record` is the record
-        // that its previous answers led to.
+        // SAFETY: the library reads `valid.len()` bytes at most and writes none; `record` is the record that
+        // its previous steps led to.
         let code = unsafe { (cupti.symbols.next_record)(start, valid.len(), &raw mut record) };
         match code {
             CuptiResult::SUCCESS => (record as usize).checked_sub(start as usize)?.checked_sub(offset),
@@ -177,14 +181,15 @@ impl RecordSizes {
     }
 }
 
-/// Lets the library step from the first to the second of many empty records of one kind.
+/// Makes the library step from the first to the second of many empty records of one kind.
 fn measure(cupti: &Cupti, kind: Kind) -> Result<u32, CuptiResult> {
-    // The kind at every eighth byte: wherever the second record begins, it is one of this kind.
+    // The kind at every eighth byte: at any 8-byte offset the second record is one of this kind.
     let mut records = vec![u64::from(kind.0); PROBE_BYTES / 8];
     let start = records.as_mut_ptr().cast::<u8>();
     let mut record = ptr::null_mut();
     let mut next = || {
-        // SAFETY: the memory holds `PROBE_BYTES` initialized bytes, 8-aligned; `record` is NULL or the last answer.
+        // SAFETY: the memory holds `PROBE_BYTES` initialized bytes, 8-aligned; `record` is NULL or the
+        // previous result.
         match unsafe { (cupti.symbols.next_record)(start, PROBE_BYTES, &raw mut record) } {
             CuptiResult::SUCCESS => Ok(record as usize),
             code => Err(code),
@@ -197,12 +202,12 @@ fn measure(cupti: &Cupti, kind: Kind) -> Result<u32, CuptiResult> {
 
 fn struct_size(cupti: &Cupti, kind: Kind) -> Option<u32> {
     let mut size = 0_usize;
-    // SAFETY: version 0 asks for the current layout; the pointer is to a live local.
+    // SAFETY: version 0 selects the current layout; the pointer is to a live local.
     let code = unsafe { (cupti.symbols.struct_size?)(kind, 0, &raw mut size) };
     plausible(size).filter(|_| code == CuptiResult::SUCCESS)
 }
 
-/// A record is a non-empty multiple of 8 bytes, or every read after it would be misaligned.
+/// The size, if it is a positive multiple of 8; otherwise every later read would be misaligned.
 fn plausible(size: usize) -> Option<u32> {
     (size >= 8 && size.is_multiple_of(8) && size <= PROBE_BYTES).then_some(u32::try_from(size).ok()?)
 }

@@ -1,11 +1,11 @@
-//! The walk beside a page that may not be touched: one byte too far is a segmentation fault, in any build.
+//! The walk next to a page that must not be touched: one byte too far is a segmentation fault, in any build.
 
 use super::*;
 use crate::record::Activity;
 
 const PAGE: usize = 4096;
 
-/// Two pages, of which the second has no rights.
+/// Two pages; the second has no access rights.
 struct Guarded(*mut u8);
 
 impl Guarded {
@@ -22,15 +22,16 @@ impl Guarded {
             )
         };
         assert_ne!(start, libc::MAP_FAILED);
-        // SAFETY: the second page of the mapping above, which nobody uses.
+        // SAFETY: the second page of the mapping above, which is not otherwise used.
         assert_eq!(unsafe { libc::mprotect(start.byte_add(PAGE), PAGE, libc::PROT_NONE) }, 0);
         Self(start.cast())
     }
 
-    /// The last `bytes.len()` bytes before the forbidden page, filled with `bytes`.
+    /// The last `bytes.len()` bytes before the protected page, filled with `bytes`.
     fn last(&mut self, bytes: &[u8]) -> &[u8] {
         assert!(bytes.len() <= PAGE);
-        // SAFETY: they lie within the first page, which is ours and writable; the borrow keeps others away.
+        // SAFETY: they lie within the first page, which is ours and writable; the borrow excludes other
+        // accesses.
         unsafe {
             let start = self.0.add(PAGE - bytes.len());
             start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
@@ -46,7 +47,7 @@ impl Drop for Guarded {
     }
 }
 
-/// Reads the outermost fields of a record, and answers its size.
+/// Reads the first and last fields of a record and returns its size.
 fn read(record: &Record<'_>) -> usize {
     match record.activity() {
         Activity::Kernel(kernel) => {
@@ -83,7 +84,7 @@ fn no_cut_of_a_buffer_is_read_beyond_its_end() {
     }
     let mut guarded = Guarded::new();
     for length in 0..=bytes.len() {
-        // The cut at the end, and, so that a record's head is what touches the page, also at the beginning.
+        // Cut at the end and also at the start, so that a record's head touches the page.
         for part in [&bytes[..length], &bytes[length..]] {
             let valid = guarded.last(part);
             let mut records = Records::new(valid, Strings::Foreign, &sizes);

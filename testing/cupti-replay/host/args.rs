@@ -1,11 +1,11 @@
 //! The command line of the host program.
 //!
-//! Parsed by hand: a dozen lines, and a stand-in for a user's program should bring no library along that the user's
-//! program would not.
+//! Parsed by hand in a dozen lines: a stand-in for a user's program should not link a library that the user's
+//! program would not link.
 
 use std::ffi::OsString;
 
-/// What `--help` prints.
+/// Output of `--help`.
 pub const HELP: &str = "\
 Loads the library named by CUDA_INJECTION64_PATH as the CUDA driver does, has the replay library play its recording,
 and leaves. Prints nothing on stdout but --print.
@@ -44,49 +44,49 @@ GPUWHY_REPLAY (the recording), GPUWHY_REPLAY_SPEED (max, or 1 for real time).
 
 Exit codes: 2 wrong set-up, 3 the profiler broke a rule of CUPTI or a forked child failed, otherwise --exit-code.";
 
-/// In place of a version: NCCL without a plugin.
+/// Replaces a version: NCCL without a plugin.
 pub const NCCL_RANGES: u32 = 0;
 
-/// How to end.
+/// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitKind {
     /// Return from main.
     Exit,
-    /// Leave without exit handlers.
+    /// Exits without exit handlers.
     QuickExit,
     /// `SIGABRT`.
     Abort,
-    /// An access to nowhere.
+    /// An invalid memory access.
     Segfault,
     /// This signal, sent to itself.
     Signal(i32),
 }
 
-/// What a forked child does.
+/// Action of a forked child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Child {
     /// `_exit`.
     Nothing,
     /// `exit`, with its handlers.
     Exit,
-    /// Starts this program anew, without options.
+    /// Executes this program again, without options.
     Exec,
-    /// Goes on where the parent would.
+    /// Continues where the parent would.
     Play,
 }
 
-/// When to fork.
+/// Time of the fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fork {
     /// Before the profiler is loaded.
     Before,
-    /// After it was initialized, before anything is played.
+    /// After the profiler was initialized, before anything is played.
     After,
     /// After everything was played.
     End,
 }
 
-/// When NVTX is used for the first time.
+/// Time of the first use of NVTX.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ranges {
     /// Before the profiler is loaded for CUDA.
@@ -102,31 +102,31 @@ pub struct Args {
     pub print: Option<String>,
     /// Exit code.
     pub exit_code: u8,
-    /// How to end.
+    /// How the program ends.
     pub exit: ExitKind,
-    /// Where to stop, nanoseconds after the start of the recording.
+    /// End of play, in nanoseconds after the start of the recording.
     pub until: u64,
-    /// Functions to call, and when: nanoseconds after the start of the recording, ascending.
+    /// Functions to call, with their times in nanoseconds after the start of the recording, ascending.
     pub calls: Vec<(u64, String)>,
-    /// When to fork, if at all.
+    /// Time of the fork; `None`: no fork.
     pub fork: Option<Fork>,
-    /// What the child does.
+    /// Action of the child.
     pub child: Child,
-    /// Whether the profiler is loaded on a thread that ends.
+    /// True if the profiler is loaded on a thread that ends.
     pub start_on_thread: bool,
-    /// Whether there is something to play.
+    /// True if there is a recording to play.
     pub replay: bool,
-    /// When to use NVTX, if at all.
+    /// Time of the first use of NVTX; `None`: not used.
     pub ranges: Option<Ranges>,
-    /// Version of the interface, if NCCL is to be played.
+    /// Version of NCCL's plugin interface, if NCCL is simulated.
     pub nccl: Option<u32>,
-    /// Whether NCCL says something through NVTX beside the plugin.
+    /// True if NCCL also emits NVTX ranges in addition to the plugin events.
     pub nccl_ranges: bool,
-    /// Whether to print counts.
+    /// True to print counts.
     pub counts: bool,
 }
 
-/// The options in `given`, without the program's name. `Ok(None)` asks for help.
+/// Parses the options in `given`, without the program's name. `Ok(None)` requests help.
 pub fn parse(given: impl IntoIterator<Item = OsString>) -> Result<Option<Args>, String> {
     let mut args = Args {
         print: None,

@@ -1,7 +1,7 @@
-//! Ways out: returning, leaving without handlers, dying; and children that come and go.
+//! Ways to end: returning, exiting without handlers, dying; and forked children.
 //!
-//! The list of violations has to come last, after the profiler's own exit handler has run: handlers run in the
-//! opposite order of their registration, so [`register`] is called before the profiler is loaded.
+//! The list of violations has to come last, after the profiler's own exit handler has run. Handlers run in
+//! the reverse order of their registration, so [`register`] is called before the profiler is loaded.
 #![expect(unsafe_code, reason = "atexit, fork and signals are C")]
 
 use std::os::unix::process::CommandExt;
@@ -11,15 +11,16 @@ use std::sync::OnceLock;
 use crate::args::{Child, ExitKind};
 use crate::libraries::Replay;
 
-/// Exit code when the profiler broke a rule of CUPTI, or a child failed.
+/// Exit code if the profiler broke a rule of CUPTI, or a child failed.
 pub const VIOLATED: u8 = 3;
-/// A child that hangs is ended by an alarm after so many seconds: it has nothing to do that takes one.
+/// An alarm kills a hanging child after this many seconds: its work takes less than one.
 const CHILD_SECONDS: u32 = 30;
 
-/// The process that [`register`] was called in, and whether it prints counts.
+/// The process that called [`register`], and true if it prints counts.
 static HOST: OnceLock<(u32, bool)> = OnceLock::new();
 
-/// Has violations listed at the end, and counts too if asked for. Lets `SIGPIPE` kill, as it does a C program.
+/// Lists violations at exit, and counts too if requested. Restores `SIGPIPE`'s default action, as in a C
+/// program.
 pub fn register(counts: bool) -> Result<(), String> {
     // SAFETY: the default action of a signal of this process; no handler is involved.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
@@ -35,7 +36,7 @@ extern "C" fn at_exit() {
     }
 }
 
-/// Lists violations. The exit code that they ask for, if there are any.
+/// Lists violations. Returns their exit code if there are any.
 fn verdict() -> Option<u8> {
     let replay = Replay::found()?;
     let (host, counts) = *HOST.get()?;
@@ -53,10 +54,10 @@ fn verdict() -> Option<u8> {
     (!violations.is_empty()).then_some(VIOLATED)
 }
 
-/// Forks a child, which leaves at once unless it is to go on, and waits for it.
+/// Forks a child and waits for it. The child exits at once unless it is to continue.
 pub fn fork(then: Child) -> Result<(), String> {
-    // SAFETY: what the child of a process with threads may not do, it does on purpose or not at all: it leaves, and
-    // that it can do so safely with the profiler loaded is what is tested.
+    // SAFETY: the child of a process with threads does what is forbidden there on purpose or not at all. It
+    // exits, and the test is that it can do so safely with the profiler loaded.
     let child = unsafe { libc::fork() };
     match child {
         -1 => Err(format!("fork: {}", std::io::Error::last_os_error())),
@@ -102,31 +103,31 @@ fn wait(child: i32) -> Result<(), String> {
     })
 }
 
-/// Has another thread call `exit`, whatever the rest of the program is in.
+/// Calls `exit` on another thread, at any point of the program.
 pub fn on_thread(exit_code: u8) {
     std::thread::spawn(move || process::exit(exit_code.into()));
 }
 
-/// Ends the process, except for [`ExitKind::Exit`], where main is to return.
+/// Ends the process, except for [`ExitKind::Exit`], where main returns.
 pub fn exit(how: ExitKind, exit_code: u8) {
     if how == ExitKind::Exit {
         return;
     }
-    // No exit handler will run, so now is the last moment.
+    // No exit handler will run, so list the violations now.
     let code = verdict();
     match (how, code) {
-        // SAFETY: ends the process without handlers, as asked.
+        // SAFETY: ends the process without handlers, as requested.
         (_, Some(violated)) => unsafe { libc::_exit(violated.into()) },
         // SAFETY: as above.
         (ExitKind::QuickExit, None) => unsafe { libc::_exit(exit_code.into()) },
         (ExitKind::Abort, None) => process::abort(),
         (ExitKind::Segfault, None) => {
-            // SAFETY: none: this is the crash that was asked for. Page 0 is never mapped.
+            // SAFETY: none: this is the requested crash. Page 0 is never mapped.
             unsafe { std::ptr::without_provenance_mut::<u8>(8).write_volatile(0) };
         }
         (ExitKind::Signal(signal), None) => {
-            // A program that a shell starts in the background has been told to ignore SIGINT.
-            // SAFETY: the default action of a signal, and one to this process only.
+            // A program that a shell starts in the background ignores SIGINT. SAFETY: the default action of a
+            // signal, and a signal to this process only.
             unsafe {
                 libc::signal(signal, libc::SIG_DFL);
                 libc::raise(signal);

@@ -1,5 +1,5 @@
-//! The two libraries in this process: the profiler, loaded as the driver loads it, and the replay library, which
-//! the profiler has loaded.
+//! The two libraries in this process: the profiler, loaded as the driver loads it, and the replay library,
+//! which the profiler has loaded.
 #![expect(unsafe_code, reason = "loads libraries and calls their C functions")]
 
 use std::ffi::{CString, OsStr, c_char};
@@ -8,14 +8,14 @@ use std::sync::OnceLock;
 use cupti_replay::player::Counts;
 use libloading::os::unix::{Library, RTLD_LAZY, Symbol};
 
-/// How long launches wait for somebody who listens, milliseconds.
+/// How long launches wait for a subscriber, in milliseconds.
 const PATIENCE_MS: u32 = 60_000;
-/// How long flushes are waited for, milliseconds: there are many in a second, but the machine may be busy.
+/// How long to wait for flushes, in milliseconds: there are many per second, but the host may be busy.
 const FLUSH_PATIENCE_MS: u32 = 120_000;
-/// Longest text that is shown of an error or a violation.
+/// Maximum length of an error or violation that is printed.
 const TEXT: usize = 4096;
 
-/// Loads the profiler and does not initialize it yet: what it is told before has to wait in it.
+/// Loads the profiler without initializing it: events that it receives earlier have to wait in it.
 pub fn load_profiler() -> Result<(), String> {
     let path = std::env::var_os("CUDA_INJECTION64_PATH").ok_or("CUDA_INJECTION64_PATH is not set")?;
     // SAFETY: as in `inject`.
@@ -25,14 +25,14 @@ pub fn load_profiler() -> Result<(), String> {
     Ok(())
 }
 
-/// Loads the profiler and has it initialize, on this thread, as `cuInit` does. Answers what it answered.
+/// Loads the profiler and initializes it on this thread, as `cuInit` does. Returns its return value.
 pub fn inject(path: &OsStr) -> Result<i32, String> {
     let shown = path.to_string_lossy();
-    // SAFETY: the caller of this program asks for this library's initialisers to run.
+    // SAFETY: the user of this program requests that this library's initializers run.
     let library = unsafe { Library::open(Some(path), RTLD_LAZY) }.map_err(|error| format!("{shown}: {error}"))?;
-    // The driver never unloads it, and it may have threads by now.
+    // The driver never unloads it, and it may have started threads.
     let library = Box::leak(Box::new(library));
-    // SAFETY: the name stands for a function of this type: the driver's contract with injected libraries.
+    // SAFETY: the name belongs to a function of this type: the driver's contract with injected libraries.
     let initialize: Symbol<extern "C" fn() -> i32> =
         unsafe { library.get("InitializeInjection") }.map_err(|error| format!("{shown}: {error}"))?;
     Ok(initialize())
@@ -72,11 +72,12 @@ impl Replay {
     fn look_up(path: &OsStr) -> Result<Self, String> {
         let shown = path.to_string_lossy().into_owned();
         CString::new(path.as_encoded_bytes()).map_err(|_| format!("{shown:?}: a path cannot hold a NUL"))?;
-        // SAFETY: RTLD_NOLOAD only looks at what is loaded; no code runs.
+        // SAFETY: RTLD_NOLOAD only finds libraries that are already loaded; no code runs.
         let library = unsafe { Library::open(Some(path), RTLD_LAZY | libc::RTLD_NOLOAD) }
             .map_err(|_| format!("{shown} is not loaded: the profiler uses another CUPTI, or none"))?;
         let library = Box::leak(Box::new(library));
-        // SAFETY: each name stands for a function of this type; this program and the library are built together.
+        // SAFETY: each name belongs to a function of this type; this program and the library are built
+        // together.
         unsafe {
             let missing = |error: libloading::Error| format!("{shown} is no replay library: {error}");
             Ok(Self {
@@ -92,13 +93,13 @@ impl Replay {
         }
     }
 
-    /// Whether there is something to play, and if not, why.
+    /// Succeeds if there is a recording to play; otherwise returns the reason.
     pub fn ready(&self) -> Result<(), String> {
-        // SAFETY: `receive` passes memory of the length that it says.
+        // SAFETY: `receive` passes memory of the stated length.
         receive(|text, capacity| unsafe { (self.error)(text, capacity) }).map_or(Ok(()), Err)
     }
 
-    /// Plays on to `until` nanoseconds after the start. Says why when that is impossible.
+    /// Plays on to `until` nanoseconds after the start. Returns the reason if that is impossible.
     pub fn play(&self, until: u64) -> Result<(), String> {
         if (self.play)(until) == 0 {
             return Ok(());
@@ -107,7 +108,7 @@ impl Replay {
         Err("the replay library cannot play in this process".to_owned())
     }
 
-    /// Calls an API function on this thread, for whoever listens.
+    /// Calls an API function on this thread, for any subscriber.
     pub fn call(&self, name: &str) -> Result<(), String> {
         let text = CString::new(name).map_err(|_| format!("{name:?}: a name cannot hold a NUL"))?;
         // SAFETY: a NUL-terminated text that lives until the call returns.
@@ -117,7 +118,8 @@ impl Replay {
         Err(format!("the recording has no function {name}"))
     }
 
-    /// Launches a kernel as `SYMBOL;GRID;BLOCK;SHARED;TIMES` says, sizes as `X,Y,Z`, once somebody listens.
+    /// Launches a kernel as specified by `SYMBOL;GRID;BLOCK;SHARED;TIMES`, sizes as `X,Y,Z`, once there is a
+    /// subscriber.
     pub fn launch(&self, what: &str) -> Result<(), String> {
         let wrong = || format!("launch={what}: give SYMBOL;X,Y,Z;X,Y,Z;SHARED;TIMES");
         let fields: Vec<_> = what.split(';').collect();
@@ -126,13 +128,13 @@ impl Replay {
         let shape: Vec<u32> = numbers.split(',').map(str::parse).collect::<Result<_, _>>().map_err(|_| wrong())?;
         let (symbol, times) = (CString::new(symbol), times.parse::<u32>());
         let (Ok(symbol), Ok(times), 7) = (symbol, times, shape.len()) else { return Err(wrong()) };
-        // SAFETY: a terminated text and seven numbers that live until the call returns.
+        // SAFETY: a NUL-terminated text and seven numbers that live until the call returns.
         let heard = unsafe { (self.launch)(symbol.as_ptr(), shape.as_ptr(), times, PATIENCE_MS) };
         eprintln!("gpuwhy-replay-host: {heard} of {times} launches were listened to");
         Ok(())
     }
 
-    /// Waits until sampling of program counters has begun, is over, or met a fault; or ends the context.
+    /// Waits until PC sampling has started, has ended, or met a fault; or ends the context.
     pub fn program_counters(&self, what: &str) -> Result<(), String> {
         let step = ["begun", "over", "endContext", "refused"].iter().position(|known| *known == what);
         let step = step.ok_or_else(|| format!("programCounters={what}: give begun, over, endContext or refused"))?;
@@ -142,7 +144,7 @@ impl Replay {
         }
     }
 
-    /// Waits until the profiler has flushed so many times.
+    /// Waits until the profiler has flushed this many times.
     pub fn flushes(&self, times: &str) -> Result<(), String> {
         let number = times.parse().map_err(|_| format!("flushes={times}: give a number"))?;
         match (self.flushes)(number, FLUSH_PATIENCE_MS) {
@@ -151,14 +153,14 @@ impl Replay {
         }
     }
 
-    /// What the profiler did wrong, in this process.
+    /// Violations by the profiler in this process.
     pub fn violations(&self) -> Vec<String> {
-        // SAFETY: `receive` passes memory of the length that it says.
+        // SAFETY: `receive` passes memory of the stated length.
         let at = |index| receive(|text, capacity| unsafe { (self.violation)(index, text, capacity) });
         (0..).map_while(at).collect()
     }
 
-    /// What became of the records so far.
+    /// Counts of the records by their outcome.
     pub fn counts(&self) -> Option<Counts> {
         let mut counts = Counts::default();
         // SAFETY: the pointer is to a live local.
@@ -167,7 +169,7 @@ impl Replay {
     }
 }
 
-/// A text that a function of the replay library writes; `None` when it is empty.
+/// A text that a function of the replay library writes; `None` if it is empty.
 fn receive(write: impl FnOnce(*mut u8, usize) -> usize) -> Option<String> {
     let mut text = vec![0; TEXT];
     let length = write(text.as_mut_ptr(), text.len());

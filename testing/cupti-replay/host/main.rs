@@ -1,8 +1,8 @@
 //! A stand-in for a CUDA program.
 //!
-//! The driver loads the library named by `CUDA_INJECTION64_PATH` at the first `cuInit`; this program does the same,
-//! then lets the replay library be the GPU's history, then leaves in a chosen way. It knows nothing of the profiler
-//! that it loads.
+//! The driver loads the library named by `CUDA_INJECTION64_PATH` at the first `cuInit`. This program does the
+//! same, then lets the replay library play the GPU's history, then ends in a chosen way. It knows nothing
+//! about the profiler that it loads.
 
 mod args;
 mod exit;
@@ -24,15 +24,15 @@ use args::{Args, Fork};
 use libraries::Replay;
 use ranges::Ranges;
 
-/// Exit code when nothing could be tested.
+/// Exit code if the test could not be set up.
 const SET_UP: u8 = 2;
 
-/// So long a file is waited for: a test that has gone must not leave a program behind for ever.
+/// Maximum wait for a file: a test that has gone must not leave a program running forever.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Why this program does not go on.
+/// Why this program stops.
 enum Failure {
-    /// Nothing could be tested.
+    /// The test could not be set up.
     SetUp(String),
     /// The test has failed.
     Child(String),
@@ -112,7 +112,7 @@ fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns when there is such a file: whoever runs this program decides when it goes on.
+/// Returns once the file exists: the process that runs this program decides when it continues.
 fn wait_for(file: &Path) -> Result<(), String> {
     let begun = Instant::now();
     while !file.exists() {
@@ -128,7 +128,7 @@ fn replay_path() -> Result<OsString, String> {
     env::var_os("GPUWHY_CUPTI_PATH").ok_or_else(|| "GPUWHY_CUPTI_PATH is not set: name the replay library".to_owned())
 }
 
-/// Loads the profiler, if there is one. Without it the program goes on, as CUDA programs do.
+/// Loads the profiler, if there is one. Without it the program continues, as CUDA programs do.
 fn inject() -> Result<bool, Failure> {
     let Some(profiler) = env::var_os("CUDA_INJECTION64_PATH").filter(|path| !path.is_empty()) else {
         eprintln!("gpuwhy-replay-host: CUDA_INJECTION64_PATH is not set: running without a profiler");
@@ -136,7 +136,7 @@ fn inject() -> Result<bool, Failure> {
     };
     let answer = libraries::inject(&profiler)?;
     if answer != 1 {
-        // Perhaps because it found a CUPTI without anything to play, which is a mistake of ours.
+        // Perhaps because it found a CUPTI without a recording to play, which is a mistake in the test.
         if let Ok(replay) = Replay::find(&replay_path()?) {
             replay.ready()?;
         }

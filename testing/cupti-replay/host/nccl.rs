@@ -1,8 +1,8 @@
-//! A program that communicates: this host does what NCCL does to its profiler plugin, and makes a recording of the
-//! kernels that belong to it.
+//! A program that communicates: this host calls the profiler plugin as NCCL does, and writes a recording of
+//! the kernels that belong to the calls.
 //!
-//! Stricter than NCCL: each answer is looked at, each handle must have been written, and events that NCCL would never
-//! send in this order are sent as well.
+//! Stricter than NCCL: each return value is checked, each handle must have been written, and events that NCCL
+//! would never send in this order are sent as well.
 #![expect(unsafe_code, reason = "loads a library as NCCL does, and calls its functions")]
 
 use std::env;
@@ -15,13 +15,13 @@ use nccl_sys::abi::{Coll, CollApi, P2p, PluginV4, PluginV5, event};
 
 use crate::recording::{Recording, nanos_now, thread_id};
 
-/// Operations of the first thread, each with a kernel.
+/// Operations of the first thread, each with its own kernel.
 const SINGLE: u64 = 50;
 /// Launches of the second thread, on another communicator.
 const OTHER: u64 = 20;
-/// Operations that are captured in a graph.
+/// Operations that are captured into a graph.
 const CAPTURED: u64 = 5;
-/// What a handle is before the plugin writes it.
+/// Value of a handle before the plugin writes it.
 const UNWRITTEN: usize = 0x0bad;
 
 /// The functions of a plugin of any version.
@@ -41,7 +41,7 @@ enum Functions {
 #[derive(Clone, Copy)]
 struct Communicator(usize);
 
-/// A descriptor. The largest body makes room for all.
+/// A descriptor, with room for the largest body.
 #[repr(C)]
 struct Descriptor<T> {
     kind: u64,
@@ -50,7 +50,7 @@ struct Descriptor<T> {
     body: T,
 }
 
-/// Communicates as NCCL with this version of the plugin does, and writes a recording of it to `recording`.
+/// Communicates like NCCL with this version of the plugin, and writes the recording to `recording`.
 pub fn communicate(version: u32, recording: &std::ffi::OsStr) -> Result<(), String> {
     let plugin = Plugin::find(version)?;
     let mut recorded = Recording::new();
@@ -91,7 +91,8 @@ pub fn communicate(version: u32, recording: &std::ffi::OsStr) -> Result<(), Stri
     })?;
     plugin.finalize(tp)?;
     plugin.finalize(dp)?;
-    // After the end of both NCCL unloads the plugin, and loads it again with the next communicator.
+    // When both communicators have ended, NCCL unloads the plugin, and loads it again with the next
+    // communicator.
     let plugin = Plugin::find(version)?;
     let again = plugin.init(Some("again"), 0xd0_0000_0003, 8)?;
     plugin.finalize(again)?;
@@ -105,14 +106,15 @@ fn text(name: &'static std::ffi::CStr) -> *const c_char {
 }
 
 impl Plugin {
-    /// As NCCL finds its plugin: by the variable, as a bare name.
+    /// Finds the plugin as NCCL does: by the variable, as a bare name.
     fn find(version: u32) -> Result<Self, String> {
         let name = env::var("NCCL_PROFILER_PLUGIN").map_err(|_| "NCCL_PROFILER_PLUGIN is not set".to_owned())?;
-        // SAFETY: the library is loaded already, or its initialisers are asked for.
+        // SAFETY: the library is already loaded, or its initializers are requested.
         let library =
             unsafe { Library::open(Some(&name), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| format!("{name}: {error}"))?;
         let symbol = CString::new(format!("ncclProfiler_v{version}")).map_err(|error| error.to_string())?;
-        // SAFETY: each symbol stands for a struct of this version; the library is never unmapped, which is its promise.
+        // SAFETY: each symbol belongs to a struct of this version; the library guarantees that it is never
+        // unmapped.
         let functions = unsafe {
             let found = library.get::<*const c_void>(symbol.as_bytes_with_nul());
             let found = found.map_err(|error| format!("{name}: {error}"))?;
@@ -122,9 +124,9 @@ impl Plugin {
                 _ => Functions::V5(&*at.cast::<PluginV5>()),
             }
         };
-        // As NCCL does when the last communicator is gone; here at once.
+        // As NCCL does when the last communicator is destroyed; here at once.
         drop(library);
-        // SAFETY: only looks at what is loaded.
+        // SAFETY: only finds libraries that are already loaded.
         unsafe { Library::open(Some(&name), RTLD_LAZY | libc::RTLD_NOLOAD) }
             .map_err(|_| format!("{name} was unmapped when it was closed"))?;
         Ok(Self { version, functions })
@@ -134,7 +136,7 @@ impl Plugin {
         let name = name.map(|name| CString::new(name).unwrap_or_default());
         let pointer = name.as_ref().map_or(null(), |name| name.as_ptr());
         let (mut context, mut mask) = (null_mut(), 0);
-        // SAFETY: places of this function, a text that outlives the call.
+        // SAFETY: variables of this function, a text that outlives the call.
         let answer = unsafe {
             match self.functions {
                 Functions::V4(v4) => (v4.init)(&raw mut context, &raw mut mask, pointer, id, 1, ranks, 0, null()),
@@ -148,9 +150,9 @@ impl Plugin {
         Ok(Communicator(context.addr()))
     }
 
-    /// Starts an event. Answers its handle.
+    /// Starts an event. Returns its handle.
     fn start<T>(self, of: Communicator, kind: u64, body: T) -> Result<*mut c_void, String> {
-        // Behind its first byte nothing of the event is promised in version 4.
+        // In version 4 only the first byte of the event is defined.
         let kind = if self.version == 4 { kind | 0xffff_ff00 } else { kind };
         let descriptor = Descriptor { kind, parent: std::ptr::without_provenance(0x77), rank: 0, body };
         let mut handle: *mut c_void = std::ptr::without_provenance_mut(UNWRITTEN);
@@ -159,7 +161,7 @@ impl Plugin {
             Functions::V5(v5) => v5.start,
         };
         let context = std::ptr::without_provenance_mut(of.0);
-        // SAFETY: a descriptor of the version, whose texts are constants; a place of this function.
+        // SAFETY: a descriptor of the version, whose texts are constants; a variable of this function.
         let answer = unsafe { start(context, &raw mut handle, (&raw const descriptor).cast()) };
         if answer != 0 || handle.addr() == UNWRITTEN {
             return Err(format!("startEvent({kind}) answered {answer}, handle {handle:?}"));
@@ -172,12 +174,12 @@ impl Plugin {
             Functions::V4(v4) => (v4.stop, v4.record),
             Functions::V5(v5) => (v5.stop, v5.record),
         };
-        // SAFETY: handles are the plugin's own, or numbers that it must not follow.
+        // SAFETY: handles are the plugin's own, or numbers that it must not dereference.
         let answers = unsafe { [record(handle, 3, null()), stop(handle)] };
         if answers == [0, 0] { Ok(()) } else { Err(format!("recordEventState and stopEvent answered {answers:?}")) }
     }
 
-    /// NCCL passes over events without a handle.
+    /// NCCL ignores events without a handle.
     fn stop_if_any(self, handle: *mut c_void) -> Result<(), String> {
         if handle.is_null() { Ok(()) } else { self.stop(handle) }
     }
@@ -205,7 +207,7 @@ impl Plugin {
         self.stop_if_any(self.start(of, event::P2P, body)?)
     }
 
-    /// The call of the program, which version 4 does not tell.
+    /// The call of the program, which version 4 does not report.
     fn call(self, of: Communicator, captured: bool) -> Result<(), String> {
         if self.version == 4 {
             return Ok(());
@@ -221,8 +223,8 @@ impl Plugin {
         self.stop_if_any(self.start(of, event::COLL_API, body)?)
     }
 
-    /// Launches a kernel between the events of its launch, and then tells its operations. `ended_elsewhere`: another
-    /// thread tells the end of the launch.
+    /// Launches a kernel between the start and stop events of its launch, and then reports its operations.
+    /// `ended_elsewhere`: another thread reports the end of the launch.
     fn launch(
         self,
         of: Communicator,
@@ -235,7 +237,7 @@ impl Plugin {
         let begin = nanos_now()?;
         std::thread::sleep(Duration::from_micros(20));
         recorded.launch(thread_id(), begin, nanos_now()?, kernel);
-        // A call of another library on this thread, right behind it.
+        // A call of another library on this thread, right after the launch.
         if ended_elsewhere {
             let launch = launch.addr();
             let stop = std::thread::spawn(move || self.stop_if_any(std::ptr::without_provenance_mut(launch)));
@@ -254,21 +256,22 @@ impl Plugin {
             Functions::V4(v4) => v4.finalize,
             Functions::V5(v5) => v5.finalize,
         };
-        // SAFETY: a context is a number that the plugin must not follow.
+        // SAFETY: a context is a number that the plugin must not dereference.
         let answer = unsafe { finalize(std::ptr::without_provenance_mut(of.0)) };
         if answer == 0 { Ok(()) } else { Err(format!("finalize answered {answer}")) }
     }
 
-    /// What NCCL never does, or should not: the plugin must neither fail nor make an operation of it.
+    /// Event orders that NCCL never or should never produce: the plugin must neither fail nor turn them into
+    /// operations.
     fn wrong_orders(self, of: Communicator) -> Result<(), String> {
-        // Events that were not asked for.
+        // Events that were not requested.
         for kind in [1, 8, 16, 32, 64, 128, 256, 8192, 16384, 1 << 40] {
             let handle = self.start(of, kind, [0u64; 12])?;
             if !handle.is_null() {
                 return Err(format!("event {kind} has the handle {handle:?}"));
             }
         }
-        // A communicator that is not there, and handles that were never given.
+        // A communicator that does not exist, and handles that were never returned.
         self.start(Communicator(0), event::COLL, [0u64; 12])?;
         for handle in [0, 1, 0x4c, usize::MAX, usize::MAX - 0xff + 0x4c, 0x7fff_0000_1234] {
             self.stop(std::ptr::without_provenance_mut(handle))?;

@@ -1,7 +1,7 @@
-//! A program whose NCCL has no profiler plugin: only NCCL's own NVTX ranges tell what it does.
+//! A program whose NCCL has no profiler plugin: only NCCL's own NVTX ranges report its operations.
 //!
-//! Domain, names, schemas and structs are those of NCCL 2.27 (`nvtx.h`, `nvtx_payload_schemas.h`). Sends what older and
-//! later versions may send, too.
+//! Domain, names, schemas and structs are those of NCCL 2.27 (`nvtx.h`, `nvtx_payload_schemas.h`). Also sends
+//! what older and later versions may send.
 #![expect(unsafe_code, reason = "calls the functions of NVTX")]
 
 use std::ffi::CStr;
@@ -27,7 +27,7 @@ const TP: u64 = 0x7_0000_0002;
 
 const REDUCE_KERNEL: &str = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
 
-/// A struct with its size as told.
+/// A struct with its reported size.
 #[derive(Clone, Copy)]
 struct Told {
     schema: u64,
@@ -42,13 +42,13 @@ impl Told {
     }
 }
 
-/// The domain, which is a number and no address.
+/// The domain, which is a number, not an address.
 #[derive(Clone, Copy)]
 struct Nccl {
     domain: usize,
 }
 
-/// Communicates as NCCL without a plugin, and writes a recording of it to `recording`.
+/// Communicates like NCCL without a plugin, and writes the recording to `recording`.
 pub fn communicate(recording: &std::ffi::OsStr) -> Result<(), String> {
     ranges::attach()?;
     // SAFETY: a text that ends with NUL.
@@ -57,7 +57,7 @@ pub fn communicate(recording: &std::ffi::OsStr) -> Result<(), String> {
     let reduce = Told::numbered(ALL_REDUCE, DP, 4 << 20, 3);
     for _ in 0..50 {
         nccl.call(c"ncclAllReduce", Some(reduce), || launch(&mut recorded, REDUCE_KERNEL))?;
-        // Behind it, another library.
+        // A launch of another library right afterwards.
         launch(&mut recorded, "gemm")?;
     }
     nccl.group(&[(c"ncclAllReduce", Told::numbered(ALL_REDUCE, DP, 1 << 10, 3)); 3], || {
@@ -65,10 +65,10 @@ pub fn communicate(recording: &std::ffi::OsStr) -> Result<(), String> {
     })?;
     let both = [(c"ncclSend", Told::numbered(SEND, DP, 1000, 3)), (c"ncclRecv", Told::numbered(RECEIVE, DP, 3000, 3))];
     nccl.group(&both, || launch(&mut recorded, "ncclDevKernel_SendRecv"))?;
-    // Two communicators in a group, and a kernel for each.
+    // Two communicators in a group, with one kernel each.
     let two = [DP, TP].map(|communicator| (c"ncclAllReduce", Told::numbered(ALL_REDUCE, communicator, 8, 3)));
     nccl.group(&two, || (0..2).try_for_each(|_| launch(&mut recorded, REDUCE_KERNEL)))?;
-    // Without a communicator, as before NCCL 2.25; and of a size that only the schema tells.
+    // Without a communicator, as before NCCL 2.25; and with a size that only the schema determines.
     let old = Told { size: 16, ..Told::numbered(ALL_REDUCE, 4096, 3, 0) };
     for told in [old, Told { size: usize::MAX, ..reduce }] {
         nccl.call(c"ncclAllReduce", Some(told), || launch(&mut recorded, REDUCE_KERNEL))?;
@@ -96,7 +96,7 @@ fn launch(recorded: &mut Recording, kernel: &str) -> Result<(), String> {
 }
 
 impl Nccl {
-    /// A call with its range; `inside` is what the call does.
+    /// A call with its range; `inside` is the work of the call.
     fn call(self, name: &CStr, told: Option<Told>, inside: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
         let domain: Handle = std::ptr::without_provenance(self.domain);
         // SAFETY: a text that ends with NUL.
@@ -116,7 +116,7 @@ impl Nccl {
                 ..plain
             },
         };
-        // SAFETY: attributes say how long they are, and the struct is as long as its size says, or its schema does.
+        // SAFETY: attributes state their size, and the struct has the size that it or its schema states.
         unsafe { NCCL.domain_push_ex(domain, &raw const attributes) };
         let done = inside();
         // SAFETY: takes a handle.
@@ -124,7 +124,7 @@ impl Nccl {
         done
     }
 
-    /// Calls in a group, which only its end launches.
+    /// Calls in a group, whose end launches them all.
     fn group(self, calls: &[(&CStr, Told)], launches: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
         self.call(c"ncclGroupStart", None, || Ok(()))?;
         calls.iter().try_for_each(|(name, told)| self.call(name, Some(*told), || Ok(())))?;

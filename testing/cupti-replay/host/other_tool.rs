@@ -1,8 +1,9 @@
-//! Another profiler in the program, such as torch.profiler: it uses the CUPTI that the first one has loaded.
+//! Another profiler in the program, such as torch.profiler, which uses the CUPTI that the first one has
+//! loaded.
 //!
-//! It does in order what Kineto does: takes the slot, registers its own buffer callbacks, enables kernels; at its end
-//! it disables them and flushes. Between it may give CUPTI a clock of its own, as Kineto does. Kineto then keeps the
-//! slot to the end of the process, others give it back.
+//! It follows Kineto's sequence: takes the slot, registers its own buffer callbacks, enables kernels; at its
+//! end it disables them and flushes. In between it may replace CUPTI's clock, as Kineto does. Kineto then
+//! keeps the slot until the end of the process, other tools release it.
 #![expect(unsafe_code, reason = "calls the C functions of a libcupti")]
 
 use std::ffi::{OsStr, c_void};
@@ -15,18 +16,19 @@ use cupti_sys::abi::{Context, GetTimestamp, RegisterCallbacks, SetKind, Subscrib
 use cupti_sys::{CuptiResult, Domain, Kind};
 use libloading::os::unix::{Library, RTLD_LAZY};
 
-/// Bytes of one buffer.
+/// Size of a buffer in bytes.
 const BUFFER: usize = 1 << 20;
 
-/// The slot, while it is held: what `cuptiSubscribe` gave.
+/// The handle that `cuptiSubscribe` returned, while the slot is held.
 static SLOT: Mutex<Option<usize>> = Mutex::new(None);
-/// Buffers of its own that it has got back with records, and whether it was ever given one that it did not lend.
+/// Number of its own buffers that were returned with records; below it, true once it received a buffer that it
+/// did not lend.
 static FILLED: AtomicUsize = AtomicUsize::new(0);
 static STRANGE: AtomicBool = AtomicBool::new(false);
 /// Addresses of the buffers that it has lent.
 static LENT: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
-/// A clock that counts from some start, as ticks of the processor do.
+/// A clock that counts from an arbitrary start, like the processor's tick counter.
 extern "C" fn ticks() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     u64::try_from(START.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or(u64::MAX)
@@ -39,7 +41,7 @@ unsafe extern "C" fn requested(address: *mut *mut u8, size: *mut usize, records:
     if let Ok(mut lent) = LENT.lock() {
         lent.push(memory.addr());
     }
-    // SAFETY: CUPTI passes three places to fill in.
+    // SAFETY: CUPTI passes three pointers to fill in.
     unsafe {
         address.write(memory.cast());
         size.write(BUFFER);
@@ -53,19 +55,19 @@ unsafe extern "C" fn completed(_: Context, _: u32, address: *mut u8, _: usize, v
     FILLED.fetch_add(usize::from(ours && valid > 0), Ordering::SeqCst);
 }
 
-/// `cuptiActivityFlushAll(1)`, marked as not the client's.
+/// `cuptiActivityFlushAll(1)`, marked as a call of another tool.
 type FlushOfAnother = extern "C" fn() -> i32;
 
-/// Does one of its steps with the libcupti at `path`, and says on stderr what came of it.
+/// Performs one of its steps with the libcupti at `path`, and prints the result to stderr.
 ///
 /// # Errors
-/// When the library is not loaded, lacks a function, or there is no such step.
+/// If the library is not loaded, lacks a function, or there is no such step.
 pub fn run_step(path: &OsStr, step: &str) -> Result<(), String> {
-    // SAFETY: RTLD_NOLOAD only looks at what is loaded; no code runs.
+    // SAFETY: RTLD_NOLOAD only finds libraries that are already loaded; no code runs.
     let library = unsafe { Library::open(Some(path), RTLD_LAZY | libc::RTLD_NOLOAD) }
         .map_err(|error| format!("{}: {error}", path.to_string_lossy()))?;
     let missing = |error: libloading::Error| error.to_string();
-    // SAFETY: each name stands for the C function of this type.
+    // SAFETY: each name belongs to the C function of this type.
     let (subscribe, unsubscribe, register, enable, disable, flush, clock) = unsafe {
         (
             *library.get::<Subscribe>("cuptiSubscribe").map_err(missing)?,
@@ -82,7 +84,7 @@ pub fn run_step(path: &OsStr, step: &str) -> Result<(), String> {
         "begin" => {
             if slot.is_none() {
                 let mut handle = ptr::null_mut();
-                // SAFETY: the place is live, and the callback is a function of this program.
+                // SAFETY: the variable is live, and the callback is a function of this program.
                 let code = unsafe { subscribe(&raw mut handle, Some(called), ptr::null_mut()) };
                 if code != CuptiResult::SUCCESS {
                     eprintln!("other tool: refused: {code}");
@@ -93,13 +95,13 @@ pub fn run_step(path: &OsStr, step: &str) -> Result<(), String> {
             // SAFETY: functions of this program, which keep the contract of CUPTI's buffers; numbers.
             let codes = unsafe { [register(Some(requested), Some(completed)), enable(Kind::CONCURRENT_KERNEL)] };
             let mut now = 0;
-            // SAFETY: the place is live.
+            // SAFETY: the variable is live.
             unsafe { clock(&raw mut now) };
             eprintln!("other tool: has CUPTI: {codes:?} at {now} ns");
         }
         "pause" | "end" => {
-            // One that was refused has nothing to end, and would flush while the other one does.
-            // SAFETY: numbers, and the handle that `cuptiSubscribe` gave.
+            // A tool that was refused has no session to end, and would flush at the same time as the other
+            // one. SAFETY: numbers, and the handle that `cuptiSubscribe` returned.
             unsafe {
                 if slot.is_some() {
                     disable(Kind::CONCURRENT_KERNEL);
@@ -114,7 +116,7 @@ pub fn run_step(path: &OsStr, step: &str) -> Result<(), String> {
         }
         "clock" => {
             type Register = extern "C" fn(Option<extern "C" fn() -> u64>) -> CuptiResult;
-            // SAFETY: the name stands for the C function of this type.
+            // SAFETY: the name belongs to the C function of this type.
             let replace =
                 unsafe { library.get::<Register>("cuptiActivityRegisterTimestampCallback") }.map_err(missing)?;
             eprintln!("other tool: clock: {}", replace(Some(ticks)));

@@ -1,4 +1,4 @@
-//! A program that says what it does: ranges and marks through NVTX, while the recording is played.
+//! A program that marks its phases: NVTX ranges and marks, while the recording is played.
 #![expect(unsafe_code, reason = "loads a library as NVTX does, and calls C functions")]
 
 use std::env;
@@ -10,16 +10,16 @@ use libloading::os::unix::{Library, RTLD_LAZY};
 use nvtx_sys::abi::{EventAttributes, message_type};
 use nvtx_sys::program::{Initialize, Program};
 
-/// Steps of the worker thread; each is a range in a range.
+/// Steps of the worker thread; each is a nested range.
 const STEPS: usize = 1000;
 /// The category of the steps.
 const CATEGORY: u32 = 7;
 
-/// Two libraries of this program that contain NVTX.
+/// Two libraries of this program that include NVTX.
 const MAIN: Program<0> = Program;
 const LIBRARY: Program<1> = Program;
 
-/// Ranges that are open, and the thread that makes more.
+/// Open ranges, and the thread that makes more.
 #[derive(Debug)]
 pub struct Ranges {
     whole_run: u64,
@@ -27,7 +27,7 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// Uses NVTX for the first time, then begins ranges.
+    /// Uses NVTX for the first time, then opens ranges.
     pub fn begin() -> Result<Self, String> {
         attach()?;
         MAIN.push(c"main");
@@ -36,12 +36,12 @@ impl Ranges {
         Ok(Self { whole_run, worker: worker.map_err(|error| format!("cannot start a thread: {error}"))? })
     }
 
-    /// Waits for the thread, then ends what was begun.
+    /// Waits for the thread, then ends the open ranges.
     pub fn end(self) -> Result<(), String> {
         self.worker.join().map_err(|_| "the thread of the ranges panicked".to_owned())?;
         // SAFETY: takes a number.
         unsafe { MAIN.end(self.whole_run) };
-        // SAFETY: takes nothing.
+        // SAFETY: takes no arguments.
         unsafe { MAIN.pop() };
         MAIN.mark(c"done");
         Ok(())
@@ -52,14 +52,14 @@ impl Ranges {
 pub fn attach() -> Result<(), String> {
     if let Some(path) = env::var_os("NVTX_INJECTION64_PATH").filter(|path| !path.is_empty()) {
         let shown = path.to_string_lossy().into_owned();
-        // SAFETY: the caller of this program asks for this library's initialisers to run.
+        // SAFETY: the user of this program requests that this library's initializers run.
         let library = unsafe { Library::open(Some(&path), RTLD_LAZY) }.map_err(|error| format!("{shown}: {error}"))?;
-        // NVTX never unloads a library that answered 1, and the other answer ends this program.
+        // NVTX never unloads a library that returned 1, and any other return value ends this program.
         let library = Box::leak(Box::new(library));
-        // SAFETY: the name stands for a function of this type: the contract of NVTX with injected libraries.
+        // SAFETY: the name belongs to a function of this type: the contract of NVTX with injected libraries.
         let initialize = unsafe { library.get::<Initialize>("InitializeInjectionNvtx2") }
             .map_err(|error| format!("{shown}: {error}"))?;
-        // SAFETY: it was found under its name, in a library that stays.
+        // SAFETY: it was found by its name, in a library that stays loaded.
         let answers = unsafe { [MAIN.initialize(*initialize), LIBRARY.initialize(*initialize)] };
         if answers != [1, 1] {
             return Err(format!("{shown}: InitializeInjectionNvtx2 answered {answers:?}"));
@@ -75,19 +75,19 @@ pub fn push(name: &str) {
 
 /// Pops it.
 pub fn pop() {
-    // SAFETY: takes nothing.
+    // SAFETY: takes no arguments.
     unsafe { MAIN.pop() };
 }
 
-/// The number that the system gave to this thread; 0 when it cannot be had.
+/// The system's id of this thread; 0 if it is unavailable.
 fn thread_id() -> u32 {
     let place = std::fs::read_link("/proc/thread-self").ok();
     place.and_then(|place| place.file_name()?.to_str()?.parse().ok()).unwrap_or(0)
 }
 
-/// In a domain of its own: `step 0`, `step 1`, ..., each with a `compute` in it, whose name is registered.
+/// In a separate domain: `step 0`, `step 1`, ..., each with a nested `compute`, whose name is registered.
 fn worker() {
-    // SAFETY: each string ends with NUL and outlives the calls; attributes say how long they are.
+    // SAFETY: each string ends with NUL and outlives the calls; attributes state their size.
     unsafe {
         LIBRARY.name_os_thread_a(thread_id(), c"range worker".as_ptr());
         let domain = LIBRARY.domain_create_a(c"worker".as_ptr());
@@ -100,7 +100,7 @@ fn worker() {
         };
         for step in 0..STEPS {
             if step % 10 == 0 {
-                // Stretches the steps over the start of the profiler and a part of the recording.
+                // Spreads the steps over the start of the profiler and a part of the recording.
                 std::thread::sleep(Duration::from_millis(1));
             }
             let name = CString::new(format!("step {step}")).unwrap_or_default();

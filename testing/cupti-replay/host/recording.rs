@@ -1,4 +1,4 @@
-//! A recording of what this program itself does, for libraries that must find it again in CUPTI's records.
+//! A recording of this program's own actions, which libraries must recognize in CUPTI's records.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,14 +8,15 @@ use cupti_sys::{CompletedBuffer, Domain, Kind, RecordSizes};
 /// CUDA 13.0.
 const SIZES: [(Kind, u32); 2] = [(Kind::DRIVER, 40), (Kind::CONCURRENT_KERNEL, 216)];
 const VERSION: u32 = 130_001;
-/// The number of `cuLaunchKernelEx` here.
+/// Callback id of `cuLaunchKernelEx` here.
 const LAUNCH: u32 = 652;
-/// How long after its launch a kernel begins, how long it runs, and how long the recording goes on, nanoseconds.
+/// Time from a launch to the start of its kernel, duration of a kernel, and time to the end of the recording,
+/// in nanoseconds.
 const DELAY: u64 = 5_000_000;
 const LENGTH: u64 = 10_000;
 const REST: u64 = 8_000_000_000;
 
-/// What is to be played.
+/// The recording to play.
 #[derive(Debug)]
 pub struct Recording {
     start: u64,
@@ -26,13 +27,13 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Nothing yet. It begins now.
+    /// An empty recording that begins now.
     pub fn new() -> Self {
         let start = nanos_now().unwrap_or(0);
         Self { start, names: Vec::new(), records: Vec::new(), last: start, correlation: 0 }
     }
 
-    /// A kernel was launched by this call, and runs a little later, for a time that is told by its number.
+    /// Adds a kernel launched by this call. It starts a little later, and not before the previous kernel has ended.
     pub fn launch(&mut self, thread: u32, begin: u64, end: u64, kernel: &str) {
         self.correlation += 1;
         let known = self.names.iter().position(|name| name == kernel).unwrap_or_else(|| {
@@ -47,7 +48,7 @@ impl Recording {
         self.records.push(record(Kind::CONCURRENT_KERNEL, &times, &[(44, 1), (48, 7), (92, self.correlation)]));
     }
 
-    /// The file.
+    /// Contents of the file.
     pub fn bytes(self) -> Vec<u8> {
         let meta = Meta { cupti_version: VERSION, start: self.start, sizes: SIZES.to_vec(), ..Meta::default() };
         let written = (|| {
@@ -88,7 +89,7 @@ pub fn nanos_now() -> Result<u64, String> {
     u64::try_from(since.as_nanos()).map_err(|error| error.to_string())
 }
 
-/// The number that the system gave to this thread; 0 when it cannot be had.
+/// The system's id of this thread; 0 if it is unavailable.
 pub fn thread_id() -> u32 {
     let place = std::fs::read_link("/proc/thread-self").ok();
     place.and_then(|place| place.file_name()?.to_str()?.parse().ok()).unwrap_or(0)

@@ -1,9 +1,9 @@
-//! What the client has set up: subscriber, buffer callbacks, kinds, attributes.
+//! Settings of the client: subscriber, buffer callbacks, kinds, attributes.
 //!
-//! Arguments are checked as the real library checks them, in its order: NULL and range first, then state. Result
-//! codes are those of the CUPTI documentation; where it gives none the answer is the one that 12.9 and 13.0 give.
-//! Settings that change nothing in a replay (device-side buffer sizes, thread id type, flush period) are checked and
-//! then forgotten: thread ids are those of the recording.
+//! Arguments are checked as the real library checks them, in its order: NULL and range first, then state.
+//! Result codes are those of the CUPTI documentation; where it defines none, the code is the one that 12.9
+//! and 13.0 return. Settings that change nothing in a replay (device-side buffer sizes, thread id type, flush
+//! period) are checked and then ignored: thread ids are those of the recording.
 
 use std::collections::BTreeSet;
 
@@ -15,44 +15,45 @@ use crate::filter::Filter;
 /// The subscriber.
 #[derive(Clone, Copy, Debug)]
 pub struct Subscriber {
-    /// What the client holds: unlike any other number, and never a valid pointer.
+    /// The client's handle: unlike any other number, and never a valid pointer.
     pub handle: usize,
     /// The client's function.
     pub callback: Callback,
-    /// The client's pointer, passed back as it came.
+    /// The client's pointer, passed back unchanged.
     pub userdata: usize,
 }
 
-/// Where buffers come from and go to.
+/// Source and destination of buffers.
 #[derive(Clone, Copy, Debug)]
 pub struct BufferCallbacks {
-    /// Asks for a buffer.
+    /// Requests a buffer.
     pub requested: BufferRequested,
-    /// Hands it back.
+    /// Returns it.
     pub completed: BufferCompleted,
 }
 
-/// Everything the client has said so far.
+/// All settings of the client.
 #[derive(Debug, Default)]
 pub struct Client {
-    /// Which records are wanted.
+    /// Records that the client wants.
     pub filter: Filter,
     /// Set by `cuptiActivityRegisterCallbacks`.
     pub buffers: Option<BufferCallbacks>,
-    /// The client has promised zeroed buffers.
+    /// True if the client guarantees zeroed buffers.
     pub zeroed_buffers: bool,
     subscriber: Option<Subscriber>,
     handles: usize,
     events: BTreeSet<(u32, u32)>,
-    /// Domains of which the subscriber hears everything.
+    /// Domains whose calls are all reported to the subscriber.
     domains: BTreeSet<u32>,
 }
 
-/// Handles count up from here: no address, no small number, different after each subscription.
+/// First handle; later ones count up. Neither an address nor a small number, and different after each
+/// subscription.
 const FIRST_HANDLE: usize = 0x5ab5_c1be_0000_0000;
 
 impl Client {
-    /// `cuptiSubscribe`: answers the handle.
+    /// `cuptiSubscribe`: returns the handle.
     ///
     /// # Errors
     /// [`CuptiResult::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`] while there is a subscriber.
@@ -81,10 +82,10 @@ impl Client {
     /// `cuptiEnableCallback`.
     ///
     /// # Errors
-    /// [`CuptiResult::INVALID_PARAMETER`] for a handle, domain or callback that does not exist.
+    /// [`CuptiResult::INVALID_PARAMETER`] for an unknown handle, domain or callback.
     pub fn enable_callback(&mut self, on: bool, handle: usize, domain: u32, id: u32) -> Result<(), CuptiResult> {
         self.known(handle)?;
-        // API callbacks are accepted; only those come that the host program makes (`gpuwhy_replay_call`).
+        // API callbacks are accepted, but only for calls that the host program makes (`gpuwhy_replay_call`).
         if !(Domain::DRIVER.0..=Domain::STATE.0).contains(&domain) || id == 0 {
             return Err(CuptiResult::INVALID_PARAMETER);
         }
@@ -96,10 +97,10 @@ impl Client {
         Ok(())
     }
 
-    /// `cuptiEnableDomain`: switching off ends single callbacks of the domain as well.
+    /// `cuptiEnableDomain`: disabling also disables single callbacks of the domain.
     ///
     /// # Errors
-    /// [`CuptiResult::INVALID_PARAMETER`] for a handle or a domain that does not exist.
+    /// [`CuptiResult::INVALID_PARAMETER`] for an unknown handle or domain.
     pub fn enable_domain(&mut self, on: bool, handle: usize, domain: u32) -> Result<(), CuptiResult> {
         self.known(handle)?;
         if !(Domain::DRIVER.0..=Domain::STATE.0).contains(&domain) {
@@ -114,19 +115,20 @@ impl Client {
         Ok(())
     }
 
-    /// The subscriber, if it wants to hear of this.
+    /// The subscriber, if it has subscribed to this callback.
     #[must_use]
     pub fn listener(&self, domain: Domain, id: u32) -> Option<Subscriber> {
         self.subscriber.filter(|_| self.domains.contains(&domain.0) || self.events.contains(&(domain.0, id)))
     }
 
-    /// Whether it has asked for this one, not for all of the domain.
+    /// True if it has enabled this callback, not only its complete domain.
     #[must_use]
     pub fn has_asked_for(&self, domain: Domain, id: u32) -> bool {
         self.events.contains(&(domain.0, id))
     }
 
-    /// `cuptiActivitySetAttribute`, as far as it can be wrong. `first` is the first byte of the value, `size` its size.
+    /// `cuptiActivitySetAttribute`, with all of its error checks. `first` is the first byte of the value,
+    /// `size` its size.
     ///
     /// # Errors
     /// [`CuptiResult::INVALID_PARAMETER`] for an unknown attribute,
@@ -148,7 +150,8 @@ impl Client {
     }
 }
 
-/// Bytes of an attribute's value. Attributes that only the second version of the API takes are unknown here.
+/// Size in bytes of an attribute's value. Attributes that only the second version of the API accepts are
+/// unknown here.
 const fn attribute_width(attribute: u32) -> Option<usize> {
     match attribute {
         // Sizes, limits and counts.
@@ -159,7 +162,7 @@ const fn attribute_width(attribute: u32) -> Option<usize> {
     }
 }
 
-/// The kind of the API records of a domain.
+/// Kind of the API records of a domain.
 #[must_use]
 pub const fn api_kind(domain: Domain) -> Option<Kind> {
     match domain {

@@ -1,10 +1,10 @@
-//! The play clock: the recording's time, at which the replay stands.
+//! The play clock: the current time of the replay, on the recording's clock.
 //!
-//! At a given speed it follows the wall clock. At maximum speed it jumps from step to step, so that every run sees
-//! the same times. In both cases it stands still at the start until play begins, at a step that is not carried out
-//! yet, where play was to go no further, and at the end when it is over, and never goes back. Play that comes late to
-//! a step, because the machine was busy or because play stood, goes on from there at its speed: it does not hurry after
-//! the wall clock.
+//! At a given speed it follows the wall clock. At maximum speed it jumps from step to step, so that every run
+//! sees the same times. In both cases it stops at the start until play begins, before a step that is not
+//! carried out yet, at the requested end of play, and at the end of the recording, and never goes back. If
+//! play reaches a step late, because the host was busy or play was stopped, it continues from there at its
+//! speed and does not catch up with the wall clock.
 
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -13,19 +13,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Speeds that can be asked for. Far beyond both ends of what is of use, and far from where times overflow.
+/// Accepted speeds. Far beyond the useful range at both ends, and far from where times overflow.
 const SLOWEST_TO_FASTEST: RangeInclusive<f64> = 0.001..=1_000_000.0;
 
-/// So late play still catches up with the wall clock: sleeps are longer than they were asked for.
+/// Maximum lateness that play still makes up for: sleeps take longer than requested.
 const LATE: Duration = Duration::from_millis(50);
 
-/// How fast to play.
+/// Speed of play.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Speed {
     /// As fast as the client takes the records.
     #[default]
     Max,
-    /// This many seconds of the recording in one second; from 0.001 to 1,000,000.
+    /// Seconds of the recording per second; from 0.001 to 1,000,000.
     Factor(f64),
 }
 
@@ -47,21 +47,21 @@ impl FromStr for Speed {
     }
 }
 
-/// The clock.
+/// The play clock.
 #[derive(Debug)]
 pub struct Clock {
     speed: Speed,
     start: u64,
     end: u64,
-    /// At maximum speed: the time. Otherwise: the latest time that was told, so that it never goes back.
+    /// At maximum speed: the time. Otherwise: the latest time that was returned, so that it never goes back.
     reached: AtomicU64,
-    /// Time of the next step: a player that is late must not find that time has passed it.
+    /// Time of the next step: for a late player, the clock must not have passed that time.
     step: AtomicU64,
-    /// When play began, on the wall.
+    /// Wall-clock time at which play began.
     begun: OnceLock<Instant>,
-    /// What the wall clock is ahead of play, nanoseconds of the recording.
+    /// Lead of the wall clock over play, in nanoseconds of the recording.
     ahead: AtomicU64,
-    /// A tool's own clock, which the others are told the time by too.
+    /// A tool's own clock, which also replaces the time that other clients see.
     replaced: OnceLock<TimestampCallback>,
 }
 
@@ -69,7 +69,7 @@ pub struct Clock {
 pub type TimestampCallback = extern "C" fn() -> u64;
 
 impl Clock {
-    /// A clock that stands at `start` and will stop at `end`, nanoseconds.
+    /// A clock that is stopped at `start` and will stop at `end`, in nanoseconds.
     #[must_use]
     pub const fn new(speed: Speed, start: u64, end: u64) -> Self {
         Self {
@@ -84,29 +84,29 @@ impl Clock {
         }
     }
 
-    /// Has the time told by another clock from here on; play keeps to its own.
+    /// Replaces the time that clients see from here on; play keeps its own clock.
     pub fn replace(&self, clock: TimestampCallback) {
         let _ = self.replaced.set(clock);
     }
 
-    /// The time as clients are told it.
+    /// The time that clients see.
     pub fn told(&self) -> u64 {
         self.replaced.get().map_or_else(|| self.now(), |clock| clock())
     }
 
-    /// When play begins, nanoseconds.
+    /// Start of play in nanoseconds.
     #[must_use]
     pub const fn start(&self) -> u64 {
         self.start
     }
 
-    /// Whether the client sets the pace.
+    /// True if the client sets the rate of play.
     #[must_use]
     pub fn is_patient(&self) -> bool {
         self.speed == Speed::Max
     }
 
-    /// The time, nanoseconds.
+    /// The current time in nanoseconds.
     pub fn now(&self) -> u64 {
         if let (Speed::Factor(factor), Some(begun)) = (self.speed, self.begun.get()) {
             let now = self.start.saturating_add(self.played(begun, factor)).min(self.end);
@@ -117,23 +117,23 @@ impl Clock {
         }
     }
 
-    /// What was played since `begun`, nanoseconds of the recording.
+    /// Time played since `begun`, in nanoseconds of the recording.
     fn played(&self, begun: &Instant, factor: f64) -> u64 {
         let wall = u64::try_from(begun.elapsed().mul_f64(factor).as_nanos()).unwrap_or(u64::MAX);
         wall.saturating_sub(self.ahead.load(Ordering::SeqCst))
     }
 
-    /// Lets time go on to the next step, at `at`.
+    /// Lets time advance to the next step, at `at`.
     pub fn allow(&self, at: u64) {
         self.step.store(at, Ordering::SeqCst);
     }
 
-    /// Starts the clock; later calls change nothing.
+    /// Starts the clock; later calls have no effect.
     pub fn begin(&self) {
         self.begun.get_or_init(Instant::now);
     }
 
-    /// Returns when the clock has reached `at`, which no longer can lie in the future then.
+    /// Returns when the clock has reached `at`, which then cannot lie in the future any more.
     pub fn wait_until(&self, at: u64) {
         match self.speed {
             Speed::Max => {
@@ -147,7 +147,7 @@ impl Clock {
                     }
                 }
                 while let Some(left) = at.min(self.end).checked_sub(self.now()).filter(|&left| left > 0) {
-                    // At least a microsecond: a sleep of nothing would spin.
+                    // At least a microsecond: a sleep of zero would spin.
                     thread::sleep(Duration::from_nanos(left).div_f64(factor).max(Duration::from_micros(1)));
                 }
             }
@@ -202,7 +202,7 @@ mod tests {
             clock.allow(step);
             clock.wait_until(step);
         }
-        // A clock that hurries would be there with the end of the sleep.
+        // A clock that catches up would be done at the end of the sleep.
         assert!(begun.elapsed() >= LATE * 4 + Duration::from_millis(99), "{:?}", begun.elapsed());
     }
 

@@ -1,7 +1,7 @@
-//! Functions for the host program: they play, and tell how it went.
+//! Functions for the host program: they play, and report the outcome.
 //!
-//! They are no part of CUPTI, hence the prefix. Texts are copied into the caller's memory, cut to fit, without a
-//! terminating zero; the answer is the full length.
+//! They are not part of CUPTI, hence the prefix. Texts are copied into the caller's memory, truncated to fit,
+//! without a terminating zero; the return value is the full length.
 #![expect(unsafe_code, reason = "C functions that take pointers")]
 
 use std::ffi::{CStr, OsStr, c_char};
@@ -17,7 +17,7 @@ use crate::instance;
 use crate::player::{Counts, Launch};
 use crate::violation::{Rule, Violation};
 
-/// Names the recording and the speed, in place of the environment. 0 is success; otherwise see
+/// Sets the recording and the speed, in place of the environment. 0 is success; otherwise see
 /// [`gpuwhy_replay_error`].
 ///
 /// # Safety
@@ -28,25 +28,25 @@ pub unsafe extern "C" fn gpuwhy_replay_open(path: *const c_char, speed: *const c
         if path.is_null() || speed.is_null() {
             return 1;
         }
-        // SAFETY: not NULL, and then a text as promised by the caller.
+        // SAFETY: not NULL, so a text as guaranteed by the caller.
         let (path, speed) = unsafe { (CStr::from_ptr(path), CStr::from_ptr(speed)) };
         let path = PathBuf::from(OsStr::from_bytes(path.to_bytes()));
         i32::from(instance::open(path, &speed.to_string_lossy()).is_err())
     })
 }
 
-/// Why nothing can be played; length 0 when it can.
+/// Why the recording cannot be played; length 0 if it can.
 ///
 /// # Safety
 /// `capacity` bytes at `text` are writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gpuwhy_replay_error(text: *mut u8, capacity: usize) -> usize {
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     guard(0, || instance::player().err().map_or(0, |error| unsafe { copy(error, text, capacity) }))
 }
 
-/// Plays on to `until` nanoseconds after the start of the recording, `u64::MAX` for its end. 0 is success; 1 when
-/// there is nothing to play, or in the child of a fork. One thread at a time.
+/// Plays on to `until` nanoseconds after the start of the recording, `u64::MAX` for its end. 0 is success; 1
+/// if there is no recording to play, or in the child of a fork. One thread at a time.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpuwhy_replay_play(until: u64) -> i32 {
     guard(1, || match instance::player() {
@@ -58,8 +58,9 @@ pub extern "C" fn gpuwhy_replay_play(until: u64) -> i32 {
     })
 }
 
-/// `cuptiActivityFlushAll(1)` as another tool calls it, of which the client cannot know: if it flushes as well, that is
-/// not held against it. 0 is success; 1 when there is nothing to flush, or in the child of a fork.
+/// `cuptiActivityFlushAll(1)` as called by another tool, which the client cannot know about: if the client
+/// flushes at the same time, that is not a violation. 0 is success; 1 if there is no recording, or in the
+/// child of a fork.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpuwhy_replay_flush_of_another_tool() -> i32 {
     guard(1, || match instance::player() {
@@ -71,8 +72,9 @@ pub extern "C" fn gpuwhy_replay_flush_of_another_tool() -> i32 {
     })
 }
 
-/// Calls the API function `name` on this thread, such as `cudaProfilerStart`: the subscriber hears of it as of a call
-/// of the program. 0 is success; 1 when the recording has no such function, or in the child of a fork.
+/// Calls the API function `name`, such as `cudaProfilerStart`, on this thread: the subscriber is notified as
+/// of a call of the program. 0 is success; 1 if the recording has no such function, or in the child of a
+/// fork.
 ///
 /// # Safety
 /// `name` is NULL or a NUL-terminated text.
@@ -80,7 +82,7 @@ pub extern "C" fn gpuwhy_replay_flush_of_another_tool() -> i32 {
 pub unsafe extern "C" fn gpuwhy_replay_call(name: *const c_char) -> i32 {
     guard(1, || match instance::player() {
         Ok(player) if !name.is_null() && !instance::is_forked() => {
-            // SAFETY: not NULL, and then a text as promised by the caller.
+            // SAFETY: not NULL, so a text as guaranteed by the caller.
             let name = unsafe { CStr::from_ptr(name) };
             i32::from(!player.call(&name.to_string_lossy()))
         }
@@ -88,15 +90,16 @@ pub unsafe extern "C" fn gpuwhy_replay_call(name: *const c_char) -> i32 {
     })
 }
 
-/// Between two launches: some of a program's own work.
+/// Time between two launches, for the program's own work.
 const BETWEEN_LAUNCHES: Duration = Duration::from_millis(2);
 
-/// Whether somebody listened to a launch.
+/// True once a launch had a subscriber.
 static HEARD: AtomicBool = AtomicBool::new(false);
 
-/// Launches the kernel `symbol` on this thread `times` times, with a shape of `grid`, `block` (three numbers each) and
-/// dynamic shared memory. Waits before the first one until somebody listens to launches, `patience_ms` at most, unless
-/// somebody did listen to an earlier one. Answers how many launches somebody listened to.
+/// Launches the kernel `symbol` on this thread `times` times, with a shape of `grid`, `block` (three numbers
+/// each) and dynamic shared memory. Before the first launch, waits for a subscriber to launches,
+/// `patience_ms` at most, unless an earlier launch had one. Returns the number of launches that had a
+/// subscriber.
 ///
 /// # Safety
 /// `symbol` is NULL or a NUL-terminated text; `shape` points to seven numbers: grid, block, shared memory.
@@ -109,7 +112,7 @@ pub unsafe extern "C" fn gpuwhy_replay_launch(
 ) -> u32 {
     guard(0, || match instance::player() {
         Ok(player) if !symbol.is_null() && !shape.is_null() && !instance::is_forked() => {
-            // SAFETY: not NULL, and then a text and seven numbers as promised by the caller.
+            // SAFETY: not NULL, so a text and seven numbers as guaranteed by the caller.
             let (symbol, [a, b, c, d, e, f, shared_bytes]) =
                 unsafe { (CStr::from_ptr(symbol).to_owned(), *shape.cast::<[u32; 7]>()) };
             let launch = Launch { symbol, grid: [a, b, c], block: [d, e, f], shared_bytes };
@@ -124,7 +127,8 @@ pub unsafe extern "C" fn gpuwhy_replay_launch(
                 if is_heard {
                     heard += 1;
                     HEARD.store(true, Ordering::Relaxed);
-                    // A profiler whose thread holds a lock leaves out the launches that meet it: at once, all could.
+                    // A profiler skips launches that occur while its thread holds a lock: without a pause it
+                    // could skip all of them.
                     thread::sleep(BETWEEN_LAUNCHES);
                 }
             }
@@ -134,8 +138,9 @@ pub unsafe extern "C" fn gpuwhy_replay_launch(
     })
 }
 
-/// With `step` 0 launches until program counters are sampled, with 1 until that is over, `patience_ms` at most; with 2
-/// ends the first context, as its destruction does; with 3 waits until a fault has struck. 0 is success.
+/// With `step` 0 launches until PC sampling has started, with 1 until it has ended, `patience_ms` at most;
+/// with 2 ends the first context, as its destruction does; with 3 waits until a fault was triggered. 0 is
+/// success.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpuwhy_replay_program_counters(step: u32, patience_ms: u32) -> i32 {
     guard(1, || match instance::player() {
@@ -149,7 +154,8 @@ pub extern "C" fn gpuwhy_replay_program_counters(step: u32, patience_ms: u32) ->
                     return player.faults.struck() > 0;
                 }
                 let objects = player.unit.objects();
-                // What follows may need that no other thread is inside a call, however slowly they are scheduled.
+                // The next step may require that no other thread is inside a call, however slowly threads are
+                // scheduled.
                 let is_there = objects.has_sampled && (step == 0 || objects.program_counters.is_empty());
                 is_there && player.nothing_is_beside()
             };
@@ -157,7 +163,7 @@ pub extern "C" fn gpuwhy_replay_program_counters(step: u32, patience_ms: u32) ->
                 if Instant::now() >= deadline {
                     return 1;
                 }
-                // Whoever samples may need launches of the program for it.
+                // The sampling client may need launches of the program.
                 player.launch_something();
                 thread::sleep(Duration::from_millis(1));
             }
@@ -167,9 +173,10 @@ pub extern "C" fn gpuwhy_replay_program_counters(step: u32, patience_ms: u32) ->
     })
 }
 
-/// Waits until the client has flushed so many times from here on, as a part of play: what the flushes before the last
-/// one bring has come by then. Returns at once where the client has lent no buffer, has nothing enabled any more, or
-/// has met a fault, such as a flush that hangs. 0 is success; 1 after `patience_ms`.
+/// Waits until the client has flushed `times` times from here on, as a part of play: the records of all
+/// flushes before the last one have then arrived. Returns at once if the client has lent no buffer, has
+/// nothing enabled any more, or has met a fault, such as a flush that hangs. 0 is success; 1 after
+/// `patience_ms`.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpuwhy_replay_flushes(times: u32, patience_ms: u32) -> i32 {
     guard(1, || match instance::player() {
@@ -192,8 +199,8 @@ pub extern "C" fn gpuwhy_replay_flushes(times: u32, patience_ms: u32) -> i32 {
     })
 }
 
-/// The driver's function `name` was called on this thread, by somebody who has no part in the recording: a `libcuda` of
-/// a test tells it here.
+/// Reports a call of the driver's function `name` on this thread, by a caller that has no part in the
+/// recording: the `libcuda` of a test.
 ///
 /// # Safety
 /// `name` is NULL or a NUL-terminated text.
@@ -204,19 +211,19 @@ pub unsafe extern "C" fn gpuwhy_replay_call_aside(name: *const c_char) {
             && !name.is_null()
             && !instance::is_forked()
         {
-            // SAFETY: not NULL, and then a text as promised by the caller.
+            // SAFETY: not NULL, so a text as guaranteed by the caller.
             player.call_aside(&unsafe { CStr::from_ptr(name) }.to_string_lossy());
         }
     });
 }
 
-/// Length of the recording, nanoseconds; 0 when there is none.
+/// Length of the recording in nanoseconds; 0 if there is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpuwhy_replay_duration() -> u64 {
     guard(0, || instance::player().map_or(0, |player| player.session.end().saturating_sub(player.session.origin.start)))
 }
 
-/// What became of the records so far. 0 is success.
+/// Stores the counts of records by their outcome. 0 is success.
 ///
 /// # Safety
 /// `counts` is NULL or valid for a write.
@@ -224,7 +231,7 @@ pub extern "C" fn gpuwhy_replay_duration() -> u64 {
 pub unsafe extern "C" fn gpuwhy_replay_counts(counts: *mut Counts) -> i32 {
     guard(1, || match instance::player() {
         Ok(player) if !counts.is_null() && !instance::is_forked() => {
-            // SAFETY: not NULL, and then valid as promised by the caller.
+            // SAFETY: not NULL, so valid as guaranteed by the caller.
             unsafe { counts.write(player.counts()) };
             0
         }
@@ -232,14 +239,14 @@ pub unsafe extern "C" fn gpuwhy_replay_counts(counts: *mut Counts) -> i32 {
     })
 }
 
-/// Text of the violation with this index; length 0 when there are no more.
+/// Text of the violation with this index; length 0 if there are no more.
 ///
 /// # Safety
 /// `capacity` bytes at `text` are writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gpuwhy_replay_violation(index: usize, text: *mut u8, capacity: usize) -> usize {
     guard(0, || {
-        // In a fork only the atomic counter is safe to look at.
+        // In a forked child only the atomic counter is safe to read.
         let list = if instance::is_forked() {
             let times = instance::calls_after_fork();
             let detail = "a CUPTI function".to_owned();
@@ -247,7 +254,7 @@ pub unsafe extern "C" fn gpuwhy_replay_violation(index: usize, text: *mut u8, ca
         } else {
             instance::player().map_or_else(|_| Vec::new(), |player| player.violations.list())
         };
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         list.get(index).map_or(0, |violation| unsafe { copy(&violation.to_string(), text, capacity) })
     })
 }
@@ -260,7 +267,7 @@ fn guard<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
 /// `capacity` bytes at `to` are writable.
 unsafe fn copy(text: &str, to: *mut u8, capacity: usize) -> usize {
     if !to.is_null() {
-        // SAFETY: at most `capacity` bytes, which the caller says are writable and nobody else's.
+        // SAFETY: at most `capacity` bytes, which the caller guarantees to be writable and unshared.
         unsafe { to.copy_from_nonoverlapping(text.as_ptr(), text.len().min(capacity)) };
     }
     text.len()

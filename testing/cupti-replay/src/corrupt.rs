@@ -1,16 +1,17 @@
-//! What a [`RecordFault`] makes of a record.
+//! Corrupts a record according to a [`RecordFault`].
 //!
-//! The same record is corrupted in the same way on each run: noise comes from a fixed sequence, not from a clock.
+//! The same record is corrupted in the same way on each run: noise comes from a fixed sequence, not from a
+//! clock.
 
 use crate::fault::RecordFault;
 use crate::layout;
 
 /// A kind that no CUPTI has.
 const UNKNOWN_KIND: u32 = 0x7fff_0000;
-/// Within a second of the last nanosecond that a signed clock can tell.
+/// Within a second of the last nanosecond that a signed clock can represent.
 const FUTURE: u64 = i64::MAX as u64 - 1_000_000_000;
 
-/// Corrupts `record` of this kind. `seed` chooses the noise.
+/// Corrupts `record`, which has this kind. `seed` selects the noise.
 pub fn corrupt(record: &mut [u8], kind: u32, fault: RecordFault, seed: u64) {
     match fault {
         RecordFault::Garbage => garble(record, kind, seed),
@@ -35,7 +36,7 @@ fn change_times(record: &mut [u8], kind: u32, change: impl Fn(u64, u64) -> (u64,
 }
 
 fn garble(record: &mut [u8], kind: u32, seed: u64) {
-    // xorshift64: any sequence without a pattern will do, but never from 0.
+    // xorshift64: any sequence without a pattern is fine, but it must not start at 0.
     let mut noise = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut offset = 0;
     for word in record.chunks_mut(8) {

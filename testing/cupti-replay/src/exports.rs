@@ -1,11 +1,11 @@
 //! The C functions of libcupti, under their real names.
 //!
-//! Exactly those that `cupti-sys` looks up, and the one by which other tools replace the clock: a library that exports
-//! more would invite a client to rely on functions that are not played. A symbol cannot be hidden from a client by the
-//! version that is played, so functions that came later than that version are there and answer `API_NOT_IMPLEMENTED`,
-//! as a missing symbol does in `cupti-sys`.
+//! Exactly those that `cupti-sys` looks up, plus the one with which other tools replace the clock: a library
+//! that exports more would invite a client to rely on functions that are not played. A symbol cannot be
+//! hidden from a client according to the version that is played, so functions newer than that version exist
+//! and return `API_NOT_IMPLEMENTED`, as `cupti-sys` does for a missing symbol.
 //!
-//! All pointers are checked for NULL, as CUPTI does, and otherwise trusted, as CUPTI does.
+//! All pointers are checked for NULL and otherwise trusted, as in CUPTI.
 #![expect(unsafe_code, reason = "a C library is made of unmangled functions that take pointers")]
 
 use std::ffi::{c_char, c_void};
@@ -21,7 +21,7 @@ use crate::instance::answer;
 use crate::player::Player;
 use crate::violation::Rule;
 
-/// CUDA 12.4, from which on an unknown kind is told from other errors.
+/// CUDA 12.4, from which on an unknown kind has its own error code.
 const KINDS_ARE_TOLD_APART: u32 = 22;
 /// CUDA 12.5.
 const FUNCTIONS_CAN_BE_CHOSEN: u32 = 23;
@@ -40,19 +40,19 @@ fn since(player: &Player, version: u32) -> Result<(), CuptiResult> {
     if player.session.origin.version >= version { Ok(()) } else { Err(CuptiResult::API_NOT_IMPLEMENTED) }
 }
 
-/// Size of the records of a kind, as far as this library is honest.
+/// Size of the records of a kind, altered by a fault if one is set.
 fn size_of_kind(player: &Player, kind: u32) -> Result<usize, CuptiResult> {
     let size = player.session.origin.sizes.get(&kind).copied().filter(|&size| size > 0);
     size.map(|size| player.faults.size(size)).ok_or(CuptiResult::INVALID_KIND)
 }
 
-/// Stores an answer.
+/// Stores a result.
 ///
 /// # Safety
 /// `place` is NULL or valid for a write.
 unsafe fn put<T>(place: *mut T, value: T) -> Result<(), CuptiResult> {
     need(!place.is_null())?;
-    // SAFETY: not NULL, and the caller says that it is valid then.
+    // SAFETY: not NULL, so valid as guaranteed by the caller.
     unsafe { place.write(value) };
     Ok(())
 }
@@ -63,11 +63,11 @@ unsafe fn put<T>(place: *mut T, value: T) -> Result<(), CuptiResult> {
 /// `version` is NULL or valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiGetVersion(version: *mut u32) -> CuptiResult {
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     answer("cuptiGetVersion", |player| unsafe { put(version, player.session.origin.version) })
 }
 
-/// `cuptiActivityRegisterTimestampCallback`: for all clients, as with CUPTI. Recorded times stay as they are.
+/// `cuptiActivityRegisterTimestampCallback`: for all clients, as with CUPTI. Recorded times do not change.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityRegisterTimestampCallback(clock: Option<TimestampCallback>) -> CuptiResult {
     answer("cuptiActivityRegisterTimestampCallback", |player| {
@@ -76,17 +76,17 @@ pub extern "C" fn cuptiActivityRegisterTimestampCallback(clock: Option<Timestamp
     })
 }
 
-/// `cuptiGetTimestamp`: the play clock, or what has replaced it.
+/// `cuptiGetTimestamp`: the play clock, or the clock that has replaced it.
 ///
 /// # Safety
 /// `timestamp` is NULL or valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiGetTimestamp(timestamp: *mut u64) -> CuptiResult {
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     answer("cuptiGetTimestamp", |player| unsafe { put(timestamp, player.clock.told()) })
 }
 
-/// `cuptiGetCallbackName`: the names that the recording has.
+/// `cuptiGetCallbackName`: the names in the recording.
 ///
 /// # Safety
 /// `name` is NULL or valid for a write.
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn cuptiGetCallbackName(domain: Domain, id: u32, name: *mu
     answer("cuptiGetCallbackName", |player| {
         need(!name.is_null())?;
         let known = player.session.name(domain.0, id).ok_or(CuptiResult::INVALID_PARAMETER)?;
-        // SAFETY: as promised by the caller. The text lives as long as the library.
+        // SAFETY: guaranteed by the caller. The text lives as long as the library.
         unsafe { put(name, known.as_ptr()) }
     })
 }
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn cuptiSubscribe(
         need(!subscriber.is_null())?;
         let callback = callback.ok_or(CuptiResult::INVALID_PARAMETER)?;
         let handle = player.client().subscribe(callback, userdata.expose_provenance())?;
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { put(subscriber, ptr::without_provenance_mut(handle)) }
     })
 }
@@ -138,7 +138,7 @@ pub extern "C" fn cuptiEnableCallback(
     })
 }
 
-/// `cuptiEnableDomain`: as [`cuptiEnableCallback`], for all calls of a domain.
+/// `cuptiEnableDomain`: like [`cuptiEnableCallback`], for all calls of a domain.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiEnableDomain(enable: u32, subscriber: SubscriberHandle, domain: Domain) -> CuptiResult {
     answer("cuptiEnableDomain", |player| player.client().enable_domain(enable != 0, subscriber.addr(), domain.0))
@@ -153,7 +153,7 @@ pub unsafe extern "C" fn cuptiGetGraphExecId(exec: GraphExec, id: *mut u32) -> C
     answer("cuptiGetGraphExecId", |_| {
         let graph = ffi::id_of(exec).ok_or(CuptiResult::INVALID_PARAMETER)?;
         need(!id.is_null())?;
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { put(id, graph) }
     })
 }
@@ -226,7 +226,8 @@ fn set_function(player: &Player, domain: Domain, id: u32, on: bool) -> Result<()
     need(id != 0)?;
     let kind = client::api_kind(domain).ok_or(CuptiResult::INVALID_PARAMETER)?;
     let mut client = player.client();
-    // As seen with CUPTI 13.0: accepted, and without effect unless a function of the domain was on when CUDA started.
+    // As seen with CUPTI 13.0: accepted, but without effect unless a function of the domain was enabled when
+    // CUDA started.
     if on && player.has_begun() && !client.filter.had_function_at(kind.0, player.clock.start()) {
         return Ok(());
     }
@@ -238,7 +239,8 @@ fn set_function(player: &Player, domain: Domain, id: u32, on: bool) -> Result<()
     Ok(())
 }
 
-/// `cuptiActivityEnableAllSyncRecords`, since 12.8. What was not recorded cannot be played, so this changes nothing.
+/// `cuptiActivityEnableAllSyncRecords`, since 12.8. Records that are not in the recording cannot be played,
+/// so this has no effect.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityEnableAllSyncRecords(_enable: u8) -> CuptiResult {
     answer("cuptiActivityEnableAllSyncRecords", |player| since(player, ALL_SYNC_RECORDS))
@@ -250,13 +252,13 @@ pub extern "C" fn cuptiActivityFlushAll(flag: u32) -> CuptiResult {
     answer("cuptiActivityFlushAll", |player| player.flush(flag & FLUSH_FORCED != 0))
 }
 
-/// `cuptiActivityFlushPeriod`: buffers come when they came in the recording, whatever the period.
+/// `cuptiActivityFlushPeriod`: buffers arrive at their recorded times, regardless of the period.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityFlushPeriod(_millis: u32) -> CuptiResult {
     answer("cuptiActivityFlushPeriod", |_| Ok(()))
 }
 
-/// `cuptiActivityGetNextRecord`: walks by the sizes of the library that made the recording.
+/// `cuptiActivityGetNextRecord`: steps by the sizes of the library that made the recording.
 ///
 /// # Safety
 /// `valid` bytes at `buffer` are readable; `record` is NULL or valid for reads and writes.
@@ -268,7 +270,7 @@ pub unsafe extern "C" fn cuptiActivityGetNextRecord(
 ) -> CuptiResult {
     answer("cuptiActivityGetNextRecord", |player| {
         need(!buffer.is_null() && !record.is_null())?;
-        // SAFETY: not NULL, and then readable as promised by the caller.
+        // SAFETY: not NULL, so readable as guaranteed by the caller.
         let current = unsafe { record.read() };
         let offset = if current.is_null() {
             0
@@ -279,7 +281,8 @@ pub unsafe extern "C" fn cuptiActivityGetNextRecord(
         };
         // SAFETY: as above.
         unsafe { step(player, buffer, valid, offset) }?;
-        // SAFETY: `step` found a whole record at `offset`, so it lies within the buffer; `record` is valid.
+        // SAFETY: `step` found a complete record at `offset`, so it lies within the buffer; `record` is
+        // valid.
         unsafe { put(record, buffer.add(offset)) }
     })
 }
@@ -301,7 +304,7 @@ unsafe fn step(player: &Player, buffer: *const u8, valid: usize, offset: usize) 
     if size <= left { Ok(size) } else { Err(CuptiResult::MAX_LIMIT_REACHED) }
 }
 
-/// `cuptiActivityGetNumDroppedRecords`: since the last call, of all contexts and streams.
+/// `cuptiActivityGetNumDroppedRecords`: records since the last call, of all contexts and streams.
 ///
 /// # Safety
 /// `dropped` is NULL or valid for a write.
@@ -313,7 +316,7 @@ pub unsafe extern "C" fn cuptiActivityGetNumDroppedRecords(
 ) -> CuptiResult {
     answer("cuptiActivityGetNumDroppedRecords", |player| {
         need(!dropped.is_null())?;
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { put(dropped, player.take_dropped()) }
     })
 }
@@ -330,9 +333,9 @@ pub unsafe extern "C" fn cuptiActivitySetAttribute(
 ) -> CuptiResult {
     answer("cuptiActivitySetAttribute", |player| {
         need(!size.is_null() && !value.is_null())?;
-        // SAFETY: not NULL, and then readable as promised by the caller.
+        // SAFETY: not NULL, so readable as guaranteed by the caller.
         let size = unsafe { size.read() };
-        // SAFETY: as above; nothing is read of an empty value.
+        // SAFETY: as above; an empty value is not read.
         let first = if size == 0 { 0 } else { unsafe { value.cast::<u8>().read() } };
         let by_thread = attribute == Attribute::PER_THREAD_ACTIVITY_BUFFER;
         let late = player.has_begun() || (by_thread && player.client().buffers.is_some());
@@ -359,7 +362,7 @@ pub unsafe extern "C" fn cuptiActivityGetStructSize(kind: Kind, _version: u32, s
     answer("cuptiActivityGetStructSize", |player| {
         since(player, STRUCT_SIZES)?;
         need(!size.is_null())?;
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { put(size, size_of_kind(player, kind.0)?) }
     })
 }

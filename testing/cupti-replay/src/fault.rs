@@ -1,16 +1,17 @@
-//! Faults that a test asks for: a CUPTI that refuses, hangs, lies about sizes, corrupts records or loses buffers.
+//! Faults that a test requests: a CUPTI that refuses, hangs, reports wrong sizes, corrupts records or loses
+//! buffers.
 //!
-//! `GPUWHY_REPLAY_FAULT` lists them, with commas: `cuptiActivityFlushAll=999@running,buffers=late`. A fault is
-//! `WHAT=HOW`, and `@PHASE` when it strikes only before play begins (`start`), during it (`running`) or after it
-//! (`finish`). A word that is not known is an error, so that no test passes because its fault was never there; for
-//! the same reason each strike is counted.
+//! `GPUWHY_REPLAY_FAULT` lists them, separated by commas: `cuptiActivityFlushAll=999@running,buffers=late`. A
+//! fault is `WHAT=HOW`, with `@PHASE` if it is only triggered before play begins (`start`), during it
+//! (`running`) or after it (`finish`). An unknown word is an error, so that no test passes because its fault
+//! never existed; for the same reason the number of times that a fault is triggered is counted.
 //!
 //! | WHAT | HOW |
 //! |---|---|
 //! | a CUPTI function | a result code: not carried out; `hang`: never returns; `200ms`: returns later |
 //! | `buffers` | `late`, `twice`, `never`, `torn`, `oversized`, `foreign`, `nested`: see [`BufferFault`] |
 //! | `records` | `garbage`, `nameless`, `timeless`, `backwards`, `future`, `unknown`: see [`RecordFault`] |
-//! | `sizes` | what the iterator says of record sizes: `48` for all, `+8` too much |
+//! | `sizes` | record sizes that the iterator reports: `48` for all, `+8` too much |
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,75 +20,77 @@ use std::time::Duration;
 
 use cupti_sys::CuptiResult;
 
-/// Where play stands.
+/// Phase of play.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Phase {
-    /// It has not begun: the client sets itself up.
+    /// Before play: the client initializes.
     Start,
-    /// It goes on.
+    /// During play.
     Running,
-    /// It is over: the client ends.
+    /// After play: the client ends.
     Finish,
 }
 
-/// What a function does instead of its work.
+/// Behavior of a function instead of its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallFault {
-    /// Answers this.
+    /// Returns this code.
     Answer(CuptiResult),
     /// Never returns.
     Hang,
-    /// Does its work so much later.
+    /// Does its work after this delay.
     Slow(Duration),
 }
 
-/// What happens to buffers on their way back to the client.
+/// Fault of buffers on their way back to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferFault {
-    /// They come [`LATE`] later, on a thread of their own, also after the flush that vouches for them.
+    /// They arrive [`LATE`] later, on a separate thread, even after the flush that should have delivered them
+    /// has returned.
     Late,
-    /// They come once more, after the client has them back.
+    /// They are returned once more after the client has them back.
     Twice,
-    /// They do not come.
+    /// They are never returned.
     Never,
     /// Their valid size ends within a record.
     Torn,
     /// Their valid size is larger than they are.
     Oversized,
-    /// After them comes one that the client never lent.
+    /// They are followed by a buffer that the client never lent.
     Foreign,
-    /// Before they come, and on the same thread, another one is asked for and handed back, and a context is told of.
+    /// Before they are returned, and on the same thread, another one is requested and returned, and a context
+    /// is reported.
     Nested,
 }
 
-/// What happens to records before they are written into a buffer.
+/// Fault of records before they are written into a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordFault {
-    /// All is noise but the kind and the addresses of texts, which every reader must follow.
+    /// Everything is noise except the kind and the addresses of texts, which every reader must dereference.
     Garbage,
     /// No texts.
     Nameless,
     /// All times are 0.
     Timeless,
-    /// The end before the begin.
+    /// The end is before the start.
     Backwards,
     /// Times near the end of the clock.
     Future,
-    /// A kind that nobody knows.
+    /// A kind that no client knows.
     Unknown,
 }
 
-/// What the library says of the size of records.
+/// Fault of the record sizes that the library reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizeFault {
-    /// This for each kind, bytes.
+    /// This size in bytes for each kind.
     Is(usize),
-    /// So many bytes too much.
+    /// This many bytes too much.
     More(usize),
 }
 
-/// How much later [`BufferFault::Late`] is.
+/// Delay of [`BufferFault::Late`].
 pub const LATE: Duration = Duration::from_millis(5);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,27 +107,27 @@ struct Fault {
     phase: Option<Phase>,
 }
 
-/// The faults of a session, and which phase it is in.
+/// The faults of a session, and its current phase.
 #[derive(Debug, Default)]
 pub struct Faults {
     list: Vec<Fault>,
-    /// A [`Phase`] as its number.
+    /// The current [`Phase`] as its number.
     phase: AtomicU8,
     struck: AtomicU64,
 }
 
 impl Faults {
-    /// Play goes on to another phase.
+    /// Enters another phase of play.
     pub fn enter(&self, phase: Phase) {
         self.phase.store(phase as u8, Ordering::SeqCst);
     }
 
-    /// How often a fault has struck.
+    /// Number of times that a fault was triggered.
     pub fn struck(&self) -> u64 {
         self.struck.load(Ordering::SeqCst)
     }
 
-    /// What this function does now.
+    /// Fault of this function in the current phase.
     pub fn call(&self, function: &str) -> Option<CallFault> {
         self.find(|effect| match effect {
             Effect::Call(name, fault) if name == function => Some(*fault),
@@ -132,17 +135,17 @@ impl Faults {
         })
     }
 
-    /// What happens to a buffer now.
+    /// Fault of a buffer in the current phase.
     pub fn buffer(&self) -> Option<BufferFault> {
         self.find(|effect| if let Effect::Buffers(fault) = effect { Some(*fault) } else { None })
     }
 
-    /// What happens to a record now.
+    /// Fault of a record in the current phase.
     pub fn record(&self) -> Option<RecordFault> {
         self.find(|effect| if let Effect::Records(fault) = effect { Some(*fault) } else { None })
     }
 
-    /// What the library says now of a record of `size` bytes.
+    /// Size that the library reports in the current phase for a record of `size` bytes.
     pub fn size(&self, size: usize) -> usize {
         let found = self.find(|effect| if let Effect::Sizes(fault) = effect { Some(*fault) } else { None });
         match found {

@@ -1,6 +1,6 @@
-//! Calls into the client: on which thread, and with that thread marked.
+//! Calls into the client, on the right thread and with that thread marked.
 //!
-//! The mark is how a flush from inside a callback is recognized, which deadlocks the real library.
+//! The mark makes it possible to detect a flush from inside a callback, which deadlocks the real library.
 #![expect(unsafe_code, reason = "calls the client's C functions")]
 
 use std::cell::Cell;
@@ -20,7 +20,7 @@ thread_local! {
     static CALLBACK: Cell<Option<&'static str>> = const { Cell::new(None) };
 }
 
-/// The client's callback that runs on this thread, if one does.
+/// Name of the client's callback that is running on this thread, if any.
 #[must_use]
 pub fn callback_on_this_thread() -> Option<&'static str> {
     CALLBACK.get()
@@ -33,18 +33,18 @@ pub fn in_callback(name: &'static str, call: impl FnOnce()) {
     CALLBACK.set(before);
 }
 
-/// A handle that stands for an id, and cannot be followed. Unlike NULL for 0.
+/// A handle that represents an id and cannot be dereferenced. Not NULL for id 0.
 #[must_use]
 pub fn token(id: u32) -> *mut c_void {
     ptr::without_provenance_mut((id as usize + 1) << 12)
 }
 
-/// The id that a handle stands for.
+/// The id that a handle represents.
 pub fn id_of(token: *mut c_void) -> Option<u32> {
     u32::try_from((token.addr() >> 12).checked_sub(1)?).ok()
 }
 
-/// Tells the subscriber of an event.
+/// Notifies the subscriber of a resource event.
 pub fn tell_resource(subscriber: &Subscriber, id: ResourceCallback, context: Option<u32>, graph: Option<u32>) {
     let graph = GraphData {
         made_of: [ptr::null_mut(); 4],
@@ -61,7 +61,7 @@ pub fn tell_resource(subscriber: &Subscriber, id: ResourceCallback, context: Opt
     });
 }
 
-/// Tells the subscriber that a module was loaded.
+/// Notifies the subscriber that a module was loaded.
 pub fn tell_module(subscriber: &Subscriber, context: Option<u32>, id: u32, module: &[u8]) {
     let about = ModuleData { id, size: module.len(), cubin: module.as_ptr() };
     let data = ResourceData {
@@ -77,7 +77,7 @@ pub fn tell_module(subscriber: &Subscriber, context: Option<u32>, id: u32, modul
     });
 }
 
-/// What API callbacks get to see: `CUpti_CallbackData`. Only the site is real; nothing can be followed.
+/// Data of API callbacks: `CUpti_CallbackData`. Only the site is real; no pointer can be dereferenced.
 #[repr(C)]
 struct ApiData {
     site: CallbackSite,
@@ -87,7 +87,7 @@ struct ApiData {
     correlation_id: u32,
 }
 
-/// Tells the subscriber of one side of a call of an API function.
+/// Notifies the subscriber of one side of an API call.
 pub fn tell_api(subscriber: &Subscriber, domain: Domain, id: u32, site: CallbackSite) {
     let data = ApiData {
         site,
@@ -103,20 +103,20 @@ pub fn tell_api(subscriber: &Subscriber, domain: Domain, id: u32, site: Callback
     });
 }
 
-/// What a callback about a launch gets to see.
+/// Data of a callback about a launch.
 #[derive(Clone, Copy, Debug)]
 pub struct LaunchData {
     /// Parameters of the function.
     pub parameters: *const c_void,
     /// Mangled name of the kernel.
     pub symbol: *const c_char,
-    /// Number of the context.
+    /// Id of the context.
     pub context: u32,
-    /// Number of the call.
+    /// Correlation id of the call.
     pub correlation: u32,
 }
 
-/// Tells the subscriber of one side of a launch.
+/// Notifies the subscriber of one side of a launch.
 pub fn tell_launch(subscriber: &Subscriber, domain: Domain, id: u32, site: CallbackSite, launch: &LaunchData) {
     let mut pointers = [ptr::null_mut(); 5];
     pointers[1] = launch.parameters.cast_mut();
@@ -149,7 +149,8 @@ pub struct Return {
     pub returned: (*mut u8, usize, usize),
 }
 
-// SAFETY: the pointer is to memory that the library holds and now passes on; one thread has it at a time.
+// SAFETY: the pointer is to memory that the library holds and now passes on; only one thread owns it at a
+// time.
 unsafe impl Send for Return {}
 
 impl Return {
@@ -158,13 +159,13 @@ impl Return {
         let Self { completed, context, stream, returned: (address, size, valid) } = self;
         let context = usize::try_from(context).unwrap_or(0);
         in_callback("bufferCompleted", || {
-            // SAFETY: the client registered this function; the buffer is the one it lent, and the library does not
-            // touch it any more.
+            // SAFETY: the client registered this function; the buffer is the one it lent, and the library
+            // does not touch it any more.
             unsafe { completed(ptr::without_provenance_mut(context), stream, address, size, valid) };
         });
     }
 
-    /// Calls the client from another thread, after `time`. Without a thread the buffer is lost.
+    /// Calls the client from another thread, after `time`. If no thread can be started, the buffer is lost.
     pub fn run_after(self, time: Duration) {
         let work = move || {
             thread::sleep(time);
@@ -176,7 +177,7 @@ impl Return {
 
 /// The kernel's id of the calling thread.
 pub fn thread_id() -> u32 {
-    // SAFETY: takes nothing and cannot fail.
+    // SAFETY: takes no arguments and cannot fail.
     unsafe { libc::gettid() }.cast_unsigned()
 }
 
@@ -187,10 +188,10 @@ pub fn foreign_memory() -> *mut u8 {
     FOREIGN.as_ptr().cast_mut().cast()
 }
 
-/// The thread that hands buffers over, as CUPTI has one.
+/// The thread that returns buffers, as CUPTI has one.
 #[derive(Debug)]
 pub struct Worker {
-    /// Missing when no thread could be started: then the caller does the work.
+    /// `None` if no thread could be started: then the caller does the work.
     line: Option<(Sender<Return>, Receiver<()>)>,
 }
 
@@ -212,14 +213,15 @@ impl Worker {
         Self { line: thread.is_ok().then_some((give, hear)) }
     }
 
-    /// Hands a buffer over and waits until the client has it, so that play never overtakes its client.
+    /// Passes on a buffer and waits until the client has it, so that play never gets ahead of its client.
     pub fn run(&self, job: Return) {
         match &self.line {
             Some((give, done)) => {
                 if let Err(unsent) = give.send(job) {
                     unsent.0.run();
                 } else {
-                    // An error means that the thread is gone, and the job with it: nothing is left to wait for.
+                    // An error means that the thread has ended, and the job with it: there is no reply to
+                    // wait for.
                     let _ = done.recv();
                 }
             }

@@ -1,36 +1,37 @@
-//! Which records the client wants, and since when.
+//! The records that the client wants, and since when.
 //!
-//! The real library decides when an activity happens; the replay library decides when it delivers, which may be
-//! later. So each switch remembers the play time at which it was thrown, and a record is judged by its own time.
+//! The real library decides when an activity happens; the replay library decides when it delivers, which may
+//! be later. So each change stores the play time at which it was made, and a record is filtered by its own
+//! time.
 
 use std::collections::BTreeMap;
 
-/// A switch that was thrown.
+/// One change of a setting.
 #[derive(Clone, Copy, Debug)]
 struct Change {
-    /// Play time, nanoseconds.
+    /// Play time in nanoseconds.
     at: u64,
-    /// The one API function it is about, or the whole kind.
+    /// The API function that it applies to; `None`: the complete kind.
     function: Option<u32>,
     on: bool,
 }
 
-/// The switches of all kinds, with their history.
+/// The settings of all kinds, with their history.
 #[derive(Clone, Debug, Default)]
 pub struct Filter(BTreeMap<u32, Vec<Change>>);
 
 impl Filter {
-    /// Turns a kind on or off from play time `at`. This overrules what was said about single functions before.
+    /// Enables or disables a kind from play time `at` on. Overrides earlier settings of single functions.
     pub fn set_kind(&mut self, kind: u32, on: bool, at: u64) {
         self.push(kind, Change { at, function: None, on });
     }
 
-    /// Turns one API function on or off from play time `at`. `kind` is that of its API records.
+    /// Enables or disables one API function from play time `at` on. `kind` is that of its API records.
     pub fn set_function(&mut self, kind: u32, function: u32, on: bool, at: u64) {
         self.push(kind, Change { at, function: Some(function), on });
     }
 
-    /// Whether nothing is wanted from play time `at` on.
+    /// True if no record is wanted from play time `at` on.
     #[must_use]
     pub fn is_idle(&self, at: u64) -> bool {
         self.0.iter().all(|(&kind, changes)| {
@@ -39,14 +40,15 @@ impl Filter {
         })
     }
 
-    /// Whether a record of this kind, and of this function if it is an API record, was wanted at play time `at`.
+    /// True if a record of this kind, and of this function if it is an API record, was wanted at play time
+    /// `at`.
     #[must_use]
     pub fn wants(&self, kind: u32, function: Option<u32>, at: u64) -> bool {
         let applies = |change: &&Change| change.at <= at && (change.function.is_none() || change.function == function);
         self.0.get(&kind).and_then(|changes| changes.iter().rev().find(applies)).is_some_and(|change| change.on)
     }
 
-    /// Whether any function of this kind of API records was on by itself at play time `at`.
+    /// True if any single function of this kind of API records was enabled at play time `at`.
     #[must_use]
     pub fn had_function_at(&self, kind: u32, at: u64) -> bool {
         let functions = self.0.get(&kind).into_iter().flatten().filter_map(|change| change.function);
@@ -55,7 +57,7 @@ impl Filter {
 
     fn push(&mut self, kind: u32, change: Change) {
         let changes = self.0.entry(kind).or_default();
-        // What was said before at the same moment about the same thing has never counted.
+        // An earlier setting of the same thing at the same time was never in effect.
         changes.retain(|old| old.at != change.at || (change.function.is_some() && old.function != change.function));
         changes.push(change);
     }

@@ -1,7 +1,8 @@
-//! The one player of this process, and who may use it.
+//! The only player of this process, and the rules for its use.
 //!
-//! A libcupti has no "open": the first call of any function has to find everything ready. So the recording named by
-//! `GPUWHY_REPLAY` is loaded then, and when that fails every function answers as a CUPTI without a driver does.
+//! A libcupti has no "open": everything must be ready at the first call of any function. So the recording
+//! named by `GPUWHY_REPLAY` is loaded then. If that fails, every function returns what a CUPTI without a
+//! driver returns.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -20,21 +21,21 @@ use crate::player::Player;
 
 /// The recording to play.
 pub const RECORDING: &str = "GPUWHY_REPLAY";
-/// How fast: `max`, or seconds of the recording in one second.
+/// Speed of play: `max`, or seconds of the recording per second.
 pub const SPEED: &str = "GPUWHY_REPLAY_SPEED";
-/// What goes wrong on purpose, see [`fault`](crate::fault).
+/// Injected faults, see [`fault`](crate::fault).
 pub const FAULT: &str = "GPUWHY_REPLAY_FAULT";
 
 static PLAYER: OnceLock<Result<Player, String>> = OnceLock::new();
-/// Process that loaded the recording; 0 before.
+/// Id of the process that loaded the recording; 0 before.
 static OWNER: AtomicU32 = AtomicU32::new(0);
-/// Calls from forked children. An atomic of its own, since a lock may be held for ever in a child.
+/// Number of calls from forked children. A separate atomic, because a lock may be held forever in a child.
 static CALLS_AFTER_FORK: AtomicU64 = AtomicU64::new(0);
 
 /// Loads this recording instead of the one that the environment names. Only before the first call.
 ///
 /// # Errors
-/// When the library is in use already, or the recording cannot be played.
+/// If the library is already in use, or the recording cannot be played.
 pub fn open(path: PathBuf, speed: &str) -> Result<(), String> {
     let mut first = false;
     let player = PLAYER.get_or_init(|| {
@@ -75,22 +76,22 @@ fn start(path: Option<PathBuf>, speed: &str) -> Result<Player, String> {
     Ok(player)
 }
 
-/// Whether this process is the child of a fork of the one that loaded the recording.
+/// True if this process is a forked child of the process that loaded the recording.
 #[must_use]
 pub fn is_forked() -> bool {
     let owner = OWNER.load(Ordering::SeqCst);
     owner != 0 && owner != process::id()
 }
 
-/// Calls that were made in this process although it is a fork.
+/// Number of calls made in this process although it is a forked child.
 #[must_use]
 pub fn calls_after_fork() -> u64 {
     if is_forked() { CALLS_AFTER_FORK.load(Ordering::SeqCst) } else { 0 }
 }
 
-/// Answers a call of the C interface: with the player, without panics.
+/// Runs a call of the C interface: with the player, without panics.
 ///
-/// A fault that the session asks for strikes `function` here, before it does anything.
+/// A fault of `function` that the session requests is triggered here, before any other work.
 pub fn answer(function: &str, call: impl FnOnce(&'static Player) -> Result<(), CuptiResult>) -> CuptiResult {
     if is_forked() {
         CALLS_AFTER_FORK.fetch_add(1, Ordering::SeqCst);

@@ -1,12 +1,13 @@
-//! Where the fields lie that replaying needs: times, API function, context, and pointers.
+//! Offsets of the fields that replaying needs: times, API function, context, and pointers.
 //!
-//! Offsets in bytes from the start of a record, the same from CUDA 11.8 to 13.4 (records only ever grew at the
-//! end). Pointers are here and not in `cupti-sys` because only a player has to replace them: the recorded address
-//! means nothing in this process. Kinds that are not listed have no times and are played with the record before them.
+//! Offsets are in bytes from the start of a record and the same from CUDA 11.8 to 13.4 (records only ever
+//! grew at the end). Pointers are here and not in `cupti-sys` because only a player has to replace them: the
+//! recorded address is meaningless in this process. Kinds that are not listed have no times and are played
+//! with the record before them.
 
 use cupti_sys::Kind;
 
-/// Offsets of begin and end, for kinds that have both.
+/// Offsets of start and end, for kinds that have both.
 #[must_use]
 pub const fn times(kind: u32) -> Option<(usize, usize)> {
     match Kind(kind) {
@@ -14,13 +15,13 @@ pub const fn times(kind: u32) -> Option<(usize, usize)> {
         Kind::DRIVER | Kind::RUNTIME | Kind::INTERNAL_LAUNCH_API => Some((8, 16)),
         Kind::SYNCHRONIZATION | Kind::GRAPH_TRACE => Some((8, 16)),
         Kind::OVERHEAD => Some((24, 32)),
-        // A mark is a moment.
+        // A mark has a single time.
         Kind::MARKER => Some((8, 8)),
         _ => None,
     }
 }
 
-/// Whether the record is device work, which a forced flush hands over before it ends.
+/// True for device work, whose records a forced flush returns before it ends.
 #[must_use]
 pub const fn is_device_work(kind: u32) -> bool {
     matches!(
@@ -29,7 +30,7 @@ pub const fn is_device_work(kind: u32) -> bool {
     )
 }
 
-/// Offset of the number of the API function.
+/// Offset of the id of the API function.
 #[must_use]
 pub const fn function(kind: u32) -> Option<usize> {
     match Kind(kind) {
@@ -38,7 +39,7 @@ pub const fn function(kind: u32) -> Option<usize> {
     }
 }
 
-/// The record of a call of a driver function: 40 bytes from CUDA 11.7 to 13.4, without an id that joins it to anything.
+/// Record of a call of a driver function: 40 bytes from CUDA 11.7 to 13.4, without a correlation id.
 #[must_use]
 pub fn driver_call(function: u32, at: u64, thread: u32) -> [u8; 40] {
     let mut record = [0; 40];
@@ -52,7 +53,7 @@ pub fn driver_call(function: u32, at: u64, thread: u32) -> [u8; 40] {
     record
 }
 
-/// Offset of the id that joins a call to the device work it caused.
+/// Offset of the id that links a call to the device work it caused.
 #[must_use]
 pub const fn correlation(kind: u32) -> Option<usize> {
     match Kind(kind) {
@@ -64,7 +65,7 @@ pub const fn correlation(kind: u32) -> Option<usize> {
     }
 }
 
-/// Offset of the number of the graph that launched it; 0 there for what was launched alone.
+/// Offset of the id of the graph that launched it; the id is 0 for work launched alone.
 #[must_use]
 pub const fn graph(kind: u32) -> Option<usize> {
     match Kind(kind) {
@@ -75,8 +76,9 @@ pub const fn graph(kind: u32) -> Option<usize> {
     }
 }
 
-/// The record of a launch of a graph as a whole, of `length` bytes: from `start` to `end`, where and of what graph its
-/// first node was. The device, context and stream of a node stand together, the device first.
+/// Record of the launch of a complete graph, `length` bytes long: from `start` to `end`, with the location
+/// and graph of its first `node`. A node has its device, context and stream next to each other, the device
+/// first.
 #[must_use]
 pub fn whole_graph(length: usize, start: u64, end: u64, node: &[u8], kind: u32) -> Vec<u8> {
     let mut record = vec![0; length];
@@ -100,7 +102,7 @@ pub fn whole_graph(length: usize, start: u64, end: u64, node: &[u8], kind: u32) 
     record
 }
 
-/// Offset of the context id, where a context that is never announced may show first.
+/// Offset of the context id, for kinds in which an unannounced context may appear first.
 #[must_use]
 pub const fn context(kind: u32) -> Option<usize> {
     match Kind(kind) {
@@ -111,7 +113,7 @@ pub const fn context(kind: u32) -> Option<usize> {
     }
 }
 
-/// Offsets of pointers to text, which the player owns a copy of.
+/// Offsets of pointers to text, of which the player owns a copy.
 #[must_use]
 pub const fn texts(kind: u32) -> &'static [usize] {
     match Kind(kind) {
@@ -125,7 +127,7 @@ pub const fn texts(kind: u32) -> &'static [usize] {
     }
 }
 
-/// Offsets of pointers to anything else. They are set to NULL, as for a feature that was not used.
+/// Offsets of all other pointers. They are set to NULL, as for a feature that was not used.
 #[must_use]
 pub const fn others(kind: u32) -> &'static [usize] {
     match Kind(kind) {

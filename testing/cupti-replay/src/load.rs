@@ -1,7 +1,7 @@
 //! Reads a recording from a file, plain or compressed.
 //!
-//! Compression is told by the first bytes, not by the name. A recording that ends early is refused: a replay of half
-//! a session would look like a whole one.
+//! Compression is detected by the first bytes, not by the name. A recording that ends early is refused: a
+//! replay of half a session would look like a complete one.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -16,19 +16,21 @@ use crate::session::{Action, Origin, Session};
 /// First bytes of a Zstandard frame.
 const ZSTANDARD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// How many times in a row the recording is played; 1 unless set.
+/// Variable: number of times in a row that the recording is played; default 1.
 const REPEAT: &str = "GPUWHY_REPLAY_REPEAT";
 
-/// Recordings that are played after the first one, as one program: `FILE*TIMES` each, separated by commas.
+/// Variable: recordings that are played after the first one, as one program: `FILE*TIMES` each, separated by
+/// commas.
 const THEN: &str = "GPUWHY_REPLAY_THEN";
 
-/// The version that `cuptiGetVersion` answers, such as 130200; that of the recorded library unless set.
+/// Variable: the version that `cuptiGetVersion` returns, such as 130200; default is that of the recorded
+/// library.
 const VERSION: &str = "GPUWHY_REPLAY_VERSION";
 
 /// The session in the file at `path`.
 ///
 /// # Errors
-/// When the file cannot be read, is no whole recording, or has buffers that cannot be taken apart.
+/// If the file cannot be read, is not a complete recording, or has buffers that cannot be parsed.
 pub fn session(path: &Path) -> Result<Session, String> {
     let mut session = one(path, number(REPEAT)?.unwrap_or(1))?;
     let then = std::env::var(THEN).unwrap_or_default();
@@ -45,7 +47,7 @@ pub fn session(path: &Path) -> Result<Session, String> {
     Ok(session)
 }
 
-/// The session in a file, so many times in a row.
+/// The session in a file, repeated this many times.
 fn one(path: &Path, times: u64) -> Result<Session, String> {
     let at_path = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let mut file = File::open(path).map_err(|error| at_path(&error))?;
@@ -60,10 +62,10 @@ fn one(path: &Path, times: u64) -> Result<Session, String> {
     }
 }
 
-/// The session in a stream that is not compressed.
+/// The session in an uncompressed stream.
 ///
 /// # Errors
-/// As [`session`].
+/// As for [`session`].
 pub fn read(input: impl Read) -> Result<Session, String> {
     read_times(input, number(REPEAT)?.unwrap_or(1))
 }
@@ -74,7 +76,7 @@ fn read_times(input: impl Read, times: u64) -> Result<Session, String> {
     let sizes = meta.sizes.iter().filter_map(|&(kind, size)| Some((kind.0, usize::try_from(size).ok()?))).collect();
     let version = number(VERSION)?.unwrap_or(meta.cupti_version);
     let mut session = Session::new(Origin { version, sizes, start: meta.start });
-    // A dropped-records section has no time of its own: it was asked for with what stands before it.
+    // A dropped-records section has no time: it was queried together with the section before it.
     for section in reader {
         match section.map_err(|error| error.to_string())? {
             Section::ApiName { domain, callback_id, name } => {
@@ -91,7 +93,7 @@ fn read_times(input: impl Read, times: u64) -> Result<Session, String> {
     Ok(session.finish(times))
 }
 
-/// What a variable says, if it is set.
+/// Value of a variable, if it is set.
 fn number<T: FromStr>(variable: &str) -> Result<Option<T>, String> {
     let Ok(text) = std::env::var(variable) else { return Ok(None) };
     text.parse().map(Some).map_err(|_| format!("{variable}={text}: not a number"))

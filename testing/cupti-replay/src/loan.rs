@@ -1,14 +1,15 @@
-//! A client's buffer while the library holds it: asking for it, checking it, writing to it.
+//! A client's buffer while the library holds it: requesting, checking and filling it.
 //!
-//! The real library trusts its client and crashes later. Here everything that would make it crash is a violation, and
-//! the record is dropped instead.
+//! The real library trusts its client and crashes later. Here everything that would make it crash is a
+//! violation, and the record is dropped instead.
 //!
-//! Between `bufferRequested` and `bufferCompleted` the memory is the library's alone. A client that frees it or
-//! writes to it corrupts records in a real run, far from the cause. Here everything written is remembered and the
-//! rest is filled with a pattern, so that any change is seen when the buffer goes back. The pattern stays behind the
-//! valid part on purpose: a client that reads beyond `validSize` meets kind 0xa5a5a5a5, not a convenient zero.
+//! Between `bufferRequested` and `bufferCompleted` the memory belongs to the library alone. A client that
+//! frees it or writes to it corrupts records in a real run, far from the cause. Here everything written is
+//! remembered and the rest is filled with a pattern, so that any change is detected when the buffer is
+//! returned. The pattern stays after the valid part on purpose: a client that reads beyond `validSize` finds
+//! kind 0xa5a5a5a5, not a convenient zero.
 //!
-//! A buffer that the client has unmapped altogether ends in the segmentation fault it would be in a real run.
+//! A buffer that the client has unmapped causes the segmentation fault that it would cause in a real run.
 #![expect(unsafe_code, reason = "calls the client's C function and uses memory that it gave away by pointer")]
 
 use std::ptr;
@@ -20,33 +21,33 @@ use cupti_sys::abi::{BufferRequested, NULL_BUFFER_TOLERATED_SINCE};
 use crate::ffi;
 use crate::violation::{Rule, Violations};
 
-/// Fills what no record was written to. Not a kind, not a small number, not a valid pointer.
+/// Fills the unwritten part. Not a kind, not a small number, not a valid pointer.
 pub const POISON: u8 = 0xa5;
 
-/// Compared in blocks of this size: one `memcmp` each, so that debug builds stay fast.
+/// Size of the blocks for comparison: one `memcmp` each, so that debug builds stay fast.
 const BLOCK: usize = 4096;
-/// How long a client is waited for that only has to keep up with real time. A client that has no buffer for so long
-/// has stopped; the limit is there so that a test ends.
+/// Maximum wait for a client that only has to keep up with real time. A client that has no buffer for this
+/// long has stopped; the limit ensures that a test ends.
 const BUFFER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Between two attempts: much less than a client needs for a buffer of records.
+/// Time between two attempts: much less than a client needs for a buffer of records.
 const RETRY_INTERVAL: Duration = Duration::from_micros(200);
-/// What the documentation asks for: records are made of 8-byte words.
+/// Alignment that the documentation requires: records consist of 8-byte words.
 const ALIGNMENT: usize = 8;
 
-/// Under which conditions a buffer is asked for.
+/// Conditions of a buffer request.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'a> {
     /// The buffer that the library still holds.
     pub open: Option<&'a Loan>,
-    /// The client has promised zeroed memory.
+    /// True if the client guarantees zeroed memory.
     pub zeroed: bool,
     /// Version of the library that is played.
     pub version: u32,
-    /// Ask again when the client has none.
+    /// True to request again if the client has none.
     pub patient: bool,
 }
 
-/// A buffer, or `None` when the client has none or gives one that cannot be used.
+/// A buffer, or `None` if the client has none or returns one that cannot be used.
 pub fn request(requested: BufferRequested, terms: &Terms<'_>, violations: &Violations) -> Option<Loan> {
     let begun = Instant::now();
     loop {
@@ -83,35 +84,35 @@ fn take(
         violations.note(Rule::OverlappingBuffer, || format!("{address:p}, {size} bytes"));
         return None;
     }
-    // SAFETY: by answering the request the client has lent `size` bytes at `address` until `bufferCompleted`.
-    // Alignment was checked just now.
+    // SAFETY: by its reply to the request the client has lent `size` bytes at `address` until
+    // `bufferCompleted`. The alignment was checked just now.
     Some(unsafe { Loan::take(address, size, most_records, terms.zeroed, violations) })
 }
 
-/// Memory that the client gave and waits to get back.
+/// Memory that the client lent and expects back.
 #[derive(Debug)]
 pub struct Loan {
     address: *mut u8,
     size: usize,
     most_records: usize,
     records: usize,
-    /// Copy of everything written so far; its length is the valid size.
+    /// Copy of everything written; its length is the valid size.
     written: Vec<u8>,
     filler: u8,
 }
 
-// SAFETY: between `bufferRequested` and `bufferCompleted` the memory is the library's, on whichever thread it runs;
-// `Loan` is its only owner and gives no reference to it away.
+// SAFETY: between `bufferRequested` and `bufferCompleted` the memory belongs to the library, on any thread;
+// `Loan` is its only owner and hands out no reference to it.
 unsafe impl Send for Loan {}
 
 impl Loan {
     /// Takes over `size` bytes at `address`. `most_records` limits the number of records; 0 means no limit.
     ///
-    /// With `zeroed` the client has promised zeroed memory: that is checked, and the memory stays as it is.
+    /// With `zeroed` the client guarantees zeroed memory: this is checked, and the memory stays as it is.
     ///
     /// # Safety
-    /// `size` bytes at `address` are valid for reads and writes, and nobody else uses them, until [`Loan::give_back`]:
-    /// the contract of `bufferRequested`. `address` is a multiple of 8.
+    /// `size` bytes at `address` are valid for reads and writes, and used by no other code until
+    /// [`Loan::give_back`]: the contract of `bufferRequested`. `address` is a multiple of 8.
     pub unsafe fn take(
         address: *mut u8,
         size: usize,
@@ -124,7 +125,7 @@ impl Loan {
         if zeroed {
             if let Some(at) = loan.first_change() {
                 violations.note(Rule::UnzeroedBuffer, || format!("byte {at} of {size} is not 0"));
-                // SAFETY: the caller vouches for `size` bytes at `address`.
+                // SAFETY: the caller guarantees `size` bytes at `address`.
                 unsafe { address.write_bytes(0, size) };
             }
         } else {
@@ -134,33 +135,33 @@ impl Loan {
         loan
     }
 
-    /// Whether a record of `length` bytes still goes in.
+    /// True if another record of `length` bytes fits.
     #[must_use]
     pub fn has_room(&self, length: usize) -> bool {
         let room = self.size - self.written.len();
         length <= room && (self.most_records == 0 || self.records < self.most_records)
     }
 
-    /// Whether no record was written yet.
+    /// True if no record was written yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.records == 0
     }
 
-    /// Whether the memory overlaps `size` bytes at `address`.
+    /// True if the memory overlaps `size` bytes at `address`.
     #[must_use]
     pub fn overlaps(&self, address: *const u8, size: usize) -> bool {
         let (ours, theirs) = (self.address as usize, address as usize);
         ours < theirs.saturating_add(size) && theirs < ours + self.size
     }
 
-    /// Writes a record behind the others. Returns false, and writes nothing, without room for it.
+    /// Appends a record. Returns false, and writes no byte, if it does not fit.
     pub fn write(&mut self, record: &[u8]) -> bool {
         if !self.has_room(record.len()) {
             return false;
         }
-        // SAFETY: `has_room` says that the record ends within the `size` bytes that are ours until given back; the
-        // source is ordinary memory of this library, which no client buffer overlaps.
+        // SAFETY: `has_room` ensures that the record ends within the `size` bytes that are ours until
+        // returned; the source is ordinary memory of this library, which no client buffer overlaps.
         unsafe {
             self.address.add(self.written.len()).copy_from_nonoverlapping(record.as_ptr(), record.len());
         }
@@ -169,7 +170,7 @@ impl Loan {
         true
     }
 
-    /// Ends the ownership: address, size and valid size as `bufferCompleted` wants them.
+    /// Ends the ownership: address, size and valid size for `bufferCompleted`.
     pub fn give_back(self, violations: &Violations) -> (*mut u8, usize, usize) {
         if let Some(at) = self.first_change() {
             violations.note(Rule::TouchedBuffer, || {
@@ -180,10 +181,10 @@ impl Loan {
         (self.address, self.size, self.written.len())
     }
 
-    /// Offset of the first byte that is not what the library left there.
+    /// Offset of the first byte that the client has changed.
     fn first_change(&self) -> Option<usize> {
-        // SAFETY: `size` bytes are readable and written by nobody while held, see `take`. If the client breaks that
-        // contract the comparison may see torn bytes, which is the very thing it looks for.
+        // SAFETY: `size` bytes are readable and not written to while held, see `take`. If the client breaks
+        // that contract the comparison may see torn bytes, which is what it is meant to detect.
         let memory = unsafe { std::slice::from_raw_parts(self.address, self.size) };
         let (valid, rest) = memory.split_at(self.written.len());
         if valid != self.written {

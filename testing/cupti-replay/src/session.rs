@@ -1,8 +1,8 @@
-//! A recording, taken apart and ready to be played.
+//! A recording, parsed and ready to be played.
 //!
-//! The whole recording is kept in memory, because a flush must find every record that was begun at that moment,
-//! also those which the real run delivered much later. Recordings are a few megabytes; this is not for hour-long
-//! ones.
+//! The complete recording is kept in memory, because a flush must find every record that had begun at that
+//! moment, including those that the real run delivered much later. Recordings are a few megabytes; this is
+//! not for hour-long ones.
 //!
 //! Pointers in records are replaced here, once: texts point into this session, which is never freed.
 
@@ -15,20 +15,20 @@ use cupti_sys::Kind;
 
 use crate::layout;
 
-/// Correlation ids of sessions that follow each other are so far apart; a recording has less than a million.
+/// Distance between the correlation ids of consecutive sessions; a recording has less than a million.
 const IDS_OF_A_SESSION: u32 = 1 << 24;
 
 /// `CUPTI_ACTIVITY_KIND_INVALID`
 const NO_KIND: u32 = 0;
 
-/// What the recording says about the library it was made with.
+/// Description of the library that made the recording.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
-    /// What `cuptiGetVersion` answered.
+    /// Version that `cuptiGetVersion` returned.
     pub version: u32,
     /// Size in bytes of the records of each kind.
     pub sizes: BTreeMap<u32, usize>,
-    /// When recording began, nanoseconds on CUPTI's clock.
+    /// Start of the recording in nanoseconds on CUPTI's clock.
     pub start: u64,
 }
 
@@ -42,37 +42,37 @@ pub struct Item {
     pub kind: u32,
     /// The API function, for API records.
     pub function: Option<u32>,
-    /// When it began; 0 for a record without times.
+    /// Start time; 0 for a record without times.
     pub start: u64,
-    /// When it was complete: its end, or that of the record before it when it has no times, or its delivery.
+    /// Time of completion: its end; without times that of the record before it, or its delivery.
     pub complete: u64,
-    /// When the library decided whether to record it, and took room for it in a buffer: for device work when its call
-    /// was made, for a call when it began, for the rest when it was complete.
+    /// Time at which the library decided to record it, and reserved space for it in a buffer: for device work
+    /// when its call was made, for a call when it began, for other records when they were complete.
     pub decided: u64,
-    /// Its place in a graph that was launched as one.
+    /// Its position in a graph that was launched as one.
     pub graph: Place,
 }
 
-/// Where a record stands in the launch of a CUDA graph.
+/// Position of a record in the launch of a CUDA graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// In none.
+    /// In no graph.
     Outside,
     /// A node.
     Node,
-    /// The node that is complete last, and the number of the record of the whole graph, which a client that asked for
-    /// that gets instead of all of them.
+    /// The node that is complete last, and the index of the record of the complete graph, which a client that
+    /// enabled such records gets in place of all nodes.
     Last(usize),
 }
 
-/// What happens at a moment of the recording.
+/// Action at one time of the recording.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// The real library handed over a buffer with these items.
+    /// The real library returned a buffer with these items.
     Deliver {
         /// Indices into [`Session::items`].
         items: Range<usize>,
-        /// The context's address in the recorded process: a token, never to be followed.
+        /// The context's address in the recorded process: a token, never dereferenced.
         context: u64,
         /// Stream id as it was passed to `bufferCompleted`.
         stream: u32,
@@ -83,12 +83,12 @@ pub enum Action {
     Flush,
 }
 
-/// An action and its time, which never goes back from step to step.
+/// An action and its time, which never decreases from step to step.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// Nanoseconds on the recording's clock.
     pub at: u64,
-    /// What happens.
+    /// The action.
     pub action: Action,
 }
 
@@ -117,17 +117,17 @@ pub struct Session {
     items: Vec<Item>,
     bytes: Vec<u8>,
     steps: Vec<Step>,
-    /// Launches of graphs as a whole.
+    /// Launches of complete graphs.
     graphs: Vec<Item>,
-    /// How many nodes each graph has.
+    /// Number of nodes of each graph.
     nodes: BTreeMap<u32, u32>,
     by_creation: Vec<usize>,
     contexts: BTreeSet<u32>,
-    /// Sessions that were added behind this one.
+    /// Number of sessions appended to this one.
     followed: u32,
-    /// The text behind each address, as of now in the recording.
+    /// Text at each address, as of the current position in the recording.
     texts: HashMap<u64, usize>,
-    /// Every text, never changed once in.
+    /// Every text; never changed once added.
     kept: Vec<CString>,
 }
 
@@ -149,16 +149,16 @@ impl Session {
         self.kept.push(text);
     }
 
-    /// Adds what happened next.
+    /// Adds the next action.
     pub fn add_step(&mut self, at: u64, action: Action) {
         let at = at.max(self.end());
         self.steps.push(Step { at, action });
     }
 
-    /// Adds a buffer that was handed over at `at`.
+    /// Adds a buffer that was returned at `at`.
     ///
     /// # Errors
-    /// When the buffer does not consist of whole records of known size.
+    /// If the buffer does not consist of complete records of known size.
     pub fn add_buffer(&mut self, at: u64, context: u64, stream: u32, buffer: &[u8]) -> Result<(), BadBuffer> {
         let number = self.steps.iter().filter(|step| matches!(step.action, Action::Deliver { .. })).count();
         let first = self.items.len();
@@ -191,7 +191,7 @@ impl Session {
         let (start, end) = layout::times(kind).map_or((0, 0), |(start, end)| {
             (layout::u64_at(record, start).unwrap_or(0), layout::u64_at(record, end).unwrap_or(0))
         });
-        // Device times are mapped to the host's clock and may lie a little behind the delivery.
+        // Device times are converted to the host's clock and may lie a little after the delivery.
         let complete = if end != 0 {
             end.min(delivered)
         } else if layout::times(kind).is_none() {
@@ -220,7 +220,8 @@ impl Session {
         Item { offset, length: record.len(), kind, function, start, complete, decided, graph }
     }
 
-    /// Makes a record of the whole for each launch of a graph, which a recording by nodes does not have.
+    /// Makes a record of the complete graph for each launch of a graph; a recording by nodes does not contain
+    /// it.
     fn make_whole_graphs(&mut self) {
         let Some(&length) = self.origin.sizes.get(&Kind::GRAPH_TRACE.0) else { return };
         let id = |item: &Item| layout::correlation(item.kind).and_then(|at| layout::u32_at(self.bytes(item), at));
@@ -258,7 +259,8 @@ impl Session {
         }
     }
 
-    /// Lets device work be decided upon by its launching call. A call inside a call has the same id and begins later.
+    /// Sets the time of decision of device work to that of its launching call. A nested call has the same id
+    /// and starts later.
     fn join_launches(&mut self) {
         let correlation = |session: &Self, item: &Item| {
             layout::correlation(item.kind).and_then(|at| layout::u32_at(session.bytes(item), at)).filter(|&id| id != 0)
@@ -284,8 +286,8 @@ impl Session {
         }
     }
 
-    /// Ends the making of the session, to be played so many times in a row, each time later by its length: for tests of
-    /// endurance. Correlation ids come again, as they do in a real run after 2^32 calls.
+    /// Completes the session, to be played this many times in a row, each time later by its length: for
+    /// endurance tests. Correlation ids repeat, as they do in a real run after 2^32 calls.
     #[must_use]
     pub fn finish(mut self, times: u64) -> Self {
         self.join_launches();
@@ -318,16 +320,16 @@ impl Session {
         self
     }
 
-    /// Puts the items in the order in which they take room: the last step of making a session.
+    /// Sorts the items into the order in which space is reserved for them: the last step of making a session.
     pub fn order(&mut self) {
         self.by_creation = (0..self.items.len()).collect();
         let items = &self.items;
         self.by_creation.sort_by_key(|&index| items.get(index).map(|item| item.decided));
     }
 
-    /// Another program's session follows this one as if it were the same program: its times begin where these end, and
-    /// its correlation ids are others. Only the time of its device work counts, without its start and its end.
-    /// [`order`](Self::order) is to follow.
+    /// Appends another program's session as if it were the same program: its times begin at the end of this
+    /// session, and its correlation ids are shifted. Only the interval of its device work is used, without
+    /// its start and its end. Call [`order`](Self::order) afterwards.
     pub fn then(&mut self, next: &mut Self) {
         let ((from, to), begin) = (next.span_of_work(), self.end());
         self.followed += 1;
@@ -337,7 +339,7 @@ impl Session {
         for item in &next.items {
             let mut moved = self.again(next.with_other_ids(item, ids), item, later);
             if !(from..=to).contains(&item.decided) {
-                // No client wants it.
+                // No client enables this kind.
                 moved.kind = NO_KIND;
             }
             if let Place::Last(whole) = &mut moved.graph {
@@ -363,14 +365,14 @@ impl Session {
         self.kept.append(&mut next.kept);
     }
 
-    /// From the first launch of device work to its last end.
+    /// Interval from the first launch of device work to its last end.
     fn span_of_work(&self) -> (u64, u64) {
         let work = self.items.iter().filter(|item| layout::is_device_work(item.kind));
         let from = work.clone().map(|item| item.decided).min().unwrap_or(self.origin.start);
         (from, work.map(|item| item.complete).max().unwrap_or(from).max(from))
     }
 
-    /// The record of an item, with so much added to its correlation id.
+    /// Record of an item, with `add` added to its correlation id.
     fn with_other_ids(&self, item: &Item, add: u32) -> Vec<u8> {
         let mut record = self.bytes(item).to_vec();
         if let Some(at) = layout::correlation(item.kind)
@@ -382,7 +384,7 @@ impl Session {
         record
     }
 
-    /// A copy of an item, with this record, at a later time.
+    /// Copy of an item with this record, at a later time.
     fn again(&mut self, mut record: Vec<u8>, item: &Item, later: impl Fn(u64) -> u64) -> Item {
         if let Some((start, end)) = layout::times(item.kind) {
             for field in [start, end].into_iter().take(if start == end { 1 } else { 2 }) {
@@ -396,7 +398,7 @@ impl Session {
         Item { offset, start, complete, decided, ..*item }
     }
 
-    /// The launch of a graph that ends with this item, as a whole.
+    /// Launch of the complete graph that ends with this item.
     #[must_use]
     pub fn whole_graph(&self, item: &Item) -> Option<&Item> {
         match item.graph {
@@ -405,30 +407,31 @@ impl Session {
         }
     }
 
-    /// Graphs, and how many nodes each has.
+    /// Graphs and their numbers of nodes.
     pub fn graphs(&self) -> impl Iterator<Item = (u32, u32)> {
         self.nodes.iter().map(|(&graph, &nodes)| (graph, nodes))
     }
 
-    /// All records, as they were delivered.
+    /// All records, in the order of delivery.
     #[must_use]
     pub fn items(&self) -> &[Item] {
         &self.items
     }
 
-    /// The record behind an item.
+    /// Bytes of an item's record.
     #[must_use]
     pub fn bytes(&self, item: &Item) -> &[u8] {
         self.bytes.get(item.offset..item.offset + item.length).unwrap_or_default()
     }
 
-    /// Indices of all items in the order in which the real library took room for them, see [`Item::decided`].
+    /// Indices of all items in the order in which the real library reserved space for them, see
+    /// [`Item::decided`].
     #[must_use]
     pub fn by_creation(&self) -> &[usize] {
         &self.by_creation
     }
 
-    /// All that happens, in order.
+    /// All actions, in order.
     #[must_use]
     pub fn steps(&self) -> &[Step] {
         &self.steps
@@ -445,7 +448,7 @@ impl Session {
         self.steps.last().map_or(self.origin.start, |step| step.at)
     }
 
-    /// Domain and number of the API function with this name, whatever the version behind `_v`.
+    /// Domain and id of the API function with this name, regardless of the version after `_v`.
     #[must_use]
     pub fn function(&self, name: &str) -> Option<(u32, u32)> {
         let known = |known: &CString| known.to_str().is_ok_and(|known| known.split("_v").next() == Some(name));

@@ -1,13 +1,13 @@
-//! What the client did that the real library punishes with a crash, a deadlock or silent loss.
+//! Actions of the client that the real library punishes with a crash, a deadlock or silent loss.
 //!
-//! A mistake with a result code is answered by that code and is no violation: the client sees it. Listed here is
-//! what a client can do wrong without being told, so that a test fails instead of a training job. Nothing here
-//! changes what is played.
+//! A mistake for which CUPTI returns an error code is not a violation: the client sees the code. This module
+//! lists what a client can do wrong without an error, so that a test fails instead of a training job.
+//! Violations do not change what is played.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A rule of CUPTI that has no result code of its own.
+/// A rule of CUPTI that has no error code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// `cuptiActivityFlushAll` from inside a buffer or resource callback: the real library deadlocks.
@@ -18,17 +18,19 @@ pub enum Rule {
     MisalignedBuffer,
     /// A buffer into which not even one record fits: every record is dropped.
     SmallBuffer,
-    /// A buffer that overlaps one which the library still holds.
+    /// A buffer that overlaps another one that the library still holds.
     OverlappingBuffer,
     /// The memory changed between `bufferRequested` and `bufferCompleted`: freed and reused, or written to.
     TouchedBuffer,
-    /// The client promised zeroed buffers (`ZEROED_OUT_ACTIVITY_BUFFER`) and gave one that is not.
+    /// The client guaranteed zeroed buffers (`ZEROED_OUT_ACTIVITY_BUFFER`) and provided one that is not.
     UnzeroedBuffer,
-    /// No buffer given: CUPTI before 12.9 writes to address 0.
+    /// A request got no buffer: CUPTI before 12.9 writes to address 0.
     NullBuffer,
-    /// An attribute that only counts before the first buffer was set after it; the real library ignores it.
+    /// An attribute that only takes effect before the first buffer was set after it; the real library ignores
+    /// it.
     LateAttribute,
-    /// `cuptiActivityDisable` from inside a callback: the call waits for what the callback's thread may hold.
+    /// `cuptiActivityDisable` from inside a callback: the call waits for locks that the callback's thread may
+    /// hold.
     DisableInCallback,
     /// `cuptiActivityDisable` of kernel records before CUDA 13.0 update 1, whose release notes list it as a deadlock.
     EarlyKernelDisable,
@@ -37,25 +39,29 @@ pub enum Rule {
     LateGraphTrace,
     /// Records had to be written while no buffer callbacks were registered.
     NoCallbacks,
-    /// A function of hardware counters from inside a callback: most take milliseconds, which the program would wait.
+    /// A function of hardware counters from inside a callback: most take milliseconds, which would delay the
+    /// program.
     CountersInCallback,
     /// A range profiler was disabled while a pass was open.
     OpenPass,
-    /// PC sampling was enabled while somebody samples or measures ranges: the process crashes later (seen with CUPTI
-    /// 13.0).
+    /// PC sampling was enabled while another client samples or measures ranges: the process crashes later
+    /// (seen with CUPTI 13.0).
     ProgramCountersInBetween,
-    /// PC sampling was enabled, configured, started, read, stopped or disabled while another thread could get into a
-    /// launch: the real library takes its locks in another order there (stacks on an H100 with CUPTI 13.0).
+    /// PC sampling was enabled, configured, started, read, stopped or disabled while another thread could
+    /// enter a launch: there the real library takes its locks in another order (stacks on an H100 with CUPTI
+    /// 13.0).
     ProgramCountersBesideLaunch,
-    /// PC sampling that serializes kernels, or with a period that fills every buffer: programs come to a halt.
+    /// PC sampling that serializes kernels, or with a period so short that every buffer fills up: programs
+    /// come to a halt.
     HarmfulProgramCounters,
-    /// A context was used that is gone: its memory may be another's.
+    /// A destroyed context was used: its memory may have been reused.
     GoneContext,
-    /// Passes of one range were of different kernels: the values belong to none of them.
+    /// Passes of one range measured different kernels: the values belong to neither.
     MixedPasses,
-    /// A range profiler was given other metrics than those that it was configured for first.
+    /// A range profiler was given metrics other than those of its first configuration.
     SecondConfiguration,
-    /// CUPTI was called in the child of a fork, where its threads do not exist and its locks may be held for ever.
+    /// CUPTI was called in the child of a fork, where its threads do not exist and its locks may be held
+    /// forever.
     CallAfterFork,
 }
 
@@ -88,14 +94,14 @@ impl Rule {
     }
 }
 
-/// One breach of a rule, with how often it happened.
+/// A violated rule, with the number of violations.
 #[derive(Clone, Debug)]
 pub struct Violation {
-    /// What was broken.
+    /// The violated rule.
     pub rule: Rule,
-    /// The particulars of the first time.
+    /// Details of the first violation.
     pub detail: String,
-    /// How often.
+    /// Number of violations.
     pub times: u64,
 }
 
@@ -109,12 +115,12 @@ impl fmt::Display for Violation {
     }
 }
 
-/// All breaches so far, one entry for each rule.
+/// All violations, one entry for each rule.
 #[derive(Debug, Default)]
 pub struct Violations(Mutex<Vec<Violation>>);
 
 impl Violations {
-    /// Notes a breach. The first detail of each rule is kept, the rest only counted.
+    /// Records a violation. The first detail of each rule is kept, the others are only counted.
     pub fn note(&self, rule: Rule, detail: impl FnOnce() -> String) {
         let mut list = self.lock();
         match list.iter_mut().find(|known| known.rule == rule) {
@@ -123,13 +129,13 @@ impl Violations {
         }
     }
 
-    /// The breaches, in order of first appearance.
+    /// Violations in order of first occurrence.
     #[must_use]
     pub fn list(&self) -> Vec<Violation> {
         self.lock().clone()
     }
 
-    /// Usable after a panic elsewhere too: a list of texts has no invariant that a panic could break.
+    /// Usable even after a panic elsewhere: a list of texts has no invariant that a panic could break.
     fn lock(&self) -> MutexGuard<'_, Vec<Violation>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -12,8 +12,8 @@ use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 
 fuzz_target!(|bytes: &[u8]| targets::trace(bytes));
 
-// Every block has checksums, which no fuzzer guesses: half of the inputs get right ones, so that what is behind them is
-// reached.
+// Every block has checksums, which no fuzzer guesses: half of the inputs get correct ones, so that the code
+// after the checks is reached.
 fuzz_mutator!(|bytes: &mut [u8], size: usize, max_size: usize, seed: u32| {
     let size = fuzzer_mutate(bytes, size, max_size);
     if seed % 2 == 0 {

@@ -1,4 +1,4 @@
-//! The counter interfaces of a library, on a machine without a GPU.
+//! The counter interfaces of a library, on a host without a GPU.
 
 use std::error::Error;
 
@@ -8,7 +8,7 @@ use cupti_sys::counters::range::RangePlan;
 use cupti_sys::counters::sets::{self, Links};
 use cupti_sys::{Cupti, Search};
 
-/// Prints functions that the library lacks, its chips, and the set of each chip: with which links, and of which
+/// Prints the functions that the library lacks, its chips, and the set of each chip with its links and
 /// quantities.
 pub fn describe(path: &str) -> Result<(), Box<dyn Error>> {
     let cupti = Cupti::load(&Search { override_path: Some(path.into()), ..Search::default() })?;
@@ -52,7 +52,8 @@ pub fn describe(path: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Prints how many launches each group of metrics takes on a chip, and which metrics it does not have.
+/// Prints the number of launches that each group of metrics takes on a chip, and the metrics that the chip
+/// does not have.
 pub fn describe_ranges(path: &str, chip: &str, groups: &[String]) -> Result<(), Box<dyn Error>> {
     let cupti = Cupti::load(&Search { override_path: Some(path.into()), ..Search::default() })?;
     let groups: Vec<Vec<String>> = groups.iter().map(|group| group.split(',').map(str::to_owned).collect()).collect();

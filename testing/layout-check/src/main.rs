@@ -1,9 +1,11 @@
-//! Loads the libcupti named by the first argument and prints what cupti-sys finds out about it, as `key value` lines.
+//! Loads the libcupti named by the first argument and prints what cupti-sys finds out about it, as `key
+//! value` lines.
 //!
-//! A program of its own because two copies of libcupti in one process fight, and because some versions crash the
-//! process when there is no driver: with `--symbols` nothing in the library is called. With `--counters` it prints what
-//! there is of the counter interfaces instead, with `--ranges` how many passes groups of metrics take on a chip. It is
-//! the child of the tests over released libraries and does not judge what it prints.
+//! A separate program, because two copies of libcupti in one process conflict, and because some versions
+//! crash the process if there is no driver: with `--symbols` no function of the library is called.
+//! `--counters` prints the counter interfaces instead, `--ranges` the number of passes that groups of metrics
+//! take on a chip. It is the child process of the tests of released libraries and does not judge what it
+//! prints.
 
 mod counters;
 
@@ -68,7 +70,7 @@ fn describe(path: &str, symbols_only: bool) -> Result<(), Box<dyn Error>> {
     println!("runtime.211 {}", name(Domain::RUNTIME, 211));
     println!("driver.307 {}", name(Domain::DRIVER, 307));
     println!("runtime.999999 {}", name(Domain::RUNTIME, 999_999));
-    // Without a driver these are refused; with one they work. Either way the call must come back.
+    // Without a driver these are refused; with one they work. Either way the call must return.
     println!("register {}", outcome(cupti.register_callbacks::<Handler>()));
     println!("enable {}", outcome(cupti.enable(Kind::CONCURRENT_KERNEL)));
     println!("flush {}", outcome(cupti.flush(false)));
@@ -76,8 +78,9 @@ fn describe(path: &str, symbols_only: bool) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Walks one record of each kind, then the same with a byte missing at the end, and with a record of no known kind
-/// in the middle; prints records met, records that the library's own walk meets, and bytes left over.
+/// Steps over one record of each kind, then over the same with a byte missing at the end, and with a record
+/// of an unknown kind in the middle. Prints the number of records found, the number that the library's own
+/// iterator finds, and the number of bytes left over.
 fn walk(cupti: &Cupti, sizes: &RecordSizes) {
     let record = |kind: Kind, size: u32| {
         let mut bytes = vec![0; size as usize];

@@ -1,8 +1,8 @@
-//! The counter interfaces against released packages: the layout of every struct against their headers, and the sets of
-//! metrics that their libraries can collect in one pass.
+//! The counter interfaces compared with released packages: the layout of every struct with their headers, and
+//! the sets of metrics that their libraries can collect in one pass.
 //!
-//! Sizes and offsets are read by the C++ compiler (a header of 12.6 is not C), with a header that stands for `cuda.h`:
-//! the packages do not have it, and nothing but two handles is used of it. Without a compiler the layouts are SKIPPED.
+//! The C++ compiler reads sizes and offsets (a header of 12.6 is not C), with a substitute for `cuda.h`: the
+//! packages do not have it, and only two handles of it are used. Without a compiler the layouts are SKIPPED.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,7 +13,7 @@ use cupti_sys::counters::abi::{Layout, layouts};
 
 use crate::released::{CU12, CU13, Package, fetch, run};
 
-/// What the headers need of CUDA's.
+/// The part of CUDA's header that the headers need.
 const CUDA: &str = "#pragma once\ntypedef struct CUctx_st *CUcontext;\ntypedef int CUdevice;\n";
 const HEADERS: [&str; 6] = [
     "cupti_target.h",
@@ -24,12 +24,12 @@ const HEADERS: [&str; 6] = [
     "cupti_pcsampling.h",
 ];
 
-/// A package, and what a chip can be sampled for with it.
+/// A package, and the sets that a chip can sample with it.
 struct Released {
     package: Package,
-    /// Bytes of structs that were shorter.
+    /// Sizes in bytes of structs that were shorter.
     shorter: &'static [(&'static str, usize)],
-    /// Chips and quantities with PCI Express; `None` where the library does not sample the chip.
+    /// Chips and quantities with PCI Express; `None` if the library does not sample the chip.
     sets: &'static [(&'static str, Option<&'static str>)],
 }
 
@@ -73,7 +73,7 @@ const RELEASED: &[Released] = &[
     },
 ];
 
-/// A C++ program that prints sizes and offsets as headers have them, one name and number a line.
+/// A C++ program that prints sizes and offsets from the headers, one name and number per line.
 fn program(layouts: &[Layout]) -> String {
     let includes: String = HEADERS.iter().map(|header| format!("#include <{header}>\n")).collect();
     let prints: String = layouts
@@ -95,7 +95,7 @@ fn program(layouts: &[Layout]) -> String {
     format!("#include <stddef.h>\n#include <stdio.h>\n{includes}int main(void) {{\n{prints}  return 0;\n}}\n")
 }
 
-/// What the compiler reads from the headers beside a library.
+/// Sizes and offsets that the compiler reads from the headers next to a library.
 fn measured(library: &Path, layouts: &[Layout]) -> Result<HashMap<String, usize>, String> {
     let package = library.ancestors().nth(2).ok_or("a library is in a folder of its package")?;
     let folder = library.with_extension("layouts");
@@ -119,7 +119,7 @@ fn measured(library: &Path, layouts: &[Layout]) -> Result<HashMap<String, usize>
         .collect())
 }
 
-/// The structs as a package has them: some were shorter by their last field.
+/// The structs of a package: some were shorter by their last field.
 fn layouts_of(released: &Released) -> Vec<Layout> {
     let mut all: Vec<_> = layouts().collect();
     for (name, size) in released.shorter {
@@ -132,7 +132,7 @@ fn layouts_of(released: &Released) -> Vec<Layout> {
 
 fn compare(released: &Released, library: &Path) {
     let version = released.package.version;
-    // For data that sampling fills in, CUPTI wants what `sizeof` says.
+    // For data that sampling fills in, CUPTI requires the value of `sizeof`.
     let by_sizeof = ["CUpti_PCSamplingData", "CUpti_PCSamplingPCData"];
     let ours = layouts_of(released);
     let theirs = measured(library, &ours).unwrap_or_else(|error| panic!("{version}: {error}"));
@@ -167,11 +167,11 @@ fn check(released: &Released, library: &Path) {
             Some(expected) => assert_eq!(set, expected, "{version}: {chip}"),
             None => assert!(set.contains("NOT_SUPPORTED"), "{version}: {chip}: {set}"),
         }
-        // What monitor mode samples: the engine beside all of it, in one pass.
+        // The set of monitor mode: the engine in addition to all others, in one pass.
         let with_engine = set.replace("MultiprocessorsActive", "MultiprocessorsActive EngineActive");
         assert_eq!(found[&format!("set.{chip}.engine")], with_engine, "{version}: {chip}");
     }
-    // GH100 has NVLink, and without any link the same set is left.
+    // GH100 has NVLink; without any link the same set remains.
     let gh100 = |links: &str| found[&format!("set.GH100.{links}")].clone();
     assert_eq!(gh100("nvlink"), format!("{} NvlinkRead NvlinkWrite", gh100("pcie")), "{version}");
     assert_eq!(gh100("pcie"), format!("{} PcieRead PcieWrite", gh100("chip")), "{version}");

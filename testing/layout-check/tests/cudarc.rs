@@ -1,7 +1,7 @@
 //! Offsets and widths of cupti-sys equal those of cudarc, which generates its bindings from the headers.
 //!
-//! cudarc's structs are those of CUDA 13.4. As layouts only grow, a field at the same place there and in an older
-//! measured size is at the same place everywhere.
+//! cudarc's structs are those of CUDA 13.4. As layouts only grow, a field that has the same offset there and
+//! lies within an older measured size has the same offset everywhere.
 
 use cudarc::cupti::sys;
 use cupti_sys::abi::{GraphData, ResourceData};
@@ -11,7 +11,7 @@ use cupti_sys::record::{
 };
 use std::mem::offset_of;
 
-/// Width of what a function takes out of a struct, without a value of either.
+/// Width of the field that a function takes out of a struct, without a value of either.
 fn width<S, T>(_: impl FnOnce(S) -> T) -> usize {
     size_of::<T>()
 }
@@ -79,14 +79,14 @@ fn records_of_objects() {
     same_fields!(PcieRecord, CUpti_ActivityPcie: type_ id pcieGeneration linkRate linkWidth);
 }
 
-/// Where strings are is not an accessor of its own.
+/// String offsets have no accessor.
 #[test]
 fn offsets_of_strings() {
     assert_eq!(KernelRecord::NAME_OFFSET, offset_of!(sys::CUpti_ActivityKernel13, name));
     assert_eq!(DeviceRecord::NAME_OFFSET, offset_of!(sys::CUpti_ActivityDevice6, name));
 }
 
-/// What callbacks get to see, whose structs are read as they are.
+/// Data of callbacks, whose structs are read directly.
 #[test]
 fn callbacks_about_graphs() {
     assert_eq!(offset_of!(ResourceData, descriptor), offset_of!(sys::CUpti_ResourceData, resourceDescriptor));

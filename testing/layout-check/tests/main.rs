@@ -1,4 +1,4 @@
-//! The layouts of `cupti-sys` against other descriptions of CUPTI.
+//! The layouts of `cupti-sys` compared with other descriptions of CUPTI.
 
 mod counters;
 mod cudarc;

@@ -1,4 +1,5 @@
-//! The sets of metrics of kernels against a released library: which chips have them, and how many launches they take.
+//! The sets of kernel metrics with a released library: the chips that have them, and the number of launches
+//! they take.
 
 use std::collections::HashMap;
 use std::process::Command;
@@ -7,7 +8,7 @@ use gpuwhy_report::kernels::sets;
 
 use crate::released::{CU13, Package, fetch, run};
 
-/// A chip, the launches of each group of the full set, and the parts of the names of what it lacks.
+/// A chip, the launches of each group of the full set, and parts of the names of the metrics that it lacks.
 const CHIPS: &[(&str, &str, &[&str])] = &[
     ("GA100", "4 4 6 9", &["stalled_gmma", "src_fp16", "src_fp8"]),
     ("AD102", "4 4 6 11", &["stalled_gmma", "src_fp16"]),

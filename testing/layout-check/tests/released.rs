@@ -1,8 +1,8 @@
-//! cupti-sys against the libcupti of real releases, fetched from the Python package index.
+//! cupti-sys with the libcupti of real releases, fetched from the Python package index.
 //!
-//! Needs no GPU: up to CUDA 13.1 libcupti answers version, names and its record iterator without a driver; later
-//! ones are only loaded. Each runs in a process of its own. Without network the test prints SKIPPED and the reason;
-//! set `CUPTI_LAYOUT_CHECK=required` to have that fail. Packages stay in the target folder.
+//! Needs no GPU: up to CUDA 13.1 libcupti provides version, names and its record iterator without a driver;
+//! later ones are only loaded. Each runs in a separate process. Without network the test prints SKIPPED and
+//! the reason; `CUPTI_LAYOUT_CHECK=required` makes it fail instead. Packages stay in the target folder.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,7 +15,7 @@ pub struct Package {
     pub name: &'static str,
     /// Its version.
     pub version: &'static str,
-    /// Path of the library in it.
+    /// Path of the library in the package.
     pub file: &'static str,
 }
 
@@ -25,12 +25,12 @@ pub const CU12: Package =
 /// Packages of CUDA 13, without a version.
 pub const CU13: Package = Package { name: "nvidia-cuda-cupti", version: "", file: "nvidia/cu13/lib/libcupti.so.13" };
 
-/// A released library and what must be found out about it.
+/// A released library and its expected properties.
 struct Release {
     package: Package,
-    /// What `cuptiGetVersion` answers; `None`: it must not be asked without a driver.
+    /// Return value of `cuptiGetVersion`; `None`: must not be called without a driver.
     api: Option<u32>,
-    /// Optional functions that came later.
+    /// Optional functions that were added later.
     missing: &'static [&'static str],
     /// Record sizes by kind, in bytes.
     sizes: &'static [(u32, u32)],
@@ -140,7 +140,7 @@ const RELEASES: &[Release] = &[
     },
 ];
 
-/// Tags under which these packages are published; pip wants each named.
+/// Platform tags of these packages; pip requires each to be named.
 const PLATFORMS: &[&str] = &[
     "manylinux1_x86_64",
     "manylinux2014_x86_64",
@@ -149,7 +149,7 @@ const PLATFORMS: &[&str] = &[
     "manylinux_2_27_x86_64",
 ];
 
-/// The library's path after fetching and unpacking, or why there is none.
+/// The library's path after download and unpacking, or the reason why it is unavailable.
 pub fn fetch(package: &Package) -> Result<PathBuf, String> {
     let folder =
         Path::new(env!("CARGO_TARGET_TMPDIR")).join("cupti").join(format!("{}-{}", package.name, package.version));
@@ -172,7 +172,7 @@ pub fn fetch(package: &Package) -> Result<PathBuf, String> {
     library.exists().then_some(library).ok_or_else(|| format!("the package holds no {}", package.file))
 }
 
-/// Runs to success, and answers its standard output.
+/// Runs a command that must succeed, and returns its standard output.
 pub fn run(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     if output.status.success() {
@@ -182,7 +182,7 @@ pub fn run(command: &mut Command) -> Result<String, String> {
     Err(format!("{:?}: {}: {}", command.get_program(), output.status, words.lines().last().unwrap_or_default()))
 }
 
-/// What the child program found out, by key.
+/// Output of the child program, by key.
 fn describe(library: &Path, symbols_only: bool) -> HashMap<String, String> {
     let mut child = Command::new(env!("CARGO_BIN_EXE_cupti-layout-check"));
     child.arg(library).args(symbols_only.then_some("--symbols"));

@@ -1,20 +1,20 @@
-//! What `inject/src/sync.rs` is in libprof.so.
+//! Counterpart of `inject/src/sync.rs` in libprof.so.
 
 pub use loom::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-/// Not modeled: a reader only looks behind it at words that the writer has counted.
+/// Not modeled: through it a reader only reads words that the writer has counted.
 pub use std::sync::OnceLock;
 
-/// Words of a segment, few, so that every boundary is met.
+/// Number of words in a segment; small, so that every boundary is reached.
 pub const RING_SEGMENT: u64 = 2;
-/// Segments of a ring.
+/// Number of segments in a ring.
 pub const RING_SEGMENTS: usize = 2;
 
-/// A wait that lets the other thread go on, for as long as it takes.
+/// A wait that lets the other thread continue, for as long as necessary.
 #[derive(Debug)]
 pub struct BoundedWait;
 
 impl BoundedWait {
-    /// It begins with the first wait.
+    /// Starts with the first wait.
     #[must_use]
     pub const fn new() -> Self {
         Self

@@ -1,4 +1,4 @@
-//! All orders in which two threads can meet.
+//! All interleavings of two threads.
 
 mod ring;
 mod toggle;

@@ -4,7 +4,7 @@ use gpuwhy_model::ring::{Ring, WORDS};
 use loom::sync::Arc;
 use loom::thread;
 
-/// Reads what there is, in events of two words, the second the complement of the first.
+/// Reads the available events of two words, where the second is the complement of the first.
 fn read(ring: &Ring, expected: &mut u64) {
     let readable = ring.readable();
     for at in readable.clone().step_by(2) {
@@ -20,7 +20,7 @@ fn a_reader_sees_whole_events_in_order_and_the_writer_never_what_is_not_read() {
         let ring = Arc::new(Ring::new());
         let writer = {
             let ring = Arc::clone(&ring);
-            // Room for two: the third and fourth fit only into words that were read.
+            // Room for two events: the third and fourth only fit into words that were read.
             thread::spawn(move || {
                 let mut written = 0;
                 for _ in 0..WORDS {

@@ -1,4 +1,5 @@
-//! A capture begins while tracing is switched off for the last one, and two begin at once.
+//! A capture begins while tracing is being switched off after the previous one, and two captures begin at
+//! once.
 
 use gpuwhy_model::toggle::{SwitchOutcome, TracingSwitch};
 use loom::sync::Arc;
@@ -39,7 +40,7 @@ fn a_begin_finds_everything_on_whenever_it_meets_an_end() {
         };
         let (switch, kinds) = &*shared;
         if switch.is_on() {
-            // Without the lock of the plan an end may come right behind this look, as it may behind any begin.
+            // Without the lock of the plan an end may come right after this check, as it may after any start.
             flusher.join().unwrap();
             assert!(kinds.are(switch.is_on()));
             return;

@@ -1,1 +1,1 @@
-"""The checks, a file for each promise."""
+"""The checks, one file for each property that gpuwhy guarantees."""

@@ -1,6 +1,7 @@
-"""Mode auto: both changes of a training's bottleneck are told within 30 s, bursts are bounded, and what it all costs.
+"""Mode auto: both changes of a training's bottleneck are reported within 30 s, bursts are bounded, and the overhead.
 
-The cost is what the program itself says: its median steps under mode auto over those without gpuwhy, by part and round.
+The overhead is measured by the program itself: its median steps under mode auto over those without gpuwhy, by part and
+round.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ PART = re.compile(r"part (\w+) begun ([\d.]+) steps (\d+) first_ms ([\d.]+) last
 
 
 def parts_of(run: Run) -> dict[str, dict[str, float]]:
-    """What the program says of each part: when it began, how many steps, and their medians in milliseconds."""
+    """Data that the program prints for each part: start time, number of steps, and their medians in milliseconds."""
     names = ("begun", "steps", "first", "last")
     return {found[1]: dict(zip(names, map(float, found.groups()[1:]))) for found in PART.finditer(run.stdout)}
 
 
 def told_after(report: dict, begun: float, group: str) -> float | None:
-    """Seconds from a moment until the report enters a bottleneck at or after it (5 s before count as well)."""
+    """Seconds from `begun` until the report enters the bottleneck at or after it (5 s before count as well)."""
     times = [change["at_unix_ns"] / 1e9 - begun for change in report["bursts"]["changes"] if change["group"] == group]
     return min((time for time in times if time > -5.0), default=None)
 
 
 def most_bursts(seconds: float, every: float) -> int:
-    """How many there may be: two, and one in each period."""
+    """Maximum number of bursts: two, and one in each period."""
     return 2 + int(seconds / every)
 
 
@@ -61,7 +62,7 @@ def changes(suite: Suite) -> Iterator[Result]:
     print(table(report, parts), flush=True)
     for name, group in EXPECTED.items():
         after = told_after(report, parts[name]["begun"], group)
-        # The first part begins with the samples, which name nothing before 2.5 s, and with start-up.
+        # The first part includes start-up, and the samples, which name no bottleneck before 2.5 s.
         yield expect(f"auto.changes.{name}", after is not None and after <= WITHIN, f"{group} after {after} s")
     found = [change["group"] for change in report["bursts"]["changes"]]
     yield expect("auto.changes.others", set(found) <= set(EXPECTED.values()), str(found))
@@ -73,7 +74,7 @@ def changes(suite: Suite) -> Iterator[Result]:
 
 
 def cost(suite: Suite) -> Iterator[Result]:
-    """Steps of the same training with mode auto and without gpuwhy, by rounds."""
+    """Steps of the same training with mode auto and without gpuwhy, by round."""
     command = suite.python("changing.py", "--seconds", "15")
     ratios: dict[str, list[float]] = {name: [] for name in EXPECTED}
     for number in range(ROUNDS):
@@ -96,12 +97,12 @@ def cost(suite: Suite) -> Iterator[Result]:
 
 
 def after(suite: Suite) -> Iterator[Result]:
-    """What launches take after a burst: the report's interval against the program's own first and last third."""
+    """Cost of launches after a burst: the report's interval against the program's own first and last third."""
     command = suite.python("changing.py", "--seconds", "60", "--parts", "launch")
-    # Nothing sampled: the verdict is open, so a burst begins after 20 s, in the second third.
+    # Without samples the bottleneck is open, so a burst begins after 20 s, in the second third.
     extra = {**SETTINGS, "GPUWHY_GPU_METRICS": "off"}
     bare = parts_of(suite.run("auto-after-bare", command, Mode.BARE))
-    # By the command: it lets NVTX know, and without named steps the report cannot tell.
+    # By the command, which enables NVTX: without named steps the report has no figure.
     run = suite.run("auto-after", command, Mode.COMMAND, extra=extra)
     found = parts_of(run)
     yield expect("auto.after.exit", run.code == 0 and "launch" in found and "launch" in bare, run.ending())
@@ -113,7 +114,7 @@ def after(suite: Suite) -> Iterator[Result]:
     told = f"{own:.3f} by the program ({without:.3f} without gpuwhy), {low} to {high} by the report"
     print(f"| launches after a burst | {told} |", flush=True)
     yield expect("auto.after.burst", report["cost"]["bursts"] == 1, str(report["cost"]))
-    # 32 steps on each side, far apart: 3 % for what else the machine does.
+    # 32 steps on each side, far apart: 3 % for other activity on the host.
     yield expect("auto.after.told", low is not None and low - 0.03 <= own <= high + 0.03, told)
 
 

@@ -1,4 +1,4 @@
-"""Captures hold exactly the kernels of their range.
+"""Captures contain exactly the kernels of their range.
 
 The program knows the number of kernels in each of its ranges, and keeps the device's queue full across their edges.
 Several checks share the device, so that its work lags far behind the calls.
@@ -15,10 +15,10 @@ from harness import Check, Mode, Result, Suite, expect
 from trace_report import Trace, single
 
 RANGES = 10
-# CUPTI keeps records back for as long as the device is behind, some 100 ms here. A buffer that it never gives back would
-# hold the marks for 2 s each time.
+# CUPTI holds records back for as long as the device lags, some 100 ms here. A buffer that it never returns would hold
+# the marks for 2 s each time.
 KEPT_MS = 1900
-# Losses that say that an edge was not clean.
+# Losses that indicate an unclean edge.
 EDGES = ("launches_without_activity", "activities_without_launch")
 
 WAYS: dict[str, dict[str, str]] = {
@@ -33,7 +33,7 @@ WAYS: dict[str, dict[str, str]] = {
 def capture(suite: Suite, trace: Trace, number: int) -> dict:
     """The report of one capture.
 
-    Raises ValueError when the report command gives none.
+    Raises ValueError if the report command prints none.
     """
     run = suite.run(f"capture-{number}", [suite.gpuwhy, "report", trace.path, "--json", "--capture", str(number)])
     return json.loads(run.stdout)
@@ -45,7 +45,7 @@ def one_way(way: str, apart: float) -> Check:
     def check(suite: Suite) -> Iterator[Result]:
         command = suite.python(
             "captures.py", way, "--ranges", str(RANGES), "--gpuwhy", str(suite.gpuwhy), "--apart", str(apart))
-        # The log tells when each capture was known to be complete, and what CUPTI kept back until then.
+        # The log shows when each capture was known to be complete, and what CUPTI held back until then.
         extra = {**WAYS[way], "NVTX_INJECTION64_PATH": str(suite.library), "GPUWHY_LOG": "debug"}
         run = suite.run(name, command, Mode.VARIABLE, extra)
         yield expect(f"{name}.exit", run.code == 0, run.ending() if run.code == 0 else run.stderr.strip()[-200:])
@@ -74,7 +74,8 @@ def one_way(way: str, apart: float) -> Check:
 
 
 def shutdown(suite: Suite) -> Iterator[Result]:
-    """With `stop-shutdown` the first range alone is there, the trace is closed, and the program goes on unharmed."""
+    """With `stop-shutdown` only the first range is recorded, the trace is closed, and the program continues unharmed.
+    """
     command = suite.python("captures.py", "profiler", "--ranges", "3", "--apart", "0.5")
     run = suite.run("capture-shutdown", command, Mode.VARIABLE, {"GPUWHY_CAPTURE_RANGE": "cudaProfilerApi"})
     yield expect("capture.shutdown.exit", run.code == 0, run.ending())

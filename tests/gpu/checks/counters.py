@@ -1,7 +1,7 @@
-"""Gauges and hardware counters: what they cost programs, that they arrive, what they say, and refusals.
+"""NVML readings and hardware counters: their overhead, that they arrive, their values, and refusals.
 
-Costs are compared in rounds: in each, every setting of GPUWHY_GPU_METRICS has one run, in turning order. The setting `off`
-is the reference, so that what records cost is on both sides.
+Overheads are compared in rounds: in each round every setting of GPUWHY_GPU_METRICS has one run, in rotating order. The
+setting `off` is the reference, so that the overhead of records is on both sides.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ VARIABLE = "GPUWHY_GPU_METRICS"
 ROUNDS = 5
 SETTINGS = ("off", "gauges", "on", "on:1000")
 THREAD = "gpuwhy-counters"
-# Share of a core that the thread may take beside opening, by setting; opening takes 0.2 to 0.4 s once.
+# Share of a core that the thread may take in addition to opening, by setting; opening takes 0.2 to 0.4 s once.
 THREAD_LIMITS = {"gauges": 0.005, "on": 0.0125, "on:1000": 0.06}
 OPENING_S = 0.6
 # Time with a setting over time with `off`, median of the rounds.
 COST_LIMIT = 1.005
-# Host memory that sampling may take, bytes.
+# Maximum host memory for sampling, bytes.
 MEMORY_LIMIT = 150e6
 BUSY_WORDS = "another tool has the GPU's counters"
 
@@ -51,13 +51,13 @@ def programs(suite: Suite) -> dict[str, Program]:
 
 
 def time_of(run: Run) -> float:
-    """What a program printed of its own time, in a unit of its own; 0 when it did not."""
+    """Time that a program printed, in its own unit; 0 if it did not."""
     match = re.search(r"time_per_operation_ns=([\d.]+)", run.stdout) or re.search(r'"ms_per_step": ([\d.]+)', run.stdout)
     return float(match[1]) if match else 0.0
 
 
 def thread_seconds(pid: int) -> float | None:
-    """CPU time of the thread that reads counters; None when there is none."""
+    """CPU time of the thread that reads counters; None if there is none."""
     for task in pathlib.Path(f"/proc/{pid}/task").glob("*"):
         try:
             if (task / "comm").read_text().strip() == THREAD:
@@ -69,7 +69,7 @@ def thread_seconds(pid: int) -> float | None:
 
 
 def peak_bytes(pid: int) -> int:
-    """The most memory that a process has had so far; 0 when it is gone."""
+    """Peak memory of a process; 0 once it has ended."""
     try:
         found = re.search(r"^VmHWM:\s*(\d+) kB", pathlib.Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
     except OSError:
@@ -78,7 +78,7 @@ def peak_bytes(pid: int) -> int:
 
 
 def memory(suite: Suite) -> Iterator[Result]:
-    """Host memory of a program that is sampled, above that of the same without samples."""
+    """Additional host memory of a program that is sampled, compared with the same program without samples."""
     command = [str(suite.microbench), "sm", "20000", "--reps", "12"]
     peaks, codes = {}, set()
     for setting in ("gauges", "on", "on:1000"):
@@ -99,7 +99,7 @@ def memory(suite: Suite) -> Iterator[Result]:
 
 
 def watched(suite: Suite, name: str, command: list[str], mode: Mode, extra: dict[str, str]) -> tuple[Run, float]:
-    """A run, and what its thread had taken shortly before the end."""
+    """A run, and the CPU time of its thread shortly before the end."""
     began = time.monotonic()
     process, folder = suite.start(name, command, mode, extra)
     spent = 0.0
@@ -110,8 +110,8 @@ def watched(suite: Suite, name: str, command: list[str], mode: Mode, extra: dict
 
 
 def judged_cost(name: str, ratios: list[float]) -> Result:
-    """Of five rounds the smallest and the largest ratio enclose the true median in 94 of 100 cases. Launches scatter by some
-    percent: where the rounds neither keep the limit nor exclude it, nothing is judged."""
+    """The smallest and the largest ratio of five rounds enclose the true median in 94 of 100 cases. Launches vary by
+    some percent: if the rounds neither keep the limit nor exclude it, the check is skipped."""
     ratios = sorted(ratios)
     middle = statistics.median(ratios)
     text = f"{middle:.4f} of the time without, by round {ratios[0]:.4f} to {ratios[-1]:.4f}, limit {COST_LIMIT}"
@@ -207,7 +207,7 @@ def samples(suite: Suite) -> Iterator[Result]:
 
 
 def division(suite: Suite) -> Iterator[Result]:
-    """The computation of a GPT, divided by what limits it; to be read, and to sum up."""
+    """The computation of a GPT, divided by its limits; the values are for reading and must sum up."""
     run = suite.run("division", training(suite), Mode.COMMAND, {VARIABLE: "on:1000"})
     trace = single(suite, run)
     devices = [device for device in trace.report["devices"] if device.get("compute_limits")]
@@ -224,7 +224,7 @@ def division(suite: Suite) -> Iterator[Result]:
 
 
 def gauges(suite: Suite) -> Iterator[Result]:
-    """The bare variable reads gauges and nothing else."""
+    """The bare variable enables NVML readings only."""
     run = suite.run("gauges", training(suite), Mode.VARIABLE)
     found = means(suite, single(suite, run))
     rate = found.get("power", (0, 0.0))[0] / run.seconds
@@ -235,7 +235,7 @@ def gauges(suite: Suite) -> Iterator[Result]:
 
 
 def refusals(suite: Suite) -> Iterator[Result]:
-    """Two processes want the counters of one GPU: the second is told, and both go on."""
+    """Two processes request the counters of one GPU: the second is refused with a message, and both continue."""
     command = [str(suite.microbench), "sm", "20000", "--reps", "25"]
     began = time.monotonic()
     first, folder = suite.start("first", command, Mode.VARIABLE, {VARIABLE: "on"})
@@ -253,7 +253,7 @@ def refusals(suite: Suite) -> Iterator[Result]:
 
 
 def endings(suite: Suite) -> Iterator[Result]:
-    """A short program is not held up, and a capture has samples of its own time."""
+    """A short program is not delayed, and a capture has samples of its interval."""
     command = [str(suite.microbench), "init"]
     seconds = {
         setting: statistics.median(suite.run(f"init-{setting}", command, Mode.VARIABLE, {VARIABLE: setting}).seconds for _ in range(5))
@@ -273,7 +273,7 @@ def endings(suite: Suite) -> Iterator[Result]:
 
 
 def checks() -> list[Check]:
-    """Samples first: what they do not do needs no price."""
+    """Samples first: without them their overhead need not be measured."""
     return [
         Check("counters.samples", samples, credit=60.0),
         Check("counters.gauges", gauges, credit=40.0),

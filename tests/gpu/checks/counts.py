@@ -1,4 +1,4 @@
-"""Every kernel, copy and memset is there: equal to independent counts, by kind and by kernel name.
+"""Every kernel, copy and memset is recorded: equal to independent counts, by kind and by kernel name.
 
 For programs that keep the device busy the total kernel time agrees with nsys as well, within 1 %: the same kernels ran,
 and tracing did not make them longer. For the others that time depends on clocks that rise and fall with the load.
@@ -78,7 +78,7 @@ def one_program(name: str) -> Check:
 
 
 def threads(suite: Suite) -> Iterator[Result]:
-    """8 threads, 8 streams, kernels, copies and graphs as fast as they go: the hardest case for the collector."""
+    """8 threads, 8 streams, kernels, copies and graphs at full speed: the hardest case for the collector."""
     run = suite.run("threads", [suite.microbench, "threads", "3"], Mode.VARIABLE, extra={"GPUWHY_CUDA_GRAPH_TRACE": "node"})
     yield expect("counts.threads.exit", run.code == 0, run.ending())
     trace = single(suite, run)

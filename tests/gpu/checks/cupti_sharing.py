@@ -1,4 +1,4 @@
-"""Company and odd places: another profiler in the process, no kernels, no CUDA at all, nowhere to write."""
+"""Unusual conditions: another profiler in the process, no kernels, no CUDA, no writable folder."""
 
 from __future__ import annotations
 
@@ -16,30 +16,32 @@ NOT_INSTALLED = 77
 
 
 TOOLS = ("torch", "proton", "jax")
-# Two sessions of one second each lie in a run, and after each half a second of quiet passes before recording goes on.
+# A run has two sessions of one second each, and after each it takes half a second of quiet until recording continues.
 MISSED_SECONDS = 2.0
-# What the other profiler may lack of what was launched in its sessions: nothing but its own begin and end.
+# Share of the launches in its sessions that the other profiler must see: it may only miss those at its own start and
+# end.
 SEEN = 0.9
 
 
 def said(run: Run, word: str) -> list[str]:
-    """What the program says of its profiler, one text for each session."""
+    """Lines that the program prints about its profiler, one text for each session."""
     return [line.removeprefix(f"{word} ") for line in run.stderr.splitlines() if line.startswith(f"{word} ")]
 
 
 def beside(tool: str, policy: str) -> Check:
-    """Another profiler in the program. `hold`: it may see nothing, ours is whole. `yield`: it sees what it sees alone, and our
-    report says what was missed meanwhile. One that brings a libcupti of its own is refused by the driver whatever gpuwhy yields:
-    then, and only when two were in the process, ours must be whole and say why. One that leaves its own clock in CUPTI ends our
-    recording, which is said and counted. Either way the program ends as it does without gpuwhy."""
+    """Another profiler in the program. `hold`: it may see no records, ours are complete. `yield`: it sees what it sees
+    alone, and our report states what was missed meanwhile. A profiler that brings its own libcupti is refused by the
+    driver even if gpuwhy yields: then, and only if two copies were in the process, ours must be complete and state why.
+    A profiler that leaves its own clock in CUPTI ends our recording, which is reported and counted. Either way the
+    program ends as it does without gpuwhy."""
     name = f"cupti_sharing.{tool}.{policy}"
 
     def check(suite: Suite) -> Iterator[Result]:
         command = suite.python("profiled.py", tool)
-        # JAX takes most of the device's memory otherwise, which other checks need.
+        # Otherwise JAX takes most of the device's memory, which other checks need.
         extra = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
         if policy == "exclusive":
-            # JAX launches graphs, of which kernels are counted here.
+            # JAX launches graphs, whose kernels are counted here.
             extra["GPUWHY_CUDA_GRAPH_TRACE"] = "node"
         bare = suite.run(f"{tool}-bare", command, Mode.BARE, extra)
         if bare.code == NOT_INSTALLED:
@@ -75,7 +77,8 @@ def beside(tool: str, policy: str) -> Check:
             f"{name}.missed", MISSED_SECONDS <= missed <= traced.seconds,
             f"{missed:.2f} s of {traced.seconds:.2f} s are said to be missing")
         counts = [int(session.split()[0]) for session in sessions if session.split()[0].isdigit()]
-        # JAX says how much it wrote, a sixth of it when it was refused; the others how many kernels they saw.
+        # JAX prints the amount that it wrote, a sixth of it if it was refused; the others print the number of kernels
+        # they saw.
         written = sum(int(session.split()[0]) for session in said(bare, tool))
         least = written / 2 if tool == "jax" else SEEN * launched["beside"]
         yield expect(f"{name}.other", len(counts) == 2 and sum(counts) >= least, f"{sessions}, without gpuwhy {said(bare, tool)}")
@@ -84,9 +87,10 @@ def beside(tool: str, policy: str) -> Check:
 
 
 def around(tool: str, words: list[str]) -> Check:
-    """A tool that starts the program. It may keep gpuwhy out, which is said; the program's words and status are its own. ncu
-    refuses to start anything while CUDA_INJECTION64_PATH is set, and says so itself; nsys sets it anew for the program, so that
-    gpuwhy is in nsys's own processes alone: they leave no trace, and `gpuwhy run` does not start it."""
+    """A tool that starts the program. It may keep gpuwhy out, which is reported; the program's output and status do not
+    change. ncu refuses to start any program while CUDA_INJECTION64_PATH is set, with its own message. nsys sets it
+    again for the program, so that gpuwhy is only in nsys's own processes: they leave no trace, and `gpuwhy run` does
+    not start it."""
     name = f"cupti_sharing.around.{tool}"
 
     def check(suite: Suite) -> Iterator[Result]:
@@ -122,7 +126,7 @@ def around(tool: str, words: list[str]) -> Check:
 
 
 def no_kernels(suite: Suite) -> Iterator[Result]:
-    """A context and nothing else: the report says that there was no work, and does not invent a bottleneck."""
+    """Only a context: the report states that there was no work, and does not invent a bottleneck."""
     command = [suite.microbench, "init", "--quiet-times"]
     bare = suite.bare("init", command)
     traced = suite.run("init-variable", command, Mode.VARIABLE)
@@ -134,7 +138,7 @@ def no_kernels(suite: Suite) -> Iterator[Result]:
 
 
 def no_cuda(suite: Suite) -> Iterator[Result]:
-    """A program that never loads the driver: nothing is printed and no file appears."""
+    """A program that never loads the driver: there is no output and no file."""
     command = [sys.executable, "-c", "print('no device used')"]
     bare = suite.bare("no-cuda", command)
     for mode in (Mode.VARIABLE, Mode.COMMAND):
@@ -145,7 +149,7 @@ def no_cuda(suite: Suite) -> Iterator[Result]:
 
 
 def unwritable(suite: Suite) -> Iterator[Result]:
-    """The trace cannot be written: the program runs as ever, and stderr names the place."""
+    """The trace cannot be written: the program runs normally, and stderr names the path."""
     command = [suite.microbench, "launch", "10000", "--quiet-times"]
     bare = suite.bare("unwritable", command)
     place = "/proc/gpuwhy-cannot-be-here/trace.gpuwhy"
@@ -155,7 +159,7 @@ def unwritable(suite: Suite) -> Iterator[Result]:
 
 
 def live_line(suite: Suite) -> Iterator[Result]:
-    """The live verdict appears on stderr while the program runs, and never on stdout."""
+    """The live bottleneck appears on stderr while the program runs, and never on stdout."""
     command = suite.python("train.py", "gpt", "--steps", "40", "--quiet-times")
     bare = suite.bare("live", command)
     traced = suite.run("live-variable", command, Mode.VARIABLE, {"GPUWHY_LIVE": "500ms"})

@@ -1,8 +1,10 @@
-"""What limits computation, found from 1,000 samples a second and the records of kernels, beside the same from 10,000.
+"""The limits of computation, found from 1,000 samples per second and the records of kernels, compared with 10,000
+samples.
 
 A sample of 1 ms holds many kernels, one of 0.1 ms one or two: little is left to least squares there. The table also has
-what the short samples say alone, without records: each counts for the unit that it used most. Where a sample holds several
-kernels with different limits, its largest use is below theirs, so these shares at a roof are too small, and not judged.
+the result of the short samples alone, without records: each counts for the unit that it used most. If a sample holds
+several kernels with different limits, its largest use is below theirs, so these shares at a limit are too small, and
+not judged.
 """
 
 from __future__ import annotations
@@ -19,13 +21,13 @@ from trace_report import Trace, single
 USUAL, FAST = "on:1000", "on:10000"
 # Median of the differences of the parts, points.
 LIMIT = 3.0
-# Length of a fast sample at most, nanoseconds, and how many there must be.
+# Maximum length of a fast sample, nanoseconds, and minimum number of such samples.
 SHORT, FEWEST = 150_000, 2_000
-# The first part of the samples in which kernels ran is start-up.
+# This part of the samples in which kernels ran is start-up.
 STARTUP = 0.25
-# Samples in which kernels ran for less than this part say nothing of them.
+# Samples in which kernels ran for less than this part are not evaluated.
 LEAST_BUSY = 0.05
-# A clock lower by less than this part is not lowered (profiler-core/src/counters/roofs.rs).
+# A clock that is lower by less than this part does not count as lowered (profiler-core/src/counters/roofs.rs).
 CLOCK_ERROR = 0.01
 CREDIT = 45.0
 
@@ -56,7 +58,7 @@ def merged(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def busy_parts(samples: Sequence[Sample], busy: Sequence[tuple[int, int]]) -> list[float]:
-    """Of each sample the part in which kernels ran; both by start."""
+    """Part of each sample in which kernels ran; both lists by start."""
     parts, first = [], 0
     for sample in samples:
         while first < len(busy) and busy[first][1] <= sample.start:
@@ -70,7 +72,7 @@ def busy_parts(samples: Sequence[Sample], busy: Sequence[tuple[int, int]]) -> li
 
 
 def divided(sample: Sample, busy: float, highest_clock: float) -> dict[str, float]:
-    """The parts of the time in which kernels ran in a sample. They sum to 1."""
+    """Parts of the time in which kernels ran in a sample. They sum to 1."""
     values = dict(zip(METRICS, sample.values))
     used = {unit: min(max(values[unit] / 100 / busy, 0.0), 1.0) for unit in UNITS}
     nearest = max(used, key=lambda unit: used[unit])
@@ -87,7 +89,7 @@ def divided(sample: Sample, busy: float, highest_clock: float) -> dict[str, floa
 
 
 def by_samples(samples: Sequence[Sample], busy: Sequence[tuple[int, int]], highest_clock: float) -> dict[str, float]:
-    """Shares of the time in which kernels ran, after start-up. Empty where no sample holds any."""
+    """Shares of the time in which kernels ran, after start-up. Empty if no sample contains any."""
     usable = [(sample, part) for sample, part in zip(samples, busy_parts(samples, busy)) if part >= LEAST_BUSY]
     usable = usable[int(len(usable) * STARTUP):]
     sums, total = dict.fromkeys(PARTS, 0.0), 0.0
@@ -100,7 +102,7 @@ def by_samples(samples: Sequence[Sample], busy: Sequence[tuple[int, int]], highe
 
 
 def by_report(limits: dict) -> tuple[dict[str, float], float]:
-    """Shares of what a report tells apart, and the share that it does not."""
+    """Shares of the limits that a report distinguishes, and the unresolved share."""
     steady = limits["steady_ns"]
     total = sum(steady.values())
     told = total - steady.get("not_told_apart", 0)
@@ -124,13 +126,13 @@ def limits_of(trace: Trace) -> dict | None:
 
 
 def refusal(trace: Trace) -> str | None:
-    """Why there are no samples, where the report says so."""
+    """Why there are no samples, if the report states a reason."""
     losses = trace.completeness.get("counters", trace.report.get("counters", []))
     return next((loss["sentence"] for loss in losses if loss.get("sentence")), None)
 
 
 def differences(ours: dict[str, float], theirs: dict[str, float]) -> list[float]:
-    """Of each part, points."""
+    """Absolute difference of each part, in percentage points."""
     return [100 * abs(ours[name] - theirs[name]) for name in PARTS]
 
 
@@ -139,7 +141,7 @@ def row_of(name: str, way: str, parts: dict[str, float], more: str) -> list[str]
 
 
 def table(rows: Sequence[dict]) -> str:
-    """All programs in both ways, in per cent of the time of kernels."""
+    """All programs with both methods, in percent of the time of kernels."""
     lines = []
     for row in rows:
         lines.append(row_of(row["name"], "1 kHz and kernel records", row["ours"], f"{100 * row['untold']:.1f}"))
@@ -205,5 +207,5 @@ def write_table(suite: Suite) -> Iterator[Result]:
 
 
 def checks() -> list[Check]:
-    # The last one measures nothing: it needs no time of its own.
+    # The last one measures nothing: it needs no device time.
     return [*(division(name) for name in PROGRAMS), Check("division.table", write_table, credit=-1e9)]

@@ -1,7 +1,7 @@
-"""What users can type by README.md and docs/, as it stands there (documented.py): a line for each.
+"""Commands that users can type from README.md and docs/, as written there (documented.py): a line for each.
 
-All lines of a page run one after the other in one folder, which has the files that they name: programs, and traces recorded
-here. What needs the GPU to itself comes last.
+All lines of a page run one after the other in one folder, which has the files that they name: programs, and traces
+recorded here. Lines that need the GPU to themselves come last.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from documented import Line
 from harness import Check, Mode, Result, Run, Suite, TimeUp, expect, skipped
 
 LIMIT = 170.0
-# Pages at once.
+# Number of pages that run at once.
 TOGETHER = 6
-# The trace of which documents show a part from 10 s to 20 s is so long, seconds.
+# Length of the trace of which the documents show the part from 10 s to 20 s, seconds.
 LONG = 22.0
 PID = "4711"
-# How long the training trains that commands ask for captures, seconds: its step 12000 is to come after they ask.
+# Length of the training that commands capture, seconds: its step 12000 must come after the request.
 BESIDE = 90.0
-# What gives a snippet its names.
+# Programs that define the names that a snippet uses.
 PREAMBLES = {
     "with gpuwhy.profile(": "measured_part.py", "gpuwhy.open(": "traces.py", "def test_attention(": "judged.py", "%%gpuwhy": "cell.py"}
-# Libraries that snippets may want and a machine may lack; anything else that is missing is a failure.
+# Libraries that snippets may need and a host may lack; anything else that is missing is a failure.
 OPTIONAL = re.compile(r"No module named '(?!gpuwhy)([\w.]+)'|(\w+) is not installed|(?:bash: line \d+: |: )([\w-]+): command not found")
 
 
@@ -45,7 +45,7 @@ def preamble(line: Line) -> str | None:
 
 
 class Folder:
-    """Where the lines of a page run."""
+    """Folder in which the lines of a page run."""
 
     def __init__(self, suite: Suite, given: pathlib.Path, name: str) -> None:
         self.suite, self.name = suite, name
@@ -68,7 +68,7 @@ class Folder:
 
 
 def prepare(suite: Suite) -> tuple[pathlib.Path, str]:
-    """A folder with what `GIVEN` names, and what went wrong."""
+    """A folder with the files that `GIVEN` names, and a list of failures."""
     given = suite.folder("docs-given")
     (given / "target" / "release").mkdir(parents=True)
     for place in (given / "libprof.so", given / "target" / "release" / "libprof.so"):
@@ -79,7 +79,7 @@ def prepare(suite: Suite) -> tuple[pathlib.Path, str]:
         shutil.copy(programs / source, given / name)
     made = Folder(suite, given, "recorded")
     recordings = {
-        # Large layers, so that the long one has few kernels.
+        # Large layers, so that the long trace has few kernels.
         "long": ("TRAIN_WIDTH=8192 gpuwhy run --output long.gpuwhy -- python train.py", LONG),
         "ranks": ("for rank in 0 1; do RANK=$rank WORLD_SIZE=2 gpuwhy run --output rank$rank.gpuwhy -- python train.py || exit; done", 3.0),
         "captures": ("gpuwhy run --output captures.gpuwhy -c nvtx -p 'epoch@train' --capture-range-end repeat:3 -- python train.py", 6.0),
@@ -90,7 +90,7 @@ def prepare(suite: Suite) -> tuple[pathlib.Path, str]:
     wrong = "; ".join(f"{name}: {run.ending()}: {run.stderr.strip()[-300:]}" for name, run in runs.items() if run.code != 0)
     names = {"long": ["gpuwhy-4711.gpuwhy", "run.gpuwhy", "TRACE"], "rank0": ["rank0.gpuwhy", "A", "before.gpuwhy"],
              "rank1": ["rank1.gpuwhy", "B", "after.gpuwhy"]}
-    # A recording has no ranges of its own to begin captures.
+    # A recording has no ranges that could begin captures.
     names.setdefault("long" if python.replayed() else "captures", []).append("captures.gpuwhy")
     links = [(f"{source}.gpuwhy", target) for source, targets in names.items() for target in targets]
     links += [(rank, f"{folder}/{rank}") for folder in ("run1", "run2", "RUN") for rank in ("rank0.gpuwhy", "rank1.gpuwhy")]
@@ -117,7 +117,7 @@ def judge(line: Line, run: Run, name: str) -> Result:
 
 
 def snippet(folder: Folder, line: Line, name: str) -> Iterator[Result]:
-    """Runs a snippet of Python by its program, which prints what became of each statement."""
+    """Runs a snippet of Python with its program, which prints the outcome of each statement."""
     program = preamble(line)
     (folder.path / "snippet.txt").write_text(line.text)
     run = folder.run(name, f"python {folder.suite.workloads / 'documented' / str(program)} snippet.txt", 3.0)
@@ -138,7 +138,7 @@ def snippet(folder: Folder, line: Line, name: str) -> Iterator[Result]:
 
 
 def page(suite: Suite, given: pathlib.Path, lines: list[Line]) -> Iterator[Result]:
-    """All lines of a page, in its order."""
+    """All lines of a page, in order."""
     folder = Folder(suite, given, re.sub(r"\W+", "-", lines[0].page))
     asked = Asked(folder)
     for line in lines:
@@ -154,7 +154,7 @@ def page(suite: Suite, given: pathlib.Path, lines: list[Line]) -> Iterator[Resul
 
 
 class Asked:
-    """A training that commands ask for captures; it begins with the first of them."""
+    """A training that commands capture; it begins with the first of them."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
@@ -162,7 +162,7 @@ class Asked:
         self._pid: int | None = None
 
     def pid(self) -> int:
-        """Raises RuntimeError where it does not come."""
+        """Raises RuntimeError if it does not start."""
         if self._process is None:
             self._begin()
         if self._pid is None:
@@ -177,7 +177,7 @@ class Asked:
         folder.suite.at_end.append(self.end)
         end = time.monotonic() + BESIDE
         while time.monotonic() < end and self._process.poll() is None:
-            # The program is another process than the command.
+            # The program is a different process than the command.
             said = folder.run("top", "gpuwhy top --json", 1.0).stdout
             number = re.search(r'"(?:pid|process)": ?(\d+)', said)
             if number:
@@ -192,7 +192,7 @@ class Asked:
 
 
 def command(folder: Folder, line: Line, name: str, asked: Asked) -> Result:
-    """Runs a line of a shell."""
+    """Runs a shell line."""
     text, how, interrupt = line.text, line.settings(), line.settings().interrupt
     if text.startswith("gpuwhy report --capture"):
         os.replace(folder.path / "captures.gpuwhy", folder.path / "gpuwhy-4711.gpuwhy")
@@ -206,14 +206,14 @@ def command(folder: Folder, line: Line, name: str, asked: Asked) -> Result:
 
 
 def docs(suite: Suite) -> Iterator[Result]:
-    """All of it."""
+    """The complete check."""
     if not python.environment(suite).exists():
         for result in python.install(suite):
             yield result
             if result.status.value != "PASS":
                 return
     given, wrong = prepare(suite)
-    # Lines that need what is missing fail, the others do not.
+    # Lines that need missing files fail, the others do not.
     yield expect("docs.recorded", not wrong, wrong)
     chosen: dict[tuple[str, bool], list[Line]] = {}
     sampling = next(kernel_source.lacking(suite, "docs"), None)
@@ -223,7 +223,7 @@ def docs(suite: Suite) -> Iterator[Result]:
             yield skipped(f"docs.{line.place}", f"{line.text.splitlines()[0]}: {why}")
             continue
         alone = line.settings().alone or "def test_" in line.text
-        # The longest line does not hold up those of its page.
+        # The longest line must not delay the others of its page.
         key = f"{line.page} apart" if line.settings().seconds > 60 else line.page
         chosen.setdefault((key, alone), []).append(line)
     shared = sorted((item for item in chosen.items() if not item[0][1]), key=lambda item: -sum(line.settings().seconds for line in item[1]))

@@ -1,6 +1,6 @@
 """However a program ends, its trace can be read and lacks at most the last 0.3 s.
 
-The program says on the side how many kernels it had completed at which time, so that what is missing is known exactly.
+The program writes to a file how many kernels it had completed at which time, so that the missing part is known exactly.
 A signal must also still kill: the library installs no handler that would keep the process alive or change its status.
 """
 
@@ -15,16 +15,16 @@ from checks.transparency import compare
 from harness import Check, Mode, Result, Suite, expect
 from trace_report import Trace, single
 
-# What an abrupt end may cost, seconds: two flush periods of 100 ms, and the time to write.
+# Maximum loss at an abrupt end, seconds: two flush periods of 100 ms, and the time to write.
 LOSS_LIMIT = 0.3
 # Work before the signal, seconds.
 WORK = 2.0
-# Kernels that the program launches besides those it counts: it fills one tensor. The round in flight comes on top.
+# Kernels that the program launches in addition to those it counts: it fills one tensor. The current round is extra.
 UNCOUNTED, ROUND = 10, 50
 # The same under full load.
 STORM_ROUND = 5_000
 
-# Manner -> signal sent from outside, status expected, ends that the report may state.
+# Manner -> signal sent from outside, expected status, ends that the report may state.
 MANNERS: dict[str, tuple[signal.Signals | None, int, str]] = {
     "sigkill": (signal.SIGKILL, -signal.SIGKILL, "abrupt"),
     "sigkill_under_load": (signal.SIGKILL, -signal.SIGKILL, "abrupt"),
@@ -78,7 +78,7 @@ def one_manner(manner: str) -> Check:
         trace = single(suite, run)
         kernels = trace.records("kernels")
         yield expect(f"{prefix}.stated_end", trace.end == end, f"report says {trace.end}, expected {end}")
-        # The first moment of which the trace no longer holds everything.
+        # The first time at which the trace no longer contains everything.
         missing_from = next((at for at, completed in lines if completed > kernels), ended_at)
         lost = max(0.0, (ended_at - missing_from) / 1e9)
         yield expect(
@@ -92,7 +92,7 @@ def one_manner(manner: str) -> Check:
 
 
 def one_context(manner: str) -> Check:
-    """A context that goes away early takes no record along: CUPTI hands over what is complete before."""
+    """A context that is destroyed early takes no record with it: CUPTI returns complete records before."""
 
     def check(suite: Suite) -> Iterator[Result]:
         prefix = f"endings.context_{manner}"
@@ -110,7 +110,7 @@ def one_context(manner: str) -> Check:
 
 
 def two_at_once(suite: Suite) -> Iterator[Result]:
-    """Two processes on one device: each has a file of its own, whole, with its own kernels only."""
+    """Two processes on one device: each has its own file, complete, with its own kernels only."""
     began = time.monotonic()
     started = []
     for number in range(2):

@@ -1,7 +1,7 @@
 """A long run: thirty million records of graph nodes through one process, whose memory must not grow.
 
-The hardest stream there is, about a million records a second without a pause. Its resident memory is read from the side,
-so that nothing of the check is in the process.
+This is the hardest stream of records, about a million records per second without a pause. The resident memory is read
+from outside, so that the check does not affect the process.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from collections.abc import Iterator
 import oracles
 from harness import Check, Mode, Result, Suite, expect
 
-# A graph of so many nodes, so many launches a repetition, so many repetitions.
+# Nodes of the graph, launches per repetition, repetitions.
 NODES, LAUNCHES, REPETITIONS = 1_000, 1_000, 30
-# Growth from the middle third of the run to the last that counts as flat, KiB: a few of CUPTI's buffers, which come and go.
+# Maximum growth from the middle third of the run to the last that counts as flat, KiB: a few of CUPTI's buffers, whose
+# number varies.
 FLAT = 16 * 1024
-# Between two looks at the memory, seconds.
+# Time between two readings of the memory, seconds.
 PERIOD = 0.1
 
 
 def resident(process: int) -> int | None:
-    """Resident memory, KiB; None once the process is gone."""
+    """Resident memory in KiB; None once the process has ended."""
     try:
         match = re.search(r"^VmRSS:\s*(\d+)", pathlib.Path(f"/proc/{process}/status").read_text(), re.MULTILINE)
     except OSError:
@@ -42,7 +43,7 @@ def graph_nodes(suite: Suite) -> Iterator[Result]:
         time.sleep(PERIOD)
     run = suite.finish(process, folder, began)
     launched = oracles.printed(run.stdout).records["kernels"]
-    # What the program's own end says: reading all the records again would take as long as the run.
+    # Taken from the program's own output at its end: reading all the records again would take as long as the run.
     last = re.findall(r"^Recorded .*(?:\n .*)*", run.stderr, re.MULTILINE)
     match = re.match(r"(?s)Recorded (\d+) kernels.* nothing\s+is\s+missing", last[-1]) if last else None
     yield expect(

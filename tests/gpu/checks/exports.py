@@ -1,5 +1,5 @@
-"""nsys's own reports and rules on our SQLite export say what `gpuwhy query` says: same columns, same rows,
-same numbers."""
+"""nsys's own reports and rules on our SQLite export agree with `gpuwhy query`: same columns, same rows, same numbers.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ RANGE_REPORTS = (
     "nvtx_sum", "nvtx_pushpop_sum", "nvtx_startend_sum", "nvtx_pushpop_trace", "nvtx_kern_sum", "nvtx_gpu_proj_sum",
     "nvtx_gpu_proj_trace",
 )
-# Rules, with what makes them find something in a short program.
+# Rules, with the options that make them find something in a short program.
 RULES = (
     "cuda_memcpy_async:rows=-1", "cuda_memcpy_sync:rows=-1", "cuda_memset_sync:rows=-1", "cuda_api_sync:rows=-1",
     "gpu_gaps:gap=1:rows=-1", "gpu_time_util:threshold=15:rows=-1",
 )
-# Numbers that nsys gives to ranges as it likes.
+# Numbers that nsys assigns to ranges arbitrarily.
 ARBITRARY = {"RangeId", "ParentId", "RangeStack"}
 # Medians and deviations are computed by different sums of floating-point numbers.
 ROUNDING = 0.11
 
 
 def rows(text: str) -> list[dict[str, str]]:
-    """The rows of a CSV text, from its header on: nsys writes notices before it."""
+    """Rows of a CSV text, from its header on: nsys writes notices before it."""
     lines = text.splitlines()
     start = next((number for number, line in enumerate(lines) if line.count(",") >= 3), len(lines))
     return list(csv.DictReader(io.StringIO("\n".join(lines[start:]))))
@@ -49,7 +49,8 @@ def same(left: str, right: str) -> bool:
 
 
 def key(row: dict[str, str]) -> tuple[str, ...]:
-    """Rows with equal totals come in any order; what is computed with fractions may differ in its last digit."""
+    """Key of a row: rows with equal totals come in any order, and values computed with fractions may differ in the last
+    digit."""
     return tuple(value.strip() for column, value in row.items() if value and "." not in value and column not in ARBITRARY)
 
 
@@ -66,7 +67,7 @@ def compare(name: str, ours: list[dict[str, str]], theirs: list[dict[str, str]])
 
 
 def exports(suite: Suite) -> Iterator[Result]:
-    """`nsys stats` on `gpuwhy export --to sqlite` against `gpuwhy query`, report by report."""
+    """`nsys stats` on `gpuwhy export --to sqlite` compared with `gpuwhy query`, report by report."""
     if suite.nsys is None:
         yield skipped("exports", "nsys is not installed (set GPUWHY_NSYS to its path)")
         return

@@ -1,7 +1,7 @@
-"""Programs of libraries that many people use, bare and under every mode: they end as they do without gpuwhy, compute the same,
-and what is lost is counted.
+"""Programs of widely used libraries, bare and under every mode: they end as they do without gpuwhy, compute the same,
+and losses are counted.
 
-`frameworks-cost` measures what recording costs them: by the time of each program's own loop, one program at a time.
+`frameworks-cost` measures the overhead of recording: by the time of each program's own loop, one program at a time.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from harness import HERE, Check, Mode, Result, Run, Suite, expect, skipped
 from trace_report import Trace
 
 NOT_INSTALLED = 77
-# How often a program that once crashed under gpuwhy runs in the default mode: it failed in more than half of its runs.
+# Number of runs in the default mode of a program that once crashed under gpuwhy: it failed in more than half of its
+# runs.
 AGAIN = 10
-# Pairs of a bare and a traced run, of which the median counts.
+# Pairs of a bare and a traced run, whose median counts.
 ROUNDS = 3
 
-# One process has the counters of a device at a time; others are refused, which is another test.
+# One process has the counters of a device at a time; refusals are tested elsewhere.
 COUNTERS = threading.Lock()
 
 JAX = ("plain", "adam", "donated", "counted", "optax", "scan", "control", "sharded", "shapes", "beside_torch")
@@ -29,14 +30,14 @@ TORCH = ("eager", "compile", "compile_graphs", "compile_autotune", "captured", "
 DISTRIBUTED = ("ddp", "fsdp")
 HUB = ("generate", "generate_static", "trainer", "lightning", "timm", "geometric")
 ARRAY = ("cupy", "numba", "mpi")
-# What each program ends with.
+# Exit status of each program.
 ENDINGS = {"exception": 1, "sys_exit": 5, "os_exit": 4, "fork": 3}
 # Ways to use a CUDA graph; see workloads/graphs.cu.
 GRAPHS = ("relaunch", "parameters", "update", "recapture", "instantiate", "child", "copies", "memory", "disable", "streams", "upload")
 
 
 def settings(suite: Suite) -> dict[str, dict[str, str]]:
-    """The variables of each run, by its name."""
+    """Variables of each run, by its name."""
     found: dict[str, dict[str, str]] = {
         "default": {}, "node": {"GPUWHY_CUDA_GRAPH_TRACE": "node"}, "graph": {"GPUWHY_CUDA_GRAPH_TRACE": "graph"},
         "full": {"GPUWHY_MODE": "full"}, "monitor": {"GPUWHY_MODE": "monitor"}, "counters": {"GPUWHY_GPU_METRICS": "on"},
@@ -44,20 +45,20 @@ def settings(suite: Suite) -> dict[str, dict[str, str]]:
         "sampled": {"GPUWHY_MODE": "monitor", "GPUWHY_GPU_METRICS": "auto"},
         "auto": {"GPUWHY_MODE": "auto", "GPUWHY_GPU_METRICS": "auto", "GPUWHY_MAX_OVERHEAD": "20%"}}
     if suite.other_cupti:
-        # With the library of the program `node` and `graph` may both be what the default is.
+        # With the program's library both `node` and `graph` may equal the default.
         found = {name: found[name] for name in ("default", "full", "monitor", "counters", "sampled", "auto")}
         found["graph, other CUPTI"] = {"GPUWHY_CUDA_GRAPH_TRACE": "graph", "GPUWHY_CUPTI_PATH": suite.other_cupti}
     return found
 
 
 def loop_seconds(run: Run) -> float | None:
-    """How long the program's loops took by its own clock, without start-up."""
+    """Duration of the program's loops by its own clock, without start-up."""
     said = [float(line.split()[1]) for line in run.stderr.splitlines() if line.startswith("loop ")]
     return sum(said) or None
 
 
 def lost(suite: Suite, run: Run) -> str:
-    """What the reports of a run count as lost, in words; nothing when all is there."""
+    """Losses that the reports of a run count, in words; empty if nothing is lost."""
     found: dict[str, int] = {}
     for path in run.traces():
         for name, count in Trace(suite, path).losses().items():
@@ -66,7 +67,7 @@ def lost(suite: Suite, run: Run) -> str:
 
 
 def last_line(run: Run) -> str:
-    """The end of what the program said on stderr."""
+    """End of the program's stderr output."""
     lines = run.stderr.strip().splitlines()
     return f": {lines[-1][:300]}" if lines else ""
 
@@ -92,7 +93,7 @@ def program(name: str, command: list[str], ends_with: int = 0, uses_nccl: bool =
             yield skipped(f"frameworks.{name}", bare.stderr.strip().splitlines()[-1])
             return
         if bare.code != ends_with:
-            # Nothing of ours was in it: two libraries of the machine may not fit together.
+            # gpuwhy was not loaded: two libraries of the host may be incompatible.
             yield skipped(f"frameworks.{name}", f"fails without gpuwhy: {bare.ending()}{last_line(bare)}")
             return
         yield expect(f"frameworks.{name}.bare", True, f"{bare.ending()}, {bare.stdout.strip()!r}")
@@ -107,7 +108,7 @@ def program(name: str, command: list[str], ends_with: int = 0, uses_nccl: bool =
 
 def cost(name: str, command: list[str]) -> Check:
     def check(suite: Suite) -> Iterator[Result]:
-        """Bare and traced in turns, behind a run that fills the caches of compilers."""
+        """Bare and traced runs alternate, after a run that fills the caches of compilers."""
         if suite.run(f"{name}-warm", command).code == NOT_INSTALLED:
             yield skipped(f"frameworks-cost.{name}", "not installed")
             return
@@ -124,7 +125,7 @@ def cost(name: str, command: list[str]) -> Check:
 
 
 def graph_uses(suite: Suite) -> Iterator[Result]:
-    """CUDA graphs used in the ways in which frameworks use them, by a program without a framework."""
+    """CUDA graphs used in the ways that frameworks use them, by a program without a framework."""
     tool = suite.scratch / "graphs"
     built = suite.compile(suite.workloads / "graphs.cu", tool)
     if built.code != 0:
@@ -135,7 +136,8 @@ def graph_uses(suite: Suite) -> Iterator[Result]:
 
 
 def again(suite: Suite) -> Iterator[Result]:
-    """A graph that copies, which CUPTI 13.0 fails to launch when graphs are recorded as a whole: many runs of it by default."""
+    """A graph that copies, which CUPTI 13.0 fails to launch if complete graphs are recorded: many runs in the default
+    mode."""
     command = script("jax.counted")
     runs = [suite.run(f"jax-again-{turn}", command, Mode.VARIABLE) for turn in range(AGAIN)]
     if runs[0].code == NOT_INSTALLED:

@@ -1,8 +1,8 @@
-"""What the host did while the device waited: the verdict, the kind of host time, and the line that is named.
+"""Host activity while the device waited: the bottleneck, the kind of host time, and the line that is named.
 
-Each program of `workloads/host_causes.py` keeps the device waiting for one reason and takes the time of it with its own
-clock. In the same run, data loading must be within 2 % of the step of that; for other host time the part that the wait at
-the end of each step would have hidden is `sync_drain`, so both together are compared.
+Each program of `workloads/host_causes.py` keeps the device waiting for one reason and measures that time with its own
+clock. In the same run, data loading must agree with it within 2 % of the step. For other host time the part that the
+wait at the end of each step would have hidden is `sync_drain`, so the sum of both is compared.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from harness import Check, Mode, Result, Suite, expect, skipped
 from trace_report import single
 
-# Largest difference to the program's own clock, as a part of the step.
+# Maximum difference from the program's own clock, as a part of the step.
 TOLERANCE = 0.02
-# The causes named by the program must make up this part of what was seen.
+# The causes named by the program must make up this part of the observed time.
 CAUSE_PART = 0.5
 SECONDS = "3"
 

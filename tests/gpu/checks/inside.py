@@ -1,9 +1,10 @@
-"""Advice about the inside of kernels, beside what acting on it brings: each program runs before and after its fix.
+"""Advice about the inside of kernels, compared with the effect of following it: each program runs before and after its
+fix.
 
-Real gains are taken as in checks/interventions.py: without gpuwhy, in turns, medians. Between them the program before its
-fix runs once under libprof.so, which measures its kernels. What `gpuwhy kernels` says of that trace is judged: it must
-give the advice that names the fix, and the gain that it calls the most must not be exceeded. That bound is of the kernels
-with the advice, so it is judged where all kernels were measured and the fix changes no others.
+Real gains are measured as in checks/interventions.py: without gpuwhy, alternately, medians. In between, the program
+before its fix runs once under libprof.so, which measures its kernels. The check judges the output of `gpuwhy kernels`
+for that trace: it must give the advice that names the fix, and the real gain must not exceed the best case. That bound
+is about the kernels with the advice, so it is judged if all kernels were measured and the fix changes no others.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ from intervention_table import FIXES
 from prepared import Failed, Group, Plan, Prepared, finish_all
 from trace_report import single
 
-# Length of a turn of the bare programs, and of the traced one: each kernel is measured over 29 of its launches, one after
-# the other, and steps take up to 0.11 s. In 2.5 s two programs of five were not done (H100).
+# Length of a run of the bare programs, and of the traced one: each kernel is measured over 29 of its launches, one
+# after the other, and steps take up to 0.11 s. In 2.5 s two programs of five were not done (H100).
 SECONDS, TRACED_SECONDS = 0.6, 10.0
-# What two runs of one program differ by.
+# Difference between two runs of one program.
 SCATTER = 0.02
 # Kernels that are measured in each program.
 KERNELS = 8
 CREDIT = 35.0
-# Outcomes that say that nobody may measure here, or that somebody else does.
+# Outcomes for hosts where measuring is forbidden, or another tool is measuring.
 DENIED = {"busy", "refused"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Inside:
-    """A program of workloads/interventions. `rules`: those of which one must give the advice. `work`: how many steps before the
-    fix one step after it is worth. `least`: the gain that the fix claims. `alone`: whether the fix changes only the kernels that
-    the advice is about."""
+    """A program of workloads/interventions. `rules`: one of them must give the advice. `work`: number of steps before
+    the fix that do the work of one step after it. `least`: the gain that the fix claims. `alone`: True if the fix
+    changes only the kernels that the advice is about."""
 
     fix: str
     rules: tuple[str, ...]
@@ -50,7 +51,7 @@ CASES: dict[str, Inside] = {
     "bf16": Inside("fp32 to bf16", ("fp32_matrix",)),
     # It replaces the matrix products, too.
     "attention": Inside("fused attention", ("at_roof",), alone=False),
-    # How much is converted depends on the version of cuDNN, and the convolutions become other kernels.
+    # The number of conversions depends on the version of cuDNN, and the convolutions become other kernels.
     "channels_last": Inside("channels last", ("layout_conversion",), least=None, alone=False),
     "bank_conflicts": Inside("padded rows in shared memory", ("bank_conflicts",)),
     "small_batch": Inside("four sequences at once", ("small_grid",), work=4.0),
@@ -58,7 +59,7 @@ CASES: dict[str, Inside] = {
 
 
 def plans(suite: Suite, name: str) -> dict[str, Plan]:
-    """As for other interventions, the bare programs run once before their first turn."""
+    """As for other interventions, the bare programs run once before their first measured run."""
     case = CASES[name]
     before = ("--program", name)
     measuring = {"GPUWHY_KERNELS": str(KERNELS)}
@@ -74,8 +75,8 @@ def plans(suite: Suite, name: str) -> dict[str, Plan]:
 
 @dataclasses.dataclass(frozen=True)
 class Advice:
-    """What `gpuwhy kernels` says about a fix: how many kernels it is about, and how many times as fast a step is at most.
-    Without a simulation there is no interval."""
+    """Result of `gpuwhy kernels` for a fix: the number of kernels concerned, and the maximum speedup of a step. Without
+    a simulation there is no interval."""
 
     rules: tuple[str, ...]
     kernels: tuple[str, ...]
@@ -85,17 +86,18 @@ class Advice:
 
 
 def saved(speedup: float) -> float:
-    """The part of a step that goes."""
+    """Part of a step that the speedup removes."""
     return 1 - 1 / speedup if speedup > 1 else 0.0
 
 
 def together(parts: Sequence[float]) -> float:
-    """How many times as fast a step is if these parts of it go: kernels of one stream run one after the other."""
+    """Speedup of a step if these parts are removed: kernels of one stream run one after the other."""
     return 1 / (1 - min(sum(parts), 0.99))
 
 
 def advice(measured: Sequence[dict], rules: Sequence[str]) -> Advice | None:
-    """What the findings of these rules say together: of each kernel the one that brings most. None where none applies."""
+    """Combined result of the findings of these rules: for each kernel the one with the largest gain. None if none
+    applies."""
     found: list[tuple[str, dict]] = []
     for kernel in measured:
         own = [one for one in kernel["findings"] if one["applies"] and one["rule"] in rules and one["local_gain"]]
@@ -114,7 +116,7 @@ def advice(measured: Sequence[dict], rules: Sequence[str]) -> Advice | None:
 
 
 def measured_kernels(suite: Suite, trace: pathlib.Path) -> list[dict]:
-    """What `gpuwhy kernels` says of the kernels of a trace."""
+    """Output of `gpuwhy kernels` for the kernels of a trace."""
     run = suite.run(f"inside-kernels-{trace.stem}", [suite.gpuwhy, "kernels", "--json", trace])
     lines = [line for line in run.stdout.splitlines() if line.startswith("{")]
     if run.code != 0 or not lines:
@@ -156,7 +158,7 @@ def judge(suite: Suite, name: str, programs: dict[str, Prepared]) -> Iterator[Re
 
 
 def judged(prefix: str, case: Inside, row: dict) -> Result:
-    """Whether the fix brings what it claims, and no more than was called the most."""
+    """True if the fix has the gain that it claims, and no more than the best case."""
     one = gains.gain(row)
     assert one is not None, "all rates were above 0"
     most = one.predicted if one.high is None else one.high
@@ -169,7 +171,7 @@ def judged(prefix: str, case: Inside, row: dict) -> Result:
 
 
 def is_bound(row: dict) -> bool:
-    """Whether what was called the most is about all that the fix changes."""
+    """True if the best case covers everything that the fix changes."""
     return CASES[row["name"]].alone and row["outcomes"] == ["measured"]
 
 
@@ -185,7 +187,7 @@ def rate_text(rates: dict[str, list[float]]) -> str:
 
 
 def table(rows: Sequence[dict], copies: Sequence[dict]) -> str:
-    """Predicted against real gains, the copy kernels of kernel-gains with them."""
+    """Predicted gains compared with real ones, including the copy kernels of kernel-gains."""
     lines = []
     for row in rows:
         one = gains.gain(row)
@@ -207,7 +209,7 @@ def table(rows: Sequence[dict], copies: Sequence[dict]) -> str:
 
 
 def write_table(suite: Suite) -> Iterator[Result]:
-    """The table of all that were measured, in inside.md."""
+    """Writes the table of all measured programs to inside.md."""
     rows = list({row["name"]: row for row in suite.recorded("inside")}.values())
     if not rows:
         yield skipped("inside.table", "nothing was measured")
@@ -222,5 +224,5 @@ GROUP = Group("inside", plans, list(CASES), len(CASES))
 
 
 def checks() -> list[Check]:
-    # The last one measures nothing: it needs no time of its own.
+    # The last one measures nothing: it needs no device time.
     return [*(GROUP.check(name, judge, CREDIT) for name in CASES), Check("inside.table", write_table, credit=-1e9)]

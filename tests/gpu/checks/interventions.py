@@ -1,9 +1,9 @@
-"""A verdict is right if acting on it makes the program faster: each program is run before and after its fix.
+"""A bottleneck is right if removing it makes the program faster: each program is run before and after its fix.
 
-The gain is real: both programs are without gpuwhy, and print their own rate after warm-up. Each rate is the median of three
-turns, taken alternately, so that a host that becomes slower does so for both. The verdict is that of the program before
-the fix, traced, in a turn between them. What the report predicts for just that fix is written beside the gain, with its
-interval. A single prediction does not fail: `interventions.calibration` judges all of them.
+The gain is real: both programs are without gpuwhy, and print their own rate after start-up. Each rate is the median of
+three runs, taken alternately, so that a host that becomes slower affects both. The bottleneck is that of the program
+before the fix, traced, in a run between them. The report's prediction for just that fix is written next to the gain,
+with its interval. A single prediction does not fail: `interventions.calibration` judges all of them.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ ROUNDS = 3
 TRACED_SECONDS = 1.3
 # Interventions whose programs are started together.
 SIZE = 10
-# What an intervention needs that has to start its group, seconds; others need half of it.
+# Time needed by an intervention that has to start its group, seconds; others need half of it.
 CREDIT = 25.0
 
 
 def rate(text: str) -> float:
-    """Steps per second as a program printed them; 0 when it did not."""
+    """Steps per second as a program printed them; 0 if it did not."""
     match = re.search(r"([\d.]+) steps/s", text)
     return float(match[1]) if match else 0.0
 
 
 def plans(suite: Suite, name: str) -> dict[str, Plan]:
-    """The bare programs run once before their first turn, the traced one must not: its trace begins with its own work."""
+    """The bare programs run once before their first measured run, the traced one must not: its trace begins with its
+    own work."""
     case = INTERVENTIONS[name]
     length = ("--seconds", f"{case.seconds:g}")
     rehearse = "--seconds 0.05"
@@ -49,13 +50,13 @@ def plans(suite: Suite, name: str) -> dict[str, Plan]:
 
 
 def turns(programs: dict[str, Prepared]) -> dict[str, list[float]]:
-    """The rates of each, taken alternately, the traced one within the first round."""
+    """Rates of each program, taken alternately; the traced one runs within the first round."""
     rates: dict[str, list[float]] = {role: [] for role in programs}
     for number in range(ROUNDS):
         for role in ("before", "traced", "after") if number == 0 else ("before", "after"):
             rates[role].append(rate(programs[role].turn()))
             if role == "traced":
-                programs[role].finish()  # it writes the rest of its trace, and must not do that beside the others
+                programs[role].finish()  # it writes the rest of its trace, and must not do that while the others run
     return rates
 
 
@@ -119,7 +120,7 @@ GROUP = Group("interventions", plans, list(INTERVENTIONS), SIZE)
 
 
 def calibration(suite: Suite) -> Iterator[Result]:
-    """Whether intervals and predictions of this run keep what they promise; the held-out half is told apart."""
+    """Judges whether intervals and predictions of this run keep their guarantees; the held-out half is separate."""
     found = gains.gains(suite.recorded("intervention"))
     (suite.out / "gains.md").write_text(gains.gains_table(found) + "\n" + gains.untraced_table(suite.recorded("intervention")))
     for half, members in gains.halves(found).items():
@@ -133,5 +134,5 @@ def calibration(suite: Suite) -> Iterator[Result]:
 
 
 def checks() -> list[Check]:
-    # The last one measures nothing: it needs no time of its own.
+    # The last one measures nothing: it needs no device time.
     return [*(GROUP.check(name, judge, CREDIT) for name in INTERVENTIONS), Check("interventions.calibration", calibration, credit=-1e9)]

@@ -1,4 +1,5 @@
-"""What a better kernel brings, as `gpuwhy kernels` simulates it, beside the same program with the better kernel."""
+"""The gain of a better kernel, as `gpuwhy kernels` simulates it, compared with the same program with the better kernel.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +14,12 @@ from harness import Check, Result, Suite, expect, skipped
 STEPS = "1500"
 ROUNDS = 3
 LIMIT = 120.0
-# What two runs of one program differ by.
+# Difference between two runs of one program.
 SCATTER = 0.02
 
 
 def step_time(suite: Suite, program: str, width: str, where: str) -> float:
-    """Microseconds of a step without gpuwhy: the median of some runs."""
+    """Microseconds of a step without gpuwhy: the median of several runs."""
     times = []
     for number in range(ROUNDS):
         run = suite.bare(f"gains-{width}-{where}-{number}", [program, width, where, STEPS])
@@ -37,13 +38,15 @@ def measured(suite: Suite, program: str, width: str, where: str) -> dict[str, An
 
 
 def at(used: float, wanted: float, speedup: float) -> float:
-    """The gain at `wanted` of the bandwidth, from the one at 0.9: what is saved is in proportion to what goes."""
+    """The gain at `wanted` of the bandwidth, derived from the one at 0.9: the savings are proportional to the removed
+    part."""
     saved = (1 - 1 / speedup) * (1 - used / wanted) / (1 - used / 0.9)
     return 1 / (1 - saved)
 
 
 def gains(suite: Suite) -> Iterator[Result]:
-    """A copy that uses half of the bandwidth, and one that uses most of it: alone in the step, and beside a longer kernel."""
+    """A copy that uses half of the bandwidth, and one that uses most of it: alone in the step, and concurrent with a
+    longer kernel."""
     program = suite.scratch / "better_kernel"
     try:
         build = suite.compile(suite.workloads / "better_kernel.cu", program)

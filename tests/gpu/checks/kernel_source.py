@@ -1,5 +1,5 @@
-"""Source lines inside kernels: programs by nvcc, nvrtc and Triton whose kernels wait at a line that is marked. Sampling
-changes neither their output nor, measurably, their time, and no run of many hangs or crashes.
+"""Source lines inside kernels: programs by nvcc, nvrtc and Triton whose kernels wait at a marked line. Sampling changes
+neither their output nor, measurably, their time, and none of many runs hangs or crashes.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from harness import Check, Mode, Result, Run, Suite, expect, skipped
 
 ROUNDS = 4_000
 SECONDS = 6
-# One that hangs is to be told at once: the programs take some 6 to 9 s.
+# A hang must be detected soon: the programs take some 6 to 9 s.
 LIMIT = 40.0
-# Of the waiting samples of a kernel, those at the marked line: the loop around it waits a little, too.
+# Share of a kernel's waiting samples at the marked line: the loop around it waits a little, too.
 AT_THE_LINE = 0.5
-# Samples below which nothing is told: a busy GPU gives some 100,000 in a second.
+# Below this number of samples there is no result: a busy GPU delivers some 100,000 per second.
 FEW = 1_000
-# Time that sampling may add in all: opening and closing hold launches up once.
+# Total time that sampling may add: opening and closing delay launches once.
 ADDED_SECONDS = 2.0
-# Of the check with many runs: runs, launching threads, rounds of them all, the window, and how many times as long as the
-# bare program a run may take before it is ended. Each thread launches an eighth of the work, so that all are out of CUDA
-# often enough to begin; the rounds take some 4 s.
+# For the check with many runs: runs, launching threads, rounds of all threads, the window, and the maximum duration of
+# a run relative to the bare program before it is killed. Each thread launches an eighth of the work, so that all are
+# outside CUDA often enough for sampling to start; the rounds take some 4 s.
 RUNS = 8
 LAUNCHING = 8
 SHORT_ROUNDS = 16_000
@@ -37,7 +37,7 @@ TIMES_BARE = 4.0
 
 
 def marked(source: pathlib.Path) -> dict[str, int]:
-    """Kernel -> its line with the mark. Who waits for a value is the instruction that needs it: there, or a line below."""
+    """Kernel -> its marked line. The instruction that needs a value waits for it: there, or a line below."""
     found = {}
     for number, line in enumerate(source.read_text().splitlines(), 1):
         if mark := re.search(r"(?://|#) HOT (\w+)", line):
@@ -46,7 +46,7 @@ def marked(source: pathlib.Path) -> dict[str, int]:
 
 
 def judged(name: str, report: dict, source: pathlib.Path) -> Iterator[Result]:
-    """Lines about what `gpuwhy kernels --source --json` says of the kernels of a source file."""
+    """Results for the kernels of a source file in `gpuwhy kernels --source --json`."""
     told = report.get("source") or {}
     outcomes, samples = told.get("outcomes"), told.get("samples", 0)
     lost = told.get("lost_samples", 0) + told.get("foreign_samples", 0)
@@ -74,7 +74,7 @@ def judged(name: str, report: dict, source: pathlib.Path) -> Iterator[Result]:
 
 
 def sampled(suite: Suite, name: str, command: Sequence[object], source: pathlib.Path) -> Generator[Result, None, bool]:
-    """Lines about a program; whether it ended."""
+    """Results for a program; returns True if it ended."""
     folder = suite.folder(f"kernel-source-{name}")
     run = suite.run(f"kernel-source-{name}", [suite.gpuwhy, "kernels", "--source", "--top", "1", "--output", folder, "--json", "--",
                                              *command], limit=LIMIT)
@@ -91,7 +91,7 @@ def sampled(suite: Suite, name: str, command: Sequence[object], source: pathlib.
 
 
 def built(suite: Suite, check: str) -> Generator[Result, None, pathlib.Path | None]:
-    """The program by nvcc, compiled once; `None` where that is not possible, and a line about it."""
+    """The program by nvcc, compiled once; `None` if that is not possible, with a result that says so."""
     program = suite.scratch / "gather"
     if program.exists():
         return program
@@ -109,7 +109,7 @@ def by_nvcc(suite: Suite) -> Iterator[Result]:
     if program is None:
         return
     bare = suite.bare("kernel-source", [program, str(ROUNDS)])
-    # What hangs with one thread is not tried with two, and its time is not taken.
+    # If it hangs with one thread, it is not tried with two, and its time is not measured.
     if not (yield from sampled(suite, "nvcc", [program, str(ROUNDS)], suite.workloads / "gather_kernels.cuh")):
         return
     yield from sampled(suite, "threads", [program, str(ROUNDS), "2"], suite.workloads / "gather_kernels.cuh")
@@ -136,13 +136,13 @@ def by_python(suite: Suite) -> Iterator[Result]:
 
 
 def lacking(suite: Suite, check: str) -> Iterator[Result]:
-    """A line where this build cannot sample program counters."""
+    """A result if this build has no PC sampling."""
     if "no PC sampling" in suite.run(f"{check}.asked", [suite.gpuwhy, "kernels", "--source", "--", "true"]).stderr:
         yield skipped(check, "this build has no PC sampling: cargo build --release --workspace --features pc-sampling")
 
 
 def kernel_source(suite: Suite) -> Iterator[Result]:
-    """Lines are those that were marked, by whichever compiler."""
+    """The lines are the marked ones, with every compiler."""
     if lines := list(lacking(suite, "kernels.source")):
         yield from lines
         return
@@ -152,7 +152,7 @@ def kernel_source(suite: Suite) -> Iterator[Result]:
 
 
 def samples_of(suite: Suite, run: Run) -> tuple[list[str], int]:
-    """What became of sampling in each device, and samples, by the trace that a run left."""
+    """Outcome of sampling on each device, and number of samples, from the trace of a run."""
     traces = run.traces()
     if len(traces) != 1:
         return [f"{len(traces)} traces"], 0
@@ -164,7 +164,7 @@ def samples_of(suite: Suite, run: Run) -> tuple[list[str], int]:
 
 
 def judged_runs(name: str, bare: Run, runs: Sequence[Run], found: Sequence[tuple[list[str], int]]) -> Iterator[Result]:
-    """Lines about runs with program counters beside one without, and what became of sampling in each."""
+    """Results for runs with PC sampling compared with one without, and the outcome of sampling in each."""
     hung = sum(run.code is None for run in runs)
     endings = collections.Counter(run.ending() for run in runs)
     yield expect(f"{name}.ends", all(run.code == 0 for run in runs),
@@ -179,7 +179,7 @@ def judged_runs(name: str, bare: Run, runs: Sequence[Run], found: Sequence[tuple
 
 
 def repeated(suite: Suite) -> Iterator[Result]:
-    """Short windows in a program with many launching threads, again and again."""
+    """Repeated short windows in a program with many launching threads."""
     name = "kernels.source.repeated"
     if lines := list(lacking(suite, name)):
         yield from lines
@@ -188,7 +188,7 @@ def repeated(suite: Suite) -> Iterator[Result]:
     if program is None:
         return
     command = [program, str(SHORT_ROUNDS), str(LAUNCHING), str(LAUNCHING)]
-    # The first run loads the driver's files; the second one is the measure.
+    # The first run loads the driver's files; the second one is the reference.
     _ = suite.bare("kernel-source-repeated-first", command)
     bare = suite.bare("kernel-source-repeated", command)
     extra = {"GPUWHY_KERNEL_SOURCE": WINDOW, "GPUWHY_REPORT": "off"}

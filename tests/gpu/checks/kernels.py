@@ -1,5 +1,5 @@
-"""Kernels measured while the program runs, beside Nsight Compute: the same counters of the same kernels, the limit that
-each was written to have, and a program that ends with its own output.
+"""Kernels measured while the program runs, compared with Nsight Compute: the same counters of the same kernels, the
+limit that each was written to have, and a program whose own output does not change.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from harness import Check, Result, Suite, expect, skipped
 
 ROUNDS = 300
 LIMIT = 240.0
-# Kernel -> rules of which one must apply.
+# Kernel -> rules; one of them must apply.
 LIMITS = {
     "k_copy": {"at_roof"}, "k_fma": {"at_roof", "fp32_matrix"}, "k_bank": {"bank_conflicts"}, "k_stride": {"uncoalesced_loads"},
     "k_tail": {"tail"}, "k_few": {"small_grid"}, "k_spill": {"spills"}, "k_diverge": {"divergence"},
 }
-# Metric -> largest difference from ncu: a part of the value, or percentage points. Time differs by the clock, which ncu
-# locks unless told not to; counts of work do not depend on it.
+# Metric -> maximum difference from ncu: a part of the value, or percentage points. Time differs by the clock, which ncu
+# locks unless configured otherwise; counts of work do not depend on it.
 COMPARED = {
     "gpu__time_duration.sum": 0.05, "sm__inst_executed.sum": 0.01, "dram__bytes_read.sum": 0.03,
     "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed": 3.0, "smsp__issue_active.avg.pct_of_peak_sustained_active": 3.0,
@@ -35,7 +35,7 @@ COMPARED = {
 }
 # Median of all differences of counts, as parts of the values.
 MEDIAN = 0.01
-# Bytes and seconds below which a part of a value says nothing.
+# Bytes and seconds below which a relative difference is meaningless.
 SMALL = {"dram__bytes_read.sum": 1e6, "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum": 1e4}
 
 
@@ -57,7 +57,7 @@ def by_ncu(suite: Suite, ncu: str, program: pathlib.Path) -> dict[str, dict[str,
 
 
 def difference(metric: str, ours: float, theirs: float) -> float | None:
-    """As the limit of the metric is given; None where there is nothing to compare."""
+    """Difference in the unit of the metric's limit; None if there is nothing to compare."""
     if max(abs(ours), abs(theirs)) < SMALL.get(metric, 0.0):
         return None
     if COMPARED[metric] >= 1.0:
@@ -120,7 +120,7 @@ def kernels(suite: Suite) -> Iterator[Result]:
 
 
 def refused(suite: Suite) -> Iterator[Result]:
-    """Somebody else has the counters: a sentence, and a run as without."""
+    """Another tool has the counters: one message, and a run as without measuring."""
     program = suite.scratch / "kernels"
     ncu = find_ncu()
     if not program.exists() or ncu is None:

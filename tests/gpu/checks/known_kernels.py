@@ -1,4 +1,4 @@
-"""Counters of kernels from samples, beside those that were measured in their launches, and those of Nsight Compute."""
+"""Counters of kernels from samples, compared with those measured in their launches, and with Nsight Compute."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from harness import Check, Mode, Result, Suite, expect, skipped
 from trace_report import Trace, single
 
 SECONDS = "6"
-# Medians of the differences: points, and parts of the value.
+# Maximum medians of the differences: percentage points, and parts of the value.
 LIVE_LIMIT, RANGE_LIMIT = 3.0, 0.01
 # Time that measuring the five kernels of a training may add, seconds.
 ADDED_SECONDS = 5.0
 LIMIT = 150.0
-# Fewest kernels for a median.
+# Minimum number of kernels for a median.
 FEWEST = 5
 ROOFS = {
     "tensor": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed",
@@ -32,7 +32,7 @@ ROOFS = {
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One kernel. Uses are those of `roof`, in per cent, and None where they are not known."""
+    """One kernel. Uses are those of `roof`, in percent, and None if unknown."""
 
     name: str
     microseconds: float
@@ -44,8 +44,8 @@ class Row:
 
 
 def rows(measured: Sequence[dict], live: Sequence[dict], ncu: dict[str, dict[str, float]]) -> list[Row]:
-    """Kernels that were measured, with what samples and ncu say of the same unit. Names that several shapes have are left
-    out: samples tell shapes apart, the table of a report sums them by name."""
+    """Measured kernels, with the values of samples and ncu for the same unit. Names shared by several shapes are left
+    out: samples distinguish shapes, the table of a report sums them by name."""
     names = [kernel["name"] for kernel in measured]
     limits = {kernel["name"]: kernel["limits"] for kernel in live if kernel.get("limits")}
     found = []
@@ -95,7 +95,7 @@ def by_ncu(suite: Suite, ncu: str) -> dict[str, dict[str, float]]:
 
 
 def measured_of(suite: Suite, name: str, options: Sequence[str], command: Sequence[str]) -> tuple[list[dict], float, str]:
-    """Kernels that `gpuwhy kernels` measured, how long it took, and what it said on stderr."""
+    """Kernels that `gpuwhy kernels` measured, its duration, and its stderr output."""
     run = suite.run(name, [suite.gpuwhy, "kernels", *options, "--json", "--", *command], limit=LIMIT)
     lines = [line for line in run.stdout.splitlines() if line.startswith("{") and "measured" in line]
     return json.loads(lines[-1])["measured"] if lines else [], run.seconds, run.stderr.strip()[-300:]
@@ -106,7 +106,7 @@ def has_torch(suite: Suite) -> bool:
 
 
 def live(suite: Suite) -> Iterator[Result]:
-    """Fourteen kernels, three ways."""
+    """Fourteen kernels, measured in three ways."""
     prefix = "kernels.live"
     if not has_torch(suite):
         yield skipped(prefix, "PyTorch is not installed")
@@ -147,7 +147,7 @@ def judged(prefix: str, found: Sequence[Row], ncu: str | None, said: str) -> Ite
 
 
 def five(suite: Suite) -> Iterator[Result]:
-    """What measuring the five kernels of a training that are worth it takes, beside ncu."""
+    """Time to measure the five most relevant kernels of a training, compared with ncu."""
     prefix = "kernels.five"
     if not has_torch(suite):
         yield skipped(prefix, "PyTorch is not installed")

@@ -1,9 +1,9 @@
-"""What an empty launch costs, in measures that the noise of a machine moves little.
+"""Overhead of an empty launch, in figures that are robust to noise on the host.
 
-`launches.counted` counts instructions of the launching thread, which waits and other programs do not change, and its time
-on a core. Variants take turns, each in a process of its own, as CUPTI does not give a launch its full speed back once it
-has recorded. `launches.toggled` switches monitor mode on and off within one process, by command, and compares each
-stretch with the one after it.
+`launches.counted` counts instructions of the launching thread, which waits and other programs do not change, and its
+time on a core. Variants alternate, each in a separate process, because CUPTI does not restore the full speed of a
+launch once it has recorded. `launches.toggled` switches monitor mode on and off within one process, by command, and
+compares each interval with the next one.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from collections.abc import Iterator
 from harness import REPOSITORY, Check, Mode, Result, Suite, expect, skipped
 from prepared import Failed
 
-# Variant -> what it is compared with, and the most it may be of that. Aims: docs/design/overhead.md.
+# Variant -> its reference, and the maximum ratio to it. Aims: docs/design/overhead.md.
 AIMS = {"monitor": ("bare", 1.005), "light": ("floor", 1.02)}
 ROUNDS = 2
 LAUNCHES = ["launch", "150000", "--reps", "8", "--measure"]
 # Repetitions of half a second; the first ones are left out.
 LEFT_OUT = 4
-# Times of a machine whose bare program scatters by more than this are not judged.
+# Times are not judged on a host whose bare program varies by more than this.
 SCATTER = 0.05
 
-# Stretches of so many seconds with monitor mode, and without. Sampling ends two seconds after a capture, and what lies before
-# that is left out.
+# Intervals of this many seconds with monitor mode, and without. Sampling ends two seconds after a capture, and the time
+# before that is left out.
 PAIRS = 4
 STRETCH = 5.0
 LEFT_OUT_AFTER = 2.5
@@ -42,20 +42,20 @@ LINE = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Repetition:
-    """A repetition: begin and end in seconds of the monotonic clock, the rest by launch."""
+    """A repetition: start and end in seconds of the monotonic clock, the rest per launch."""
 
     begin: float
     end: float
     ns: float
     thread_ns: float
-    # 0 where the system does not count them.
+    # 0 if the system does not count them.
     instructions: float
 
 
 def repetitions(printed: str) -> list[Repetition]:
-    """What microbench says with --measure.
+    """Output of microbench with --measure.
 
-    Raises Failed when it says nothing.
+    Raises Failed if there is none.
     """
     found = [Repetition(*map(float, match.groups())) for match in LINE.finditer(printed)]
     if not found:
@@ -64,7 +64,7 @@ def repetitions(printed: str) -> list[Repetition]:
 
 
 def variants(suite: Suite) -> dict[str, tuple[Mode, dict[str, str]]]:
-    """How the program is started, by variant.
+    """Start command of the program, by variant.
 
     Raises FileNotFoundError without g++ or a CUDA toolkit.
     """
@@ -75,19 +75,19 @@ def variants(suite: Suite) -> dict[str, tuple[Mode, dict[str, str]]]:
 
 
 def in_turn(names: list[str], number: int) -> list[str]:
-    """The order of a round: another one is first each time."""
+    """The order of a round: a different variant is first each time."""
     turn = number % len(names)
     return names[turn:] + names[:turn]
 
 
 def over(rounds: dict[str, list[float]], variant: str, base: str) -> tuple[float, float, float]:
-    """The median of a variant over another one, by round, with the smallest and the largest."""
+    """Median ratio of a variant to another one, by round, with the smallest and the largest."""
     ratios = [one / other for one, other in zip(rounds[variant], rounds[base])]
     return statistics.median(ratios), min(ratios), max(ratios)
 
 
 def counted(suite: Suite) -> Iterator[Result]:
-    """Instructions and time of the launching thread by variant, beside what the variant is compared with."""
+    """Instructions and time of the launching thread by variant, with the reference of each variant."""
     try:
         ways = variants(suite)
     except FileNotFoundError as error:
@@ -124,7 +124,7 @@ def counted(suite: Suite) -> Iterator[Result]:
 
 
 def by_stretch(found: list[Repetition], toggles: list[float]) -> list[float]:
-    """Nanoseconds a launch in each stretch between two toggles: the median of what lies in it after what is left out."""
+    """Nanoseconds per launch in each interval between two toggles: the median after the part that is left out."""
     parts = []
     for begin, end in zip(toggles, toggles[1:]):
         inside = [one.ns for one in found if one.begin >= begin + LEFT_OUT_AFTER and one.end <= end]

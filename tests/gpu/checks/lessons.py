@@ -1,7 +1,7 @@
-"""The lessons of `examples/` show what they promise; times of sessions are those of do_bench.
+"""The lessons of `examples/` show what they announce; times of sessions agree with those of do_bench.
 
-Lessons in Rust check themselves and end with 0. Lessons in Python that promise a verdict of the whole run are held to it
-by `verdicts`; here are those that are run in another way.
+Lessons in Rust check themselves and end with 0. Python lessons that announce a bottleneck of the complete run are
+checked by `verdicts`; this file has the lessons that are run in another way.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from harness import REPOSITORY, Check, Mode, Result, Suite, expect, skipped
 from trace_report import Trace, single
 
 EXAMPLES = REPOSITORY / "examples"
-# How far a time may be from that of do_bench, as a part of it.
+# Maximum difference of a time from that of do_bench, as a part of it.
 AGREEMENT = 0.02
-# What the advice of lesson 11 must bring at least: half of what is typical where eight workers have a core each.
+# Minimum gain from the advice of lesson 11: half of what is typical if eight workers have a core each.
 BEFORE_AND_AFTER = 1.5
 
 
@@ -73,7 +73,7 @@ def capture_range(suite: Suite) -> Iterator[Result]:
 
 
 def ranges(suite: Suite) -> Iterator[Result]:
-    """The Python lesson with NVTX ranges: each as often as there were steps, and the wait is in the one that causes it."""
+    """The Python lesson with NVTX ranges: each occurs once per step, and the wait is in the range that causes it."""
     run = suite.run("ranges", [sys.executable, EXAMPLES / "python" / "10_ranges.py", "--steps", "200"], Mode.COMMAND)
     rows = {row["message"]: row for row in (single(suite, run).report.get("ranges") or {}).get("rows", [])}
     counts = {name: rows.get(name, {}).get("host", {}).get("count") for name in ("step", "augment", "forward")}

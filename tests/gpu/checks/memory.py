@@ -1,4 +1,4 @@
-"""How much memory a program holds, beside nsys; and what nsys recorded, read by gpuwhy.
+"""Memory in use by a program, compared with nsys; and recordings of nsys, read by gpuwhy.
 
 The same program runs under each: allocations and sizes are its own, so they are equal.
 """
@@ -15,18 +15,18 @@ from oracles import NoCount
 from programs import programs
 from trace_report import single
 
-# Kernels of two runs of one program, of which each takes its own time.
+# Kernels of two runs of one program, each of which takes its own time.
 TIME_TOLERANCE = 0.01
 
 
 def device_memory(report: dict[str, Any]) -> dict[str, Any]:
-    """Device memory in a report, or nothing."""
+    """Device memory in a report; empty if there is none."""
     places = (report.get("memory") or {}).get("places", [])
     return next((place for place in places if place["kind"] == "device"), {})
 
 
 def kernels(report: dict[str, Any]) -> tuple[int, int]:
-    """How many, and their time."""
+    """Number of kernels, and their time."""
     found = [row for device in report["devices"] for row in device["kernels"]]
     return sum(row["count"] for row in found), sum(row["total_ns"] for row in found)
 

@@ -1,6 +1,6 @@
-"""How much is recorded: graphs as a whole, every call, nothing of the device, and less by itself.
+"""Amount of recording: complete graphs, every call, nothing on the device, and automatic reduction.
 
-What each mode costs is measured by benches/gpu/overhead.py; here is only what comes out of it.
+The overhead of each mode is measured by benches/gpu/overhead.py; this file checks only the results.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from trace_report import Trace, single
 
 # Nodes of the graph that `programs` launches.
 NODES = 1000
-# The price of a node in a report's estimate, nanoseconds: `GRAPH_NODE_NANOS` of profiler_core::cost.
+# Overhead of a node in a report's estimate, nanoseconds: `GRAPH_NODE_NANOS` of profiler_core::cost.
 NODE_NANOS = 831
 WHOLE = "[CUDA graph"
 NOT_WHOLE = "this CUPTI is older than 13.2 and records no whole graphs: give --other-cupti"
 
 
 def with_whole_graphs(suite: Suite, level: str) -> dict[str, str]:
-    """Variables for a level of graphs, with a libcupti that records whole ones if one was given."""
+    """Variables for a level of graphs, with a libcupti that records complete ones if one was specified."""
     return {"GPUWHY_CUDA_GRAPH_TRACE": level, **({"GPUWHY_CUPTI_PATH": suite.other_cupti} if suite.other_cupti else {})}
 
 
 def is_whole(trace: Trace) -> bool:
-    """Whether the run began with whole graphs."""
+    """True if the run began with complete graphs."""
     return trace.report["cost"]["whole_graphs"]
 
 
@@ -49,7 +49,8 @@ def whole_graphs(suite: Suite) -> Iterator[Result]:
 
 
 def late_graphs(suite: Suite) -> Iterator[Result]:
-    """Graphs as a whole in captures that begin long after graphs were instantiated: switched on then, CUPTI 13.0 crashes."""
+    """Complete graphs in captures that begin long after graphs were instantiated: if this is enabled then, CUPTI 13.0
+    crashes."""
     command = [str(suite.microbench), "graph", "1000", "2000", "--reps", "3", "--quiet-times"]
     extra = {**with_whole_graphs(suite, "graph"), "GPUWHY_DELAY": "1s", "GPUWHY_DURATION": "500ms"}
     run = suite.run("modes-late-graphs", command, Mode.VARIABLE, extra=extra)
@@ -63,8 +64,9 @@ def late_graphs(suite: Suite) -> Iterator[Result]:
 
 
 def chosen_level(suite: Suite) -> Iterator[Result]:
-    """By default graphs are whole at first, and by nodes once those are known to cost little: no launch is lost over it."""
-    # Nodes of some 0.2 ms, ten a launch, for about 2.5 s; and empty ones for as long.
+    """By default complete graphs are recorded first, and nodes once they are known to cost little: no launch is lost by
+    that."""
+    # Nodes of some 0.2 ms, ten per launch, for about 2.5 s; and empty ones for as long.
     for name, nodes, options, cheap in (
             ("cheap", 10, ["400", "--reps", "3", "--spin", "360000"], True), ("costly", NODES, ["1200", "--reps", "3"], False)):
         command = [str(suite.microbench), "graph", str(nodes), *options, "--quiet-times"]
@@ -91,7 +93,8 @@ def chosen_level(suite: Suite) -> Iterator[Result]:
 
 
 def counted_nodes(suite: Suite) -> Iterator[Result]:
-    """How many nodes a captured training step has is known, and not too low, although two threads launch into the capture."""
+    """The number of nodes of a captured training step is known, and not too low, although two threads launch into the
+    capture."""
     replays = 200
     command = suite.python("captured_step.py", "--replays", str(replays))
     work, cost = {}, {}
@@ -111,7 +114,7 @@ def counted_nodes(suite: Suite) -> Iterator[Result]:
 
 
 def full(suite: Suite) -> Iterator[Result]:
-    """Every call: as many kernels, more calls, and no record that is not understood."""
+    """Every call: the same number of kernels, more calls, and no record that is not understood."""
     program = programs(suite)["mlp"]
     light = single(suite, suite.run("modes-light", program.quiet(), Mode.VARIABLE)).report
     run = suite.run("modes-full", program.quiet(), Mode.VARIABLE, extra={"GPUWHY_MODE": "full"})
@@ -123,7 +126,7 @@ def full(suite: Suite) -> Iterator[Result]:
 
 
 def smi_utilization(stop: threading.Event, readings: list[float]) -> None:
-    """What nvidia-smi says of the first device, again and again."""
+    """Repeated nvidia-smi readings of the first device."""
     command = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "--id=0"]
     while not stop.wait(0.1):
         said = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
@@ -132,7 +135,7 @@ def smi_utilization(stop: threading.Event, readings: list[float]) -> None:
 
 
 def gauges(suite: Suite) -> Iterator[Result]:
-    """What a watched run reads: as nvidia-smi, and as the records of the same program say."""
+    """Readings of a watched run agree with nvidia-smi, and with the records of the same program."""
     command = [str(suite.microbench), "sm", "20000", "--reps", "10", "--quiet-times"]
     stop, readings = threading.Event(), []
     thread = threading.Thread(target=smi_utilization, args=(stop, readings))
@@ -148,7 +151,7 @@ def gauges(suite: Suite) -> Iterator[Result]:
     if device.get("busy") is None:
         return
     if readings:
-        # It also sees the program load and end; the largest of its means over a second must be near.
+        # nvidia-smi also sees the program start and end; the largest of its averages over a second must be close.
         smi = max(readings)
         yield expect("modes.gauges.smi", device["busy"] <= smi + 0.05 and smi - device["busy"] < 0.3,
                      f"{device['busy']:.3f} here, at most {smi:.2f} in nvidia-smi, {len(readings)} readings")
@@ -156,7 +159,7 @@ def gauges(suite: Suite) -> Iterator[Result]:
         yield skipped("modes.gauges.smi", "no nvidia-smi")
     light = single(suite, suite.run("modes-gauges-light", command, Mode.VARIABLE)).report["devices"][0]
     computed = light["leaves"]["compute"] / light["window_ns"]
-    # Gauges begin with the context and means take up to a second, so some idle time is in them.
+    # Readings begin with the context and averages take up to a second, so they include some idle time.
     yield expect("modes.gauges.light", abs(device["busy"] - computed) < 0.3, f"{device['busy']:.3f}, by records {computed:.3f}")
     counters = {name: value for name, value in device["counters"].items() if value is not None}
     if counters:
@@ -166,7 +169,7 @@ def gauges(suite: Suite) -> Iterator[Result]:
 
 
 def watch(suite: Suite) -> Iterator[Result]:
-    """Nothing of the device, said so, and nothing claimed."""
+    """No device records, a note about it, and no claims."""
     extra = {"GPUWHY_MODE": "monitor", "GPUWHY_REPORT": "summary"}
     run = suite.run("modes-watch", programs(suite)["launch"].quiet(), Mode.VARIABLE, extra=extra)
     yield expect("modes.monitor.exit", run.code == 0, run.ending())

@@ -1,6 +1,6 @@
-"""Monitor mode with hardware samples: what it costs, and that its verdicts and shares are those of recorded runs.
+"""Monitor mode with hardware samples: its overhead, and that its bottlenecks and shares agree with recorded runs.
 
-Costs are compared in rounds: in each, the bare program and the monitored one have one run, in turning order.
+Overheads are compared in rounds: in each, the bare program and the monitored one have one run, in rotating order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROUNDS = 5
 # Student's t, 4 degrees of freedom, 97.5 %: intervals of 95 % for the mean of five rounds.
 QUANTILE = 2.776
 LIMIT = 1.005
-# Bare runs that scatter by more than this say nothing of so small a cost.
+# If bare runs vary by more than this, so small an overhead cannot be measured.
 SCATTER = 0.05
 SETTINGS = {"GPUWHY_MODE": "monitor", "GPUWHY_GPU_METRICS": "on"}
 # Long enough for an interval: some eight seconds each on an H200.
@@ -34,7 +34,7 @@ SAME_GROUP = 0.9
 
 
 def cost(suite: Suite) -> Iterator[Result]:
-    """Time of a program with samples over the time without gpuwhy, by rounds."""
+    """Time of a program with samples over the time without gpuwhy, by round."""
     for name, program in counters.programs(suite).items():
         ratios, bare = [], []
         for number in range(ROUNDS):
@@ -67,7 +67,7 @@ def programs(suite: Suite) -> dict[str, list[str]]:
 
 
 def verdicts(suite: Suite) -> Iterator[Result]:
-    """The same group as with records, or none; and the shares of recorded runs within the intervals."""
+    """The same cause as with records, or none; and the shares of recorded runs within the intervals."""
     same, told, within, shares = 0, 0, 0, 0
     for name, command in programs(suite).items():
         recorded = single(suite, suite.run(f"monitor-light-{name}", command, Mode.VARIABLE)).report
@@ -92,8 +92,8 @@ def verdicts(suite: Suite) -> Iterator[Result]:
         yield expect("monitor.shares.within", within >= SHARES * shares, f"{within} of {shares} shares")
 
 
-# Groups by leaf: `Leaf::group` of profiler_core::attribution::leaf, but that memsets and copies within a device run on the
-# engine, which samples take for computation.
+# Causes by leaf: `Leaf::group` of profiler_core::attribution::leaf, except that memsets and copies within a device run
+# on the engine, which samples count as computation.
 GROUPS = {
     "gpu_compute": ("compute", "communication", "copy_d2d", "memset"),
     "copy": ("copy_h2d_pageable", "copy_h2d_pinned", "copy_h2d_other", "copy_d2h_pageable", "copy_d2h_pinned",
@@ -107,7 +107,7 @@ GROUPS = {
 
 
 def group_shares(report: dict) -> dict[str, float]:
-    """Shares of the time after start-up by group, over all devices."""
+    """Shares of the time after start-up by cause, over all devices."""
     leaves: dict[str, int] = {}
     for device in report["devices"]:
         for leaf, nanos in device["steady_leaves"].items():
@@ -117,7 +117,7 @@ def group_shares(report: dict) -> dict[str, float]:
 
 
 def engine(suite: Suite) -> Iterator[Result]:
-    """The counter of the engine completes, and says as much as the records of the same program."""
+    """The counter of the engine completes, and agrees with the records of the same program."""
     command = [str(suite.microbench), "sm", "20000", "--reps", "10", "--quiet-times"]
     light = single(suite, suite.run("monitor-engine-light", command, Mode.VARIABLE)).report["devices"][0]
     run = suite.run("monitor-engine", command, Mode.VARIABLE, extra=SETTINGS)

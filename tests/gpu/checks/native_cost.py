@@ -1,6 +1,6 @@
-"""What sampling native stacks costs a program: a measurement, not a promise.
+"""Overhead of sampling native stacks: a measurement, not a limit.
 
-Five traced processes with GPUWHY_NATIVE_STACKS=auto and five with `off` take turns with a bare one. They run the same
+Five traced processes with GPUWHY_NATIVE_STACKS=auto and five with `off` alternate with a bare one. They run the same
 number of steps, so that their output can be compared.
 """
 
@@ -35,12 +35,12 @@ def plans(suite: Suite, name: str) -> dict[str, Plan]:
 
 
 def result(text: str) -> str:
-    """What a program computed."""
+    """Results that a program computed."""
     return "\n".join(line for line in text.splitlines() if "steps/s" not in line)
 
 
 def ratios(first: list[float], second: list[float]) -> str:
-    """How much slower the first is, by round."""
+    """Slowdown of the first compared with the second, by round."""
     found = sorted(b / a for a, b in zip(first, second))
     return f"{statistics.median(found):.3f} ({found[0]:.3f} to {found[-1]:.3f})"
 

@@ -1,7 +1,7 @@
-"""Collectives as NCCL's profiler plugin tells them, joined to CUPTI's kernels, on two GPUs.
+"""Collectives reported by NCCL's profiler plugin, joined with CUPTI's kernels, on two GPUs.
 
-Numbers, sizes and bandwidth are compared with what the program did and measured itself. What the plugin costs is measured
-in turns: without gpuwhy, with gpuwhy and without the plugin, with both.
+Numbers, sizes and bandwidth are compared with what the program did and measured itself. The overhead of the plugin is
+measured alternately: without gpuwhy, with gpuwhy and without the plugin, with both.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from checks.ranks import device_count
 from harness import Check, Mode, Result, Run, Suite, expect, skipped
 from trace_report import Trace, Unreadable
 
-# Part of the kernels that must be joined by the launch that NCCL told.
+# Share of the kernels that must be joined by the launch that NCCL reported.
 JOINED = 0.999
-# Largest difference of a bandwidth to that of the program's own loop.
+# Maximum difference of a bandwidth from that of the program's own loop.
 TOLERANCE = 0.03
-# Turns of the measurement of cost.
+# Rounds of the measurement of overhead.
 TURNS = 5
-# The plugin may cost so much for an operation, nanoseconds of the host (docs/guide/collectives.md).
+# Maximum overhead of the plugin per operation, nanoseconds of the host (docs/guide/collectives.md).
 COST = 500.0
 
 
-# What `gpuwhy run --nccl` sets.
+# Variables that `gpuwhy run --nccl` sets.
 PLUGIN = {"NCCL_PROFILER_PLUGIN": "libprof.so"}
 
 
 def ranks_of(suite: Suite, name: str, *arguments: str, extra: dict[str, str] | None = None) -> tuple[Run, list[tuple[dict, Trace]]]:
-    """What each rank said, and its trace.
+    """Output of each rank, and its trace.
 
-    Raises Unreadable when a rank left no line or no trace.
+    Raises Unreadable if a rank left no line or no trace.
     """
     run = suite.run(f"nccl-{name}", suite.python("collectives.py", *arguments), Mode.COMMAND, extra={**PLUGIN, **(extra or {})})
     lines = said(run)
@@ -48,7 +48,7 @@ def ranks_of(suite: Suite, name: str, *arguments: str, extra: dict[str, str] | N
 def said(run: Run) -> list[dict]:
     """The lines of the ranks, in their order.
 
-    Raises Unreadable when the program failed.
+    Raises Unreadable if the program failed.
     """
     lines = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
     if run.code != 0 or not lines:
@@ -90,7 +90,7 @@ def mixed(suite: Suite) -> Iterator[Result]:
             each = 2 if function == "send_receive" else 1
             expected = line["operations"][function] * each
             reported = sum(row["bytes"] for row in found)
-            # The barrier at the end of the process group, and what PyTorch does by itself, are all-reduces of a few bytes.
+            # The barrier at the end of the process group, and PyTorch's own operations, are all-reduces of a few bytes.
             more = 64 if function == "all_reduce" else 0
             yield expect(
                 f"nccl.bytes.{function}.{rank}",
@@ -104,7 +104,8 @@ def bandwidth(suite: Suite) -> Iterator[Result]:
         return
     _, ranks = ranks_of(suite, "loop", "loop", "--rounds", "200", "--bytes", str(1 << 28))
     for line, trace in ranks:
-        # That of the large ones: a barrier is an all-reduce as well, in a row of its own algorithm or of next to no time.
+        # The row of the large ones: a barrier is an all-reduce as well, in a row with another algorithm or almost no
+        # time.
         rows = [row for row in rows_of(trace) if row["function"] == "all_reduce" and row["max_bytes"] == 1 << 28]
         found = max((row["bus_bytes_per_second"] for row in rows), default=0.0)
         own = line["bus_bytes_per_second"]
@@ -130,7 +131,7 @@ def graph(suite: Suite) -> Iterator[Result]:
 
 
 def other(suite: Suite) -> Iterator[Result]:
-    """Another plugin in the slot, and none: the program is as before, and the report says so."""
+    """Another plugin in the slot, and none: the program is unchanged, and the report states it."""
     if no := needs_two(suite, "nccl.other"):
         yield no
         return
@@ -145,7 +146,7 @@ def other(suite: Suite) -> Iterator[Result]:
 
 
 def cost(suite: Suite) -> Iterator[Result]:
-    """Nanoseconds of the host for one operation: bare, with gpuwhy without the plugin, with both, in turns."""
+    """Host nanoseconds per operation: bare, with gpuwhy without the plugin, with both, alternately."""
     if no := needs_two(suite, "nccl.cost"):
         yield no
         return

@@ -1,6 +1,6 @@
 """Ranges and marks that a program makes through NVTX are all in the trace, and cost little.
 
-The program counts what it says, nsys counts it in a run of its own, and the trace must agree with both.
+The program counts its calls, nsys counts them in a separate run, and the trace must agree with both.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ NSYS_KINDS = {59: "push", 60: "start", 34: "mark"}
 # Our names for ranges in the report.
 STYLES = {"PushPop": "push", "StartEnd": "start"}
 
-# What a range may cost at most, nanoseconds for a push and its pop: five times what was measured without a GPU.
+# Maximum overhead of a range, nanoseconds for a push and its pop: five times the value measured without a GPU.
 PAIR_LIMIT = 1000.0
 
 
 def events(counts: dict[str, int]) -> int:
-    """Records that so many ranges and marks are."""
+    """Number of records of these ranges and marks."""
     return sum(count * (1 if key.startswith("mark ") else 2) for key, count in counts.items())
 
 
@@ -42,7 +42,7 @@ def ranges_of(trace: Trace) -> collections.Counter[str]:
 def nsys_counts(suite: Suite, name: str, command: list[str]) -> collections.Counter[str]:
     """Ranges and marks in nsys's export.
 
-    Raises NoCount when nsys gives none.
+    Raises NoCount if nsys provides none.
     """
     database = oracles.nsys_database(suite, name, command, what="cuda,nvtx")
     counts: collections.Counter[str] = collections.Counter()
@@ -94,7 +94,7 @@ def check(suite: Suite, name: str, command: list[str]) -> Iterator[Result]:
 
 
 def torch(suite: Suite) -> Iterator[Result]:
-    """torch.cuda.nvtx on several threads, and the nvtx package where there is one."""
+    """torch.cuda.nvtx on several threads, and the nvtx package if it is installed."""
     yield from check(suite, "torch", suite.python("ranges.py"))
 
 
@@ -113,7 +113,7 @@ def header(suite: Suite) -> Iterator[Result]:
 
 
 def variable(suite: Suite) -> Iterator[Result]:
-    """With CUDA_INJECTION64_PATH alone either the ranges are there or the report says why not."""
+    """With CUDA_INJECTION64_PATH alone either the ranges are recorded or the report states why not."""
     run = suite.run("ranges-variable", suite.python("ranges.py"), Mode.VARIABLE)
     yield expect("nvtx.variable.exit", run.code == 0, run.ending())
     trace = single(suite, run)
@@ -123,7 +123,8 @@ def variable(suite: Suite) -> Iterator[Result]:
 
 
 def operators(suite: Suite) -> Iterator[Result]:
-    """`--pytorch autograd-nvtx`: PyTorch's operators are ranges, the kernels are the same, and the program does not notice."""
+    """`--pytorch autograd-nvtx`: PyTorch's operators are ranges, the kernels are the same, and the program's output
+    does not change."""
     command = [*suite.python("train.py", "mlp", "--steps", "100"), "--quiet-times"]
     bare = suite.bare("operators", command)
     plain = single(suite, suite.run("operators-plain", command, Mode.VARIABLE))

@@ -1,6 +1,6 @@
 """Programs of several processes: each process that used the device leaves one readable trace, the others none.
 
-Output and exit code are those of the bare run, so a warning from a forked worker would show.
+Output and exit code are those of the bare run, so a warning from a forked worker would be detected.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def one_case(name: str, arguments: list[str]) -> Check:
 
 
 def torchrun(suite: Suite) -> Iterator[Result]:
-    """Two ranks on one device: each has a trace that says which it is and who started it, and their launcher has none."""
+    """Two ranks on one device: each has a trace that states its rank and its parent, and their launcher has none."""
     python, *program = suite.python("processes.py", "rank")
     command = [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *program]
     bare = suite.bare("torchrun", command)
     traced = suite.run("torchrun-variable", command, Mode.VARIABLE)
-    # torchrun's own lines have times in them.
+    # torchrun's own lines contain times.
     yield from compare("processes.torchrun", bare, traced, with_stderr=False)
     found = [Trace(suite, file).report["process"] for file in traced.traces()]
     ranks = sorted(process["rank_variables"].get("RANK", "none") for process in found)

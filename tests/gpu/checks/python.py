@@ -1,8 +1,8 @@
-"""The wheel on a GPU: installed without a network into an environment that sees this Python's packages, then the command,
-the module, sessions in every order with torch and CUDA, callbacks, the pytest plugin and a notebook.
+"""The wheel on a GPU: installed without a network into an environment that sees this Python's packages, then the
+command, the module, sessions in every order with torch and CUDA, callbacks, the pytest plugin and a notebook.
 
-It takes the newest wheel of `dist/` (`python3 python/wheel.py` builds it), or GPUWHY_WHEEL; without one it makes a wheel of
-the command and library under test. Wheels of pytest, IPython, ipykernel and nbclient that lie in `dist/more/` are installed
+It takes the newest wheel of `dist/` (`python3 python/wheel.py` builds it), or GPUWHY_WHEEL; otherwise it makes a wheel
+of the command and library under test. Wheels of pytest, IPython, ipykernel and nbclient in `dist/more/` are installed
 too.
 """
 
@@ -22,12 +22,12 @@ from harness import REPOSITORY, Check, Mode, Result, Run, Suite, expect, skipped
 LIMIT = 180.0
 LAUNCHES = 200
 BATCHES = 64
-# What comes first in a program, and the frameworks that have a callback, by the module.
+# First action of a program, and the frameworks that have a callback, by the module.
 ORDERS = ("import_torch", "available", "prepared", "late", "torch_profiler")
 FRAMEWORKS = {"lightning": "lightning", "trainer": "transformers"}
-# Programs at once.
+# Number of programs that run at once.
 TOGETHER = 4
-# A range may cost a program at most this, microseconds; the figures are printed.
+# Maximum overhead of a range, microseconds; the figures are printed.
 RANGE_US = 5.0
 
 
@@ -47,7 +47,7 @@ def make_wheel(suite: Suite) -> Run:
 
 
 def replayed() -> dict[str, str]:
-    """In a rehearsal, the variables that put a recording in the place of the GPU; its folder is that of the built files."""
+    """In a rehearsal, the variables that replace the GPU by a recording; its folder is that of the build outputs."""
     folder = os.environ.get("GPU_SUITE_REPLAY")
     if not folder:
         return {}
@@ -77,7 +77,7 @@ def install(suite: Suite) -> Iterator[Result]:
         return
     places = [path for path in [*site.getsitepackages(), *sys.path] if path.endswith(("site-packages", "dist-packages"))]
     (packages / "outer.pth").write_text("".join(f"{path}\n" for path in dict.fromkeys(places)))
-    # Of the outer environment, without its gpuwhy.
+    # Packages of the outer environment, without its gpuwhy.
     more = sorted((REPOSITORY / "dist" / "more").glob("*.whl"))
     pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "install", "--no-index", "--no-deps",
            "--disable-pip-version-check", "--ignore-installed", wheel, *more]
@@ -86,7 +86,7 @@ def install(suite: Suite) -> Iterator[Result]:
 
 
 def call(suite: Suite, name: str, *words: str | os.PathLike[str], limit: float = LIMIT) -> Run:
-    """Runs a program of the environment."""
+    """Runs a program with the environment."""
     python = environment(suite) / "bin"
     path = f"{python}:{os.environ['PATH']}"
     # Traces and the library's own messages stay in the folder of the run.
@@ -94,7 +94,7 @@ def call(suite: Suite, name: str, *words: str | os.PathLike[str], limit: float =
 
 
 def last(run: Run) -> dict:
-    """The JSON in the last line of a program's output; empty when there is none."""
+    """The JSON in the last line of a program's output; empty if there is none."""
     lines = [line for line in run.stdout.splitlines() if line.startswith("{")]
     return json.loads(lines[-1]) if lines else {}
 
@@ -122,7 +122,7 @@ def command(suite: Suite) -> Iterator[Result]:
 
 
 def in_order(suite: Suite, order: str) -> Iterator[Result]:
-    """Which records are there, by what came first."""
+    """Records present, by the first action."""
     run = call(suite, order, suite.workloads / "module" / "orders.py", order)
     found = last(run)
     complete = found.get("launch_calls", 0) >= LAUNCHES and found.get("without_launch") == 0
@@ -130,10 +130,10 @@ def in_order(suite: Suite, order: str) -> Iterator[Result]:
     if order == "late":
         right = found.get("state") == "late" and found.get("late_warnings") == 1 and kernels
     elif order == "available":
-        # What it is called must be what it is.
+        # The reported state must match the records.
         right = kernels and (found.get("state") == "complete") == complete
     elif order == "torch_profiler":
-        # All of it, or a reason.
+        # All kernels, or a reason.
         after = found.get("kernels_after", 0) >= LAUNCHES or "its own clock" in found.get("refused_after", "")
         right = complete and kernels and after
     else:
@@ -151,7 +151,7 @@ def costs(suite: Suite) -> Iterator[Result]:
 
 
 def training(suite: Suite, which: str, module: str) -> Iterator[Result]:
-    """The callback of a framework, whole and broken."""
+    """The callback of a framework, working and broken."""
     script = suite.workloads / "module" / "trainings.py"
     if call(suite, f"has-{module}", "-c", f"import {module}").code != 0:
         yield skipped(f"python.{which}", f"{module} is not installed")
@@ -189,7 +189,7 @@ def notebook(suite: Suite) -> Iterator[Result]:
 
 
 def python(suite: Suite) -> Iterator[Result]:
-    """All of it, in one environment."""
+    """All parts, in one environment."""
     failed = False
     for result in install(suite):
         failed |= result.status.value == "FAIL"
@@ -199,7 +199,7 @@ def python(suite: Suite) -> Iterator[Result]:
     if call(suite, "has-torch", "-c", "import torch").code != 0:
         yield skipped("python.torch", "PyTorch is not installed")
         return
-    # Nothing but `costs` measures time.
+    # Only `costs` measures time.
     parts = [command, judged, notebook, *(functools.partial(in_order, order=order) for order in ORDERS),
              *(functools.partial(training, which=which, module=module) for which, module in FRAMEWORKS.items())]
     with concurrent.futures.ThreadPoolExecutor(TOGETHER) as pool:

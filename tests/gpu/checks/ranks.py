@@ -1,9 +1,9 @@
 """Several GPUs: communication in a known dose, seen by every rank.
 
 Each program runs at two doses. From one to the other a step gets longer by its own clock, and on each rank the leaves
-named here must get longer by as much, within 2 % of the step. Buckets have no dose of their own: with one for everything no
-reduction begins before the last gradient is there, so more of it is exposed than with the usual 25 MB. `gpuwhy merge` must
-find the rank that is late.
+named here must get longer by as much, within 2 % of the step. Buckets have no dose: with a single bucket no reduction
+begins before the last gradient is ready, so more of it is exposed than with the usual 25 MB. `gpuwhy merge` must find
+the rank that is late.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ CASES: dict[str, tuple[tuple[float, float], tuple[str, ...], tuple[str, ...]]] =
     "serial": ((64, 512), DEVICE, DEVICE),
     "beside": ((8, 32), DEVICE, DEVICE),
 }
-# A bucket for everything, and the usual one, MB.
+# A single bucket, and the usual size, MB.
 BUCKETS = (10_000.0, 25.0)
 
-# What the last rank does more, how much of it, and the causes that are right.
+# Additional work of the last rank, its amount, and the causes that are right.
 PLANTED: dict[str, tuple[float, tuple[str, ...]]] = {
     "extra": (8, ("compute",)),
     "loader": (8, ("data_loading",)),
@@ -51,7 +51,7 @@ class Rank:
 def ranks_of(suite: Suite, case: str, dose: float) -> list[Rank]:
     """Runs the program and reads every rank's trace.
 
-    Raises Unreadable when a rank left no line or no trace.
+    Raises Unreadable if a rank left no line or no trace.
     """
     run = suite.run(f"ranks-{case}", suite.python("ranks.py", case, "--dose", f"{dose:g}"), Mode.VARIABLE)
     lines = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
@@ -102,7 +102,7 @@ def buckets(suite: Suite) -> Iterator[Result]:
 
 
 def straggler(suite: Suite) -> Iterator[Result]:
-    """`gpuwhy merge` names the rank that is late on purpose, and by how much."""
+    """`gpuwhy merge` names the rank that is late on purpose, and the amount."""
     if (devices := device_count(suite)) < 2:
         yield skipped("ranks.straggler", f"needs two GPUs, there are {devices}")
         return
@@ -117,7 +117,7 @@ def straggler(suite: Suite) -> Iterator[Result]:
     yield expect(
         "ranks.straggler.rank", late.get("rank") == 0 and late["share"] > 0.9,
         f"late on purpose: rank 0; found {late or 'none'}; {found['collectives']} collectives; {found['doubts']}")
-    # The median, since the first collectives wait for whoever loads its libraries later.
+    # The median, because the first collectives wait for the rank that loads its libraries last.
     behind = found["ranks"][0]["late_ns"]
     yield expect(
         "ranks.straggler.late", abs(behind - dose * 1e6) <= 0.1 * dose * 1e6,
@@ -129,7 +129,7 @@ def straggler(suite: Suite) -> Iterator[Result]:
 
 
 def planted(suite: Suite, case: str, dose: float, leaves: tuple[str, ...]) -> Iterator[Result]:
-    """`gpuwhy merge` names the rank that does more on purpose, and what it does more."""
+    """`gpuwhy merge` names the rank that does more on purpose, and its additional work."""
     if (devices := device_count(suite)) < 2:
         yield skipped(f"ranks.{case}", f"needs two GPUs, there are {devices}")
         return
@@ -179,7 +179,7 @@ def at_step(suite: Suite) -> Iterator[Result]:
 
 
 def hang(suite: Suite) -> Iterator[Result]:
-    """`gpuwhy hang` names the rank that left out a collective, and where it is."""
+    """`gpuwhy hang` names the rank that skipped a collective, and its location."""
     if (devices := device_count(suite)) < 2:
         yield skipped("ranks.hang", f"needs two GPUs, there are {devices}")
         return

@@ -1,8 +1,8 @@
-"""Programs of libraries that nobody here wrote: each is traced once, and a person judges what the report says of it.
+"""Independent programs of public libraries: each is traced once, and a person judges its report.
 
-`real.md` in the suite's folder has the verdict, evidence, advice, plan and lines of each. A check fails only where the
-report contradicts itself or leaves the question open: no verdict though there are steps, advice against what a gain beside
-it says, host time without a name, another exit code, a crash.
+`real.md` in the suite's folder has the bottleneck, evidence, advice, plan and lines of each. A check fails only if the
+report contradicts itself or leaves the question open: no bottleneck although there are steps, advice that contradicts a
+gain next to it, host time without a name, another exit code, a crash.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ SCRIPT = HERE / "workloads" / "frameworks" / "programs.py"
 SIZE = 7
 CREDIT = 60.0
 TURN_LIMIT = 120.0
-# Part of the host's time on the launch path that must have a line, where that time is the verdict.
+# Part of the host's time on the launch path that must have a line if that time is the bottleneck.
 NAMED = 0.80
-# A gain above this is one that advice must not deny.
+# Advice must not deny a gain above this.
 GAIN = 1.05
-# Steps from which there must be a verdict.
+# Number of steps from which there must be a bottleneck.
 ENOUGH_STEPS = 20
 DENIAL = re.compile(r"nothing on the (cpu|host) will make (this|it) faster", re.IGNORECASE)
-# Scenarios about what the device does: all others change something on the host.
+# Scenarios about device work: all others change something on the host.
 ON_DEVICE = ("grids_filled", "communication_hidden")
 
-# Name -> libraries to load first, and how many times as many steps as usual make some seconds.
+# Name -> libraries to load first, and the factor on the usual number of steps for some seconds.
 PROGRAMS: dict[str, tuple[str, int]] = {
     "torch.resnet_graphs": ("torch,torchvision", 3),
     "hub.generate": ("torch,transformers", 2),
@@ -50,7 +50,8 @@ PROGRAMS: dict[str, tuple[str, int]] = {
 
 
 def plans(suite: Suite, name: str) -> dict[str, Plan]:
-    """The bare program runs before its turn, so that caches of compilers are full and its exit code is known."""
+    """The bare program runs before its measured run, so that caches of compilers are full and its exit code is known.
+    """
     libraries, repeat = PROGRAMS[name]
     return {
         "bare": Plan(SCRIPT, (name,), libraries, rehearse=""),
@@ -69,7 +70,7 @@ def named_part(trace: Trace) -> float | None:
 
 
 def host_gain(trace: Trace) -> tuple[str, float]:
-    """The largest gain that the report gives for something on the host: its lower end where there is an interval."""
+    """The largest gain in the report from a change on the host: its lower end if there is an interval."""
     found = {
         kind: one["low"] if isinstance(one.get("low"), (int, float)) else one["speedup"]
         for kind, one in trace.scenarios().items() if kind not in ON_DEVICE}
@@ -77,7 +78,7 @@ def host_gain(trace: Trace) -> tuple[str, float]:
 
 
 def problems(trace: Trace) -> list[str]:
-    """What is wrong with a report, in words."""
+    """Faults of a report, in words."""
     found = []
     if trace.verdict == "cannot_tell" and trace.steps_seen() >= ENOUGH_STEPS:
         found.append(f"no verdict though there are {trace.steps_seen()} steps: {'; '.join(trace.evidence)}")
@@ -92,7 +93,7 @@ def problems(trace: Trace) -> list[str]:
 
 
 def described(trace: Trace) -> dict:
-    """What a person needs to judge a report."""
+    """Information that a person needs to judge a report."""
     lines = (trace.report.get("host") or {}).get("lines", [])
     return {
         "verdict": trace.verdict, "share": trace.report["verdict"].get("share"), "evidence": trace.evidence,
@@ -103,7 +104,7 @@ def described(trace: Trace) -> dict:
 
 
 def cell(value: object) -> str:
-    """Text that a table of Markdown can hold."""
+    """Text escaped for a Markdown table."""
     return str(value).replace("|", "\\|").replace("\n", " ")
 
 

@@ -1,4 +1,4 @@
-"""`gpuwhy top` beside a training: what it shows, and what it costs the program and the viewer."""
+"""`gpuwhy top` during a training: its output, and its overhead for the program and the viewer."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from harness import Check, Mode, Result, Suite, expect
 
 SECONDS = 10
-# What the state for viewers may take of a core, and what a viewer may.
+# Maximum share of a core for the state for viewers, and for a viewer.
 PROGRAM_LIMIT = 0.002
 VIEWER_LIMIT = 0.01
 
 
 def top(suite: Suite) -> Iterator[Result]:
-    """One viewer and eight at a line a second."""
+    """One viewer, and eight, at a line per second."""
     program = suite.python("train.py", "gpt", "--steps", "4000")
     command = suite.python("watched.py", "--gpuwhy", str(suite.gpuwhy), "--seconds", str(SECONDS), "--", *map(str, program))
     run = suite.run("top", command, Mode.VARIABLE)
@@ -38,7 +38,7 @@ def top(suite: Suite) -> Iterator[Result]:
             f"states {made:.3%} of a core, control thread {control:.3%}, {of['states']} states of {median:.2f} ms, pause "
             f"{of['pause_ms']} ms, {of['bytes']} bytes; collector {of['threads'].get('gpuwhy-collect', 0.0):.2%} "
             f"(without a viewer {found['0']['threads'].get('gpuwhy-collect', 0.0):.2%})")
-        # The state is made for all; the control thread writes to each.
+        # The state is made once for all viewers; the control thread writes to each.
         taken = made + (max(control, 0.0) if viewers == "1" else 0.0)
         yield expect(f"top.cost.{viewers}", of["answers"] > 0 and taken <= PROGRAM_LIMIT, detail)
     viewer = found["1"]["viewer"]

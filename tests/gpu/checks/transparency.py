@@ -1,7 +1,8 @@
-"""A traced program prints what it prints, and ends as it ends, without gpuwhy.
+"""A traced program has the same output and the same end as without gpuwhy.
 
-Output is compared byte for byte; programs are told to print nothing that differs between two runs. With the report
-switched off stderr must be the same as well. `gpuwhy run` is started with its default report, which goes to stderr.
+Output is compared byte for byte; programs are configured to print nothing that differs between two runs. With the
+report switched off stderr must be the same as well. `gpuwhy run` is started with its default report, which goes to
+stderr.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ EXIT_CODE = 3
 
 
 def first_difference(expected: str, got: str) -> str:
-    """The first lines that differ, or nothing."""
+    """The first lines that differ; empty if there are none."""
     lines = [
         line for line in difflib.unified_diff(expected.splitlines(), got.splitlines(), lineterm="", n=0)
         if not line.startswith(("---", "+++", "@@"))]
@@ -25,14 +26,14 @@ def first_difference(expected: str, got: str) -> str:
 
 
 def without_log_times(stderr: str) -> str:
-    """PyTorch's C++ warnings begin with the time and the thread, `[W1121 07:50:32.123456 4711 file.cpp:48]`; Python's
-    warning about a fork among threads names the process, `(pid=4711)`."""
+    """Removes what differs between runs: PyTorch's C++ warnings begin with the time and the thread, `[W1121
+    07:50:32.123456 4711 file.cpp:48]`; Python's warning about a fork among threads names the process, `(pid=4711)`."""
     stderr = re.sub(r"\(pid=\d+\)", "(pid)", stderr)
     return re.sub(r"^\[([WEIF])\d{4} [\d:.]+( \d+)?", r"[\1", stderr, flags=re.MULTILINE)
 
 
 def compare(name: str, bare: Run, traced: Run, with_stderr: bool) -> Iterator[Result]:
-    """The result lines for one traced run against the bare one."""
+    """The results for one traced run compared with the bare one."""
     yield expect(f"{name}.exit", bare.code == traced.code, f"bare {bare.ending()}, traced {traced.ending()}")
     yield expect(f"{name}.stdout", bare.stdout == traced.stdout, first_difference(bare.stdout, traced.stdout))
     if with_stderr:
@@ -56,7 +57,7 @@ def one_program(name: str) -> Check:
 
 
 def exit_codes(suite: Suite) -> Iterator[Result]:
-    """An exit code that is not 0, from C++ and from Python."""
+    """A nonzero exit code, from C++ and from Python."""
     for name, command in (
             ("cpp", [str(suite.microbench), "launch", "1000", "--exit-code", str(EXIT_CODE)]),
             ("python", suite.python("train.py", "mlp", "--steps", "5", "--exit-code", str(EXIT_CODE)))):

@@ -1,10 +1,11 @@
-"""Programs with a constructed bottleneck and a dose of it: the dosed cause changes by the dose, and no verdict lies.
+"""Programs with a constructed bottleneck of known dose: the dosed cause changes by the dose, and no bottleneck is
+wrong.
 
-Each program of `examples/cuda/dose.cu` measures with its own clocks what its dosed cause costs in a step. It runs at two
-or three doses; from one to the next the leaves that it names must change by as much as its own measurement, within 2 %
-of the step. Differences are compared rather than totals because a leaf also holds what is there at every dose (the
-latency of a launch, the wake-up of a thread); totals are in the table. Both figures come from the same traced run, so
-what tracing costs is in both.
+Each program of `examples/cuda/dose.cu` measures with its own clocks the cost of its dosed cause in a step. It runs at
+two or three doses; from one to the next the leaves that it names must change by as much as its own measurement, within
+2 % of the step. Differences are compared rather than totals because a leaf also contains time that is there at every
+dose (the latency of a launch, the wake-up of a thread); totals are in the table. Both figures come from the same traced
+run, so both include the overhead of tracing.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from collections.abc import Iterator, Sequence
 from harness import REPOSITORY, Check, Mode, Result, Run, Suite, expect
 from trace_report import Trace, Unreadable, single
 
-# Largest error of a change, as a part of the longer of the two steps.
+# Maximum error of a change, as a part of the longer of the two steps.
 TOLERANCE = 0.02
-# What gpuwhy needs of a group to name it before computation, and to say that it cannot tell (docs/reference/report.md, Verdict).
+# Share of a cause from which gpuwhy names it before computation, and unresolved share from which it names none
+# (docs/reference/report.md, Verdict).
 WORTH_SHARE, UNKNOWN_SHARE = 0.15, 0.20
 # Length of one run, seconds.
 SECONDS = "0.6"
 
-# Program -> doses. The shares that they give stay away from these limits, so that the right verdict is never a toss-up.
+# Program -> doses. Their shares stay away from these limits, so that the right bottleneck never depends on noise.
 DOSES: dict[str, tuple[float, ...]] = {
     "compute": (50, 100),
     "dispatch": (20, 40),
@@ -48,7 +50,7 @@ DOSES: dict[str, tuple[float, ...]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """One run: what the program measured, and what gpuwhy said. Times are nanoseconds in one step."""
+    """One run: the program's measurement, and gpuwhy's result. Times are nanoseconds in one step."""
 
     dose: float
     unit: str
@@ -72,7 +74,7 @@ class Outcome:
 def outcome(run: Run, trace: Trace) -> Outcome:
     """Puts the program's own line and the report side by side.
 
-    Raises Unreadable when the program printed no line.
+    Raises Unreadable if the program printed no line.
     """
     lines = run.stdout.strip().splitlines()
     if run.code != 0 or not lines:
@@ -98,7 +100,7 @@ def compare_doses(program: str, outcomes: Sequence[Outcome]) -> Iterator[Result]
 
 
 def confusion(pairs: collections.Counter[tuple[str, str]]) -> str:
-    """Right verdicts in rows, given ones in columns."""
+    """Right bottlenecks in rows, reported ones in columns."""
     groups = sorted({group for pair in pairs for group in pair})
     rows = [f"{'right / given':<14}" + "".join(f"{group:>14}" for group in groups)]
     rows += [f"{right:<14}" + "".join(f"{pairs[right, given] or '.':>14}" for given in groups) for right in groups]

@@ -1,8 +1,8 @@
-"""The report's prediction of a step without tracing is what the program takes without it.
+"""The report's prediction of a step without tracing agrees with the program's step without it.
 
-Of each program one bare process and five traced ones take turns, a second each. The median of the five predictions is
-compared with the median of the five bare turns. Prices are those that `gpuwhy doctor --calibrate` measured when the suite
-began.
+One bare process and five traced ones of each program alternate, a second each. The median of the five predictions is
+compared with the median of the five bare runs. The overheads per call are those that `gpuwhy doctor --calibrate`
+measured when the suite began.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from prepared import Failed, Group, Plan, Prepared, finish_all
 from trace_report import Trace, single
 
 ROUNDS = 5
-# Largest error of the predicted step, as a part of the measured one.
+# Maximum error of the predicted step, as a part of the measured one.
 TOLERANCE = 0.03
-# Length of a turn, seconds.
+# Length of one run, seconds.
 SECONDS = ("--seconds", "1.0")
 # Programs that are started together, with six processes each.
 SIZE = 4
@@ -48,7 +48,7 @@ def plans(suite: Suite, name: str) -> dict[str, Plan]:
 def rounds(suite: Suite, programs: dict[str, Prepared]) -> tuple[list[float], list[tuple[float, Trace]]]:
     """The bare steps, and the traced ones with their reports; nanoseconds.
 
-    Raises Failed when a program prints no rate, or a traced one fails.
+    Raises Failed if a program prints no rate, or a traced one fails.
     """
     bare, traced = [], []
     for number in range(ROUNDS):

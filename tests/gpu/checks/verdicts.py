@@ -1,7 +1,7 @@
-"""Programs whose bottleneck is known by construction get the verdict that they were built for.
+"""Programs whose bottleneck is known by construction get the bottleneck that they were built for.
 
-The Python examples state theirs in their first lines (`Verdict: ...`), and are held to it here; those that are about a part
-of a run state none, and belong to `lessons`.
+The Python examples state theirs in their first lines (`Verdict: ...`), and are checked here; those that are about a
+part of a run state none, and belong to `lessons`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from trace_report import single
 
 EXAMPLES = REPOSITORY / "examples" / "python"
 
-# train.py arguments -> verdict.
+# train.py arguments -> bottleneck.
 TRAINING: dict[str, tuple[list[str], str]] = {
     "gpt": (["gpt", "--steps", "50"], "gpu_compute"),
     "mlp": (["mlp", "--steps", "250"], "launch"),
@@ -37,7 +37,7 @@ def training(name: str) -> Check:
 
 
 def promised_verdict(text: str) -> str | None:
-    """The group named by an example's docstring."""
+    """The cause named by an example's docstring."""
     match = re.search(r"^Verdict: `(\w+)`", text, re.MULTILINE)
     return match[1] if match else None
 

@@ -1,10 +1,9 @@
-"""A program in which no capture has begun runs at full speed, and what each part of the waiting costs.
+"""A program in which no capture has begun runs at full speed, and the cost of each part of the waiting.
 
-Runs take turns within a round, in an order that changes from round to round. A figure is the ratio of the medians of the
-faster halves of the runs: what else a machine does only makes a run slower, and on a noisy one the ratios within a round
-lay between 0.91 and 1.15 of each other. Those stand behind the figure.
-The parts are measured without gpuwhy, by a library that does nothing else (workloads/waiting.cpp): its figures are
-printed and never fail.
+Runs alternate within a round, in an order that changes from round to round. A figure is the ratio of the medians of the
+faster halves of the runs: other activity on the host only makes a run slower, and on a noisy host the ratios within a
+round lay between 0.91 and 1.15 of each other. These ratios are printed after the figure. The parts are measured without
+gpuwhy, by a library that does nothing else (workloads/waiting.cpp): its figures are printed and never fail.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from collections.abc import Iterator
 from harness import Check, Mode, Result, Run, Suite, expect, skipped
 
 ROUNDS = 9
-# What waiting for a capture may cost. Neither the subscriber alone nor a timer of 0.1 s could be told from noise
-# (docs/design/overhead.md), so this is the noise.
+# Maximum cost of waiting for a capture. Neither the subscriber alone nor a timer of 0.1 s could be distinguished from
+# noise (docs/design/overhead.md), so this is the noise.
 LIMIT = 1.03
 # How libprof.so waits for a call of the program, and for a command.
 WAITS = {
@@ -44,12 +43,12 @@ def figure(run: Run, pattern: str) -> float:
 def compare(suite: Suite, name: str, command: list, pattern: str, variants: dict[str, tuple[Mode, dict]]) -> dict[str, list[float]]:
     """The times of the bare program and of each variant, by round.
 
-    Raises NoFigure when a run has none.
+    Raises NoFigure if a run has none.
     """
     everything = {"bare": (Mode.BARE, {}), **variants}
     found: dict[str, list[float]] = {variant: [] for variant in everything}
     for number in range(ROUNDS):
-        # Another one comes first in each round, so that none is always the one behind a certain other.
+        # A different one comes first in each round, so that none always follows the same other one.
         turn = number % len(everything)
         order = [*everything][turn:] + [*everything][:turn]
         times = {}
@@ -98,7 +97,7 @@ def waiting(suite: Suite) -> Iterator[Result]:
 
 
 def parts(suite: Suite) -> Iterator[Result]:
-    """What each part of the waiting costs an empty launch."""
+    """Cost of each part of the waiting for an empty launch."""
     try:
         library = suite.compile_injection(suite.workloads / "waiting.cpp")
     except FileNotFoundError as error:

@@ -1,7 +1,7 @@
-"""What gpuwhy itself takes of a program's machine: processor time of its threads, memory, and time at start.
+"""Resources that gpuwhy itself uses: processor time of its threads, memory, and time at start.
 
-`floor` is CUPTI recording the same, read by nobody (benches/gpu/floor.cpp): what a figure is beyond that is gpuwhy's. Runs
-take turns. The four checks together take one minute.
+`floor` is CUPTI recording the same, without a reader (benches/gpu/floor.cpp): the rest of a figure is gpuwhy's. Runs
+alternate. The four checks together take one minute.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from collections.abc import Iterator
 from harness import CUDA_FOLDERS, REPOSITORY, Check, Mode, Result, Run, Suite, expect, skipped
 from trace_report import single
 
-# Part of a core at 100,000 kernels a second; MiB beyond CUPTI's own; ms before the first CUDA call; ms of a short process.
+# Part of a core at 100,000 kernels a second; MiB beyond CUPTI's own; ms before the first CUDA call; ms of a short
+# process.
 THREADS, MEMORY, HOOK, MOMENT = 0.05, 64, 2.0, 50.0
 ROUNDS = 7
-# Between two readings of the memory, seconds.
+# Time between two readings of the memory, seconds.
 PERIOD = 0.02
 
 
@@ -33,7 +34,7 @@ def floor(suite: Suite) -> dict[str, str]:
 
 
 def threads(suite: Suite) -> Iterator[Result]:
-    """Processor time of our threads for a kernel, times 100,000 kernels a second."""
+    """Processor time of our threads per kernel, times 100,000 kernels a second."""
     parts = []
     for number in range(3):
         run = suite.run(f"weight-threads-{number}", [suite.microbench, "launch", "500000", "--reps", "2"], Mode.VARIABLE)
@@ -49,7 +50,7 @@ def threads(suite: Suite) -> Iterator[Result]:
 
 
 def peak(suite: Suite, name: str, mode: Mode, extra: dict[str, str]) -> float:
-    """The most resident memory of the program with 8 launching threads, MiB."""
+    """Peak resident memory of the program with 8 launching threads, MiB."""
     began = time.monotonic()
     process, folder = suite.start(name, [suite.microbench, "threads", "3"], mode, extra)
     most = 0
@@ -84,9 +85,9 @@ def memory(suite: Suite) -> Iterator[Result]:
 
 
 def compile_start(suite: Suite) -> pathlib.Path:
-    """The program that loads a library and hooks it in, with CUPTI loaded before.
+    """The program that loads a library and calls its entry point, with CUPTI loaded before.
 
-    Raises FileNotFoundError without cc or a CUDA toolkit, and RuntimeError when it does not compile.
+    Raises FileNotFoundError without cc or a CUDA toolkit, and RuntimeError if it does not compile.
     """
     cuda = next((path for path in map(pathlib.Path, CUDA_FOLDERS) if (path / "include" / "cuda.h").exists()), None)
     if cuda is None or shutil.which("cc") is None:
@@ -102,7 +103,7 @@ def compile_start(suite: Suite) -> pathlib.Path:
 
 
 def started(run: Run) -> tuple[float, float]:
-    """Milliseconds that loading and hooking took.
+    """Milliseconds that loading and the entry point took.
 
     Raises RuntimeError without figures.
     """
@@ -113,7 +114,8 @@ def started(run: Run) -> tuple[float, float]:
 
 
 def hook(suite: Suite) -> Iterator[Result]:
-    """Loading and hooking in before the first CUDA call, beside a library that makes the same calls of CUPTI."""
+    """Loading and the entry point before the first CUDA call, compared with a library that makes the same calls of
+    CUPTI."""
     try:
         program, alone = compile_start(suite), floor(suite)
     except FileNotFoundError as error:
@@ -133,7 +135,7 @@ def hook(suite: Suite) -> Iterator[Result]:
 
 
 def moment(suite: Suite) -> Iterator[Result]:
-    """What gpuwhy adds to a process that creates a context and ends."""
+    """Time that gpuwhy adds to a process that creates a context and ends."""
     added, base = [], []
     for number in range(ROUNDS):
         seconds = {

@@ -18,7 +18,7 @@ def main() -> None:
         model.zero_grad(set_to_none=True)
         model(batch).square().mean().backward()
 
-    # Libraries set themselves up at their first call, which must not happen during the capture.
+    # Libraries initialize themselves at their first call, which must not happen during the capture.
     warmup = torch.cuda.Stream()
     warmup.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(warmup):

@@ -1,8 +1,8 @@
-"""Kernels inside ranges and between them, of which the program knows the number of each.
+"""Kernels inside ranges and between them; the program knows the number of each.
 
-Each range has kernels of one name (addition) and a number of its own; between the ranges run kernels of another name
-(multiplication). Nothing waits for the device at the edges: hundreds of kernels are queued when a range begins and when
-it ends, so a tool that cuts by the time of the device gets the numbers wrong.
+Each range has kernels of one name (addition) and its own number of them; between the ranges run kernels of another name
+(multiplication). The program does not wait for the device at the edges: hundreds of kernels are queued when a range
+begins and when it ends, so a tool that cuts by device time gets the numbers wrong.
 
     profiler    cudaProfilerStart and cudaProfilerStop around each range
     nvtx        an NVTX range named `capture`
@@ -48,7 +48,7 @@ def main() -> None:
     }[options.edges]
 
     inside, outside = torch.zeros(ELEMENTS, device="cuda"), torch.ones(ELEMENTS, device="cuda")
-    # Both kernels once, so that no range pays for loading them.
+    # Both kernels once, so that no range includes their loading.
     inside.add_(1.0)
     outside.mul_(1.0)
     torch.cuda.synchronize()

@@ -1,7 +1,7 @@
 """A training whose bottleneck changes twice: computation, then data loading, then launches of small kernels.
 
-`changing.py --seconds 45` takes so long for each part, `--parts launch` has one alone. Each step is named by an NVTX
-range. A line for each part says how many steps there were, and the median step of its first and last third.
+`changing.py --seconds 45` runs each part for this long, `--parts launch` runs only one. Each step is named by an NVTX
+range. A line for each part has the number of steps, and the median step of its first and last third.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Everything:
         self.input_large = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
         self.input_small = torch.randn(16, 64, device="cuda")
         self.middle = torch.nn.Linear(4096, 4096).cuda()
-        # In the process, as many trainings do; a sampler would hold all of the numbers.
+        # In the process, as in many trainings; a sampler would materialize all of the numbers.
         self.loader = iter(DataLoader(Slow(), batch_size=4, sampler=iter(range(1 << 40))))
 
     def compute(self) -> None:

@@ -2,11 +2,11 @@
 
     mixed    each function, some of them grouped, --rounds times
     loop     all-reduces of --bytes one after the other, timed by events on the device
-    small    all-reduces of 8 bytes to 1 MiB, timed by the host, each size apart
+    small    all-reduces of 8 bytes to 1 MiB, timed by the host, each size separately
     graph    an all-reduce captured in a CUDA graph, which runs --rounds times
 
-Each rank prints one line of JSON: its process, its number, NCCL's version, and what it did or how long it took. Sizes are
-those of nccl-tests: the buffer, and of all-gather and reduce-scatter the whole.
+Each rank prints one line of JSON: its process, its number, NCCL's version, and its operations or times. Sizes are
+defined as in nccl-tests: the buffer, or for all-gather and reduce-scatter the complete buffer.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def mixed(rank: int, ranks: int, rounds: int) -> dict:
 
 
 def loop(ranks: int, size: int, rounds: int) -> dict:
-    """Bus bandwidth of all-reduces in a row, bytes a second, as nccl-tests computes it."""
+    """Bus bandwidth of consecutive all-reduces in bytes per second, as nccl-tests computes it."""
     buffer = torch.ones(size // 4, device="cuda")
     for _ in range(WARM_UP):
         distributed.all_reduce(buffer)
@@ -76,7 +76,7 @@ def loop(ranks: int, size: int, rounds: int) -> dict:
 
 
 def small(rounds: int) -> dict:
-    """Nanoseconds of the host for one operation, by size: the median of ten stretches."""
+    """Host nanoseconds per operation, by size: the median of ten intervals."""
     found = {}
     for size in SMALL:
         buffer = torch.ones(max(1, size // 4), device="cuda")
@@ -94,7 +94,7 @@ def small(rounds: int) -> dict:
 
 
 def graph(rounds: int) -> dict:
-    """An operation that is captured once and runs often."""
+    """An operation that is captured once and run many times."""
     buffer = torch.ones(1 << 18, device="cuda")
     distributed.all_reduce(buffer)
     torch.cuda.synchronize()

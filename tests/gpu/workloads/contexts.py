@@ -1,10 +1,10 @@
-"""A CUDA program without any framework that throws its context away, and goes on: only the driver, through ctypes.
+"""A CUDA program without a framework that destroys its context and continues: only the driver, through ctypes.
 
 `destroy` makes a context, launches, and destroys it with work still queued; then the same again in a second one.
-`reset` does what cudaDeviceReset does: it resets the primary context in the middle, takes it again, and launches on.
-`leave` destroys the context and leaves by returning from main with the driver still loaded.
+`reset` does what cudaDeviceReset does: it resets the primary context in the middle, retains it again, and continues to
+launch. `leave` destroys the context and exits by returning from main with the driver still loaded.
 
-The last line of stdout is `kernels N`: how many were launched, all of which have run.
+The last line of stdout is `kernels N`: the number of launches, all of which have run.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Times the same launches of a GEMM and of a copy by triton.testing.do_bench and by a session of gpuwhy (libgpuwhy_c.so).
+"""Times the same launches of a GEMM and of a copy by triton.testing.do_bench and by a session of gpuwhy
+(libgpuwhy_c.so).
 
-Prints a line of JSON: for each work, the nanoseconds of do_bench and those of the ranges around its launches.
+Prints a line of JSON: for each workload, the nanoseconds of do_bench and those of the ranges around its launches.
 
-The factors are zero: that takes less power than other numbers (H. He, "Strangely, Matrix Multiplications on GPUs Run Faster
-When Given Predictable Data", 2024), so the clock of the device changes less.
+The factors are zero: that takes less power than other numbers (H. He, "Strangely, Matrix Multiplications on GPUs Run
+Faster When Given Predictable Data", 2024), so the clock of the device changes less.
 """
 
 import argparse
@@ -11,15 +12,15 @@ import ctypes
 import json
 from collections.abc import Callable
 
-# Launches of do_bench within a session, beside 7 or so to warm up and to estimate, which the session does not tell apart:
-# medians of a report are exact up to 32 values.
+# Launches of do_bench within a session, in addition to 7 or so for warm-up and estimation, which the session does not
+# distinguish: medians of a report are exact up to 32 values.
 COUNTED = 22
 
 Work = Callable[[], object]
 
 
 class Gpuwhy:
-    """gpuwhy.h, by way of ctypes."""
+    """gpuwhy.h through ctypes."""
 
     def __init__(self, library: str) -> None:
         self.library = ctypes.CDLL(library)
@@ -54,7 +55,7 @@ class Gpuwhy:
         return call
 
     def ranges(self) -> float:
-        """The median device time of the ranges of the session that was stopped last, nanoseconds."""
+        """Median device time of the ranges of the last stopped session, nanoseconds."""
         rows = json.loads(self.text("gpuwhy_report_json"))["ranges"]["rows"]
         return next(row["projected"]["median_ns"] for row in rows if row["message"] == "work")
 
@@ -63,7 +64,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("library", help="libgpuwhy_c.so")
     options = parser.parse_args()
-    # PyTorch brings a libcupti, and is imported before the session looks for one; CUDA starts with the first tensor.
+    # PyTorch brings a libcupti, and is imported before the session searches for one; CUDA starts with the first tensor.
     import torch
     import triton.testing
 

@@ -1,11 +1,11 @@
-"""A CUDA program that ends in a chosen way, and says on the side how far it had come.
+"""A CUDA program that ends in a chosen way, and writes its progress to a file.
 
 Every few milliseconds it waits for the device and appends one line, `unix_nanoseconds kernels_completed`, to the
-progress file. The line is written with one `write` call, so it is there even if the process is killed right after it.
-A trace of this process must hold all the kernels that a line old enough promises. Its process id is in the file of that
-name and `.pid`, for whoever started it through another program.
+progress file. The line is written with one `write` call, so it is there even if the process is killed right after it. A
+trace of this process must contain all the kernels that a line old enough reports. Its process id is in the file of that
+name and `.pid`, for a caller that started it through another program.
 
-The manner is one of: wait (until somebody kills it), storm (the same under full load: launches without a pause), exit,
+The manner is one of: wait (until it is killed), storm (the same under full load: launches without a pause), exit,
 _exit, segfault, abort, exception, fork (a child forked in the middle ends as a multiprocessing worker does, then exit),
 handlers (exit, and an exit handler of Python uses the device once more). `--torch-trace FILE` runs it under
 torch.profiler, to compare what that keeps.
@@ -29,7 +29,7 @@ KERNELS_PER_STORM = 5_000
 
 
 def end(manner: str) -> int:
-    """Leaves, or returns the exit code."""
+    """Ends the process, or returns the exit code."""
     if manner == "_exit":
         os._exit(4)
     if manner == "segfault":
@@ -67,7 +67,7 @@ def work(options: argparse.Namespace) -> int:
     launches = KERNELS_PER_STORM if storm else KERNELS_PER_ROUND
     values = torch.ones(1 << 16, device="cuda")
     torch.cuda.synchronize()
-    # Only kernels named by this loop are promised: what building the tensor launched comes on top of them.
+    # Only kernels launched by this loop are reported: those that built the tensor are extra.
     completed = 0
     progress = os.open(options.progress, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 

@@ -1,7 +1,7 @@
-"""A Triton kernel that waits at one line, that with the mark: gather_triton.py SECONDS.
+"""A Triton kernel that waits at one marked line: gather_triton.py SECONDS.
 
-The mark is not at the load: the hardware attributes a wait for memory to the instruction that needs the value. Two lines
-use it, that with the mark and the one below; the compiler decides which comes first.
+The mark is not at the load: the hardware attributes a wait for memory to the instruction that needs the value. Two
+lines use it, the marked one and the one below; the compiler decides which comes first.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
-"""Training loops whose device waits for the host, each for another reason, with an account of their own.
+"""Training loops whose device waits for the host, each for another reason, with their own accounting.
 
-Every cause does the same small convolutional step on the device; what differs is what the launching thread does between
-two steps. The script takes the time of that with its own clock, and its last line is a JSON object:
+Every cause does the same small convolutional step on the device; the difference is the work of the launching thread
+between two steps. The script measures that time with its own clock, and its last line is a JSON object:
 
-    steps, step_ns       steps after the warm-up, and their mean length
+    steps, step_ns       steps after the start-up, and their mean length
     cause_ns             mean time in a step that the launching thread spent on the cause; null where it is everywhere
-    group                the verdict that is right; empty where the dose decides
+    group                the right bottleneck; empty where the dose decides
     causes               what the launching thread must be seen to do meanwhile (docs/reference/report.md, What the host did)
-    function             the innermost function of this file that is to blame; empty where there is none
+    function             the innermost function of this file that is responsible; empty where there is none
 
-Causes: loader0, loader1, loader4, loader8 (a slow transform with so many workers), collate, sleep, files, iterator (the
-user's own, no DataLoader), queue (a slow producer thread), gil (another thread computes in Python), gc, python, none.
+Causes: loader0, loader1, loader4, loader8 (a slow transform with this many workers), collate, sleep, files, iterator
+(the user's own, no DataLoader), queue (a slow producer thread), gil (another thread computes in Python), gc, python,
+none.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Transformed(torch.utils.data.Dataset):
 
 
 class Sleeping(Transformed):
-    """Images that come from somewhere slow: waiting, without processor time."""
+    """Images from a slow source: waiting, without processor time."""
 
     def slow_transform(self) -> torch.Tensor:
         time.sleep(self.seconds)
@@ -106,7 +107,7 @@ def loader(dataset: torch.utils.data.Dataset, workers: int = 0, **options: objec
 
 
 def own_iterator() -> Iterator[torch.Tensor]:
-    """A user's own source of batches, which no table of known loaders has."""
+    """A user's own source of batches, which is not in the table of known loaders."""
     while True:
         batch = torch.stack([IMAGE] * BATCH)
         wait_for_sensor()
@@ -147,14 +148,14 @@ def no_extra() -> None:
 
 
 def hog() -> None:
-    """Holds the interpreter's lock as long as the interpreter lets it."""
+    """Holds the interpreter's lock as long as the interpreter allows."""
     count = 0
     while not ended.is_set():
         count += 1
 
 
 def needs_the_lock() -> None:
-    """Python that gives the lock away at every turn, so that it must wait for the other thread each time."""
+    """Python code that releases the lock in every iteration, so that it must wait for the other thread each time."""
     for _ in range(3):
         os.stat("/")
 
@@ -174,14 +175,14 @@ def preprocess_in_python() -> None:
 
 @dataclasses.dataclass
 class Cause:
-    """Batches, what is done between two steps, and the right answer."""
+    """Batches, the work between two steps, and the expected result."""
 
     batches: Iterator[torch.Tensor]
     group: str
     causes: tuple[str, ...] = ()
     function: str = ""
     between: Callable[[], None] = no_extra
-    everywhere: bool = False  # it also slows what is outside of the part that is timed
+    everywhere: bool = False  # it also slows code outside the timed part
 
 
 def cause_of(name: str, folder: str) -> Cause:

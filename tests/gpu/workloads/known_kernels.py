@@ -1,7 +1,7 @@
-"""Kernels of libraries and of known_kernels.cuh, each once a step: known_kernels.py SECONDS
+"""Kernels of libraries and of known_kernels.cuh, each once per step: known_kernels.py SECONDS
 
 Matrix products of three shapes, attention, softmax, layer norm, a copy, bank conflicts, uncoalesced loads, a tail, few
-blocks, spills and divergence. Prints how many steps it made.
+blocks, spills and divergence. Prints the number of steps.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def own_kernels(module: nvrtc.Module) -> list:
     """Launches with the grids of kernels.cu."""
     count = torch.cuda.get_device_properties(0).multi_processor_count
     source, result = (torch.zeros(BYTES // 4, device="cuda") for _ in range(2))
-    # As many blocks of 256 threads with few registers as a multiprocessor holds.
+    # The number of blocks of 256 threads with few registers that fit on a multiprocessor.
     fit = torch.cuda.get_device_properties(0).max_threads_per_multi_processor // 256
     words, wide, loops = ctypes.c_size_t(BYTES // 4), ctypes.c_size_t(BYTES // 16), ctypes.c_int
     launches = [

@@ -20,7 +20,7 @@ def library() -> ctypes.CDLL:
 
 
 def compiled(source: bytes, path: str, capability: tuple[int, int]) -> bytes:
-    """The cubin of a source. Ends the program with the compiler's words if there is none."""
+    """The cubin of a source. Ends the program with the compiler's log if there is none."""
     nvrtc, program = library(), ctypes.c_void_p()
     assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, path.encode(), 0, None, None) == 0
     options = [b"--generate-line-info", f"--gpu-architecture=sm_{capability[0]}{capability[1]}".encode()]
@@ -59,7 +59,7 @@ class Module:
         return self._functions[name]
 
     def launch(self, name: str, grid: Sequence[int], block: Sequence[int], *arguments: torch.Tensor | ctypes._SimpleCData) -> None:
-        """On PyTorch's stream. A tensor is passed by its address."""
+        """Launches on PyTorch's stream. A tensor is passed by its address."""
         values = [ctypes.c_void_p(one.data_ptr()) if isinstance(one, torch.Tensor) else one for one in arguments]
         addresses = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)

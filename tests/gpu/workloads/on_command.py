@@ -1,14 +1,14 @@
-"""Runs the main function of a program each time when it is told to, in a process that has loaded its libraries before.
+"""Runs the main function of a program on each command, in a process that has already loaded its libraries.
 
     python on_command.py --answer FD --libraries torch,transformers [--rehearse ARGUMENTS] SCRIPT ARGUMENTS...
 
 Loading PyTorch and creating a context takes longer than most measurements. Here it is done first, so that many programs
-can do it at once; then each waits until it has the machine to itself. Nothing is launched on a device before the first
+can do it at once; then each waits until it has the host to itself. No work is launched on a device before the first
 command, so that the trace of such a program begins with its own work.
 
-On FD the process says `ready`, and `done` after each run; `missing NAME` and exit status 77 if a library is not there. A line
-on stdin starts a run; its end ends the process. With --rehearse the program runs once with further arguments before it
-is ready: caches of compilers are then filled.
+On FD the process writes `ready`, and `done` after each run; `missing NAME` and exit status 77 if a library is not
+installed. A line on stdin starts a run; end of file ends the process. With --rehearse the program runs once with
+further arguments before it is ready: caches of compilers are then filled.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NOT_INSTALLED = 77
 def load(script: pathlib.Path) -> ModuleType:
     """The script as a module under its own name, with its folder first on the path, as Python would run it."""
     sys.path.insert(0, str(script.parent))
-    # A lesson begins with a digit, so it cannot be imported by name.
+    # The name of a lesson begins with a digit, so it cannot be imported by name.
     spec = importlib.util.spec_from_file_location(script.stem, script)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -1,7 +1,7 @@
 """CUDA programs of more than one process: DataLoader workers and children, forked and spawned.
 
 The forked ones are the difficult ones for a tool that lives in the process: its threads do not exist in the child, its
-locks may be held for ever, and a DataLoader worker leaves by `os._exit`.
+locks may be held forever, and a DataLoader worker exits by `os._exit`.
 
     loader          a DataLoader with --workers, --start fork|spawn, --persistent, --pin
     spawn-child     the parent and a spawned child both use the device
@@ -9,7 +9,7 @@ locks may be held for ever, and a DataLoader worker leaves by `os._exit`.
     fork-after      a child forked after CUDA was used does no CUDA and leaves by os._exit
     rank            one of the processes that torchrun starts, all on the same device
 
-The first number printed is how many processes used the device: as many traces must be there.
+The first number printed is the number of processes that used the device: there must be as many traces.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ import torch
 
 
 class Numbers(torch.utils.data.Dataset):
-    """Vectors in memory with a delay for each, asleep and not computing, so that many workers fit on one core."""
+    """Vectors in memory with a delay for each, by sleeping rather than computing, so that many workers fit on one core.
+    """
 
     def __init__(self, length: int, milliseconds: float) -> None:
         self.length, self.seconds = length, milliseconds / 1e3
@@ -70,7 +71,7 @@ def spawn_child(_: argparse.Namespace) -> int:
 
 
 def fork(body) -> None:
-    """Runs `body` in a forked child that leaves by os._exit, and waits for it."""
+    """Runs `body` in a forked child that exits by os._exit, and waits for it."""
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
@@ -88,7 +89,7 @@ def fork(body) -> None:
 def fork_before(_: argparse.Namespace) -> int:
     def child() -> None:
         work()
-        # Leaving by _exit loses what is not yet flushed; the flush period is 100 ms by default.
+        # _exit loses what is not yet flushed; the flush period is 100 ms by default.
         time.sleep(0.5)
 
     fork(child)

@@ -1,14 +1,16 @@
-"""Another profiler in a process that gpuwhy traces: both want CUPTI, which serves one tool in a process.
+"""Another profiler in a process that gpuwhy traces: both need CUPTI, which serves one tool per process.
 
     torch     torch.profiler
     proton    triton.profiler
     jax       jax.profiler.trace
 
-Work, then the other profiler around work, then work again, twice; each part is long enough for gpuwhy to notice. What the
-profiler saw, or how it failed, goes to stderr, because it may be nothing under another tool: a program that lets its profiler
-fail ends as its author wishes. On stdout stands what must not depend on it. Exit status 77: the profiler is not installed.
+Work, then the other profiler around work, then work again, twice; each part is long enough for gpuwhy to notice. The
+profiler's result, or its failure, goes to stderr, because it may be empty under another tool: a program that lets its
+profiler fail ends as its author wishes. stdout has only output that must not depend on it. Exit status 77: the profiler
+is not installed.
 
-The last line on stderr is JSON: kernels launched `alone` and `beside` the profiler, and the copies of `libcupti` in the process.
+The last line on stderr is JSON: kernels launched `alone` and `beside` the profiler, and the copies of `libcupti` in the
+process.
 """
 
 from __future__ import annotations
@@ -22,13 +24,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 
-# Seconds of each part: gpuwhy notices within 0.2 s, and takes CUPTI again half a second after the other one is done.
+# Seconds of each part: gpuwhy notices within 0.2 s, and takes CUPTI again half a second after the other tool is done.
 PART = 1.0
 NOT_INSTALLED = 77
 
 
 class Torch:
-    """Work by PyTorch. `kernels` counts what was launched."""
+    """Work by PyTorch. `kernels` counts the launches."""
 
     def __init__(self) -> None:
         import torch
@@ -108,14 +110,14 @@ PROFILERS = {"torch": "torch.profiler", "proton": "triton.profiler", "jax": "jax
 
 
 def cupti_copies() -> list[str]:
-    """Files of libcupti that are mapped into this process. Each is a CUPTI of its own."""
+    """Files of libcupti that are mapped into this process. Each is an independent CUPTI."""
     with open("/proc/self/maps", encoding="utf-8") as maps:
         paths = {line.split(maxsplit=5)[5].strip() for line in maps if "/libcupti.so" in line}
     return sorted(paths)
 
 
 def worked(program: Torch | Jax) -> int:
-    """Works for one part; answers with the kernels launched."""
+    """Works for one part; returns the number of kernels launched."""
     before, end = program.kernels, time.monotonic() + PART
     while time.monotonic() < end:
         program.work()
@@ -140,7 +142,7 @@ def main() -> int:
         try:
             with program.profiler(report):
                 beside += worked(program)
-        except Exception as error:  # Whatever a profiler raises that is refused.
+        except Exception as error:  # Any error that a refused profiler raises.
             report.append(f"refused: {type(error).__name__}: {error}")
             beside += program.kernels - before
         print(f"{options.tool} {'; '.join(report)}", file=sys.stderr)

@@ -1,7 +1,7 @@
-"""Says what it does through NVTX: torch.cuda.nvtx, several threads, and the nvtx package where it is installed.
+"""Marks its work with NVTX: torch.cuda.nvtx, several threads, and the nvtx package if it is installed.
 
-Prints one JSON object: how often each text was pushed, started and marked, and what a pushed and popped range cost,
-nanoseconds. Texts hold no numbers, so that no tool folds them.
+Prints one JSON object: the number of times that each text was pushed, started and marked, and the cost of a pushed and
+popped range in nanoseconds. Texts contain no numbers, so that no tool folds them.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from torch.cuda import nvtx
 
 STEPS = 500
 THREADS = 4
-# Ranges timed at once, and how often: a burst that a ring of libprof.so holds, with time to empty it in between.
+# Number of ranges timed at once, and of repetitions: a burst fits into a ring of libprof.so, with time to drain in
+# between.
 BURST, BURSTS = 10_000, 10
 
 
 def work(counts: collections.Counter[str]) -> None:
-    """Steps with ranges in ranges, ranges that end by number, and marks."""
+    """Steps with nested ranges, ranges that end by number, and marks."""
     values = torch.randn(256, 256, device="cuda")
     for _ in range(STEPS):
         nvtx.range_push("step")
@@ -68,7 +69,7 @@ def package(counts: collections.Counter[str]) -> bool:
 
 
 def cost(counts: collections.Counter[str]) -> float:
-    """Median over bursts, nanoseconds for a push and its pop, Python's own part included."""
+    """Median over bursts, nanoseconds for a push and its pop, including Python's own part."""
     found = []
     for _ in range(BURSTS):
         began = time.perf_counter_ns()

@@ -6,9 +6,9 @@
     buckets  DistributedDataParallel with buckets of --dose MB
     extra    the last rank multiplies --dose matrices more than the others before each all-reduce
     loader   the last rank takes its batches from a data loader that needs --dose milliseconds for each
-    at_step  --dose milliseconds a step, in a range `step`; step k adds k % 7 + 1 times. `gpuwhy start --all --at-step` is told
+    at_step  --dose milliseconds a step, in a range `step`; step k adds k % 7 + 1 times. `gpuwhy start --all --at-step` is run
              (--gpuwhy) once the ranks count steps
-    skip     the last rank leaves out an all-reduce and sleeps; after --dose seconds `gpuwhy hang` is asked (--gpuwhy)
+    skip     the last rank leaves out an all-reduce and sleeps; after --dose seconds `gpuwhy hang` is run (--gpuwhy)
 
 Each rank prints one line of JSON: its process, its number, and the time of a step by its own clock.
 """
@@ -44,17 +44,17 @@ class SlowBatches(torch.utils.data.Dataset):
         return torch.full((1,), float(index))
 
 
-# Of the case at_step: the first step that is captured, and how many are.
+# For the case at_step: the first captured step, and the number of captured steps.
 AT_STEP, STEPS_CAPTURED = 120, 3
 
 
 def added(number: int) -> int:
-    """Kernels of step `number` beside its all-reduce: neighboring steps differ."""
+    """Kernels of step `number` in addition to its all-reduce: adjacent steps differ."""
     return number % 7 + 1
 
 
 def never_come() -> None:
-    """Where the rank stays that leaves out an all-reduce."""
+    """Location of the rank that leaves out an all-reduce."""
     time.sleep(3600)
 
 
@@ -130,7 +130,7 @@ def run(rank: int, options: argparse.Namespace) -> None:
 
 
 def start_at_step(options: argparse.Namespace) -> subprocess.CompletedProcess[str]:
-    """Tells all ranks to capture some steps, as soon as each of them counts its steps."""
+    """Requests a capture of some steps from all ranks, as soon as each of them counts its steps."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         status = subprocess.run([options.gpuwhy, "top", "--json"], capture_output=True, text=True, check=False)

@@ -1,7 +1,7 @@
-"""Lets programs for a GPU run on a machine without one: on the CPU, with as little of torch.cuda as they use.
+"""Lets programs for a GPU run on a host without one: on the CPU, with the parts of torch.cuda that they use.
 
-For `tests/gpu/rehearse.py`, which tries the suite's programs and checks. Nothing that is measured this way means anything,
-and a captured graph replays nothing.
+For `tests/gpu/rehearse.py`, which tries the suite's programs and checks. Figures measured this way are meaningless, and
+a captured graph replays nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class OnCpu(TorchFunctionMode):
 
 
 def replaced(argument):
-    """Names of the device, and precisions in which a CPU is slow."""
+    """Replaces names of the device, and precisions in which a CPU is slow."""
     if isinstance(argument, torch.dtype):
         return torch.float32 if argument in (torch.bfloat16, torch.float16) else argument
     is_device = isinstance(argument, torch.device) or isinstance(argument, str) and argument.startswith("cuda")
@@ -58,7 +58,7 @@ class Runtime:
 
 
 def make_small() -> None:
-    """Matrix products use one column and one row, so that they take little time: shapes and calls stay."""
+    """Matrix products use one column and one row, so that they take little time: shapes and calls stay the same."""
     for owner, name in ((torch, "mm"), (torch, "matmul"), (torch.Tensor, "__matmul__"), (torch.Tensor, "matmul")):
         setattr(owner, name, small(getattr(owner, name)))
     linear = torch.nn.functional.linear
@@ -79,7 +79,7 @@ def small(product):
 
 
 class Module:
-    """Kernels from source, which nothing here can launch."""
+    """Kernels from source, which cannot be launched here."""
 
     def __init__(self, *_) -> None:
         pass
@@ -89,7 +89,8 @@ class Module:
 
 
 def install() -> None:
-    """Replaces what the programs use of torch.cuda, and leaves an empty trace where gpuwhy would leave one."""
+    """Replaces the functions of torch.cuda that the programs use, and leaves an empty trace where gpuwhy would leave
+    one."""
     cuda = torch.cuda
     stream = Stream()
     for name, value in {

@@ -57,7 +57,7 @@ def build(options: argparse.Namespace) -> tuple[torch.nn.Module, torch.Tensor]:
 
 
 def batches(options: argparse.Namespace, resident: torch.Tensor):
-    """Endless batches on the device: the resident one, or fresh ones out of a DataLoader when --loader-ms is given."""
+    """Endless batches on the device: the resident one, or new ones from a DataLoader if --loader-ms is given."""
     if options.loader_ms is None:
         while True:
             yield resident
@@ -70,7 +70,7 @@ def batches(options: argparse.Namespace, resident: torch.Tensor):
 
 
 def train(options: argparse.Namespace) -> list[float]:
-    """Milliseconds a step of each repetition."""
+    """Milliseconds per step of each repetition."""
     torch.manual_seed(0)
     module, resident = build(options)
     optimizer = torch.optim.AdamW(module.parameters(), lr=1e-4)

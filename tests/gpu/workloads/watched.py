@@ -1,9 +1,9 @@
-"""Starts a program, watches it with `gpuwhy top`, and prints what that costs both: one line of JSON.
+"""Starts a program, watches it with `gpuwhy top`, and prints the cost for both: one line of JSON.
 
     watched.py --gpuwhy FILE --seconds N -- PROGRAM ARGUMENTS
 
-The program must run for about four times N seconds after its start. Times are those of /proc: processor time of the threads
-of gpuwhy in the program, by name, and of the viewers.
+The program must run for about four times N seconds after its start. Times are those of /proc: processor time of
+gpuwhy's threads in the program, by name, and of the viewers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ START_LIMIT = 100.0
 
 
 def processor_ns(process: int, beginning: str) -> dict[str, int]:
-    """Processor time of the threads of a process whose names begin so, by name."""
+    """Processor time of the threads of a process whose names have this prefix, by name."""
     times: dict[str, int] = {}
     for task in pathlib.Path(f"/proc/{process}/task").iterdir():
         try:
@@ -33,14 +33,14 @@ def processor_ns(process: int, beginning: str) -> dict[str, int]:
 
 
 def live(gpuwhy: str, process: int) -> dict | None:
-    """The answer of the process, once it is measured."""
+    """Reply of the process, once it is measured."""
     told = subprocess.run([gpuwhy, "top", "--json", str(process)], capture_output=True, text=True, timeout=30)
     answers = [json.loads(line) for line in told.stdout.splitlines()]
     return next((answer for answer in answers if answer.get("type") == "live" and answer["kernels"] > 0), None)
 
 
 def measured(gpuwhy: str, process: int, seconds: float, viewers: int) -> dict:
-    """Shares of a core that the threads of gpuwhy and a viewer take, and the answers of the first viewer."""
+    """Shares of a core that gpuwhy's threads and a viewer take, and the replies of the first viewer."""
     command = [gpuwhy, "top", "--follow", str(process)]
     started = [
         subprocess.Popen(command, stdout=subprocess.PIPE if number == 0 else subprocess.DEVNULL, text=True)

@@ -10,7 +10,7 @@ use crate::cupti::{Error, check};
 /// A function that takes the address of a `P`.
 pub type Call<P> = unsafe extern "C" fn(*mut P) -> CuptiResult;
 
-/// A function of the loaded library, or the place of one that it lacks.
+/// A function of the loaded library, or the slot of a function that it lacks.
 #[derive(Debug)]
 pub struct Function<P> {
     name: &'static str,
@@ -19,8 +19,8 @@ pub struct Function<P> {
 
 impl<P> Function<P> {
     fn of(library: &Library, name: &'static str) -> Self {
-        // SAFETY: looked up at the type of the C function of this name, all of which take the address of one struct.
-        // The copied pointer outlives `library`, because libcupti is never unloaded.
+        // SAFETY: resolved with the type of the C function of this name; they all take the address of one
+        // struct. The copied pointer outlives `library`, because libcupti is never unloaded.
         let pointer = unsafe { library.get::<Call<P>>(name) }.ok().map(|symbol| *symbol);
         Self { name, pointer }
     }
@@ -31,42 +31,42 @@ impl<P> Function<P> {
         self.name
     }
 
-    /// Whether the library has it.
+    /// True if the library has it.
     #[must_use]
     pub const fn exists(&self) -> bool {
         self.pointer.is_some()
     }
 
-    /// Calls it.
+    /// Calls the function.
     ///
     /// # Safety
-    /// What the struct points to is alive and as long as the struct says.
+    /// The memory that the struct points to is alive and has the sizes that the struct states.
     ///
     /// # Errors
-    /// [`CuptiResult::API_NOT_IMPLEMENTED`] when the library lacks it, and what it answers.
+    /// [`CuptiResult::API_NOT_IMPLEMENTED`] if the library lacks it, and the codes that it returns.
     pub unsafe fn call(&self, parameters: &mut P) -> Result<(), Error> {
         let absent = Error { function: self.name, code: CuptiResult::API_NOT_IMPLEMENTED };
         let function = self.pointer.ok_or(absent)?;
-        // SAFETY: a live struct that says its size; what it points to is the caller's promise.
+        // SAFETY: a live struct that states its size; the caller guarantees the memory that it points to.
         check(self.name, unsafe { function(parameters) })
     }
 }
 
 macro_rules! functions {
     ($($field:ident: $parameters:ty = $name:literal;)*) => {
-        /// Every function of the counter interfaces that is called.
+        /// Every function of the counter interfaces that this crate calls.
         #[derive(Debug)]
         pub struct Functions {
             $(#[doc = concat!("`", $name, "`")] pub $field: Function<$parameters>,)*
         }
 
         impl Functions {
-            /// Looks them up in a library that stays loaded.
+            /// Resolves them in a library that stays loaded.
             pub(in crate::counters) fn of(library: &Library) -> Self {
                 Self { $($field: Function::of(library, $name),)* }
             }
 
-            /// Names of those that the library lacks.
+            /// Names of the functions that the library lacks.
             #[must_use]
             pub fn missing(&self) -> Vec<&'static str> {
                 let mut missing = Vec::new();

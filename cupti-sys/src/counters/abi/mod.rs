@@ -1,10 +1,10 @@
-//! Numbers and parameter structs of CUPTI's counter interfaces: Profiler Host, PM sampling, range profiler, PC
-//! sampling.
+//! Numbers and parameter structs of CUPTI's counter interfaces: Profiler Host, PM sampling, range profiler,
+//! PC sampling.
 //!
-//! Each function takes one struct that says its own size. The size ends with the last field, without the padding that
-//! C adds behind it, so a size is a number of its own here and not `size_of`. Libraries take older, shorter structs;
-//! the sizes here are the shortest that have every field that is used, from 12.6 on. `testing/layout-check` compares
-//! sizes and offsets with the headers of released packages.
+//! Each function takes one struct that states its own size. The size ends with the last field, without the
+//! trailing padding that C adds, so each size is written out here and is not `size_of`. Libraries accept
+//! older, shorter structs; the sizes here are the shortest that contain every field in use, from 12.6 on.
+//! `testing/layout-check` compares sizes and offsets with the headers of released packages.
 
 mod functions;
 mod pc;
@@ -21,14 +21,14 @@ pub struct Layout {
     pub name: &'static str,
     /// Bytes from its start to the end of its last field.
     pub size: usize,
-    /// Whether newer headers may declare further fields behind these.
+    /// True if newer headers may append fields.
     pub grows: bool,
     /// C names of the fields that are used, and their offsets in bytes.
     pub fields: &'static [(&'static str, usize)],
 }
 
-/// Defines structs whose first field is their size; the others are given with their C name and offset. Those of
-/// functions have a `pPriv` after the size.
+/// Defines structs whose first field is their size; the other fields are listed with their C name and offset.
+/// Parameter structs of functions have a `pPriv` after the size.
 macro_rules! parameters {
     ($list:ident of functions: $($(#[$doc:meta])* $name:ident = $c:literal, $size:literal $(, $grows:ident)? { $($field:tt)* })*) => {
         parameters! {
@@ -47,7 +47,7 @@ macro_rules! parameters {
             #[derive(Clone, Copy, Debug)]
             #[repr(C)]
             pub struct $name {
-                /// Bytes of this struct: [`Self::SIZE`].
+                /// Size of this struct in bytes: [`Self::SIZE`].
                 pub struct_size: usize,
                 $(#[doc = $field_doc] pub $field: $type,)*
             }
@@ -66,7 +66,8 @@ macro_rules! parameters {
                 /// With its size, and everything else 0.
                 #[must_use]
                 pub const fn new() -> Self {
-                    // SAFETY: all zeroes is a value of integers and raw pointers, of which every field is made.
+                    // SAFETY: every field is an integer or a raw pointer, for which all zeroes is a valid
+                    // value.
                     let zeroed = unsafe { std::mem::zeroed::<Self>() };
                     Self { struct_size: $size, ..zeroed }
                 }

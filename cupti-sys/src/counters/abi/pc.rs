@@ -5,26 +5,26 @@ use std::ffi::{c_char, c_void};
 use super::parameters;
 use crate::abi::Context;
 
-/// `CUPTI_STALL_REASON_STRING_SIZE`: bytes of the name of a stall reason, with its NUL.
+/// `CUPTI_STALL_REASON_STRING_SIZE`: size in bytes of a stall reason's name, with its NUL.
 pub const STALL_REASON_BYTES: usize = 128;
 /// `CUPTI_PC_SAMPLING_COLLECTION_MODE_CONTINUOUS`
 pub const CONTINUOUS: u32 = 1;
 
 /// Numbers of `CUpti_PCSamplingConfigurationAttributeType`.
 pub mod attribute {
-    /// The period, a power of two of cycles: 5 to 31.
+    /// The sampling period as a power of two of cycles: 5 to 31.
     pub const PERIOD: u32 = 1;
-    /// Which stall reasons.
+    /// The stall reasons to collect.
     pub const STALL_REASONS: u32 = 2;
-    /// Bytes of the scratch buffer.
+    /// Size of the scratch buffer in bytes.
     pub const SCRATCH_BUFFER: u32 = 3;
-    /// Bytes of the hardware buffer.
+    /// Size of the hardware buffer in bytes.
     pub const HARDWARE_BUFFER: u32 = 4;
     /// Continuous, or one kernel at a time.
     pub const MODE: u32 = 5;
-    /// Whether start and stop are called.
+    /// True if the client calls start and stop.
     pub const START_STOP: u32 = 6;
-    /// Where samples go.
+    /// Destination of the samples.
     pub const DATA_BUFFER: u32 = 8;
 }
 
@@ -32,9 +32,9 @@ pub mod attribute {
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct StallReason {
-    /// Which reason.
+    /// Index of the reason.
     pub index: u32,
-    /// How often it was seen.
+    /// Number of samples with this reason.
     pub samples: u32,
 }
 
@@ -69,7 +69,7 @@ parameters! {
 parameters! {
     PC_DATA_LAYOUTS:
 
-    /// What sampling counted, and where program counters go. Its size is that of C's `sizeof`.
+    /// Totals of PC sampling, and the destination of PC samples. Its size is C's `sizeof`.
     PcData = "CUpti_PCSamplingData", 80 {
         capacity: usize = "collectNumPcs" @ 8, "Room for so many program counters.";
         samples: u64 = "totalSamples" @ 16, "Answer.";
@@ -81,7 +81,7 @@ parameters! {
         not_of_program: u64 = "nonUsrKernelsTotalSamples" @ 64, "Answer: samples in kernels of others.";
         buffer_full: u8 = "hardwareBufferFull" @ 72, "Answer: not 0 if it overflowed.";
     }
-    /// A program counter. Its size is that of C's `sizeof`.
+    /// Samples of one program counter. Its size is C's `sizeof`.
     PcCounter = "CUpti_PCSamplingPCData", 64 {
         cubin_crc: u64 = "cubinCrc" @ 8, "Checksum of the module.";
         offset: u64 = "pcOffset" @ 16, "Bytes from the start of the function.";
@@ -108,13 +108,13 @@ parameters! {
     }
 }
 
-/// `CUpti_PCSamplingConfigurationInfo`: 32 bytes, 24 of which are a union.
+/// `CUpti_PCSamplingConfigurationInfo`: 32 bytes, including a 24-byte union.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PcAttribute {
     /// One of [`attribute`].
     pub kind: u32,
-    /// Answer: a `CUptiResult`.
+    /// Set by CUPTI: a `CUptiResult`.
     pub status: u32,
     /// A number in the first word; for stall reasons their count and the address of their indices.
     pub value: [u64; 3],

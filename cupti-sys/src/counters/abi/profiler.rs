@@ -19,7 +19,8 @@ pub const TRIGGER_SYSCLK: u32 = 0;
 pub const TRIGGER_GPU_TIME: u32 = 1;
 /// `CUPTI_PM_SAMPLING_HARDWARE_BUFFER_APPEND_MODE_KEEP_LATEST`: a full buffer loses its oldest samples.
 pub const KEEP_LATEST: u32 = 1;
-/// `CUPTI_PM_SAMPLING_DECODE_STOP_REASON_OTHER`: also when all has been taken (seen on an H200, CUPTI 13.0).
+/// `CUPTI_PM_SAMPLING_DECODE_STOP_REASON_OTHER`: also when every sample was decoded (seen on an H200, CUPTI
+/// 13.0).
 pub const STOPPED_OTHER: u32 = 0;
 /// `CUPTI_PM_SAMPLING_DECODE_STOP_REASON_COUNTER_DATA_FULL`
 pub const STOPPED_FULL: u32 = 1;
@@ -110,7 +111,7 @@ parameters! {
     PmStart = "CUpti_PmSampling_Start_Params", 24 { object: Object = "pPmSamplingObject" @ 16, "Which object."; }
     PmStop = "CUpti_PmSampling_Stop_Params", 24 { object: Object = "pPmSamplingObject" @ 16, "Which object."; }
     PmDisable = "CUpti_PmSampling_Disable_Params", 24 { object: Object = "pPmSamplingObject" @ 16, "Which object."; }
-    /// Of `cuptiPmSamplingSetConfig`. CUPTI 12.6 knows the first 60 bytes.
+    /// For `cuptiPmSamplingSetConfig`. CUPTI 12.6 knows the first 60 bytes.
     PmSetConfig = "CUpti_PmSampling_SetConfig_Params", 64 {
         object: Object = "pPmSamplingObject" @ 16, "Which object.";
         config_size: usize = "configSize" @ 24, "Bytes of the configuration.";

@@ -19,7 +19,7 @@ use crate::ffi;
 use crate::instance::answer;
 use crate::violation::Rule;
 
-/// Each call opens a pass of its own, and ranges take as many as the file says.
+/// Each call opens another pass, and ranges take as many passes as the file states.
 fn passes(host: &HostObject, recorded: &Recorded) -> u8 {
     if host.of_ranges { recorded.passes(host.metrics.len()).saturating_add(host.calls - 1) } else { host.calls }
 }
@@ -31,7 +31,7 @@ fn passes(host: &HostObject, recorded: &Recorded) -> u8 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiProfilerInitialize(parameters: *mut ProfilerInitialize) -> CuptiResult {
     answer("cuptiProfilerInitialize", |player| {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { checked(player, "cuptiProfilerInitialize", parameters, ProfilerInitialize::SIZE) }?;
         player.unit.recorded().map(drop)?;
         register_exit();
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn cuptiProfilerInitialize(parameters: *mut ProfilerInitia
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiDeviceGetChipName(parameters: *mut DeviceGetChipName) -> CuptiResult {
     answer("cuptiDeviceGetChipName", |player| {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked(player, "cuptiDeviceGetChipName", parameters, DeviceGetChipName::SIZE) }?;
         let recorded = player.unit.recorded()?;
         if parameters.device != 0 {
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn cuptiDeviceGetChipName(parameters: *mut DeviceGetChipNa
     })
 }
 
-/// `cuptiProfilerHostGetSupportedChips`: one.
+/// `cuptiProfilerHostGetSupportedChips`: one chip.
 ///
 /// # Safety
 /// NULL or a struct.
@@ -65,10 +65,10 @@ pub unsafe extern "C" fn cuptiDeviceGetChipName(parameters: *mut DeviceGetChipNa
 pub unsafe extern "C" fn cuptiProfilerHostGetSupportedChips(parameters: *mut HostGetSupportedChips) -> CuptiResult {
     answer("cuptiProfilerHostGetSupportedChips", |player| {
         let name = "cuptiProfilerHostGetSupportedChips";
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked(player, name, parameters, HostGetSupportedChips::SIZE) }?;
         let chip: *const c_char = player.unit.recorded()?.chip.as_ptr();
-        // One pointer for each call, for good: as long as the library.
+        // Leaks one pointer per call, which lives as long as the library.
         parameters.chips = Box::leak(Box::new(chip));
         parameters.count = 1;
         Ok(())
@@ -78,14 +78,14 @@ pub unsafe extern "C" fn cuptiProfilerHostGetSupportedChips(parameters: *mut Hos
 /// `cuptiProfilerHostInitialize`
 ///
 /// # Safety
-/// NULL or a struct whose texts are terminated.
+/// NULL or a struct whose texts are NUL-terminated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiProfilerHostInitialize(parameters: *mut HostInitialize) -> CuptiResult {
     answer("cuptiProfilerHostInitialize", |player| {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked(player, "cuptiProfilerHostInitialize", parameters, HostInitialize::SIZE) }?;
         let recorded = player.unit.recorded()?;
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let chip = unsafe { names(&raw const parameters.chip, 1) }?;
         if parameters.kind > 1 || chip.first().map(String::as_bytes) != Some(recorded.chip.as_bytes()) {
             return Err(CuptiResult::INVALID_PARAMETER);
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn cuptiProfilerHostInitialize(parameters: *mut HostInitia
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiProfilerHostDeinitialize(parameters: *mut HostDeinitialize) -> CuptiResult {
     answer("cuptiProfilerHostDeinitialize", |player| {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters =
             unsafe { checked(player, "cuptiProfilerHostDeinitialize", parameters, HostDeinitialize::SIZE) }?;
         let removed = player.unit.objects().hosts.remove(&parameters.object.addr());
@@ -115,17 +115,17 @@ pub unsafe extern "C" fn cuptiProfilerHostDeinitialize(parameters: *mut HostDein
     })
 }
 
-/// `cuptiProfilerHostConfigAddMetrics`: one that the chip lacks refuses all.
+/// `cuptiProfilerHostConfigAddMetrics`: a metric that the chip lacks fails the complete call.
 ///
 /// # Safety
-/// NULL or a struct with as many terminated texts as it says.
+/// NULL or a struct with the stated number of NUL-terminated texts.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiProfilerHostConfigAddMetrics(parameters: *mut HostConfigAddMetrics) -> CuptiResult {
     answer("cuptiProfilerHostConfigAddMetrics", |player| {
         let name = "cuptiProfilerHostConfigAddMetrics";
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked(player, name, parameters, HostConfigAddMetrics::SIZE) }?;
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let added = unsafe { names(parameters.names, parameters.count) }?;
         let recorded = player.unit.recorded()?;
         if !added.iter().all(|metric| recorded.knows(metric)) {
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn cuptiProfilerHostConfigAddMetrics(parameters: *mut Host
 pub unsafe extern "C" fn cuptiProfilerHostGetConfigImageSize(parameters: *mut HostGetConfigImageSize) -> CuptiResult {
     answer("cuptiProfilerHostGetConfigImageSize", |player| {
         let name = "cuptiProfilerHostGetConfigImageSize";
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked(player, name, parameters, HostGetConfigImageSize::SIZE) }?;
         let mut objects = player.unit.objects();
         let host = objects.host(parameters.object.addr())?;
@@ -159,12 +159,12 @@ pub unsafe extern "C" fn cuptiProfilerHostGetConfigImageSize(parameters: *mut Ho
 /// `cuptiProfilerHostGetConfigImage`
 ///
 /// # Safety
-/// NULL or a struct with an image as long as it says.
+/// NULL or a struct with an image of the stated size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiProfilerHostGetConfigImage(parameters: *mut HostGetConfigImage) -> CuptiResult {
     answer("cuptiProfilerHostGetConfigImage", |player| {
         let name = "cuptiProfilerHostGetConfigImage";
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked(player, name, parameters, HostGetConfigImage::SIZE) }?;
         let mut objects = player.unit.objects();
         let host = objects.host(parameters.object.addr())?;
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn cuptiProfilerHostGetConfigImage(parameters: *mut HostGe
         if parameters.image.is_null() || parameters.size < image.len() {
             return Err(CuptiResult::PARAMETER_SIZE_NOT_SUFFICIENT);
         }
-        // SAFETY: long enough, as the caller says.
+        // SAFETY: long enough, as guaranteed by the caller.
         unsafe { parameters.image.copy_from_nonoverlapping(image.as_ptr(), image.len()) };
         Ok(())
     })
@@ -181,15 +181,15 @@ pub unsafe extern "C" fn cuptiProfilerHostGetConfigImage(parameters: *mut HostGe
 /// `cuptiProfilerHostGetNumOfPasses`
 ///
 /// # Safety
-/// NULL or a struct with an image as long as it says.
+/// NULL or a struct with an image of the stated size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiProfilerHostGetNumOfPasses(parameters: *mut HostGetNumOfPasses) -> CuptiResult {
     answer("cuptiProfilerHostGetNumOfPasses", |player| {
         let name = "cuptiProfilerHostGetNumOfPasses";
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked(player, name, parameters, HostGetNumOfPasses::SIZE) }?;
         player.unit.recorded()?;
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let image = unsafe { bytes(parameters.image, parameters.size) }?;
         let (passes, _) = image::parse_configuration(image).ok_or(CuptiResult::INVALID_PARAMETER)?;
         parameters.passes = passes.into();
@@ -197,17 +197,17 @@ pub unsafe extern "C" fn cuptiProfilerHostGetNumOfPasses(parameters: *mut HostGe
     })
 }
 
-/// `cuptiProfilerHostEvaluateToGpuValues`: of samples, and of ranges from inside a callback too.
+/// `cuptiProfilerHostEvaluateToGpuValues`: for samples, and for ranges also from inside a callback.
 ///
 /// # Safety
-/// NULL or a struct with counter data, texts and room for values as long as it says.
+/// NULL or a struct with counter data, texts and room for values of the stated sizes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiProfilerHostEvaluateToGpuValues(parameters: *mut HostEvaluateToGpuValues) -> CuptiResult {
     answer("cuptiProfilerHostEvaluateToGpuValues", |player| {
         let name = "cuptiProfilerHostEvaluateToGpuValues";
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked_anywhere(parameters, HostEvaluateToGpuValues::SIZE) }?;
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let (data, wanted) =
             unsafe { (bytes(parameters.image, parameters.size)?, names(parameters.names, parameters.count)?) };
         let HostObject { metrics: known, of_ranges, .. } =
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn cuptiProfilerHostEvaluateToGpuValues(parameters: *mut H
         for (place, metric) in wanted.iter().enumerate() {
             let found = known.iter().position(|known| known == metric).and_then(|at| sample.2.get(at));
             let value = found.copied().ok_or(CuptiResult::INVALID_PARAMETER)?;
-            // SAFETY: room for as many values as names, as the caller says.
+            // SAFETY: the caller guarantees room for as many values as names.
             unsafe { parameters.values.add(place).write(value) };
         }
         Ok(())

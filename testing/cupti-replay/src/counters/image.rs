@@ -1,18 +1,19 @@
-//! The bytes that clients carry between functions: configurations and counter data, in a form of this library's own.
+//! The bytes that clients pass between functions: configurations and counter data, in this library's own
+//! format.
 //!
-//! Counter data say what they are by their first word; another word is none that this library made, or one that was
-//! not initialized again after a decoding, which CUPTI would add to.
+//! The first word of counter data identifies their state. Any other word means that this library did not make
+//! them, or that they were not initialized again after a decode, in which case CUPTI would add to them.
 
 /// First bytes of a configuration.
 pub const CONFIGURATION: &[u8; 8] = b"replaycf";
-/// First word of counter data of sampling that are ready for a decoding.
+/// First word of sampling counter data that are ready for a decode.
 pub const READY: u64 = 0x7265_6164_7930_3030;
-/// The same once samples are in them.
+/// First word once they contain samples.
 pub const FILLED: u64 = 0x6669_6c6c_6564_3030;
-/// Words before the samples: state, room, metrics, samples that were begun, samples that are complete.
+/// Number of words before the samples: state, capacity, metrics, samples started, samples complete.
 pub const HEADER: usize = 5;
 
-/// Bytes of a configuration of these metrics.
+/// Encodes a configuration of these metrics.
 #[must_use]
 pub fn configuration(passes: u8, metrics: &[String]) -> Vec<u8> {
     [CONFIGURATION.as_slice(), &[passes], metrics.join("\n").as_bytes()].concat()
@@ -26,7 +27,7 @@ pub fn parse_configuration(bytes: &[u8]) -> Option<(u8, Vec<String>)> {
     Some((*passes, names.split('\n').filter(|name| !name.is_empty()).map(str::to_owned).collect()))
 }
 
-/// Bytes of counter data for so many samples of so many metrics.
+/// Size in bytes of counter data for this many samples and metrics.
 #[must_use]
 pub const fn bytes(samples: usize, metrics: usize) -> usize {
     (HEADER + samples * (2 + metrics)) * 8
@@ -39,14 +40,14 @@ pub struct Data {
 }
 
 impl Data {
-    /// Reads them; a last part of a word is not theirs.
+    /// Reads them; a trailing partial word is ignored.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Self {
         let words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default())).collect();
         Self { words }
     }
 
-    /// New ones.
+    /// New, initialized counter data.
     #[must_use]
     pub fn ready(samples: usize, metrics: usize) -> Self {
         let mut words = vec![0; bytes(samples, metrics) / 8];
@@ -61,19 +62,19 @@ impl Data {
         self.words.get(place).copied().unwrap_or_default()
     }
 
-    /// Whether they were initialized since the last decoding.
+    /// True if they were initialized since the last decode.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.header(0) == READY
     }
 
-    /// Whether they are counter data of this library.
+    /// True if they are counter data of this library.
     #[must_use]
     pub fn is_known(&self) -> bool {
         matches!(self.header(0), READY | FILLED)
     }
 
-    /// Room, samples that were begun, and samples that are complete.
+    /// Capacity, samples started, and samples complete.
     #[must_use]
     pub fn counts(&self) -> [usize; 3] {
         [1, 3, 4].map(|place| usize::try_from(self.header(place)).unwrap_or_default())
@@ -90,7 +91,7 @@ impl Data {
         }
     }
 
-    /// Begin, end and values of a complete sample.
+    /// Start, end and values of a complete sample.
     #[must_use]
     pub fn sample(&self, index: usize) -> Option<(u64, u64, Vec<f64>)> {
         let [_, _, complete] = self.counts();
@@ -101,7 +102,7 @@ impl Data {
         Some((*begin, *end, values.iter().map(|&bits| f64::from_bits(bits)).collect()))
     }
 
-    /// Back to bytes.
+    /// Encodes them as bytes.
     pub fn bytes(&self) -> impl Iterator<Item = u8> {
         self.words.iter().flat_map(|word| word.to_le_bytes())
     }

@@ -1,9 +1,9 @@
-//! Hardware counters: metrics of a chip and samples of a device, played from a file: the one that
-//! `GPUWHY_REPLAY_COUNTERS` names, or without it that of the recording with the ending `.counters`.
+//! Hardware counters: metrics of a chip and samples of a device, played from a file. `GPUWHY_REPLAY_COUNTERS`
+//! names it; otherwise it is the path of the recording with `.counters` appended.
 //!
-//! Without that file every function answers as in a library that is too old. `recorded` has the file, `unit` who may
-//! count and what comes of it, `image` the bytes that go through the client, `host`, `sampling`, `ranges` and `pc` the
-//! C functions.
+//! Without that file every function returns what a library that is too old returns. `recorded` parses the
+//! file, `unit` models the ownership of the counters and their values, `image` has the bytes that pass
+//! through the client, `host`, `sampling`, `ranges` and `pc` the C functions.
 
 pub mod host;
 pub mod image;

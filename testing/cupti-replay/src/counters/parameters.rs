@@ -1,4 +1,4 @@
-//! What clients pass by address.
+//! Parameters that clients pass by address.
 #![expect(unsafe_code, reason = "structs and texts of C")]
 
 use std::ffi::{CStr, c_char};
@@ -12,15 +12,14 @@ use crate::ffi;
 use crate::player::Player;
 use crate::violation::Rule;
 
-/// The exit handlers of NVIDIA's libraries of metrics have run: what these compute with is gone.
+/// True once the exit handlers of NVIDIA's metric libraries have run, which destroy their state.
 static GONE: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn gone() {
     GONE.store(true, Ordering::Release);
 }
 
-/// From the first use on there is an exit handler, as NVIDIA's libraries of metrics register theirs when they are
-/// loaded.
+/// Registers an exit handler at the first use, as NVIDIA's metric libraries do when they are loaded.
 pub fn register_exit() {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(|| {
@@ -29,12 +28,12 @@ pub fn register_exit() {
     });
 }
 
-/// Between the configuration of a sampler and its start: the time in which the real libraries register destructors of
-/// objects as they first need them, under a lock of the C library that a fork does not reset.
+/// True between the configuration of a sampler and its start. In this interval the real libraries register
+/// destructors of objects as they first need them, under a lock of the C library that a fork does not reset.
 static OPENING: AtomicBool = AtomicBool::new(false);
 
-/// A sampler is being opened from here on. Exit handlers that are older than this run later than that of the libraries;
-/// the child of a fork waits for ever for the lock, so here it ends with an error.
+/// Marks the start of opening a sampler. Exit handlers registered earlier run after those of the libraries.
+/// The child of a fork would wait forever for the lock, so here it ends with an error.
 pub fn opening_begins() {
     static REGISTERED: Once = Once::new();
     extern "C" fn in_child() {
@@ -54,15 +53,15 @@ pub fn opening_begins() {
     });
 }
 
-/// It is open, or was given up.
+/// Marks the end of opening a sampler, successful or not.
 pub fn opening_ends() {
     OPENING.store(false, Ordering::Release);
 }
 
-/// Checks a struct: not NULL, and as long as the fields that are used.
+/// Checks a struct: not NULL, and long enough for the fields that are used.
 ///
 /// # Safety
-/// `parameters` is NULL or the address of a struct that begins with its size.
+/// `parameters` is NULL or the address of a struct that starts with its size.
 pub unsafe fn checked<P>(
     player: &Player,
     function: &str,
@@ -72,28 +71,28 @@ pub unsafe fn checked<P>(
     if let Some(callback) = ffi::callback_on_this_thread() {
         player.violations.note(Rule::CountersInCallback, || format!("{function}, from {callback}"));
     }
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { checked_anywhere(parameters, size) }
 }
 
-/// As [`checked`], of a function that may be called from inside a callback.
+/// Like [`checked`], for a function that may be called from inside a callback.
 ///
 /// # Safety
-/// As [`checked`].
+/// As for [`checked`].
 pub unsafe fn checked_anywhere<P>(parameters: *mut P, size: usize) -> Result<&'static mut P, CuptiResult> {
     if GONE.load(Ordering::Acquire) {
-        // The real library reads freed memory. Nobody can be answered any more.
+        // The real library reads freed memory here. No caller can handle an error any more.
         eprintln!("counters were used behind the exit handlers of the libraries of metrics");
         std::process::abort();
     }
     if parameters.is_null() {
         return Err(CuptiResult::INVALID_PARAMETER);
     }
-    // SAFETY: every struct begins with its size, as the caller says.
+    // SAFETY: every struct starts with its size, as guaranteed by the caller.
     if unsafe { parameters.cast::<usize>().read() } < size {
         return Err(CuptiResult::INVALID_PARAMETER);
     }
-    // SAFETY: not NULL, long enough, and used during the call alone.
+    // SAFETY: not NULL, long enough, and used only during the call.
     Ok(unsafe { &mut *parameters })
 }
 
@@ -105,19 +104,19 @@ pub unsafe fn bytes(address: *const u8, size: usize) -> Result<&'static [u8], Cu
     if address.is_null() {
         return Err(CuptiResult::INVALID_PARAMETER);
     }
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     Ok(unsafe { std::slice::from_raw_parts(address, size) })
 }
 
 /// Names of a client.
 ///
 /// # Safety
-/// `count` terminated texts at `names`.
+/// `names` points to `count` NUL-terminated texts.
 pub unsafe fn names(names: *const *const c_char, count: usize) -> Result<Vec<String>, CuptiResult> {
     if names.is_null() || count == 0 {
         return Err(CuptiResult::INVALID_PARAMETER);
     }
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     let text = |index| unsafe { CStr::from_ptr(names.add(index).read()) }.to_string_lossy().into_owned();
     Ok((0..count).map(text).collect())
 }
@@ -128,7 +127,7 @@ pub unsafe fn names(names: *const *const c_char, count: usize) -> Result<Vec<Str
 /// `size` bytes at `address` are writable.
 pub unsafe fn store(address: *mut u8, size: usize, data: &Data) {
     for (place, byte) in data.bytes().take(size).enumerate() {
-        // SAFETY: below the size, as the caller says.
+        // SAFETY: within the size that the caller guarantees.
         unsafe { address.add(place).write(byte) };
     }
 }

@@ -1,11 +1,11 @@
 //! The C functions of PC sampling, and those about modules.
 //!
-//! While a function is called another thread launches, as threads of programs do; see `launch_beside`.
+//! While a function runs, another thread launches, as threads of programs do; see `launch_beside`.
 //!
-//! Strict about order: enabled, configured, started, stopped, disabled, each in a context that there is. Samples come
-//! once for each start, a few program counters a call, with what is left told. After a range was measured they have no
-//! program counters, and PC sampling that is enabled while the counters are in use is noted: as on an H200 with CUPTI
-//! 13.0.
+//! Strict about order: enabled, configured, started, stopped, disabled, each in an existing context. Samples
+//! arrive once for each start, a few program counters per call, and each call reports the remaining number.
+//! After a range was measured they have no program counters, and enabling PC sampling while the counters are
+//! in use is a violation: as on an H200 with CUPTI 13.0.
 #![expect(unsafe_code, reason = "a C library is made of unmangled functions that take pointers")]
 
 use std::ffi::c_char;
@@ -25,13 +25,13 @@ use crate::instance::answer;
 use crate::player::Player;
 use crate::violation::Rule;
 
-/// Stall reasons; each is there a second time for samples in which nothing was issued.
+/// Stall reasons; each exists a second time for samples in which no instruction was issued.
 const REASONS: [&str; 4] = ["selected", "long_scoreboard", "wait", "barrier"];
 const PREFIX: &str = "smsp__pcsamp_warps_issue_stalled_";
 const NOT_ISSUED: &str = "_not_issued";
-/// Numbers of reasons begin here: they are no places.
+/// First index of a reason: indices are not positions in the list.
 const FIRST: u32 = 5;
-/// Program counters of one call.
+/// Maximum number of program counters per call.
 const AT_ONCE: usize = 3;
 /// The shortest period, as a power of two of cycles, that stops no program.
 const SHORTEST: u64 = 14;
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn cuptiGetDeviceId(handle: Context, device: *mut u32) -> 
     answer("cuptiGetDeviceId", |player| {
         context(player, handle)?;
         need(!device.is_null(), CuptiResult::INVALID_PARAMETER)?;
-        // SAFETY: not NULL, and then as promised by the caller.
+        // SAFETY: not NULL, so valid as guaranteed by the caller.
         unsafe { device.write(0) };
         Ok(())
     })
@@ -75,13 +75,13 @@ pub unsafe extern "C" fn cuptiGetDeviceId(handle: Context, device: *mut u32) -> 
 /// `cuptiGetCubinCrc`
 ///
 /// # Safety
-/// NULL or a struct with a module as long as it says.
+/// NULL or a struct with a module of the stated size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiGetCubinCrc(parameters: *mut GetCubinCrc) -> CuptiResult {
     answer("cuptiGetCubinCrc", |player| {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked_anywhere(parameters, GetCubinCrc::SIZE) }?;
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let module = unsafe { bytes(parameters.cubin.cast(), parameters.cubin_size) }?;
         let known = player.unit.recorded()?.modules.iter().find(|(_, known)| known == module);
         parameters.crc = known.ok_or(CuptiResult::INVALID_PARAMETER)?.0;
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn cuptiGetCubinCrc(parameters: *mut GetCubinCrc) -> Cupti
 pub unsafe extern "C" fn cuptiPCSamplingEnable(parameters: *mut PcEnable) -> CuptiResult {
     answer("cuptiPCSamplingEnable", |player| {
         player.launch_beside("cuptiPCSamplingEnable");
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked_anywhere(parameters, PcEnable::SIZE) }?;
         player.unit.recorded()?;
         let context = context(player, parameters.context)?;
@@ -119,7 +119,7 @@ pub unsafe extern "C" fn cuptiPCSamplingEnable(parameters: *mut PcEnable) -> Cup
 pub unsafe extern "C" fn cuptiPCSamplingDisable(parameters: *mut PcDisable) -> CuptiResult {
     answer("cuptiPCSamplingDisable", |player| {
         player.launch_beside("cuptiPCSamplingDisable");
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked_anywhere(parameters, PcDisable::SIZE) }?;
         let context = context(player, parameters.context)?;
         let removed = player.unit.objects().program_counters.remove(&context);
@@ -130,15 +130,15 @@ pub unsafe extern "C" fn cuptiPCSamplingDisable(parameters: *mut PcDisable) -> C
 /// `cuptiPCSamplingGetNumStallReasons`
 ///
 /// # Safety
-/// NULL or a struct with a number that can be written.
+/// NULL or a struct with a pointer to a writable count.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiPCSamplingGetNumStallReasons(parameters: *mut PcGetStallReasonCount) -> CuptiResult {
     answer("cuptiPCSamplingGetNumStallReasons", |player| {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked_anywhere(parameters, PcGetStallReasonCount::SIZE) }?;
         context(player, parameters.context)?;
         need(!parameters.count.is_null(), CuptiResult::INVALID_PARAMETER)?;
-        // SAFETY: not NULL, and then as promised by the caller.
+        // SAFETY: not NULL, so valid as guaranteed by the caller.
         unsafe { parameters.count.write(REASONS.len() * 2) };
         Ok(())
     })
@@ -147,18 +147,18 @@ pub unsafe extern "C" fn cuptiPCSamplingGetNumStallReasons(parameters: *mut PcGe
 /// `cuptiPCSamplingGetStallReasons`
 ///
 /// # Safety
-/// NULL or a struct with room for as many numbers and names as it says.
+/// NULL or a struct with room for the stated number of indices and names.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiPCSamplingGetStallReasons(parameters: *mut PcGetStallReasons) -> CuptiResult {
     answer("cuptiPCSamplingGetStallReasons", |player| {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked_anywhere(parameters, PcGetStallReasons::SIZE) }?;
         context(player, parameters.context)?;
         let has_room = !parameters.indices.is_null() && !parameters.names.is_null();
         need(has_room && parameters.count >= REASONS.len() * 2, CuptiResult::INVALID_PARAMETER)?;
         for (place, index) in (FIRST..).take(REASONS.len() * 2).enumerate() {
             let text: Vec<c_char> = name(index).bytes().chain([0]).map(|byte| c_char::from_ne_bytes([byte])).collect();
-            // SAFETY: below the count, as the caller says; the names are shorter than the room.
+            // SAFETY: within the count that the caller guarantees; the names are shorter than the room.
             unsafe {
                 parameters.indices.add(place).write(index);
                 let room = parameters.names.add(place).read();
@@ -169,19 +169,19 @@ pub unsafe extern "C" fn cuptiPCSamplingGetStallReasons(parameters: *mut PcGetSt
     })
 }
 
-/// `cuptiPCSamplingSetConfigurationAttribute`: all in one call.
+/// `cuptiPCSamplingSetConfigurationAttribute`: all attributes in one call.
 ///
 /// # Safety
-/// NULL or a struct with as many attributes as it says.
+/// NULL or a struct with the stated number of attributes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiPCSamplingSetConfigurationAttribute(parameters: *mut PcConfiguration) -> CuptiResult {
     answer("cuptiPCSamplingSetConfigurationAttribute", |player| {
         player.launch_beside("cuptiPCSamplingSetConfigurationAttribute");
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked_anywhere(parameters, PcConfiguration::SIZE) }?;
         let context = context(player, parameters.context)?;
         need(!parameters.attributes.is_null(), CuptiResult::INVALID_PARAMETER)?;
-        // SAFETY: as many as the caller says.
+        // SAFETY: the caller guarantees this number.
         let attributes = unsafe { std::slice::from_raw_parts(parameters.attributes, parameters.count) };
         let value = |kind| attributes.iter().find(|of| of.kind == kind).map(|of| of.value);
         let mode = value(attribute::MODE).map_or(0, |value| value[0]);
@@ -194,7 +194,7 @@ pub unsafe extern "C" fn cuptiPCSamplingSetConfigurationAttribute(parameters: *m
         let [count, address, _] = value(attribute::STALL_REASONS).ok_or(CuptiResult::INVALID_PARAMETER)?;
         need(is_whole && count > 0 && address != 0, CuptiResult::INVALID_PARAMETER)?;
         let numbers = ptr::with_exposed_provenance::<u32>(address as usize);
-        // SAFETY: as many as the caller says.
+        // SAFETY: the caller guarantees this number.
         let reasons = unsafe { std::slice::from_raw_parts(numbers, count as usize) }.to_vec();
         let known = FIRST..FIRST + 2 * REASONS.len() as u32;
         need(reasons.iter().all(|index| known.contains(index)), CuptiResult::INVALID_PARAMETER)?;
@@ -214,7 +214,7 @@ pub unsafe extern "C" fn cuptiPCSamplingSetConfigurationAttribute(parameters: *m
 pub unsafe extern "C" fn cuptiPCSamplingStart(parameters: *mut PcStart) -> CuptiResult {
     answer("cuptiPCSamplingStart", |player| {
         player.launch_beside("cuptiPCSamplingStart");
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked_anywhere(parameters, PcStart::SIZE) }?;
         let context = context(player, parameters.context)?;
         let mut objects = player.unit.objects();
@@ -234,7 +234,7 @@ pub unsafe extern "C" fn cuptiPCSamplingStart(parameters: *mut PcStart) -> Cupti
 pub unsafe extern "C" fn cuptiPCSamplingStop(parameters: *mut PcStop) -> CuptiResult {
     answer("cuptiPCSamplingStop", |player| {
         player.launch_beside("cuptiPCSamplingStop");
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked_anywhere(parameters, PcStop::SIZE) }?;
         let context = context(player, parameters.context)?;
         let started = std::mem::take(&mut player.unit.objects().program_counters(context)?.is_started);
@@ -245,15 +245,15 @@ pub unsafe extern "C" fn cuptiPCSamplingStop(parameters: *mut PcStop) -> CuptiRe
 /// `cuptiPCSamplingGetData`
 ///
 /// # Safety
-/// NULL or a struct with data, which have as much room as they say.
+/// NULL or a struct with data, which have the stated capacity.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiPCSamplingGetData(parameters: *mut PcGetData) -> CuptiResult {
     answer("cuptiPCSamplingGetData", |player| {
         player.launch_beside("cuptiPCSamplingGetData");
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked_anywhere(parameters, PcGetData::SIZE) }?;
         let context = context(player, parameters.context)?;
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let data = unsafe { checked_anywhere(parameters.data.cast::<PcData>(), PcData::SIZE) }?;
         need(!data.counters.is_null() && data.capacity > 0, CuptiResult::INVALID_PARAMETER)?;
         let recorded = player.unit.recorded()?;
@@ -272,11 +272,12 @@ pub unsafe extern "C" fn cuptiPCSamplingGetData(parameters: *mut PcGetData) -> C
             return Ok(());
         }
         for (place, of) in left.iter().take(AT_ONCE.min(data.capacity)).enumerate() {
-            // SAFETY: below the capacity, as the caller says.
+            // SAFETY: within the capacity that the caller guarantees.
             let room = unsafe { &mut *data.counters.add(place) };
             need(room.struct_size >= PcCounter::SIZE && !room.reasons.is_null(), CuptiResult::INVALID_PARAMETER)?;
             (room.cubin_crc, room.offset, room.function_index) = (of.module, of.offset, 0);
-            // The same memory for every program counter of a function, as in CUPTI: who frees it frees what is in use.
+            // The same memory for every program counter of a function, as in CUPTI: a client that frees it
+            // frees memory in use.
             room.function = of.function.as_ptr().cast_mut();
             let wanted = object.reasons.iter().copied();
             let known = wanted.filter(|&index| name(index).ends_with(&format!("stalled_{}", of.reason)));

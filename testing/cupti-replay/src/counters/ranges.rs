@@ -1,9 +1,9 @@
-//! The C functions of the range profiler: auto range and user replay, one pass a launch.
+//! The C functions of the range profiler: auto range and user replay, one pass per launch.
 //!
-//! Strict about order: an image is initialized before it is configured, passes start and stop in turns, and data are
-//! decoded once all passes ran. Values are those that the file has for the kernel that was launched. Further launches
-//! into a pass drop ranges, and a pass without a launch is answered by `UNKNOWN`, as on an H200 with CUPTI 13.0. These
-//! functions may be called from inside a callback, where the real ones are.
+//! Strict about order: an image is initialized before it is configured, passes start and stop alternately,
+//! and data are decoded once all passes have run. Values are those of the file for the kernel that was
+//! launched. Further launches in a pass drop ranges, and a pass without a launch returns `UNKNOWN`, as on an
+//! H200 with CUPTI 13.0. These functions may be called from inside a callback if the real ones may.
 #![expect(unsafe_code, reason = "a C library is made of unmangled functions that take pointers")]
 
 use std::ptr;
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn cuptiProfilerGetCounterAvailability(
     parameters: *mut ProfilerGetCounterAvailability,
 ) -> CuptiResult {
     answer("cuptiProfilerGetCounterAvailability", |player| {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked_anywhere(parameters, ProfilerGetCounterAvailability::SIZE) }?;
         player.unit.recorded()?;
         need(!player.unit.objects().is_taken(), CuptiResult::HARDWARE_BUSY)?;
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn cuptiProfilerGetCounterAvailability(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiRangeProfilerEnable(parameters: *mut RangeEnable) -> CuptiResult {
     answer("cuptiRangeProfilerEnable", |player| {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked_anywhere(parameters, RangeEnable::SIZE) }?;
         player.unit.recorded()?;
         let mut objects = player.unit.objects();
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn cuptiRangeProfilerEnable(parameters: *mut RangeEnable) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiRangeProfilerDisable(parameters: *mut RangeDisable) -> CuptiResult {
     answer("cuptiRangeProfilerDisable", |player| {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked_anywhere(parameters, RangeDisable::SIZE) }?;
         let removed = player.unit.objects().ranges.remove(&parameters.object.addr());
         let object = removed.ok_or(CuptiResult::INVALID_PARAMETER)?;
@@ -81,13 +81,13 @@ pub unsafe extern "C" fn cuptiRangeProfilerDisable(parameters: *mut RangeDisable
 /// `cuptiRangeProfilerGetCounterDataSize`
 ///
 /// # Safety
-/// NULL or a struct with as many terminated texts as it says.
+/// NULL or a struct with the stated number of NUL-terminated texts.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiRangeProfilerGetCounterDataSize(parameters: *mut RangeGetCounterDataSize) -> CuptiResult {
     answer("cuptiRangeProfilerGetCounterDataSize", |player| {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked_anywhere(parameters, RangeGetCounterDataSize::SIZE) }?;
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let metrics = unsafe { names(parameters.names, parameters.count) }?;
         player.unit.objects().range(parameters.object.addr())?;
         need(parameters.ranges == 1 && parameters.nodes >= 1, CuptiResult::INVALID_PARAMETER)?;
@@ -99,18 +99,18 @@ pub unsafe extern "C" fn cuptiRangeProfilerGetCounterDataSize(parameters: *mut R
 /// `cuptiRangeProfilerCounterDataImageInitialize`
 ///
 /// # Safety
-/// NULL or a struct with an image as long as it says.
+/// NULL or a struct with an image of the stated size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiRangeProfilerCounterDataImageInitialize(
     parameters: *mut RangeImageInitialize,
 ) -> CuptiResult {
     answer("cuptiRangeProfilerCounterDataImageInitialize", |player| {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked_anywhere(parameters, RangeImageInitialize::SIZE) }?;
         need(!player.unit.objects().range(parameters.object.addr())?.is_started, CuptiResult::INVALID_OPERATION)?;
         need(!parameters.image.is_null(), CuptiResult::INVALID_PARAMETER)?;
         let metrics = (parameters.size / 8).saturating_sub(image::HEADER + 2);
-        // SAFETY: as long as the caller says.
+        // SAFETY: the caller guarantees the size.
         unsafe { store(parameters.image, parameters.size, &image::Data::ready(1, metrics)) };
         Ok(())
     })
@@ -119,13 +119,13 @@ pub unsafe extern "C" fn cuptiRangeProfilerCounterDataImageInitialize(
 /// `cuptiRangeProfilerSetConfig`
 ///
 /// # Safety
-/// NULL or a struct with a configuration and an image as long as it says.
+/// NULL or a struct with a configuration and an image of the stated sizes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiRangeProfilerSetConfig(parameters: *mut RangeSetConfig) -> CuptiResult {
     answer("cuptiRangeProfilerSetConfig", |player| {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked_anywhere(parameters, RangeSetConfig::SIZE) }?;
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let (config, data) = unsafe {
             (bytes(parameters.config, parameters.config_size)?, bytes(parameters.image, parameters.image_size)?)
         };
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn cuptiRangeProfilerSetConfig(parameters: *mut RangeSetCo
         need(!objects.is_taken_but_by(handle), CuptiResult::HARDWARE_BUSY)?;
         let object = objects.range(handle)?;
         need(!object.is_started, CuptiResult::INVALID_OPERATION)?;
-        // As an H100 with CUPTI 13.0 does: no error, and the first configuration goes on.
+        // As an H100 with CUPTI 13.0 does: no error, and the first configuration stays in effect.
         let (metrics, passes) = if object.metrics.is_empty() {
             (metrics, passes.into())
         } else {
@@ -166,7 +166,7 @@ pub unsafe extern "C" fn cuptiRangeProfilerSetConfig(parameters: *mut RangeSetCo
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiRangeProfilerStart(parameters: *mut RangeStart) -> CuptiResult {
     answer("cuptiRangeProfilerStart", |player| {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked_anywhere(parameters, RangeStart::SIZE) }?;
         let mut objects = player.unit.objects();
         let object = objects.range(parameters.object.addr())?;
@@ -185,7 +185,7 @@ pub unsafe extern "C" fn cuptiRangeProfilerStart(parameters: *mut RangeStart) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiRangeProfilerStop(parameters: *mut RangeStop) -> CuptiResult {
     answer("cuptiRangeProfilerStop", |player| {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked_anywhere(parameters, RangeStop::SIZE) }?;
         let mut objects = player.unit.objects();
         let object = objects.range(parameters.object.addr())?;
@@ -207,11 +207,11 @@ pub unsafe extern "C" fn cuptiRangeProfilerStop(parameters: *mut RangeStop) -> C
 /// `cuptiRangeProfilerDecodeData`
 ///
 /// # Safety
-/// NULL or a struct; the image that was configured is still there.
+/// NULL or a struct; the image that was configured still exists.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiRangeProfilerDecodeData(parameters: *mut RangeDecodeData) -> CuptiResult {
     answer("cuptiRangeProfilerDecodeData", |player| {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked_anywhere(parameters, RangeDecodeData::SIZE) }?;
         let recorded = player.unit.recorded()?;
         let mut objects = player.unit.objects();
@@ -234,13 +234,13 @@ pub unsafe extern "C" fn cuptiRangeProfilerDecodeData(parameters: *mut RangeDeco
 /// `cuptiRangeProfilerGetCounterDataInfo`
 ///
 /// # Safety
-/// NULL or a struct with an image as long as it says.
+/// NULL or a struct with an image of the stated size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiRangeProfilerGetCounterDataInfo(parameters: *mut RangeGetCounterDataInfo) -> CuptiResult {
     answer("cuptiRangeProfilerGetCounterDataInfo", |_| {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked_anywhere(parameters, RangeGetCounterDataInfo::SIZE) }?;
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let data = image::Data::read(unsafe { bytes(parameters.image, parameters.size) }?);
         need(data.is_known(), CuptiResult::INVALID_PARAMETER)?;
         [_, _, parameters.ranges] = data.counts();

@@ -1,6 +1,6 @@
-//! Samples of hardware counters that are played beside a recording: a text file.
+//! Samples of hardware counters that are played with the recording: a text file.
 //!
-//! One statement a line; `#` begins a comment.
+//! One statement per line; `#` starts a comment.
 //!
 //! ```text
 //! chip GH100
@@ -13,47 +13,47 @@
 //! module 00000000c4e7679c gather.cubin
 //! pc 00000000c4e7679c gather 0xc0 long_scoreboard 900
 //! ```
-//! Times are nanoseconds after the start of the recording, values are in the order of `metrics`. A metric that is
-//! `kernel` gives values of a kernel for ranges; of what it does not name a range has no number. A metric that is
-//! `silent` is known to the chip and sends nothing, so that no sample with it completes. A `module` is a file that is
-//! loaded into the first context, with its checksum; a `pc` are samples at an offset of a function of a module, with
-//! the reason for which warps wait there.
+//! Times are nanoseconds after the start of the recording, values are in the order of `metrics`. `kernel`
+//! sets the value of a metric of a kernel for ranges; a range has no value for other metrics. A `silent`
+//! metric is known to the chip and delivers no values, so that no sample with it completes. A `module` is a
+//! file that is loaded into the first context, with its checksum. A `pc` line has samples at an offset of a
+//! function of a module, with the reason why warps wait there.
 
 use std::ffi::CString;
 use std::fs;
 use std::path::Path;
 
-/// A sample.
+/// One sample.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Begin and end, nanoseconds after the start of the recording.
+    /// Start, in nanoseconds after the start of the recording.
     pub begin: u64,
-    /// As above.
+    /// End, in nanoseconds after the start of the recording.
     pub end: u64,
-    /// In the order of the metrics.
+    /// Values in the order of the metrics.
     pub values: Vec<f64>,
 }
 
-/// What a chip counted.
+/// Recorded counters of a chip.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recorded {
-    /// Its name.
+    /// Name of the chip.
     pub chip: CString,
-    /// Time from one sample to the next, nanoseconds.
+    /// Time between two samples in nanoseconds.
     pub interval: u64,
-    /// Names of what was counted.
+    /// Names of the sampled metrics.
     pub metrics: Vec<String>,
     /// Names of metrics that never complete.
     pub silent: Vec<String>,
-    /// By time.
+    /// Samples in order of time.
     pub rows: Vec<Row>,
-    /// How many metrics of a range are counted at a launch; 0: all of them.
+    /// Number of metrics of a range that one launch counts; 0: all of its metrics.
     pub metrics_in_a_pass: usize,
     /// Kernel, metric and value.
     pub kernels: Vec<(String, String, f64)>,
     /// Checksums and modules.
     pub modules: Vec<(u64, Vec<u8>)>,
-    /// What PC sampling sees.
+    /// PC samples.
     pub program_counters: Vec<ProgramCounter>,
 }
 
@@ -64,15 +64,15 @@ pub struct ProgramCounter {
     pub module: u64,
     /// Mangled name.
     pub function: CString,
-    /// Bytes from its start.
+    /// Offset in bytes from the start of the function.
     pub offset: u64,
     /// Last word of the name of the stall reason.
     pub reason: String,
-    /// How many.
+    /// Number of samples.
     pub samples: u32,
 }
 
-/// The samples in a file.
+/// Loads the samples in a file.
 ///
 /// # Errors
 /// The file and line that are not understood, and why.
@@ -143,28 +143,28 @@ fn parse(text: &str) -> Result<Recorded, (usize, String)> {
 }
 
 impl Recorded {
-    /// Whether the chip knows this metric.
+    /// True if the chip knows this metric.
     #[must_use]
     pub fn knows(&self, metric: &str) -> bool {
         let of_kernels = self.kernels.iter().map(|(_, metric, _)| metric);
         self.metrics.iter().chain(&self.silent).chain(of_kernels).any(|known| known == metric)
     }
 
-    /// The value of a metric of a kernel; not a number where the file has none.
+    /// Value of a metric of a kernel; NaN if the file has none.
     #[must_use]
     pub fn kernel_value(&self, kernel: &str, metric: &str) -> f64 {
         let found = self.kernels.iter().find(|(name, of, _)| name == kernel && of == metric);
         found.map_or(f64::NAN, |&(_, _, value)| value)
     }
 
-    /// Passes of so many metrics of a range.
+    /// Number of passes for this many metrics of a range.
     #[must_use]
     pub fn passes(&self, metrics: usize) -> u8 {
         let in_a_pass = if self.metrics_in_a_pass == 0 { metrics.max(1) } else { self.metrics_in_a_pass };
         u8::try_from(metrics.div_ceil(in_a_pass)).unwrap_or(u8::MAX)
     }
 
-    /// The value of a metric in a row; not a number where nothing was sent.
+    /// Value of a metric in a row; NaN if the row has none.
     #[must_use]
     pub fn value(&self, row: &Row, metric: &str) -> f64 {
         let place = self.metrics.iter().position(|known| known == metric);

@@ -15,7 +15,7 @@ use super::unit::SamplingObject;
 use crate::instance::answer;
 use crate::player::Player;
 
-/// Nanoseconds of play since the start of the recording.
+/// Play time since the start of the recording in nanoseconds.
 fn now(player: &Player) -> u64 {
     player.clock.now().saturating_sub(player.session.origin.start)
 }
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn cuptiPmSamplingGetCounterAvailability(
 ) -> CuptiResult {
     answer("cuptiPmSamplingGetCounterAvailability", |player| {
         let name = "cuptiPmSamplingGetCounterAvailability";
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked(player, name, parameters, PmGetCounterAvailability::SIZE) }?;
         player.unit.recorded()?;
         need(parameters.device == 0, CuptiResult::INVALID_DEVICE)?;
@@ -44,14 +44,14 @@ pub unsafe extern "C" fn cuptiPmSamplingGetCounterAvailability(
     })
 }
 
-/// `cuptiPmSamplingEnable`: also while another one samples.
+/// `cuptiPmSamplingEnable`: succeeds even while another object samples.
 ///
 /// # Safety
 /// NULL or a struct.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiPmSamplingEnable(parameters: *mut PmEnable) -> CuptiResult {
     answer("cuptiPmSamplingEnable", |player| {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked(player, "cuptiPmSamplingEnable", parameters, PmEnable::SIZE) }?;
         player.unit.recorded()?;
         need(parameters.device == 0, CuptiResult::INVALID_DEVICE)?;
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn cuptiPmSamplingEnable(parameters: *mut PmEnable) -> Cup
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiPmSamplingDisable(parameters: *mut PmDisable) -> CuptiResult {
     answer("cuptiPmSamplingDisable", |player| {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked(player, "cuptiPmSamplingDisable", parameters, PmDisable::SIZE) }?;
         opening_ends();
         let removed = player.unit.objects().samplers.remove(&parameters.object.addr());
@@ -81,13 +81,13 @@ pub unsafe extern "C" fn cuptiPmSamplingDisable(parameters: *mut PmDisable) -> C
 /// `cuptiPmSamplingSetConfig`: one pass, one client.
 ///
 /// # Safety
-/// NULL or a struct with a configuration as long as it says.
+/// NULL or a struct with a configuration of the stated size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiPmSamplingSetConfig(parameters: *mut PmSetConfig) -> CuptiResult {
     answer("cuptiPmSamplingSetConfig", |player| {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked(player, "cuptiPmSamplingSetConfig", parameters, PmSetConfig::SIZE) }?;
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let image = unsafe { bytes(parameters.config, parameters.config_size) }?;
         let (passes, metrics) = image::parse_configuration(image).ok_or(CuptiResult::INVALID_PARAMETER)?;
         need(passes == 1, CuptiResult::NOT_SUPPORTED)?;
@@ -102,14 +102,14 @@ pub unsafe extern "C" fn cuptiPmSamplingSetConfig(parameters: *mut PmSetConfig) 
     })
 }
 
-/// `cuptiPmSamplingStart`: once, after it was configured.
+/// `cuptiPmSamplingStart`: once, after the configuration.
 ///
 /// # Safety
 /// NULL or a struct.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiPmSamplingStart(parameters: *mut PmStart) -> CuptiResult {
     answer("cuptiPmSamplingStart", |player| {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked(player, "cuptiPmSamplingStart", parameters, PmStart::SIZE) }?;
         let now = now(player);
         let recorded = player.unit.recorded()?;
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn cuptiPmSamplingStart(parameters: *mut PmStart) -> Cupti
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiPmSamplingStop(parameters: *mut PmStop) -> CuptiResult {
     answer("cuptiPmSamplingStop", |player| {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked(player, "cuptiPmSamplingStop", parameters, PmStop::SIZE) }?;
         let now = now(player);
         let mut objects = player.unit.objects();
@@ -140,17 +140,17 @@ pub unsafe extern "C" fn cuptiPmSamplingStop(parameters: *mut PmStop) -> CuptiRe
     })
 }
 
-/// `cuptiPmSamplingGetCounterDataSize`: for the metrics that are configured.
+/// `cuptiPmSamplingGetCounterDataSize`: for the configured metrics.
 ///
 /// # Safety
-/// NULL or a struct with as many terminated texts as it says.
+/// NULL or a struct with the stated number of NUL-terminated texts.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiPmSamplingGetCounterDataSize(parameters: *mut PmGetCounterDataSize) -> CuptiResult {
     answer("cuptiPmSamplingGetCounterDataSize", |player| {
         let name = "cuptiPmSamplingGetCounterDataSize";
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked(player, name, parameters, PmGetCounterDataSize::SIZE) }?;
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let metrics = unsafe { names(parameters.names, parameters.count) }?;
         let mut objects = player.unit.objects();
         let sampler = objects.sampler(parameters.object.addr())?;
@@ -163,32 +163,32 @@ pub unsafe extern "C" fn cuptiPmSamplingGetCounterDataSize(parameters: *mut PmGe
 /// `cuptiPmSamplingCounterDataImageInitialize`
 ///
 /// # Safety
-/// NULL or a struct with an image as long as it says.
+/// NULL or a struct with an image of the stated size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiPmSamplingCounterDataImageInitialize(parameters: *mut PmImageInitialize) -> CuptiResult {
     answer("cuptiPmSamplingCounterDataImageInitialize", |player| {
         let name = "cuptiPmSamplingCounterDataImageInitialize";
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked(player, name, parameters, PmImageInitialize::SIZE) }?;
         let metrics = player.unit.objects().sampler(parameters.object.addr())?.metrics.len();
         need(metrics > 0 && !parameters.image.is_null(), CuptiResult::INVALID_PARAMETER)?;
         let room = (parameters.size / 8).saturating_sub(image::HEADER) / (2 + metrics);
-        // SAFETY: as long as the caller says.
+        // SAFETY: the caller guarantees the size.
         unsafe { store(parameters.image, parameters.size, &image::Data::ready(room, metrics)) };
         Ok(())
     })
 }
 
-/// `cuptiPmSamplingDecodeData`: into an image that was initialized.
+/// `cuptiPmSamplingDecodeData`: into an initialized image.
 ///
 /// # Safety
-/// NULL or a struct with an image as long as it says.
+/// NULL or a struct with an image of the stated size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiPmSamplingDecodeData(parameters: *mut PmDecodeData) -> CuptiResult {
     answer("cuptiPmSamplingDecodeData", |player| {
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked(player, "cuptiPmSamplingDecodeData", parameters, PmDecodeData::SIZE) }?;
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let mut data = image::Data::read(unsafe { bytes(parameters.image, parameters.size) }?);
         need(data.is_ready(), CuptiResult::INVALID_PARAMETER)?;
         let now = now(player);
@@ -203,7 +203,7 @@ pub unsafe extern "C" fn cuptiPmSamplingDecodeData(parameters: *mut PmDecodeData
             (*begin, *end) = (origin.wrapping_add(*begin), origin + *end);
         }
         data.fill(found.populated, &found.samples);
-        // SAFETY: as long as the caller says.
+        // SAFETY: the caller guarantees the size.
         unsafe { store(parameters.image, parameters.size, &data) };
         parameters.stopped = if found.full { STOPPED_FULL } else { STOPPED_OTHER };
         parameters.overflow = 0;
@@ -214,14 +214,14 @@ pub unsafe extern "C" fn cuptiPmSamplingDecodeData(parameters: *mut PmDecodeData
 /// `cuptiPmSamplingGetCounterDataInfo`
 ///
 /// # Safety
-/// NULL or a struct with an image as long as it says.
+/// NULL or a struct with an image of the stated size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiPmSamplingGetCounterDataInfo(parameters: *mut PmGetCounterDataInfo) -> CuptiResult {
     answer("cuptiPmSamplingGetCounterDataInfo", |player| {
         let name = "cuptiPmSamplingGetCounterDataInfo";
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked(player, name, parameters, PmGetCounterDataInfo::SIZE) }?;
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let data = image::Data::read(unsafe { bytes(parameters.image, parameters.size) }?);
         need(data.is_known(), CuptiResult::INVALID_PARAMETER)?;
         [parameters.total, parameters.populated, parameters.completed] = data.counts();
@@ -232,14 +232,14 @@ pub unsafe extern "C" fn cuptiPmSamplingGetCounterDataInfo(parameters: *mut PmGe
 /// `cuptiPmSamplingCounterDataGetSampleInfo`
 ///
 /// # Safety
-/// NULL or a struct with an image as long as it says.
+/// NULL or a struct with an image of the stated size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiPmSamplingCounterDataGetSampleInfo(parameters: *mut PmGetSampleInfo) -> CuptiResult {
     answer("cuptiPmSamplingCounterDataGetSampleInfo", |player| {
         let name = "cuptiPmSamplingCounterDataGetSampleInfo";
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let parameters = unsafe { checked(player, name, parameters, PmGetSampleInfo::SIZE) }?;
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         let data = image::Data::read(unsafe { bytes(parameters.image, parameters.size) }?);
         let (begin, end, _) = data.sample(parameters.index).ok_or(CuptiResult::INVALID_PARAMETER)?;
         (parameters.start, parameters.end) = (begin, end);

@@ -1,8 +1,10 @@
-//! The hardware unit that counts: one object has it at a time, and functions come in their order.
+//! Model of the hardware unit that counts: one object owns it at a time, and functions must be called in
+//! their order.
 //!
-//! As on an H200 with CUPTI 13.0: a second object is enabled without a word and refused when it is configured; decoding
-//! stops for another reason than the end of records while sampling runs; the first sample begins seconds before it was
-//! asked for; a unit that sends nothing keeps every sample from completing.
+//! As on an H200 with CUPTI 13.0: a second object is enabled without an error and refused when it is
+//! configured; while sampling runs, decoding stops for a reason other than the end of records; the first
+//! sample begins seconds before its request; a unit that delivers no counters keeps every sample from
+//! completing.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,30 +13,30 @@ use cupti_sys::CuptiResult;
 
 use super::recorded::{Recorded, Row};
 
-/// How long before its time the first sample begins, nanoseconds.
+/// Time by which the first sample begins too early, in nanoseconds.
 pub const OLD: u64 = 3_000_000_000;
 
-/// Metrics of a chip, as a client has opened them.
+/// Host object: metrics of a chip, as a client has opened them.
 #[derive(Clone, Debug, Default)]
 pub struct HostObject {
-    /// Names, in the order in which they were added.
+    /// Names in the order of their addition.
     pub metrics: Vec<String>,
-    /// Calls that added some: each opens a pass of its own.
+    /// Number of calls that added metrics: each opens another pass.
     pub calls: u8,
-    /// Whether they are for ranges, which take several passes.
+    /// True if they are for ranges, which take several passes.
     pub of_ranges: bool,
 }
 
-/// A device that is sampled, or is about to be.
+/// PM sampling of a device.
 #[derive(Clone, Debug, Default)]
 pub struct SamplingObject {
-    /// What is sampled; empty before it is configured.
+    /// Sampled metrics; empty before it is configured.
     pub metrics: Vec<String>,
-    /// Nanoseconds.
+    /// Sampling interval in nanoseconds.
     pub interval: u64,
-    /// The next row, once it was started.
+    /// Index of the next row, once it was started.
     pub next: Option<usize>,
-    /// End of time, once it was stopped.
+    /// End of sampling, once it was stopped.
     pub until: Option<u64>,
     has_given: bool,
 }
@@ -42,42 +44,42 @@ pub struct SamplingObject {
 /// A range profiler.
 #[derive(Clone, Debug, Default)]
 pub struct RangeObject {
-    /// What is measured; empty before it is configured.
+    /// Measured metrics; empty before it is configured.
     pub metrics: Vec<String>,
-    /// Launches that it takes, and how many there were.
+    /// Number of passes (launches) needed.
     pub passes: usize,
-    /// As above.
+    /// Number of passes done.
     pub done: usize,
     /// Address and size of the client's image.
     pub image: Option<(usize, usize)>,
-    /// Between start and stop.
+    /// True between start and stop.
     pub is_started: bool,
     /// Kernels launched since the start.
     pub launched: Vec<String>,
     /// The kernel of the first pass.
     pub kernel: Option<String>,
-    /// Ranges that did not fit.
+    /// Number of ranges that did not fit.
     pub dropped: usize,
 }
 
-/// A context whose program counters are sampled.
+/// PC sampling of a context.
 #[derive(Clone, Debug, Default)]
 pub struct PcObject {
-    /// Numbers of stall reasons that are sampled; empty before it is configured.
+    /// Indices of the stall reasons that are sampled; empty before it is configured.
     pub reasons: Vec<u32>,
-    /// Between start and stop.
+    /// True between start and stop.
     pub is_started: bool,
-    /// What has been fetched, or may be.
+    /// Position of the next program counter to fetch.
     pub next: usize,
-    /// Whether anything was sampled.
+    /// True once it has sampled.
     pub has_samples: bool,
 }
 
-/// What clients have opened.
+/// Objects that clients have opened.
 #[derive(Debug, Default)]
 pub struct Objects {
     next: usize,
-    /// Metrics of chips.
+    /// Host objects.
     pub hosts: HashMap<usize, HostObject>,
     /// Samplers.
     pub samplers: HashMap<usize, SamplingObject>,
@@ -85,69 +87,69 @@ pub struct Objects {
     pub ranges: HashMap<usize, RangeObject>,
     /// PC sampling, by context.
     pub program_counters: HashMap<usize, PcObject>,
-    /// Whether program counters were ever sampled.
+    /// True once PC sampling has run.
     pub has_sampled: bool,
-    /// Contexts that are gone.
+    /// Destroyed contexts.
     pub gone: Vec<usize>,
-    /// Whether a range was ever measured: samples have no program counters any more.
+    /// True once a range was measured: PC samples then have no program counters any more.
     pub has_measured: bool,
 }
 
-/// What there is to count, and who does.
+/// The recorded counters and the objects that use them.
 #[derive(Debug, Default)]
 pub struct Unit {
-    /// What is played; `None`: this library has no counters.
+    /// Counters to play; `None`: this library has no counters.
     pub recorded: Option<Recorded>,
     objects: Mutex<Objects>,
 }
 
-/// What a decoding found: complete samples, and how many were begun.
+/// Result of a decode: complete samples, and the number of samples started.
 #[derive(Debug)]
 pub struct Found {
-    /// Their begins, ends and values.
+    /// Start, end and values of each complete sample.
     pub samples: Vec<(u64, u64, Vec<f64>)>,
-    /// Samples that were begun.
+    /// Number of samples started.
     pub populated: usize,
-    /// Whether there are more.
+    /// True if there are more.
     pub full: bool,
 }
 
 impl Unit {
-    /// What is played.
+    /// The counters to play.
     ///
     /// # Errors
-    /// That this library has no counters.
+    /// If this library has no counters.
     pub fn recorded(&self) -> Result<&Recorded, CuptiResult> {
         self.recorded.as_ref().ok_or(CuptiResult::API_NOT_IMPLEMENTED)
     }
 
-    /// A kernel is launched.
+    /// Notes the launch of a kernel.
     pub fn launched(&self, symbol: &str) {
         for range in self.objects().ranges.values_mut().filter(|range| range.is_started) {
             range.launched.push(symbol.to_owned());
         }
     }
 
-    /// What clients have opened.
+    /// Objects that clients have opened.
     pub fn objects(&self) -> MutexGuard<'_, Objects> {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Objects {
-    /// A handle that nobody else has; not 0.
+    /// A new handle, unique and not 0.
     pub fn handle(&mut self) -> usize {
         self.next += 8;
         self.next
     }
 
-    /// Whether somebody samples or measures ranges.
+    /// True if an object samples or measures ranges.
     #[must_use]
     pub fn is_taken(&self) -> bool {
         self.is_taken_but_by(0)
     }
 
-    /// The same, by another one than this range profiler.
+    /// True if an object other than this range profiler samples or measures ranges.
     #[must_use]
     pub fn is_taken_but_by(&self, handle: usize) -> bool {
         let others = self.ranges.iter().filter(|(other, _)| **other != handle);
@@ -159,7 +161,7 @@ impl Objects {
     /// A range profiler.
     ///
     /// # Errors
-    /// For a handle that is none, or not any more.
+    /// If the handle is unknown or no longer valid.
     pub fn range(&mut self, handle: usize) -> Result<&mut RangeObject, CuptiResult> {
         self.ranges.get_mut(&handle).ok_or(CuptiResult::INVALID_PARAMETER)
     }
@@ -167,15 +169,15 @@ impl Objects {
     /// PC sampling of a context.
     ///
     /// # Errors
-    /// Where it is not enabled.
+    /// If it is not enabled there.
     pub fn program_counters(&mut self, context: usize) -> Result<&mut PcObject, CuptiResult> {
         self.program_counters.get_mut(&context).ok_or(CuptiResult::INVALID_OPERATION)
     }
 
-    /// The metrics of a chip.
+    /// A host object.
     ///
     /// # Errors
-    /// For a handle that is none, or not any more.
+    /// If the handle is unknown or no longer valid.
     pub fn host(&mut self, handle: usize) -> Result<&mut HostObject, CuptiResult> {
         self.hosts.get_mut(&handle).ok_or(CuptiResult::INVALID_PARAMETER)
     }
@@ -183,14 +185,15 @@ impl Objects {
     /// A sampler.
     ///
     /// # Errors
-    /// For a handle that is none, or not any more.
+    /// If the handle is unknown or no longer valid.
     pub fn sampler(&mut self, handle: usize) -> Result<&mut SamplingObject, CuptiResult> {
         self.samplers.get_mut(&handle).ok_or(CuptiResult::INVALID_PARAMETER)
     }
 }
 
 impl SamplingObject {
-    /// Takes what was sampled until `now`, nanoseconds after the start of the recording, `room` samples at most.
+    /// Takes the samples up to `now`, in nanoseconds after the start of the recording, `room` samples at
+    /// most.
     pub fn take(&mut self, recorded: &Recorded, now: u64, room: usize) -> Found {
         let mut found = Found { samples: Vec::new(), populated: 0, full: false };
         let Some(mut next) = self.next else { return found };

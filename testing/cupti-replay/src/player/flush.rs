@@ -1,15 +1,16 @@
-//! What a flush brings, and what it withholds.
+//! The records that a flush delivers, and those that it withholds.
 //!
-//! Seen on an H200 with CUPTI 13.0 (recordings in `testing/fixtures/`): a flush takes the buffer that is being written
-//! to out of use and hands it over when every record in it is complete. Otherwise that buffer stays with the library
-//! until a later flush finds it complete, and records behind it go into a new one. A record takes its place in a buffer
-//! when it begins, device work when its call is made: so one kernel that still runs, or one call that has not returned,
-//! keeps back everything that was recorded around it.
+//! Seen on an H200 with CUPTI 13.0 (recordings in `testing/fixtures/`): a flush takes the current buffer out
+//! of use and returns it if every record in it is complete. Otherwise that buffer stays with the library
+//! until a later flush finds it complete, and later records go into a new one. A record reserves its space in
+//! a buffer when it begins, device work when its call is made: so one kernel that still runs, or one call
+//! that has not returned, holds back everything that was recorded around it.
 //!
-//! The real library has a buffer for each thread; here all share one, which withholds at least as much.
+//! The real library has a buffer for each thread; here all threads share one, which withholds at least as
+//! much.
 //!
-//! While a program does not play on, its time stands still, but what it has begun would become complete: after a second
-//! flush without play in between it counts as such.
+//! While play is paused, its time is stopped, but work in progress would complete: after a second flush
+//! without play in between it counts as complete.
 
 use crate::filter::Filter;
 use crate::layout;
@@ -17,14 +18,14 @@ use crate::loan::Loan;
 use crate::player::{By, Delivery, Player};
 use crate::session::Item;
 
-/// A buffer out of use that still has something incomplete in it.
+/// A buffer out of use that still contains an incomplete record.
 #[derive(Debug)]
 pub(super) struct Withheld {
-    /// The client's memory, if it had any to give.
+    /// The client's memory, if it had a buffer to lend.
     loan: Option<Loan>,
-    /// Indices of the records, in the order of the recording; written when the buffer goes back.
+    /// Indices of the records, in the order of the recording; written when the buffer is returned.
     items: Vec<usize>,
-    /// When the last of them is complete.
+    /// Time at which the last record is complete.
     complete: u64,
 }
 
@@ -47,7 +48,8 @@ impl Player {
         self.request_ahead(delivery);
     }
 
-    /// The recorded client has flushed by now: what its flush brought comes also to one that hangs in its own.
+    /// Returns withheld buffers that are complete. The recorded client has flushed by now, and a client that
+    /// hangs in its own flush also receives the records of that flush.
     pub(super) fn release_complete(&self, delivery: &mut Delivery) {
         let now = self.clock.now();
         for withheld in std::mem::take(&mut delivery.withheld) {
@@ -59,9 +61,9 @@ impl Player {
         }
     }
 
-    /// Has a buffer lent if a record may take its place in one until the next step of the recording: on the real
-    /// machine the thread that is about to record asks for it, so the client knows of the buffer before the record
-    /// begins.
+    /// Requests a buffer if a record may need space in it before the next step of the recording: with the
+    /// real library the thread that is about to record requests it, so the client knows about the buffer
+    /// before the record begins.
     pub(super) fn request_ahead(&self, delivery: &mut Delivery) {
         let Some(step) = self.session.steps().get(delivery.next_step) else { return };
         if delivery.open.is_some() || self.next_to_begin(delivery).is_none_or(|at| at > step.at) {
@@ -77,13 +79,13 @@ impl Player {
         delivery.open = buffers.and_then(|buffers| self.request(delivery, buffers, false));
     }
 
-    /// Whether something has begun that is in no buffer here: on the real machine it is in the one in use.
+    /// True if a record has begun that is in no buffer here: with the real library it is in the current one.
     pub(super) fn is_in_use(&self, delivery: &mut Delivery) -> bool {
         let now = self.clock.now();
         self.next_to_begin(delivery).is_some_and(|at| at <= now)
     }
 
-    /// When the first record begins that was neither handed over nor is withheld.
+    /// Start of the first record that was neither delivered nor withheld.
     fn next_to_begin(&self, delivery: &mut Delivery) -> Option<u64> {
         let order = self.session.by_creation();
         while order.get(delivery.begun).is_some_and(|&index| delivery.done.get(index) == Some(&true)) {
@@ -92,7 +94,7 @@ impl Player {
         order.get(delivery.begun).and_then(|&index| self.session.items().get(index)).map(|item| item.decided)
     }
 
-    /// Everything that has begun and is not in a buffer yet goes into the one in use, and that out of use.
+    /// Puts all records that have begun and have no buffer yet into the current one, and takes it out of use.
     fn take_out_of_use(&self, delivery: &mut Delivery, filter: &Filter, now: u64) {
         let order = self.session.by_creation().get(delivery.begun..).unwrap_or_default();
         let (mut items, mut complete, mut begun) = (Vec::new(), 0, 0);
@@ -106,14 +108,14 @@ impl Player {
         }
         delivery.begun += begun;
         if !items.is_empty() {
-            // Among themselves they keep the order in which the real library wrote them.
+            // The records keep the order in which the real library wrote them.
             items.sort_unstable();
             delivery.withheld.push(Withheld { loan: delivery.open.take(), items, complete });
         }
     }
 
-    /// Hands a buffer over. What is not complete and has to go all the same goes without its end when it is device work
-    /// that runs, and otherwise comes later.
+    /// Returns a buffer. An incomplete record that must be delivered anyway is delivered without its end if
+    /// it is running device work, and later otherwise.
     fn release(&self, delivery: &mut Delivery, withheld: Withheld, by: By, now: u64, complete: u64) {
         let in_use = std::mem::replace(&mut delivery.open, withheld.loan);
         for index in withheld.items {

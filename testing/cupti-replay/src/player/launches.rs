@@ -1,4 +1,4 @@
-//! Launches that the host program makes: callbacks with the kernel's name and shape, as the real library has them.
+//! Launches by the host program: callbacks with the kernel's name and shape, as in the real library.
 
 use std::cell::Cell;
 use std::ffi::{CString, c_void};
@@ -13,11 +13,11 @@ use super::Player;
 use crate::ffi::{self, LaunchData};
 use crate::violation::Rule;
 
-/// How long a thread has to get into the driver, where nobody holds it up.
+/// Time that a thread has to enter the driver if no other thread blocks it.
 const BESIDE: Duration = Duration::from_millis(30);
 
 thread_local! {
-    /// Who is told that this thread is in the driver.
+    /// Notified when this thread is in the driver.
     static DRIVER: Cell<Option<Sender<()>>> = const { Cell::new(None) };
 }
 
@@ -26,11 +26,11 @@ thread_local! {
 pub struct Launch {
     /// Mangled name.
     pub symbol: CString,
-    /// Blocks.
+    /// Blocks in the grid.
     pub grid: [u32; 3],
-    /// Threads of a block.
+    /// Threads in a block.
     pub block: [u32; 3],
-    /// Dynamic shared memory, bytes.
+    /// Dynamic shared memory in bytes.
     pub shared_bytes: u32,
 }
 
@@ -57,22 +57,22 @@ struct Runtime {
 }
 
 impl Player {
-    /// Whether somebody listens to launches, and not to all calls.
+    /// True if the client has enabled callbacks of launches, not only of all calls.
     pub fn is_heard(&self) -> bool {
         let client = self.client();
         LAUNCHES.iter().any(|&(domain, id, _)| client.has_asked_for(domain, id))
     }
 
-    /// A launch of the program's own, of no importance.
+    /// Launches an arbitrary kernel of the program.
     pub fn launch_something(&self) {
         let symbol = c"something".to_owned();
         let correlation = 2_000_000 + self.launches.fetch_add(1, Ordering::Relaxed);
         self.launch(&Launch { symbol, grid: [1; 3], block: [32, 1, 1], shared_bytes: 0 }, correlation);
     }
 
-    /// PC sampling is called, by `function`: another thread of the program launches just then. If it gets into the
-    /// driver, the real library can deadlock: it holds its own lock here and waits for the driver's, which a launch has
-    /// while it waits for that of the library.
+    /// Launches on another thread while PC sampling is called by `function`. If that thread can enter the
+    /// driver, the real library can deadlock: it holds its own lock here and waits for the driver's, which
+    /// the launch holds while it waits for the library's.
     pub fn launch_beside(&'static self, function: &'static str) {
         let (tell, inside) = channel();
         let launch = move || {
@@ -81,7 +81,7 @@ impl Player {
             self.beside.fetch_sub(1, Ordering::Release);
         };
         self.beside.fetch_add(1, Ordering::Relaxed);
-        // Without a thread nothing is found out.
+        // Without a thread no violation can be detected.
         let begun = thread::Builder::new().name("beside".to_owned()).spawn(launch);
         if begun.is_err() {
             self.beside.fetch_sub(1, Ordering::Relaxed);
@@ -91,13 +91,13 @@ impl Player {
         }
     }
 
-    /// Whether all launches of [`launch_beside`](Self::launch_beside) have returned.
+    /// True if all launches of [`launch_beside`](Self::launch_beside) have returned.
     pub fn nothing_is_beside(&self) -> bool {
         self.beside.load(Ordering::Acquire) == 0
     }
 
-    /// Launches a kernel on this thread, as `cudaLaunchKernel` does: the driver's function is called within. What is
-    /// counted just now counts it. Nothing is recorded.
+    /// Launches a kernel on this thread, as `cudaLaunchKernel` does: it calls the driver's function. Active
+    /// counter measurements count it. Does not write a record.
     pub fn launch(&self, launch: &Launch, correlation: u32) {
         let (grid, block) = (launch.grid, launch.block);
         let runtime =
@@ -108,7 +108,7 @@ impl Player {
         let inner = |site| self.tell_launch((Domain::DRIVER, 307), site, launch, driver, correlation);
         outer(CallbackSite::ENTER);
         inner(CallbackSite::ENTER);
-        // This is where the driver has its lock.
+        // Here the driver holds its lock.
         if let Some(tell) = DRIVER.take() {
             let _ = tell.send(());
         }
@@ -128,7 +128,7 @@ impl Player {
         let listener = self.client().listener(domain, id);
         if let Some(subscriber) = listener {
             let symbol = launch.symbol.as_ptr();
-            // As most programs, those recorded have one context.
+            // Like most programs, the recorded ones have one context.
             let context = self.session.contexts().next().unwrap_or(1);
             let data = LaunchData { parameters, symbol, context, correlation };
             ffi::tell_launch(&subscriber, domain, id, site, &data);

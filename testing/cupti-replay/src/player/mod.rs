@@ -1,11 +1,13 @@
-//! Plays a session to a client: which record goes out when, through which buffer, on which thread.
+//! Plays a session to a client: delivers each record at its time, through the right buffer, on the right
+//! thread.
 //!
-//! Buffers that the real library handed over are handed over again at their recorded time, with the same records in
-//! the same order, on a worker thread of this library. A flush of the client brings, on the flushing thread, what else
-//! was complete at the play clock, unless something incomplete is in the same buffer (`player/flush.rs`).
+//! Buffers that the real library returned are returned again at their recorded time, with the same records in
+//! the same order, on a worker thread of this library. A flush of the client also delivers, on the flushing
+//! thread, the other records that were complete at the play clock, unless an incomplete record is in the same
+//! buffer (`player/flush.rs`).
 //!
-//! At maximum speed a client without a free buffer is waited for, since it only has to keep up with real time. At a
-//! given speed its records are dropped and counted, as CUPTI does.
+//! At maximum speed play waits for a client without a free buffer, since the client only has to keep up with
+//! real time. At a given speed its records are dropped and counted, as CUPTI does.
 
 mod flush;
 mod launches;
@@ -31,77 +33,78 @@ use crate::loan::{self, Loan};
 use crate::session::{Action, Item, Place, Session};
 use crate::violation::{Rule, Violations};
 
-/// What became of the records so far.
+/// Counts of the records by their outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Counts {
-    /// Records handed over.
+    /// Records delivered.
     pub delivered: u64,
     /// Records of kinds or functions that the client had not enabled.
     pub left_out: u64,
-    /// Records lost for want of a buffer, here or in the recorded run.
+    /// Records lost for lack of a buffer, here or in the recorded run.
     pub dropped: u64,
-    /// Buffers handed back, empty ones included.
+    /// Buffers returned, including empty ones.
     pub buffers: u64,
     /// Calls of `cuptiActivityFlushAll`.
     pub flushes: u64,
-    /// How often a fault that was asked for has struck.
+    /// Number of times that a requested fault was triggered.
     pub faults: u64,
 }
 
-/// A session, its client, and how far play has come.
+/// A session, its client, and the state of play.
 #[derive(Debug)]
 pub struct Player {
-    /// What is played.
+    /// The session to play.
     pub session: Session,
     /// The play clock.
     pub clock: Clock,
-    /// What the client has set up. Never held while a callback runs.
+    /// The client's settings. Never locked while a callback runs.
     pub client: Mutex<Client>,
-    /// What the client did wrong.
+    /// Violations by the client.
     pub violations: Violations,
-    /// What goes wrong on purpose.
+    /// Injected faults.
     pub faults: Faults,
     /// Hardware counters.
     pub unit: Unit,
-    /// Held while records move, callbacks included. Functions that a callback may call do not take it.
+    /// Locked while records are delivered, including callbacks. Functions that a callback may call do not
+    /// lock it.
     delivery: Mutex<Delivery>,
     flushing: AtomicU32,
-    /// Whether a buffer was ever asked for.
+    /// True once a buffer was requested.
     begun: AtomicBool,
-    /// Dropped records that the client has not asked for yet.
+    /// Dropped records that the client has not queried yet.
     unreported: AtomicUsize,
-    /// Launches of no importance.
+    /// Number of arbitrary launches (`launch_something`).
     launches: AtomicU32,
-    /// Threads that launch beside a call of PC sampling.
+    /// Number of threads that launch during a call of PC sampling.
     beside: AtomicU32,
 }
 
 #[derive(Debug)]
 struct Delivery {
     next_step: usize,
-    /// By item: it went out, was left out, or was dropped.
+    /// For each item, true if it was delivered, left out, or dropped.
     done: Vec<bool>,
-    /// Items before this one in the order of creation were looked at by a flush.
+    /// Number of items, in the order of creation, that a flush has examined.
     begun: usize,
-    /// The buffer that records go into.
+    /// The buffer that records are written to.
     open: Option<Loan>,
-    /// Flushes since play stopped; `None` while it goes on.
+    /// Number of flushes since play stopped; `None` during play.
     paused: Option<u32>,
-    /// Buffers that a flush has taken out of use and could not hand over.
+    /// Buffers that a flush has taken out of use and could not return.
     withheld: Vec<flush::Withheld>,
     worker: Option<Worker>,
     counts: Counts,
 }
 
-/// Who hands a buffer over.
+/// Thread that returns a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Worker,
     Caller,
 }
 
-/// Whether an item is a node of a graph that the client has asked for as a whole.
+/// True if an item is a node of a graph and the client has enabled records of complete graphs.
 fn as_whole(filter: &Filter, item: &Item) -> bool {
     item.graph != Place::Outside && filter.wants(Kind::GRAPH_TRACE.0, None, item.decided)
 }
@@ -141,29 +144,29 @@ impl Player {
         self.client.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What became of the records so far.
+    /// Counts of the records by their outcome.
     pub fn counts(&self) -> Counts {
         Counts { faults: self.faults.struck(), ..self.delivery().counts }
     }
 
-    /// Whether the client wants any record now.
+    /// True if the client wants any record now.
     pub fn records(&self) -> bool {
         !self.client().filter.is_idle(self.clock.now())
     }
 
-    /// Whether the first buffer was asked for: too late for some attributes.
+    /// True once the first buffer was requested: too late for some attributes.
     pub fn has_begun(&self) -> bool {
         self.begun.load(Ordering::SeqCst)
     }
 
-    /// Dropped records since the last call.
+    /// Number of dropped records since the last call.
     pub fn take_dropped(&self) -> usize {
         self.unreported.swap(0, Ordering::SeqCst)
     }
 
-    /// Plays all steps up to `until`, nanoseconds on the recording's clock; returns when that is done.
+    /// Plays all steps up to `until`, in nanoseconds on the recording's clock; returns when that is done.
     ///
-    /// Calling it again goes on from there. It must not be called from a callback.
+    /// Another call continues from there. Must not be called from a callback.
     pub fn play(&self, until: u64) {
         self.faults.enter(Phase::Running);
         if self.delivery().next_step == 0 {
@@ -188,7 +191,8 @@ impl Player {
                     self.deliver(&mut delivery, items.clone(), *context, *stream);
                 }
                 Action::Dropped(records) => self.drop_records(&mut delivery, *records),
-                // The client flushes when it likes; what the recorded flush brought comes in the steps that follow.
+                // The client flushes on its own schedule; the records of the recorded flush are delivered in
+                // the following steps.
                 Action::Flush => {}
             }
         }
@@ -197,9 +201,9 @@ impl Player {
         self.faults.enter(Phase::Finish);
     }
 
-    /// Calls an API function as the program would, on this thread: a runtime function calls the driver's one of the
-    /// same name, as the real ones do. The subscriber hears of those that it asked for; nothing is recorded. Answers
-    /// whether the recording knows the name.
+    /// Calls an API function as the program would, on this thread: a runtime function calls the driver
+    /// function with the same name, as the real ones do. The subscriber is notified of the calls that it has
+    /// enabled; no record is written. Returns true if the recording knows the name.
     pub fn call(&self, name: &str) -> bool {
         let Some(function) = self.session.function(name) else { return false };
         let nested = name.strip_prefix("cuda").and_then(|rest| self.session.function(&format!("cu{rest}")));
@@ -212,8 +216,8 @@ impl Player {
         true
     }
 
-    /// A driver function is called on a thread that has no part in the recording, such as one of the client's. If its
-    /// calls are recorded, the record takes a buffer of this thread, which goes back at once.
+    /// Calls a driver function on a thread that has no part in the recording, such as one of the client's. If
+    /// its calls are recorded, the record takes a buffer of this thread, which is returned at once.
     pub fn call_aside(&self, name: &str) {
         let function = self.session.function(name).filter(|&(domain, _)| Domain(domain) == Domain::DRIVER);
         let Some((_, id)) = function else { return };
@@ -259,12 +263,12 @@ impl Player {
         Ok(())
     }
 
-    /// A forced flush of somebody else. It has its turn after one of the client's.
+    /// A forced flush of another tool. It runs after a flush of the client.
     pub fn flush_of_another_tool(&self) {
         self.flush_alone(&mut self.delivery(), true);
     }
 
-    /// Tells the subscriber what it would hear before the first record.
+    /// Notifies the subscriber of the events that precede the first record.
     fn announce(&self) {
         let tell = |id: ResourceCallback, context: Option<u32>, graph: Option<u32>| {
             let listener = self.client().listener(Domain::RESOURCE, id.0);
@@ -282,7 +286,7 @@ impl Player {
                 ffi::tell_module(&subscriber, self.session.contexts().next(), number, module);
             }
         }
-        // A recording does not say when graphs were instantiated.
+        // A recording does not contain the time when graphs were instantiated.
         for (graph, nodes) in self.session.graphs() {
             for _ in 0..nodes {
                 tell(ResourceCallback::GRAPHNODE_CLONED, None, None);
@@ -291,7 +295,7 @@ impl Player {
         }
     }
 
-    /// The first context goes, as `cuCtxDestroy` tells it. Whether there is one.
+    /// Destroys the first context, with the callbacks of `cuCtxDestroy`. Returns true if there is one.
     pub fn end_context(&self) -> bool {
         let Some(context) = self.session.contexts().next() else { return false };
         let listener = self.client().listener(Domain::RESOURCE, ResourceCallback::CONTEXT_DESTROY_STARTING.0);
@@ -310,7 +314,8 @@ impl Player {
         self.release_complete(delivery);
         let filter = self.client().filter.clone();
         let wanted: Vec<usize> = items.filter(|&index| self.claim(delivery, &filter, index)).collect();
-        // Records that have begun and come later are in another buffer, which the library has had all along.
+        // Records that have begun and are delivered later are in another buffer, which the library has held
+        // all along.
         let in_use = if self.is_in_use(delivery) { delivery.open.take() } else { None };
         for index in wanted {
             self.put(delivery, index, false);
@@ -322,7 +327,7 @@ impl Player {
         self.request_ahead(delivery);
     }
 
-    /// Whether a record is wanted and was not claimed before.
+    /// Claims a record. Returns true if it is wanted and was not claimed before.
     fn claim(&self, delivery: &mut Delivery, filter: &Filter, index: usize) -> bool {
         let Some(item) = self.session.items().get(index) else { return false };
         match delivery.done.get_mut(index) {
@@ -330,7 +335,7 @@ impl Player {
             _ => return false,
         }
         let wanted = match as_whole(filter, item) {
-            // All others are in its record.
+            // The record of this node represents the others.
             true => matches!(item.graph, Place::Last(_)),
             false => filter.wants(item.kind, item.function, item.decided),
         };
@@ -338,7 +343,7 @@ impl Player {
         wanted
     }
 
-    /// Writes a record that was claimed. `running` leaves its end out.
+    /// Writes a claimed record. `running` leaves out its end.
     fn put(&self, delivery: &mut Delivery, index: usize, running: bool) {
         let Some(mut item) = self.session.items().get(index) else { return };
         if let Some(whole) = self.session.whole_graph(item) {
@@ -374,8 +379,8 @@ impl Player {
             self.violations.note(Rule::NoCallbacks, || format!("a record of {} bytes is lost", record.len()));
             return false;
         };
-        // The next buffer is there before the full one goes back, so for a moment the library holds two; a client
-        // with only one gets it back first.
+        // The next buffer is requested before the full one is returned, so the library briefly holds two; a
+        // client with only one gets it back first.
         let next = self.request(delivery, buffers, false);
         self.hand_over(delivery, By::Worker, 0, 0);
         delivery.open = next.or_else(|| self.request(delivery, buffers, self.clock.is_patient()));
@@ -388,7 +393,7 @@ impl Player {
         false
     }
 
-    /// Something was enabled: if play goes on, what comes next needs a buffer.
+    /// Reacts to an enabled kind: during play the next record needs a buffer.
     pub fn enabled(&self) {
         let mut delivery = self.delivery();
         if delivery.next_step > 0 {
@@ -396,7 +401,7 @@ impl Player {
         }
     }
 
-    /// Asks for a buffer; when `patient`, again and again.
+    /// Requests a buffer; if `patient`, repeatedly.
     fn request(&self, delivery: &Delivery, buffers: BufferCallbacks, patient: bool) -> Option<Loan> {
         self.begun.store(true, Ordering::SeqCst);
         let terms = loan::Terms {
@@ -412,7 +417,8 @@ impl Player {
         let Some(loan) = delivery.open.take() else { return };
         let (address, size, valid) = loan.give_back(&self.violations);
         delivery.counts.buffers += 1;
-        // Callbacks that were taken away since the buffer was lent leave it with the library for ever, as in CUPTI.
+        // If the callbacks were removed after the buffer was lent, the library keeps it forever, as CUPTI
+        // does.
         let Some(buffers) = self.client().buffers else { return };
         let fault = self.faults.buffer();
         let valid = match fault {
@@ -446,7 +452,7 @@ impl Player {
         }
     }
 
-    /// Calls the client back in every way while it is about to be called back.
+    /// Calls the client in every other way just before its callback.
     fn interrupt(
         &self,
         delivery: &Delivery,

@@ -1,7 +1,8 @@
-//! A bad disk, for tests: preloaded (`LD_PRELOAD`) it stands before `write` for files of the name `*.gpuwhy`.
+//! A faulty disk for tests: preloaded (`LD_PRELOAD`), it intercepts `write` for files named `*.gpuwhy`.
 //!
-//! `FAULTY_DISK` is `full:BYTES` (no space after so many bytes), `slow:MS` (each write takes so long) or `broken` (an
-//! I/O error). Everything else is passed on: the program's own files and output are none of its business.
+//! `FAULTY_DISK` is `full:BYTES` (no space after this many bytes), `slow:MS` (each write takes this long) or
+//! `broken` (an I/O error). All other writes are passed on: the program's own files and output are not
+//! affected.
 #![expect(unsafe_code, reason = "stands before a function of the C library")]
 
 use std::ffi::c_void;
@@ -34,7 +35,7 @@ fn is_trace(file: i32) -> bool {
     name.is_ok_and(|name| name.as_os_str().as_bytes().ends_with(b".gpuwhy"))
 }
 
-/// `write(2)`, unless the disk is bad.
+/// `write(2)`, unless a fault applies.
 ///
 /// # Safety
 /// `length` bytes at `bytes` are readable.
@@ -60,6 +61,6 @@ pub unsafe extern "C" fn write(file: i32, bytes: *const c_void, length: usize) -
             return -1;
         }
     }
-    // SAFETY: as promised by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { libc::syscall(libc::SYS_write, file, bytes, length) as isize }
 }

@@ -1,14 +1,16 @@
-//! A libnvidia-ml for tests, of one device with the UUID that `tests/support/libcuda.c` tells.
+//! A libnvidia-ml for tests, with one device that has the UUID from `tests/support/libcuda.c`.
 //!
-//! `REPLAY_NVML` lists what it is like, comma-separated: `busy=34` and `memory=5` (percent) are its rates, `sm=12`
-//! (percent) and `pcie=1024` (MiB/s each way) its counters, without which GPM is not supported; NVLink never is.
-//! `power=700000` (mW), `temperature=60`, `hbm=70` (degrees), `clock=1755`, `memory_clock=3201`, `highest=1980` (MHz),
-//! `reasons=4`, `used=1e9` (bytes) and `energy=5e6` (mJ, and 1000 more each reading) are its gauges; `traffic=1e9`
-//! bytes go over PCI Express each way between two readings of its counters, which have 32 bits. What is not listed is
-//! not supported. `generation=5` and `lanes=16` are its best link; `divided`: in MIG mode; `refuses`: `nvmlInit_v2`
-//! fails. Everything else that NVML can do is missing.
+//! `REPLAY_NVML` describes it, comma-separated. `busy=34` and `memory=5` (percent) are its utilization rates.
+//! `sm=12` (percent) and `pcie=1024` (MiB/s each way) are its counters, without which GPM is not supported;
+//! NVLink never is. `power=700000` (mW), `temperature=60`, `hbm=70` (degrees), `clock=1755`,
+//! `memory_clock=3201`, `highest=1980` (MHz), `reasons=4`, `used=1e9` (bytes) and `energy=5e6` (mJ, and 1000
+//! more each reading) are its readings. `traffic=1e9` bytes go over PCI Express each way between two readings
+//! of its counters, which have 32 bits. Values that are not listed are not supported. `generation=5` and
+//! `lanes=16` are its best link; `divided`: in MIG mode; `refuses`: `nvmlInit_v2` fails. The rest of NVML is
+//! missing.
 //!
-//! It checks what it is given: a wrong handle, version or order of samples is an invalid argument, as in the real one.
+//! It checks its arguments: a wrong handle, version or order of samples is an invalid argument, as in the
+//! real library.
 #![expect(unsafe_code, reason = "C functions under NVML's names")]
 
 use std::ffi::{CStr, c_char, c_void};
@@ -26,9 +28,9 @@ const UUID: &CStr = c"GPU-5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a5a";
 /// The handle of the device.
 const DEVICE: *mut c_void = std::ptr::without_provenance_mut(0x5a5a);
 
-/// Readings so far: a later sample has a larger number.
+/// Number of samples taken: a later sample has a larger number.
 static READINGS: AtomicU64 = AtomicU64::new(0);
-/// Readings of energy and of fields so far.
+/// Number of readings of energy and of fields.
 static ENERGIES: AtomicU64 = AtomicU64::new(0);
 static FIELD_READINGS: AtomicU64 = AtomicU64::new(0);
 
@@ -53,14 +55,14 @@ pub extern "C" fn nvmlInit_v2() -> u32 {
 /// `nvmlDeviceGetHandleByUUID`
 ///
 /// # Safety
-/// A terminated text and a writable pointer.
+/// A NUL-terminated text and a writable pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetHandleByUUID(uuid: *const c_char, device: *mut *mut c_void) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     if unsafe { CStr::from_ptr(uuid) } != UUID {
         return NOT_FOUND;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { device.write(DEVICE) };
     SUCCESS
 }
@@ -74,7 +76,7 @@ pub unsafe extern "C" fn nvmlDeviceGetMigMode(device: *mut c_void, current: *mut
     if device != DEVICE {
         return INVALID_ARGUMENT;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         current.write(has("divided").into());
         pending.write(has("divided").into());
@@ -88,7 +90,7 @@ pub unsafe extern "C" fn nvmlDeviceGetMigMode(device: *mut c_void, current: *mut
 /// A writable pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetMaxPcieLinkGeneration(device: *mut c_void, generation: *mut u32) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { answer("generation", device, generation) }
 }
 
@@ -98,7 +100,7 @@ pub unsafe extern "C" fn nvmlDeviceGetMaxPcieLinkGeneration(device: *mut c_void,
 /// A writable pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetMaxPcieLinkWidth(device: *mut c_void, lanes: *mut u32) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { answer("lanes", device, lanes) }
 }
 
@@ -109,7 +111,7 @@ unsafe fn answer(name: &str, device: *mut c_void, to: *mut u32) -> u32 {
         return INVALID_ARGUMENT;
     }
     let Some(value) = number(name) else { return NOT_SUPPORTED };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { to.write(value as u32) };
     SUCCESS
 }
@@ -120,11 +122,11 @@ unsafe fn answer(name: &str, device: *mut c_void, to: *mut u32) -> u32 {
 /// A writable pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetPowerUsage(device: *mut c_void, power: *mut u32) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { answer("power", device, power) }
 }
 
-/// `nvmlDeviceGetTemperature`: of the chip.
+/// `nvmlDeviceGetTemperature`: temperature of the chip.
 ///
 /// # Safety
 /// A writable pointer.
@@ -133,11 +135,11 @@ pub unsafe extern "C" fn nvmlDeviceGetTemperature(device: *mut c_void, sensor: u
     if sensor != 0 {
         return INVALID_ARGUMENT;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { answer("temperature", device, temperature) }
 }
 
-/// `nvmlDeviceGetClockInfo`: of multiprocessors (1) and memory (2).
+/// `nvmlDeviceGetClockInfo`: clocks of multiprocessors (1) and memory (2).
 ///
 /// # Safety
 /// A writable pointer.
@@ -148,11 +150,11 @@ pub unsafe extern "C" fn nvmlDeviceGetClockInfo(device: *mut c_void, which: u32,
         2 => "memory_clock",
         _ => return INVALID_ARGUMENT,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { answer(name, device, clock) }
 }
 
-/// `nvmlDeviceGetMaxClockInfo`: of multiprocessors.
+/// `nvmlDeviceGetMaxClockInfo`: clock of multiprocessors.
 ///
 /// # Safety
 /// A writable pointer.
@@ -161,7 +163,7 @@ pub unsafe extern "C" fn nvmlDeviceGetMaxClockInfo(device: *mut c_void, which: u
     if which != 1 {
         return INVALID_ARGUMENT;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { answer("highest", device, clock) }
 }
 
@@ -172,7 +174,7 @@ unsafe fn answer_long(name: &str, device: *mut c_void, more: u64, to: *mut u64) 
         return INVALID_ARGUMENT;
     }
     let Some(value) = number(name) else { return NOT_SUPPORTED };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { to.write(value as u64 + more) };
     SUCCESS
 }
@@ -183,7 +185,7 @@ unsafe fn answer_long(name: &str, device: *mut c_void, more: u64, to: *mut u64) 
 /// A writable pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetCurrentClocksEventReasons(device: *mut c_void, reasons: *mut u64) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { answer_long("reasons", device, 0, reasons) }
 }
 
@@ -193,7 +195,7 @@ pub unsafe extern "C" fn nvmlDeviceGetCurrentClocksEventReasons(device: *mut c_v
 /// A writable pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetTotalEnergyConsumption(device: *mut c_void, energy: *mut u64) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { answer_long("energy", device, 1000 * ENERGIES.fetch_add(1, Ordering::Relaxed), energy) }
 }
 
@@ -207,7 +209,7 @@ pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: *mut c_void, memory: *m
     // SAFETY: a pointer to a local.
     let status = unsafe { answer_long("used", device, 0, &raw mut used) };
     if status == SUCCESS {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { memory.write(Memory { total: 150 << 30, free: (150 << 30) - used, used }) };
     }
     status
@@ -216,7 +218,7 @@ pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: *mut c_void, memory: *m
 /// `nvmlDeviceGetFieldValues`
 ///
 /// # Safety
-/// As many structs as it says.
+/// `fields` points to `count` structs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetFieldValues(device: *mut c_void, count: i32, fields: *mut FieldValue) -> u32 {
     /// `NVML_VALUE_TYPE_UNSIGNED_INT`
@@ -226,10 +228,10 @@ pub unsafe extern "C" fn nvmlDeviceGetFieldValues(device: *mut c_void, count: i3
     }
     let reading = FIELD_READINGS.fetch_add(1, Ordering::Relaxed);
     for index in 0..count as usize {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let field = unsafe { &mut *fields.add(index) };
         let value = match Field(field.id) {
-            // The other half of the union is not ours.
+            // The other half of the union stays unwritten.
             Field::PCIE_SENT | Field::PCIE_RECEIVED => {
                 number("traffic").map(|bytes| (bytes as u64 * reading) & u64::from(u32::MAX) | 0xdead_beef << 32)
             }
@@ -254,7 +256,7 @@ pub unsafe extern "C" fn nvmlDeviceGetUtilizationRates(device: *mut c_void, rate
     }
     let Some(busy) = number("busy") else { return NOT_SUPPORTED };
     let memory = number("memory").unwrap_or(0.0);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { rates.write(Utilization { gpu: busy as u32, memory: memory as u32 }) };
     SUCCESS
 }
@@ -262,10 +264,10 @@ pub unsafe extern "C" fn nvmlDeviceGetUtilizationRates(device: *mut c_void, rate
 /// `nvmlGpmQueryDeviceSupport`
 ///
 /// # Safety
-/// A pointer to a struct that says its version.
+/// A pointer to a struct that states its version.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlGpmQueryDeviceSupport(device: *mut c_void, support: *mut GpmSupport) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let support = unsafe { &mut *support };
     if device != DEVICE || support.version != 1 {
         return INVALID_ARGUMENT;
@@ -280,7 +282,7 @@ pub unsafe extern "C" fn nvmlGpmQueryDeviceSupport(device: *mut c_void, support:
 /// A writable pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlGpmSampleAlloc(sample: *mut *mut c_void) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { sample.write(Box::into_raw(Box::new(0u64)).cast()) };
     SUCCESS
 }
@@ -288,10 +290,10 @@ pub unsafe extern "C" fn nvmlGpmSampleAlloc(sample: *mut *mut c_void) -> u32 {
 /// `nvmlGpmSampleFree`
 ///
 /// # Safety
-/// A sample of this library, for the last time.
+/// A sample of this library, which is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlGpmSampleFree(sample: *mut c_void) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     drop(unsafe { Box::from_raw(sample.cast::<u64>()) });
     SUCCESS
 }
@@ -305,7 +307,7 @@ pub unsafe extern "C" fn nvmlGpmSampleGet(device: *mut c_void, sample: *mut c_vo
     if device != DEVICE {
         return INVALID_ARGUMENT;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { sample.cast::<u64>().write(1 + READINGS.fetch_add(1, Ordering::Relaxed)) };
     SUCCESS
 }
@@ -313,12 +315,12 @@ pub unsafe extern "C" fn nvmlGpmSampleGet(device: *mut c_void, sample: *mut c_vo
 /// `nvmlGpmMetricsGet`
 ///
 /// # Safety
-/// A request with two samples of this library and as many rows as it says.
+/// A request with two samples of this library and the stated number of rows.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlGpmMetricsGet(request: *mut GpmMetricsGet) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let request = unsafe { &mut *request };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let [earlier, later] = [request.earlier, request.later].map(|sample| unsafe { sample.cast::<u64>().read() });
     if request.version != 1 || earlier == 0 || later <= earlier {
         return INVALID_ARGUMENT;

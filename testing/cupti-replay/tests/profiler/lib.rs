@@ -1,4 +1,4 @@
-//! A profiler of the smallest kind, for the tests of the host program: it counts records and says so at exit.
+//! A minimal profiler for the tests of the host program: it counts records and prints the count at exit.
 //!
 //! `TEST_PROFILER` makes it misbehave: `refuse` to start, start and stay `idle`, `flush-inside` a callback,
 //! `call-after-fork` in a child.

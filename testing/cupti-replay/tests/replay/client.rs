@@ -1,6 +1,6 @@
-//! A minimal client: a copy of the library, loaded for one test, and buffers that come and go.
+//! A minimal client: a copy of the library, loaded for one test, and the buffers it exchanges with it.
 //!
-//! CUPTI's buffer callbacks carry no user data, so each test has functions of its own, made from its number.
+//! CUPTI's buffer callbacks carry no user data, so each test has its own functions, made from its number.
 
 use std::ffi::{CStr, CString, c_char};
 use std::path::{Path, PathBuf};
@@ -15,18 +15,18 @@ use libloading::os::unix::Library;
 
 use crate::recording::SIZES;
 
-/// What a client may do to its buffers.
+/// Misuse of buffers by a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Habit {
     #[default]
     Good,
-    /// Has none.
+    /// Provides no buffer.
     Null,
-    /// Off by four bytes.
+    /// Provides an address that is off by four bytes.
     Misaligned,
-    /// The same one again, although it was not given back.
+    /// Provides the same buffer again, although it was not returned.
     Twice,
-    /// Writes to the one it has just lent when the next is asked for.
+    /// Writes to the buffer it has just lent when the next one is requested.
     Touch,
     /// Calls `cuptiActivityFlushAll` from `bufferRequested`.
     FlushInside,
@@ -53,20 +53,20 @@ impl Got {
     }
 }
 
-/// What the callbacks of one test see.
+/// Data that the callbacks of one test collect.
 #[derive(Default)]
 pub struct State {
     pub habit: Habit,
-    /// Bytes of a buffer.
+    /// Size of a buffer in bytes.
     pub size: usize,
-    /// Records that a buffer may hold; 0 is no limit.
+    /// Maximum number of records per buffer; 0 is no limit.
     pub most: usize,
-    /// By buffer.
+    /// Records of each buffer.
     pub got: Vec<Vec<Got>>,
     /// Runs in `bufferCompleted`, once.
     pub on_completed: Option<Box<dyn FnOnce() + Send>>,
     flush: Option<abi::Flush>,
-    /// Memory that was lent and not given back; kept alive whatever happens.
+    /// Memory that was lent and not returned; always kept alive.
     lent: Vec<Box<[u64]>>,
 }
 
@@ -90,7 +90,7 @@ extern "C" fn requested<const ID: usize>(address: *mut *mut u8, size: *mut usize
         if state.habit == Habit::Touch
             && let Some(lent) = state.lent.last_mut()
         {
-            // A field of the first record, not its kind: the walk goes on.
+            // A field of the first record other than its kind: the walk continues.
             lent[1] ^= 1;
         }
         if state.habit != Habit::Twice || state.lent.is_empty() {
@@ -113,9 +113,9 @@ extern "C" fn requested<const ID: usize>(address: *mut *mut u8, size: *mut usize
 
 extern "C" fn completed<const ID: usize>(_: Context, _: u32, address: *mut u8, size: usize, valid: usize) {
     assert!(valid <= size);
-    // SAFETY: the library gives the client's own memory back, of which it says that `valid` bytes are written.
+    // SAFETY: the library returns the client's own memory, and reports `valid` written bytes.
     let mut left = unsafe { std::slice::from_raw_parts(address, valid) };
-    // Asked of the system: the library's Rust runtime is not this one's.
+    // Read from the system: the library has a different copy of the Rust runtime.
     let thread = std::fs::read_to_string("/proc/thread-self/comm").unwrap().trim_end().to_owned();
     let mut got = Vec::new();
     while !left.is_empty() {
@@ -160,16 +160,16 @@ pub fn library_file() -> PathBuf {
 impl<const ID: usize> Client<ID> {
     /// Loads a copy of the library and opens the recording. Nothing is enabled.
     pub fn open(folder: &Path, recording: &Path, speed: &str) -> Result<Self, String> {
-        // A name of its own each time: the dynamic linker takes the same name for the same library.
+        // A new name each time: the dynamic linker treats the same name as the same library.
         static COPIES: AtomicUsize = AtomicUsize::new(0);
         let copy = folder.join(format!("libcupti_replay_{}.so", COPIES.fetch_add(1, Ordering::SeqCst)));
         std::fs::copy(library_file(), &copy).unwrap();
-        // SAFETY: our own library has no initialisers.
+        // SAFETY: our own library has no initializers.
         let library = Box::leak(Box::new(unsafe { Library::new(&copy) }.unwrap()));
         let client = Self { library, file: Box::leak(copy.into_boxed_path()) };
         let path = CString::new(recording.to_str().unwrap()).unwrap();
         let speed = CString::new(speed).unwrap();
-        // SAFETY: two texts.
+        // SAFETY: two NUL-terminated texts.
         let answer = unsafe {
             client.function::<unsafe extern "C" fn(*const c_char, *const c_char) -> i32>("gpuwhy_replay_open")(
                 path.as_ptr(),
@@ -179,7 +179,7 @@ impl<const ID: usize> Client<ID> {
         if answer == 0 { Ok(client) } else { Err(client.text(0, "gpuwhy_replay_error")) }
     }
 
-    /// With buffer callbacks and these kinds.
+    /// A client with buffer callbacks and these kinds enabled.
     pub fn start(folder: &Path, recording: &Path, kinds: &[Kind]) -> Self {
         let client = Self::open(folder, recording, "max").unwrap();
         client.register();
@@ -203,7 +203,7 @@ impl<const ID: usize> Client<ID> {
     pub fn register(&self) {
         let register: abi::RegisterCallbacks = self.function("cuptiActivityRegisterCallbacks");
         state::<ID, _>(|state| state.flush = Some(self.function("cuptiActivityFlushAll")));
-        // SAFETY: both functions keep the contract of buffers, unless a test is about not doing so.
+        // SAFETY: both functions keep the contract of buffers, unless a test breaks it on purpose.
         let answer = unsafe { register(Some(requested::<ID>), Some(completed::<ID>)) };
         assert_eq!(answer, CuptiResult::SUCCESS);
     }
@@ -259,7 +259,7 @@ impl<const ID: usize> Client<ID> {
         counts
     }
 
-    /// What was written down against this client.
+    /// Violations by this client.
     pub fn violations(&self) -> Vec<String> {
         let at = |index| self.text(index, "gpuwhy_replay_violation");
         (0..).map(at).take_while(|text| !text.is_empty()).collect()
@@ -268,7 +268,7 @@ impl<const ID: usize> Client<ID> {
     fn text(&self, index: usize, function: &str) -> String {
         let mut text = vec![0; 4096];
         let (memory, capacity) = (text.as_mut_ptr(), text.len());
-        // SAFETY: the memory is as long as it says.
+        // SAFETY: the memory has the size passed.
         let length = unsafe {
             if function == "gpuwhy_replay_error" {
                 self.function::<unsafe extern "C" fn(*mut u8, usize) -> usize>(function)(memory, capacity)
@@ -280,12 +280,12 @@ impl<const ID: usize> Client<ID> {
         String::from_utf8(text).unwrap()
     }
 
-    /// All records so far, and forgets them.
+    /// Takes all records received.
     pub fn take(&self) -> Vec<Got> {
         state::<ID, _>(|state| std::mem::take(&mut state.got)).into_iter().flatten().collect()
     }
 
-    /// Correlation ids of the kernels so far, and forgets all records.
+    /// Takes all records received, and returns the correlation ids of the kernels.
     pub fn take_kernels(&self) -> Vec<u32> {
         let kernels = |got: &Got| got.kind == Kind::CONCURRENT_KERNEL.0;
         self.take().iter().filter(|got| kernels(got)).map(|got| got.u32(92)).collect()

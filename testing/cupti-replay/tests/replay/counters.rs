@@ -1,4 +1,5 @@
-//! Counters as `cupti-sys` reads them: the order of calls, one owner, one pass, an old first sample, incomplete ones.
+//! Counters as `cupti-sys` reads them: the order of calls, one owner, one pass, an old first sample,
+//! incomplete samples.
 
 use std::fs;
 
@@ -21,7 +22,7 @@ const METRICS: [&str; 3] = [
 const SILENT: &str = "nvlrx__bytes.sum.per_second";
 const SETTINGS: Settings = Settings { interval: Interval::Time(10), hardware_buffer: 1 << 20, samples: 3 };
 
-/// Ten samples of 10 ns: a clock of 1 GHz, and as many percent as their number.
+/// Ten samples of 10 ns: a clock of 1 GHz, and percentages equal to their number.
 fn recorded() -> String {
     let samples: String = (0..10).map(|n| format!("sample {} {} 1e9 {n} nan\n", n * 10, n * 10 + 10)).collect();
     format!("chip GH100\ninterval 10\nmetrics {}\nsilent {SILENT}\n{samples}", METRICS.join(" "))
@@ -51,7 +52,7 @@ fn code<T>(result: Result<T, Error>) -> CuptiResult {
 
 /// Calls a function with an object of CUPTI's.
 fn call<P>(function: &Function<P>, parameters: &mut P) -> CuptiResult {
-    // SAFETY: the structs point to nothing but an object, which the replay library looks up.
+    // SAFETY: the only pointer in the structs is an object, which the replay library looks up.
     code(unsafe { function.call(parameters) })
 }
 
@@ -61,7 +62,7 @@ fn counters_are_played_in_their_order() {
     let path = kernels(40, 7).save(folder.path());
     fs::write(format!("{}.counters", path.display()), recorded()).unwrap();
     let client = Client::<50>::open(folder.path(), &path, "max").unwrap();
-    // One libcupti in a process is that of `cupti-sys`, so all of this is one test.
+    // `cupti-sys` allows one libcupti per process, so all of this is one test.
     let search = Search { override_path: Some(client.file()), ..Search::default() };
     let counters = Counters::of(Cupti::load(&search).unwrap());
     counters.initialize().unwrap();
@@ -71,7 +72,7 @@ fn counters_are_played_in_their_order() {
     );
     assert_eq!(counters.supported_chips().unwrap(), ["GH100"]);
 
-    // Sets: as many as the chip has, in one pass; a second call opens another pass.
+    // Sets: all metrics of the chip, in one pass; a second call opens another pass.
     let links = Links { pcie: true, nvlink: true, engine: false };
     assert_eq!(sets::choose(counters, "GH100", links).unwrap().unwrap().quantities.len(), 4);
     assert_eq!(code(sets::choose(counters, "GA100", links).map(drop)), CuptiResult::INVALID_PARAMETER);
@@ -83,7 +84,7 @@ fn counters_are_played_in_their_order() {
     let mut host = Host::open(counters, Collection::Samples, "GH100", None).unwrap();
     assert_eq!(code(host.configure(&Names::new(&["there_is_no_such.sum"])).map(drop)), CuptiResult::UNKNOWN);
 
-    // The order: configured before started, started before decoded and stopped.
+    // The order: configure before start, start before decode and stop.
     let functions = counters.functions();
     let mut enable = PmEnable::new();
     assert_eq!(call(&functions.pm_enable, &mut enable), CuptiResult::SUCCESS);
@@ -123,7 +124,8 @@ fn counters_are_played_in_their_order() {
     drop(sampler);
     assert_eq!(code(counters.sampling_availability(0)), CuptiResult::SUCCESS);
 
-    // A unit that sends nothing keeps every sample from completing. Play is over, so none begins any more.
+    // A unit that delivers no counters keeps every sample from completing. Play is over, so no new sample
+    // begins.
     let mut silent = open(counters, &[METRICS[0], SILENT]).unwrap();
     silent.start().unwrap();
     assert_eq!(decode(&mut silent).0.taken, 0);

@@ -1,4 +1,4 @@
-//! The host program: how it loads, leaves and forks, and that it tells on a profiler that misbehaves.
+//! The host program: how it loads, ends and forks, and that it reports a profiler that misbehaves.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ fn profiler_file() -> PathBuf {
     folder.join("libtest_profiler.so")
 }
 
-/// The host, with a profiler of this habit.
+/// The host program, with a profiler that misbehaves in this way.
 fn command(habit: &str, arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpuwhy-replay-host"));
     command
@@ -51,7 +51,7 @@ fn plays_to_the_end_and_leaves_with_the_code_asked_for() {
 #[test]
 fn leaves_early() {
     let output = host("", "--until 0");
-    // The first kernel begins with the recording: a forced flush brings it although it still runs.
+    // The first kernel begins with the recording: a forced flush delivers it although it is still running.
     assert!(stderr(&output).contains("profiler: 1 records"), "{output:?}");
 }
 

@@ -1,7 +1,7 @@
 //! The replay library through its real C functions, and the host program with a small profiler.
 //!
-//! A library has one state in a process, so each test loads its own copy of the file. No test depends on timing:
-//! where two threads must meet, they wait for each other.
+//! A library has one state per process, so each test loads its own copy of the file. No test depends on
+//! timing: where two threads must meet, they wait for each other.
 #![expect(unsafe_code, reason = "calls C functions")]
 
 mod client;

@@ -1,4 +1,4 @@
-//! What is played: which records, in which buffers, when.
+//! Which records are played, in which buffers, at what time.
 
 use std::io::Write;
 
@@ -67,7 +67,7 @@ fn records_are_repacked_into_the_clients_buffers() {
 #[test]
 fn a_flush_withholds_a_buffer_with_something_incomplete_in_it() {
     let folder = tempdir().unwrap();
-    // All of the second buffer had begun at the first flush, and kernel 3 still ran.
+    // All records of the second buffer had begun at the first flush, and kernel 3 was still running.
     let second = [
         kernel(2, START + 30, START + 40, 0),
         event(2),

@@ -16,7 +16,7 @@ pub const SIZES: [(Kind, u32); 6] = [
 ];
 /// Version of CUDA 13.0 update 1.
 pub const VERSION: u32 = 130_001;
-/// Start of every recording, nanoseconds.
+/// Start of every recording in nanoseconds.
 pub const START: u64 = 1_000_000;
 
 fn record(kind: Kind, fields: &[(usize, u64)], narrow: &[(usize, u32)]) -> Vec<u8> {
@@ -32,7 +32,7 @@ fn record(kind: Kind, fields: &[(usize, u64)], narrow: &[(usize, u32)]) -> Vec<u
     bytes
 }
 
-/// A kernel of context 1 with this correlation id; its name lies at `name`.
+/// A kernel in context 1 with this correlation id; its name is at `name`.
 pub fn kernel(correlation: u32, start: u64, end: u64, name: u64) -> Vec<u8> {
     record(
         Kind::CONCURRENT_KERNEL,
@@ -56,18 +56,18 @@ pub fn event(correlation: u32) -> Vec<u8> {
     record(Kind::CUDA_EVENT, &[], &[(4, correlation)])
 }
 
-/// A recording in a folder of its own.
+/// A recording in a separate folder.
 pub struct Recording {
     writer: RecordingWriter<Vec<u8>>,
 }
 
 impl Recording {
-    /// Of CUDA 13.0.
+    /// A recording of CUDA 13.0.
     pub fn new() -> Self {
         Self::of_version(VERSION)
     }
 
-    /// Of another version, with the same sizes.
+    /// A recording of another version, with the same sizes.
     pub fn of_version(cupti_version: u32) -> Self {
         let meta = Meta { cupti_version, start: START, sizes: SIZES.to_vec(), ..Meta::default() };
         let mut writer = RecordingWriter::new(Vec::new(), &meta).unwrap();
@@ -75,26 +75,26 @@ impl Recording {
         Self { writer }
     }
 
-    /// The library knows this API function.
+    /// Adds an API function that the library knows.
     pub fn function(mut self, domain: u32, id: u32, name: &str) -> Self {
         self.writer.api_name(Domain(domain), id, name).unwrap();
         self
     }
 
-    /// From here on `address` means `text`.
+    /// From here on `address` points to `text`.
     pub fn text(mut self, address: u64, text: &str) -> Self {
         self.writer.string(address, text.as_bytes()).unwrap();
         self
     }
 
-    /// Delivered at `at`.
+    /// Adds a buffer delivered at `at`.
     pub fn buffer(mut self, at: u64, records: &[Vec<u8>]) -> Self {
         let buffer = CompletedBuffer::from_bytes(&records.concat(), 0, 0).unwrap();
         self.writer.buffer(&buffer, &RecordSizes::from_pairs(&SIZES), at).unwrap();
         self
     }
 
-    /// Dropped records.
+    /// Adds a number of dropped records.
     pub fn dropped(mut self, count: u64) -> Self {
         self.writer.dropped(count).unwrap();
         self
@@ -113,7 +113,7 @@ impl Recording {
     }
 }
 
-/// `count` kernels of 1 microsecond, one every 2, with a buffer for each `in_buffer` of them.
+/// `count` kernels of 1 microsecond, one every 2, with one buffer per `in_buffer` kernels.
 pub fn kernels(count: u32, in_buffer: usize) -> Recording {
     let all: Vec<u32> = (0..count).collect();
     let begin = |index: u32| START + 2000 * u64::from(index);

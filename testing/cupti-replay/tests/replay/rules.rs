@@ -1,4 +1,4 @@
-//! What a client may not do: result codes for what CUPTI answers, violations for what it does not.
+//! Rules for the client: error codes where CUPTI has one, violations where it has none.
 
 use std::ffi::{c_char, c_void};
 use std::ptr;
@@ -15,7 +15,7 @@ const KERNELS: &[Kind] = &[Kind::CONCURRENT_KERNEL];
 
 extern "C" fn ignore(_: *mut c_void, _: Domain, _: u32, _: *const c_void) {}
 
-/// Plays to a client with this habit, and expects just this violation.
+/// Plays to a client with this misuse, and expects exactly this violation.
 fn expect_violation<const ID: usize>(habit: Habit, recording: Recording, part: &str) -> (TempDir, Client<ID>) {
     let folder = tempdir().unwrap();
     let path = recording.save(folder.path());
@@ -23,7 +23,7 @@ fn expect_violation<const ID: usize>(habit: Habit, recording: Recording, part: &
         state.habit = habit;
         state.size = 512;
     });
-    // Not at maximum speed: there a client without memory is waited for.
+    // Not at maximum speed: there play waits for a client without memory.
     let client = Client::<ID>::open(folder.path(), &path, "1000000").unwrap();
     client.register();
     client.enable(Kind::CONCURRENT_KERNEL);
@@ -88,13 +88,13 @@ fn two_flushes_at_once() {
     let path = kernels(3, 3).save(folder.path());
     let client = Client::<27>::start(folder.path(), &path, KERNELS);
     client.play(0);
-    // The clock has to be somewhere where a flush has something to bring: inside the recording.
+    // The clock has to be inside the recording, where a flush has records to deliver.
     client.play(5_400);
     let (entered, wait) = std::sync::mpsc::channel();
     state::<27, _>(|state| {
         state.on_completed = Some(Box::new(move || {
             entered.send(()).unwrap();
-            // Until the second flush was seen: it stands in the library's way out.
+            // Blocks the library's first flush until the second was detected.
             while client.violations().is_empty() {
                 std::thread::yield_now();
             }
@@ -156,7 +156,7 @@ fn result_codes() {
     let start = memory.as_mut_ptr().cast::<u8>();
     let mut record = ptr::null_mut();
     let mut bytes = 0;
-    // SAFETY: NULL where the function checks for it, otherwise pointers to live locals of the sizes given.
+    // SAFETY: NULL where the function checks for it, otherwise pointers to live locals of the sizes passed.
     let answers = unsafe {
         [
             (version(ptr::null_mut()), 1),
@@ -211,13 +211,13 @@ fn kernel_records_are_not_disabled_where_it_can_deadlock() {
     }
 }
 
-/// What the subscriber heard: domain, function, site.
+/// Callbacks of the subscriber: domain, function, site.
 static HEARD: Mutex<Vec<(u32, u32, u32)>> = Mutex::new(Vec::new());
 /// `cuptiActivityDisable` of the library under test.
 static DISABLE: OnceLock<abi::SetKind> = OnceLock::new();
 
 extern "C" fn hear(_: *mut c_void, domain: Domain, id: u32, data: *const c_void) {
-    // SAFETY: the data of these domains begins with the site.
+    // SAFETY: the data of these domains starts with the site.
     let site = unsafe { (*data.cast::<abi::ApiCallbackData>()).site };
     HEARD.lock().unwrap().push((domain.0, id, site.0));
     if let Some(disable) = DISABLE.get() {
@@ -239,7 +239,7 @@ fn calls_of_the_host_reach_the_subscriber_and_disabling_in_them_is_noticed() {
     let enable: abi::EnableCallback = client.function("cuptiEnableCallback");
     let call: unsafe extern "C" fn(*const c_char) -> i32 = client.function("gpuwhy_replay_call");
     let mut handle = ptr::null_mut();
-    // SAFETY: live locals, texts that end with NUL, and a callback that looks at nothing but the site.
+    // SAFETY: live locals, NUL-terminated texts, and a callback that reads only the site.
     unsafe {
         assert_eq!(subscribe(&raw mut handle, Some(hear as Callback), ptr::null_mut()), CuptiResult::SUCCESS);
         assert_eq!(call(c"cudaProfilerStart".as_ptr()), 0);
@@ -259,7 +259,7 @@ fn calls_of_the_host_reach_the_subscriber_and_disabling_in_them_is_noticed() {
     assert!(violations.iter().any(|text| text.contains("called from inside a callback")), "{violations:?}");
 }
 
-/// What calls of the program wait for in their callback.
+/// Lock that calls of the program wait for in their callback.
 static CLOSED: Mutex<()> = Mutex::new(());
 
 extern "C" fn wait(_: *mut c_void, _: Domain, _: u32, _: *const c_void) {
@@ -274,14 +274,14 @@ fn pc_sampling_while_another_thread_can_launch_is_noticed() {
     let subscribe: abi::Subscribe = client.function("cuptiSubscribe");
     let enable: abi::EnableDomain = client.function("cuptiEnableDomain");
     let mut handle = ptr::null_mut();
-    // SAFETY: a live local, and a callback that looks at nothing.
+    // SAFETY: a live local, and a callback that dereferences no pointer.
     unsafe {
         assert_eq!(subscribe(&raw mut handle, Some(wait as Callback), ptr::null_mut()), CuptiResult::SUCCESS);
         assert_eq!(enable(1, handle, Domain::DRIVER), CuptiResult::SUCCESS);
     }
     let sample = |function: &str| {
         let function: unsafe extern "C" fn(*mut c_void) -> CuptiResult = client.function(function);
-        // SAFETY: NULL is refused, after the thread beside was tried.
+        // SAFETY: NULL is refused, after the other thread was started.
         assert_eq!(unsafe { function(ptr::null_mut()) }, CuptiResult::INVALID_PARAMETER);
     };
     let functions = ["Enable", "SetConfigurationAttribute", "Start", "GetData", "Stop", "Disable"];
@@ -292,14 +292,15 @@ fn pc_sampling_while_another_thread_can_launch_is_noticed() {
     drop(closed);
     functions.iter().for_each(|function| sample(function));
     let violations = client.violations();
-    // On a busy machine the other thread may not come to launch in time, each time.
+    // On a busy host the other thread may not get to launch in time every time.
     assert!(violations.iter().any(|text| text.contains("can launch")), "{violations:?}");
 }
 
 #[test]
 fn device_work_is_recorded_as_its_launch_was_wanted() {
     let folder = tempdir().unwrap();
-    // Launched before the kind is enabled, runs after; and launched while it is enabled, runs after it is disabled.
+    // Launched before the kind is enabled, runs afterwards; and launched while it is enabled, runs after it
+    // is disabled.
     let early = [launch(1, START + 10, START + 12), kernel(1, START + 60, START + 70, 0)];
     let late = [launch(2, START + 55, START + 56), kernel(2, START + 120, START + 130, 0)];
     let recording = Recording::new().buffer(START + 80, &early).buffer(START + 140, &late);

@@ -1,4 +1,4 @@
-"""Tests by the pytest plugin: once to store the baseline, once to judge by it."""
+"""Tests with the pytest plugin: once to store the baseline, once to compare with it."""
 
 import json
 import pathlib

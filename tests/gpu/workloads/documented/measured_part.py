@@ -7,7 +7,7 @@ if statements.REPLAY:
 else:
     import torch
 
-    # Loaded without CUDA: the snippet begins measuring before the first CUDA call.
+    # Created without CUDA: the snippet starts measuring before the first CUDA call.
     layers = torch.nn.Sequential(*(torch.nn.Linear(512, 512) for _ in range(8)))
 
     def model(batch):

@@ -1,3 +1,3 @@
 #!/bin/sh
-# A program of a user.
+# A user's program.
 exec python "$(dirname "$0")/train.py"

@@ -1,4 +1,4 @@
-"""Runs a snippet of the documents statement by statement, and prints for each what became of it, as JSON."""
+"""Runs a snippet of the documents statement by statement, and prints the outcome of each as JSON."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import os
 import sys
 import traceback
 
-# Where no GPU is, a recording is played in its place.
+# Without a GPU a recording is played instead.
 REPLAY = os.environ.get("GPUWHY_CUPTI_PATH") if os.environ.get("GPU_SUITE_REPLAY_HOST") else None
 
 
 def play(*_: object) -> None:
-    """All of the recording, at once."""
+    """Plays the complete recording at once."""
     ctypes.CDLL(REPLAY).gpuwhy_replay_play(ctypes.c_uint64(2**64 - 1))
 
 
 def run(names: dict, documented: tuple[type[Exception], ...] = ()) -> None:
-    """`documented`: errors that the snippet says its statements raise."""
+    """`documented`: errors that the snippet's statements raise according to its text."""
     text = open(sys.argv[1], encoding="utf-8").read()
     for statement in ast.parse(text).body:
         error = ""

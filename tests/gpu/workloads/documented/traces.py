@@ -3,5 +3,5 @@
 import gpuwhy
 import statements
 
-# `expect` raises where the trace is not as wanted, which the snippet says.
+# `expect` raises if the trace is not as expected, as the snippet states.
 statements.run({"gpuwhy": gpuwhy}, (AssertionError,))

@@ -1,7 +1,8 @@
-"""The training of the documents' lines. Its options are accepted and mean nothing, except `--torch-profiler FILE`.
+"""The training of the documents' lines. Its options are accepted and ignored, except `--torch-profiler FILE`.
 
-TRAIN_SECONDS is how long it trains, TRAIN_WIDTH the width of its layers: by default the GPU is the bottleneck, with 256 the
-launches are; TRAIN_PAUSE a pause in each step, seconds. Where no GPU is, GPU_SUITE_REPLAY_HOST plays a recording in its place.
+TRAIN_SECONDS is the length of the training, TRAIN_WIDTH the width of its layers: by default the GPU is the bottleneck,
+with 256 the launches are; TRAIN_PAUSE is a pause in each step, seconds. Without a GPU, GPU_SUITE_REPLAY_HOST plays a
+recording instead.
 """
 
 import contextlib

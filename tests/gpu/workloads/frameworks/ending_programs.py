@@ -1,4 +1,4 @@
-"""Programs that end in unusual ways, with work of PyTorch behind them."""
+"""Programs that end in unusual ways after some PyTorch work."""
 
 from __future__ import annotations
 

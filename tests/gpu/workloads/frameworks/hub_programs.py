@@ -1,4 +1,5 @@
-"""Programs of what is built on PyTorch: transformers, Lightning, timm, PyTorch Geometric. Weights are random; nothing is fetched."""
+"""Programs of libraries built on PyTorch: transformers, Lightning, timm, PyTorch Geometric. Weights are random; nothing
+is fetched."""
 
 from __future__ import annotations
 
@@ -72,10 +73,10 @@ def trainer(build: Callable[[], torch.nn.Module] = llama, workers: int = 0) -> N
             output_dir=folder, max_steps=60 * programs.repeats, dataloader_num_workers=workers, per_device_train_batch_size=8, report_to=[], disable_tqdm=True, save_strategy="no",
             logging_strategy="no", seed=0, data_seed=0)
         runner = Trainer(model=build().train(), args=arguments, train_dataset=Tokens())
-        # It prints how long the training took.
+        # It prints the duration of the training.
         runner.remove_callback(PrinterCallback)
         losses = []
-        # The steps are within, so one turn more is enough however often the program repeats.
+        # The loop is inside, so one repetition is enough regardless of the program's option.
         once, programs.repeats = programs.repeats, 1
         loop(2, lambda _: losses.append(runner.train().training_loss), torch.cuda.synchronize, warm=1)
         programs.repeats = once

@@ -1,4 +1,4 @@
-"""Programs of JAX: what XLA makes of them are mostly CUDA graphs, which it updates and launches."""
+"""Programs of JAX: XLA turns most of them into CUDA graphs, which it updates and launches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from programs import loop, say
 
 WIDTH, LAYERS, BATCH = 1024, 8, 512
 KEY = jax.random.PRNGKey(0)
-# Of Adam. Small: XLA chooses kernels by timing them, and larger steps make something of the difference in the last bit.
+# Learning rate of Adam. Small: XLA chooses kernels by timing them, and larger steps amplify differences in the last
+# bit.
 RATE = 1e-6
 
 
@@ -55,7 +56,7 @@ def plain() -> None:
 
 
 def adam(donate: bool) -> Callable[[], None]:
-    """A step of Adam whose graph also copies: its counter is returned as it is. Buffers may be donated."""
+    """A step of Adam whose graph also copies: its counter is returned unchanged. Buffers may be donated."""
 
     def program() -> None:
         weights, x, y = data()
@@ -115,7 +116,7 @@ def control() -> None:
 
 
 def sharded() -> None:
-    """shard_map over a mesh of the devices there are, which may be one."""
+    """shard_map over a mesh of the available devices, possibly one."""
     from jax.sharding import Mesh, PartitionSpec
 
     weights, x, _ = data()
@@ -135,7 +136,7 @@ def shapes() -> None:
 
 
 def beside_torch() -> None:
-    """JAX and PyTorch in one process, in turns."""
+    """JAX and PyTorch in one process, alternating."""
     import torch
 
     weights, x, y = data()

@@ -1,8 +1,8 @@
-"""Small programs of libraries that many people use, one name each: `python programs.py NAME [--repeat N]`.
+"""Small programs of widely used libraries, one name each: `python programs.py NAME [--repeat N]`.
 
-Each runs a loop for a fixed number of steps and prints one number that the steps computed, to three digits, so that a traced
-run can be compared with a bare one. How long the loop took goes to stderr as `loop SECONDS`. Exit status 77: a library that the
-program needs is not installed.
+Each runs a loop for a fixed number of steps and prints one number that the steps computed, to three digits, so that a
+traced run can be compared with a bare one. The duration of the loop goes to stderr as `loop SECONDS`. Exit status 77: a
+library that the program needs is not installed.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ NOT_INSTALLED = 77
 os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.05")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-# Modules that hold the programs, by the beginning of their names.
+# Modules that contain the programs, by the start of their names.
 FAMILIES = ("jax", "torch", "hub", "array", "ending")
 
 
-# How many times as many steps as usual.
+# Factor on the usual number of steps.
 repeats = 1
 
 
 def loop(steps: int, step: Callable[[int], object], settle: Callable[[], object], warm: int = 3) -> None:
-    """Runs the steps, and says how long those behind the first ones took."""
+    """Runs the steps, and reports the duration of those after the first ones."""
     steps = warm + repeats * (steps - warm)
     for index in range(warm):
         step(index)
@@ -41,7 +41,7 @@ def loop(steps: int, step: Callable[[int], object], settle: Callable[[], object]
 
 
 def say(value: object) -> None:
-    """The number that must be the same in every run."""
+    """Prints the number that must be the same in every run."""
     print(f"result {float(value):.3g}", flush=True)
 
 

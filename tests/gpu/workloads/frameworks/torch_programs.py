@@ -18,7 +18,7 @@ def model(width: int = 512, layers: int = 4) -> nn.Module:
 
 
 def train(module: nn.Module, steps: int = 300, width: int = 512, batch: int = 64) -> None:
-    """Steps of SGD on one batch; says the loss of the last."""
+    """Steps of SGD on one batch; prints the loss of the last."""
     generator = torch.Generator(device="cuda").manual_seed(1)
     x = torch.randn(batch, width, device="cuda", generator=generator)
     optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
@@ -84,7 +84,8 @@ class Pictures(torch.utils.data.Dataset):
 
 
 def captured() -> None:
-    """Graphs captured by hand: one with a copy inside, captured again and again, replayed with new input and work in between."""
+    """Graphs captured by hand: one that contains a copy, captured again and again, replayed with new input and work in
+    between."""
     module, static = model(), torch.zeros(64, 512, device="cuda")
     kept = torch.zeros((), device="cuda")
     stream = torch.cuda.Stream()
@@ -115,7 +116,7 @@ def captured() -> None:
 
 
 def distributed(sharded: bool) -> Callable[[], None]:
-    """DistributedDataParallel or FSDP, as torchrun starts it; a process group of one where nothing else is said."""
+    """DistributedDataParallel or FSDP, as torchrun starts it; a process group of one by default."""
 
     def program() -> None:
         import torch.distributed as dist
@@ -168,7 +169,7 @@ def loaders() -> None:
 
 
 def threads() -> None:
-    """Eight threads, each with a stream of its own."""
+    """Eight threads, each with its own stream."""
     sums = [0.0] * 8
 
     def work(index: int) -> None:
@@ -190,7 +191,7 @@ def threads() -> None:
 
 
 def triton() -> None:
-    """A kernel of the user's own, written in Triton and tuned when it is first called."""
+    """A user-defined kernel, written in Triton and tuned at its first call."""
     import importlib
 
     kernels = importlib.import_module("triton_kernels")

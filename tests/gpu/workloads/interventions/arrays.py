@@ -1,4 +1,4 @@
-"""The same mistakes in CuPy, JAX and Numba. Each library is loaded by its own program alone."""
+"""The same mistakes in CuPy, JAX and Numba. Each library is loaded only by its own program."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy
 
 from fixes import Work
 
-# A process must not take most of the device: others wait beside it for their turn.
+# A process must not take most of the device: other processes wait on it for their run.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 
@@ -31,7 +31,7 @@ def cupy_pool(fixed: bool) -> Work:
 
 
 def cupy_elements(fixed: bool) -> Work:
-    """A kernel for each of 128 parts of an array, beside a matrix product. Fix: one kernel for all parts."""
+    """A kernel for each of 128 parts of an array, concurrent with a matrix product. Fix: one kernel for all parts."""
     import cupy
 
     scale = cupy.RawKernel(
@@ -68,7 +68,7 @@ def layers():
 
 
 def jax_jit(fixed: bool) -> Work:
-    """JAX without jit: an operation at a time. Fix: jit."""
+    """JAX without jit: one operation at a time. Fix: jit."""
     import jax
     from jax import numpy as jnp
 

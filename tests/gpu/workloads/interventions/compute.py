@@ -1,4 +1,4 @@
-"""Kernels that could be faster: nothing on the host is to blame."""
+"""Kernels that could be faster: the host is not the cause."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def compiled():
 
 @torch.no_grad()
 def elementwise(fixed: bool) -> Work:
-    """A chain of operations on large tensors, one by one. Fix: torch.compile makes one kernel of them."""
+    """A chain of operations on large tensors, one by one. Fix: torch.compile fuses them into one kernel."""
     torch.manual_seed(0)
     values = torch.randn(1 << 25, device="cuda")
     last = torch.zeros((), device="cuda")

@@ -8,7 +8,7 @@ from fixes import Work
 
 
 def feed(kib: int, products: int, pinned: bool, own_stream: bool) -> Work:
-    """A batch of some size is copied while the one before is computed, as far as memory and stream allow."""
+    """A batch of some size is copied while the previous one is computed, if memory and stream allow."""
     torch.manual_seed(0)
     host = [torch.full((kib // 4, 1024), 0.5, pin_memory=pinned) for _ in range(2)]
     weight = torch.randn(1024, 1024, device="cuda") / 32
@@ -39,23 +39,24 @@ def feed(kib: int, products: int, pinned: bool, own_stream: bool) -> Work:
 
 
 def non_blocking(fixed: bool) -> Work:
-    """`non_blocking=True` on a stream of its own, from ordinary memory: the call blocks all the same. Fix: pinned memory."""
+    """`non_blocking=True` on a separate stream, from pageable memory: the call blocks all the same. Fix: pinned memory.
+    """
     return feed(16 << 10, 4, pinned=fixed, own_stream=True)
 
 
 def pageable_1(fixed: bool) -> Work:
-    """Batches of 1 MiB from ordinary memory. Fix: pinned memory and a stream of its own."""
+    """Batches of 1 MiB from pageable memory. Fix: pinned memory and a separate stream."""
     return feed(1 << 10, 4, pinned=fixed, own_stream=fixed)
 
 
 def pageable_128(fixed: bool) -> Work:
-    """Batches of 128 MiB from ordinary memory. Fix: pinned memory and a stream of its own."""
+    """Batches of 128 MiB from pageable memory. Fix: pinned memory and a separate stream."""
     return feed(128 << 10, 4, pinned=fixed, own_stream=fixed)
 
 
 @torch.no_grad()
 def logits(fixed: bool) -> Work:
-    """All logits go to the host, where the largest is looked for. Fix: it is found on the device, and goes alone."""
+    """All logits are copied to the host, which finds the largest. Fix: find it on the device, and copy only that."""
     torch.manual_seed(0)
     width, vocabulary = 4096, 32768
     weights = [torch.randn(width, width, device="cuda") / 64 for _ in range(4)]
@@ -102,7 +103,7 @@ def copies_400(fixed: bool) -> Work:
 
 @torch.no_grad()
 def scalars(fixed: bool) -> Work:
-    """100 metrics go to the host one by one in each step. Fix: all in one copy."""
+    """100 metrics are copied to the host one by one in each step. Fix: all in one copy."""
     torch.manual_seed(0)
     weight = torch.randn(2048, 2048, device="cuda") / 45
     state = torch.randn(2048, 2048, device="cuda")
@@ -119,7 +120,7 @@ def scalars(fixed: bool) -> Work:
 
 @torch.no_grad()
 def numpy_round_trip(fixed: bool) -> Work:
-    """Values go to the host to be clipped by numpy, and back. Fix: they are clipped on the device."""
+    """Values are copied to the host to be clipped by numpy, and back. Fix: clip them on the device."""
     import numpy
 
     torch.manual_seed(0)

@@ -1,9 +1,9 @@
-"""Small programs with one thing that makes them slow, and its fix: `python fixes.py --program NAME [--fixed]`.
+"""Small programs with one cause of slowness, and its fix: `python fixes.py --program NAME [--fixed]`.
 
-Each repeats a step, prints its rate after warm-up (`123.4 steps/s`) and ends. `--steps N` runs exactly so many steps and
-also prints a number that they computed, so that two runs can be compared. The programs are grouped by what the fix is
-about: launches, waits, copies, memory, loading, compute, the inside of kernels, and arrays for libraries other than
-PyTorch.
+Each repeats a step, prints its rate after start-up (`123.4 steps/s`) and ends. `--steps N` runs exactly this many steps
+and also prints a number that they computed, so that two runs can be compared. The programs are grouped by the subject
+of the fix: launches, waits, copies, memory, loading, compute, the inside of kernels, and arrays for libraries other
+than PyTorch.
 
 Exit status 77: a library that the program needs is not installed.
 """
@@ -19,10 +19,10 @@ import time
 from collections.abc import Callable
 
 NOT_INSTALLED = 77
-# What is left out before the clock starts: libraries load code and choose algorithms, queues fill.
+# Time that is left out before the clock starts: libraries load code and choose algorithms, queues fill.
 WARM_SECONDS = 0.2
 
-# Program -> module that holds it.
+# Program -> module that contains it.
 PROGRAMS = {
     **dict.fromkeys(("rnn_tiny", "decode", "optimizer", "batch_rows"), "launches"),
     **dict.fromkeys(("item_each_layer", "sync_each_op", "print_loss", "clip_nonfinite"), "waits"),
@@ -38,8 +38,8 @@ PROGRAMS = {
 
 @dataclasses.dataclass
 class Work:
-    """A step to repeat. The device is waited for every `sync_every` steps, as a training loop does when it logs: the clock
-    must not run ahead of the device. `result` is a number that the steps computed."""
+    """A step to repeat. The program waits for the device every `sync_every` steps, as a training loop does when it
+    logs: the clock must not run ahead of the device. `result` is a number that the steps computed."""
 
     step: Callable[[], object]
     result: Callable[[], float]
@@ -57,7 +57,7 @@ def synchronizer(work: Work) -> Callable[[], object]:
 
 
 def repeat(work: Work, synchronize: Callable[[], object], steps: int | None, seconds: float) -> float:
-    """Runs so many steps, or so long. Returns steps per second."""
+    """Runs this many steps, or for this long. Returns steps per second."""
     done, began = 0, time.perf_counter()
     while done != steps and (steps or time.perf_counter() - began < seconds):
         work.step()
@@ -69,7 +69,7 @@ def repeat(work: Work, synchronize: Callable[[], object], steps: int | None, sec
 
 
 def measure(work: Work, steps: int | None, seconds: float) -> None:
-    """Warms up, takes the rate and prints it."""
+    """Starts up, measures the rate and prints it."""
     synchronize = synchronizer(work)
     repeat(work, synchronize, work.warm_steps, 0.0)
     if not steps:

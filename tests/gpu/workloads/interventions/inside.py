@@ -1,4 +1,4 @@
-"""Kernels that could be better inside: what a unit does for nothing, or what of the GPU is left empty."""
+"""Kernels that could be better inside: wasted work of a unit, or an underused GPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from fixes import Work
 
-# The folder above has what programs of other folders use, too.
+# The folder above has modules that programs of other folders use, too.
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
 import nvrtc  # noqa: E402
 
@@ -32,7 +32,7 @@ SIDE = 8192
 
 @torch.no_grad()
 def bank_conflicts(fixed: bool) -> Work:
-    """A transpose through shared memory, 32 threads of which meet in one bank. Fix: rows are padded by one element."""
+    """A transpose through shared memory in which 32 threads access one bank. Fix: rows are padded by one element."""
     torch.manual_seed(0)
     source = torch.randn(SIDE, SIDE, device="cuda")
     result = torch.empty(SIDE, SIDE, device="cuda")
@@ -52,7 +52,7 @@ SMALL_BATCH, LARGE_BATCH = 1, 4
 
 @torch.no_grad()
 def small_batch(fixed: bool) -> Work:
-    """New tokens of one sequence look at a long context: each block has 64 of them, so most of the GPU is without a
+    """New tokens of one sequence attend to a long context: each block has 64 of them, so most of the GPU is without a
     block. Fix: a step takes four sequences at once, so it is worth four of the others."""
     torch.manual_seed(0)
     batch = LARGE_BATCH if fixed else SMALL_BATCH
@@ -61,7 +61,7 @@ def small_batch(fixed: bool) -> Work:
 
     @torch.no_grad()
     def step() -> None:
-        # The one that does not divide the context among blocks; the second is for a machine without a GPU.
+        # The backend that does not divide the context among blocks; the second one is for a host without a GPU.
         with sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH], set_priority=True):
             x = scaled_dot_product_attention(new, context, context)
         last.copy_(x[0, 0, 0, 0])

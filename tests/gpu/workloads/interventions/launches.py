@@ -1,4 +1,4 @@
-"""Launches that are too many or too small, and what makes them fewer."""
+"""Launches that are too many or too small, and fixes that reduce them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fixes import Work
 
 
 def captured(step: Callable[[], object]) -> Callable[[], object]:
-    """The step as a CUDA graph. Libraries set themselves up in the first calls, which must not be captured."""
+    """The step as a CUDA graph. Libraries initialize themselves in the first calls, which must not be captured."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -26,7 +26,7 @@ def captured(step: Callable[[], object]) -> Callable[[], object]:
 @torch.no_grad()
 def rnn_tiny(fixed: bool) -> Work:
     """64 time steps of a recurrent network: a kernel of some 50 us and three tiny ones each. The device is busy all the
-    time, so that a CUDA graph saves little: the pauses between kernels."""
+    time, so a CUDA graph saves little: the pauses between kernels."""
     torch.manual_seed(0)
     width = 1024
     weight = torch.randn(width, width, device="cuda") / width**0.5

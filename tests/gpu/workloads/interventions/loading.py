@@ -1,4 +1,4 @@
-"""Work of the host for each batch, and who does it."""
+"""Host work for each batch, in the launching thread or in workers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORKERS, SLEEPING_WORKERS = 8, 12
 
 
 class Device:
-    """Some milliseconds of work for the device, which a batch is added to."""
+    """Some milliseconds of device work, to which a batch is added."""
 
     def __init__(self, products: int) -> None:
         torch.manual_seed(0)
@@ -28,7 +28,7 @@ class Device:
 
     @torch.no_grad()
     def compute(self, batch: torch.Tensor) -> None:
-        # Before the products: a copy from ordinary memory waits for what its stream has to do.
+        # Before the products: a copy from pageable memory waits for the earlier work of its stream.
         batch = batch.to("cuda")
         x = self.state
         for _ in range(self.products):
@@ -59,7 +59,7 @@ def worked(make, fixed: bool, products: int = 8) -> Work:
 
 
 class Slow(torch.utils.data.Dataset):
-    """Samples from a slow disk: each is waited for."""
+    """Samples from a slow disk, with a wait for each."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -119,7 +119,7 @@ def augment_numpy(fixed: bool) -> Work:
 
 
 class Tokenize:
-    """Reads records of JSON and replaces their words by numbers."""
+    """Reads JSON records and replaces their words by numbers."""
 
     def __init__(self) -> None:
         words = [f"word{number}" for number in range(997)]
@@ -141,7 +141,7 @@ def tokenize_json(fixed: bool) -> Work:
 
 
 def gc_collect(fixed: bool) -> Work:
-    """The garbage collector is called in each step of a program with many objects. Fix: it is not."""
+    """The garbage collector is called in each step of a program with many objects. Fix: no call."""
     device = Device(12)
     kept = [[number] for number in range(50_000)]
     batch = torch.full((8, 3, 64, 64), 0.5)

@@ -1,4 +1,4 @@
-"""Memory that is taken and given back in each step."""
+"""Memory that is allocated and freed in each step."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def empty_cache(fixed: bool) -> Work:
 
 @torch.no_grad()
 def host_register(fixed: bool) -> Work:
-    """A buffer of 32 MiB is page-locked for each copy, and freed behind it. Fix: it stays page-locked."""
+    """A buffer of 32 MiB is pinned for each copy, and freed after it. Fix: it stays pinned."""
     torch.manual_seed(0)
     runtime = torch.cuda.cudart()
     buffer, device = torch.randn(8192, 1024), torch.zeros(8192, 1024, device="cuda")
@@ -52,7 +52,7 @@ def host_register(fixed: bool) -> Work:
 
 
 class Registered:
-    """Page-locked memory of the program's own."""
+    """The program's own pinned memory."""
 
     def __init__(self, runtime, buffer: torch.Tensor) -> None:
         self.runtime, self.address, self.buffer = runtime, buffer.data_ptr(), buffer

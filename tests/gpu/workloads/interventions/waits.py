@@ -11,7 +11,7 @@ from fixes import Work
 
 
 def bookkeeping(microseconds: float) -> None:
-    """What a training loop does between two steps: schedules, running averages, the next indices."""
+    """Work of a training loop between two steps: schedules, running averages, the next indices."""
     deadline = time.perf_counter() + microseconds / 1e6
     while time.perf_counter() < deadline:
         pass
@@ -62,7 +62,7 @@ def sync_each_op(fixed: bool) -> Work:
 
 
 def training(layers: int, width: int, batch: int) -> tuple[torch.nn.Module, torch.Tensor, torch.optim.Optimizer]:
-    """A perceptron in bf16, a batch and an optimizer of few launches."""
+    """A perceptron in bf16, a batch and an optimizer with few launches."""
     torch.manual_seed(0)
     parts = [part for _ in range(layers) for part in (torch.nn.Linear(width, width), torch.nn.ReLU())]
     model = torch.nn.Sequential(*parts).to("cuda", torch.bfloat16)
@@ -71,7 +71,7 @@ def training(layers: int, width: int, batch: int) -> tuple[torch.nn.Module, torc
 
 
 def print_loss(fixed: bool) -> Work:
-    """The loss is printed in each step, and then the host has work of its own. Fix: the loss stays on the device."""
+    """The loss is printed in each step, followed by other host work. Fix: the loss stays on the device."""
     model, batch, sgd = training(6, 2048, 4096)
     nowhere = open(os.devnull, "w")
     last = torch.zeros((), device="cuda", dtype=torch.bfloat16)
@@ -90,7 +90,7 @@ def print_loss(fixed: bool) -> Work:
 
 
 def clip_nonfinite(fixed: bool) -> Work:
-    """Gradients are clipped with a check that the host waits for, and then has work of its own. Fix: no check."""
+    """Gradients are clipped with a check that the host waits for, followed by other host work. Fix: no check."""
     model, batch, sgd = training(8, 2048, 4096)
     last = torch.zeros((), device="cuda", dtype=torch.bfloat16)
 

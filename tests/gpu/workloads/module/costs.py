@@ -1,4 +1,4 @@
-"""What a range and a step cost the program, nanoseconds: with nothing measuring, and in a session. Prints JSON."""
+"""Overhead of a range and a step for the program, nanoseconds: without measuring, and in a session. Prints JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROUNDS = 7
 
 
 def median(work) -> float:
-    """Nanoseconds of one turn of `work`, which makes COUNT of them."""
+    """Nanoseconds per operation of `work`, which performs COUNT of them."""
     found = []
     for _ in range(ROUNDS):
         began = time.perf_counter_ns()

@@ -1,4 +1,5 @@
-"""Tests by gpuwhy's pytest plugin: the ones whose name begins with test_wrong must fail, and show what was seen."""
+"""Tests with gpuwhy's pytest plugin: those whose name begins with test_wrong must fail, and show the observed values.
+"""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Runs a notebook with `%%gpuwhy` through a kernel; prints JSON: what the cells showed."""
+"""Runs a notebook with `%%gpuwhy` through a kernel; prints the output of the cells as JSON."""
 
 from __future__ import annotations
 

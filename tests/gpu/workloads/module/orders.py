@@ -1,4 +1,4 @@
-"""In which order torch, CUDA and gpuwhy come, and what is recorded then: `python orders.py ORDER`; prints JSON.
+"""Orders of torch, CUDA and gpuwhy, and the resulting records: `python orders.py ORDER`; prints JSON.
 
     import_torch    import torch, then a session, then the first use of CUDA
     available       torch.cuda.is_available() before the session

@@ -1,5 +1,5 @@
-"""A training by Lightning or the Trainer of transformers under gpuwhy's callback: `python trainings.py lightning|trainer
-[--broken]`. Prints JSON. With --broken gpuwhy fails in the middle, and the training must not.
+"""A training with Lightning or the Trainer of transformers under gpuwhy's callback: `python trainings.py
+lightning|trainer [--broken]`. Prints JSON. With --broken gpuwhy fails in the middle, and the training must not.
 """
 
 from __future__ import annotations
