@@ -204,7 +204,7 @@ fn jobs(trace: &Path, folder: &Path, is_whole: bool) -> Vec<Job> {
     jobs
 }
 
-/// Runs all jobs, some in parallel. Returns the errors; calls `told` with the time of each.
+/// Runs all jobs, some in parallel. Returns the errors, and passes the time of each to the callback.
 fn run(jobs: Vec<Job>, cache: &Path, told: &(dyn Fn(f64, &str) + Sync)) -> Vec<String> {
     let (jobs, wrong) = (Mutex::new(jobs.into_iter()), Mutex::new(Vec::new()));
     thread::scope(|scope| {
